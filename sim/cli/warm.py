@@ -13,7 +13,7 @@ from sim.engine.run import advance_to_end, start
 from sim.engine.tape import Tape
 from sim.faults.plan import FaultPlan, SlowLink
 from sim.lower.job import lower
-from sim.program.model import Model
+from sim.program.model import Model, Nic
 from sim.simulation import simulate
 from sim.why.gradient import gradient
 from topologies import from_spec
@@ -51,17 +51,14 @@ def _ordered() -> None:
 
 
 def _general() -> None:
-    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), Model()).program
-    advance_to_end(start(program, general=True))
+    """The loops that run what no other does, such as pools that chunks ask."""
+    for model in (Model(), Model(nic=Nic()), Model(discipline="round-robin-flow")):
+        program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), model).program
+        advance_to_end(start(program, general=True))
 
 
 def _nics() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), nic="shared")
-
-
-def _nics_in_any_order() -> None:
-    bucket = build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB")
-    simulate(bucket, nic="shared", discipline="lowest-chunk-first")
 
 
 def _turns() -> None:
@@ -100,8 +97,7 @@ def _compression() -> None:
 PARTS: dict[str, Callable[[], None]] = {
     "bounds and trees": _trees, "events in fifo order": _plain, "stretches that repeat": _stretches,
     "events in any order": _ordered, "pools": _general,
-    "several threads": _threads, "NICs": _nics,
-    "NICs and events in any order": _nics_in_any_order, "links that serve in turn": _turns,
+    "several threads": _threads, "NICs": _nics, "links that serve in turn": _turns,
     "faults": _faults, "flows": _fluid, "replay": _replay, "compression": _compression,
 }
 """What is compiled, the most wanted first."""

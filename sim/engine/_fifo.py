@@ -20,6 +20,7 @@ from sim.engine._fifo_state import (
     CHUNK_BITS,
     EVENT_WORDS,
     EVENTS,
+    FREE_NODES,
     FREE_PS,
     FULL,
     HOP_BITS,
@@ -29,6 +30,7 @@ from sim.engine._fifo_state import (
     LEFT,
     LINE,
     LINK,
+    MOST,
     NOW,
     OPEN,
     OWN,
@@ -47,9 +49,9 @@ from sim.engine._fifo_state import (
 from sim.engine._fifo_task import _deliver, _gate_of, _key, _let, _of, _release, _size, _stack, log_service
 from sim.engine._jit import entry, helper, section, u64
 from sim.engine._mail import send, tell
-from sim.engine._ordered import SHORT, choose, wake
+from sim.engine._ordered import SHORT, SPARE_NODES, choose, wake
+from sim.engine._rooms import change_rooms
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
-from sim.program.contract import FIFO
 
 _LOW = (1 << 32) - 1
 _GRANTED = -1
@@ -97,7 +99,7 @@ def _grant(program, state):
 
 
 @helper
-def _join(program, state, task, parted, nics, ordered):
+def _join(program, state, task, parted, nics, ordered, routers):
     """Send a released chunk of a task to its first server, or all of them straight to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
@@ -147,7 +149,7 @@ def _join(program, state, task, parted, nics, ordered):
 
 
 @helper
-def _settle(program, state, parted, nics, ordered):
+def _settle(program, state, parted, nics, ordered, routers):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
     register = state.register
     while register[TOP] != NONE:
@@ -155,17 +157,18 @@ def _settle(program, state, parted, nics, ordered):
         register[TOP] = _of(state, task, LINK)
         _let(state, task, LINK, UNSTACKED)
         _release(program, state, task)
-        if not _join(program, state, task, parted, nics, ordered):
+        if not _join(program, state, task, parted, nics, ordered, routers):
             _stack(state, task)
             return False
     return True
 
 
 @helper
-def _serve(program, state, server, event, parted, nics, ordered):
+def _serve(program, state, server, event, parted, nics, ordered, routers):
     """Serve an event that has just arrived at a server, after all that came before it.
 
-    `parted`, `nics` and `ordered` are constants in each loop, here and below; a branch not taken is not compiled.
+    `parted`, `nics`, `ordered` and `routers` are constants in each loop, here and below: a branch not taken is not
+    compiled.
     """
     register = state.register
     key = state.event[u64(EVENT_WORDS * event + KEY)]
@@ -201,7 +204,10 @@ def _serve(program, state, server, event, parted, nics, ordered):
             put(program, state, ready, key + one, place + (1 << 32), event)
         else:
             send(state, np.int64(state.server_part[u64(following)]), ready, key + one, place + (1 << 32))
-    if (key >> register[TASK_BITS]) & ((np.int64(1) << register[HOP_BITS]) - 1) == 0:
+    begins = (key >> register[TASK_BITS]) & ((np.int64(1) << register[HOP_BITS]) - 1) == 0
+    if routers:
+        change_rooms(program, state, server, np.int64(hop), place, begins, program.hop_last[hop] != 0, end, ready)
+    if begins:
         if chunk == 0:
             state.start_ps[u64(task)] = start
         joined = chunk + 1
@@ -216,7 +222,7 @@ def _serve(program, state, server, event, parted, nics, ordered):
 
 
 @helper
-def _serve_all(program, state, parted, nics, ordered):
+def _serve_all(program, state, parted, nics, ordered, routers):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
     register = state.register
     while register[SERVED] < register[TOUCHED]:
@@ -224,22 +230,25 @@ def _serve_all(program, state, parted, nics, ordered):
         line = u64(SERVER_WORDS * server + LINE)
         event = state.server[line] >> 32
         while event != NONE:
-            # A service puts two events at most into the calendar, and a server that chooses one more.
-            most = 3 if ordered else 2
+            # A service puts two events at most into the calendar, and a server that chooses more.
+            most = register[MOST] if ordered else 2
+            if routers and register[FREE_NODES] < SPARE_NODES:
+                state.server[line] = (event << 32) | (state.server[line] & _LOW)
+                return False
             if register[BLOCKS] < most or register[LATE] + most > state.late.size or (parted and state.own[FULL] != 0):
                 state.server[line] = (event << 32) | (state.server[line] & _LOW)
                 return False
             after = _next_of(state, event)
-            chooses = ordered and program.server_discipline[u64(server)] != FIFO
+            chooses = ordered and state.chooses[u64(server)] != 0
             place = state.event[u64(EVENT_WORDS * event + PLACE)] if chooses else np.int64(NONE)
             if chooses:
-                event, after = choose(program, state, server, event), np.int64(NONE)
+                event, after = choose(program, state, server, event, routers), np.int64(NONE)
                 if event == SHORT:
                     return False
             if not chooses or event != NONE:
-                _serve(program, state, server, event, parted, nics, ordered)
+                _serve(program, state, server, event, parted, nics, ordered, routers)
             if chooses:
-                wake(program, state, server, place)
+                wake(program, state, server, place, routers)
             event = after
         register[SERVED] += 1
     register[SERVED] = register[TOUCHED] = 0
@@ -249,28 +258,34 @@ def _serve_all(program, state, parted, nics, ordered):
 @entry
 def run_fifo(program, state, max_events, until_ps):
     """Run a program of fifo servers and simple pools, see `sim.engine.fifo.loop`; the rest as in `run_general`."""
-    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, False)
+    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, False, False)
 
 
 @entry
 def run_fifo_nics(program, state, max_events, until_ps):
     """Run such a program with NICs."""
-    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, False)
+    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, False, False)
 
 
 @entry
 def run_ordered(program, state, max_events, until_ps):
     """Run a program of servers that are fifo, or choose by a rank, and simple pools; the rest as in `run_general`."""
-    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, True)
+    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, True, False)
+
+
+@entry
+def run_links(program, state, max_events, until_ps):
+    """Run a program with turns, channels or buffers, with NICs or (`server_nic` is -1) without, or NICs and ranks."""
+    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, True, True)
 
 
 @section
-def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered):
+def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, routers):
     """The loop of all entries here, of `run_skipping` between its tries, and of `run_part` within a window."""
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
-        if not _settle(program, state, parted, nics, ordered):
+        if not _settle(program, state, parted, nics, ordered, routers):
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
@@ -290,7 +305,7 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered):
             continue
         if nics and not serve_nics(program, state):
             return NEEDS_TOKENS
-        if not _serve_all(program, state, parted, nics, ordered):
+        if not _serve_all(program, state, parted, nics, ordered, routers):
             return NEEDS_TOKENS
         if register[LEFT] == 0:
             return FINISHED

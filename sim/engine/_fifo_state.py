@@ -26,14 +26,14 @@ RADIX = 256
 # events in the heap of the late, an event delivered in this bucket whose place is free; first free block, free blocks,
 # the slot whose events move to the levels below; whether a pool may have something to grant; NICs touched, how many of
 # them are done, the first flow whose engine may be done, the first free place for a service of a NIC; of the queues of
-# sim/engine/_ordered.py the first free node, and the number of the next one; and the constants of the run: bits of the
-# offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many buckets one has, bits of a rank
-# that they do not look at, and the least priority.
+# sim/engine/_ordered.py the first free node, how many are free, and the number of the next one; and the constants of
+# the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many buckets one
+# has, bits of a rank that they do not look at, and the least priority; events that a service may put into the calendar.
 (
     NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
-    TOUCHED_NICS, SERVED_NICS, ENDED, BACKLOG_FREE, FREE_NODE, NUMBER, WIDTH, TASK_BITS, HOP_BITS, CHUNK_BITS, BUCKETS,
-    RANK_SHIFT, LEAST, REGISTERS,
-) = range(29)
+    TOUCHED_NICS, SERVED_NICS, ENDED, BACKLOG_FREE, FREE_NODE, FREE_NODES, NUMBER, WIDTH, TASK_BITS, HOP_BITS,
+    CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST, MOST, REGISTERS,
+) = range(31)
 
 # Registers of a part of a run on several threads, of sim/engine/_parts.py: which part, of how many; events that fit a
 # box, whether one is full, whether there is too little room; how far parts may be apart, and the end of the window;
@@ -51,7 +51,7 @@ ALARM, PUSHED = -3, -4
 FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
 # Half-words of a task, int32; the last two are its gate, int64.
 RELEASED, JOINED, DELIVERED, MISSING, LINK, CHUNKS, GATE, TASK_WORDS = 0, 1, 2, 3, 4, 5, 3, 8
-# Words of a node of sim/engine/_ordered.py, int64, beside KEY and PLACE; its links, half-words, int32.
+# Words of a node of sim/engine/_nodes.py, int64, beside KEY and PLACE; its links, half-words, int32.
 ORDER, NODE_WORDS = 0, 4
 NEXT, CHILD = 6, 7
 # Words of a server that chooses, int64.
@@ -120,13 +120,21 @@ class FifoState(NamedTuple):
         NICs to look at in this picosecond.
     choice : (S * CHOICE_WORDS,) or (0,) int64
         Chunks that wait at a server that chooses, and when it will be looked at again, if that was ever set. Empty, as
-        all that follows, where all servers are fifo.
+        all that follows, where no server chooses.
     filled, ends : (S * words,), (S * BUCKETS * 2,) or (0,) int64, int32
         Buckets of the queues, and which of them are not empty; see sim/engine/_ordered.py.
     node, link : (nodes * NODE_WORDS,), (nodes * NODE_WORDS * 2,) or (0,) int64, int32
         Chunks that wait, and the same memory in half-words.
     work_rank : (K,) or (0,) int32
         Place of each cut in the order of the work of its tasks.
+    chooses : (S,) or (0,) int8
+        Whether a server chooses; the others are committed on arrival.
+    channel : (S,) or (0,) int32
+        Channel that has the next turn; empty where there is one.
+    room : (channels * S * ROOM_WORDS,) or (0,) int64
+        Words of sim/engine/_rooms.py; empty where there are no buffers.
+    turn, turn_line : (queues * QUEUE_WORDS,), (2 * S,) or (0,) int64
+        Words of sim/engine/_turns.py; empty where no queues take turns.
     """
 
     register: I64
@@ -169,6 +177,11 @@ class FifoState(NamedTuple):
     node: I64 = _NONE
     link: I32 = _FEW
     work_rank: I32 = _FEW
+    chooses: I8 = _SMALL
+    channel: I32 = _FEW
+    room: I64 = _NONE
+    turn: I64 = _NONE
+    turn_line: I64 = _NONE
 
     @property
     def joined(self) -> I32:

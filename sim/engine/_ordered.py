@@ -1,19 +1,14 @@
-"""Queues of servers that choose when they are free, in the loop of sim/engine/_fifo.py.
-
-A chunk that waits is a node, 32 bytes that refer to nothing else:
-
-    byte     0       8       16       24      28      32
-    node     | ORDER | KEY   | PLACE  |               |   int64 at 4 n
-    link     |                        | NEXT  | CHILD |   int32 at 8 n + 6 and 7, the same memory
+"""Servers that choose when they are free, in the fifo loop: their queues, and which chunk is next.
 
 The least (rank, arrival, key) is served first, which is the order of the contract. Chunks get into a queue in the order
 of arrival and key, so ranks alone are compared, and among equal ones what came first. Each server has BUCKETS of them,
 by the upper bits of the rank, with a bit for each that is not empty:
 
-    one rank a bucket:      a list, from the first to the last that came; no two nodes are ever compared
+    one rank a bucket:      a list of nodes, from the first to the last that came; no two are ever compared
     several:                a pairing heap by ORDER, which is the rank and a running number
 
-A heap is its root; the root's children are a list through NEXT, each child the root of its own heap by CHILD.
+A fifo server of which several channels are in use has a bucket for each of them. Queues that take turns are in
+sim/engine/_fifo_turns.py, the room behind servers in sim/engine/_rooms.py; `routers` says whether there may be any.
 """
 
 from __future__ import annotations
@@ -24,21 +19,18 @@ from sim.engine._calendar import BIT, hop_of, put
 from sim.engine._fifo_line import _key_of, _next_of
 from sim.engine._fifo_state import (
     BUCKETS,
-    CHILD,
     CHOICE_WORDS,
     CHUNK_BITS,
     EVENT_WORDS,
-    FREE_NODE,
+    FREE_NODES,
     FREE_PS,
     HOP_BITS,
     KEY,
     LEAST,
     LINE,
-    NEXT,
     NODE_WORDS,
     NOW,
     NUMBER,
-    ORDER,
     PLACE,
     RANK_SHIFT,
     SERVER_WORDS,
@@ -47,15 +39,18 @@ from sim.engine._fifo_state import (
     WAITING,
     WAKE_PS,
 )
+from sim.engine._fifo_turns import line_up, next_in_turn
 from sim.engine._jit import count_trailing_zeros, helper, prefetch, u64
+from sim.engine._nodes import WAKE, free_node, let_next, lone, meld, new_node, next_node, without_root, word_of
+from sim.engine._rooms import channel_of, fits
 from sim.engine._state import NONE
-from sim.program.contract import LOWEST_CHUNK_FIRST, PRIORITY, SMALLEST_FIRST
+from sim.program.contract import FIFO, LOWEST_CHUNK_FIRST, PRIORITY, ROUND_ROBIN_FLOW, SMALLEST_FIRST
 
 NUMBER_BITS = 40
-WAKE = -1
-"""In place of a key: nothing arrives, but a server that chooses is free. It comes before every key."""
 SHORT = -2
 """In place of an event."""
+SPARE_NODES = 3
+"""That must be free before a service: for one more chunk that waits, and two rooms that are given back."""
 _LOW = (1 << 32) - 1
 
 
@@ -71,11 +66,6 @@ def _rank(program, state, discipline, key):
         chunk = key >> (state.register[TASK_BITS] + state.register[HOP_BITS])
         return np.int64(chunk & ((np.int64(1) << state.register[CHUNK_BITS]) - 1))
     return np.int64(0)
-
-
-@helper
-def _link_of(node, what):
-    return u64(2 * NODE_WORDS * node + what)
 
 
 @helper
@@ -101,14 +91,9 @@ def _first_bucket(state, server):
 
 
 @helper
-def _wait(state, server, rank, key, place):
-    """Let a chunk that arrives now wait at a server. There must be a free node."""
+def _wait(state, server, bucket, rank, node):
+    """Let a chunk that arrives now wait at a server."""
     register = state.register
-    node, bucket = register[FREE_NODE], rank >> register[RANK_SHIFT]
-    register[FREE_NODE] = state.link[_link_of(node, NEXT)]
-    state.node[u64(NODE_WORDS * node + KEY)] = key
-    state.node[u64(NODE_WORDS * node + PLACE)] = place
-    state.link[_link_of(node, NEXT)] = NONE
     word, bit, ends = _word(state, server, bucket), BIT[u64(bucket & 63)], _ends(state, server, bucket)
     empty = state.filled[word] & bit == 0
     state.filled[word] |= bit
@@ -116,100 +101,123 @@ def _wait(state, server, rank, key, place):
         if empty:
             state.ends[ends] = node
         else:
-            state.link[_link_of(np.int64(state.ends[ends + u64(1)]), NEXT)] = node
+            let_next(state, np.int64(state.ends[ends + u64(1)]), node)
         state.ends[ends + u64(1)] = node
         return
-    state.node[u64(NODE_WORDS * node + ORDER)] = (rank << NUMBER_BITS) | register[NUMBER]
+    node = lone(state, node, (rank << NUMBER_BITS) | register[NUMBER])
     register[NUMBER] += 1
-    state.link[_link_of(node, CHILD)] = NONE
-    state.ends[ends] = node if empty else _meld(state, np.int64(state.ends[ends]), node)
+    state.ends[ends] = node if empty else meld(state, np.int64(state.ends[ends]), node)
 
 
 @helper
-def _take_first(state, server):
-    """Take the node that is served first out of a queue: it is free, and keeps its words until another waits."""
-    bucket = _first_bucket(state, server)
+def _take(state, server, bucket):
+    """Take the node that is served first out of a bucket."""
     ends = _ends(state, server, bucket)
     node = np.int64(state.ends[ends])
-    rest = np.int64(state.link[_link_of(node, NEXT)]) if state.register[RANK_SHIFT] == 0 else _without_root(state, node)
+    rest = next_node(state, node) if state.register[RANK_SHIFT] == 0 else without_root(state, node)
     state.ends[ends] = rest
     if rest == NONE:
         state.filled[_word(state, server, bucket)] &= ~BIT[u64(bucket & 63)]
-    state.link[_link_of(node, NEXT)] = state.register[FREE_NODE]
-    state.register[FREE_NODE] = node
     return node
 
 
 @helper
-def _meld(state, a, b):
-    """One heap from two."""
-    if state.node[u64(NODE_WORDS * b + ORDER)] < state.node[u64(NODE_WORDS * a + ORDER)]:
-        a, b = b, a
-    state.link[_link_of(b, NEXT)] = state.link[_link_of(a, CHILD)]
-    state.link[_link_of(a, CHILD)] = b
-    return a
+def _next_of_channels(program, state, server):
+    """Take the first chunk of the next channel that has one with room for it; NONE where none may start."""
+    channel = np.int64(state.channel[u64(server)])
+    for _ in range(program.channels):
+        bucket, channel = channel, np.int64(0) if channel + 1 == program.channels else channel + 1
+        if state.filled[_word(state, server, bucket)] & BIT[u64(bucket & 63)] != 0:
+            node = np.int64(state.ends[_ends(state, server, bucket)])
+            if fits(program, state, server, bucket, state.node[word_of(node, PLACE)]):
+                state.channel[u64(server)] = channel
+                return _take(state, server, bucket)
+    return np.int64(NONE)
 
 
 @helper
-def _without_root(state, root):
-    """The heap that is left when its root is taken: its children melded in pairs, and these from the last on."""
-    links = state.link
-    child, pairs, heap = np.int64(links[_link_of(root, CHILD)]), np.int64(NONE), np.int64(NONE)
-    while child != NONE:
-        pair, other = child, np.int64(links[_link_of(child, NEXT)])
-        child = other
-        if other != NONE:
-            child = np.int64(links[_link_of(other, NEXT)])
-            pair = _meld(state, pair, other)
-        links[_link_of(pair, NEXT)] = pairs
-        pairs = pair
-    while pairs != NONE:
-        following = np.int64(links[_link_of(pairs, NEXT)])
-        heap = pairs if heap == NONE else _meld(state, heap, pairs)
-        pairs = following
-    return heap
+def _next(program, state, server, discipline, routers):
+    """Take what a free server serves next out of its queue, in which something waits; NONE where none may start."""
+    if routers and discipline >= ROUND_ROBIN_FLOW:
+        return next_in_turn(program, state, server)
+    if routers and discipline == FIFO and program.channels > 1:
+        return _next_of_channels(program, state, server)
+    bucket = _first_bucket(state, server)
+    node = np.int64(state.ends[_ends(state, server, bucket)])
+    if routers and not fits(program, state, server, np.int64(0), state.node[word_of(node, PLACE)]):
+        return np.int64(NONE)
+    return _take(state, server, bucket)
 
 
 @helper
-def choose(program, state, server, event):
+def _may_pass(program, state, server, discipline, event):
+    """Whether a chunk that arrives at a free server, where nothing waits, may start; then its channel had its turn."""
+    if discipline >= ROUND_ROBIN_FLOW:
+        return False
+    channel = channel_of(program, state.event[u64(EVENT_WORDS * event + TIME)] & _LOW)
+    if not fits(program, state, server, channel, state.event[u64(EVENT_WORDS * event + PLACE)]):
+        return False
+    if program.channels > 1 and discipline == FIFO:
+        state.channel[u64(server)] = 0 if channel + 1 == program.channels else channel + 1
+    return True
+
+
+@helper
+def choose(program, state, server, event, routers):
     """Let the line that begins with an event wait, and take what the server serves now, as an event or NONE.
 
-    SHORT: there is no node left; the rest of the line is still to come.
+    SHORT: there are too few nodes left; the rest of the line is still to come.
     """
     register, choice, chosen = state.register, u64(CHOICE_WORDS * server + WAITING), event
+    discipline = program.server_discipline[u64(server)]
     free = state.server[u64(SERVER_WORDS * server + FREE_PS)] <= register[NOW]
-    if free and state.choice[choice] == 0 and _next_of(state, event) == NONE and _key_of(state, event) != WAKE:
+    alone = state.choice[choice] == 0 and _next_of(state, event) == NONE and _key_of(state, event) != WAKE
+    if free and alone and (not routers or _may_pass(program, state, server, discipline, event)):
         return event
     while event != NONE:
-        key = _key_of(state, event)
+        key, place = _key_of(state, event), state.event[u64(EVENT_WORDS * event + PLACE)]
         if key != WAKE:
-            if register[FREE_NODE] == NONE:
+            if register[FREE_NODES] < SPARE_NODES:
                 line = u64(SERVER_WORDS * server + LINE)
                 state.server[line] = (event << 32) | (state.server[line] & _LOW)
                 return np.int64(SHORT)
             state.choice[choice] += 1
-            rank = _rank(program, state, program.server_discipline[u64(server)], key)
-            _wait(state, server, rank, key, state.event[u64(EVENT_WORDS * event + PLACE)])
+            node = new_node(state, key, place)
+            if routers and discipline >= ROUND_ROBIN_FLOW:
+                line_up(program, state, server, node)
+            else:
+                rank = _rank(program, state, discipline, key)
+                bucket = rank >> register[RANK_SHIFT]
+                if routers and discipline == FIFO:
+                    bucket = channel_of(program, hop_of(program, place))
+                _wait(state, server, bucket, rank, node)
         event = _next_of(state, event)
     if not free or state.choice[choice] == 0:
         return np.int64(NONE)
+    node = _next(program, state, server, discipline, routers)
+    if routers and node == NONE:
+        return node
     state.choice[choice] -= 1
-    node = NODE_WORDS * _take_first(state, server)
-    place = state.node[u64(node + PLACE)]
+    place = state.node[word_of(node, PLACE)]
     state.event[u64(EVENT_WORDS * chosen + TIME)] = hop_of(program, place)
-    state.event[u64(EVENT_WORDS * chosen + KEY)] = state.node[u64(node + KEY)]
+    state.event[u64(EVENT_WORDS * chosen + KEY)] = state.node[word_of(node, KEY)]
     state.event[u64(EVENT_WORDS * chosen + PLACE)] = place
+    free_node(state, node)
     return chosen
 
 
 @helper
-def wake(program, state, server, place):
+def wake(program, state, server, place, routers):
     """Let a server for which chunks wait look at them when it is free, unless it injects another chunk then.
 
     `place`: any at the server.
     """
     choice, free_ps = u64(CHOICE_WORDS * server), state.server[u64(SERVER_WORDS * server + FREE_PS)]
-    if state.choice[choice + u64(WAITING)] > 0 and state.choice[choice + u64(WAKE_PS)] != free_ps:
-        state.choice[choice + u64(WAKE_PS)] = free_ps
+    if state.choice[choice + u64(WAITING)] == 0 or state.choice[choice + u64(WAKE_PS)] == free_ps:
+        return
+    if routers and free_ps <= state.register[NOW]:
+        return  # it waits for room
+    state.choice[choice + u64(WAKE_PS)] = free_ps
+    if not routers or program.server_discipline[u64(server)] < ROUND_ROBIN_FLOW:
         prefetch(state.node, NODE_WORDS * np.int64(state.ends[_ends(state, server, _first_bucket(state, server))]))
-        put(program, state, free_ps, np.int64(WAKE), place, NONE)
+    put(program, state, free_ps, np.int64(WAKE), place, NONE)

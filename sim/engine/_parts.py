@@ -115,7 +115,7 @@ def _run(program, state, most, until_ps, patience):
         if own[MET] == own[WORKED]:
             status = NEEDS_TOKENS
             if receive(program, state):
-                status = fifo_loop(program, state, FAR >> 1, own[END] - 1, True, False, False)
+                status = fifo_loop(program, state, FAR >> 1, own[END] - 1, True, False, False, False)
             _show(state, status)
         if not _all_there(state, patience):
             return ALONE

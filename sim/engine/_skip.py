@@ -117,7 +117,7 @@ def _run_and_skip(program, state, skip, most, max_events, until_ps):
             while wait > 0 and register[LEFT] == left:
                 some = min(wait, max(SLICE, _settling(program, skip)))
                 goal = register[EVENTS] + some
-                status = fifo_loop(program, state, some, until_ps, False, False, False)
+                status = fifo_loop(program, state, some, until_ps, False, False, False, False)
                 if status != PAUSED or register[EVENTS] < goal:
                     return status
                 wait -= some
@@ -200,7 +200,7 @@ def _compare(program, state, skip, most, until_ps):
         if present > until_ps:
             return NOTHING
         begun = register[EVENTS]
-        status = fifo_loop(program, state, most - begun, present, False, False, False)
+        status = fifo_loop(program, state, most - begun, present, False, False, False, False)
         if status != PAUSED or register[EVENTS] >= most:
             return status
         own[N_AFTER], own[ORDERED_AFTER] = _gathered(state, skip, skip.after), 0

@@ -48,7 +48,7 @@ def watch(program, state, skip, most, until_ps):
         status = advance(program, state, until_ps)
         if status != FINISHED:
             return status
-        status = fifo_loop(program, state, np.int64(0), until_ps, False, False, False)
+        status = fifo_loop(program, state, np.int64(0), until_ps, False, False, False, False)
         if status != PAUSED or register[EVENTS] >= most:
             return status
         if register[LEFT] != left:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from sim.engine import _fifo, _fifo_nic
+from sim.engine import _fifo, _fifo_nic, _rooms, _turns
 from sim.engine import _fifo_state as fields
 from sim.engine._fifo_state import FifoState
-from sim.engine._ordered import NUMBER_BITS
+from sim.engine._ordered import NUMBER_BITS, SPARE_NODES
 from sim.engine._state import FAR, NONE, UNSTACKED
-from sim.program import FIFO, I64, LOWEST_CHUNK_FIRST, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
+from sim.program import FIFO, I32, I64, LOWEST_CHUNK_FIRST, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
 from sim.program.contract import UNBOUNDED
 from sim.program.outcome import log_base
 
@@ -22,8 +23,8 @@ SAMPLE = 4096
 
 SERVERS_A_BUCKET = 512
 """Servers that begin a service in the span of a bucket, if all are busy; a bucket is a quarter of a service at most, so
-that hardly an event becomes due in the bucket that is open."""
-
+that hardly an event becomes due in the bucket that is open. Where servers choose it is a quarter of that: the ends of
+services are events too."""
 
 MOST_BUCKETS = 256
 ROOM_FOR_BUCKETS = 1 << 22
@@ -32,19 +33,56 @@ ROOM_FOR_BUCKETS = 1 << 22
 
 def loop(program: Program) -> Callable[..., int] | None:
     """The loop for a healthy program of simple pools and keys that fit a word; None where only the general ones do."""
-    if program.has_credits or program.has_channels or program.takes_turns or not program.is_healthy:
+    if not program.is_healthy or not _pools_are_simple(program):
         return None
-    if program.task_class.min(initial=0) < 0 or sum(_bits(program)) > KEY_BITS or not _pools_are_simple(program):
+    if program.task_class.min(initial=0) < 0 or sum(_bits(program)) > KEY_BITS:
         return None
-    if is_fifo(program):
+    chooses = choosers(program)
+    if not chooses.any():
         return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
-    fits = _most_rank(program).bit_length() + NUMBER_BITS <= KEY_BITS
-    return _fifo.run_ordered if fits and not program.has_nics else None
+    if program.has_nics and chooses[program.server_nic != NONE].any():
+        return None
+    if _most_rank(program).bit_length() + NUMBER_BITS > KEY_BITS:
+        return None
+    ranks = not (program.takes_turns or program.has_credits or program.has_channels or program.has_nics)
+    return _fifo.run_ordered if ranks else _fifo.run_links
 
 
-def is_fifo(program: Program) -> bool:
-    """Whether all servers are fifo."""
-    return bool(np.all(program.server_discipline == FIFO))
+def without_room_to_spare(program: Program) -> Program:
+    """The program without buffers that have room for all that ever crosses their server."""
+    if not program.has_credits:
+        return program
+    n_first, size = program.cut_first.astype(np.int64), program.chunk_work[program.cut_size].astype(np.float64)
+    of_cut = n_first * size[:, 0] + (program.cut_chunks - n_first) * size[:, 1]
+    lengths = np.diff(program.route_ptr)
+    of_route = np.bincount(program.task_route, of_cut[program.task_cut], lengths.size)
+    of_hop = np.bincount(program.route_hop, np.repeat(of_route, lengths), program.hop_server.size)
+    line = program.hop_server.astype(np.int64)
+    if program.has_channels:
+        line += program.n_servers * program.hop_channel.astype(np.int64)
+    work = np.bincount(line, of_hop, program.server_buffer.size).reshape(program.channels, -1)
+    if program.buffer_shared:
+        work[:] = work.sum(axis=0)
+    room = program.server_buffer.reshape(program.channels, -1)
+    buffer = np.where((work * 1.001 < room).all(axis=0), UNBOUNDED, room).reshape(-1)
+    if np.all(buffer == UNBOUNDED):
+        return program._replace(server_buffer=buffer[:0], server_credit_ps=program.server_credit_ps[:0])
+    return program._replace(server_buffer=buffer)
+
+
+def choosers(program: Program) -> npt.NDArray[np.bool_]:
+    """Servers that choose when they are free, (S,); the others are committed on arrival.
+
+    A fifo server chooses where it has a buffer, or where hops in several channels cross it.
+    """
+    chooses = np.asarray(program.server_discipline != FIFO)
+    if program.has_credits:
+        chooses |= (program.server_buffer != UNBOUNDED).reshape(program.channels, -1).any(axis=0)
+    if program.has_channels:
+        used = np.zeros((program.n_servers, program.channels), np.bool_)
+        used[program.hop_server, program.hop_channel] = True
+        chooses |= used.sum(axis=1) > 1
+    return chooses
 
 
 def _pools_are_simple(program: Program) -> bool:
@@ -82,7 +120,7 @@ def width(program: Program, n_servers: int) -> int:
     service = program.service_ps[program.cut_size[cut, 0], program.server_rate[server]]
     median = int(np.partition(service, service.size // 2)[service.size // 2])
     span = median * SERVERS_A_BUCKET // max(n_servers, 4 * SERVERS_A_BUCKET)
-    return min(max(span.bit_length() - 1, 0), 30)
+    return min(max(span.bit_length() - 1 - 2 * bool(choosers(program).any()), 0), 30)
 
 
 def initial_state(program: Program, log: bool) -> FifoState:
@@ -99,6 +137,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
     register = np.zeros(fields.REGISTERS, np.int64)
     register[fields.LEFT] = n_tasks
     register[fields.TOP] = ready[0] if ready.size else NONE
+    register[fields.ENDED] = NONE
     register[fields.WIDTH] = width(program, n_servers)
     register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = _bits(program)[:3]
     calendar = empty_calendar(register, ready.size + n_servers, n_servers)
@@ -120,7 +159,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
         log_before=np.full(n_logged, -1, np.int64),
         last_row=np.full(n_servers if log else 0, -1, np.int64),
         **(nics(program, register) if program.has_nics else {}),
-        **({} if is_fifo(program) else _queues(program, register)),
+        **_queues(program, register),
     )
 
 
@@ -175,23 +214,35 @@ def _most_rank(program: Program) -> int:
 
 
 def _buckets(program: Program) -> int:
-    """Buckets of the queue of each server, a power of two."""
+    """Buckets of the queue of each server, a power of two, and at least one for each channel."""
     bits = min(_most_rank(program).bit_length(), MOST_BUCKETS.bit_length() - 1)
-    return 1 << max(min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1), 0)
+    bits = min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1)
+    return 1 << max(bits, (program.channels - 1).bit_length())
 
 
 def queue_bytes(program: Program) -> int:
     """Memory of the queues of servers that choose, but for the chunks that wait there."""
-    return 0 if is_fifo(program) else program.n_servers * (16 + 16 * _buckets(program)) + 4 * program.cut_work.size
+    if not choosers(program).any():
+        return 0
+    words = program.n_servers * (5 + 2 * _buckets(program)) + _rooms.ROOM_WORDS * program.server_buffer.size
+    return 8 * (words + _turns.QUEUE_WORDS * program.hop_queue.size) + 4 * program.cut_work.size
 
 
 def _queues(program: Program, register: I64) -> dict[str, Any]:
     """The fields of queues of servers that choose, which are empty; sets their registers."""
-    n_servers, buckets = program.n_servers, _buckets(program)
+    chooses, n_servers = choosers(program), program.n_servers
+    if not chooses.any():
+        return {}
+    buckets = _buckets(program)
     register[fields.BUCKETS] = buckets
-    register[fields.RANK_SHIFT] = max((_most_rank(program) // buckets).bit_length(), 0)
+    register[fields.RANK_SHIFT] = (_most_rank(program) // buckets).bit_length()
     register[fields.LEAST] = program.task_priority.min() if program.task_priority.size else 0
+    register[fields.MOST] = 5 + program.channels
+    register[fields.FREE_NODE] = NONE
     node = _with_nodes(np.zeros(0, np.int64), register, max(16, n_servers))
+    turns = np.full(int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0, NONE, np.int64)
+    turns = np.repeat(turns, _turns.QUEUE_WORDS)
+    turns[_turns.IN_LINE :: _turns.QUEUE_WORDS] = 0
     return {
         "choice": np.tile([0, -1], n_servers),
         "filled": np.zeros(n_servers * -(-buckets // 64), np.int64),
@@ -199,7 +250,35 @@ def _queues(program: Program, register: I64) -> dict[str, Any]:
         "node": node,
         "link": node.view(np.int32),
         "work_rank": np.unique(program.cut_work, return_inverse=True)[1].astype(np.int32),
+        "chooses": chooses.astype(np.int8),
+        "channel": np.zeros(n_servers if program.has_channels else 0, np.int32),
+        "room": np.tile([NONE] * 4 + [0] * 3, program.server_buffer.size),  # the words of sim/engine/_rooms.py
+        "turn": turns,
+        "turn_line": np.full(2 * n_servers if program.takes_turns else 0, NONE, np.int64),
     }
+
+
+def held_up(state: FifoState) -> I64:
+    """Places in the routes of the chunks that wait there, but at the first server, when nothing happens any more."""
+    if state.node.size == 0:
+        return np.zeros(0, np.int64)
+    node, onward = state.node.reshape(-1, fields.NODE_WORDS), state.link.reshape(-1, 2 * fields.NODE_WORDS)
+    other, onward = np.zeros(len(node), np.bool_), onward[:, [fields.NEXT]]
+    returns = state.room.reshape(-1, _rooms.ROOM_WORDS)[:, [_rooms.FIRST, _rooms.FIRST_DELIVERED]]
+    for first in (int(state.register[fields.FREE_NODE]), *returns.reshape(-1).tolist()):
+        mark(other, onward, first)
+    hop = node[:, fields.KEY] >> state.register[fields.TASK_BITS] & (1 << state.register[fields.HOP_BITS]) - 1
+    return np.asarray(node[~other & (hop > 0), fields.PLACE] >> 32)
+
+
+def mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
+    """Mark every token or node that is reached from one along (N, links) others: of a list, or of a heap."""
+    left = [root]
+    while left:
+        token = left.pop()
+        if token != NONE and not marked[token]:
+            marked[token] = True
+            left += onward[token].tolist()
 
 
 def empty_calendar(register: I64, n_events: int, n_sorted: int) -> dict[str, Any]:
@@ -244,11 +323,11 @@ def with_more_room(state: FifoState) -> FifoState:
     """More room to sort in, for services of NICs, for nodes, or half as many blocks again: whichever is short."""
     if state.backlog.size and state.register[fields.BACKLOG_FREE] == NONE:
         return _with_longer_backlog(state)
-    if state.node.size and state.register[fields.FREE_NODE] == NONE:
+    if state.node.size and state.register[fields.FREE_NODES] < SPARE_NODES:
         node = _with_nodes(state.node, state.register, state.node.size // fields.NODE_WORDS // 2)
         return state._replace(node=node, link=node.view(np.int32))
     largest, size = int(state.slot[1 : 2 * fields.SLOTS : 2].max()), state.order.size
-    if largest > size or state.register[fields.LATE] + 3 > size:
+    if largest > size or state.register[fields.LATE] + max(state.register[fields.MOST], 2) > size:
         more = max(size // 2, largest - size)
         return state._replace(
             order=_longer(state.order, more), other=_longer(state.other, more), late=_longer(state.late, more)
@@ -279,13 +358,14 @@ def with_blocks(state: FifoState, more: int) -> FifoState:
 
 
 def _with_nodes(node: I64, register: I64, more: int) -> I64:
-    """More nodes, where none is free."""
+    """More nodes, all free."""
     old = node.size // fields.NODE_WORDS
     node = _longer(node, more * fields.NODE_WORDS)
     linked = node.view(np.int32)[2 * fields.NODE_WORDS * old + fields.NEXT :: 2 * fields.NODE_WORDS]
     linked[:] = np.arange(old + 1, old + more + 1)
-    linked[-1] = NONE
+    linked[-1] = register[fields.FREE_NODE]
     register[fields.FREE_NODE] = old
+    register[fields.FREE_NODES] += more
     return node
 
 

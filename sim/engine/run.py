@@ -8,7 +8,6 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, _turns, fifo, parts, repeats, skipping
 from sim.engine._fifo_state import FifoState
@@ -93,8 +92,10 @@ class Run:
         self._stretches: list[Stretch] = []
         self._parts: parts.Parts | None = None
         self.alone = ""
-        loop = None if self.general else fifo.loop(self.program)
+        limited = fifo.without_room_to_spare(self.program)
+        loop = None if self.general else fifo.loop(limited)
         if loop is not None:
+            self.program = limited
             self.state, self._kernel = fifo.initial_state(self.program, self.log), loop
             if loop is _fifo.run_fifo and self.skip and skipping.worth_trying(self.program):
                 self._skipping = skipping.initial_state(self.program)
@@ -105,8 +106,8 @@ class Run:
                 self._kernel = _kernel.run_nics
             if self.program.takes_turns or self.program.has_credits or self.program.has_channels:
                 self._kernel = _kernel.run_routers
-                if not self.program.has_nics:
-                    self.program = self.program._replace(server_nic=np.full(self.program.n_servers, -1, np.int32))
+        if self._kernel in (_fifo.run_links, _kernel.run_routers) and not self.program.has_nics:
+            self.program = self.program._replace(server_nic=np.full(self.program.n_servers, -1, np.int32))
 
     @property
     def events(self) -> int:
@@ -449,10 +450,10 @@ def _stranded(program: Program, state: State | FifoState) -> list[Stranded]:
     field = state.event.reshape(-1, 8)
     free = np.zeros(len(field), np.bool_)
     free[: program.n_servers] = True  # the ends of services are no chunks
-    _mark(free, field[:, [_event.NEXT]], int(state.register[_state.FREE]))
+    fifo.mark(free, field[:, [_event.NEXT]], int(state.register[_state.FREE]))
     held = ~free & (state.attempt >= ATTEMPTS)
     for server in np.flatnonzero(state.free_ps == _state.FAR).tolist():
-        _mark(held, field[:, [_event.NEXT, _event.CHILD]], int(state.queue[server]))
+        fifo.mark(held, field[:, [_event.NEXT, _event.CHILD]], int(state.queue[server]))
     found = []
     for token in np.flatnonzero(held).tolist():
         task, chunk, at = field[token, _event.TASK : _event.SIZE].tolist()
@@ -462,25 +463,18 @@ def _stranded(program: Program, state: State | FifoState) -> list[Stranded]:
 
 def _holding(program: Program, state: State | FifoState) -> set[tuple[int, int]]:
     """The buffer that each waiting chunk needs, and the one that it holds; nothing else happens any more."""
-    if isinstance(state, FifoState) or not program.has_credits:
+    if not program.has_credits:
         return set()
-    field = state.event.reshape(-1, 8)
-    free = np.zeros(len(field), np.bool_)
-    free[: int(state.register[_state.TOKENS_FROM])] = True
-    _mark(free, field[:, [_event.NEXT]], int(state.register[_state.FREE]))
-    at = field[~free & (field[:, _event.AT] != NONE) & (field[:, _event.SIZE] < _state.FIRST_HOP), _event.AT]
+    if isinstance(state, FifoState):
+        at = fifo.held_up(state)
+    else:
+        field = state.event.reshape(-1, 8)
+        free = np.zeros(len(field), np.bool_)
+        free[: int(state.register[_state.TOKENS_FROM])] = True
+        fifo.mark(free, field[:, [_event.NEXT]], int(state.register[_state.FREE]))
+        at = field[~free & (field[:, _event.AT] != NONE) & (field[:, _event.SIZE] < _state.FIRST_HOP), _event.AT]
     room = program.route_server if program.buffer_shared else program.route_line
     return set(zip(room[at].tolist(), room[at - 1].tolist(), strict=True))
-
-
-def _mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
-    """Mark every token that is reached from one along (N, links) tokens: of a list, or of a heap."""
-    left = [root]
-    while left:
-        token = left.pop()
-        if token != NONE and not marked[token]:
-            marked[token] = True
-            left += onward[token].tolist()
 
 
 def _pool_uses(program: Program) -> int:

@@ -21,15 +21,18 @@ from sim.engine import (
     _fifo_line,
     _fifo_nic,
     _fifo_task,
+    _fifo_turns,
     _heap,
     _kernel,
     _nic,
+    _nodes,
     _ordered,
+    _rooms,
     _wheel,
     fifo,
 )
 from sim.engine import run as engine
-from sim.engine._fifo import run_fifo, run_ordered
+from sim.engine._fifo import run_fifo, run_links, run_ordered
 from sim.engine._fifo_state import BLOCK, WIDTH
 from sim.engine._kernel import run_general
 from sim.engine._state import LOGGED
@@ -52,7 +55,11 @@ def assert_same(one: Outcome, other: Outcome) -> None:
 
 def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
     try:
-        return run(program, log=True) if which == "chunk" else run_reference(program, log=True)
+        if which == "reference":
+            return run_reference(program, log=True)
+        one = Run(program, log=True, general=which == "general")
+        one.advance()
+        return one.outcome()
     except Deadlock as stuck:
         return str(stuck)
 
@@ -61,11 +68,19 @@ def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
 @given(programs())
 def test_engines_agree_on_random_programs(program: Program) -> None:
     """Every service of every chunk starts in the same picosecond in both engines, or both see the same deadlock."""
-    chunk, reference = outcome_or_deadlock(program, "chunk"), outcome_or_deadlock(program, "reference")
-    if isinstance(chunk, str) or isinstance(reference, str):
-        assert chunk == reference
-    else:
-        assert_same(chunk, reference)
+    assert_loops_agree(program)
+
+
+def assert_loops_agree(program: Program) -> Outcome | str:
+    """The loop that is chosen, the general loop and the reference engine; returns what they agree on."""
+    chunk = outcome_or_deadlock(program, "chunk")
+    for which in ("general", "reference"):
+        other = outcome_or_deadlock(program, which)
+        if isinstance(chunk, str) or isinstance(other, str):
+            assert chunk == other
+        else:
+            assert_same(chunk, other)
+    return chunk
 
 
 @settings(max_examples=200, deadline=None)
@@ -296,7 +311,7 @@ def test_too_large_for_memory_is_refused_before_it_starts() -> None:
 def test_one_specialization() -> None:
     """Whatever the program, the kernel compiles once: casts happen at the door."""
     run(two_hop_burst(2))
-    for entry in (run_fifo, run_ordered, run_general):
+    for entry in (run_fifo, run_ordered, run_links, run_general):
         assert len(getattr(entry, "signatures", [()])) <= 1, "\n".join(str(one)[-900:] for one in entry.signatures)
 
 
@@ -306,7 +321,7 @@ def test_helpers_are_typed_once() -> None:
     run(two_hop_burst(2))
     Run(two_hop_burst(2), general=True).advance()
     for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_task, _kernel, _heap, _event, _wheel, _faults, _nic,
-                   _ordered):
+                   _fifo_turns, _nodes, _ordered, _rooms):
         for name, one in vars(module).items():
             typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
                      for signature in getattr(one, "signatures", ())]

@@ -255,7 +255,7 @@ def test_a_result_says_on_how_many_threads_it_ran() -> None:
 @pytest.mark.parametrize(("options", "why"), [
     ({"discipline": "priority"}, "links that serve in another order: they are simulated in one order"),
     ({"nic": "shared"}, "NICs: they are"),
-    ({"buffer": "1MiB"}, "buffers: they are"),
+    ({"buffer": "32KiB"}, "buffers: they are"),
     ({"tie": "first"}, "it does not fall into parts that share its work"),
     ({"max_events": 10**6}, "its services are counted up to a limit"),
 ])

@@ -1,0 +1,107 @@
+"""Nodes of the fifo loop: what waits outside the calendar, 32 bytes that refer to nothing but other nodes.
+
+    byte     0       8       16       24      28      32
+    node     | ORDER | KEY   | PLACE  |               |   int64 at 4 n
+    link     |                        | NEXT  | CHILD |   int32 at 8 n + 6 and 7, the same memory
+
+The loop looks before each service whether as many are free as it may need.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.engine._fifo_state import CHILD, FREE_NODE, FREE_NODES, KEY, NEXT, NODE_WORDS, ORDER, PLACE
+from sim.engine._jit import helper, u64
+from sim.engine._state import NONE
+
+WAKE = -1
+"""In place of a key: nothing arrives, but a server may choose anew. It comes before every key."""
+
+
+@helper
+def word_of(node, what):
+    return u64(NODE_WORDS * node + what)
+
+
+@helper
+def _link_of(node, what):
+    return u64(2 * NODE_WORDS * node + what)
+
+
+@helper
+def new_node(state, key, place):
+    """Take a free node: the last of a list."""
+    node = state.register[FREE_NODE]
+    state.register[FREE_NODE] = state.link[_link_of(node, NEXT)]
+    state.register[FREE_NODES] -= 1
+    state.node[word_of(node, KEY)] = key
+    state.node[word_of(node, PLACE)] = place
+    state.link[_link_of(node, NEXT)] = NONE
+    return node
+
+
+@helper
+def free_node(state, node):
+    """Give a node back; it keeps its words until it is taken again."""
+    state.link[_link_of(node, NEXT)] = state.register[FREE_NODE]
+    state.register[FREE_NODE] = node
+    state.register[FREE_NODES] += 1
+
+
+@helper
+def next_node(state, node):
+    return np.int64(state.link[_link_of(node, NEXT)])
+
+
+@helper
+def let_next(state, node, after):
+    state.link[_link_of(node, NEXT)] = after
+
+
+@helper
+def previous_node(state, node):
+    """The node before another in a list that is linked both ways, where CHILD is the link back."""
+    return np.int64(state.link[_link_of(node, CHILD)])
+
+
+@helper
+def let_previous(state, node, before):
+    state.link[_link_of(node, CHILD)] = before
+
+
+@helper
+def lone(state, node, order):
+    """A pairing heap of one node."""
+    state.node[word_of(node, ORDER)] = order
+    state.link[_link_of(node, CHILD)] = NONE
+    return node
+
+
+@helper
+def meld(state, a, b):
+    """One pairing heap from two, the least ORDER at the root; its children are a list through NEXT, the first CHILD."""
+    if state.node[word_of(b, ORDER)] < state.node[word_of(a, ORDER)]:
+        a, b = b, a
+    state.link[_link_of(b, NEXT)] = state.link[_link_of(a, CHILD)]
+    state.link[_link_of(a, CHILD)] = b
+    return a
+
+
+@helper
+def without_root(state, root):
+    """The heap that is left when its root is taken: its children melded in pairs, and these from the last on."""
+    child, pairs, heap = np.int64(state.link[_link_of(root, CHILD)]), np.int64(NONE), np.int64(NONE)
+    while child != NONE:
+        pair, other = child, next_node(state, child)
+        child = other
+        if other != NONE:
+            child = next_node(state, other)
+            pair = meld(state, pair, other)
+        let_next(state, pair, pairs)
+        pairs = pair
+    while pairs != NONE:
+        following = next_node(state, pairs)
+        heap = pairs if heap == NONE else meld(state, heap, pairs)
+        pairs = following
+    return heap
