@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from statistics import median
 from time import perf_counter, sleep
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from sim.program.model import Model
 from topologies import from_spec
 
 CHUNK_BYTES = 8192
+PROCESSES = 3
 MOST_SERVICES = 20_000_000
 """Services of a run at most: of a longer one, the first."""
 REST_S = 0.7
@@ -36,6 +40,7 @@ KINDS = {"direct": "all-to-all"}
 PAPER = (4, 16)
 HEAD = (
     "8 KiB chunks", "symmetry", "services", "in a window", "one thread, s", "two threads, s", "ratio",
+    "medians of processes",
     *(f"at best on {n}" for n in (2, *PAPER)),
 )
 
@@ -43,7 +48,7 @@ HEAD = (
 def rows(times: int) -> Iterator[Sequence[str]]:
     """All cases, apart from what else the machine does."""
     with _apart():
-        yield from (row(*case, times) for case in CASES)
+        yield from (row(number, times) for number in range(len(CASES)))
 
 
 @contextmanager
@@ -60,21 +65,31 @@ def _apart() -> Iterator[None]:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def row(fabric: str, algorithm: str, size: str, symmetry: str, times: int) -> Sequence[str]:
-    """Medians of runs in turn; where there is one core, two threads take turns on it."""
+def row(number: int, times: int) -> Sequence[str]:
+    """A case, in processes of its own: in which memory lies anew, and threads gain more or less for it."""
+    command = [sys.executable, "-m", "benchmarks.threads", str(number), str(-(-times // PROCESSES))]
+    found = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(PROCESSES)]
+    pairs = np.concatenate([one["pairs"] for one in found])
+    ratio, each = pairs[:, 0] / pairs[:, 1], [np.median(np.divide(*np.transpose(one["pairs"]))) for one in found]
+    fabric, algorithm, _, symmetry = CASES[number]
+    return (
+        f"{algorithm} on {fabric}", symmetry, f"{found[0]['services']:,}", f"{found[0]['width']:,.0f}",
+        *(f"{seconds:.3f}" for seconds in np.median(pairs, axis=0)), f"{np.median(ratio):.2f}",
+        f"{min(each):.2f} to {max(each):.2f}", *(f"{gain:.1f}" for gain in found[0]["gains"]),
+    )
+
+
+def measure(fabric: str, algorithm: str, size: str, symmetry: str, times: int) -> dict[str, Any]:
+    """Seconds of runs on one thread and on two in turn; services of a run and in a window; gains on paper."""
     schedule = build(algorithm, KINDS.get(algorithm, "all-reduce"), from_spec(fabric), size)
     program = lower(schedule, Model(chunks=None, chunk_bytes=CHUNK_BYTES), symmetry).program
-    cuts = {n: parts.cut(program, n) for n in (2, *PAPER)}
+    cuts = [parts.cut(program, n) for n in (2, *PAPER)]
     once(program, 2)  # compiled
     pairs = [(once(program, 1), once(program, 2)) for _ in range(times)]
-    one, two = (median(of_all) for of_all in zip(*pairs, strict=True))
     run = Run(program, skip=False)
     run.advance(MOST_SERVICES)
-    width = run.events * cuts[2].ahead_ps / run.now_ps
-    return (
-        f"{algorithm} on {fabric}", symmetry, f"{run.events:,}", f"{width:,.0f}", f"{one:.3f}", f"{two:.3f}",
-        f"{median(np.divide(*np.transpose(pairs))):.2f}", *(f"{cut.gain:.1f}" for cut in cuts.values()),
-    )
+    width = run.events * cuts[0].ahead_ps / run.now_ps
+    return {"pairs": pairs, "services": run.events, "width": width, "gains": [cut.gain for cut in cuts]}
 
 
 def once(program: Program, threads: int) -> float:
@@ -86,3 +101,7 @@ def once(program: Program, threads: int) -> float:
     began = perf_counter()
     run.advance(MOST_SERVICES)
     return perf_counter() - began
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*CASES[int(sys.argv[1])], int(sys.argv[2]))))
