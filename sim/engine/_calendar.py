@@ -50,7 +50,7 @@ from sim.engine._fifo_state import (
     WIDTH,
     WORDS,
 )
-from sim.engine._jit import count_leading_zeros, count_trailing_zeros, helper, u64
+from sim.engine._jit import count_leading_zeros, count_trailing_zeros, helper, section, u64
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
 
 BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
@@ -193,7 +193,7 @@ def _next_open(state):
     return ((register[NOW] >> register[WIDTH]) << register[WIDTH]) | offset
 
 
-@helper
+@section
 def advance(program, state, until_ps):
     """Move the present to the next event.
 

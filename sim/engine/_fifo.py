@@ -148,7 +148,7 @@ def _join(program, state, task, parted, nics, ordered, routers):
     return True
 
 
-@helper
+@section
 def _settle(program, state, parted, nics, ordered, routers):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
     register = state.register
