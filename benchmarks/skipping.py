@@ -15,49 +15,71 @@ from sim.lower.job import lower
 from sim.program import Program
 from sim.program.model import Model
 from topologies import from_spec
+from topologies.units import format_size
 
 CHUNKS = 4096
-SIZES = ("512MiB", "64GiB")
-"""A chunk of the first takes much less than the latency of a link, one of the second longer."""
+SIZES = ("512MiB", "4GiB", "64GiB")
+"""A chunk of the first takes much less than the latency of a link, one of the last longer."""
+FROM = [2**power for power in range(26, 37)]
+"""64 MiB to 64 GiB."""
 
 CASES = (
-    ("ring:64", "ring", "all-reduce"), ("torus:8x8", "ring", "all-reduce"), ("torus:8x8", "bucket", "all-reduce"),
-    ("torus:8x8", "swing", "all-reduce"), ("fat-tree:4", "ring", "all-reduce"), ("switch:16", "direct", "all-reduce"),
-    ("torus:8x8", "in-network", "all-reduce"), ("torus:8x8", "pipelined", "all-gather"),
-    ("torus:4x4x4", "hierarchical", "all-reduce"), ("torus:8x8", "recursive-doubling", "all-reduce"),
-    ("torus:8x8", "direct", "all-to-all"),
+    ("ring:64", "ring", "all-reduce", 150), ("torus:8x8", "ring", "all-reduce", 150),
+    ("torus:8x8", "bucket", "all-reduce", 150), ("torus:8x8", "swing", "all-reduce", 150),
+    ("fat-tree:4", "ring", "all-reduce", 150), ("fat-tree:4", "swing", "all-reduce", 150),
+    ("fat-tree:4", "recursive-doubling", "all-reduce", 150), ("switch:16", "direct", "all-reduce", 150),
+    ("torus:8x8", "in-network", "all-reduce", 150), ("fat-tree:4", "in-network", "all-reduce", 150),
+    ("switch:16", "in-network", "all-reduce", 150), ("torus:8x8", "pipelined", "all-gather", 30),
+    ("fat-tree:4", "pipelined", "all-gather", 30), ("torus:4x4x4", "hierarchical", "all-reduce", 50),
+    ("torus:8x8", "recursive-doubling", "all-reduce", 6),
 )
-HEAD = ("4,096 chunks", "services", *(f"{size}: {what}" for size in SIZES for what in (
-    "simulated", "one in", "ms without", "ms with")))
+"""With what part of all services is to be simulated at most: one in so many."""
+HEAD = ("4,096 chunks", "services", "wanted: one in", "reached from", *(
+    f"{size}: {what}" for size in SIZES for what in ("simulated", "one in", "ms without", "ms with")))
 
 NOTHING = (
-    ("torus:8x8", 4096, "auto"), ("torus:8x8", 128, "off"), ("torus:16x16", 1024, "auto"), ("torus:16x16", 16, "off"),
+    ("torus:8x8", "direct", "all-to-all", 4096, "auto"), ("torus:8x8", "direct", "all-to-all", 128, "off"),
+    ("torus:16x16", "direct", "all-to-all", 1024, "auto"),
+    ("dragonfly:9x4x2", "recursive-doubling", "all-reduce", 512, "auto"),
+    ("random-regular:64x4x1", "ring", "all-reduce", 256, "auto"),
+    ("torus:8x8", "double-binary-tree", "all-reduce", 512, "auto"),
 )
-NOTHING_HEAD = ("direct all-to-all", "chunks", "symmetry", "services", "ms without", "ms with", "with / without")
+NOTHING_HEAD = ("512 MiB", "chunks", "symmetry", "services", "ms without", "ms with", "with / without")
 PAIRS = 15
 """Differences of some per cent take more of them."""
 
 
-def nothing_row(fabric: str, chunks: int, symmetry: str) -> Sequence[str]:
+def nothing_row(fabric: str, algorithm: str, collective: str, chunks: int, symmetry: str) -> Sequence[str]:
     """A schedule in which nothing is skipped: what it costs to try."""
-    program = lower(build("direct", "all-to-all", from_spec(fabric), SIZES[0]), Model(chunks=chunks), symmetry).program
+    schedule = build(algorithm, collective, from_spec(fabric), SIZES[0])
+    program = lower(schedule, Model(chunks=chunks), symmetry).program
     found = run(program)
     assert found.skipped == 0
     without, skipping, ratio = in_turn(program, PAIRS)
-    return fabric, f"{chunks:,}", symmetry, f"{found.events:,}", f"{without:.1f}", f"{skipping:.1f}", f"{ratio:.3f}"
+    times = f"{without:.1f}", f"{skipping:.1f}", f"{ratio:.3f}"
+    return f"{algorithm} {collective} on {fabric}", f"{chunks:,}", symmetry, f"{found.events:,}", *times
 
 
-def row(fabric: str, algorithm: str, collective: str) -> Sequence[str]:
-    """One schedule, one representative of the symmetry, at both sizes."""
+def row(fabric: str, algorithm: str, collective: str, wanted: int) -> Sequence[str]:
+    """One schedule, one representative of the symmetry, at all sizes."""
+    def at(size: str | int) -> Program:
+        return lower(build(algorithm, collective, from_spec(fabric), size), Model(chunks=CHUNKS)).program
+
     cells: list[str] = []
     for size in SIZES:
-        program = lower(build(algorithm, collective, from_spec(fabric), size), Model(chunks=CHUNKS)).program
+        program = at(size)
         whole, found = run(program, skip=False), run(program)
         assert np.array_equal(whole.finish_ps, found.finish_ps) and whole.events == found.events
         simulated = found.events - found.skipped
         without, skipping, _ = in_turn(program)
         cells += [f"{simulated:,}", f"{found.events / simulated:.0f}", f"{without:.1f}", f"{skipping:.1f}"]
-    return f"{algorithm} {collective} on {fabric}", f"{found.events:,}", *cells
+    reached = "-"
+    for size in reversed(FROM):
+        found = run(at(size))
+        if (found.events - found.skipped) * wanted > found.events:
+            break
+        reached = format_size(size)
+    return f"{algorithm} {collective} on {fabric}", f"{found.events:,}", str(wanted), reached, *cells
 
 
 def in_turn(program: Program, times: int = 5) -> tuple[float, float, float]:

@@ -168,10 +168,10 @@ def _before_next(state, skip, settling):
 
 @helper
 def _gathered(state, skip, events):
-    """All events, in no order yet; returns how many, or NONE."""
+    """All events, in no order yet; returns how many, or NONE where they are too many to be put in order."""
     count, bits = gather(state, events), state.register[TASK_BITS]
     skip.register[COST] += 25 + (count >> 1) + (count >> 7) * (count >> 6)
-    if not may_try(skip):
+    if not may_try(skip, 2 * count + (count >> 6) * (count >> 6)):
         return np.int64(NONE)
     for i in range(count):
         if skip.part_of[u64(events[u64(EVENT_WORDS * i + KEY)] & ((np.int64(1) << bits) - 1))] == NONE:

@@ -100,10 +100,10 @@ def find_parts(program, state, skip):
             skip.label[u64(node)] = NONE
     for i in range(n_live):
         task = np.int64(skip.live[u64(i)])
-        skip.register[COST] += 2
+        skip.register[COST] += 3
         for at in range(first_hop(program, task), end_hop(program, task)):
             _unite(skip, task, n_tasks + server_at(program, at))
-            skip.register[COST] += 1
+            skip.register[COST] += 2
         if program.parent.size:
             for edge in range(program.parent_ptr[u64(task)], program.parent_ptr[u64(task + 1)]):
                 parent = np.int64(program.parent[u64(edge)])
@@ -169,6 +169,6 @@ def was_of(skip, task, what):
 
 
 @helper
-def may_try(skip):
-    """Whether trying has cost little, against the whole run and what was skipped of it."""
-    return skip.register[COST] <= skip.register[ALLOWED] + 2 * skip.register[SKIPPED]
+def may_try(skip, more=0):
+    """Whether trying has cost little, and will with so much more, against the whole run and what was skipped of it."""
+    return skip.register[COST] + more <= skip.register[ALLOWED] + 2 * skip.register[SKIPPED]

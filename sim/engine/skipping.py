@@ -12,11 +12,11 @@ from sim.engine._state import NONE
 from sim.program import Program
 
 LEAST_CHUNKS, LEAST_SERVICES = 64, 1 << 17
-"""Finding a stretch takes about ten chunks: with fewer there is nothing to gain, nor in a run of milliseconds."""
-MOST_EVENTS = 1 << 16
+"""Finding a stretch takes five to ten chunks: with few there is nothing to gain, nor in a run of milliseconds."""
+MOST_EVENTS = 1 << 15
 """Events under way at most; with more, comparing costs too much."""
-ALLOWED = 16
-"""Services of a run that allow one unit of cost, beside those gained: some 2 % of its time."""
+ALLOWED = 24
+"""Services of a run that allow one unit of cost, beside those gained: 1 % of its time, up to 3 where much is live."""
 FIRST_WAIT = 64
 
 
