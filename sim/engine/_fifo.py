@@ -45,11 +45,12 @@ from sim.engine._fifo_state import (
     TOP,
     TOUCHED,
     WAKE_PS,
+    WOKEN,
 )
 from sim.engine._fifo_task import _deliver, _gate_of, _key, _let, _of, _release, _size, _stack, log_service
 from sim.engine._jit import entry, helper, section, u64
 from sim.engine._mail import send, tell
-from sim.engine._ordered import SHORT, SPARE_NODES, choose, wake
+from sim.engine._ordered import SHORT, SPARE_NODES, choose, look_at, wake
 from sim.engine._rooms import change_rooms
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
 
@@ -240,7 +241,6 @@ def _serve_all(program, state, parted, nics, ordered, routers):
                 return False
             after = _next_of(state, event)
             chooses = ordered and state.chooses[u64(server)] != 0
-            place = state.event[u64(EVENT_WORDS * event + PLACE)] if chooses else np.int64(NONE)
             if chooses:
                 event, after = choose(program, state, server, event, routers), np.int64(NONE)
                 if event == SHORT:
@@ -248,7 +248,7 @@ def _serve_all(program, state, parted, nics, ordered, routers):
             if not chooses or event != NONE:
                 _serve(program, state, server, event, parted, nics, ordered, routers)
             if chooses:
-                wake(program, state, server, place, routers)
+                wake(program, state, server, routers)
             event = after
         register[SERVED] += 1
     register[SERVED] = register[TOUCHED] = 0
@@ -292,6 +292,8 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, route
             place = state.event[u64(EVENT_WORDS * due + PLACE)]
             if place >= 0:
                 _arrive(program, state, due)
+            elif ordered and place == WOKEN:
+                look_at(state, due)
             elif nics and place != NONE:
                 happen(program, state, due, place)
             else:

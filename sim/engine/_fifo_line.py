@@ -49,7 +49,7 @@ def _arrive(program, state, event):
         _link(state, last, event)
         _link(state, event, NONE)
         state.server[line] = (first << 32) | event
-    elif key <= _key_of(state, first):  # equal where a server is to choose anew for two reasons
+    elif key < _key_of(state, first):
         _link(state, event, first)
         state.server[line] = (event << 32) | last
     else:

@@ -45,8 +45,8 @@ RADIX = 256
 
 # Words of an event, int64.
 TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
-ALARM, PUSHED = -3, -4
-"""In place of a place: KEY has the place of a NIC, or a task; see sim/engine/_fifo_nic.py."""
+WOKEN, ALARM, PUSHED = -2, -3, -4
+"""In place of a place: KEY has a server that is to choose anew, the place of a NIC, or a task."""
 # Words of a server, int64.
 FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
 # Half-words of a task, int32; the last two are its gate, int64.

@@ -1,4 +1,6 @@
-"""The general loops of the chunk engine: servers of any discipline, pools, and what changes in time.
+"""The general loops of the chunk engine: what changes in time, and any pools.
+
+The rest, which they can run too, is run by sim/engine/_fifo.py, and compared with them by the tests.
 
 The contract is that of sim/program/contract.py; the arrays come from sim/engine/run.py, which has cast them. Numba
 keys its cache on a function's own file; sim/engine/_jit.py keys it on all files of jitted code, so that none can go

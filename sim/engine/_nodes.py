@@ -15,9 +15,6 @@ from sim.engine._fifo_state import CHILD, FREE_NODE, FREE_NODES, KEY, NEXT, NODE
 from sim.engine._jit import helper, u64
 from sim.engine._state import NONE
 
-WAKE = -1
-"""In place of a key: nothing arrives, but a server may choose anew. It comes before every key."""
-
 
 @helper
 def word_of(node, what):

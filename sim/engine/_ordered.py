@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine._calendar import BIT, hop_of, put
-from sim.engine._fifo_line import _key_of, _next_of
+from sim.engine._fifo_line import _key_of, _link, _next_of
 from sim.engine._fifo_state import (
     BUCKETS,
     CHOICE_WORDS,
@@ -34,19 +34,24 @@ from sim.engine._fifo_state import (
     PLACE,
     RANK_SHIFT,
     SERVER_WORDS,
+    STAMP_PS,
     TASK_BITS,
     TIME,
+    TOUCHED,
     WAITING,
     WAKE_PS,
+    WOKEN,
 )
 from sim.engine._fifo_turns import line_up, next_in_turn
 from sim.engine._jit import count_trailing_zeros, helper, prefetch, u64
-from sim.engine._nodes import WAKE, free_node, let_next, lone, meld, new_node, next_node, without_root, word_of
+from sim.engine._nodes import free_node, let_next, lone, meld, new_node, next_node, without_root, word_of
 from sim.engine._rooms import channel_of, fits
 from sim.engine._state import NONE
 from sim.program.contract import FIFO, LOWEST_CHUNK_FIRST, PRIORITY, ROUND_ROBIN_FLOW, SMALLEST_FIRST
 
 NUMBER_BITS = 40
+WAKE = -1
+"""In place of a key: nothing arrives. It comes before every key."""
 SHORT = -2
 """In place of an event."""
 SPARE_NODES = 3
@@ -163,6 +168,19 @@ def _may_pass(program, state, server, discipline, event):
 
 
 @helper
+def look_at(state, event):
+    """A server is to choose anew: if nothing has arrived there yet, the event is its line, which has no chunk."""
+    register, base = state.register, SERVER_WORDS * state.event[u64(EVENT_WORDS * event + KEY)]
+    if state.server[u64(base + STAMP_PS)] != register[NOW]:
+        state.server[u64(base + STAMP_PS)] = register[NOW]
+        state.touched[u64(register[TOUCHED])] = state.event[u64(EVENT_WORDS * event + KEY)]
+        register[TOUCHED] += 1
+        state.server[u64(base + LINE)] = (event << 32) | event
+        state.event[u64(EVENT_WORDS * event + KEY)] = WAKE
+        _link(state, event, NONE)
+
+
+@helper
 def choose(program, state, server, event, routers):
     """Let the line that begins with an event wait, and take what the server serves now, as an event or NONE.
 
@@ -207,11 +225,8 @@ def choose(program, state, server, event, routers):
 
 
 @helper
-def wake(program, state, server, place, routers):
-    """Let a server for which chunks wait look at them when it is free, unless it injects another chunk then.
-
-    `place`: any at the server.
-    """
+def wake(program, state, server, routers):
+    """Let a server for which chunks wait look at them when it is free, unless it injects another chunk then."""
     choice, free_ps = u64(CHOICE_WORDS * server), state.server[u64(SERVER_WORDS * server + FREE_PS)]
     if state.choice[choice + u64(WAITING)] == 0 or state.choice[choice + u64(WAKE_PS)] == free_ps:
         return
@@ -220,4 +235,4 @@ def wake(program, state, server, place, routers):
     state.choice[choice + u64(WAKE_PS)] = free_ps
     if not routers or program.server_discipline[u64(server)] < ROUND_ROBIN_FLOW:
         prefetch(state.node, NODE_WORDS * np.int64(state.ends[_ends(state, server, _first_bucket(state, server))]))
-    put(program, state, free_ps, np.int64(WAKE), place, NONE)
+    put(program, state, free_ps, server, np.int64(WOKEN), NONE)

@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine._calendar import put
-from sim.engine._fifo_state import NOW
+from sim.engine._fifo_state import NOW, WOKEN
 from sim.engine._jit import helper, section, u64
-from sim.engine._nodes import WAKE, free_node, let_next, let_previous, new_node, next_node, previous_node, word_of
+from sim.engine._nodes import free_node, let_next, let_previous, new_node, next_node, previous_node, word_of
 from sim.engine._state import FAR, NONE
 from sim.program.contract import UNBOUNDED
 
@@ -57,22 +57,22 @@ def _collect(state, room, of):
 
 
 @helper
-def _set_alarm(program, state, room, time, place):
-    """Let the server of a room choose anew at a time, unless it will before that. `place`: any at that server."""
+def _set_alarm(program, state, server, room, time):
+    """Let the server of a room choose anew at a time, unless it will before that."""
     alarm_ps = state.room[u64(room + ALARM_PS)]
     if alarm_ps <= state.register[NOW] or time < alarm_ps:
         state.room[u64(room + ALARM_PS)] = time
-        put(program, state, time, np.int64(WAKE), place, NONE)
+        put(program, state, time, server, np.int64(WOKEN), NONE)
 
 
 @section
-def _fits_now(program, state, room, work, limit, place):
+def _fits_now(program, state, server, room, work, limit):
     next_ps = min(_collect(state, room, FIRST), _collect(state, room, FIRST_DELIVERED))
     if state.room[u64(room + TAKEN)] + work <= limit:
         return True
     state.room[u64(room + WANTED)] = 1
     if next_ps != FAR:
-        _set_alarm(program, state, room, next_ps, place)
+        _set_alarm(program, state, server, room, next_ps)
     return False
 
 
@@ -86,7 +86,7 @@ def fits(program, state, server, channel, place):
     work = program.chunk_work[u64(place & _LOW)]
     if state.room[u64(room + TAKEN)] + work <= limit:
         return True
-    return _fits_now(program, state, room, work, limit, place)
+    return _fits_now(program, state, server, room, work, limit)
 
 
 @helper
@@ -130,4 +130,4 @@ def _give_back(program, state, hop, place, time, of):
     else:
         let_previous(state, after, node)
     if words[u64(room + WANTED)]:
-        _set_alarm(program, state, room, known_ps, place)
+        _set_alarm(program, state, server, room, known_ps)
