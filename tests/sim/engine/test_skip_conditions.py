@@ -25,6 +25,7 @@ from sim.engine._fifo_state import (
     DELIVERED,
     EVENT_WORDS,
     HAPPENED,
+    HOP_BITS,
     JOINED,
     KEY,
     LATE,
@@ -40,6 +41,7 @@ from sim.engine._fifo_state import (
 from sim.engine._skip_parts import FAR_OFF
 from sim.engine._skip_state import (
     FIRST,
+    LIVE,
     MEMBERS,
     PART_WORDS,
     PERIOD,
@@ -171,6 +173,20 @@ def test_the_first_event_of_a_task(places: list[int]) -> None:
     for place in range(7):
         found = _skip_limits._first_event(one.state, one.skip, events, order, n, place)
         assert found == sum(other < place for other in places)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_events_are_put_in_order_of_task_hop_and_chunk(count: int) -> None:
+    one = case([[0, 1]] * 6)
+    bits, hop_bits = int(one.state.register[TASK_BITS]), int(one.state.register[HOP_BITS])
+    one.skip.register[LIVE] = 6
+    one.skip.place_of[:6] = [5, 4, 3, 2, 1, 0]
+    rng = np.random.default_rng(count)
+    task, hop, chunk = rng.integers(0, 5, count), rng.integers(0, 2, count), rng.permutation(count)
+    events, order = np.zeros(EVENT_WORDS * max(count, 1), np.int64), np.zeros(max(count, 1), np.int32)
+    events.reshape(-1, EVENT_WORDS)[:count, KEY] = (chunk << hop_bits | hop) << bits | task
+    _skip_limits._order(one.state, one.skip, events, order, count)
+    assert order[:count].tolist() == np.lexsort((chunk, hop, 5 - task)).tolist()
 
 
 def test_two_tasks_meet_where_they_share_a_server() -> None:
