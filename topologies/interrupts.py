@@ -1,12 +1,19 @@
-"""Signals while numba compiles or loads code: an exception raised in its callbacks is lost, and the code with it."""
+"""Signals while other people's code runs that does not hear them: numba's compiler, and solvers.
+
+An exception raised in a callback of the compiler is lost, and the code with it; a solver goes on to its end first.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 """Signals that ask a program to end."""
@@ -53,3 +60,28 @@ def while_compiling(guard: Guard | None) -> None:
 def guarded() -> AbstractContextManager[None]:
     """What code is compiled and loaded in."""
     return _guard()
+
+
+HEARD_S = 0.1
+"""How often a wait for a solver looks for signals."""
+
+
+def heard(solve: Callable[[], T]) -> T:
+    """What a long call into compiled code gives, during which Ctrl-C and SIGTERM are heard at once.
+
+    The call runs in a thread of its own; if this one is interrupted, it is left to itself and ends with the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return solve()
+    found: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(solve())
+        except BaseException as error:  # raised again where it is waited for
+            found.set_exception(error)
+
+    threading.Thread(target=run, name="solve", daemon=True).start()
+    while not wait([found], HEARD_S).done:
+        pass
+    return found.result()

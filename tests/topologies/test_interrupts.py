@@ -1,0 +1,44 @@
+"""Signals are heard while a solver works."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from topologies.interrupts import heard
+
+
+def test_ctrl_c_ends_the_wait_for_a_solver() -> None:
+    working, never = threading.Event(), threading.Event()
+
+    def solve() -> None:
+        working.set()
+        never.wait()
+
+    def interrupt() -> None:
+        working.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        heard(solve)
+    never.set()
+
+
+def test_what_a_solver_gives_or_raises_is_that_of_the_call() -> None:
+    def fails() -> None:
+        raise TimeoutError("as such")
+
+    assert heard(lambda: 7) == 7
+    with pytest.raises(TimeoutError, match="as such"):
+        heard(fails)
+
+
+def test_another_thread_calls_the_solver_itself() -> None:
+    found: list[threading.Thread] = []
+    other = threading.Thread(target=lambda: found.append(heard(threading.current_thread)))
+    other.start()
+    other.join()
+    assert found == [other]
