@@ -110,9 +110,9 @@ def _run_and_skip(program, state, skip, most, max_events, until_ps):
         room = min(max_events - done, most - register[EVENTS])
         if room <= 0:
             return PAUSED
-        if not may_try(skip):
-            return TIRED
         if skip.register[READY] == 0:
+            if not may_try(skip):
+                return TIRED
             left, wait = register[LEFT], min(skip.register[WAIT], room)
             while wait > 0 and register[LEFT] == left:
                 some = min(wait, max(SLICE, _settling(program, skip)))

@@ -120,6 +120,11 @@ class Run:
         return 0 if self._skipping is None else int(self._skipping.register[_skip_state.SKIPPED])
 
     @property
+    def skips(self) -> bool:
+        """Whether stretches that repeat are looked for; several threads take over where none are left to be found."""
+        return self._skipping is not None
+
+    @property
     def several(self) -> int:
         """Threads that it may go on with."""
         return min(self.threads or parts.MOST, max(parts.cores(), 2 if self.threads else 1), parts.MOST)
@@ -291,12 +296,12 @@ def advance_to_end(
     total = one.program.chunk_hops()
     budget = _most_services(one.program) + 1 if max_events is None else max_events
     one.alone = "" if max_events is None else "its services are counted up to a limit"
-    simulated = SLICE_EVENTS if (one.threads or 1) == 1 else 1  # the first picosecond, then several threads
+    simulated = 1 if (one.threads or 1) > 1 and not one.skips else SLICE_EVENTS  # the first picosecond, then threads
     try:
         while not one.advance(budget - one.events, max_simulated=simulated):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
-            if progress is not None:
+            if progress is not None and simulated > 1:
                 progress(Progress(one.events, total, one.now_ps, one.events / max(monotonic() - started, 1e-9)))
             one.spread()
             simulated = SLICE_EVENTS * one.running

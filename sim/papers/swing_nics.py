@@ -27,14 +27,13 @@ SET_UP = (
     "channel where it transits coordinate 0. Median and largest error from 32 KiB to 128 MiB (of the ring where its",
     "plotted goodput has two digits), ideal and with them, and the error at each size. Limits: 1 and 3 % for Swing",
     "and bucket, 1 % for the ring, a median of 7 % for recursive doubling; `!` marks a curve that is beyond them.",
-    "Channels leave no symmetry to Swing and recursive doubling, so all ranks are simulated: on 64x64 to 8 MiB",
-    "only, Swing to 32 MiB.",
+    "Channels leave no symmetry to Swing and recursive doubling, so all ranks are simulated.",
 )
 
 REST = (
-    "What is not reproduced: recursive doubling where several of its long transfers share a link; in the simulator of",
-    "the paper its last steps, whose two routes are equally long, take the side with more free space, here ties go by",
-    "the parity of the source's coordinate.",
+    "What is not reproduced: recursive doubling where several of its long transfers share a link, most of all on 64x64",
+    "from 32 MiB on; in the simulator of the paper its last steps, whose two routes are equally long, take the side",
+    "with more free space, here ties go by the parity of the source's coordinate.",
 )
 
 

@@ -120,16 +120,9 @@ def bar(algorithm: str, topology: str, size_bytes: int, goodput_Gbps: float) -> 
 
 
 def compare_with_nics(topologies: Iterable[str]) -> list[Comparison]:
-    """Simulate the published points of medium sizes with the set-up of the authors' simulator, where affordable."""
+    """Simulate the published points of medium sizes with the set-up of the authors' simulator."""
     points = wanted(topologies, ModelKeys(preset="swing-sst"))
-    return compared([one for one in points if is_medium(one.size_bytes) and one.size_bytes <= most_bytes(one)])
-
-
-def most_bytes(one: Wanted) -> int:
-    """Largest array that is simulated with virtual channels, where their datelines leave no symmetry."""
-    if one.topology != "64x64" or one.label in ("Bucket", "Ring"):
-        return 128 * MIB
-    return 32 * MIB if one.label == "Swing" else 8 * MIB
+    return compared([one for one in points if is_medium(one.size_bytes)])
 
 
 def compare_orders(topologies: Iterable[str], order: str) -> list[Comparison]:

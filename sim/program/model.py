@@ -353,7 +353,11 @@ def _nic(base: Nic | None, which: str | None, options: dict[str, Any]) -> Nic | 
             values[field] = None
         else:
             values[field] = value if read is None else read(value, name.replace("_", " "))
-    return None if base is None else replace(base, **values)
+    found = None if base is None else replace(base, **values)
+    if found is not None and found.order == "rotate" and "nic_queue" in given:
+        queue = f"nic_queue {given['nic_queue']}"
+        raise Mismatch(f"{queue}: with engines that take turns it is one chunk; give nic_order fifo")
+    return found
 
 
 _OF_NIC: dict[str, tuple[str, Callable[[object, str], float] | None]] = {

@@ -35,6 +35,10 @@ CASES: dict[str, tuple[list[str], str]] = {
     "unknown delivery": (["--deliver", "middle"], "deliver 'middle' is unknown"),
     "unknown nic": (["--nic", "bonded"], "nic 'bonded' is unknown: choose one of none, shared"),
     "unknown progress": (["--rank-progress", "some"], "rank_progress 'some' is unknown"),
+    "a queue of a NIC whose engines take turns": (
+        ["--nic", "shared", "--nic-queue", "1B"],
+        "nic_queue 1B: with engines that take turns it is one chunk; give nic_order fifo",
+    ),
     "an option of a NIC without one": (["--nic-order", "fifo"], "nic_order fifo: is of a NIC, and there is none"),
     "a credit latency without buffers": (["--credit-latency", "1us"], "is of buffers, and there are none"),
     "a buffer below a chunk": (["--chunk", "8KiB", "--buffer", "1B"], "are smaller than the largest chunk"),

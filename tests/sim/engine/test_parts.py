@@ -252,6 +252,14 @@ def test_a_result_says_on_how_many_threads_it_ran() -> None:
     assert one.row() | {"wall_s": 0} == two.row() | {"wall_s": 0}
 
 
+def test_threads_do_not_change_what_is_skipped() -> None:
+    schedule = build("swing", "all-reduce", from_spec("torus:4x4"), "16MiB")
+    one, two = (simulate(schedule, chunks=4096, threads=threads).outcome for threads in (1, 2))
+    assert one is not None
+    assert two is not None
+    assert one.skipped == two.skipped > 0
+
+
 @pytest.mark.parametrize(("options", "why"), [
     ({"discipline": "priority"}, "links that serve in another order: they are simulated in one order"),
     ({"nic": "shared"}, "NICs: they are"),

@@ -15,11 +15,11 @@ from collectives import ALGORITHMS, build
 from sim import simulate
 from sim.engine import skipping
 from sim.engine._fifo_state import FifoState
-from sim.engine._skip_state import ALLOWED
+from sim.engine._skip_state import ALLOWED, READY
 from sim.engine.run import Run, run
 from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
-from sim.program.model import Model
+from sim.program.model import PRESETS, Model
 from sim.program.outcome import Deadlock
 from sim.timeline.link_load import link_load
 from sim.timeline.perfetto import write_perfetto
@@ -201,6 +201,20 @@ def test_nothing_is_tried_on_few_chunks() -> None:
     assert Run(two_on_one((10**6, 1), (10**8, 1)), general=True)._skipping is None
     assert Run(two_on_one((10**6, 1), (10**8, 1)), skip=False)._skipping is None
     assert Run(two_on_one((10**6, 1), (10**8, 1)))._skipping is not None
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("allowed", [12, 24, 30, 48])
+def test_a_stretch_that_waits_for_room_is_taken_whatever_trying_has_cost(
+    allowed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skipping, "ALLOWED", allowed)
+    schedule = build("swing", "all-reduce", from_spec("torus:8x8", "400Gb/s", "100ns", "300ns"), "16MiB")
+    one = Run(lower(schedule, PRESETS["swing-paper"], "off").program)
+    assert one._skipping is not None
+    assert one.advance()
+    assert one._skipping.register[READY] == 0
+    assert_same(one.outcome(), run(one.program, skip=False))
 
 
 def test_a_limit_on_services_counts_those_skipped() -> None:

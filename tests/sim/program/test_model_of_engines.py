@@ -21,7 +21,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "vcs": {"vcs": 2}, "credit_latency": {"credit_latency": "1us", "buffer": "64KiB"},
     "bubble": {"bubble": True, "buffer": "64KiB"},
     **{
-        name: {name: value, "nic": "shared"}
+        name: {"nic": "shared"} | ({"nic_order": "fifo"} if name == "nic_queue" else {}) | {name: value}
         for name, value in {
             "injection_rate": "1GB/s", "ejection_rate": "1GB/s", "nic_engines": 2, "post_time": "1us",
             "push_time": "1us", "nic_queue": "1MiB", "nic_order": "fifo", "send_complete": "pushed",
