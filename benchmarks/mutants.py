@@ -69,7 +69,8 @@ SUBJECTS = {
         tuple(
             f"sim/engine/_{name}.py"
             for name in (
-                "kernel", "event", "heap", "wheel", "faults", "draw", "fifo", "calendar", "nic", "turns", "credits"
+                "kernel", "event", "heap", "wheel", "faults", "draw", "fifo*", "ordered", "nodes", "rooms", "calendar",
+                "nic", "turns", "credits",
             )
         ),
         (

@@ -12,7 +12,8 @@ import numpy as np
 from sim.engine._by_pointer import by_pointer
 from sim.engine._calendar import advance, append, hop_of, put, take
 from sim.engine._fifo_line import _arrive, _next_of
-from sim.engine._fifo_nic import ask_nic, end_runs, happen, has_room, nic_at, serve_nics
+from sim.engine._fifo_nic import ask_nic, end_runs, happen, nic_at, serve_nics
+from sim.engine._fifo_nic_pushes import has_room
 from sim.engine._fifo_state import (
     BLOCKS,
     BUSY_PS,

@@ -113,7 +113,7 @@ class FifoState(NamedTuple):
         What every part shows to the others.
     nic, flow, wish : (N * NIC_WORDS,), (flows * FLOW_WORDS,), (T * WISH_WORDS,) or (0,) int64
     engine, backlog : (engines * ENGINE_WORDS,), (services * BACKLOG_WORDS,) or (0,) int64
-        Words of sim/engine/_fifo_nic.py. Empty, as the two that follow, where there are no NICs.
+        Words of sim/engine/_fifo_nic_state.py. Empty, as the two that follow, where there are no NICs.
     port_left : (N * ports,) or (0,) int32
         Transfers of each port that are not pushed in full.
     touched_nic : (N,) or (0,) int32

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine import _fifo, _fifo_nic, _rooms, _turns
+from sim.engine import _fifo, _rooms, _turns
+from sim.engine import _fifo_nic_state as of_nic
 from sim.engine import _fifo_state as fields
 from sim.engine._fifo_state import FifoState
 from sim.engine._ordered import NUMBER_BITS, SPARE_NODES
@@ -177,26 +178,26 @@ def nics(program: Program, register: I64) -> dict[str, Any]:
     work = np.zeros(n_nics, np.float64)
     np.add.at(work, nic, n_first * first.astype(np.float64) + (program.cut_chunks[cut] - n_first) * rest)
     engines = program.nic_engines.astype(np.int64)
-    words = np.zeros((n_nics, _fifo_nic.NIC_WORDS), np.int64)
-    words[:, [_fifo_nic.READY, _fifo_nic.ASIDE, _fifo_nic.LINE, _fifo_nic.PAUSED, _fifo_nic.LAST_PORT]] = NONE
-    words[:, [_fifo_nic.OLDEST, _fifo_nic.NEWEST, _fifo_nic.TOGETHER, _fifo_nic.STAMP]] = NONE
-    words[:, _fifo_nic.LOOK_PS] = FAR
-    words[:, _fifo_nic.IDLE] = engines
-    words[:, _fifo_nic.ENGINES] = np.cumsum(engines) - engines
-    words[:, _fifo_nic.ROOM] = program.nic_queue
+    words = np.zeros((n_nics, of_nic.NIC_WORDS), np.int64)
+    words[:, [of_nic.READY, of_nic.ASIDE, of_nic.LINE, of_nic.PAUSED, of_nic.LAST_PORT]] = NONE
+    words[:, [of_nic.OLDEST, of_nic.NEWEST, of_nic.TOGETHER, of_nic.STAMP]] = NONE
+    words[:, of_nic.LOOK_PS] = FAR
+    words[:, of_nic.IDLE] = engines
+    words[:, of_nic.ENGINES] = np.cumsum(engines) - engines
+    words[:, of_nic.ROOM] = program.nic_queue
     # What all engines push at once; a queue with as much room is not likely to be full soon.
     at_once = np.maximum(engines * program.chunk_work.max(initial=1).astype(np.float64), 1)
-    words[:, _fifo_nic.WATCHED] = np.where(work < 0.999 * program.nic_queue, 0, np.minimum(at_once, UNBOUNDED))
+    words[:, of_nic.WATCHED] = np.where(work < 0.999 * program.nic_queue, 0, np.minimum(at_once, UNBOUNDED))
     server = np.flatnonzero(program.server_nic >= 0)
-    words[program.server_nic[server], _fifo_nic.SERVER] = server
+    words[program.server_nic[server], of_nic.SERVER] = server
     register[fields.ENDED] = NONE
-    backlog = np.zeros((2 * int(engines.sum()) + 2, _fifo_nic.BACKLOG_WORDS), np.int64)
-    backlog[:, _fifo_nic.BEHIND] = np.append(np.arange(1, len(backlog)), NONE)
+    backlog = np.zeros((2 * int(engines.sum()) + 2, of_nic.BACKLOG_WORDS), np.int64)
+    backlog[:, of_nic.BEHIND] = np.append(np.arange(1, len(backlog)), NONE)
     n_flows = int(program.task_flow.max(initial=-1)) + 1
     return {
-        "nic": words.reshape(-1), "flow": np.full(n_flows * _fifo_nic.FLOW_WORDS, NONE, np.int64),
-        "wish": np.zeros(program.n_tasks * _fifo_nic.WISH_WORDS, np.int64),
-        "engine": np.zeros(int(engines.sum()) * _fifo_nic.ENGINE_WORDS, np.int64), "backlog": backlog.reshape(-1),
+        "nic": words.reshape(-1), "flow": np.full(n_flows * of_nic.FLOW_WORDS, NONE, np.int64),
+        "wish": np.zeros(program.n_tasks * of_nic.WISH_WORDS, np.int64),
+        "engine": np.zeros(int(engines.sum()) * of_nic.ENGINE_WORDS, np.int64), "backlog": backlog.reshape(-1),
         "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
     }
 
@@ -337,9 +338,9 @@ def with_more_room(state: FifoState) -> FifoState:
 
 def _with_longer_backlog(state: FifoState) -> FifoState:
     """Room for half as many services of NICs again."""
-    old = state.backlog.size // _fifo_nic.BACKLOG_WORDS
-    more = np.zeros((max(old // 2, 16), _fifo_nic.BACKLOG_WORDS), np.int64)
-    more[:, _fifo_nic.BEHIND] = np.append(np.arange(old + 1, old + len(more)), NONE)
+    old = state.backlog.size // of_nic.BACKLOG_WORDS
+    more = np.zeros((max(old // 2, 16), of_nic.BACKLOG_WORDS), np.int64)
+    more[:, of_nic.BEHIND] = np.append(np.arange(old + 1, old + len(more)), NONE)
     state.register[fields.BACKLOG_FREE] = old
     return state._replace(backlog=np.concatenate([state.backlog, more.reshape(-1)]))
 

@@ -20,6 +20,8 @@ from sim.engine import (
     _fifo,
     _fifo_line,
     _fifo_nic,
+    _fifo_nic_heaps,
+    _fifo_nic_pushes,
     _fifo_task,
     _fifo_turns,
     _heap,
@@ -320,8 +322,8 @@ def test_helpers_are_typed_once() -> None:
     """Neither constants nor widths of numbers, only flags that leave branches out, make a helper compile again."""
     run(two_hop_burst(2))
     Run(two_hop_burst(2), general=True).advance()
-    for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_task, _kernel, _heap, _event, _wheel, _faults, _nic,
-                   _fifo_turns, _nodes, _ordered, _rooms):
+    for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_nic_heaps, _fifo_nic_pushes, _fifo_task, _fifo_turns,
+                   _nodes, _ordered, _rooms, _kernel, _heap, _event, _wheel, _faults, _nic):
         for name, one in vars(module).items():
             typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
                      for signature in getattr(one, "signatures", ())]
