@@ -10,6 +10,7 @@ import pytest
 from topologies.interrupts import heard
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_wait_for_a_solver() -> None:
     working, never = threading.Event(), threading.Event()
 
@@ -21,14 +22,10 @@ def test_ctrl_c_ends_the_wait_for_a_solver() -> None:
         working.wait()
         signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever began this may ignore it
-    try:
-        threading.Thread(target=interrupt, daemon=True).start()
-        with pytest.raises(KeyboardInterrupt):
-            heard(solve)
-    finally:
-        signal.signal(signal.SIGINT, before)
-        never.set()
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        heard(solve)
+    never.set()
 
 
 def test_what_a_solver_gives_or_raises_is_that_of_the_call() -> None:

@@ -249,6 +249,7 @@ def test_what_a_nic_was_given_is_told_and_exported(tmp_path: Path, capsys: pytes
     given = {
         "injection-rate": "1GB/s", "ejection-rate": "2GB/s", "nic-engines": "2", "post-time": "3us",
         "push-time": "5us", "nic-queue": "1MiB", "buffer": "256KiB", "credit-latency": "7us", "nic": "shared",
+        "nic-order": "fifo",
     }
     flags = [f"--{name}={value}" for name, value in given.items()]
     [row] = compare(tmp_path, *WORDS, "-e", "1K", "--algorithms", "ring", "--chunks", "1", *flags)["rows"]

@@ -169,6 +169,7 @@ def test_slices_give_the_same_arrays_and_tell_how_far_they_are(monkeypatch: pyte
     assert_same_times(whole, run_reference_fluid(program, rates))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     program, rates = _busy()
     monkeypatch.setattr(fluid, "SLICE_CROSSINGS", 1)
