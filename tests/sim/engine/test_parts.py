@@ -166,6 +166,7 @@ def test_what_passes_between_groups() -> None:
     assert cut.gain == pytest.approx(36 / (18 + parts.CROSSING * 12 / 2))
 
 
+@pytest.mark.compiled
 def test_parts_of_a_random_graph_are_halves_that_little_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the chunks cross between stripes of it, a fifth or less between halves; what is predicted holds."""
     program = lower(build("ring", "all-reduce", from_spec("random-regular:128x4x1"), "16MiB"),
