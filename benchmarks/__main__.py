@@ -17,8 +17,8 @@ from topologies.units import format_size
 
 PEERS = """Measured elsewhere, on a two-core AMD EPYC machine (Debian 12, gcc 12.2, Python 3.11), in
 millions of chunk-hops a second of user CPU. astra-network-analytical 599a0473, congestion-aware engine, C++: 6.3 on the
-ring of 256, 2.25 on the all-to-all, 0.058 where all times are distinct (unequal sizes there, one chunk a pair). All of
-ASTRA-sim 518bd513: 0.79 on the ring of 256; 171 s of CPU and 5.3 GiB for a ring of 4,096, one chunk. SimPy 4.1.2 by
+ring of 256, 2.25 on the all-to-all, 0.058 where all times are distinct (unequal sizes there, one chunk per pair). All
+of ASTRA-sim 518bd513: 0.79 on the ring of 256; 171 s of CPU and 5.3 GiB for a ring of 4,096, one chunk. SimPy 4.1.2 by
 hand: 0.121 on the ring of 256; plain Python with heapq: 0.87.
 
 What these leave out. Injection: there, all chunks join their first link at time 0, those of a pair one behind the
@@ -50,10 +50,10 @@ def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
     fabrics = flows.FABRICS[:1] if quick else flows.FABRICS
     yield Table("Fluid engine, no symmetry", flows.HEAD, lambda: flows.rows(fabrics))
     yield Table("From the command line to the first number", start.HEAD, lambda: start.rows(quick), start.NOTE)
-    yield Table("Memory without symmetry, one chunk a transfer", MEMORY_HEAD,
+    yield Table("Memory without symmetry, one chunk per transfer", MEMORY_HEAD,
                 lambda: [memory_row(scale.run_apart(*scale.NO_SYMMETRY))])
     yield Table("Homomorphic codec, 16 MiB, one core", codec.HEAD, lambda: codec_rows(times, missed))
-    yield Table("All-reduce of 1 GiB, one chunk a transfer, exact by symmetry", SCALE_HEAD, lambda: scale_rows(quick))
+    yield Table("All-reduce of 1 GiB, one chunk per transfer, exact by symmetry", SCALE_HEAD, lambda: scale_rows(quick))
 
 
 def main() -> int:
@@ -86,7 +86,8 @@ def main() -> int:
 
 
 SPEED_HEAD = (
-    "case", "chunk-hops", "engine M/s", "tape M/s", "bytes a transfer", "bytes a chunk in flight", "program built, s"
+    "case", "chunk-hops", "engine M/s", "tape M/s", "bytes per transfer", "bytes per chunk in flight",
+    "program built, s",
 )
 RATIO_HEAD = ("case", "chunk-hops", "engine M/s", "SimPy reference M/s", "ratio", "heapq loop M/s", "ratio")
 PLAIN_HEAD = ("case", "engine M/s", "C++ M/s", "ratio")
@@ -94,7 +95,7 @@ GENERAL_HEAD = ("case", "fifo loop M/s", "general loop M/s", "ratio")
 LOG_HEAD = ("case", "plain M/s", "log kept M/s")
 SCALE_HEAD = ("topology", "algorithm", "NPUs", "services", "simulated", "CPU s", "peak memory")
 
-MEMORY_HEAD = ("topology", "algorithm", "transfers", "peak memory", "bytes a transfer beyond the imports", "CPU s")
+MEMORY_HEAD = ("topology", "algorithm", "transfers", "peak memory", "bytes per transfer beyond the imports", "CPU s")
 
 
 def speed_row(one: speed.Speed) -> Sequence[str]:

@@ -19,8 +19,8 @@ PYTHON, PLAIN, GENERAL = (
 NOTHING, SEVERAL, FLOWS = "Where nothing repeats", "One run on several threads", "Fluid engine, no symmetry"
 STAGES, POINTS, BOUNDS = "Stages of commands, CPU s", "Points of a sweep", "Bounds beside runs"
 FIRST, CODEC = "From the command line to the first number", "Homomorphic codec, 16 MiB, one core"
-MEMORY = "Memory without symmetry, one chunk a transfer"
-SCALE = "All-reduce of 1 GiB, one chunk a transfer, exact by symmetry"
+MEMORY = "Memory without symmetry, one chunk per transfer"
+SCALE = "All-reduce of 1 GiB, one chunk per transfer, exact by symmetry"
 TWO = tuple((case, "off") for case in (
     "recursive-doubling on torus:64x64", "ring on random-regular:1024x4x1", "direct on torus:16x16"))
 MILLION = "1,048,576"
@@ -70,7 +70,7 @@ def of_readme(at: Found) -> Iterator[Row]:
     two = [at(SEVERAL, row, "ratio") for row in TWO]
     yield "ring of 256 NPUs, 16 chunks", (
         f"{at.whole(ENGINE, RING, RATE)} million chunk-hops per second on one core, "
-        f"{at.whole(ENGINE, RING, 'bytes a transfer')} bytes per transfer")
+        f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer")
     yield "all-to-all on a 16x16 torus, 16 chunks per pair", (
         f"{at.whole(ENGINE, ALL, RATE)} million per second; {at.whole(ENGINE, OWN, RATE)} million if every link has "
         f"its own bandwidth; {at(PLAIN, ALL, 'ratio')} and {at(PLAIN, OWN, 'ratio')} times a plain C++ loop")
@@ -88,7 +88,7 @@ def of_readme(at: Found) -> Iterator[Row]:
         f"first of the commands above {first(at, start.README, start.INSTALLED)}; "
         f"{first(at, start.README, start.CHECKOUT)} s")
     yield "sweep over bandwidths, 64 NPUs", (
-        f"{span(at.numbers(POINTS, 'points a CPU second'))} points per second of CPU")
+        f"{span(at.numbers(POINTS, 'points per CPU second'))} points per second of CPU")
     yield "bound for 1,024 NPUs; trees for 256 NPUs; trees for 4,096 identical NPUs", (
         "at most 1.5 s; 14 s; 0.5 s of CPU ([bounds](docs/reference/bounds.md))")
     yield "all-reduce over 1,048,576 NPUs, exact by symmetry", (
@@ -118,9 +118,9 @@ def of_performance(at: Found) -> Iterator[Row]:
     encode, peel = (at.numbers(CODEC, column, "spread") for column in ("encode GB/s", "peel ns per nonzero"))
     yield "ring of 256, 64 MiB, 16 chunks", (
         f"{at(ENGINE, RING, RATE)} million chunk-hops per second; "
-        f"{at.whole(ENGINE, RING, 'bytes a transfer')} bytes per transfer")
+        f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer")
     yield "all-to-all on 16x16, 1 MiB per pair, 16 chunks", (
-        f"{at(ENGINE, ALL, RATE)} million; {at.whole(ENGINE, ALL, 'bytes a transfer')} bytes per transfer; "
+        f"{at(ENGINE, ALL, RATE)} million; {at.whole(ENGINE, ALL, 'bytes per transfer')} bytes per transfer; "
         f"{at(PLAIN, ALL, 'ratio')} times a plain C++ loop")
     yield "the same, every link its own bandwidth", (
         f"{at(ENGINE, OWN, RATE)} million; {at(PLAIN, OWN, 'ratio')} times the C++ loop")
@@ -139,7 +139,7 @@ def of_performance(at: Found) -> Iterator[Row]:
     yield "all-reduce of 1,048,576 NPUs, from building the topology to the result", (
         f"{span(at.numbers(SCALE, 'CPU s', MILLION), 1)} s of CPU, {least} to {most} GiB")
     yield "ring on random-regular:1024, 4.2 million transfers without symmetry", (
-        f"{at.numbers(MEMORY, 'bytes a transfer beyond the imports')[0]:.0f} bytes per transfer at the peak")
+        f"{at.numbers(MEMORY, 'bytes per transfer beyond the imports')[0]:.0f} bytes per transfer at the peak")
     for sizes in ("equal sizes", "sizes at random up to 4 MiB"):
         rows = [f"{fabric}, {sizes}" for fabric in flows.FABRICS]
         yield f"flows (`--engine fluid`), all-to-all without symmetry, {sizes}", ", ".join(
@@ -155,7 +155,7 @@ def of_performance(at: Found) -> Iterator[Row]:
     yield "`compare`, 4 algorithms, 14 sizes, torus:64x64; in 4 chunks; recursive doubling on dragonfly:33x16x8", (
         "; ".join(at(STAGES, command, "CPU s") for command in COMMANDS) + " s of CPU")
     yield "sweep points per CPU second, only the bandwidth varies, 64 NPUs", (
-        span(at.numbers(POINTS, "points a CPU second")))
+        span(at.numbers(POINTS, "points per CPU second")))
     yield "bounds / engine on tori of 8x8, 16x16, 32x32, 64x64, 128x128: median; largest", "; ".join(
         ", ".join(at.column(BOUNDS, column)) for column in ("bounds / engine: median", "largest"))
 

@@ -55,7 +55,7 @@ class Scale:
 
 
 def services_due(side: int, algorithm: str) -> int:
-    """Services of one representative on a square torus, one chunk a transfer, counted by hand.
+    """Services of one representative on a square torus, one chunk per transfer, counted by hand.
 
     Ring: 4 directed cycles of 2(p-1) steps. Bucket: 4 ports, both dimensions, 2(n-1) steps. Swing: 4 ports, both
     dimensions, twice over distances 1, 1, 3, 5, 11, ...

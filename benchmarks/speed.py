@@ -19,7 +19,7 @@ from sim.program import PRIORITY, Program
 
 CASES = (
     Case("ring 256, 64 MiB, 16 chunks", partial(ring_all_reduce, 256, 16), 2 * 255 * 256 * 16),
-    Case("all-to-all 16x16, 1 MiB a pair, 16 chunks", partial(torus_all_to_all, 16, 16), 256 * 256 * 8 * 16),
+    Case("all-to-all 16x16, 1 MiB per pair, 16 chunks", partial(torus_all_to_all, 16, 16), 256 * 256 * 8 * 16),
     Case(
         "the same, every link its own bandwidth", partial(torus_all_to_all, 16, 16, distinct=True), 256 * 256 * 8 * 16
     ),
@@ -29,7 +29,7 @@ CASES = (
 
 SMALL_CASES = (
     Case("ring 64, 64 MiB, 16 chunks", partial(ring_all_reduce, 64, 16), 2 * 63 * 64 * 16),
-    Case("all-to-all 8x8, 1 MiB a pair, 4 chunks", partial(torus_all_to_all, 8, 4), 64 * 64 * 4 * 4),
+    Case("all-to-all 8x8, 1 MiB per pair, 4 chunks", partial(torus_all_to_all, 8, 4), 64 * 64 * 4 * 4),
     Case(
         "the same, every link its own bandwidth",
         partial(torus_all_to_all, 8, 4, pair_bytes=MIB, distinct=True),
@@ -199,7 +199,7 @@ def log_cost(case: Case, times: int = 5) -> tuple[float, float]:
 
 
 class TimeEngine:
-    """For asv: seconds of each case, and bytes a transfer."""
+    """For asv: seconds of each case, and bytes per transfer."""
 
     params = tuple(case.name for case in CASES)
     param_names = ("case",)

@@ -33,7 +33,7 @@ STAGES = ("imports", "proof", "quotient", "lowering", "bounds", "engine")
 STAGE_HEAD = ("command", "CPU s", *STAGES, "other")
 
 SWEEPS = (("torus:8x8", "swing"), ("torus:8x8", "bucket"), ("ring:64", "ring"), ("fat-tree:4", "ring"))
-SWEEP_HEAD = ("sweep over link bandwidths, 4 chunks", "points a CPU second")
+SWEEP_HEAD = ("sweep over link bandwidths, 4 chunks", "points per CPU second")
 POINTS = 200
 
 SIDES = (8, 16, 32, 64, 128)

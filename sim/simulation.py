@@ -113,7 +113,7 @@ def simulate(
     post_time, push_time : str, optional
         Between two posts of a rank, and of an engine for 8 KiB: "1ns".
     nic_queue : str or int, optional
-        At which engines wait.
+        At which engines wait, of NICs in order of "fifo"; where engines take turns it is one chunk.
     nic_order : {"rotate", "fifo"}, optional
     send_complete : {"delivered", "pushed"}, optional
         When a rank's own send no longer holds up its next one.

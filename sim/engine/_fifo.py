@@ -101,7 +101,7 @@ def _grant(program, state):
 
 
 @helper
-def _join(program, state, task, parted, nics, ordered, routers):
+def _join(program, state, task, parted, nics):
     """Send a released chunk of a task to its first server, or all of them straight to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
@@ -151,7 +151,7 @@ def _join(program, state, task, parted, nics, ordered, routers):
 
 
 @section
-def _settle(program, state, parted, nics, ordered, routers):
+def _settle(program, state, parted, nics):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
     register = state.register
     while register[TOP] != NONE:
@@ -159,14 +159,14 @@ def _settle(program, state, parted, nics, ordered, routers):
         register[TOP] = _of(state, task, LINK)
         _let(state, task, LINK, UNSTACKED)
         _release(program, state, task)
-        if not _join(program, state, task, parted, nics, ordered, routers):
+        if not _join(program, state, task, parted, nics):
             _stack(state, task)
             return False
     return True
 
 
 @helper
-def _serve(program, state, server, event, parted, nics, ordered, routers):
+def _serve(program, state, server, event, parted, ordered, routers):
     """Serve an event that has just arrived at a server, after all that came before it.
 
     `parted`, `nics`, `ordered` and `routers` are constants in each loop, here and below: a branch not taken is not
@@ -224,7 +224,7 @@ def _serve(program, state, server, event, parted, nics, ordered, routers):
 
 
 @helper
-def _serve_all(program, state, parted, nics, ordered, routers):
+def _serve_all(program, state, parted, ordered, routers):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
     register = state.register
     while register[SERVED] < register[TOUCHED]:
@@ -247,7 +247,7 @@ def _serve_all(program, state, parted, nics, ordered, routers):
                 if event == SHORT:
                     return False
             if not chooses or event != NONE:
-                _serve(program, state, server, event, parted, nics, ordered, routers)
+                _serve(program, state, server, event, parted, ordered, routers)
             if chooses:
                 wake(program, state, server, routers)
             event = after
@@ -286,7 +286,7 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, route
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
-        if not _settle(program, state, parted, nics, ordered, routers):
+        if not _settle(program, state, parted, nics):
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
@@ -308,7 +308,7 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, route
             continue
         if nics and not serve_nics(program, state):
             return NEEDS_TOKENS
-        if not _serve_all(program, state, parted, nics, ordered, routers):
+        if not _serve_all(program, state, parted, ordered, routers):
             return NEEDS_TOKENS
         if register[LEFT] == 0:
             return FINISHED

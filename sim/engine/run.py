@@ -92,7 +92,7 @@ class Run:
         self._stretches: list[Stretch] = []
         self._parts: parts.Parts | None = None
         self.alone = ""
-        limited = fifo.without_room_to_spare(self.program)
+        limited = self.program if self.general else fifo.without_room_to_spare(self.program)
         loop = None if self.general else fifo.loop(limited)
         if loop is not None:
             self.program = limited
