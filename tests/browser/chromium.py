@@ -109,11 +109,13 @@ class Chromium:
             time.sleep(0.02)
 
     def place(self, selector: str, where: tuple[float, float] = (0.5, 0.5)) -> tuple[float, float]:
-        """A point of an element, scrolled into view: shares of its width and height."""
+        """A point of an element, scrolled into view and drawn there: shares of its width and height."""
+        # The pointer hits what the last frame shows, and the one that is under way may still show what was before.
         box = self.run(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             " e.scrollIntoView({block: 'center'});"
-            " const b = e.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()"
+            " return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {"
+            " const b = e.getBoundingClientRect(); done([b.left, b.top, b.width, b.height]); }))); })()"
         )
         return box[0] + where[0] * box[2], box[1] + where[1] * box[3]
 
