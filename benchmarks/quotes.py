@@ -130,7 +130,8 @@ def of_performance(at: Found) -> Iterator[Row]:
         f"{ratios(at)[0]} times and {ratios(at)[1]} times as fast")
     yield "building the programs of the first three from their columns", (
         ", ".join(at(ENGINE, name, "program built, s") for name in (RING, ALL, OWN)) + " s")
-    yield "sweep over a tape", (
+    how_often = "[how often](performance_tables.md#replays-of-a-tape-at-other-bandwidths)"
+    yield f"sweep over a tape, where it holds ({how_often})", (
         f"{tape[RING]:.0f} million on the ring, {tape[ALL]:.0f} on the all-to-all, {tape[OWN]:.0f} with own "
         f"bandwidths: {times[0]:.0f}, {times[1]:.0f} and {times[2]:.0f} times the fifo loop")
     yield "trying to skip where nothing repeats", f"at most {slower(at)} % slower"

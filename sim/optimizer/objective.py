@@ -24,6 +24,10 @@ from topologies.units import counted
 MOST_TAPES = 64
 """Limit on the recorded tapes that are kept."""
 
+MOST_RECORDED = 1 << 16
+"""Services of a program that is recorded: with more, recording takes as long as two runs and their critical paths,
+which pays only where more than half of the replays hold. While a search looks around, a third of them do."""
+
 PERTURBED = 8
 """Perturbed runs of a split whose spread is asked for."""
 
@@ -90,7 +94,7 @@ class Simulated:
 
     Where servers and pools are fifo, a tape of the last run is replayed as long as the order of service, and the order
     of requests and releases of pools, do not change; a replay that finds another order is discarded and the engine
-    runs. Programs with another discipline run in the engine each time.
+    runs. Programs with another discipline, or of more than 65,536 services, run in the engine each time.
 
     `parts`: weight, and program.
     `constant_ns`: compute that nothing overlaps.
@@ -186,7 +190,7 @@ class Simulated:
         """The same from the engine; keeps a tape where one can be recorded."""
         check_memory(program, log=True)
         self.runs += 1
-        if can_record(program):
+        if can_record(program) and program.chunk_hops() <= MOST_RECORDED:
             tape = Tape.record(program)
             if tape.replay(program).in_order:  # false if chunks request a slot of a pool in the same picosecond
                 if len(self._tapes) >= MOST_TAPES:

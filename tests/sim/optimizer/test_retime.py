@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from collectives import build
 from sim.engine.run import run
 from sim.lower.job import lower
-from sim.optimizer.objective import Simulated
+from sim.optimizer.objective import MOST_RECORDED, Simulated
 from sim.optimizer.retime import links_per_npu, retimed, with_bandwidths, with_base_rates
 from sim.program.model import Model
 from sim.why.path import Labels, explain
@@ -91,8 +91,12 @@ def test_no_run_is_faster_than_the_floor(
 
 
 @pytest.mark.parametrize(("spec", "algorithm", "kind", "bandwidth"), COLLECTIVES)
-def test_replays_are_the_engine(spec: str, algorithm: str, kind: str, bandwidth: tuple[float, ...]) -> None:
-    """Time and critical path after a replay are those of a run: the path is as long as the run."""
+@pytest.mark.parametrize("most", [MOST_RECORDED, 0], ids=["recorded", "not recorded"])
+def test_replays_are_the_engine(
+    spec: str, algorithm: str, kind: str, bandwidth: tuple[float, ...], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time and critical path after a replay, or a run of what is too long to record, are those of a run."""
+    monkeypatch.setattr("sim.optimizer.objective.MOST_RECORDED", most)
     topology = from_spec(spec)
     found = retimed(lower(build(algorithm, kind, with_base_rates(topology), 500_000), Model(chunks=2)))
     objective = Simulated([(1.0, found)])
@@ -110,6 +114,7 @@ def test_replays_are_the_engine(spec: str, algorithm: str, kind: str, bandwidth:
     assert objective.runs + objective.replays == 4
     objective.evaluate(rates)
     assert objective.runs + objective.replays == 4
+    assert most or not objective.replays
 
 
 @pytest.mark.parametrize("options", [{}, {"service": "smallest-first"}], ids=["fifo", "smallest-first"])
