@@ -21,7 +21,7 @@ from sim.program.contract import (
     PRIORITY,
     Program,
 )
-from sim.program.cutting import Cutting, service_time_ps
+from sim.program.cutting import Cutting, service_time_ps, service_times_ps
 from sim.program.turns import check_channels, with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
 from topologies import WeftError
@@ -129,7 +129,7 @@ def assemble(
     n_tasks = columns.task_work.size
     cut_table, task_cut = _cut_tasks(columns.task_cutting, works or works_of(columns.task_work), cuttings)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
-    service = tabulate(sizes, columns.rates)
+    service = service_times_ps(sizes, columns.rates, CLOCK_END_PS)
     latency = columns.route_latency_ps.astype(np.int64)
     if latency.min(initial=0) < 0:  # three times of the clock, added up
         raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
@@ -167,12 +167,6 @@ def assemble(
         program = with_buffers(program, *buffers, bubble)
     check_times(program, columns.rates)
     return with_turns(program)
-
-
-def tabulate(sizes: I64, rates: Sequence[Fraction]) -> I64:
-    """Service times, (Z, R); those beyond the clock, which no chunk may take, are its end."""
-    table = [[min(service_time_ps(int(size), rate), CLOCK_END_PS) for rate in rates] for size in sizes]
-    return np.array(table, np.int64).reshape(sizes.size, len(rates))
 
 
 def check_times(program: Program, rates: Sequence[Fraction]) -> None:

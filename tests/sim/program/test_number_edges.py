@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collectives import Schedule, build
@@ -18,8 +18,9 @@ from sim.engine.run import run
 from sim.engine.tape import Tape
 from sim.faults.plan import FaultPlan, Jitter, Loss
 from sim.lower.job import lower
-from sim.program import Cutting, ProgramBuilder
+from sim.program import Cutting, ProgramBuilder, service_time_ps
 from sim.program.contract import CLOCK_END_PS
+from sim.program.cutting import MOST_WORK, service_times_ps
 from sim.program.model import Model, make_model
 from sim.study.spec import Spec
 from topologies import WeftError, bytes_per_s, from_spec
@@ -28,6 +29,40 @@ from workloads.job import Job
 
 EIB = 2**60
 SLOW, FAST = 2.0**30, 2.0**50
+
+RATES = st.one_of(
+    st.integers(1, 2**62).map(Fraction), st.floats(1e-3, 1e18).map(Fraction),
+    st.decimals(1, 10**6, places=6).map(lambda gbps: Fraction(gbps) * 10**9),
+    st.fractions(min_value=Fraction(1, 10**9), max_value=10**15, max_denominator=10**9),
+)
+
+
+@pytest.fixture
+def _all_in_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim.program.cutting.FEW_TIMES", 0)
+
+
+@pytest.mark.usefixtures("_all_in_arrays")
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.one_of(st.integers(0, MOST_WORK - 1), st.integers(0, 2**40)), max_size=6), st.lists(RATES, max_size=6),
+    st.sampled_from([CLOCK_END_PS, 10**9]),
+)
+def test_a_table_of_service_times_is_every_one_of_them(work: list[int], rates: list[Fraction], most: int) -> None:
+    """In words of a machine where they fit, else not: to the picosecond."""
+    table = service_times_ps(np.array(work, np.int64), rates, most)
+    assert table.shape == (len(work), len(rates))
+    assert table.tolist() == [[min(service_time_ps(one, rate), most) for rate in rates] for one in work]
+
+
+@pytest.mark.usefixtures("_all_in_arrays")
+@pytest.mark.parametrize("rate", [Fraction(10**12, 3), Fraction(10**12 - 1), Fraction(7, 3), Fraction(2**61 - 1)])
+def test_whole_picoseconds_and_one_more(rate: Fraction) -> None:
+    """Where the quotient of floats rounds up or down: chunks that take a whole time, and a unit less or more."""
+    work = [int(rate * ps / 10**12) + more for ps in (1, 3, 10**6, 2**49 - 1, 2**49) for more in (-1, 0, 1)]
+    kept = [one for one in work if 0 <= one < MOST_WORK]
+    table = service_times_ps(np.array(kept, np.int64), [rate], CLOCK_END_PS)
+    assert table[:, 0].tolist() == [service_time_ps(one, rate) for one in kept]
 
 
 def all_reduce(size: int | str, **how: object) -> Schedule:
