@@ -36,11 +36,11 @@ RADIX = 256
 ) = range(31)
 
 # Registers of a part of a run on several threads, of sim/engine/_parts.py: which part, of how many; events that fit a
-# box, whether one is full, whether there is too little room; how far parts may be apart, and the end of the window;
-# windows counted modulo two; rounds that it has worked in, and those after which it has met the others; the part whose
-# events are received next, and how many of them were; the first event that it sent in the window.
+# box, whether one is full; how far parts may be apart, and the end of the window; windows counted modulo BOXES; windows
+# that it is done with, and whether it is at work in the next; the part whose events are received next, and how many of
+# them were; the first event that it sent in the window, and in the one before.
 (
-    OWN, PARTS, ROOM, FULL, SHORT, AHEAD, END, PARITY, WORKED, MET, SENDER, TAKEN, FIRST_PS, OWN_REGISTERS,
+    OWN, PARTS, ROOM, FULL, AHEAD, END, BOX, DONE, AT_WORK, SENDER, TAKEN, FIRST_PS, BEFORE_PS, OWN_REGISTERS,
 ) = range(14)
 
 # Words of an event, int64.
@@ -56,8 +56,11 @@ ORDER, NODE_WORDS = 0, 4
 NEXT, CHILD = 6, 7
 # Words of a server that chooses, int64.
 WAITING, WAKE_PS, CHOICE_WORDS = 0, 1, 2
-BOARD_WORDS = 32
-"""Words that a part shows, in lines of the cache of its own."""
+BOXES = 4
+"""Windows of which a part's events, and what it shows, are kept: parts are within a window of each other, and what is
+sent in one is received in the next but one."""
+BOARD_WORDS = 64
+"""Room for what a part shows, a line of the cache for each of BOXES windows, apart from other parts."""
 
 MOST_PARTS = 32
 """Which is also the room for the lengths of a part's boxes."""
@@ -105,9 +108,9 @@ class FifoState(NamedTuple):
         Part of a server, and the part in which a task begins.
     delivery_parts : (T,) or (0,) int64
         The parts that a delivery is told to, as bits: those in which tasks begin that wait for it.
-    mail : (parts * 2 * parts * ROOM * EVENT_WORDS,) or (0,) int64
-        Events that the parts send to each other: boxes by sender, parity of the window, and receiver.
-    mailed : (parts * 2 * MOST_PARTS,) or (0,) int64
+    mail : (parts * BOXES * parts * ROOM * EVENT_WORDS,) or (0,) int64
+        Events that the parts send to each other: boxes by sender, window, and receiver.
+    mailed : (parts * BOXES * MOST_PARTS,) or (0,) int64
         Events in each box.
     board : (parts * BOARD_WORDS,) or (0,) int64
         What every part shows to the others.

@@ -1,10 +1,11 @@
-"""Events that the parts of a run send to each other: written in one window, read in the next.
+"""Events that the parts of a run send to each other: written in one window, read in the next but one.
 
-A sender has a box for each receiver and for windows of each parity, so that nobody reads what another writes:
+A sender has a box for each receiver and each of four windows. One part may be in window n + 1 while another is in n,
+and nobody reads what another writes:
 
-    window          n, even                 n + 1, odd              n + 2, even
-    sender      fills its boxes 0       fills its boxes 1       empties its boxes 0, fills them
-    receiver                            reads the boxes 0       reads the boxes 1
+    window          n                   n + 1               n + 2               n + 3               n + 4
+    sender      fills its boxes 0   fills its boxes 1   fills its boxes 2   fills its boxes 3   empties its boxes 0, ...
+    receiver                                            reads the boxes 0   reads the boxes 1   reads the boxes 2
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import numpy as np
 
 from sim.engine._calendar import put
 from sim.engine._fifo_state import (
+    BEFORE_PS,
     BLOCKS,
+    BOX,
+    BOXES,
     EVENT_WORDS,
     FIRST_PS,
     FULL,
@@ -21,7 +25,6 @@ from sim.engine._fifo_state import (
     LATE,
     MOST_PARTS,
     OWN,
-    PARITY,
     PARTS,
     PLACE,
     ROOM,
@@ -30,29 +33,29 @@ from sim.engine._fifo_state import (
     TIME,
 )
 from sim.engine._jit import count_trailing_zeros, helper, u64
-from sim.engine._state import NONE
+from sim.engine._state import FAR, NONE
 
 
 @helper
-def _length(sender, parity, receiver):
+def _length(sender, box, receiver):
     """Where the number of events in a box stands."""
-    return u64((2 * sender + parity) * MOST_PARTS + receiver)
+    return u64((BOXES * sender + box) * MOST_PARTS + receiver)
 
 
 @helper
-def _in_box(state, sender, parity, receiver, count):
+def _in_box(state, sender, box, receiver, count):
     """Where an event of a box begins."""
-    box = (2 * sender + parity) * state.own[PARTS] + receiver
-    return EVENT_WORDS * (box * state.own[ROOM] + count)
+    number = (BOXES * sender + box) * state.own[PARTS] + receiver
+    return EVENT_WORDS * (number * state.own[ROOM] + count)
 
 
 @helper
 def send(state, receiver, time, key, place):
     """Send an event to another part; there must be room."""
     own = state.own
-    length = _length(own[OWN], own[PARITY], receiver)
+    length = _length(own[OWN], own[BOX], receiver)
     count = state.mailed[length]
-    at = _in_box(state, own[OWN], own[PARITY], receiver, count)
+    at = _in_box(state, own[OWN], own[BOX], receiver, count)
     state.mail[u64(at + TIME)] = time
     state.mail[u64(at + KEY)] = key
     state.mail[u64(at + PLACE)] = place
@@ -77,15 +80,15 @@ def tell(program, state, task, time, key, event):
 
 @helper
 def receive(program, state):
-    """Put what was sent in the window before into the calendar. Returns False where there is no room left."""
+    """Put what was sent in the window before the last into the calendar. Returns False where there is no room left."""
     own, register = state.own, state.register
-    parity = 1 - own[PARITY]
+    box = (own[BOX] - 2) & (BOXES - 1)
     while own[SENDER] < own[PARTS]:
-        count = state.mailed[_length(own[SENDER], parity, own[OWN])]
+        count = state.mailed[_length(own[SENDER], box, own[OWN])]
         while own[TAKEN] < count:
             if register[BLOCKS] < 1 or register[LATE] + 1 > state.late.size:
                 return False
-            at = _in_box(state, own[SENDER], parity, own[OWN], own[TAKEN])
+            at = _in_box(state, own[SENDER], box, own[OWN], own[TAKEN])
             own[TAKEN] += 1
             put(program, state, state.mail[u64(at + TIME)], state.mail[u64(at + KEY)], state.mail[u64(at + PLACE)],
                 np.int64(NONE))
@@ -96,9 +99,10 @@ def receive(program, state):
 
 @helper
 def turn_over(state):
-    """Begin a window: what was sent in the one before it is to be received, what was in the other boxes has been."""
+    """Begin a window, whose boxes everybody has read."""
     own = state.own
-    own[PARITY] = 1 - own[PARITY]
-    own[SENDER] = own[TAKEN] = 0
+    own[BOX] = (own[BOX] + 1) & (BOXES - 1)
+    own[SENDER] = own[TAKEN] = own[FULL] = 0
+    own[BEFORE_PS], own[FIRST_PS] = own[FIRST_PS], FAR
     for receiver in range(own[PARTS]):
-        state.mailed[_length(own[OWN], own[PARITY], receiver)] = 0
+        state.mailed[_length(own[OWN], own[BOX], receiver)] = 0

@@ -1,14 +1,15 @@
 """One run on several threads: each part has servers of its own, and runs the fifo loop window by window.
 
-Whatever a service at one part brings about at another happens `AHEAD` later at least. So all parts may run through
-the same window of that length without looking at each other; what they send is received when the next one begins:
+Whatever a service at one part brings about at another happens `AHEAD` later at least. A window is half of that, and a
+part goes on to the next one when all others are done with the window before the last:
 
-    part 0   | run ......... | meet | receive, run .. | meet |
-    part 1   | run .. | meet ...... | receive, run ......... |
+    part 0   | window 1 .......... | window 2 ... | window 3 ........ |
+    part 1   | window 1 .. | window 2 ..... | waits | window 3 .. |
 
-When they meet, each shows its next event, and the next window begins with the earliest of these. All of them come to
-the same decision from what they all see. Events of a picosecond are ordered by what they are, not by when they were
-put into the calendar: a result does not depend on the number of parts.
+Parts of which each has more to do in every other window do not wait for each other. After a window each shows its next
+event, including what it sent and nobody has received. The next window but one ends `AHEAD` after the earliest of these
+at most: all find the same from what all see. Events of a picosecond are ordered by what they are, not by when
+they were put into the calendar: a result does not depend on the number of parts.
 """
 
 from __future__ import annotations
@@ -20,52 +21,56 @@ from sim.engine._calendar import soonest
 from sim.engine._fifo import fifo_loop
 from sim.engine._fifo_state import (
     AHEAD,
+    AT_WORK,
+    BEFORE_PS,
     BOARD_WORDS,
+    BOXES,
+    DONE,
     END,
     EVENTS,
     FIRST_PS,
-    MET,
+    FULL,
+    NOW,
     OWN,
     PARTS,
-    SHORT,
-    WORKED,
 )
 from sim.engine._jit import entry, helper, read_shared, section, u64, write_shared
 from sim.engine._mail import receive, turn_over
 from sim.engine._state import FAR, NEEDS_TOKENS, PAUSED, STUCK
 
-ALONE, GOES_ON = 10, 11
-"""The others are not there yet; the next window begins."""
+ALONE, GOES_ON, CROWDED = 10, 11, 12
+"""The others are not there yet; the next window begins; a box is full."""
 
-_NEXT, _BEGUN, _STATUS = 0, 1, 2
-"""What a part shows, in a line of the cache for rounds of each parity: its next event, the services that it has begun,
-and whether it needs room. The line before has the number of the round."""
-
-
-@helper
-def _line(part, turn):
-    return BOARD_WORDS * part + 8 * (1 + (turn & 1))
+NUMBER, NEXT, BEGUN, WAS_FULL, LINE = 0, 1, 2, 3, 8
+"""What a part shows after a window, in a line of the cache: the number of the window, written last; its next event, the
+services that it has begun, and whether a box was full."""
 
 
 @helper
-def _show(state, status):
+def _line(part, window):
+    return BOARD_WORDS * part + LINE * (window & (BOXES - 1))
+
+
+@helper
+def _show(state, to_its_end):
     own, board = state.own, state.board
-    own[WORKED] += 1
-    own[SHORT] = status == NEEDS_TOKENS
-    line = _line(own[OWN], own[WORKED])
-    board[u64(line + _NEXT)] = min(own[FIRST_PS], soonest(state))
-    board[u64(line + _BEGUN)] = state.register[EVENTS]
-    board[u64(line + _STATUS)] = status
-    write_shared(board, BOARD_WORDS * own[OWN], own[WORKED])
+    own[AT_WORK] = 0
+    own[DONE] += 1
+    line = _line(own[OWN], own[DONE])
+    following = soonest(state) if to_its_end else state.register[NOW]
+    board[u64(line + NEXT)] = min(own[BEFORE_PS], own[FIRST_PS], following)
+    board[u64(line + BEGUN)] = state.register[EVENTS]
+    board[u64(line + WAS_FULL)] = own[FULL]
+    write_shared(board, line + NUMBER, own[DONE])
 
 
 @helper
 def _all_there(state, patience):
-    """Whether all parts have come to this round, or do so while this one looks `patience` times."""
+    """Whether all parts are done with the window before the last, or are while this one looks `patience` times."""
     own = state.own
     part = np.int64(0)
     while part < own[PARTS]:
-        if read_shared(state.board, BOARD_WORDS * part) >= own[WORKED]:
+        if read_shared(state.board, _line(part, own[DONE] - 1) + NUMBER) >= own[DONE] - 1:
             part += 1
         elif patience > 0:
             patience -= 1
@@ -78,21 +83,21 @@ def _all_there(state, patience):
 def _decide(state, most, until_ps):
     """What every part does next: the same in all of them."""
     own, board = state.own, state.board
-    first, begun, full = FAR, np.int64(0), False
+    first, begun, full = FAR, np.int64(0), np.int64(0)
     for part in range(own[PARTS]):
-        line = _line(part, own[WORKED])
-        first = min(first, board[u64(line + _NEXT)])
-        begun += board[u64(line + _BEGUN)]
-        full = full or board[u64(line + _STATUS)] == NEEDS_TOKENS
-    if full:
-        return NEEDS_TOKENS
+        line = _line(part, own[DONE] - 1)
+        first = min(first, board[u64(line + NEXT)])
+        begun += board[u64(line + BEGUN)]
+        full |= board[u64(line + WAS_FULL)]
+    if full != 0:
+        return CROWDED
     if first == FAR:
         return STUCK
     if begun >= most or first > until_ps:
         return PAUSED
     turn_over(state)
-    own[FIRST_PS] = FAR
-    own[END] = min(first + own[AHEAD], until_ps + 1)
+    own[END] = min(first + own[AHEAD], max(first, own[END]) + ((own[AHEAD] + 1) >> 1), until_ps + 1)
+    own[AT_WORK] = 1
     return GOES_ON
 
 
@@ -102,8 +107,8 @@ def run_part(program, state, most, until_ps, patience):
 
     `most`: services of all parts, at which they pause after a window.
     `patience`: how often to look for the others.
-    Returns ALONE where they are not there yet: it is to be called again. STUCK where there is no event left in any
-    part, also if all tasks are done.
+    Returns ALONE where they are not there yet, and NEEDS_TOKENS where this part needs more room: it is to be called
+    again. CROWDED where all boxes do. STUCK where there is no event left in any part, also if all tasks are done.
     """
     return _run(by_pointer(program), by_pointer(state), most, until_ps, patience)
 
@@ -112,14 +117,16 @@ def run_part(program, state, most, until_ps, patience):
 def _run(program, state, most, until_ps, patience):
     own = state.own
     while True:
-        if own[MET] == own[WORKED]:
-            status = NEEDS_TOKENS
-            if receive(program, state):
-                status = fifo_loop(program, state, FAR >> 1, own[END] - 1, True, False, False, False)
-            _show(state, status)
+        if own[AT_WORK] != 0:
+            if not receive(program, state):
+                return NEEDS_TOKENS
+            status = fifo_loop(program, state, FAR >> 1, own[END] - 1, True, False, False, False)
+            if status == NEEDS_TOKENS and own[FULL] == 0:
+                return NEEDS_TOKENS
+            # With a full box the window ends at once, in the midst of a picosecond, and the next one goes on there.
+            _show(state, status != NEEDS_TOKENS)
         if not _all_there(state, patience):
             return ALONE
-        own[MET] = own[WORKED]
         status = _decide(state, most, until_ps)
         if status != GOES_ON:
             return status

@@ -18,7 +18,7 @@ from sim.engine import _fifo_state as fields
 from sim.engine import fifo
 from sim.engine._fifo_state import FifoState
 from sim.engine._jit import DISABLED
-from sim.engine._parts import ALONE, find_deliveries, find_groups, run_part
+from sim.engine._parts import ALONE, CROWDED, LINE, NEXT, WAS_FULL, find_deliveries, find_groups, run_part
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, STUCK
 from sim.engine.halves import part_of_nodes
 from sim.program import I8, I32, I64, Program
@@ -225,16 +225,18 @@ class Parts:
         own = [events[to >> part & 1 == 1] for part in range(parts)]
         counts = np.array([one.shape[0] for one in own])
         room = max(FIRST_ROOM, int(counts.max()))
-        mail = np.zeros((parts, 2, parts, room, fields.EVENT_WORDS), np.int64)
-        mailed = np.zeros((parts, 2, fields.MOST_PARTS), np.int64)
-        # As if the first part had sent them in a window before the first.
+        mail = np.zeros((parts, fields.BOXES, parts, room, fields.EVENT_WORDS), np.int64)
+        mailed = np.zeros((parts, fields.BOXES, fields.MOST_PARTS), np.int64)
+        # As if the first part had sent them in the window before the last, of the number -1; the last has the number 0.
         for part in range(parts):
-            mail[0, 1, part, : counts[part]] = own[part]
-        mailed[0, 1, :parts] = counts
+            mail[0, -1, part, : counts[part]] = own[part]
+        mailed[0, -1, :parts] = counts
+        board = np.zeros((parts, fields.BOARD_WORDS), np.int64)
+        board[:, NEXT] = whole.register[fields.NOW]
         shared: dict[str, Any] = {
             "server_part": cut.server_part, "begin_part": cut.begin_part, "delivery_parts": cut.delivery_parts,
             "mail": mail.reshape(-1), "mailed": mailed.reshape(-1),
-            "board": np.zeros(parts * fields.BOARD_WORDS, np.int64),
+            "board": board.reshape(-1),
         }
         self.states = [self._state(part, parts, room, int(counts[part]), shared) for part in range(parts)]
         self._advance(self._in_turn, 0, 0)  # deals the events out, and compiles in this thread
@@ -249,7 +251,8 @@ class Parts:
         register[fields.LEFT] = self.program.n_tasks + 1  # never done by itself
         register[fields.WIDTH] = fifo.width(self.program, n_servers // parts)
         own[[fields.OWN, fields.PARTS, fields.ROOM, fields.AHEAD]] = part, parts, room, self.cut.ahead_ps
-        own[[fields.END, fields.FIRST_PS]] = register[fields.NOW] + 1, FAR
+        own[[fields.END, fields.FIRST_PS, fields.BEFORE_PS]] = register[fields.NOW] + 1, FAR, FAR
+        own[[fields.BOX, fields.AT_WORK]] = 1
         task = whole.task.copy()
         return whole._replace(
             register=register, own=own, task=task, gate_ps=task.view(np.int64), server=whole.server.copy(),
@@ -279,8 +282,8 @@ class Parts:
             gate_ps[own] = gate_of_part[own]
 
     def _advance(self, how: Callable[[int, int], int], most: int, until_ps: int) -> int:
-        while (status := how(most, until_ps)) == NEEDS_TOKENS:
-            self._give_room()
+        while (status := how(most, until_ps)) == CROWDED:
+            self._give_larger_boxes()
         register, of_parts = self.whole.register, np.array([state.register for state in self.states])
         register[fields.EVENTS] = of_parts[:, fields.EVENTS].sum()
         register[[fields.NOW, fields.MAKESPAN]] = of_parts[:, [fields.NOW, fields.MAKESPAN]].max(axis=0)
@@ -292,19 +295,19 @@ class Parts:
     def _in_turn(self, most: int, until_ps: int) -> int:
         status = [ALONE] * len(self.states)
         while ALONE in status:
-            for part, state in enumerate(self.states):
+            for part in range(len(self.states)):
                 if status[part] == ALONE:
-                    status[part] = self._run(state, most, until_ps, 0)
+                    status[part] = self._run_part(part, most, until_ps, 0)
         return status[0]
 
     def _in_threads(self, most: int, until_ps: int) -> int:
         stop = Event()
 
-        def work(state: FifoState) -> int:
+        def work(part: int) -> int:
             status = ALONE
             try:
                 while status == ALONE and not stop.is_set():
-                    status = self._run(state, most, until_ps, PATIENCE)
+                    status = self._run_part(part, most, until_ps, PATIENCE)
                     if status == ALONE:
                         sleep(NAP_S)
             finally:
@@ -314,27 +317,29 @@ class Parts:
 
         with ThreadPoolExecutor(len(self.states)) as pool:
             try:
-                return max(pool.map(work, self.states))
+                return max(pool.map(work, range(len(self.states))))
             except BaseException:
                 stop.set()
                 raise
 
+    def _run_part(self, part: int, most: int, until_ps: int, patience: int) -> int:
+        """Let a part go on, with more room for its events whenever it needs that."""
+        while (status := self._run(self.states[part], most, until_ps, patience)) == NEEDS_TOKENS:
+            self.states[part] = fifo.with_more_room(self.states[part])
+        return status
+
     def _run(self, state: FifoState, most: int, until_ps: int, patience: int) -> int:
         return int(run_part(self.program, state, np.int64(most), np.int64(until_ps), np.int64(patience)))
 
-    def _give_room(self) -> None:
-        """More room for each part that is short of it, or in all boxes if one is full."""
-        if any(state.own[fields.FULL] for state in self.states):
-            parts, room = len(self.states), int(self.states[0].own[fields.ROOM])
-            boxes = self.states[0].mail.reshape(parts, 2, parts, room, fields.EVENT_WORDS)
-            mail = np.concatenate([boxes, np.zeros_like(boxes)], axis=3).reshape(-1)
-            self.states = [state._replace(mail=mail) for state in self.states]
-            for state in self.states:
-                state.own[[fields.FULL, fields.ROOM]] = 0, 2 * room
-        else:
-            short = [bool(state.own[fields.SHORT]) for state in self.states]
-            states = zip(self.states, short, strict=True)
-            self.states = [fifo.with_more_room(one) if few else one for one, few in states]
+    def _give_larger_boxes(self) -> None:
+        """All parts have stopped, as one of them has filled a box."""
+        parts, room = len(self.states), int(self.states[0].own[fields.ROOM])
+        boxes = self.states[0].mail.reshape(parts, fields.BOXES, parts, room, fields.EVENT_WORDS)
+        mail = np.concatenate([boxes, np.zeros_like(boxes)], axis=3).reshape(-1)
+        self.states = [state._replace(mail=mail) for state in self.states]
+        self.states[0].board[WAS_FULL::LINE] = 0
+        for state in self.states:
+            state.own[[fields.FULL, fields.ROOM]] = 0, 2 * room
 
 
 def _by_task(state: FifoState) -> tuple[I32, I64]:

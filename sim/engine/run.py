@@ -137,7 +137,7 @@ class Run:
     def spread(self) -> None:
         """Go on with several threads from here, if that can be and, where their number is not given, pays.
 
-        Such a run pauses after the window in which it comes to a limit of services, not after the picosecond.
+        Such a run pauses after a window, not after the picosecond in which it comes to a limit of services.
         """
         if self.several < 2 or self._parts is not None or self.alone:
             return

@@ -23,7 +23,8 @@ from tests.sim.engine.test_engine import assert_same
 from tests.strategies import fifo_programs
 from topologies import WeftError, from_spec
 
-STATE = ("delivered", "joined", "busy_ps", "finish_ps")
+ROOMS = (1, 2, parts.FIRST_ROOM)
+"""Of boxes: a part that fills one ends its window in the midst of a picosecond."""
 
 
 def in_parts(program: Program, n_parts: int, seed: int, *, threads: bool = False, log: bool = True) -> Run:
@@ -38,7 +39,9 @@ def in_parts(program: Program, n_parts: int, seed: int, *, threads: bool = False
         deal = np.random.default_rng(seed).integers(0, n_parts, groups.first.size)
         cut = parts.dealt(program, groups, n_parts, deal)
         if cut.ahead_ps > 0:
-            one._parts = parts.Parts(program, one.state, n_parts, cut, in_turn=not threads)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(parts, "FIRST_ROOM", ROOMS[seed % len(ROOMS)])
+                one._parts = parts.Parts(program, one.state, n_parts, cut, in_turn=not threads)
     return one
 
 
@@ -224,6 +227,21 @@ def test_boxes_and_calendars_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one._parts.states[0].mail.size > room
     assert one._parts.states[0].event.size > events
     assert_same(one.outcome(), run(program, log=True))
+
+
+def test_a_part_that_has_filled_a_box_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has left to send in the picosecond in which its window ended arrives before the others are beyond it."""
+    monkeypatch.setattr(parts, "FIRST_ROOM", 1)
+    builder = ProgramBuilder("store-and-forward", "tail")
+    met, busy, *others = (builder.server(10**12) for _ in range(22))
+    first = builder.task(1000, [(others[0], 5)], Cutting(1))
+    for server in others:
+        builder.task(1000, [(server, 10_000), (met, 5)], Cutting(1), after=[first])
+    builder.task(100_000, [(busy, 5)], Cutting(100))
+    program = builder.build()
+    cut = parts.dealt(program, parts.groups_of(program), 2, np.array([1, 1] + 20 * [0]))
+    assert cut.ahead_ps == 11_000
+    assert_same(in_cut(program, cut).outcome(), run(program))
 
 
 def test_a_thread_that_fails_stops_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
