@@ -1,28 +1,51 @@
-"""Programs and states go to helpers by pointer: numba hands a named tuple on as each of its several hundred numbers."""
+"""Programs and states go to kernels by pointer: numba hands a named tuple on as each of its several hundred numbers.
+
+The pointer leads to what numba keeps of each array, and to a word for each number. Only what does not follow from an
+array's type is ever loaded.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from typing import Any, TypeVar
 
 import numba
-from numba.core import cgutils, types
+from llvmlite import ir
+from numba.core import types
 from numba.core.datamodel import PrimitiveModel
 from numba.core.typing.templates import AttributeTemplate
-from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, register_model
+from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
+
+Class = TypeVar("Class", bound=type)
+
+_WORD = ir.IntType(64)
+_N_ITEMS, _DATA, _SHAPE = 2, 4, 5
+"""Words of an array; its strides follow its shape."""
 
 
 class Pointer(types.Type):
-    """Address of a named tuple that does not change."""
+    """Address of what a named tuple has; its own name, of which those of all helpers are made, is short."""
 
     def __init__(self, to: types.NamedTuple) -> None:
-        self.to = to
-        super().__init__(name=f"Pointer({to})")
+        self.place: dict[str, tuple[int, Any]] = {}
+        self.words = 0
+        for name, kind in zip(to.fields, to.types, strict=True):
+            self.place[name] = self.words, kind
+            self.words += _SHAPE + 2 * kind.ndim if isinstance(kind, types.Array) else 1
+        super().__init__(name=f"{to.instance_class.__name__}_{hashlib.sha256(str(to).encode()).hexdigest()[:8]}")
+
+
+def by_pointer(named_tuple: Class) -> Class:
+    """Hand the named tuples of a class, of arrays and numbers, to kernels by pointer."""
+    if not numba.config.DISABLE_JIT:
+        typeof_impl.register(named_tuple)(lambda value, purpose: Pointer(typeof_impl.dispatch(tuple)(value, purpose)))
+    return named_tuple
 
 
 @register_model(Pointer)
 class _Model(PrimitiveModel):
     def __init__(self, manager: Any, pointer: Pointer) -> None:
-        super().__init__(manager, pointer, manager.lookup(pointer.to).get_value_type().as_pointer())
+        super().__init__(manager, pointer, _WORD.as_pointer())
 
 
 @infer_getattr
@@ -30,38 +53,61 @@ class _Fields(AttributeTemplate):
     key = Pointer
 
     def generic_resolve(self, pointer: Pointer, name: str) -> types.Type | None:
-        return pointer.to.types[pointer.to.fields.index(name)] if name in pointer.to.fields else None
+        return pointer.place[name][1] if name in pointer.place else None
+
+
+@unbox(Pointer)
+def _take(pointer: Pointer, named_tuple: Any, python: Any) -> NativeValue:
+    """Write down what Python has, for as long as the kernel runs."""
+    builder = python.builder
+    with builder.goto_entry_block():
+        address = builder.alloca(_WORD, pointer.words)
+    failed = ir.Constant(ir.IntType(1), 0)
+    for i, (place, kind) in enumerate(pointer.place.values()):
+        item = python.pyapi.tuple_getitem(named_tuple, i)
+        if isinstance(kind, types.Array):
+            whole = builder.bitcast(_word(builder, address, place, _WORD), python.pyapi.voidptr)
+            status = python.pyapi.numba_array_adaptor(item, whole)
+            failed = builder.or_(failed, builder.icmp_unsigned("!=", status, status.type(0)))
+        else:
+            native, model = python.unbox(kind, item), python.context.data_model_manager[kind]
+            value = model.as_data(builder, native.value)
+            builder.store(value, _word(builder, address, place, value.type))
+            failed = builder.or_(failed, native.is_error)
+    return NativeValue(address, is_error=failed)
 
 
 @lower_getattr_generic(Pointer)
 def _load_field(context: Any, builder: Any, pointer: Pointer, address: Any, name: str) -> Any:
-    index = pointer.to.fields.index(name)
-    return _load(builder, cgutils.gep_inbounds(builder, address, 0, index))
+    place, kind = pointer.place[name]
+    model = context.data_model_manager[kind]
+    if not isinstance(kind, types.Array):
+        return model.from_data(builder, _load(builder, address, place, model.get_data_type()))
+    parts, n = model.get_value_type().elements, kind.ndim
+    known = [part(ir.Undefined) for part in parts]
+    known[0], known[1] = parts[0](None), parts[1](None)  # what keeps it alive is the caller's
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    known[_N_ITEMS + 1] = _WORD(size)
+    is_plain = n == 1 and kind.layout == "C"
+    if is_plain:
+        known[_SHAPE + 1] = parts[_SHAPE + 1]([size])
+    value = ir.Constant(model.get_value_type(), known)
+    value = builder.insert_value(value, _load(builder, address, place + _DATA, parts[_DATA]), _DATA)
+    for i in range(n if is_plain else 2 * n):
+        number = _load(builder, address, place + _SHAPE + i, _WORD)
+        value = builder.insert_value(value, number, [_SHAPE + i // n, i % n])
+    if is_plain:
+        return builder.insert_value(value, number, _N_ITEMS)
+    return builder.insert_value(value, _load(builder, address, place + _N_ITEMS, _WORD), _N_ITEMS)
 
 
-def _load(builder: Any, address: Any) -> Any:
-    """Load a value number by number, each marked as one that never changes."""
-    kind = address.type.pointee
-    if not hasattr(kind, "elements") and not hasattr(kind, "count"):
-        value = builder.load(address)
-        value.set_metadata("invariant.load", builder.module.add_metadata([]))
-        return value
-    whole = kind(None)
-    for i in range(len(kind)):
-        whole = builder.insert_value(whole, _load(builder, cgutils.gep_inbounds(builder, address, 0, i)), i)
-    return whole
+def _load(builder: Any, address: Any, place: int, kind: Any) -> Any:
+    """Load a word, marked as one that never changes."""
+    value = builder.load(_word(builder, address, place, kind))
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
 
 
-def _copy(typing: Any, one: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return cgutils.alloca_once_value(builder, arguments[0])
-
-    return Pointer(one)(one), emit
-
-
-def _itself(one: Any) -> Any:
-    return one
-
-
-by_pointer: Any = _itself if numba.config.DISABLE_JIT else intrinsic(_copy)
-"""Address of a copy of a named tuple, which lives as long as the caller runs."""
+def _word(builder: Any, address: Any, place: int, kind: Any) -> Any:
+    word = builder.gep(address, [ir.IntType(32)(place)], inbounds=True)
+    return word if kind == _WORD else builder.bitcast(word, kind.as_pointer())

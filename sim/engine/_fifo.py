@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._by_pointer import by_pointer
 from sim.engine._calendar import advance, append, hop_of, put, take
 from sim.engine._fifo_line import _arrive, _next_of
 from sim.engine._fifo_nic import ask_nic, end_runs, happen, nic_at, serve_nics
@@ -259,25 +258,25 @@ def _serve_all(program, state, parted, ordered, routers):
 @entry
 def run_fifo(program, state, max_events, until_ps):
     """Run a program of fifo servers and simple pools, see `sim.engine.fifo.loop`; the rest as in `run_general`."""
-    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, False, False)
+    return fifo_loop(program, state, max_events, until_ps, False, False, False, False)
 
 
 @entry
 def run_fifo_nics(program, state, max_events, until_ps):
     """Run such a program with NICs."""
-    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, False, False)
+    return fifo_loop(program, state, max_events, until_ps, False, True, False, False)
 
 
 @entry
 def run_ordered(program, state, max_events, until_ps):
     """Run a program of servers that are fifo, or choose by a rank, and simple pools; the rest as in `run_general`."""
-    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, True, False)
+    return fifo_loop(program, state, max_events, until_ps, False, False, True, False)
 
 
 @entry
 def run_links(program, state, max_events, until_ps):
     """Run a program with turns, channels or buffers, with NICs or (`server_nic` is -1) without, or NICs and ranks."""
-    return fifo_loop(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, True, True)
+    return fifo_loop(program, state, max_events, until_ps, False, True, True, True)
 
 
 @section

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sim.engine._by_pointer import by_pointer
 from sim.program.contract import I8, I32, I64
 
 DIGIT = 13
@@ -68,6 +69,7 @@ MOST_PARTS = 32
 _NONE, _FEW, _SMALL = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8)
 
 
+@by_pointer
 class FifoState(NamedTuple):
     """State of a run; S servers, T tasks, B blocks, N events that can be open.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sim.engine._by_pointer import by_pointer
 from sim.program.contract import I32, I64
 
 # Registers, kept between calls: present, flows ended, last delivery, top of the stack of released tasks, tasks in the
@@ -23,6 +24,7 @@ WAITING, FLOWING, LEAVING = range(3)
 """A task before its release, a flow, and one whose last byte is on its way."""
 
 
+@by_pointer
 class FluidState(NamedTuple):
     """State of a run; L links, T tasks, X crossings.
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._by_pointer import by_pointer
 from sim.engine._credits import fits, give_back, hold, line_of, rings, room_for_returns
 from sim.engine._event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, field, next_of, size_of, task_of
 from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
@@ -554,22 +553,22 @@ def run_general(program, state, max_events, until_ps):
     int
         FINISHED, PAUSED, NEEDS_TOKENS (grow the token arrays, link the new ones, and call again) or STUCK.
     """
-    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, False, False)
+    return _general(program, state, max_events, until_ps, False, False, False)
 
 
 @entry
 def run_faulty(program, state, max_events, until_ps):
     """Run a program in which something changes in time; see `run_general`. NEEDS_JOURNAL asks for more of that."""
-    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, True, False, False)
+    return _general(program, state, max_events, until_ps, True, False, False)
 
 
 @entry
 def run_nics(program, state, max_events, until_ps):
     """Run a program with NICs; see `run_general`."""
-    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, False)
+    return _general(program, state, max_events, until_ps, False, True, False)
 
 
 @entry
 def run_routers(program, state, max_events, until_ps):
     """Run a program with turns or buffers, with NICs or (`server_nic` is -1) without; see `run_general`."""
-    return _general(by_pointer(program), by_pointer(state), max_events, until_ps, False, True, True)
+    return _general(program, state, max_events, until_ps, False, True, True)

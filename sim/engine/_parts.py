@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._by_pointer import by_pointer
 from sim.engine._calendar import soonest
 from sim.engine._fifo import fifo_loop
 from sim.engine._fifo_state import (
@@ -110,7 +109,7 @@ def run_part(program, state, most, until_ps, patience):
     Returns ALONE where they are not there yet, and NEEDS_TOKENS where this part needs more room: it is to be called
     again. CROWDED where all boxes do. STUCK where there is no event left in any part, also if all tasks are done.
     """
-    return _run(by_pointer(program), by_pointer(state), most, until_ps, patience)
+    return _run(program, state, most, until_ps, patience)
 
 
 @section
@@ -169,7 +168,7 @@ def find_groups(program, owner, work):
     `owner`: of each server, and of each task that crosses none, itself; becomes the first of its group.
     `work`: (S, bins), zero; becomes the services of each server in tasks of the first classes, the next, ...
     """
-    _find_groups(by_pointer(program), owner, work)
+    _find_groups(program, owner, work)
 
 
 @section
@@ -209,7 +208,7 @@ def find_deliveries(program, part_of, begin_part, delivery_parts, chunks):
     `chunks`: (routes, 2), zero; becomes those that cross each route, and how often one is told to another part than
     that of its last server.
     """
-    _find_deliveries(by_pointer(program), part_of, begin_part, delivery_parts, chunks)
+    _find_deliveries(program, part_of, begin_part, delivery_parts, chunks)
 
 
 @section

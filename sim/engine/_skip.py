@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._by_pointer import by_pointer
 from sim.engine._fifo import fifo_loop
 from sim.engine._fifo_state import (
     BUSY_PS,
@@ -98,7 +97,7 @@ def run_skipping(program, state, skip, most, max_events, until_ps):
     `max_events`: services that are not skipped, after which to pause.
     Returns TIRED where trying has cost enough: `run_fifo` is to go on. Where a log is kept, LEAPT after each stretch.
     """
-    return _run_and_skip(by_pointer(program), by_pointer(state), by_pointer(skip), most, max_events, until_ps)
+    return _run_and_skip(program, state, skip, most, max_events, until_ps)
 
 
 @section

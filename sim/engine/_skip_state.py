@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sim.engine._by_pointer import by_pointer
 from sim.program.contract import I32, I64
 
 PARTS = 1024
@@ -33,6 +34,7 @@ MULTIPLES = 4
 WAS_RELEASED, WAS_JOINED, WAS_DELIVERED, WAS_MISSING, WAS_WORDS = range(5)
 
 
+@by_pointer
 class SkipState(NamedTuple):
     """What skipping remembers; T tasks, S servers, N events.
 

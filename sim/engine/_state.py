@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sim.engine._by_pointer import by_pointer
 from sim.program.contract import I32, I64, NEVER_PS
 
 FINISHED, PAUSED, NEEDS_TOKENS, STUCK, NEEDS_JOURNAL, TIRED, LEAPT = 0, 1, 2, 3, 4, 5, 6
@@ -39,6 +40,7 @@ RETURN = -3
 JOURNAL_COLUMNS = 7
 
 
+@by_pointer
 class State(NamedTuple):
     """State of a run; S servers, T tasks, P pools, N tokens.
 

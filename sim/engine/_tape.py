@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sim.engine._by_pointer import by_pointer
 from sim.engine._jit import entry, helper, u64
 from sim.program import I32, I64
 
@@ -28,6 +29,7 @@ JOIN = -1
 """Server of an op that only joins waits."""
 
 
+@by_pointer
 class Ops(NamedTuple):
     """Ops in the recorded order; n of them, op 0 included.
 
@@ -47,6 +49,7 @@ class Ops(NamedTuple):
     kind: I32
 
 
+@by_pointer
 class Waits(NamedTuple):
     """What the recorder needs beside the program.
 
@@ -91,6 +94,7 @@ class Waits(NamedTuple):
     nothing: I64
 
 
+@by_pointer
 class Scratch(NamedTuple):
     """Where the recorder has got to.
 
