@@ -6,7 +6,7 @@ and realistic ones, with rates, latencies and chunk sizes of real networks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -198,10 +198,12 @@ def _add_window(drawn: _Drawn, task: int) -> None:
     drawn.builder.window(task, parent, drawn.integer(least, least + 2))
 
 
-def _add_pool(drawn: _Drawn, disciplines: tuple[str, ...]) -> None:
+def _add_pool(drawn: _Drawn, disciplines: tuple[str, ...], sent: Collection[int] = ()) -> None:
+    """Let tasks that no NIC sends ask a pool, and give back what they took."""
     capacity = drawn.integer(1, 3)
     pool = drawn.builder.pool(capacity, drawn.draw(st.sampled_from(ORDERS if disciplines[1:] else disciplines)))
-    free = [task for task in range(len(drawn.chunks)) if task not in {row[0] for row in drawn.builder._pools.ask}]
+    taken = {row[0] for row in drawn.builder._pools.ask}.union(sent)
+    free = [task for task in range(len(drawn.chunks)) if task not in taken]
     for task in drawn.some(free, 6):
         units, per = drawn.integer(1, capacity), drawn.draw(st.sampled_from((PER_CHUNK, PER_TASK)))
         drawn.builder.ask(task, pool, units, per)
@@ -226,7 +228,7 @@ def _give_back(drawn: _Drawn, task: int, pool: int, units: int, per: int, capaci
 @st.composite
 def credit_programs(draw: st.DrawFn) -> Program:
     """Any program, with and without NICs, in which some servers have buffers of a few chunks; some deadlock."""
-    return _with_buffers(draw, draw(st.one_of(programs(), nic_programs())), bubble=False)
+    return _with_buffers(draw, draw(st.one_of(programs(), nic_programs(pools=True))), bubble=False)
 
 
 @st.composite
@@ -236,7 +238,7 @@ def channel_programs(draw: st.DrawFn) -> Program:
     buffers = draw(st.sampled_from(("none", "by channel", "shared")))
     channels = 2 if buffers == "shared" else channels
     of = {"disciplines": disciplines, "channels": channels}
-    program = draw(st.one_of(programs(**of), nic_programs(**of)))
+    program = draw(st.one_of(programs(**of), nic_programs(**of, pools=True)))
     return program if buffers == "none" else _with_buffers(draw, program, bubble=buffers == "shared")
 
 
@@ -249,7 +251,9 @@ def _with_buffers(draw: st.DrawFn, program: Program, *, bubble: bool) -> Program
 
 
 @st.composite
-def nic_programs(draw: st.DrawFn, *, disciplines: tuple[str, ...] = DISCIPLINES, channels: int = 1) -> Program:
+def nic_programs(
+    draw: st.DrawFn, *, disciplines: tuple[str, ...] = DISCIPLINES, channels: int = 1, pools: bool = False
+) -> Program:
     """Programs in which up to three NPUs post some of the tasks; all that wait, wait for earlier tasks."""
     push_ps, queue = Fraction(draw(st.sampled_from((0, 1, 3, 6))), 3), draw(st.sampled_from((1, 3, 10, 10**6)))
     posting = Posting(draw(st.sampled_from((0, 1, 2, 5))), push_ps, queue, draw(st.integers(0, 3)))
@@ -277,4 +281,6 @@ def nic_programs(draw: st.DrawFn, *, disciplines: tuple[str, ...] = DISCIPLINES,
     for task in range(len(drawn.chunks)):
         if drawn.rarely(6):
             builder.window(task, task, drawn.integer(1, 3))
+    if pools and drawn.rarely(3):
+        _add_pool(drawn, disciplines, set(sent))
     return builder.build()

@@ -1,4 +1,4 @@
-"""The fifo loop: servers that are all fifo, nothing that changes in time, and pools of which joins alone ask units.
+"""The fifo loop: nothing that changes in time; servers that are all fifo and pools that joins ask, or others as well.
 
 A fifo server may be committed when a chunk arrives: start, end and next arrival are then known, so that no end of a
 service is an event. The stages of a picosecond are those of sim/engine/_kernel.py; the calendar is
@@ -13,7 +13,9 @@ from sim.engine._calendar import advance, append, hop_of, put, take
 from sim.engine._fifo_line import _arrive, _next_of
 from sim.engine._fifo_nic import ask_nic, end_runs, happen, nic_at, serve_nics
 from sim.engine._fifo_nic_pushes import has_room
+from sim.engine._fifo_pools import GRANTED, ask, asks, grant
 from sim.engine._fifo_state import (
+    ASKS,
     BLOCKS,
     BUSY_PS,
     CHOICE_WORDS,
@@ -55,52 +57,45 @@ from sim.engine._rooms import change_rooms
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
 
 _LOW = (1 << 32) - 1
-_GRANTED = -1
-"""In place of when a task asked its pool: it has its units."""
-
-
-@section
-def _ask(program, state, task):
-    """Put a task into the line of its pool, in the order of time, class and index: it is not released any more."""
-    present, pool = state.register[NOW], u64(program.task_pool[u64(task)])
-    _let(state, task, RELEASED, 0)
-    state.gate_ps[_gate_of(task)] = present
-    before, behind = np.int64(NONE), np.int64(state.pool_first[pool])
-    while behind != NONE and (
-        state.gate_ps[_gate_of(behind)] < present
-        or program.task_class[u64(behind)] < program.task_class[u64(task)]
-        or (program.task_class[u64(behind)] == program.task_class[u64(task)] and behind < task)
-    ):
-        before, behind = behind, _of(state, behind, LINK)
-    _let(state, task, LINK, behind)
-    if before == NONE:
-        state.pool_first[pool] = task
-    else:
-        _let(state, before, LINK, task)
-    state.register[STIRRED] = 1
-
-
-@section
-def _grant(program, state):
-    """Let every pool grant what it can: who got his units goes back on the stack. Returns whether anybody did."""
-    register = state.register
-    register[STIRRED] = 0
-    for pool in range(program.pool_capacity.size):
-        task = np.int64(state.pool_first[u64(pool)])
-        while task != NONE and program.task_units[u64(task)] <= state.pool_free[u64(pool)]:
-            state.pool_free[u64(pool)] -= program.task_units[u64(task)]
-            behind = _of(state, task, LINK)
-            _let(state, task, LINK, UNSTACKED)
-            _let(state, task, RELEASED, 1)
-            state.gate_ps[_gate_of(task)] = _GRANTED
-            _stack(state, task)
-            task = behind
-        state.pool_first[u64(pool)] = task
-    return register[TOP] != NONE
 
 
 @helper
-def _join(program, state, task, parted, nics):
+def _pass_on(program, state, task, joined, parted, ordered):
+    """Deliver the released chunks of a task without servers, each once it has its units. Returns as `_join`."""
+    register, granted = state.register, state.gate_ps[_gate_of(task)] == GRANTED
+    while joined < _of(state, task, RELEASED):
+        if not granted and asks(program, task, joined, ordered):
+            if ordered and register[FREE_NODES] < SPARE_NODES:
+                return False
+            ask(program, state, task, joined, ordered)
+            return True
+        if granted:
+            state.gate_ps[_gate_of(task)] = register[NOW]
+            granted = False
+        if joined == 0:
+            state.start_ps[u64(task)] = register[NOW]
+        joined += 1
+        _let(state, task, JOINED, joined)
+        _deliver(program, state, task, parted, ordered)
+    return True
+
+
+@helper
+def _ask_in_time(program, state, task, joined, gate):
+    """Let a chunk ask for units once the one before it has left the first server. Returns as `_join`."""
+    register = state.register
+    if register[FREE_NODES] < SPARE_NODES or register[BLOCKS] == 0 or register[LATE] + 2 > state.late.size:
+        return False
+    if gate > register[NOW]:
+        state.gate_ps[_gate_of(task)] = FAR
+        put(program, state, gate, task, np.int64(ASKS), NONE)
+    else:
+        ask(program, state, task, joined, True)
+    return True
+
+
+@helper
+def _join(program, state, task, parted, nics, ordered):
     """Send a released chunk of a task to its first server, or all of them straight to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
@@ -113,16 +108,9 @@ def _join(program, state, task, parted, nics):
     route = program.task_route[u64(task)]
     at = np.int64(program.route_ptr[u64(route)])
     if at == program.route_ptr[u64(route + 1)]:
-        if program.task_pool.size and program.task_pool[u64(task)] != NONE and gate != _GRANTED:
-            _ask(program, state, task)
-            return True
-        if joined == 0:
-            state.start_ps[u64(task)] = register[NOW]
-        while joined < _of(state, task, RELEASED):
-            joined += 1
-            _let(state, task, JOINED, joined)
-            _deliver(program, state, task, parted)
-        return True
+        return _pass_on(program, state, task, joined, parted, ordered)
+    if ordered and gate != GRANTED and asks(program, task, joined, ordered):
+        return _ask_in_time(program, state, task, joined, gate)
     if nics and nic_at(program, at) != NONE:
         if not has_room(state):
             return False
@@ -150,7 +138,7 @@ def _join(program, state, task, parted, nics):
 
 
 @section
-def _settle(program, state, parted, nics):
+def _settle(program, state, parted, nics, ordered):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
     register = state.register
     while register[TOP] != NONE:
@@ -158,7 +146,7 @@ def _settle(program, state, parted, nics):
         register[TOP] = _of(state, task, LINK)
         _let(state, task, LINK, UNSTACKED)
         _release(program, state, task)
-        if not _join(program, state, task, parted, nics):
+        if not _join(program, state, task, parted, nics, ordered):
             _stack(state, task)
             return False
     return True
@@ -212,7 +200,9 @@ def _serve(program, state, server, event, parted, ordered, routers):
         if chunk == 0:
             state.start_ps[u64(task)] = start
         joined = chunk + 1
-        if joined < _of(state, task, RELEASED):
+        if ordered and joined < _of(state, task, RELEASED) and asks(program, task, joined, ordered):
+            put(program, state, end, task, np.int64(ASKS), NONE)
+        elif joined < _of(state, task, RELEASED):
             _let(state, task, JOINED, joined + 1)
             key += np.int64(1) << (register[TASK_BITS] + register[HOP_BITS])
             put(program, state, end, key, (at << 32) | _size(program, task, joined), NONE)
@@ -269,13 +259,13 @@ def run_fifo_nics(program, state, max_events, until_ps):
 
 @entry
 def run_ordered(program, state, max_events, until_ps):
-    """Run a program of servers that are fifo, or choose by a rank, and simple pools; the rest as in `run_general`."""
+    """Run a program of servers that are fifo, or choose by a rank, and any pools; the rest as in `run_general`."""
     return fifo_loop(program, state, max_events, until_ps, False, False, True, False)
 
 
 @entry
 def run_links(program, state, max_events, until_ps):
-    """Run a program with turns, channels or buffers, with NICs or (`server_nic` is -1) without, or NICs and ranks."""
+    """Run one with turns, channels or buffers, with NICs or (`server_nic` is -1) without, or NICs and ranks, pools."""
     return fifo_loop(program, state, max_events, until_ps, False, True, True, True)
 
 
@@ -285,7 +275,7 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, route
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
-        if not _settle(program, state, parted, nics):
+        if not _settle(program, state, parted, nics, ordered):
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
@@ -294,16 +284,21 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, route
                 _arrive(program, state, due)
             elif ordered and place == WOKEN:
                 look_at(state, due)
+            elif ordered and place == ASKS:
+                task = state.event[u64(EVENT_WORDS * due + KEY)]
+                register[SPARE] = due
+                state.gate_ps[_gate_of(task)] = register[NOW]
+                _stack(state, task)
             elif nics and place != NONE:
                 happen(program, state, due, place)
             else:
                 key = state.event[u64(EVENT_WORDS * due + KEY)]
                 register[SPARE] = due
-                _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1), parted)
+                _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1), parted, ordered)
             due = take(state)
         if nics and not end_runs(program, state):
             return NEEDS_TOKENS
-        if register[TOP] != NONE or (register[STIRRED] != 0 and _grant(program, state)):
+        if register[TOP] != NONE or (register[STIRRED] != NONE and grant(program, state, ordered)):
             continue
         if nics and not serve_nics(program, state):
             return NEEDS_TOKENS

@@ -25,11 +25,12 @@ RADIX = 256
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, top of the stack; servers
 # touched in this picosecond, and how many of them are done; open events sorted, how many of these have happened,
 # events in the heap of the late, an event delivered in this bucket whose place is free; first free block, free blocks,
-# the slot whose events move to the levels below; whether a pool may have something to grant; NICs touched, how many of
-# them are done, the first flow whose engine may be done, the first free place for a service of a NIC; of the queues of
-# sim/engine/_ordered.py the first free node, how many are free, and the number of the next one; and the constants of
-# the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many buckets one
-# has, bits of a rank that they do not look at, and the least priority; events that a service may put into the calendar.
+# the slot whose events move to the levels below; the first pool that may have something to grant; NICs touched, how
+# many of them are done, the first flow whose engine may be done, the first free place for a service of a NIC; of the
+# queues of sim/engine/_ordered.py the first free node, how many are free, and the number of the next one; and the
+# constants of the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many
+# buckets one has, bits of a rank that they do not look at, and the least priority; events that a service may put into
+# the calendar.
 (
     NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
     TOUCHED_NICS, SERVED_NICS, ENDED, BACKLOG_FREE, FREE_NODE, FREE_NODES, NUMBER, WIDTH, TASK_BITS, HOP_BITS,
@@ -46,15 +47,18 @@ RADIX = 256
 
 # Words of an event, int64.
 TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
-WOKEN, ALARM, PUSHED = -2, -3, -4
-"""In place of a place: KEY has a server that is to choose anew, the place of a NIC, or a task."""
+WOKEN, ALARM, PUSHED, ASKS = -2, -3, -4, -5
+"""In place of a place: KEY has a server that is to choose anew, the place of a NIC, a task, or one that asks a pool."""
 # Words of a server, int64.
 FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
 # Half-words of a task, int32; the last two are its gate, int64.
 RELEASED, JOINED, DELIVERED, MISSING, LINK, CHUNKS, GATE, TASK_WORDS = 0, 1, 2, 3, 4, 5, 3, 8
 # Words of a node of sim/engine/_nodes.py, int64, beside KEY and PLACE; its links, half-words, int32.
-ORDER, NODE_WORDS = 0, 4
-NEXT, CHILD = 6, 7
+NODE_WORDS = 3
+NEXT, CHILD = 0, 1
+# Words of a pool, int32: units left, the first of those that ask (a node; in a line, a task) or NONE, and the pool
+# below on the stack of those to look at, NONE at the bottom, or UNSTACKED.
+FREE_UNITS, REQUESTS, LOOK, POOL_WORDS = 0, 1, 2, 3
 # Words of a server that chooses, int64.
 WAITING, WAKE_PS, CHOICE_WORDS = 0, 1, 2
 BOXES = 4
@@ -79,10 +83,10 @@ class FifoState(NamedTuple):
     task : (T * TASK_WORDS,) int32
         Chunks released; of these, that went to the first server; delivered; parents that hold back the next chunk;
         the stack of the tasks to look at in this picosecond: the task below, NONE at the bottom, or UNSTACKED; chunks.
-        A task that waits for units of a pool is not released, and in the line of the pool in place of the stack.
+        In the lines of sim/engine/_fifo_pools.py the task behind is in place of the one below.
     gate_ps : (T * TASK_WORDS / 2,) int64
-        The same memory. When the first server is done with the chunk before; FAR while that chunk was not served; when
-        the task asked its pool; when the task finished, once it has.
+        The same memory. When the first server is done with the chunk before; FAR while that chunk was not served, or
+        waits for units of a pool; GRANTED when it has them; when the task finished, once it has.
     start_ps : (T,) int64
     server : (S * SERVER_WORDS,) int64
         End of the last service begun; busy time; picosecond of the last arrival; first and last event that arrived
@@ -99,8 +103,6 @@ class FifoState(NamedTuple):
     order, other, late : (N,) int64
         The open events in the order of time, room to sort them, and the heap of those that came late.
     digit : (RADIX,) int32
-    pool_free, pool_first : (P,) int32
-        Units left, and the first task in line or NONE.
     log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
     last_row : (S,) or (0,) int64
         The log, where asked for; see sim.program.outcome.Log.
@@ -125,11 +127,14 @@ class FifoState(NamedTuple):
         NICs to look at in this picosecond.
     choice : (S * CHOICE_WORDS,) or (0,) int64
         Chunks that wait at a server that chooses, and when it will be looked at again, if that was ever set. Empty, as
-        all that follows, where no server chooses.
+        all that follows, where no server chooses and there are no pools.
     filled, ends : (S * words,), (S * BUCKETS * 2,) or (0,) int64, int32
         Buckets of the queues, and which of them are not empty; see sim/engine/_ordered.py.
     node, link : (nodes * NODE_WORDS,), (nodes * NODE_WORDS * 2,) or (0,) int64, int32
-        Chunks that wait, and the same memory in half-words.
+        Chunks that wait for servers or pools, and the same memory in half-words.
+    node_rank : (nodes,) or (0,) int64
+        What is compared first of nodes in heaps; empty where there are none.
+    pool : (P * POOL_WORDS,) int32
     work_rank : (K,) or (0,) int32
         Place of each cut in the order of the work of its tasks.
     chooses : (S,) or (0,) int8
@@ -156,8 +161,6 @@ class FifoState(NamedTuple):
     other: I64
     late: I64
     digit: I32
-    pool_free: I32
-    pool_first: I32
     log_base: I64
     log_start_ps: I64
     log_before: I64
@@ -181,6 +184,8 @@ class FifoState(NamedTuple):
     ends: I32 = _FEW
     node: I64 = _NONE
     link: I32 = _FEW
+    node_rank: I64 = _NONE
+    pool: I32 = _FEW
     work_rank: I32 = _FEW
     chooses: I8 = _SMALL
     channel: I32 = _FEW

@@ -8,22 +8,27 @@ from sim.engine._fifo_state import (
     CHUNK_BITS,
     CHUNKS,
     DELIVERED,
+    FREE_UNITS,
     GATE,
     HOP_BITS,
+    LEAST,
     LEFT,
     LINK,
+    LOOK,
     MAKESPAN,
     MISSING,
     NOW,
     OWN,
+    POOL_WORDS,
     RELEASED,
     STIRRED,
     TASK_BITS,
     TASK_WORDS,
     TOP,
 )
-from sim.engine._jit import helper, u64
+from sim.engine._jit import helper, section, u64
 from sim.engine._state import UNSTACKED
+from sim.program.contract import LOWEST_CHUNK_FIRST, PER_CHUNK, PRIORITY, SMALLEST_FIRST
 
 
 @helper
@@ -99,7 +104,26 @@ def _free_child(state, child, parted):
 
 
 @helper
-def _deliver(program, state, task, parted):
+def stir(state, pool):
+    """Remember to look at a pool before this picosecond ends."""
+    look = u64(POOL_WORDS * pool + LOOK)
+    if state.pool[look] == UNSTACKED:
+        state.pool[look] = state.register[STIRRED]
+        state.register[STIRRED] = pool
+
+
+@section
+def _give_units(program, state, task, whole):
+    """Give back what a task gives back for each of its chunks, and for all of them if that was the last."""
+    for give in range(program.give_ptr[u64(task)], program.give_ptr[u64(task + 1)]):
+        if whole or program.give_per[u64(give)] == PER_CHUNK:
+            pool = np.int64(program.give_pool[u64(give)])
+            state.pool[u64(POOL_WORDS * pool + FREE_UNITS)] += program.give_units[u64(give)]
+            stir(state, pool)
+
+
+@helper
+def _deliver(program, state, task, parted, ordered):
     """Deliver the next chunk of a task: free what waits for it."""
     delivered = _of(state, task, DELIVERED) + 1
     _let(state, task, DELIVERED, delivered)
@@ -112,11 +136,9 @@ def _deliver(program, state, task, parted):
             lag = np.int64(program.stream_lag[u64(edge)]) if program.stream_lag.size else np.int64(0)
             if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
                 _free_child(state, child, parted)
+    if (ordered or delivered == chunks) and program.give_pool.size:
+        _give_units(program, state, task, delivered == chunks)
     if delivered == chunks:
-        if program.give_pool.size:
-            for give in range(program.give_ptr[u64(task)], program.give_ptr[u64(task + 1)]):
-                state.pool_free[u64(program.give_pool[u64(give)])] += program.give_units[u64(give)]
-                state.register[STIRRED] = 1
         present = state.register[NOW]
         state.gate_ps[_gate_of(task)] = present
         state.register[MAKESPAN] = present
@@ -138,6 +160,20 @@ def _key(program, state, task, chunk):
     """Key of a chunk at its first server."""
     bits = state.register[TASK_BITS] + state.register[HOP_BITS]
     return ((np.int64(program.task_class[u64(task)]) << state.register[CHUNK_BITS] | chunk) << bits) | task
+
+
+@helper
+def rank_of(program, state, discipline, key):
+    """What a discipline of servers or pools looks at before the arrival, counted from 0."""
+    task = u64(key & ((np.int64(1) << state.register[TASK_BITS]) - 1))
+    if discipline == PRIORITY:
+        return np.int64(program.task_priority[task]) - state.register[LEAST]
+    if discipline == SMALLEST_FIRST:
+        return np.int64(state.work_rank[u64(program.task_cut[task])])
+    if discipline == LOWEST_CHUNK_FIRST:
+        chunk = key >> (state.register[TASK_BITS] + state.register[HOP_BITS])
+        return np.int64(chunk & ((np.int64(1) << state.register[CHUNK_BITS]) - 1))
+    return np.int64(0)
 
 
 @helper

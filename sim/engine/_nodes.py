@@ -1,8 +1,8 @@
-"""Nodes of the fifo loop: what waits outside the calendar, 32 bytes that refer to nothing but other nodes.
+"""Nodes of the fifo loop: what waits outside the calendar, 24 bytes that refer to nothing but other nodes.
 
-    byte     0       8       16       24      28      32
-    node     | ORDER | KEY   | PLACE  |               |   int64 at 4 n
-    link     |                        | NEXT  | CHILD |   int32 at 8 n + 6 and 7, the same memory
+    byte     0       4       8       16       24
+    node     |               | KEY   | PLACE  |   int64 at 3 n
+    link     | NEXT  | CHILD |                    int32 at 6 n and 6 n + 1, the same memory
 
 The loop looks before each service whether as many are free as it may need.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._fifo_state import CHILD, FREE_NODE, FREE_NODES, KEY, NEXT, NODE_WORDS, ORDER, PLACE
-from sim.engine._jit import helper, u64
+from sim.engine._fifo_state import CHILD, FREE_NODE, FREE_NODES, KEY, NEXT, NODE_WORDS, PLACE
+from sim.engine._jit import helper, section, u64
 from sim.engine._state import NONE
 
 
@@ -68,17 +68,27 @@ def let_previous(state, node, before):
 
 
 @helper
-def lone(state, node, order):
+def lone(state, node, rank):
     """A pairing heap of one node."""
-    state.node[word_of(node, ORDER)] = order
+    state.node_rank[u64(node)] = rank
     state.link[_link_of(node, CHILD)] = NONE
     return node
 
 
 @helper
+def _before(state, a, b):
+    """Whether a node comes before another: by rank, what PLACE is, and KEY."""
+    if state.node_rank[u64(a)] != state.node_rank[u64(b)]:
+        return state.node_rank[u64(a)] < state.node_rank[u64(b)]
+    if state.node[word_of(a, PLACE)] != state.node[word_of(b, PLACE)]:
+        return state.node[word_of(a, PLACE)] < state.node[word_of(b, PLACE)]
+    return state.node[word_of(a, KEY)] < state.node[word_of(b, KEY)]
+
+
+@section
 def meld(state, a, b):
-    """One pairing heap from two, the least ORDER at the root; its children are a list through NEXT, the first CHILD."""
-    if state.node[word_of(b, ORDER)] < state.node[word_of(a, ORDER)]:
+    """One pairing heap from two, the least at the root; its children are a list through NEXT, the first CHILD."""
+    if _before(state, b, a):
         a, b = b, a
     state.link[_link_of(b, NEXT)] = state.link[_link_of(a, CHILD)]
     state.link[_link_of(a, CHILD)] = b

@@ -5,7 +5,7 @@ of arrival and key, so ranks alone are compared, and among equal ones what came 
 by the upper bits of the rank, with a bit for each that is not empty:
 
     one rank a bucket:      a list of nodes, from the first to the last that came; no two are ever compared
-    several:                a pairing heap by ORDER, which is the rank and a running number
+    several:                a pairing heap by the rank and a running number
 
 A fifo server of which several channels are in use has a bucket for each of them. Queues that take turns are in
 sim/engine/_fifo_turns.py, the room behind servers in sim/engine/_rooms.py; `routers` says whether there may be any.
@@ -20,13 +20,10 @@ from sim.engine._fifo_line import _key_of, _link, _next_of
 from sim.engine._fifo_state import (
     BUCKETS,
     CHOICE_WORDS,
-    CHUNK_BITS,
     EVENT_WORDS,
     FREE_NODES,
     FREE_PS,
-    HOP_BITS,
     KEY,
-    LEAST,
     LINE,
     NODE_WORDS,
     NOW,
@@ -35,19 +32,19 @@ from sim.engine._fifo_state import (
     RANK_SHIFT,
     SERVER_WORDS,
     STAMP_PS,
-    TASK_BITS,
     TIME,
     TOUCHED,
     WAITING,
     WAKE_PS,
     WOKEN,
 )
+from sim.engine._fifo_task import rank_of
 from sim.engine._fifo_turns import line_up, next_in_turn
 from sim.engine._jit import count_trailing_zeros, helper, prefetch, u64
 from sim.engine._nodes import free_node, let_next, lone, meld, new_node, next_node, without_root, word_of
 from sim.engine._rooms import channel_of, fits
 from sim.engine._state import NONE
-from sim.program.contract import FIFO, LOWEST_CHUNK_FIRST, PRIORITY, ROUND_ROBIN_FLOW, SMALLEST_FIRST
+from sim.program.contract import FIFO, ROUND_ROBIN_FLOW
 
 NUMBER_BITS = 40
 WAKE = -1
@@ -57,20 +54,6 @@ SHORT = -2
 SPARE_NODES = 3
 """That must be free before a service: for one more chunk that waits, and two rooms that are given back."""
 _LOW = (1 << 32) - 1
-
-
-@helper
-def _rank(program, state, discipline, key):
-    """What a discipline looks at before the arrival, counted from 0."""
-    task = u64(key & ((np.int64(1) << state.register[TASK_BITS]) - 1))
-    if discipline == PRIORITY:
-        return np.int64(program.task_priority[task]) - state.register[LEAST]
-    if discipline == SMALLEST_FIRST:
-        return np.int64(state.work_rank[u64(program.task_cut[task])])
-    if discipline == LOWEST_CHUNK_FIRST:
-        chunk = key >> (state.register[TASK_BITS] + state.register[HOP_BITS])
-        return np.int64(chunk & ((np.int64(1) << state.register[CHUNK_BITS]) - 1))
-    return np.int64(0)
 
 
 @helper
@@ -204,7 +187,7 @@ def choose(program, state, server, event, routers):
             if routers and discipline >= ROUND_ROBIN_FLOW:
                 line_up(program, state, server, node)
             else:
-                rank = _rank(program, state, discipline, key)
+                rank = rank_of(program, state, discipline, key)
                 bucket = rank >> register[RANK_SHIFT]
                 if routers and discipline == FIFO:
                     bucket = channel_of(program, hop_of(program, place))

@@ -33,13 +33,13 @@ ROOM_FOR_BUCKETS = 1 << 22
 
 
 def loop(program: Program) -> Callable[..., int] | None:
-    """The loop for a healthy program of simple pools and keys that fit a word; None where only the general ones do."""
-    if not program.is_healthy or not _pools_are_simple(program):
+    """The loop for a healthy program whose keys fit a word; None where only the general ones do."""
+    if not program.is_healthy:
         return None
     if program.task_class.min(initial=0) < 0 or sum(_bits(program)) > KEY_BITS:
         return None
     chooses = choosers(program)
-    if not chooses.any():
+    if not chooses.any() and _pools_are_simple(program):
         return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
     if program.has_nics and chooses[program.server_nic != NONE].any():
         return None
@@ -138,7 +138,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
     register = np.zeros(fields.REGISTERS, np.int64)
     register[fields.LEFT] = n_tasks
     register[fields.TOP] = ready[0] if ready.size else NONE
-    register[fields.ENDED] = NONE
+    register[[fields.ENDED, fields.STIRRED, fields.FREE_NODE]] = NONE
     register[fields.WIDTH] = width(program, n_servers)
     register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = _bits(program)[:3]
     calendar = empty_calendar(register, ready.size + n_servers, n_servers)
@@ -153,8 +153,6 @@ def initial_state(program: Program, log: bool) -> FifoState:
         server=server.reshape(-1),
         touched=np.zeros(n_servers, np.int32),
         **calendar,
-        pool_free=program.pool_capacity.copy(),
-        pool_first=np.full(program.pool_capacity.size, NONE, np.int32),
         log_base=base,
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
@@ -222,25 +220,26 @@ def _buckets(program: Program) -> int:
 
 
 def queue_bytes(program: Program) -> int:
-    """Memory of the queues of servers that choose, but for the chunks that wait there."""
-    if not choosers(program).any():
+    """Memory of pools, and of the queues of servers that choose, but for the chunks that wait there."""
+    if not choosers(program).any() and not program.pool_capacity.size:
         return 0
     words = program.n_servers * (5 + 2 * _buckets(program)) + _rooms.ROOM_WORDS * program.server_buffer.size
+    words += (fields.NODE_WORDS + 1) * int((program.task_pool >= 0).sum())
     return 8 * (words + _turns.QUEUE_WORDS * program.hop_queue.size) + 4 * program.cut_work.size
 
 
 def _queues(program: Program, register: I64) -> dict[str, Any]:
-    """The fields of queues of servers that choose, which are empty; sets their registers."""
-    chooses, n_servers = choosers(program), program.n_servers
-    if not chooses.any():
+    """The fields of pools and of queues of servers that choose, which are empty; sets their registers."""
+    chooses, n_servers, n_pools = choosers(program), program.n_servers, program.pool_capacity.size
+    if not chooses.any() and n_pools == 0:
         return {}
     buckets = _buckets(program)
     register[fields.BUCKETS] = buckets
     register[fields.RANK_SHIFT] = (_most_rank(program) // buckets).bit_length()
     register[fields.LEAST] = program.task_priority.min() if program.task_priority.size else 0
     register[fields.MOST] = 5 + program.channels
-    register[fields.FREE_NODE] = NONE
     node = _with_nodes(np.zeros(0, np.int64), register, max(16, n_servers))
+    in_heaps = n_pools > 0 or register[fields.RANK_SHIFT] > 0
     turns = np.full(int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0, NONE, np.int64)
     turns = np.repeat(turns, _turns.QUEUE_WORDS)
     turns[_turns.IN_LINE :: _turns.QUEUE_WORDS] = 0
@@ -250,6 +249,10 @@ def _queues(program: Program, register: I64) -> dict[str, Any]:
         "ends": np.zeros(n_servers * buckets * 2, np.int32),
         "node": node,
         "link": node.view(np.int32),
+        "node_rank": np.zeros(register[fields.FREE_NODES] if in_heaps else 0, np.int64),
+        "pool": np.stack([
+            program.pool_capacity, np.full(n_pools, NONE, np.int32), np.full(n_pools, UNSTACKED, np.int32)
+        ], axis=1).reshape(-1),
         "work_rank": np.unique(program.cut_work, return_inverse=True)[1].astype(np.int32),
         "chooses": chooses.astype(np.int8),
         "channel": np.zeros(n_servers if program.has_channels else 0, np.int32),
@@ -325,8 +328,11 @@ def with_more_room(state: FifoState) -> FifoState:
     if state.backlog.size and state.register[fields.BACKLOG_FREE] == NONE:
         return _with_longer_backlog(state)
     if state.node.size and state.register[fields.FREE_NODES] < SPARE_NODES:
-        node = _with_nodes(state.node, state.register, state.node.size // fields.NODE_WORDS // 2)
-        return state._replace(node=node, link=node.view(np.int32))
+        more = state.node.size // fields.NODE_WORDS // 2
+        node, rank = _with_nodes(state.node, state.register, more), state.node_rank
+        return state._replace(
+            node=node, link=node.view(np.int32), node_rank=_longer(rank, more) if rank.size else rank
+        )
     largest, size = int(state.slot[1 : 2 * fields.SLOTS : 2].max()), state.order.size
     if largest > size or state.register[fields.LATE] + max(state.register[fields.MOST], 2) > size:
         more = max(size // 2, largest - size)

@@ -22,6 +22,7 @@ from sim.engine import (
     _fifo_nic,
     _fifo_nic_heaps,
     _fifo_nic_pushes,
+    _fifo_pools,
     _fifo_task,
     _fifo_turns,
     _heap,
@@ -42,7 +43,7 @@ from sim.engine.reference import run_reference
 from sim.engine.run import Progress, Run, check_memory, memory_bytes, run
 from sim.program import ORDERS, PER_CHUNK, PER_TASK, PRIORITY, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome, Stopped
-from tests.strategies import fifo_programs, programs
+from tests.strategies import fifo_programs, pooled_fifo_programs, programs
 from topologies import WeftError
 
 
@@ -107,9 +108,9 @@ def test_committing_on_arrival_is_choosing_at_start(program: Program) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(programs(pools=False, disciplines=ORDERS), st.sampled_from((1, 2, 256)))
+@given(st.one_of(programs(disciplines=ORDERS), pooled_fifo_programs()), st.sampled_from((1, 2, 256)))
 def test_choosing_from_buckets_is_choosing_from_a_heap(program: Program, most: int) -> None:
-    """Servers that choose are one engine in both loops, whether a bucket of their queues has one rank or several."""
+    """Servers that choose, and pools, are one engine in both loops, whether a bucket has one rank or several."""
     with mock.patch.object(fifo, "MOST_BUCKETS", most):
         special, general = Run(program, log=True), Run(program, log=True, general=True)
     assert special._kernel in (run_fifo, run_ordered)
@@ -320,8 +321,8 @@ def test_helpers_are_typed_once() -> None:
     """Neither constants nor widths of numbers, only flags that leave branches out, make a helper compile again."""
     run(two_hop_burst(2))
     Run(two_hop_burst(2), general=True).advance()
-    for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_nic_heaps, _fifo_nic_pushes, _fifo_task, _fifo_turns,
-                   _nodes, _ordered, _rooms, _kernel, _heap, _event, _wheel, _faults, _nic):
+    for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_nic_heaps, _fifo_nic_pushes, _fifo_pools, _fifo_task,
+                   _fifo_turns, _nodes, _ordered, _rooms, _kernel, _heap, _event, _wheel, _faults, _nic):
         for name, one in vars(module).items():
             typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
                      for signature in getattr(one, "signatures", ())]
@@ -350,12 +351,12 @@ def test_uses_of_pools_are_noted_in_order() -> None:
         task = builder.task(10, [(builder.server(1e12), 1)], Cutting(chunks=2), tie_class=per)
         builder.ask(task, pool, 2, per)
         builder.give(task, pool, 2, per)
-    one = Run(builder.build(), log=True)
+    one = Run(builder.build(), log=True, general=True)
     one.advance()
     assert one.state.pool_log.reshape(-1, 4)[: int(one.state.register[LOGGED])].tolist() == [
         [1, 0, 0, 2], [~1, 0, 0, 2], [1, 1, 0, 2], [~1, 1, 1, 2], [1, 0, 1, 2], [~1, 0, 1, 2],
     ]
-    assert Run(one.program).state.pool_log.size == 0
+    assert Run(one.program, general=True).state.pool_log.size == 0
 
 
 @given(st.lists(st.integers(0, 2**63 - 1), min_size=6, max_size=6))

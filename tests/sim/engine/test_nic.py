@@ -221,14 +221,14 @@ def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
 
 
 @settings(max_examples=300)
-@given(nic_programs())
+@given(nic_programs(pools=True))
 def test_engines_agree(program: Program) -> None:
     assert_engines_agree(program)
 
 
 @pytest.mark.verify
 @settings(max_examples=3000)
-@given(nic_programs())
+@given(nic_programs(pools=True))
 def test_engines_agree_on_thousands(program: Program) -> None:
     assert_engines_agree(program)
 
@@ -263,7 +263,7 @@ def test_loops_agree(program: Program) -> None:
 
 @pytest.mark.verify
 @settings(max_examples=3000)
-@given(nic_programs(disciplines=("fifo",)))
+@given(nic_programs(disciplines=("fifo",), pools=True))
 def test_loops_and_reference_agree_on_thousands(program: Program) -> None:
     assert_agree(program, "chunk", "general")
     assert_engines_agree(program)
