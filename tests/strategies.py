@@ -61,6 +61,30 @@ def long_programs() -> st.SearchStrategy[Program]:
 
 
 @st.composite
+def merging_programs(draw: st.DrawFn) -> Program:
+    """Programs of fifo servers, many of which get more chunks than they can serve: queues that grow, and shrink."""
+    builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)))
+    drawn = _Drawn(draw, builder, small=draw(st.sampled_from((True, True, True, False))))
+    rate = st.sampled_from(SMALL_RATES if drawn.small else REALISTIC_RATES)
+    latency = st.sampled_from((*SMALL_LATENCIES, 40) if drawn.small else REALISTIC_LATENCIES)
+    shared = [builder.server(draw(rate)) for _ in range(drawn.integer(1, 3))]
+    alike = draw(st.booleans())
+    source, size, n_chunks = draw(rate), drawn.integer(1, 3), drawn.integer(10, LONG)
+    for task in range(drawn.integer(2, 6)):
+        if not alike:
+            source, size, n_chunks = draw(rate), drawn.integer(1, 3), drawn.integer(1, LONG)
+        route = [(builder.server(source), draw(latency))] * (not drawn.rarely(8))
+        route += [(shared[one], draw(latency)) for one in sorted({drawn.integer(0, len(shared) - 1) for _ in range(2)})]
+        work = (size * n_chunks - drawn.rarely(3)) * (1 if drawn.small else 4096)
+        builder.task(
+            work, route, Cutting(n_chunks), after=drawn.some(range(task), 1) if drawn.rarely(4) else [],
+            stream=[drawn.integer(0, task - 1)] if task and drawn.rarely(3) else [],
+            tie_class=drawn.integer(0, 1) if drawn.rarely(4) else 0,
+        )
+    return builder.build()
+
+
+@st.composite
 def flow_programs(draw: st.DrawFn) -> tuple[Program, list[Fraction]]:
     """A program that the fluid engine takes, and the rates of its servers; routes may cross one several times."""
     drawn = _Drawn(draw, ProgramBuilder(), small=draw(st.booleans()))

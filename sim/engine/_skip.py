@@ -7,13 +7,15 @@ a task starts, or runs out of chunks. All periods until then are skipped at once
     PART    Tasks that are live, and the servers of their routes: those that touch, or wait for each other chunk by
             chunk, are one part. Parts have nothing to do with each other until a task starts or ends.
     WATCH   One task of each part, picosecond by picosecond, until the gaps between its deliveries repeat.
-    COMPARE All that is under way, then and a period later. Each task must have advanced some chunks everywhere alike,
-            each server must be as far behind, each event as far ahead.
+    COMPARE All that is under way, then and a period later. What leaves a hop must do so as a period before, some
+            chunks further. A server must be as far behind, or have been busy all along: then what it serves starts
+            when it is through with all before, further behind each period or less, and what comes from it is spaced so.
     LIMIT   For how many periods nothing ends: no task starts, finishes, runs out of released chunks or comes to chunks
-            of another size, and no tie between two chunks falls out differently.
-    SKIP    Each part as many of its periods as fit before the first limit of any. Its events move by them in time,
-            its tasks in chunks. No part is touched by another before that limit, so that it does not matter that
-            parts then stand at different times.
+            of another size, no queue ends, and no tie between two chunks falls out differently.
+    SKIP    Each part as many of its periods as fit before the first limit of any. What is under way moves by them in
+            time, and in chunks; a queue that grows or shrinks gets and loses what came and went meanwhile, as runs of
+            chunks. No part is touched by another before that limit, so that it does not matter that parts then stand
+            at different times.
 
 Trying costs a few percent of the services done and of those skipped at most.
 """
@@ -22,35 +24,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._fifo import fifo_loop
 from sim.engine._fifo_state import (
     BUSY_PS,
     DELIVERED,
     EVENT_WORDS,
     EVENTS,
     FREE_PS,
-    GATE,
-    HOP_BITS,
     JOINED,
     KEY,
     LEFT,
     NOW,
-    RELEASED,
     SERVER_WORDS,
     TASK_BITS,
-    TASK_WORDS,
-    TIME,
     WIDTH,
 )
+from sim.engine._fifo_task import _of
 from sim.engine._jit import entry, helper, section, u64
 from sim.engine._skip_events import gather, scatter
-from sim.engine._skip_limits import recurs
+from sim.engine._skip_limits import STARTED, advances_alike, has_queue, recurs
+from sim.engine._skip_moves import move_events, move_tasks, room_to_move, services_of, skips_of
 from sim.engine._skip_parts import (
     CHANGED,
     FAR_OFF,
     FOUND,
     NOTHING,
     end_hop,
+    end_of,
     find_live,
     find_parts,
     first_hop,
@@ -61,32 +60,51 @@ from sim.engine._skip_parts import (
     server_at,
     word_of,
 )
+from sim.engine._skip_runs import go_on, let_run, of_run, run_chunks, unroll
 from sim.engine._skip_state import (
     AFTER_PS,
     ALLOWED,
+    BEGUN,
+    COMPARING,
     COST,
+    FIRST,
+    LAID_AFTER,
+    LAID_BEFORE,
+    LEFT_THEN,
     LIVE,
+    MEMBERS,
+    MOST_MULTIPLES,
     MULTIPLE,
     MULTIPLES,
     N_AFTER,
     N_BEFORE,
     N_PARTS,
-    ORDERED_AFTER,
-    ORDERED_BEFORE,
+    N_RUNS,
+    PATIENCE,
     PERIOD,
-    READY,
+    RECURRING,
     RECURS,
+    RUN_LEFT,
+    RUN_LEFT_WAS,
+    SAVED,
+    SINCE_PS,
     SKIPPED,
     SKIPS,
     STRETCHES,
+    TIMED,
+    TO_PUT,
+    TRY,
     UNTIL,
     WAIT,
+    WATCHING,
 )
-from sim.engine._skip_watch import watch
-from sim.engine._state import FAR, LEAPT, NEEDS_TOKENS, NONE, PAUSED, TIRED
+from sim.engine._skip_watch import watch, watch_all
+from sim.engine._state import LEAPT, NEEDS_TOKENS, NONE, PAUSED, TIRED
 
 SLICE = 256
 """Services after which to see whether a task has ended, which is when what is under way may begin to repeat."""
+LONG = 65_536
+"""Services after which to see whether all runs are in the calendar, where nothing is tried any more."""
 
 
 @entry
@@ -109,14 +127,20 @@ def _run_and_skip(program, state, skip, most, max_events, until_ps):
         room = min(max_events - done, most - register[EVENTS])
         if room <= 0:
             return PAUSED
-        if skip.register[READY] == 0:
+        if skip.register[TRY] == 0:
             if not may_try(skip):
-                return TIRED
+                if skip.register[N_RUNS] == 0:
+                    return TIRED
+                goal = register[EVENTS] + min(room, LONG)
+                status = go_on(program, state, skip, min(room, LONG), until_ps)
+                if status != PAUSED or register[EVENTS] < goal:
+                    return status
+                continue
             left, wait = register[LEFT], min(skip.register[WAIT], room)
             while wait > 0 and register[LEFT] == left:
                 some = min(wait, max(SLICE, _settling(program, skip)))
                 goal = register[EVENTS] + some
-                status = fifo_loop(program, state, some, until_ps, False, False, False, False)
+                status = go_on(program, state, skip, some, until_ps)
                 if status != PAUSED or register[EVENTS] < goal:
                     return status
                 wait -= some
@@ -128,20 +152,26 @@ def _run_and_skip(program, state, skip, most, max_events, until_ps):
                 # Tasks start or end: what they do has hardly settled.
                 skip.register[WAIT] = _settling(program, skip)
                 continue
-            status = np.int64(NOTHING)
             if find_parts(program, state, skip):
-                status = watch(program, state, skip, most, until_ps)
+                watch_all(state, skip)
+                skip.register[TRY], skip.register[LEFT_THEN] = BEGUN, register[LEFT]
+        status = np.int64(NOTHING)
+        if BEGUN <= skip.register[TRY] <= WATCHING:
+            status = watch(program, state, skip, most, until_ps)
             if status == FOUND:
-                status = _compare(program, state, skip, most, until_ps)
-            skip.register[READY] = status == FOUND
-        if skip.register[READY] != 0:
+                skip.register[TRY] = TIMED
+        if TIMED <= skip.register[TRY] <= COMPARING:
+            status = _compare(program, state, skip, most, until_ps)
+            if status == FOUND:
+                skip.register[TRY] = RECURRING
+        if skip.register[TRY] == RECURRING:
             status = _skip(program, state, skip, most, until_ps)
-            skip.register[READY] = status == NEEDS_TOKENS
-            if status == NEEDS_TOKENS:
-                return status
+        if status == NEEDS_TOKENS:
+            return status  # and goes on from here
+        skip.register[TRY] = 0
         forget_parts(skip)
         if status in (FOUND, CHANGED):
-            skip.register[WAIT] = _settling(program, skip)
+            skip.register[WAIT], skip.register[PATIENCE] = _settling(program, skip), MULTIPLES
             if status == FOUND and state.log_base.size:
                 return LEAPT
         elif status == NOTHING:
@@ -167,11 +197,18 @@ def _before_next(state, skip, settling):
 
 @helper
 def _gathered(state, skip, events):
-    """All events, in no order yet; returns how many, or NONE where they are too many to be put in order."""
-    count, bits = gather(state, events), state.register[TASK_BITS]
-    skip.register[COST] += 25 + (count >> 1) + (count >> 7) * (count >> 6)
-    if not may_try(skip, 2 * count + (count >> 6) * (count >> 6)):
+    """All events, in no order yet; returns how many, or NONE where they are too many to be compared."""
+    count, bits = np.int64(0), state.register[TASK_BITS]
+    for i in range(skip.register[LIVE]):
+        task = np.int64(skip.live[u64(i)])
+        count += _of(state, task, JOINED) - _of(state, task, DELIVERED)
+    for run in range(skip.register[N_RUNS]):
+        count -= run_chunks(skip, run)
+    skip.register[COST] += 25 + skip.register[LIVE] // 4
+    if not may_try(skip, 4 * count):
         return np.int64(NONE)
+    count = gather(state, events)
+    skip.register[COST] += count >> 1
     for i in range(count):
         if skip.part_of[u64(events[u64(EVENT_WORDS * i + KEY)] & ((np.int64(1) << bits) - 1))] == NONE:
             return np.int64(NONE)  # a task has started since
@@ -182,56 +219,76 @@ def _gathered(state, skip, events):
 def _compare(program, state, skip, most, until_ps):
     """Hold each part against itself a period later."""
     register, own = state.register, skip.register
-    n_parts, left, since = own[N_PARTS], register[LEFT], register[NOW]
-    own[N_BEFORE], own[ORDERED_BEFORE] = _gathered(state, skip, skip.before), 0
-    if own[N_BEFORE] == NONE:
-        return NOTHING
-    _snapshot(program, state, skip)
-    for part in range(n_parts):
-        let_word(skip, part, MULTIPLE, 1)
+    n_parts = own[N_PARTS]
+    if own[TRY] == TIMED:
+        longest = np.int64(0)
+        for part in range(n_parts):
+            longest = max(longest, word_of(skip, part, PERIOD))
+        # All that may happen until it is compared is to be in the list, not in runs.
+        if not unroll(program, state, skip, register[NOW] + own[PATIENCE] * longest):
+            return NEEDS_TOKENS
+        own[N_BEFORE], own[LAID_BEFORE] = _gathered(state, skip, skip.before), 0
+        if own[N_BEFORE] == NONE:
+            return NOTHING
+        for part in range(n_parts):
+            _snapshot(program, state, skip, part)
+        for run in range(own[N_RUNS]):
+            let_run(skip, run, RUN_LEFT_WAS, of_run(skip, run, RUN_LEFT))
+        own[TRY], own[SINCE_PS] = COMPARING, register[NOW]
+    since = own[SINCE_PS]
     while True:
         present = FAR_OFF
         for part in range(n_parts):
             if word_of(skip, part, PERIOD) > 0 and word_of(skip, part, RECURS) == 0:
-                present = min(present, since + word_of(skip, part, MULTIPLE) * word_of(skip, part, PERIOD))
+                present = min(present, _next_look(skip, part))
         if present == FAR_OFF:
             break
         if present > until_ps:
             return NOTHING
         begun = register[EVENTS]
-        status = fifo_loop(program, state, most - begun, present, False, False, False, False)
+        status = go_on(program, state, skip, most - begun, present)
         if status != PAUSED or register[EVENTS] >= most:
             return status
-        own[N_AFTER], own[ORDERED_AFTER] = _gathered(state, skip, skip.after), 0
-        own[AFTER_PS] = present
-        if register[LEFT] != left:
+        own[AFTER_PS], own[N_AFTER] = present, NONE
+        if register[LEFT] != own[LEFT_THEN]:
             return CHANGED
-        if own[N_AFTER] == NONE:
-            return NOTHING
         for part in range(n_parts):
             multiple = word_of(skip, part, MULTIPLE)
             if (
-                word_of(skip, part, PERIOD) > 0 and word_of(skip, part, RECURS) == 0
-                and since + multiple * word_of(skip, part, PERIOD) == present
+                word_of(skip, part, PERIOD) == 0 or word_of(skip, part, RECURS) != 0
+                or _next_look(skip, part) != present
             ):
-                if recurs(program, state, skip, part, since, present):
+                continue
+            let_word(skip, part, MULTIPLE, multiple + 1)
+            most_periods = advances_alike(program, state, skip, part, since, present)
+            if most_periods >= 0:
+                if own[N_AFTER] == NONE:
+                    own[N_AFTER], own[LAID_AFTER] = _gathered(state, skip, skip.after), 0
+                    if own[N_AFTER] == NONE:
+                        return NOTHING
+                if recurs(program, state, skip, part, since, present, most_periods):
                     let_word(skip, part, RECURS, 1)
                     let_word(skip, part, PERIOD, present - since)
-                elif multiple == MULTIPLES:
-                    return NOTHING
-                else:
-                    let_word(skip, part, MULTIPLE, multiple + 1)
+                    continue
+            if most_periods == STARTED:
+                return CHANGED
+            if multiple >= own[PATIENCE]:
+                if has_queue(program, state, skip, part, since, present):
+                    own[PATIENCE] = min(2 * own[PATIENCE], MOST_MULTIPLES)
+                return NOTHING
     for part in range(n_parts):
         # The others must not have changed at all.
-        if word_of(skip, part, RECURS) == 0 and not recurs(program, state, skip, part, since, own[AFTER_PS]):
-            return NOTHING
+        if word_of(skip, part, RECURS) == 0:
+            most_periods = advances_alike(program, state, skip, part, since, own[AFTER_PS])
+            if not recurs(program, state, skip, part, since, own[AFTER_PS], most_periods):
+                return NOTHING
     return FOUND
 
 
 @helper
-def _snapshot(program, state, skip):
+def _snapshot(program, state, skip, part):
     n_tasks = program.task_route.size
-    for i in range(skip.register[LIVE]):
+    for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
         task = np.int64(skip.live[u64(i)])
         remember(state, skip, task)
         for at in range(first_hop(program, task), end_hop(program, task)):
@@ -239,7 +296,13 @@ def _snapshot(program, state, skip):
             skip.server_was[u64(2 * server)] = state.server[u64(SERVER_WORDS * server + FREE_PS)]
             skip.server_was[u64(2 * server + 1)] = state.server[u64(SERVER_WORDS * server + BUSY_PS)]
             skip.label[u64(n_tasks + server)] = NONE
-    skip.register[COST] += 3 * skip.register[LIVE]
+    let_word(skip, part, MULTIPLE, 1)
+    skip.register[COST] += 3 * word_of(skip, part, MEMBERS)
+
+
+@helper
+def _next_look(skip, part):
+    return skip.register[SINCE_PS] + word_of(skip, part, MULTIPLE) * word_of(skip, part, PERIOD)
 
 
 @section
@@ -254,21 +317,32 @@ def _skip(program, state, skip, most, until_ps):
     if gain > room:
         end = present + (end - present) // gain * room
         gain = _gain(program, skip, end)
-    if gain < own[LIVE] + 2 * own[N_AFTER] or gain > room:
+    saved = _deliveries(skip)
+    if gain + saved < own[LIVE] + 2 * own[N_AFTER] or gain > room or _reached(skip, end) >> register[WIDTH] == 0:
         return NOTHING
-    if own[N_AFTER] > state.next_block.size:
+    own[TO_PUT] = room_to_move(skip)
+    if own[TO_PUT] == NONE:
+        return NOTHING
+    if own[TO_PUT] > state.next_block.size:
         return NEEDS_TOKENS
-    earliest = _move_events(state, skip)
-    present = ((earliest >> register[WIDTH]) << register[WIDTH]) - 1
-    if present < 0:
-        return NOTHING
-    _move_tasks(program, state, skip)
-    scatter(program, state, skip.after, own[N_AFTER], present)
+    earliest = move_events(program, state, skip)
+    move_tasks(program, state, skip)
+    scatter(program, state, skip.after, own[N_AFTER], ((earliest >> register[WIDTH]) << register[WIDTH]) - 1)
     register[EVENTS] += gain
     own[SKIPPED] += gain
+    own[SAVED] += saved
     own[STRETCHES] += 1
     own[COST] += 100 + state.next_block.size // 16
     return FOUND
+
+
+@helper
+def _reached(skip, end):
+    """A time that no part is left before, with all that happens until then skipped."""
+    for part in range(skip.register[N_PARTS]):
+        if word_of(skip, part, RECURS) != 0:
+            end = min(end, skip.register[AFTER_PS] + word_of(skip, part, SKIPS) * word_of(skip, part, PERIOD))
+    return end
 
 
 @helper
@@ -280,53 +354,15 @@ def _gain(program, skip, end):
         let_word(skip, part, SKIPS, time // word_of(skip, part, PERIOD) if word_of(skip, part, RECURS) else 0)
     for i in range(skip.register[LIVE]):
         task = np.int64(skip.live[u64(i)])
-        skips = word_of(skip, np.int64(skip.part_of[u64(task)]), SKIPS)
-        gain += skips * skip.step[u64(task)] * (end_hop(program, task) - first_hop(program, task))
+        gain += skips_of(skip, task) * services_of(program, skip, task)
     return gain
 
 
 @helper
-def _move_events(state, skip):
-    """Move the events of the list; returns the time of the first."""
-    bits, hop_bits = state.register[TASK_BITS], state.register[HOP_BITS]
-    earliest = FAR_OFF
-    for i in range(skip.register[N_AFTER]):
-        at = EVENT_WORDS * i
-        task = skip.after[u64(at + KEY)] & ((np.int64(1) << bits) - 1)
-        part, step = np.int64(skip.part_of[u64(task)]), np.int64(skip.step[u64(task)])
-        if step > 0:
-            skips = word_of(skip, part, SKIPS)
-            skip.after[u64(at + TIME)] += skips * word_of(skip, part, PERIOD)
-            skip.after[u64(at + KEY)] += (skips * step) << (bits + hop_bits)
-        earliest = min(earliest, skip.after[u64(at + TIME)])
-    return earliest
-
-
-@helper
-def _move_tasks(program, state, skip):
-    """Move the tasks that advance, and the servers that serve them."""
-    n_tasks, present = program.task_route.size, skip.register[AFTER_PS]
+def _deliveries(skip):
+    """How many deliveries are skipped."""
+    count = np.int64(0)
     for i in range(skip.register[LIVE]):
         task = np.int64(skip.live[u64(i)])
-        part = np.int64(skip.part_of[u64(task)])
-        skips = word_of(skip, part, SKIPS)
-        shift = skips * word_of(skip, part, PERIOD)
-        if skips == 0 or skip.step[u64(task)] == 0:
-            continue
-        base = TASK_WORDS * task
-        state.task[u64(base + JOINED)] += skips * skip.step[u64(task)]
-        state.task[u64(base + DELIVERED)] += skips * skip.step[u64(task)]
-        state.task[u64(base + RELEASED)] += skips * skip.release_step[u64(task)]
-        gate = u64((TASK_WORDS // 2) * task + GATE)
-        if present < state.gate_ps[gate] < FAR:
-            state.gate_ps[gate] += shift
-        for at in range(first_hop(program, task), end_hop(program, task)):
-            server = server_at(program, at)
-            if skip.label[u64(n_tasks + server)] == NONE:
-                continue
-            skip.label[u64(n_tasks + server)] = NONE
-            free, busy = u64(SERVER_WORDS * server + FREE_PS), u64(SERVER_WORDS * server + BUSY_PS)
-            if state.server[free] > present:
-                state.server[free] += shift
-            state.server[busy] += skips * skip.server_was[u64(2 * server + 1)]
-    skip.register[COST] += 3 * skip.register[LIVE]
+        count += skips_of(skip, task) * skip.step[u64(task)]
+    return count

@@ -91,29 +91,3 @@ def scatter(program, state, events, count, present):
     for i in range(count):
         at = u64(EVENT_WORDS * i)
         put(program, state, events[at + u64(TIME)], events[at + u64(KEY)], events[at + u64(PLACE)], NONE)
-
-
-@helper
-def sort(order, word, first, count):
-    """Sort `count` indices of words, from `first` on, by heap: in place, with no worst case."""
-    for root in range(count // 2 - 1, -1, -1):
-        _sift(order, word, first, root, count)
-    for last in range(count - 1, 0, -1):
-        order[u64(first)], order[u64(first + last)] = order[u64(first + last)], order[u64(first)]
-        _sift(order, word, first, 0, last)
-
-
-@helper
-def _sift(order, word, first, root, count):
-    """Let the entry at a root sink to its place."""
-    moved = order[u64(first + root)]
-    at = root
-    while 2 * at + 1 < count:
-        below = 2 * at + 1
-        if below + 1 < count and word[u64(order[u64(first + below + 1)])] > word[u64(order[u64(first + below)])]:
-            below += 1
-        if word[u64(order[u64(first + below)])] <= word[u64(moved)]:
-            break
-        order[u64(first + at)] = order[u64(first + below)]
-        at = below
-    order[u64(first + at)] = moved

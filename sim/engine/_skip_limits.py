@@ -6,38 +6,49 @@ import numpy as np
 
 from sim.engine._fifo_state import (
     BUSY_PS,
-    CHUNK_BITS,
     CHUNKS,
     DELIVERED,
-    EVENT_WORDS,
     FREE_PS,
     GATE,
-    HOP_BITS,
     JOINED,
-    KEY,
     MISSING,
-    PLACE,
     RELEASED,
     SERVER_WORDS,
-    TASK_BITS,
     TASK_WORDS,
-    TIME,
 )
 from sim.engine._fifo_task import _needed, _of
-from sim.engine._jit import count_leading_zeros, helper, section, u64
-from sim.engine._skip_events import sort
+from sim.engine._jit import helper, section, u64
 from sim.engine._skip_parts import FAR_OFF, end_hop, end_of, first_hop, let_word, server_at, was_of, word_of
+from sim.engine._skip_runs import of_run, run_chunks
+from sim.engine._skip_stages import (
+    coming,
+    event_of,
+    event_was,
+    first_stage,
+    last_stage,
+    lay_out,
+    let_stage,
+    of_stage,
+    run_of,
+)
 from sim.engine._skip_state import (
+    BESIDE,
+    CAME,
     COST,
+    COUNT,
+    COUNT_WAS,
     FIRST,
-    LIVE,
+    FRONT,
+    FRONT_WAS,
     MEMBERS,
-    N_AFTER,
-    N_BEFORE,
-    ORDERED_AFTER,
-    ORDERED_BEFORE,
+    OF_TASK,
+    OUT,
     PERIOD,
-    TIMES,
+    RUN_FIRST,
+    RUN_ROWS,
+    RUN_SPACING_PS,
+    SHIFTS,
+    SUSPECT,
     UNTIL,
     WAS_DELIVERED,
     WAS_JOINED,
@@ -46,53 +57,90 @@ from sim.engine._skip_state import (
 )
 from sim.engine._state import FAR, NONE
 
+STARTED = -2
+"""In place of a number of periods."""
+
 
 @section
-def recurs(program, state, skip, part, since, present):
-    """Whether a part is as it was, shifted; sets the end of the time in which it stays so.
+def advances_alike(program, state, skip, part, since, present):
+    """For how many periods more the tasks and servers of a part go on alike; less than 0 if they have not.
 
+    STARTED: a task that waited for them has started since.
     A part without a period must not have changed: its tasks do not advance, and it ends with its first event.
     """
-    most = (FAR_OFF - since) // max(present - since, 1) - 1
-    alike = np.int64(NONE)
-    for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
-        task = np.int64(skip.live[u64(i)])
-        step = _of(state, task, DELIVERED) - was_of(skip, task, WAS_DELIVERED)
-        skip.step[u64(task)] = step
-        skip.release_step[u64(task)] = _of(state, task, RELEASED) - was_of(skip, task, WAS_RELEASED)
-        if step > 0 and alike == NONE:
-            alike = step
-        if step > 0 and alike != step:
-            alike = np.int64(-2)
-    skip.register[COST] += 2 * word_of(skip, part, MEMBERS)
-    advances = alike != NONE
-    if advances != (word_of(skip, part, PERIOD) > 0):
-        return False
-    for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
-        task = np.int64(skip.live[u64(i)])
-        most = min(most, _task_limit(program, state, skip, task, since, present))
+    period_ps = present - since
+    most, first = (FAR_OFF - since) // max(period_ps, 1) - 1, word_of(skip, part, FIRST)
+    suspect, advances = word_of(skip, part, SUSPECT), False
+    for i in range(-1, word_of(skip, part, MEMBERS)):
+        # First the task that was not alike when last looked at.
+        at = suspect if i < 0 else np.int64(i)
+        most = min(most, _alike(program, state, skip, np.int64(skip.live[u64(first + at)]), since, present))
+        if most < 0:
+            let_word(skip, part, SUSPECT, at)
+            return most
+        advances = advances or skip.step[u64(skip.live[u64(first + at)])] > 0
+    return most if advances == (word_of(skip, part, PERIOD) > 0) else np.int64(-1)
+
+
+@section
+def _alike(program, state, skip, task, since, present):
+    """The same of a task and the servers of its route."""
+    skip.step[u64(task)] = _of(state, task, DELIVERED) - was_of(skip, task, WAS_DELIVERED)
+    skip.release_step[u64(task)] = _of(state, task, RELEASED) - was_of(skip, task, WAS_RELEASED)
+    skip.register[COST] += 2
+    most = _task_limit(program, state, skip, task, since, present)
+    if most >= 0:
+        most = min(most, _edge_limit(program, state, skip, task))
+    for at in range(first_hop(program, task), end_hop(program, task)):
         if most >= 0:
-            most = min(most, _edge_limit(program, state, skip, task))
-        if most < 0 or not _servers_recur(program, state, skip, task, since, present):
+            most = min(most, _server_limit(state, skip, server_at(program, at), since, present - since))
+    return most
+
+
+@section
+def has_queue(program, state, skip, part, since, present):
+    """Whether some server of a part was busy all along and is further behind, or less, than it was."""
+    for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
+        task = np.int64(skip.live[u64(i)])
+        skip.register[COST] += 2
+        for at in range(first_hop(program, task), end_hop(program, task)):
+            server = server_at(program, at)
+            growth = growth_ps(state, skip, server, since, present - since)
+            if growth != 0 and skip.server_was[u64(2 * server)] >= present:
+                return True
+    return False
+
+
+@section
+def recurs(program, state, skip, part, since, present, most):
+    """Whether a part is as it was, shifted; sets the end of the time in which it stays so, `most` periods at most."""
+    period_ps = present - since
+    if most < 0 or not lay_out(program, state, skip):
+        return False
+    end, alike = FAR_OFF, np.int64(NONE)
+    for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
+        task = np.int64(skip.live[u64(i)])
+        for stage in range(first_stage(skip, task), last_stage(program, skip, task) + 1):
+            end = min(end, _stage_end(program, state, skip, task, stage, since, period_ps))
+            out = of_stage(skip, stage, OUT)
+            if out > 0:
+                alike = out if alike in (NONE, out) else np.int64(-2)
+        if end < present:
             return False
     if alike == -2:
-        most = min(most, _tie_limit(program, state, skip, part))
-    if most < 0:
-        return False
-    _put_in_order(state, skip)
-    end = _events_recur(state, skip, part, since, present)
-    if advances:
-        end = min(end, since + (most + 1) * (present - since))
-    if end < present:
-        return False
+        most = min(most, _tie_limit(program, skip, part))
+        if most < 0:
+            return False
+    if word_of(skip, part, PERIOD) > 0:
+        end = min(end, since + (most + 1) * period_ps)
     let_word(skip, part, UNTIL, end)
-    _keep_busy(program, state, skip, part)
+    _keep_servers(program, state, skip, part, since, period_ps)
     return True
 
 
 @helper
-def _keep_busy(program, state, skip, part):
-    """Keep what the servers of a part were busy in this period, in the place of what they were before it."""
+def _keep_servers(program, state, skip, part, since, period_ps):
+    """Keep what the servers of a part do in a period, in the place of what they were before it."""
     n_tasks = program.task_route.size
     for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
         task = np.int64(skip.live[u64(i)])
@@ -100,27 +148,114 @@ def _keep_busy(program, state, skip, part):
             server = server_at(program, at)
             if skip.label[u64(n_tasks + server)] == NONE:
                 skip.label[u64(n_tasks + server)] = part
-                was = u64(2 * server + 1)
-                skip.server_was[was] = state.server[u64(SERVER_WORDS * server + BUSY_PS)] - skip.server_was[was]
+                skip.server_was[u64(2 * server)] = growth_ps(state, skip, server, since, period_ps)
+                skip.server_was[u64(2 * server + 1)] = _busy_since(state, skip, server)
+
+
+@helper
+def _busy_since(state, skip, server):
+    return state.server[u64(SERVER_WORDS * server + BUSY_PS)] - skip.server_was[u64(2 * server + 1)]
+
+
+@helper
+def growth_ps(state, skip, server, since, period_ps):
+    """By how much a server that served is further behind than a period ago."""
+    free, was = state.server[u64(SERVER_WORDS * server + FREE_PS)], skip.server_was[u64(2 * server)]
+    if _busy_since(state, skip, server) == 0 or max(free - since - period_ps, 0) == max(was - since, 0):
+        return np.int64(0)
+    return free - was - period_ps
+
+
+@helper
+def _server_limit(state, skip, server, since, period_ps):
+    """For how many periods more a server goes on alike.
+
+    One that is further behind, or less, must have been busy all along, and stay so: what starts there then does not
+    depend on when it arrives.
+    """
+    growth = growth_ps(state, skip, server, since, period_ps)
+    ahead = skip.server_was[u64(2 * server)] - since - period_ps
+    if growth == 0:
+        return FAR_OFF
+    if ahead < 0 or growth <= -period_ps:
+        return np.int64(-1)
+    return ahead // -growth if growth < 0 else FAR_OFF
+
+
+@section
+def _stage_end(program, state, skip, task, stage, since, period_ps):
+    """The last picosecond before the events of a stage no longer recur, or NONE; keeps its steps.
+
+    What leaves it in a period must do so again in the next, as many chunks and a period later. What comes to it does so
+    later by a period, and by what the server before it is further behind then.
+    """
+    was, front = of_stage(skip, stage, FRONT_WAS), of_stage(skip, stage, FRONT)
+    was_end, end = was + of_stage(skip, stage, COUNT_WAS), front + of_stage(skip, stage, COUNT)
+    out, came, first = front - was, end - was_end, first_stage(skip, task)
+    let_stage(skip, stage, OUT, out)
+    let_stage(skip, stage, CAME, came)
+    let_stage(skip, stage, SHIFTS, 0)
+    skip.register[COST] += 4
+    if out == 0 and came == 0:
+        return event_of(skip, stage, front)[0] - 1 if front < end else FAR_OFF
+    spacing_ps = period_ps
+    if end_hop(program, task) > first_hop(program, task):
+        before = server_at(program, first_hop(program, task) + max(stage - 1 - first, 0))
+        spacing_ps += growth_ps(state, skip, before, since, period_ps)
+    steady = out == came and spacing_ps == period_ps
+    if not steady and (stage == first or was_end < front or end - front < max(out, came)):
+        return np.int64(NONE)
+    if out == 0:
+        return event_of(skip, stage, front)[0] - 1
+    chunk, more = front, np.int64(0) if steady or came == 0 else out
+    while chunk < end + more:
+        time, place = event_of(skip, stage, chunk) if chunk < end else coming(skip, stage, chunk, spacing_ps)
+        if chunk - out < front:
+            before_ps, its_place = event_was(skip, stage, chunk - out)
+        elif chunk - out < end:
+            before_ps, its_place = event_of(skip, stage, chunk - out)
+        else:
+            before_ps, its_place = coming(skip, stage, chunk - out, spacing_ps)
+        skip.register[COST] += 1
+        if time != before_ps + period_ps or place != its_place:
+            return np.int64(NONE) if steady else min(time, before_ps + period_ps) - 1
+        chunk = _leap(skip, stage, chunk, out, period_ps)
+    let_stage(skip, stage, SHIFTS, steady)
+    return event_of(skip, stage, end - out)[0] + period_ps - 1 if came == 0 else FAR_OFF
+
+
+@helper
+def _leap(skip, stage, chunk, out, period_ps):
+    """The chunk to look at after another.
+
+    In a run that is as steep as what leaves, so much of it shows the rest: each of its rows against one of its own.
+    """
+    run = run_of(skip, stage, chunk)
+    if run != NONE:
+        first, rows = of_run(skip, run, RUN_FIRST), of_run(skip, run, RUN_ROWS)
+        if chunk == first + out + rows - 1 and rows * period_ps == out * of_run(skip, run, RUN_SPACING_PS):
+            return first + run_chunks(skip, run)
+    return chunk + 1
 
 
 @helper
 def _task_limit(program, state, skip, task, since, present):
     """For how many periods more a task goes on alike: less than 0 if not even for the one that has passed."""
-    chunks, step = _of(state, task, CHUNKS), np.int64(skip.step[u64(task)])
+    chunks, delivers = _of(state, task, CHUNKS), np.int64(skip.step[u64(task)])
     released, joined = _of(state, task, RELEASED), _of(state, task, JOINED)
-    release_step = np.int64(skip.release_step[u64(task)])
+    step, release_step = joined - was_of(skip, task, WAS_JOINED), np.int64(skip.release_step[u64(task)])
     was_released = was_of(skip, task, WAS_RELEASED)
     gate, was_gate = state.gate_ps[u64((TASK_WORDS // 2) * task + GATE)], skip.was_gate_ps[u64(task)]
-    never = np.int64(-1)
-    if joined - was_of(skip, task, WAS_JOINED) != step or _of(state, task, MISSING) != was_of(skip, task, WAS_MISSING):
+    never, limit = np.int64(-1), FAR_OFF
+    if _of(state, task, MISSING) != was_of(skip, task, WAS_MISSING):
         return never
-    if step == 0:
-        return FAR_OFF if release_step == 0 and gate == was_gate else never
-    same = gate == was_gate == FAR or (gate <= present and was_gate <= since)
-    if not same and (gate == FAR or was_gate == FAR or gate - present != was_gate - since):
+    same = gate == was_gate if step == 0 else gate == was_gate == FAR or (gate <= present and was_gate <= since)
+    if not same and (step == 0 or gate == FAR or was_gate == FAR or gate - present != was_gate - since):
         return never
-    limit = (chunks - 1 - joined) // step
+    if step > 0:
+        limit = (chunks - 1 - joined) // step
+    if delivers > 0:
+        limit = min(limit, (chunks - 1 - _of(state, task, DELIVERED)) // delivers)
     if release_step > 0:
         limit = min(limit, (chunks - 1 - released) // release_step)
     if was_released < chunks and release_step != step:
@@ -131,7 +266,7 @@ def _task_limit(program, state, skip, task, since, present):
             limit = min(limit, (was_released - joined - 1) // (step - release_step))
     cut = u64(program.task_cut[u64(task)])
     first = np.int64(program.cut_first[cut])
-    if program.cut_size[cut, 0] != program.cut_size[cut, 1] and was_of(skip, task, WAS_JOINED) < first:
+    if step > 0 and program.cut_size[cut, 0] != program.cut_size[cut, 1] and was_of(skip, task, WAS_JOINED) < first:
         limit = min(limit, (first - joined) // step if joined <= first else never)
     return limit
 
@@ -160,14 +295,14 @@ def _release_limit(state, skip, parent, child, lag):
     """For how many periods more a parent holds a child back just as it has."""
     chunks, parent_chunks = _of(state, child, CHUNKS), _of(state, parent, CHUNKS)
     parent_live = skip.part_of[u64(parent)] != NONE
-    step = np.int64(skip.step[u64(parent)]) if parent_live else np.int64(0)
+    step = _of(state, parent, DELIVERED) - was_of(skip, parent, WAS_DELIVERED) if parent_live else np.int64(0)
     child_live = skip.part_of[u64(child)] != NONE
-    child_step = np.int64(skip.release_step[u64(child)]) if child_live else np.int64(0)
+    child_step = _of(state, child, RELEASED) - was_of(skip, child, WAS_RELEASED) if child_live else np.int64(0)
     delivered, released = _of(state, parent, DELIVERED), _of(state, child, RELEASED)
     if released == chunks:
         return FAR_OFF
     if not child_live and released > 0:
-        return np.int64(-1)  # it has started since
+        return np.int64(STARTED)
     needed = _needed(released, parent_chunks, chunks, lag)
     if child_step == 0 and needed > delivered:
         # It is held back, and stays so.
@@ -192,148 +327,42 @@ def _release_limit(state, skip, parent, child, lag):
     return low
 
 
-@helper
-def _servers_recur(program, state, skip, task, since, present):
-    """Whether the servers of a task's route are as far behind as they were."""
-    for at in range(first_hop(program, task), end_hop(program, task)):
-        server = server_at(program, at)
-        free, was = state.server[u64(SERVER_WORDS * server + FREE_PS)], skip.server_was[u64(2 * server)]
-        if state.server[u64(SERVER_WORDS * server + BUSY_PS)] == skip.server_was[u64(2 * server + 1)]:
-            if was > since:
-                return False
-        elif max(free - present, 0) != max(was - since, 0):
-            return False
-    return True
-
-
 @section
-def _tie_limit(program, state, skip, part):
-    """For how many periods more chunks of tasks that advance differently stay in one order.
+def _tie_limit(program, skip, part):
+    """For how many periods more chunks that advance differently arrive at each server in the order in which they did.
 
-    Where two of one class meet at a server in one picosecond, the lower chunk goes first: all chunks under way of one
-    task must be lower than those of the other.
+    Where two of one class arrive in one picosecond, the lower chunk goes first: all of a period that come from one
+    stage must be lower than those from the other.
     """
-    if word_of(skip, part, MEMBERS) > TIMES:
-        return np.int64(-1)
-    limit = FAR_OFF
+    n_tasks, limit, last = program.task_route.size, FAR_OFF, skip.owner  # the last stage met at a server
     for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
-        slow = np.int64(skip.live[u64(i)])
-        for j in range(word_of(skip, part, FIRST), end_of(skip, part)):
-            fast = np.int64(skip.live[u64(j)])
-            faster = np.int64(skip.step[u64(fast)] - skip.step[u64(slow)])
-            if (
-                faster <= 0 or skip.step[u64(slow)] == 0
-                or program.task_class[u64(slow)] != program.task_class[u64(fast)]
-                or not _meet(program, skip, slow, fast)
-            ):
+        task = np.int64(skip.live[u64(i)])
+        for at in range(first_hop(program, task), end_hop(program, task)):
+            last[u64(n_tasks + server_at(program, at))] = NONE
+    for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
+        task = np.int64(skip.live[u64(i)])
+        for at in range(first_hop(program, task), end_hop(program, task)):
+            stage = first_stage(skip, task) + at - first_hop(program, task)
+            server = u64(n_tasks + server_at(program, at))
+            if of_stage(skip, stage, OUT) == 0:
                 continue
-            if was_of(skip, fast, WAS_DELIVERED) >= _of(state, slow, JOINED):
-                continue
-            ahead = was_of(skip, slow, WAS_DELIVERED) - _of(state, fast, JOINED)
-            if ahead < 0:
-                return np.int64(-1)
-            limit = min(limit, ahead // faster)
+            other = np.int64(last[server])
+            while other != NONE:
+                skip.register[COST] += 1
+                if program.task_class[u64(task)] == program.task_class[u64(of_stage(skip, other, OF_TASK))]:
+                    limit = min(limit, _order_limit(skip, stage, other))
+                other = of_stage(skip, other, BESIDE)
+            let_stage(skip, stage, BESIDE, last[server])
+            last[server] = stage
     return limit
 
 
 @helper
-def _meet(program, skip, one, other):
-    """Whether two tasks cross a server both."""
-    for at in range(first_hop(program, one), end_hop(program, one)):
-        for there in range(first_hop(program, other), end_hop(program, other)):
-            skip.register[COST] += 1
-            if server_at(program, at) == server_at(program, there):
-                return True
-    return False
-
-
-@section
-def _put_in_order(state, skip):
-    """Put both lists of events in order, where they are not: only what has recurred in all else is worth it."""
-    own = skip.register
-    if own[ORDERED_BEFORE] == 0:
-        own[ORDERED_BEFORE] = 1
-        _order(state, skip, skip.before, skip.sorted_before, own[N_BEFORE])
-    if own[ORDERED_AFTER] == 0:
-        own[ORDERED_AFTER] = 1
-        _order(state, skip, skip.after, skip.sorted_after, own[N_AFTER])
-
-
-@helper
-def _order(state, skip, events, order, count):
-    """Sort events by task, hop and chunk: by task in one pass, each task's by heap."""
-    register = state.register
-    bits, mask = register[TASK_BITS], (np.int64(1) << register[TASK_BITS]) - 1
-    chunk_bits, chunk_mask = register[CHUNK_BITS], (np.int64(1) << register[CHUNK_BITS]) - 1
-    hop_bits, hop_mask = register[HOP_BITS], (np.int64(1) << register[HOP_BITS]) - 1
-    n_live, end = skip.register[LIVE], skip.grouped  # the end of each task's events, which begin where the last ended
-    skip.register[COST] += 25 + 2 * count + (count >> 6) * (count >> 6) + n_live // 4
-    for place in range(n_live):
-        end[u64(place)] = 0
-    for i in range(count):
-        end[u64(skip.place_of[u64(events[u64(EVENT_WORDS * i + KEY)] & mask)])] += 1
-    first = np.int64(0)
-    for place in range(n_live):
-        own = np.int64(end[u64(place)])
-        end[u64(place)] = first
-        first += own
-    for i in range(count):
-        key = events[u64(EVENT_WORDS * i + KEY)]
-        hop, chunk = (key >> bits) & hop_mask, (key >> (bits + hop_bits)) & chunk_mask
-        skip.word[u64(i)] = hop << chunk_bits | chunk
-        place = np.int64(skip.place_of[u64(key & mask)])
-        order[u64(end[u64(place)])] = i
-        end[u64(place)] += 1
-    first = np.int64(0)
-    for place in range(n_live):
-        own = end[u64(place)] - first
-        if own > 1:
-            sort(order, skip.word, first, own)
-            skip.register[COST] += own * (64 - count_leading_zeros(own)) // 8
-        first += own
-
-
-@helper
-def _events_recur(state, skip, part, since, present):
-    """Whether the events of a part recur; returns the last picosecond before those that do not, or NONE."""
-    bits, hop_bits = state.register[TASK_BITS], state.register[HOP_BITS]
-    mask = (np.int64(1) << bits) - 1
-    n_before, n_after = skip.register[N_BEFORE], skip.register[N_AFTER]
-    end = FAR_OFF
-    i = _first_event(state, skip, skip.before, skip.sorted_before, n_before, word_of(skip, part, FIRST))
-    j = _first_event(state, skip, skip.after, skip.sorted_after, n_after, word_of(skip, part, FIRST))
-    last = _first_event(state, skip, skip.before, skip.sorted_before, n_before, end_of(skip, part))
-    if _first_event(state, skip, skip.after, skip.sorted_after, n_after, end_of(skip, part)) - j != last - i:
-        return np.int64(NONE)
-    while i < last:
-        before = EVENT_WORDS * np.int64(skip.sorted_before[u64(i)])
-        after = EVENT_WORDS * np.int64(skip.sorted_after[u64(j)])
-        key = skip.after[u64(after + KEY)]
-        step = np.int64(skip.step[u64(key & mask)])
-        if key - skip.before[u64(before + KEY)] != step << (bits + hop_bits):
-            return np.int64(NONE)
-        skip.register[COST] += 1
-        if skip.after[u64(after + PLACE)] != skip.before[u64(before + PLACE)]:
-            return np.int64(NONE)
-        passed = skip.after[u64(after + TIME)] - skip.before[u64(before + TIME)]
-        if step == 0 and passed == 0:
-            end = min(end, skip.after[u64(after + TIME)] - 1)
-        elif step == 0 or passed != present - since:
-            return np.int64(NONE)
-        i += 1
-        j += 1
-    return end
-
-
-@helper
-def _first_event(state, skip, events, order, count, place):
-    """The first event in order whose task has at least this place among the live ones."""
-    mask = (np.int64(1) << state.register[TASK_BITS]) - 1
-    low, high = np.int64(0), count
-    while low < high:
-        middle = (low + high) >> 1
-        if skip.place_of[u64(events[u64(EVENT_WORDS * order[u64(middle)] + KEY)] & mask)] < place:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def _order_limit(skip, one, other):
+    """For how many periods more the chunks that leave two stages in a period are in one order."""
+    faster = of_stage(skip, one, OUT) - of_stage(skip, other, OUT)
+    slow, fast = (other, one) if faster > 0 else (one, other)
+    if faster == 0 or of_stage(skip, fast, FRONT_WAS) >= of_stage(skip, slow, FRONT):
+        return FAR_OFF
+    ahead = of_stage(skip, slow, FRONT_WAS) - of_stage(skip, fast, FRONT)
+    return ahead // abs(faster) if ahead >= 0 else np.int64(-1)

@@ -14,9 +14,13 @@ from sim.engine._skip_state import (
     LIVE,
     MEMBERS,
     N_PARTS,
+    N_STAGES,
+    OF_TASK,
     PART_WORDS,
     PARTS,
+    SAVED,
     SKIPPED,
+    STAGE_WORDS,
     WAS_DELIVERED,
     WAS_JOINED,
     WAS_MISSING,
@@ -136,10 +140,18 @@ def find_parts(program, state, skip):
         part = np.int64(skip.part_of[u64(task)])
         place = word_of(skip, part, FIRST) + word_of(skip, part, MEMBERS)
         skip.grouped[u64(place)] = task
-        skip.place_of[u64(task)] = place
         let_word(skip, part, MEMBERS, word_of(skip, part, MEMBERS) + 1)
+    n_stages = 0
     for i in range(n_live):
-        skip.live[u64(i)] = skip.grouped[u64(i)]
+        task = np.int64(skip.grouped[u64(i)])
+        skip.live[u64(i)] = task
+        skip.stage_of[u64(task)] = n_stages
+        n_stages += end_hop(program, task) - first_hop(program, task) + 1
+        if n_stages > skip.stage.size // STAGE_WORDS:
+            return False
+        for stage in range(skip.stage_of[u64(task)], n_stages):
+            skip.stage[u64(STAGE_WORDS * stage + OF_TASK)] = task
+    skip.register[N_STAGES] = n_stages
     return n_live > 0
 
 
@@ -171,4 +183,4 @@ def was_of(skip, task, what):
 @helper
 def may_try(skip, more=0):
     """Whether trying has cost little, and will with so much more, against the whole run and what was skipped of it."""
-    return skip.register[COST] + more <= skip.register[ALLOWED] + 2 * skip.register[SKIPPED]
+    return skip.register[COST] + more <= skip.register[ALLOWED] + 2 * skip.register[SKIPPED] + skip.register[SAVED]

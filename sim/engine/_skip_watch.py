@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine._calendar import advance
 from sim.engine._fifo import fifo_loop
 from sim.engine._fifo_state import DELIVERED, EVENTS, LEFT, NOW
 from sim.engine._fifo_task import _of
 from sim.engine._jit import helper, section, u64
 from sim.engine._skip_parts import CHANGED, FOUND, NOTHING, end_of, let_word, may_try, was_of, word_of
+from sim.engine._skip_runs import advance_on
 from sim.engine._skip_state import (
     COST,
     FIRST,
     IDLE,
+    LEFT_THEN,
     LOOK_AT,
     MEMBERS,
     N_PARTS,
@@ -21,8 +22,10 @@ from sim.engine._skip_state import (
     PERIOD,
     SEEN,
     TIMES,
+    TRY,
     WAS_DELIVERED,
     WATCHED,
+    WATCHING,
 )
 from sim.engine._state import FINISHED, NONE, PAUSED
 
@@ -37,25 +40,33 @@ def watch_task(state, skip, part, task):
     let_word(skip, part, PERIOD, 0)
 
 
+@helper
+def watch_all(state, skip):
+    """Watch the first task of each part."""
+    for part in range(skip.register[N_PARTS]):
+        watch_task(state, skip, part, np.int64(skip.live[u64(word_of(skip, part, FIRST))]))
+
+
 @section
 def watch(program, state, skip, most, until_ps):
     """Go on by single picoseconds until every part has a period, or nothing happens in it."""
-    register = state.register
-    left = register[LEFT]
-    for part in range(skip.register[N_PARTS]):
-        watch_task(state, skip, part, np.int64(skip.live[u64(word_of(skip, part, FIRST))]))
+    register, own = state.register, skip.register
+    resumed, own[TRY] = own[TRY] == WATCHING, WATCHING
     while may_try(skip):
-        status = advance(program, state, until_ps)
-        if status != FINISHED:
-            return status
+        if resumed:
+            resumed = False  # for more room, which may have been within a picosecond
+        else:
+            status = advance_on(program, state, skip, until_ps)
+            if status != FINISHED:
+                return status
         status = fifo_loop(program, state, np.int64(0), until_ps, False, False, False, False)
         if status != PAUSED or register[EVENTS] >= most:
             return status
-        if register[LEFT] != left:
+        if register[LEFT] != own[LEFT_THEN]:
             return CHANGED
-        skip.register[COST] += 2 + skip.register[N_PARTS] // 4
+        own[COST] += 2 + own[N_PARTS] // 4
         searched, found = False, False
-        for part in range(skip.register[N_PARTS]):
+        for part in range(own[N_PARTS]):
             if word_of(skip, part, PERIOD) > 0:
                 found = True
             elif not _look_at(state, skip, part):

@@ -12,20 +12,14 @@ from sim.engine import _skip_state as fields
 from sim.engine._fifo_state import FifoState
 from sim.engine._skip_log import repeat_rows
 from sim.engine._skip_state import SkipState
-from sim.program import I64, Program
+from sim.program import Program
 from sim.program.outcome import Stretch
 from topologies.core.paths import ranges
 
 
 def log_stretch(program: Program, state: FifoState, skip: SkipState) -> Stretch:
     """Log the stretch that has just been skipped."""
-    period_ps, times, task, step = _moved(skip)
-    hops = program.hops()[task].astype(np.int64)
-    stretch = Stretch(
-        task=np.repeat(task, hops), hop=ranges(np.zeros_like(hops), hops), first=np.zeros(0, np.int64),
-        step=np.repeat(step, hops), times=np.repeat(times, hops), period_ps=np.repeat(period_ps, hops),
-    )
-    stretch = stretch._replace(first=_served(program, state, stretch))
+    stretch = _moved(program, skip)
     of = np.repeat(np.arange(stretch.step.size), stretch.step)
     hops = program.hops()[stretch.task[of]].astype(np.int64)
     chunk = ranges(stretch.first - stretch.step, stretch.step)
@@ -48,27 +42,18 @@ def log_stretch(program: Program, state: FifoState, skip: SkipState) -> Stretch:
     return stretch
 
 
-def _moved(skip: SkipState) -> tuple[I64, I64, I64, I64]:
-    """Of each task that was moved: its part's period, how many of them, the task, and its chunks in a period."""
+def _moved(program: Program, skip: SkipState) -> Stretch:
+    """Of each task that was moved, the hops that serve it: a server that gets further behind does so by its growth."""
     n_parts = int(skip.register[fields.N_PARTS])
     parts = skip.part.reshape(-1, fields.PART_WORDS)[:n_parts]
-    live = skip.live[: int(parts[:, fields.MEMBERS].sum())]  # part by part
-    part = np.repeat(np.arange(n_parts), parts[:, fields.MEMBERS])
-    moved = (parts[part, fields.SKIPS] > 0) & (skip.step[live] > 0)
-    part, live = part[moved], live[moved]
-    step = skip.step[live].astype(np.int64)
-    return parts[part, fields.PERIOD], parts[part, fields.SKIPS], live.astype(np.int64), step
-
-
-def _served(program: Program, state: FifoState, stretch: Stretch) -> I64:
-    """Chunks of each task that each hop had served when the stretch began: of those under way, the ones in the log."""
-    task = stretch.task
-    delivered = state.delivered[task] - stretch.step * stretch.times
-    under_way = (state.joined[task] - state.delivered[task]).astype(np.int64)
-    of = np.repeat(np.arange(task.size), under_way)
-    chunk = ranges(delivered, under_way)
-    row = state.log_base[task[of]] + chunk * program.hops()[task[of]] + stretch.hop[of]
-    there = np.bincount(of[state.log_start_ps[row] >= 0], minlength=task.size)
-    found: I64 = delivered + there
-    return found
-
+    live = skip.live[: int(parts[:, fields.MEMBERS].sum())].astype(np.int64)  # part by part
+    part, hops = np.repeat(np.arange(n_parts), parts[:, fields.MEMBERS]), program.hops()[live].astype(np.int64)
+    task, hop, part = np.repeat(live, hops), ranges(np.zeros_like(hops), hops), np.repeat(part, hops)
+    stage = skip.stage.reshape(-1, fields.STAGE_WORDS)[skip.stage_of[task] + hop]
+    moved = (parts[part, fields.SKIPS] > 0) & (stage[:, fields.OUT] > 0)
+    task, hop, part, stage = task[moved], hop[moved], part[moved], stage[moved]
+    server = program.route_server[program.route_ptr[program.task_route[task]] + hop]
+    return Stretch(
+        task=task, hop=hop, first=stage[:, fields.FRONT], step=stage[:, fields.OUT], times=parts[part, fields.SKIPS],
+        period_ps=parts[part, fields.PERIOD] + skip.server_was[2 * server],
+    )

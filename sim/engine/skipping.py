@@ -7,6 +7,7 @@ import numpy as np
 from sim.engine import _skip_state as fields
 from sim.engine import fifo
 from sim.engine._fifo_state import FifoState
+from sim.engine._skip_parts import FAR_OFF
 from sim.engine._skip_state import SkipState
 from sim.engine._state import NONE
 from sim.program import Program
@@ -28,17 +29,19 @@ def worth_trying(program: Program) -> bool:
 def initial_state(program: Program) -> SkipState:
     """The state before anything was skipped."""
     n_tasks, n_servers = program.n_tasks, program.n_servers
-    n_events = min(MOST_EVENTS, 16 * (n_tasks + n_servers) + 256)
+    n_events = MOST_EVENTS
+    n_stages = min(fields.STAGES, int(program.hops().sum()) + n_tasks)
     register = np.zeros(fields.REGISTERS, np.int64)
     register[fields.ALLOWED] = max(program.chunk_hops() // ALLOWED, 1000)
     register[fields.WAIT] = FIRST_WAIT
+    register[fields.PATIENCE] = fields.MULTIPLES
+    register[fields.HORIZON_PS], register[fields.SPAN_PS] = FAR_OFF, 1
     return SkipState(
         register=register,
         owner=np.zeros(n_tasks + n_servers, np.int32),
         label=np.full(n_tasks + n_servers, NONE, np.int32),
         part_of=np.full(n_tasks, NONE, np.int32),
         live=np.zeros(n_tasks, np.int32),
-        place_of=np.zeros(n_tasks, np.int32),
         grouped=np.zeros(n_tasks, np.int32),
         part=np.zeros(fields.PARTS * fields.PART_WORDS, np.int64),
         noted_ps=np.zeros(fields.PARTS * fields.TIMES, np.int64),
@@ -49,9 +52,13 @@ def initial_state(program: Program) -> SkipState:
         release_step=np.zeros(n_tasks, np.int32),
         before=np.zeros(3 * n_events, np.int64),
         after=np.zeros(3 * n_events, np.int64),
-        sorted_before=np.zeros(n_events, np.int32),
-        sorted_after=np.zeros(n_events, np.int32),
-        word=np.zeros(n_events, np.int64),
+        laid_before=np.zeros(n_events, np.int32),
+        laid_after=np.zeros(n_events, np.int32),
+        stage_of=np.zeros(n_tasks, np.int32),
+        stage=np.zeros(n_stages * fields.STAGE_WORDS, np.int64),
+        run=np.zeros(fields.RUNS * fields.RUN_WORDS, np.int64),
+        row_ps=np.zeros(fields.ROWS, np.int64),
+        row_place=np.zeros(fields.ROWS, np.int64),
     )
 
 
@@ -59,5 +66,5 @@ def with_more_room(state: FifoState, skip: SkipState | None) -> FifoState:
     """More room for events, and a block for each of those that were to be put into the calendar anew."""
     if skip is None:
         return fifo.with_more_room(state)
-    more = int(skip.register[fields.N_AFTER]) - state.next_block.size
+    more = int(skip.register[fields.TO_PUT]) - state.next_block.size
     return fifo.with_blocks(state, 2 * more) if more > 0 else fifo.with_more_room(state)

@@ -16,12 +16,16 @@ from sim.engine import (
     _jit,
     _skip_events,
     _skip_limits,
+    _skip_moves,
     _skip_parts,
+    _skip_runs,
+    _skip_stages,
     _skip_watch,
     fifo,
     skipping,
 )
 from sim.engine._fifo_state import (
+    BLOCKS,
     DELIVERED,
     EVENT_WORDS,
     HAPPENED,
@@ -29,9 +33,11 @@ from sim.engine._fifo_state import (
     JOINED,
     KEY,
     LATE,
+    MISSING,
     NOW,
     OPENED,
     PLACE,
+    RELEASED,
     TASK_BITS,
     TASK_WORDS,
     TIME,
@@ -41,19 +47,43 @@ from sim.engine._fifo_state import (
 from sim.engine._skip_parts import FAR_OFF
 from sim.engine._skip_state import (
     FIRST,
+    FRONT,
+    FRONT_WAS,
+    HEAD,
+    HORIZON_PS,
+    LAID_AFTER,
     LIVE,
     MEMBERS,
+    N_AFTER,
+    N_BEFORE,
+    N_ROWS,
+    N_RUNS,
+    N_STAGES,
+    OF_TASK,
+    OUT,
     PART_WORDS,
     PERIOD,
+    RUN_FIRST,
+    RUN_LATER_PS,
+    RUN_LEFT,
+    RUN_LEFT_WAS,
+    RUN_ROW,
+    RUN_ROWS,
+    RUN_SPACING_PS,
+    RUN_STAGE,
+    RUN_TASK,
+    RUN_WORDS,
+    STAGE_WORDS,
     TIMES,
-    WAS_DELIVERED,
-    WAS_WORDS,
     SkipState,
 )
 from sim.engine._state import NONE
 from sim.program import Cutting, Program, ProgramBuilder
 
-MODULES = _calendar, _fifo, _fifo_line, _fifo_task, _skip_events, _skip_limits, _skip_parts, _skip_watch
+MODULES = (
+    _calendar, _fifo, _fifo_line, _fifo_task, _skip_events, _skip_limits, _skip_moves, _skip_parts, _skip_runs,
+    _skip_stages, _skip_watch,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -74,12 +104,15 @@ class Case(NamedTuple):
     state: FifoState
     skip: SkipState
 
-    def has(self, task: int, *, step: int, was_delivered: int, joined: int) -> None:
-        """Set how far a task came, and how far it comes in a period."""
-        self.skip.step[task] = step
-        self.skip.was[WAS_WORDS * task + WAS_DELIVERED] = was_delivered
-        self.state.task[TASK_WORDS * task + JOINED] = joined
-        self.state.task[TASK_WORDS * task + DELIVERED] = was_delivered + step
+    def has(self, task: int, *, delivered: int | None = None, joined: int | None = None) -> None:
+        """Set how far a task came."""
+        for word, value in ((DELIVERED, delivered), (JOINED, joined)):
+            if value is not None:
+                self.state.task[TASK_WORDS * task + word] = value
+
+    def leaves(self, stage: int, out: int, was: int, front: int) -> None:
+        """Set what leaves a stage in a period."""
+        self.skip.stage[STAGE_WORDS * stage :][[OUT, FRONT_WAS, FRONT]] = out, was, front
 
 
 def case(routes: list[list[int]], classes: list[int] | None = None) -> Case:
@@ -92,19 +125,11 @@ def case(routes: list[list[int]], classes: list[int] | None = None) -> Case:
     program = builder.build()
     found = Case(program, fifo.initial_state(program, False), skipping.initial_state(program))
     n = len(routes)
-    found.skip.live[:n] = found.skip.place_of[:n] = range(n)
+    found.skip.live[:n] = range(n)
     found.skip.part[[FIRST, MEMBERS]] = 0, n
+    found.skip.stage_of[:n] = np.cumsum([0, *(len(route) + 1 for route in routes)])[:-1]
+    found.skip.stage[OF_TASK::STAGE_WORDS] = np.repeat(range(n), [len(route) + 1 for route in routes])
     return found
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 8, 33])
-def test_sorting(count: int) -> None:
-    rng = np.random.default_rng(count)
-    for first in range(20):
-        word, order = rng.permutation(first + count + 3).astype(np.int64), np.arange(first + count + 3, dtype=np.int32)
-        part = slice(first, first + count)
-        _skip_events.sort(order, word, first, count)
-        assert word[order].tolist() == [*word[:first], *sorted(word[part]), *word[first + count :]]
 
 
 def events_of(one: Case, times: list[int]) -> None:
@@ -161,51 +186,86 @@ def test_the_shortest_period_is_found(gaps: list[int], part: int) -> None:
         one.skip.part[PART_WORDS * part + PERIOD] = 0
 
 
-@pytest.mark.parametrize("places", [[], [0], [0, 0, 1], [0, 2, 2, 2, 3, 5], [4] * 7])
-def test_the_first_event_of_a_task(places: list[int]) -> None:
-    one = case([[0]] * 6)
-    bits, n = int(one.state.register[TASK_BITS]), len(places)
-    one.skip.place_of[:6] = [5, 4, 3, 2, 1, 0]
-    rng = np.random.default_rng(n)
-    order, events = rng.permutation(n).astype(np.int32), np.zeros(EVENT_WORDS * max(n, 1), np.int64)
-    for at, place in enumerate(places):
-        events[EVENT_WORDS * order[at] + KEY] = 3 << bits | 5 - place
-    for place in range(7):
-        found = _skip_limits._first_event(one.state, one.skip, events, order, n, place)
-        assert found == sum(other < place for other in places)
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_under_way_is_laid_out_by_stage_and_chunk(seed: int) -> None:
+    """Events in any order, some of them in runs, are found by stage and chunk; one that is missing is noticed."""
+    one, rng = case([[0, 1, 2], [3], [1, 2]]), np.random.default_rng(seed)
+    own, hop_bits = one.skip.register, int(one.state.register[HOP_BITS])
+    hops, expected, events, n_stages = (3, 1, 2), {}, [], 0
+    own[LIVE] = 3
+    for task, n_hops in enumerate(hops):
+        one.skip.stage_of[task] = n_stages
+        chunk = int(rng.integers(0, 5))
+        one.has(task, delivered=chunk)
+        for stage in range(n_hops, -1, -1):
+            key = (min(stage, n_hops - 1) << int(one.state.register[TASK_BITS])) | task
+            time = 0
+            for run in rng.integers(0, 2, int(rng.integers(0, 4))):
+                rows, times = (int(rng.integers(1, 4)), int(rng.integers(1, 6))) if run else (1, 1)
+                gaps, spacing = np.sort(rng.integers(0, 9, rows)), int(rng.integers(10, 20))
+                place = rng.integers(0, 3, rows) if stage < n_hops else np.full(rows, NONE)
+                for at in range(rows * times):
+                    when = time + int(gaps[at % rows]) + at // rows * spacing
+                    expected[n_stages + stage, chunk + at] = when, int(place[at % rows])
+                if run:
+                    words = one.skip.run[RUN_WORDS * own[N_RUNS] :]
+                    words[[RUN_TASK, RUN_STAGE, RUN_FIRST, RUN_ROW]] = task, stage, chunk, own[N_ROWS]
+                    words[[RUN_ROWS, RUN_LEFT, RUN_LEFT_WAS, RUN_LATER_PS]] = rows, times, times, time
+                    words[RUN_SPACING_PS] = spacing
+                    one.skip.row_ps[own[N_ROWS] : own[N_ROWS] + rows] = gaps
+                    one.skip.row_place[own[N_ROWS] : own[N_ROWS] + rows] = place
+                    own[N_RUNS], own[N_ROWS] = own[N_RUNS] + 1, own[N_ROWS] + rows
+                else:
+                    events.append((time + int(gaps[0]), chunk << hop_bits + int(one.state.register[TASK_BITS]) | key,
+                                   int(place[0])))
+                chunk, time = chunk + rows * times, time + times * spacing
+        one.has(task, joined=chunk)
+        n_stages += n_hops + 1
+    own[N_STAGES], own[N_BEFORE] = n_stages, len(events)
+    own[N_AFTER] = len(events)
+    for listed in (one.skip.before, one.skip.after):
+        listed[: EVENT_WORDS * len(events)] = rng.permutation(np.array(events).reshape(-1, 3)).ravel()
+    one.skip.was[:] = one.state.task.reshape(-1, TASK_WORDS)[:, [RELEASED, JOINED, DELIVERED, MISSING]].ravel()
+    assert _skip_stages.lay_out(one.program, one.state, one.skip)
+    for (stage, chunk), event in expected.items():
+        assert _skip_stages.event_of(one.skip, stage, chunk) == event
+        if _skip_stages.of_stage(one.skip, stage, HEAD) == NONE:
+            assert _skip_stages.event_was(one.skip, stage, chunk) == event
+    own[LAID_AFTER] = 0
+    one.has(0, joined=1000)
+    assert not _skip_stages.lay_out(one.program, one.state, one.skip)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 40])
-def test_events_are_put_in_order_of_task_hop_and_chunk(count: int) -> None:
-    one = case([[0, 1]] * 6)
-    bits, hop_bits = int(one.state.register[TASK_BITS]), int(one.state.register[HOP_BITS])
-    one.skip.register[LIVE] = 6
-    one.skip.place_of[:6] = [5, 4, 3, 2, 1, 0]
-    rng = np.random.default_rng(count)
-    task, hop, chunk = rng.integers(0, 5, count), rng.integers(0, 2, count), rng.permutation(count)
-    events, order = np.zeros(EVENT_WORDS * max(count, 1), np.int64), np.zeros(max(count, 1), np.int32)
-    events.reshape(-1, EVENT_WORDS)[:count, KEY] = (chunk << hop_bits | hop) << bits | task
-    _skip_limits._order(one.state, one.skip, events, order, count)
-    assert order[:count].tolist() == np.lexsort((chunk, hop, 5 - task)).tolist()
-
-
-def test_two_tasks_meet_where_they_share_a_server() -> None:
-    routes = [[0, 1, 2], [2], [3, 0], [4], [5, 6, 1]]
-    one = case(routes)
-    for a, route in enumerate(routes):
-        for b, other in enumerate(routes):
-            assert _skip_limits._meet(one.program, one.skip, a, b) == bool(set(route) & set(other))
+def test_runs_are_put_into_the_calendar_up_to_the_horizon() -> None:
+    """Each repetition whose first event lies before it, whole; the last one ends it."""
+    one = case([[0]])
+    register, own, room = one.state.register, one.skip.register, np.zeros(300, np.int64)
+    width = int(register[WIDTH])
+    own[[N_RUNS, N_ROWS, HORIZON_PS]] = 1, 2, 1 << width
+    one.skip.run[[RUN_STAGE, RUN_FIRST, RUN_ROWS, RUN_LEFT, RUN_LATER_PS]] = 1, 7, 2, 6, 1 << width
+    one.skip.run[RUN_SPACING_PS] = 3 << width
+    one.skip.row_ps[:2], one.skip.row_place[:2] = (0, 5 << width), NONE
+    assert _skip_runs.unroll(one.program, one.state, one.skip, (4 << width) - 1)
+    assert own[HORIZON_PS] == 4 << width
+    assert _skip_events.gather(one.state, room) == 2
+    assert _skip_runs.unroll(one.program, one.state, one.skip, 4 << width)
+    assert _skip_events.gather(one.state, room) == 4
+    found = room.reshape(-1, EVENT_WORDS)[:4]
+    times = {int(_skip_runs.chunk_of(one.state, key)): int(time) >> width for time, key, _ in found}
+    assert times == {7: 1, 8: 6, 9: 4, 10: 9}
+    register[BLOCKS], blocks = 7, int(register[BLOCKS])
+    assert not _skip_runs.unroll(one.program, one.state, one.skip, 1000 << width)
+    assert _skip_events.gather(one.state, room) == 4
+    register[BLOCKS] = blocks
+    assert _skip_runs.unroll(one.program, one.state, one.skip, 1000 << width)
+    assert _skip_events.gather(one.state, room) == 12
+    assert own[[N_RUNS, HORIZON_PS]].tolist() == [0, FAR_OFF]
 
 
 def periods_in_order(slow: tuple[int, int, int], fast: tuple[int, int, int]) -> int:
-    """Periods for which the chunks under way of two tasks, (step, was delivered, joined), are in one order.
-
-    What goes on within a period starts from the older of its two ends, so that it is looked at as a whole.
-    """
+    """Periods for which the chunks that arrive in each, (step, first, last + 1), are in one order."""
     for n in range(1000):
-        (low, high), (first, last) = (
-            (was + n * step, joined + n * step) for step, was, joined in (slow, fast)
-        )
+        (low, high), (first, last) = ((was + n * step, front + n * step) for step, was, front in (slow, fast))
         if not (first >= high or last <= low):
             return n - 1
     return FAR_OFF
@@ -218,11 +278,11 @@ def test_ties_stay_in_order_for_as_long_as_counted_out(slow_step: int, more: int
     for was_fast in range(12):
         for was_slow in (4, 5):
             one = case([[0, 1], [2, 1]])
-            slow = slow_step, was_slow, was_slow + slow_step + 1
+            slow = slow_step, was_slow, was_slow + slow_step
             fast = slow_step + more, was_fast, was_fast + slow_step + more
-            for task, (step, was, joined) in enumerate((slow, fast)):
-                one.has(task, step=step, was_delivered=was, joined=joined)
-            assert _skip_limits._tie_limit(one.program, one.state, one.skip, 0) == periods_in_order(slow, fast)
+            one.leaves(1, *slow)
+            one.leaves(4, *fast)
+            assert _skip_limits._tie_limit(one.program, one.skip, 0) == periods_in_order(slow, fast)
 
 
 @pytest.mark.parametrize(("routes", "classes", "steps", "limited"), [
@@ -230,17 +290,12 @@ def test_ties_stay_in_order_for_as_long_as_counted_out(slow_step: int, more: int
     ([[0, 1], [2, 1]], [0, 1], (1, 2), False),  # the class comes before the chunk
     ([[0, 1], [2, 3]], [0, 0], (1, 2), False),  # they never meet
     ([[0, 1], [2, 1]], [0, 0], (2, 2), False),  # they advance alike
-    ([[0, 1], [2, 1]], [0, 0], (0, 2), False),  # one stands still: it has no chunk under way there
+    ([[0, 1], [2, 1]], [0, 0], (0, 2), False),  # one stands still: nothing of it arrives there
 ])
 def test_only_ties_that_can_happen_limit(
     routes: list[list[int]], classes: list[int], steps: tuple[int, int], limited: bool
 ) -> None:
     one = case(routes, classes)
-    one.has(0, step=steps[0], was_delivered=5, joined=9)
-    one.has(1, step=steps[1], was_delivered=6, joined=8)
-    assert _skip_limits._tie_limit(one.program, one.state, one.skip, 0) == (-1 if limited else FAR_OFF)
-
-
-def test_too_many_tasks_for_pairs_are_not_skipped() -> None:
-    for n, limit in ((TIMES, FAR_OFF), (TIMES + 1, -1)):
-        assert _skip_limits._tie_limit(*case([[0]] * n), 0) == limit
+    one.leaves(1, steps[0], 6, 6 + steps[0])
+    one.leaves(4, steps[1], 6, 6 + steps[1])
+    assert _skip_limits._tie_limit(one.program, one.skip, 0) == (-1 if limited else FAR_OFF)

@@ -15,7 +15,7 @@ from collectives import ALGORITHMS, build
 from sim import simulate
 from sim.engine import skipping
 from sim.engine._fifo_state import FifoState
-from sim.engine._skip_state import ALLOWED, READY
+from sim.engine._skip_state import ALLOWED, RUN_SPACING_PS, RUN_WORDS, TRY
 from sim.engine.run import Run, run
 from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
@@ -25,7 +25,7 @@ from sim.timeline.link_load import link_load
 from sim.timeline.perfetto import write_perfetto
 from sim.why.path import Walk, explain
 from tests.sim.engine.test_engine import assert_same
-from tests.strategies import joining_programs, long_programs
+from tests.strategies import joining_programs, long_programs, merging_programs
 from topologies import WeftError, from_spec
 
 DEFAULTS = {name: getattr(skipping, name) for name in ("LEAST_CHUNKS", "LEAST_SERVICES", "FIRST_WAIT")}
@@ -83,6 +83,18 @@ def test_random_programs(program: Program) -> None:
     event("skipped" if check(program) else "nothing skipped")
 
 
+def grew(one: Run) -> bool:
+    """Whether a queue that grew was skipped: what was under way of it became a run, which leaves its words."""
+    return one._skipping is not None and bool(one._skipping.run[RUN_SPACING_PS::RUN_WORDS].any())
+
+
+@settings(max_examples=150, deadline=None)
+@given(program=merging_programs())
+def test_random_queues(program: Program) -> None:
+    """Streams that meet at servers which serve fewer chunks than come."""
+    event("skipped" if check(program) else "nothing skipped")
+
+
 @settings(max_examples=150, deadline=None)
 @given(program=joining_programs())
 def test_random_pools(program: Program) -> None:
@@ -102,7 +114,7 @@ def test_random_pools(program: Program) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(program=long_programs(), most=st.integers(1, 400), step_ps=st.integers(1, 2000))
+@given(program=st.one_of(long_programs(), merging_programs()), most=st.integers(1, 400), step_ps=st.integers(1, 2000))
 def test_slices(program: Program, most: int, step_ps: int) -> None:
     """A run in slices of services, of simulated ones, or of time ends like the run in one go."""
     whole = Run(program, skip=False)
@@ -123,7 +135,7 @@ def test_slices(program: Program, most: int, step_ps: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(program=long_programs(), share=st.floats(0, 1))
+@given(program=st.one_of(long_programs(), merging_programs()), share=st.floats(0, 1))
 def test_a_pause_stands_where_the_whole_run_stands(program: Program, share: float) -> None:
     """At any time, what was delivered and how long servers were busy is what it is without skipping."""
     whole, one, other = Run(program, skip=False), eager(program), Run(program, skip=False)
@@ -186,6 +198,47 @@ def test_services_simulated_of_4096_chunks(
     assert_same(found, run(program, skip=False))
 
 
+QUEUES = [("switch:16", 4096, 50), ("switch:16", 65536, 700)]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("spec", "chunks", "fewer"), QUEUES)
+def test_services_simulated_of_queues_that_grow(
+    spec: str, chunks: int, fewer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of N services at most N / `fewer` are simulated where all send to one, at the default cost."""
+    monkeypatch.setattr(skipping, "FIRST_WAIT", DEFAULTS["FIRST_WAIT"])
+    program = lower(build("parameter-server", "all-reduce", from_spec(spec), "64GiB"), Model(chunks=chunks)).program
+    one = Run(program)
+    assert one.advance()
+    assert grew(one)
+    assert 0 < (one.events - one.skipped) * fewer <= one.events
+    assert_same(one.outcome(), run(program, skip=False))
+
+
+def incast(senders: int, chunks: int, tail: int = 0) -> Program:
+    """Some senders to one server, each over a server of its own; the last chunk is smaller by so many bytes."""
+    builder = ProgramBuilder("store-and-forward", "tail")
+    shared = builder.server(10**12)
+    sent = [
+        builder.task(4 * chunks - tail, [(builder.server(10**12), 9), (shared, 50)], Cutting(chunks))
+        for _ in range(senders)
+    ]
+    builder.task(4 * chunks, [(builder.server(10**12), 5)], Cutting(chunks), stream=sent[:1])
+    return builder.build()
+
+
+@pytest.mark.parametrize("tail", [0, 3])
+@pytest.mark.parametrize("senders", [2, 3, 7])
+def test_a_queue_that_grows_and_shrinks_is_skipped(senders: int, tail: int) -> None:
+    """Of a queue of thousands, few chunks are simulated, whether or not the last are smaller."""
+    one = eager(incast(senders, 3000, tail))
+    assert one.advance()
+    assert grew(one)
+    assert one.events - one.skipped < one.events // 20
+    assert check(incast(senders, 300, tail)) > 0
+
+
 def two_on_one(chunks: tuple[int, int], work: tuple[int, int], classes: tuple[int, int] = (0, 0)) -> Program:
     """Two tasks on one server, of as many chunks and as much work each."""
     builder = ProgramBuilder("store-and-forward", "tail")
@@ -213,7 +266,7 @@ def test_a_stretch_that_waits_for_room_is_taken_whatever_trying_has_cost(
     one = Run(lower(schedule, PRESETS["swing-paper"], "off").program)
     assert one._skipping is not None
     assert one.advance()
-    assert one._skipping.register[READY] == 0
+    assert one._skipping.register[TRY] == 0
     assert_same(one.outcome(), run(one.program, skip=False))
 
 
