@@ -15,6 +15,7 @@ from numba.core import types
 from numba.core.datamodel import PrimitiveModel
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
+from numba.np.numpy_support import as_dtype
 
 Class = TypeVar("Class", bound=type)
 
@@ -86,7 +87,7 @@ def _load_field(context: Any, builder: Any, pointer: Pointer, address: Any, name
     parts, n = model.get_value_type().elements, kind.ndim
     known = [part(ir.Undefined) for part in parts]
     known[0], known[1] = parts[0](None), parts[1](None)  # what keeps it alive is the caller's
-    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    size = as_dtype(kind.dtype).itemsize
     known[_N_ITEMS + 1] = _WORD(size)
     is_plain = n == 1 and kind.layout == "C"
     if is_plain:

@@ -26,6 +26,16 @@ TRIED = ((0, 68),)
 """Versions of numba."""
 
 
+NOT_NEEDED = {
+    "WithLifting", "InlineClosureLikes", "RewriteSemanticConstants", "GenericRewrites", "RewriteDynamicRaises",
+    "MakeFunctionToJitFunction", "InlineInlinables", "FindLiterallyCalls", "LiteralUnroll",
+    "LiteralPropagationSubPipelinePass", "InlineOverloads", "NopythonRewrites", "NoPythonSupportedFeatureValidation",
+    "IRLegalization", "DumpParforDiagnostics",
+}
+"""Passes for what no kernel has: contexts, closures, exceptions, generators, expressions of whole arrays, and counts of
+references."""
+
+
 class _Nowhere:
     """Stands for the code generator where numba would give a helper its environment."""
 
@@ -88,23 +98,26 @@ class _FlagsAreKnown(FunctionPass):
         return changed
 
 
+_typed = types.Function.get_call_type
+_known: dict[Any, Any] = {}
+
+
+def _remembered(function: Any, context: Any, given: Any, named: Any) -> Any:
+    key = function, tuple(given), tuple(named.items())
+    if key not in _known:
+        _known[key] = _typed(function, context, given, named)
+    return _known[key]
+
+
 @contextmanager
 def _calls_typed_once() -> Iterator[None]:
     """Numba would try its implementations of `+` one by one wherever a kernel adds: a fifth of its time."""
-    typed, known = types.Function.get_call_type, {}
-
-    def remembered(function: Any, context: Any, given: Any, named: Any) -> Any:
-        key = function, tuple(given), tuple(named.items())
-        if key not in known:
-            known[key] = typed(function, context, given, named)
-        return known[key]
-
-    if typed.__name__ != remembered.__name__:
-        types.Function.get_call_type = remembered
+    before = types.Function.get_call_type
+    types.Function.get_call_type = _remembered
     try:
         yield
     finally:
-        types.Function.get_call_type = typed
+        types.Function.get_call_type = before
 
 
 def _compiler(library: type[JITCodeLibrary]) -> type[Compiler]:
@@ -119,6 +132,7 @@ def _compiler(library: type[JITCodeLibrary]) -> type[Compiler]:
 
         def define_pipelines(self) -> Any:
             passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+            passes.passes = [one for one in passes.passes if one[0].__name__ not in NOT_NEEDED]
             passes.add_pass_after(_FlagsAreKnown, IRProcessing)
             passes.finalize()
             return [passes]
