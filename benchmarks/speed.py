@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks import heapq_loop, plain_loop
 from benchmarks.cases import MIB, Case, ring_all_reduce, torus_all_to_all
+from sim.engine._fifo_state import FifoState
 from sim.engine.reference import run_reference
 from sim.engine.run import Run, run
 from sim.engine.tape import Tape
@@ -119,7 +120,8 @@ def measure(case: Case, times: int = 5) -> Speed:
     found = engine_rate(program, case.services, times)
     one = Run(program)
     one.advance()
-    tokens = one.tokens
+    assert isinstance(one.state, FifoState)
+    in_flight = one.state.event.nbytes + one.state.node.nbytes + one.state.node_rank.nbytes
     replayed = 0.0
     if program.task_priority.size == 0:
         tape = Tape.record(program)
@@ -130,9 +132,9 @@ def measure(case: Case, times: int = 5) -> Speed:
         case.services,
         found,
         replayed,
-        (program.nbytes() + one.nbytes - one.state.event.nbytes) / program.n_tasks,
-        one.state.event.nbytes / tokens,
-        tokens,
+        (program.nbytes() + one.nbytes - in_flight) / program.n_tasks,
+        in_flight / one.tokens,
+        one.tokens,
         1 / built_per_s,
     )
 

@@ -215,5 +215,5 @@ class FifoState(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Room for events."""
-        return self.next_block.size * BLOCK
+        """Room for chunks in flight: for events, and for nodes, in which chunks wait for servers that choose."""
+        return self.next_block.size * BLOCK + self.node.size // NODE_WORDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -293,14 +294,23 @@ def test_memory_is_estimated_before_the_start(program: Program) -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize(("build", "least"), [(ring_all_reduce, 128), (torus_all_to_all, 16)])
-def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int) -> None:
-    """Below 96 bytes per transfer, dependencies, routes and state included, and 32 for each chunk in flight."""
+@pytest.mark.parametrize(
+    ("build", "least", "limit"),
+    [
+        (ring_all_reduce, 128, 96), (torus_all_to_all, 16, 96),
+        (partial(torus_all_to_all, discipline=PRIORITY), 16, 128),  # 32 of them for the lists of 255 priorities
+    ],
+    ids=["ring", "all-to-all", "priorities"],
+)
+def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int, limit: int) -> None:
+    """So many bytes per transfer, dependencies, routes and state included, and 24 for each chunk in flight."""
     program = build(least, 2)
     one = Run(program)
     one.advance()
+    in_flight = one.state.event.nbytes + one.state.node.nbytes
+    assert in_flight == 24 * one.tokens
     wheel = one.state.slot.nbytes + one.state.occupied.nbytes
-    assert program.nbytes() + one.nbytes - one.state.event.nbytes - wheel < 96 * program.n_tasks
+    assert program.nbytes() + one.nbytes - in_flight - wheel < limit * program.n_tasks
 
 
 def test_too_large_for_memory_is_refused_before_it_starts() -> None:
