@@ -1,7 +1,6 @@
 """Programs and states go to kernels by pointer: numba hands a named tuple on as each of its several hundred numbers.
 
-The pointer leads to what numba keeps of each array, and to a word for each number. Only what does not follow from an
-array's type is ever loaded.
+The pointer leads to what numba keeps of each array, and to a word for each number.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from numba.core import types
 from numba.core.datamodel import PrimitiveModel
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
-from numba.np.numpy_support import as_dtype
+
+from sim.engine._line import DATA, SIZE, Line
 
 Class = TypeVar("Class", bound=type)
 
@@ -54,7 +54,12 @@ class _Fields(AttributeTemplate):
     key = Pointer
 
     def generic_resolve(self, pointer: Pointer, name: str) -> types.Type | None:
-        return pointer.place[name][1] if name in pointer.place else None
+        kind = pointer.place[name][1] if name in pointer.place else None
+        return Line(kind.dtype) if _is_plain(kind) else kind
+
+
+def _is_plain(kind: Any) -> bool:
+    return isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C" and kind.aligned
 
 
 @unbox(Pointer)
@@ -84,22 +89,22 @@ def _load_field(context: Any, builder: Any, pointer: Pointer, address: Any, name
     model = context.data_model_manager[kind]
     if not isinstance(kind, types.Array):
         return model.from_data(builder, _load(builder, address, place, model.get_data_type()))
-    parts, n = model.get_value_type().elements, kind.ndim
-    known = [part(ir.Undefined) for part in parts]
-    known[0], known[1] = parts[0](None), parts[1](None)  # what keeps it alive is the caller's
-    size = as_dtype(kind.dtype).itemsize
-    known[_N_ITEMS + 1] = _WORD(size)
-    is_plain = n == 1 and kind.layout == "C"
-    if is_plain:
-        known[_SHAPE + 1] = parts[_SHAPE + 1]([size])
-    value = ir.Constant(model.get_value_type(), known)
-    value = builder.insert_value(value, _load(builder, address, place + _DATA, parts[_DATA]), _DATA)
-    for i in range(n if is_plain else 2 * n):
-        number = _load(builder, address, place + _SHAPE + i, _WORD)
-        value = builder.insert_value(value, number, [_SHAPE + i // n, i % n])
-    if is_plain:
-        return builder.insert_value(value, number, _N_ITEMS)
-    return builder.insert_value(value, _load(builder, address, place + _N_ITEMS, _WORD), _N_ITEMS)
+    if _is_plain(kind):
+        whole = context.get_value_type(Line(kind.dtype))
+        data = _load(builder, address, place + _DATA, whole.elements[DATA])
+        value = builder.insert_value(ir.Constant(whole, ir.Undefined), data, DATA)
+        return builder.insert_value(value, _load(builder, address, place + _SHAPE, _WORD), SIZE)
+    value = ir.Constant(model.get_value_type(), None)  # what keeps it alive is the caller's
+    for i in range(_N_ITEMS, _SHAPE + 2 * kind.ndim):
+        path = [i] if i < _SHAPE else [_SHAPE + (i - _SHAPE) // kind.ndim, (i - _SHAPE) % kind.ndim]
+        value = builder.insert_value(value, _load(builder, address, place + i, _part(value.type, path)), path)
+    return value
+
+
+def _part(kind: Any, path: list[int]) -> Any:
+    for i in path:
+        kind = kind.elements[i] if hasattr(kind, "elements") else kind.element
+    return kind
 
 
 def _load(builder: Any, address: Any, place: int, kind: Any) -> Any:

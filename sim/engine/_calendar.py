@@ -322,7 +322,8 @@ def _radix(state, count, least, most):
     first = least << 32
     shift = np.int64(32)
     while (most - least) >> (shift - 32) > 0:
-        digit[:] = 0
+        for i in range(RADIX):
+            digit[u64(i)] = 0
         for i in range(count):
             digit[u64(((order[u64(i)] - first) >> shift) & (RADIX - 1))] += 1
         total = 0

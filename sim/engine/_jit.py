@@ -13,6 +13,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from sim.engine._by_pointer import by_pointer
+from sim.engine._line import DATA
 from sim.engine._one_module import PART, WHOLE
 from sim.program.contract import I64, Program
 from topologies.compiled import cached
@@ -121,7 +122,7 @@ def _prefetch(typing: Any, array: Any, index: Any) -> Any:
 
 
 def _word(context: Any, builder: Any, array: Any, arguments: Any) -> Any:
-    return builder.gep(context.make_array(array)(context, builder, arguments[0]).data, [arguments[1]])
+    return builder.gep(builder.extract_value(arguments[0], DATA), [arguments[1]])
 
 
 def _leading_zeros(word: int) -> int:

@@ -30,8 +30,7 @@ def look(given: Any, more: int) -> tuple[int, ...]:
     for i in range(given.line.size):
         plain = (31 * plain + int(given.line[i])) % 997
     flag = 1 if given.flag else 0
-    sizes = given.table.size, given.table.strides[0], given.table.strides[1], given.line.strides[0], given.line.itemsize
-    return flag, given.number, plain, total, given.line.shape[0], *sizes
+    return flag, given.number, plain, total, given.line.size, given.table.size, *given.table.strides
 
 
 def givens() -> list[Given]:
