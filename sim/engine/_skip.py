@@ -82,6 +82,7 @@ from sim.engine._skip_state import (
     N_RUNS,
     PATIENCE,
     PERIOD,
+    QUEUES,
     RECURRING,
     RECURS,
     RUN_LEFT,
@@ -205,7 +206,7 @@ def _gathered(state, skip, events):
     for run in range(skip.register[N_RUNS]):
         count -= run_chunks(skip, run)
     skip.register[COST] += 25 + skip.register[LIVE] // 4
-    if not may_try(skip, 4 * count):
+    if not may_try(skip, 3 * count):
         return np.int64(NONE)
     count = gather(state, events)
     skip.register[COST] += count >> 1
@@ -262,6 +263,10 @@ def _compare(program, state, skip, most, until_ps):
             let_word(skip, part, MULTIPLE, multiple + 1)
             most_periods = advances_alike(program, state, skip, part, since, present)
             if most_periods >= 0:
+                if own[QUEUES] > 0 and has_queue(program, state, skip, part, since, present):
+                    # Much is under way, but all tasks have come round: trying may cost as much again, once.
+                    own[ALLOWED] += own[QUEUES]
+                    own[QUEUES] = 0
                 if own[N_AFTER] == NONE:
                     own[N_AFTER], own[LAID_AFTER] = _gathered(state, skip, skip.after), 0
                     if own[N_AFTER] == NONE:
@@ -274,7 +279,7 @@ def _compare(program, state, skip, most, until_ps):
                 return CHANGED
             if multiple >= own[PATIENCE]:
                 if has_queue(program, state, skip, part, since, present):
-                    own[PATIENCE] = min(2 * own[PATIENCE], MOST_MULTIPLES)
+                    own[PATIENCE] = min(4 * own[PATIENCE], MOST_MULTIPLES)
                 return NOTHING
     for part in range(n_parts):
         # The others must not have changed at all.

@@ -195,7 +195,7 @@ def _stage_end(program, state, skip, task, stage, since, period_ps):
     let_stage(skip, stage, OUT, out)
     let_stage(skip, stage, CAME, came)
     let_stage(skip, stage, SHIFTS, 0)
-    skip.register[COST] += 4
+    skip.register[COST] += 2
     if out == 0 and came == 0:
         return event_of(skip, stage, front)[0] - 1 if front < end else FAR_OFF
     spacing_ps = period_ps
@@ -216,7 +216,7 @@ def _stage_end(program, state, skip, task, stage, since, period_ps):
             before_ps, its_place = event_of(skip, stage, chunk - out)
         else:
             before_ps, its_place = coming(skip, stage, chunk - out, spacing_ps)
-        skip.register[COST] += 1
+        skip.register[COST] += chunk & 1
         if time != before_ps + period_ps or place != its_place:
             return np.int64(NONE) if steady else min(time, before_ps + period_ps) - 1
         chunk = _leap(skip, stage, chunk, out, period_ps)

@@ -94,7 +94,7 @@ def lay_out(program, state, skip):
 def _lay_out(program, state, skip, events, count, laid, now):
     """Lay out a list of events; `now`: where the words of a stage for the second list lie, 0: those for the first."""
     own = skip.register
-    own[COST] += 25 + 2 * count + own[N_STAGES] // 2 + own[N_RUNS]
+    own[COST] += 25 + count + own[N_STAGES] // 4 + own[N_RUNS]
     for stage in range(own[N_STAGES]):
         let_stage(skip, stage, COUNT_WAS + now, 0)
         let_stage(skip, stage, HEAD, NONE)

@@ -14,8 +14,8 @@ from sim.program import Program
 
 LEAST_CHUNKS, LEAST_SERVICES = 64, 1 << 17
 """Finding a stretch takes five to ten chunks: with few there is nothing to gain, nor in a run of milliseconds."""
-MOST_EVENTS = 1 << 15
-"""Events under way at most; with more, comparing costs too much."""
+FEWEST_EVENTS, MOST_EVENTS = 1 << 13, 1 << 15
+"""Events under way at most, in small programs and in large ones; with more, comparing costs too much."""
 ALLOWED = 24
 """Services of a run that allow one unit of cost, beside those gained: 1 % of its time, up to 3 where much is live."""
 FIRST_WAIT = 64
@@ -29,10 +29,10 @@ def worth_trying(program: Program) -> bool:
 def initial_state(program: Program) -> SkipState:
     """The state before anything was skipped."""
     n_tasks, n_servers = program.n_tasks, program.n_servers
-    n_events = MOST_EVENTS
+    n_events = min(MOST_EVENTS, 16 * (n_tasks + n_servers) + FEWEST_EVENTS)
     n_stages = min(fields.STAGES, int(program.hops().sum()) + n_tasks)
     register = np.zeros(fields.REGISTERS, np.int64)
-    register[fields.ALLOWED] = max(program.chunk_hops() // ALLOWED, 1000)
+    register[[fields.ALLOWED, fields.QUEUES]] = max(program.chunk_hops() // ALLOWED, 1000)
     register[fields.WAIT] = FIRST_WAIT
     register[fields.PATIENCE] = fields.MULTIPLES
     register[fields.HORIZON_PS], register[fields.SPAN_PS] = FAR_OFF, 1
@@ -56,7 +56,7 @@ def initial_state(program: Program) -> SkipState:
         laid_after=np.empty(n_events, np.int32),
         stage_of=np.empty(n_tasks, np.int32),
         stage=np.empty(n_stages * fields.STAGE_WORDS, np.int64),
-        run=np.empty(fields.RUNS * fields.RUN_WORDS, np.int64),
+        run=np.zeros(fields.RUNS * fields.RUN_WORDS, np.int64),
         row_ps=np.empty(fields.ROWS, np.int64),
         row_place=np.empty(fields.ROWS, np.int64),
     )

@@ -125,6 +125,8 @@ def case(routes: list[list[int]], classes: list[int] | None = None) -> Case:
     program = builder.build()
     found = Case(program, fifo.initial_state(program, False), skipping.initial_state(program))
     n = len(routes)
+    for room in found.skip[1:]:
+        room[:] = 0  # what a try writes first has anything in it
     found.skip.live[:n] = range(n)
     found.skip.part[[FIRST, MEMBERS]] = 0, n
     found.skip.stage_of[:n] = np.cumsum([0, *(len(route) + 1 for route in routes)])[:-1]

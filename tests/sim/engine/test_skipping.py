@@ -201,7 +201,7 @@ def test_services_simulated_of_4096_chunks(
     assert_same(found, run(program, skip=False))
 
 
-QUEUES = [("switch:16", 4096, 50), ("switch:16", 65536, 700)]
+QUEUES = [("switch:16", 4096, 50), ("switch:16", 65536, 700), ("fat-tree:4", 4096, 20), ("fat-tree:4", 65536, 300)]
 
 
 @pytest.mark.compiled
