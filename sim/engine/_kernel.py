@@ -1,6 +1,7 @@
-"""The general loops of the chunk engine: what changes in time, and any pools.
+"""The general loops of the chunk engine: what changes in time, NICs whose own server chooses, and large keys.
 
-The rest, which they can run too, is run by sim/engine/_fifo.py, and compared with them by the tests.
+The rest, which they can run too, is run by sim/engine/_fifo.py, and compared with them by the tests. They note the uses
+of pools for a tape.
 
 The contract is that of sim/program/contract.py; the arrays come from sim/engine/run.py, which has cast them. Numba
 keys its cache on a function's own file; sim/engine/_jit.py keys it on all files of jitted code, so that none can go
