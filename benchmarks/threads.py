@@ -39,7 +39,7 @@ NOTE = (
 KINDS = {"direct": "all-to-all"}
 PAPER = (4, 16)
 HEAD = (
-    "8 KiB chunks", "symmetry", "services", "in a window", "one thread, s", "two threads, s", "ratio",
+    "8 KiB chunks", "symmetry", "services", "in a latency", "one thread, s", "two threads, s", "ratio",
     "medians of processes",
     *(f"at best on {n}" for n in (2, *PAPER)),
 )
@@ -80,7 +80,7 @@ def row(number: int, times: int) -> Sequence[str]:
 
 
 def measure(fabric: str, algorithm: str, size: str, symmetry: str, times: int) -> dict[str, Any]:
-    """Seconds of runs on one thread and on two in turn; services of a run and in a window; gains on paper."""
+    """Seconds of runs on one thread and on two in turn; services of a run and within a latency; gains on paper."""
     schedule = build(algorithm, KINDS.get(algorithm, "all-reduce"), from_spec(fabric), size)
     program = lower(schedule, Model(chunks=None, chunk_bytes=CHUNK_BYTES), symmetry).program
     cuts = [parts.cut(program, n) for n in (2, *PAPER)]
