@@ -37,6 +37,9 @@ SELDOM = (20_000, 50, 1_000)
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 ROOT = 0
 
+TOLD: set[str] = set()
+"""Folders that were asked for and cannot be used, of which that was said."""
+
 
 def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Function:
     """Compile a function when it is first called, and keep the code for the next process.
@@ -118,8 +121,20 @@ def cache_folder(beside: Path, stamp: str) -> Path | None:
                 continue
             folder.mkdir(mode=0o700, exist_ok=True)
             if _ours(folder) and os.access(folder, os.W_OK):
+                if given and parent != Path(given):
+                    _tell_once(given, f"is kept in {parent}")
                 return folder
+    if given:
+        _tell_once(given, "is not kept")
     return None
+
+
+def _tell_once(given: str, instead: str) -> None:
+    if given not in TOLD:
+        TOLD.add(given)
+        wanted = "a folder of your own in which nobody else can write"
+        line = f"weft: NUMBA_CACHE_DIR={given} cannot be used, it is not {wanted}: compiled code {instead}"
+        print(line, file=sys.stderr)
 
 
 def _users_own() -> list[Path]:

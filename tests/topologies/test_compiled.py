@@ -103,6 +103,25 @@ def test_the_given_folder_comes_first(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found is not None and found.parent == tmp_path / "given"
 
 
+@pytest.mark.parametrize("mode", [0o777, None])
+def test_a_given_folder_that_cannot_be_used_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: int | None
+) -> None:
+    """One in which others write, and a file; what is used instead is named."""
+    given = tmp_path / "given"
+    if mode is None:
+        given.write_text("no folder")
+    else:
+        given.mkdir()
+        given.chmod(mode)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(given))
+    monkeypatch.setattr("topologies.compiled.TOLD", set())
+    first, second = (cache_folder(private(tmp_path / name), "stamp") for name in ("one", "other"))
+    assert first is not None and second is not None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"NUMBA_CACHE_DIR={given} cannot be used" in line and line.endswith(f"is kept in {first.parent}")
+
+
 def test_without_any_folder_there_is_no_cache(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("no folder")
