@@ -22,6 +22,8 @@ from numba.core.compiler import Compiler, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.untyped_passes import IRProcessing
 
+from sim.engine._line import Line
+
 TRIED = ((0, 68),)
 """Versions of numba."""
 
@@ -103,6 +105,8 @@ _known: dict[Any, Any] = {}
 
 
 def _remembered(function: Any, context: Any, given: Any, named: Any) -> Any:
+    if all(isinstance(kind, types.Integer | Line) for kind in given):
+        given = tuple(map(types.unliteral, given))
     key = function, tuple(given), tuple(named.items())
     if key not in _known:
         _known[key] = _typed(function, context, given, named)
