@@ -32,15 +32,18 @@ CASES = (
     ("switch:16", "in-network", "all-reduce", 150), ("torus:8x8", "pipelined", "all-gather", 30),
     ("fat-tree:4", "pipelined", "all-gather", 30), ("torus:4x4x4", "hierarchical", "all-reduce", 50),
     ("torus:8x8", "recursive-doubling", "all-reduce", 6),
+    ("switch:16", "parameter-server", "all-reduce", 50), ("fat-tree:4", "parameter-server", "all-reduce", 20),
+    ("switch:16", "parameter-server", "all-reduce", 500, 65_536),
+    ("fat-tree:4", "parameter-server", "all-reduce", 200, 65_536),
 )
-"""With what part of all services is to be simulated at most: one in so many."""
+"""With what part of all services is to be simulated at most: one in so many; and chunks per transfer, if others."""
 HEAD = ("4,096 chunks", "services", "wanted: one in", "reached from", *(
     f"{size}: {what}" for size in SIZES for what in ("simulated", "one in", "ms without", "ms with")))
 
 NOTHING = (
     ("torus:8x8", "direct", "all-to-all", 4096, "auto"), ("torus:8x8", "direct", "all-to-all", 128, "off"),
     ("torus:16x16", "direct", "all-to-all", 1024, "auto"),
-    ("dragonfly:9x4x2", "recursive-doubling", "all-reduce", 512, "auto"),
+    ("torus:8x8", "parameter-server", "all-reduce", 512, "auto"),
     ("random-regular:64x4x1", "ring", "all-reduce", 256, "auto"),
     ("torus:8x8", "double-binary-tree", "all-reduce", 512, "auto"),
 )
@@ -60,10 +63,10 @@ def nothing_row(fabric: str, algorithm: str, collective: str, chunks: int, symme
     return f"{algorithm} {collective} on {fabric}", f"{chunks:,}", symmetry, f"{found.events:,}", *times
 
 
-def row(fabric: str, algorithm: str, collective: str, wanted: int) -> Sequence[str]:
+def row(fabric: str, algorithm: str, collective: str, wanted: int, chunks: int = CHUNKS) -> Sequence[str]:
     """One schedule, one representative of the symmetry, at all sizes."""
     def at(size: str | int) -> Program:
-        return lower(build(algorithm, collective, from_spec(fabric), size), Model(chunks=CHUNKS)).program
+        return lower(build(algorithm, collective, from_spec(fabric), size), Model(chunks=chunks)).program
 
     cells: list[str] = []
     for size in SIZES:
@@ -79,7 +82,8 @@ def row(fabric: str, algorithm: str, collective: str, wanted: int) -> Sequence[s
         if (found.events - found.skipped) * wanted > found.events:
             break
         reached = format_size(size)
-    return f"{algorithm} {collective} on {fabric}", f"{found.events:,}", str(wanted), reached, *cells
+    name = f"{algorithm} {collective} on {fabric}" + f", {chunks:,} chunks" * (chunks != CHUNKS)
+    return name, f"{found.events:,}", str(wanted), reached, *cells
 
 
 def in_turn(program: Program, times: int = 5) -> tuple[float, float, float]:

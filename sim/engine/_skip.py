@@ -320,7 +320,7 @@ def _skip(program, state, skip, most, until_ps):
     gain = _gain(program, skip, end)
     room = most - register[EVENTS] - 1
     if gain > room:
-        end = present + (end - present) // gain * room
+        end = present + np.int64((end - present) * (room / gain))
         gain = _gain(program, skip, end)
     saved = _deliveries(skip)
     if gain + saved < own[LIVE] + 2 * own[N_AFTER] or gain > room or _reached(skip, end) >> register[WIDTH] == 0:

@@ -190,8 +190,8 @@ def _stage_end(program, state, skip, task, stage, since, period_ps):
     later by a period, and by what the server before it is further behind then.
     """
     was, front = of_stage(skip, stage, FRONT_WAS), of_stage(skip, stage, FRONT)
-    was_end, end = was + of_stage(skip, stage, COUNT_WAS), front + of_stage(skip, stage, COUNT)
-    out, came, first = front - was, end - was_end, first_stage(skip, task)
+    end, first = front + of_stage(skip, stage, COUNT), first_stage(skip, task)
+    out, came = front - was, end - was - of_stage(skip, stage, COUNT_WAS)
     let_stage(skip, stage, OUT, out)
     let_stage(skip, stage, CAME, came)
     let_stage(skip, stage, SHIFTS, 0)
@@ -203,7 +203,7 @@ def _stage_end(program, state, skip, task, stage, since, period_ps):
         before = server_at(program, first_hop(program, task) + max(stage - 1 - first, 0))
         spacing_ps += growth_ps(state, skip, before, since, period_ps)
     steady = out == came and spacing_ps == period_ps
-    if not steady and (stage == first or was_end < front or end - front < max(out, came)):
+    if not steady and (stage == first or end - front < max(out, came)):
         return np.int64(NONE)
     if out == 0:
         return event_of(skip, stage, front)[0] - 1

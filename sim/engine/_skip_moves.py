@@ -37,6 +37,7 @@ from sim.engine._skip_state import (
     FRONT,
     HORIZON_PS,
     LIVE,
+    MADE,
     N_AFTER,
     N_ROWS,
     N_RUNS,
@@ -113,6 +114,7 @@ def _add_run(program, skip, stage):
     own, task, came = skip.register, of_stage(skip, stage, OF_TASK), of_stage(skip, stage, CAME)
     run, first, end = own[N_RUNS], own[N_ROWS], of_stage(skip, stage, FRONT) + of_stage(skip, stage, COUNT)
     own[N_RUNS] += 1
+    own[MADE] += 1
     own[N_ROWS] += came
     server = server_at(program, first_hop(program, task) + stage - first_stage(skip, task) - 1)
     spacing_ps = word_of(skip, np.int64(skip.part_of[u64(task)]), PERIOD) + skip.server_was[u64(2 * server)]

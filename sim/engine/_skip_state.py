@@ -21,13 +21,14 @@ STAGES, RUNS, ROWS = 1 << 16, 1 << 10, 1 << 12
 # Registers: what trying may cost beside what it gains, and what it has cost, in quarters of a service; services
 # skipped, and deliveries; services before the next try; live tasks, their stages, parts, events in the two lists, and
 # the time of the second; whether the two lists are laid out by stage; stretches; how far a try has come, and events
-# that it puts into the calendar; tasks left when it began, the time of its snapshot, and the multiples
-# of periods that are compared with this; what trying may cost more once a queue may recur; runs, their rows, the time
-# before which the calendar has all of their events, and a time in which some of them happen.
+# that it puts into the calendar; tasks left when it began, the time of its snapshot, and the multiples of periods that
+# are compared with this; what trying may cost more once a queue may recur; runs made, those there are, their rows, the
+# time before which the calendar has all of their events, and a time in which some of them happen.
 (
     ALLOWED, COST, SKIPPED, SAVED, WAIT, LIVE, N_STAGES, N_PARTS, N_BEFORE, N_AFTER, AFTER_PS, LAID_BEFORE, LAID_AFTER,
-    STRETCHES, TRY, TO_PUT, LEFT_THEN, SINCE_PS, PATIENCE, QUEUES, N_RUNS, N_ROWS, HORIZON_PS, SPAN_PS, REGISTERS,
-) = range(25)
+    STRETCHES, TRY, TO_PUT, LEFT_THEN, SINCE_PS, PATIENCE, QUEUES, MADE, N_RUNS, N_ROWS, HORIZON_PS, SPAN_PS,
+    REGISTERS,
+) = range(26)
 BEGUN, WATCHING, TIMED, COMPARING, RECURRING = 1, 2, 3, 4, 5
 """How far a try has come; 0: there is none. One that waits for more room goes on where it was."""
 

@@ -56,7 +56,7 @@ def initial_state(program: Program) -> SkipState:
         laid_after=np.empty(n_events, np.int32),
         stage_of=np.empty(n_tasks, np.int32),
         stage=np.empty(n_stages * fields.STAGE_WORDS, np.int64),
-        run=np.zeros(fields.RUNS * fields.RUN_WORDS, np.int64),
+        run=np.empty(fields.RUNS * fields.RUN_WORDS, np.int64),
         row_ps=np.empty(fields.ROWS, np.int64),
         row_place=np.empty(fields.ROWS, np.int64),
     )

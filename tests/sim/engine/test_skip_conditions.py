@@ -26,8 +26,11 @@ from sim.engine import (
 )
 from sim.engine._fifo_state import (
     BLOCKS,
+    BUSY_PS,
     DELIVERED,
     EVENT_WORDS,
+    FREE_PS,
+    GATE,
     HAPPENED,
     HOP_BITS,
     JOINED,
@@ -46,6 +49,8 @@ from sim.engine._fifo_state import (
 )
 from sim.engine._skip_parts import FAR_OFF
 from sim.engine._skip_state import (
+    AFTER_PS,
+    CAME,
     FIRST,
     FRONT,
     FRONT_WAS,
@@ -56,6 +61,7 @@ from sim.engine._skip_state import (
     MEMBERS,
     N_AFTER,
     N_BEFORE,
+    N_PARTS,
     N_ROWS,
     N_RUNS,
     N_STAGES,
@@ -73,8 +79,11 @@ from sim.engine._skip_state import (
     RUN_STAGE,
     RUN_TASK,
     RUN_WORDS,
+    SKIPS,
     STAGE_WORDS,
     TIMES,
+    WAS_DELIVERED,
+    WAS_JOINED,
     SkipState,
 )
 from sim.engine._state import NONE
@@ -301,3 +310,196 @@ def test_only_ties_that_can_happen_limit(
     one.leaves(1, steps[0], 6, 6 + steps[0])
     one.leaves(4, steps[1], 6, 6 + steps[1])
     assert _skip_limits._tie_limit(one.program, one.skip, 0) == (-1 if limited else FAR_OFF)
+
+
+@pytest.mark.parametrize("growth", [-60, -9, -7, 0, 3, 200])
+def test_a_server_recurs_as_long_as_it_is_busy_all_along(growth: int) -> None:
+    """Where it gets further behind, or less, what it had to do when a period began must last to its end."""
+    one, since, period = case([[0]]), 1000, 60
+    for ahead in range(150):
+        one.skip.server_was[:2] = since + ahead, 5
+        one.state.server[[FREE_PS, BUSY_PS]] = since + ahead + period + growth, 6
+        found = _skip_limits._server_limit(one.state, one.skip, np.int64(0), since, period)
+        lasts = [ahead + n * growth >= period for n in range(500)]
+        if growth == 0 or max(ahead + growth, 0) == ahead:
+            assert found == FAR_OFF
+        elif growth <= -period:  # what comes from it would not be in order
+            assert found == -1
+        else:
+            assert found == (lasts.index(False) - 1 if growth < 0 or not lasts[0] else FAR_OFF)
+    one.state.server[BUSY_PS] = 5  # it did not serve
+    assert _skip_limits._server_limit(one.state, one.skip, np.int64(0), since, period) == FAR_OFF
+
+
+class Queue(NamedTuple):
+    """A stage behind a server that gets further behind: what left it and came to it in a period; times by chunk."""
+
+    out: int
+    came: int
+    period: int
+    spacing: int  # by which what comes is later in the next period
+    count: int
+    time: list[int]
+    place: list[int]
+
+    def at(self, chunk: int) -> tuple[int, int]:
+        """When and where a chunk arrives, counted out; chunk 0 was the first in the stage a period ago."""
+        end, periods = len(self.time), 0
+        if chunk >= end:
+            if self.came == 0:
+                return FAR_OFF, NONE
+            periods = (chunk - end) // self.came + 1
+        return self.time[chunk - periods * self.came] + periods * self.spacing, self.place[chunk - periods * self.came]
+
+    def differs(self) -> int:
+        """The first chunk that does not leave as the one a period before it, as far as one looks."""
+        for chunk in range(self.out, self.out + 40 * (self.out + self.came)):
+            time, place = self.at(chunk - self.out)
+            if self.at(chunk) != (time + self.period, place):
+                return chunk
+        return FAR_OFF
+
+    def end(self) -> int:
+        """The last picosecond before what leaves no longer recurs."""
+        if self.out == 0:
+            return self.time[0] - 1 if self.time else FAR_OFF
+        chunk = self.differs()
+        if chunk == FAR_OFF:
+            return FAR_OFF
+        return min(self.at(chunk)[0], self.at(chunk - self.out)[0] + self.period) - 1
+
+
+def queue(rng: np.random.Generator) -> Queue:
+    """What leaves is even or nearly, what comes continues it or does not."""
+    out, came, times = int(rng.integers(0, 4)), int(rng.integers(0, 5)), int(rng.integers(0, 6))
+    pattern, steepness = int(rng.integers(1, 4)), int(rng.integers(2, 9))
+    gaps, kinds = np.sort(rng.integers(0, pattern * steepness, pattern)), rng.integers(0, 2, pattern)
+    count = out + times * pattern + int(rng.integers(0, 3)) if rng.random() < 0.9 else int(rng.integers(0, 3))
+    count = out - 1 if out and came and rng.random() < 0.15 else max(count, out)  # one came and went
+    n = count + came
+    time = [int(gaps[at % pattern]) + at // pattern * pattern * steepness for at in range(n)]
+    place = [int(kinds[at % pattern]) for at in range(n)]
+    if n and rng.random() < 0.4:
+        time[int(rng.integers(0, n))] += 1
+    if n and rng.random() < 0.2:
+        place[int(rng.integers(0, n))] ^= 1
+    period = max(out * steepness, 1) if out else int(rng.integers(1, 30))
+    spacing = came * steepness if came and rng.random() < 0.8 else period + int(rng.integers(0, 9))
+    return Queue(out, came, period, max(spacing, 1), count, time, place)
+
+
+def laid(one: Case, a: Queue, rng: np.random.Generator) -> None:
+    """Put a queue into the second stage of the only task, some of it as runs."""
+    own, base, end = one.skip.register, 10_000, len(a.time)
+    key = (np.int64(1) << int(one.state.register[TASK_BITS]))
+    shift = int(one.state.register[TASK_BITS] + one.state.register[HOP_BITS])
+    now, chunk = [], a.out
+    under_way = {at: (base + a.time[at], a.place[at]) for at in range(a.out, end)}
+    while chunk < end:
+        rows, times = int(rng.integers(1, 5)), int(rng.integers(1, 9))
+        block = [under_way.get(chunk + at) for at in range(rows * times)]
+        spacing = block[rows][0] - block[0][0] if rows * times > rows and block[rows] and block[0] else 0
+        even = spacing > 0 and chunk + rows * times <= a.count and all(
+            block[at] == (block[at - rows][0] + spacing, block[at - rows][1]) for at in range(rows, rows * times)
+        )
+        if even and rng.random() < 0.7:
+            words = one.skip.run[RUN_WORDS * own[N_RUNS] :]
+            words[[RUN_TASK, RUN_STAGE, RUN_FIRST, RUN_ROW]] = 0, 1, chunk, own[N_ROWS]
+            words[[RUN_ROWS, RUN_LEFT, RUN_LEFT_WAS, RUN_LATER_PS, RUN_SPACING_PS]] = rows, times, times, 7, spacing
+            for at in range(rows):
+                one.skip.row_ps[own[N_ROWS] + at] = block[at][0] - 7
+                one.skip.row_place[own[N_ROWS] + at] = block[at][1]
+            own[N_RUNS], own[N_ROWS], chunk = own[N_RUNS] + 1, own[N_ROWS] + rows, chunk + rows * times
+        else:
+            now.append((under_way[chunk][0], chunk << shift | key, under_way[chunk][1]))
+            chunk += 1
+    in_runs = {at for run in range(own[N_RUNS]) for at in range(
+        int(one.skip.run[RUN_WORDS * run + RUN_FIRST]),
+        int(one.skip.run[RUN_WORDS * run + RUN_FIRST] + _skip_runs.run_chunks(one.skip, run)),
+    )}
+    was = [(base + a.time[at], at << shift | key, a.place[at]) for at in range(a.count) if at not in in_runs]
+    own[[N_BEFORE, N_AFTER]] = len(was), len(now)
+    one.skip.before[: 3 * len(was)], one.skip.after[: 3 * len(now)] = np.ravel(was), np.ravel(now)
+
+
+@pytest.mark.parametrize("seeds", range(10))
+def test_a_queue_recurs_and_moves_as_counted_out(seeds: int) -> None:
+    """For as long as what leaves it does so as before; then what is left is what came and did not leave."""
+    moved = 0
+    for seed in range(100 * seeds, 100 * seeds + 100):
+        moved += recurs_and_moves(np.random.default_rng(seed))
+    assert moved > 20
+
+
+def recurs_and_moves(rng: np.random.Generator) -> bool:
+    """Hold a random queue against what is counted out; returns whether it was moved."""
+    one, a, since = case([[0, 1]]), queue(rng), 10_000
+    own, end, growth = one.skip.register, len(a.time), a.spacing - a.period
+    own[[LIVE, N_STAGES, N_PARTS]] = 1, 3, 1
+    laid(one, a, rng)
+    one.has(0, delivered=a.out, joined=end)
+    one.skip.was[[WAS_DELIVERED, WAS_JOINED]] = 0, a.count
+    one.skip.server_was[:2] = since + 10**6, 5
+    one.state.server[[FREE_PS, BUSY_PS]] = since + 10**6 + a.period + growth, 6
+    assert _skip_stages.lay_out(one.program, one.state, one.skip)
+    found = _skip_limits._stage_end(one.program, one.state, one.skip, np.int64(0), np.int64(1), since, a.period)
+    expected = a.end() if a.out or end else FAR_OFF
+    expected += since if expected != FAR_OFF else 0
+    if a.out == a.came and growth == 0 and a.out:
+        expected = FAR_OFF if expected == FAR_OFF else NONE
+    elif a.out != a.came or a.out:
+        expected = NONE if end - a.out < max(a.out, a.came) else expected
+    assert found == expected
+    if found == NONE:
+        return False
+    skips = int(rng.integers(1, 12))
+    if a.out:
+        skips = min(skips, (a.differs() - a.out) // a.out)
+    one.skip.part[[SKIPS, PERIOD]] = skips, a.period
+    one.skip.server_was[0] = growth
+    room = _skip_moves.room_to_move(one.skip)
+    _skip_moves.move_events(one.program, one.state, one.skip)
+    assert own[N_AFTER] <= room
+    left = {}
+    for time, key, place in one.skip.after.reshape(-1, EVENT_WORDS)[: own[N_AFTER]].tolist():
+        left[int(_skip_runs.chunk_of(one.state, key))] = time, place
+    for run in range(own[N_RUNS]):
+        words = one.skip.run[RUN_WORDS * run : RUN_WORDS * (run + 1)].tolist()
+        for at in range(words[RUN_ROWS] * words[RUN_LEFT]):
+            row = words[RUN_ROW] + at % words[RUN_ROWS]
+            later = words[RUN_LATER_PS] + at // words[RUN_ROWS] * words[RUN_SPACING_PS]
+            left[words[RUN_FIRST] + at] = int(one.skip.row_ps[row]) + later, int(one.skip.row_place[row])
+    assert sorted(left) == [*range(a.out + skips * a.out, end + skips * a.came)]
+    for chunk, event in left.items():
+        time, place = a.at(chunk)
+        assert event == (since + time, place)
+    return skips > 0 and own[N_RUNS] > 0
+
+
+@pytest.mark.parametrize("growth", [0, 4, -2])
+def test_a_source_that_waits_in_a_queue_does_not_recur(growth: int) -> None:
+    """Its next chunk arrives when its server is through, which is not a period later."""
+    one, since, period = case([[0]]), 1000, 10
+    key = np.int64(1) << int(one.state.register[TASK_BITS] + one.state.register[HOP_BITS])
+    one.skip.register[[LIVE, N_STAGES, N_PARTS, N_BEFORE, N_AFTER]] = 1, 2, 1, 1, 1
+    one.skip.before[:3], one.skip.after[:3] = (1100, 0, 0), (1110, key, 0)
+    one.has(0, delivered=1, joined=2)
+    one.skip.was[[WAS_DELIVERED, WAS_JOINED]] = 0, 1
+    one.skip.server_was[:2] = 1100, 5
+    one.state.server[[FREE_PS, BUSY_PS]] = 1100 + period + growth, 6
+    assert _skip_stages.lay_out(one.program, one.state, one.skip)
+    found = _skip_limits._stage_end(one.program, one.state, one.skip, np.int64(0), np.int64(0), since, period)
+    assert found == (NONE if growth else FAR_OFF)
+
+
+@pytest.mark.parametrize("step", [0, 2])
+def test_a_gate_moves_with_what_joins(step: int) -> None:
+    """Where nothing joins, the next chunk may do so when it might have."""
+    one = case([[0]])
+    one.skip.register[[LIVE, AFTER_PS]] = 1, 100
+    one.skip.part[[SKIPS, PERIOD]] = 7, 10
+    one.skip.stage[CAME] = one.skip.stage[OUT] = step
+    one.state.gate_ps[GATE] = 105
+    _skip_moves.move_tasks(one.program, one.state, one.skip)
+    assert one.state.gate_ps[GATE] == (175 if step else 105)
+    assert one.state.task[JOINED] == 7 * step

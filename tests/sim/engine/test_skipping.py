@@ -15,7 +15,7 @@ from collectives import ALGORITHMS, build
 from sim import simulate
 from sim.engine import skipping
 from sim.engine._fifo_state import FifoState
-from sim.engine._skip_state import ALLOWED, RUN_SPACING_PS, RUN_WORDS, TRY
+from sim.engine._skip_state import ALLOWED, MADE, N_RUNS, STRETCHES, TRY
 from sim.engine.run import Run, run
 from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
@@ -87,8 +87,8 @@ def test_random_programs(program: Program) -> None:
 
 
 def grew(one: Run) -> bool:
-    """Whether a queue that grew was skipped: what was under way of it became a run, which leaves its words."""
-    return one._skipping is not None and bool(one._skipping.run[RUN_SPACING_PS::RUN_WORDS].any())
+    """Whether a queue that grew was skipped: what was under way of it became a run."""
+    return one._skipping is not None and bool(one._skipping.register[MADE] > 0)
 
 
 @settings(max_examples=150, deadline=None)
@@ -240,6 +240,20 @@ def test_a_queue_that_grows_and_shrinks_is_skipped(senders: int, tail: int) -> N
     assert grew(one)
     assert one.events - one.skipped < one.events // 20
     assert check(incast(senders, 300, tail)) > 0
+
+
+def test_a_run_ends_as_it_should_where_trying_has_to_end_while_there_are_runs() -> None:
+    program = incast(5, 3000)
+    one = eager(program)
+    assert not one.advance(max_events=9000)
+    assert one._skipping is not None
+    assert one.skipped > 8000
+    assert one._skipping.register[N_RUNS] > 0
+    one._skipping.register[ALLOWED] = -(10**12)
+    stretches = int(one._skipping.register[STRETCHES])
+    assert one.advance()
+    assert one._skipping.register[STRETCHES] == stretches
+    assert_same(one.outcome(), run(program, skip=False))
 
 
 def two_on_one(chunks: tuple[int, int], work: tuple[int, int], classes: tuple[int, int] = (0, 0)) -> Program:
