@@ -102,10 +102,13 @@ def move_events(program, state, skip):
     for stage in range(skip.register[N_STAGES]):
         if _grows(skip, stage):
             _add_run(program, skip, stage)
-    earliest = _move_singles(state, skip)
+    _move_singles(state, skip)
     for run in range(skip.register[N_RUNS]):
         _move_run(program, state, skip, run)
-    return min(earliest, _forget_runs(state, skip))
+    earliest = _forget_runs(state, skip)
+    for i in range(skip.register[N_AFTER]):
+        earliest = min(earliest, skip.after[u64(EVENT_WORDS * i + TIME)])
+    return earliest
 
 
 @helper
@@ -139,7 +142,7 @@ def _front_then(skip, stage, task):
 @helper
 def _move_singles(state, skip):
     bits, hop_bits = state.register[TASK_BITS], state.register[HOP_BITS]
-    kept, earliest = np.int64(0), FAR_OFF
+    kept = np.int64(0)
     for i in range(skip.register[N_AFTER]):
         at, to, stage = EVENT_WORDS * i, EVENT_WORDS * kept, stage_at(state, skip, skip.after, i)
         time, key = skip.after[u64(at + TIME)], skip.after[u64(at + KEY)]
@@ -151,10 +154,8 @@ def _move_singles(state, skip):
             continue
         skip.after[u64(to + TIME)], skip.after[u64(to + KEY)] = time, key
         skip.after[u64(to + PLACE)] = skip.after[u64(at + PLACE)]
-        earliest = min(earliest, time)
         kept += 1
     skip.register[N_AFTER] = kept
-    return earliest
 
 
 @helper

@@ -121,7 +121,10 @@ def cut(program: Program, parts: int) -> Cut:
 
 
 def links_of(program: Program, groups: Groups) -> csr_array:
-    """Chunks that pass between two groups, (G, G), symmetric; those of some tasks stand for all."""
+    """Chunks that pass between two groups, (G, G), symmetric; those of some tasks stand for all.
+
+    What is told to a join that is in no group, for nothing that crosses a server waits for it, is left out.
+    """
     crosses, server = program.hops() > 0, program.route_server
     sent = np.flatnonzero(crosses)
     most = max(min(SAMPLED * program.n_servers, program.chunk_hops() // SERVICES_A_TASK), LEAST_SAMPLE)
@@ -141,6 +144,8 @@ def links_of(program: Program, groups: Groups) -> csr_array:
         node = np.where(crosses[waits], first, program.n_servers + waits)
         passed.append((np.repeat(server[end], count), node, np.repeat(chunks, count)))
     one, other, weight = map(np.concatenate, zip(*passed, strict=True))
+    grouped = groups.owner[other] < program.n_servers
+    one, other, weight = one[grouped], other[grouped], weight[grouped]
     one, other = (np.searchsorted(groups.first, groups.owner[nodes]) for nodes in (one, other))
     ends = np.concatenate([one, other]), np.concatenate([other, one])
     return csr_array((np.tile(weight * (one != other), 2), ends), shape=(groups.first.size,) * 2)

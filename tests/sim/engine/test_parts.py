@@ -37,7 +37,7 @@ def in_parts(program: Program, n_parts: int, seed: int, *, threads: bool = False
     if not over:
         groups = parts.groups_of(program)
         deal = np.random.default_rng(seed).integers(0, n_parts, groups.first.size)
-        cut = parts.dealt(program, groups, n_parts, deal)
+        cut = parts.dealt(program, groups, n_parts, deal) if seed % 3 else parts.cut(program, n_parts)
         if cut.ahead_ps > 0:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(parts, "FIRST_ROOM", ROOMS[seed % len(ROOMS)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -254,6 +255,18 @@ def test_a_run_ends_as_it_should_where_trying_has_to_end_while_there_are_runs() 
     assert one.advance()
     assert one._skipping.register[STRETCHES] == stretches
     assert_same(one.outcome(), run(program, skip=False))
+
+
+def test_a_queue_that_ends_within_a_row_of_its_run() -> None:
+    """Chunks that are left of a run's first rows are put back where they are due, before all else that is."""
+    builder = ProgramBuilder("store-and-forward", "head")
+    rates = (Fraction(10**12, ps) for ps in (5, 1, 4, 9, 1, 12, 5))
+    a, b, c, d, e, f, g = (builder.server(rate) for rate in rates)
+    cutting = Cutting(200, packet_header_bytes=3)
+    first = builder.task(400, [(c, 0), (b, 0), (d, 7)], cutting)
+    builder.task(400, [(e, 0), (a, 0)], cutting, after=[first])
+    builder.task(398, [(f, 0), (b, 100), (g, 100)], cutting)
+    assert check(builder.build()) > 1000
 
 
 def two_on_one(chunks: tuple[int, int], work: tuple[int, int], classes: tuple[int, int] = (0, 0)) -> Program:
