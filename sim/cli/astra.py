@@ -9,15 +9,13 @@ from typing import Any
 from sim.astra.run import MOST_EVENTS, AstraResult, run_astra
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json
-from topologies.checks import WeftError, printable
+from topologies.checks import printable
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
     most = MOST_EVENTS if arguments.max_events is None else arguments.max_events
-    if most < 1:
-        raise WeftError(f"--max-events {most}: at least 1")
     inputs = spec.astra
     result = run_astra(
         inputs.workload or "", inputs.system or "", inputs.network or "", inputs.comm_group, backend=inputs.backend,

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from sim.cli.commands import COMMANDS, Command, parsed
 from sim.study.keys import AUTO, REPEATED, SECTIONS, flags_of, keys_of, shown_default
-from topologies.checks import nearest
+from topologies.checks import MOST_COUNT, Integer, nearest
 
 EXIT_BAD_INPUT = 2
 
@@ -161,15 +161,23 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
     if "check" in command.run_flags:
         group.add_argument("--check", action="store_true", help="check every certificate of every run")
     if "max_events" in command.run_flags:
-        group.add_argument("--max-events", type=partial(parsed, "integer"), metavar="N",
+        group.add_argument("--max-events", type=partial(_within, Integer(1)), metavar="N",
                            help="stop a run after N services (default: no limit)")
     if "skip" in command.run_flags:
         group.add_argument("--skip", action=argparse.BooleanOptionalAction, default=True,
                            help="do not simulate stretches that repeat exactly; the times are the same (default: skip)")
     if "threads" in command.run_flags:
-        group.add_argument("--threads", type=partial(parsed, "integer"), metavar="N",
+        group.add_argument("--threads", type=partial(_within, Integer(1, MOST_COUNT)), metavar="N",
                            help="threads of one run at most; results are the same with any number (default: as many as "
                                 "there are cores in long runs in which much happens at a time, else 1)")
+
+
+def _within(limits: Integer, text: str) -> int:
+    """The value of a flag, refused before a run is prepared."""
+    value = int(parsed("integer", text))
+    if not limits.least <= value <= limits.most:
+        raise argparse.ArgumentTypeError(f"{text!r}: give {limits.accepted}")
+    return value
 
 
 def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sim.cli import main
 from sim.cli.commands import COMMANDS
-from sim.cli.flags import EXIT_BAD_INPUT
+from sim.cli.flags import EXIT_BAD_INPUT, command_parser
 from sim.cli.output import write_text, write_whole
 from sim.cli.progress import _Warning, progress
 from sim.engine.run import Progress
@@ -213,13 +213,26 @@ def test_a_limit_says_how_many_points_were_done(capsys: pytest.CaptureFixture[st
     assert said.endswith(", after 0 of 2 points\n")
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    ("--max-events 0", "max_events is 0: give an integer from 1"),
-    ("--max-events 10 --engine reference", "of the chunk engine alone"),
-])
-def test_a_limit_is_of_the_chunk_engine(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_is_of_the_chunk_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--max-events 10 --engine reference"
     assert main(["compare", "--topology", "torus:4x4", "-b", "32", "-e", "32", *words.split()]) == 2
-    assert said in capsys.readouterr().err
+    assert "of the chunk engine alone" in capsys.readouterr().err
+
+
+LIMITS = [(name, flag) for name, command in COMMANDS.items() for flag in ("max_events", "threads")
+          if flag in command.run_flags]
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "1.5"])
+@pytest.mark.parametrize(("command", "flag"), LIMITS)
+def test_a_limit_that_cannot_be_is_refused_while_the_words_are_read(
+    command: str, flag: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"--{flag.replace('_', '-')}"
+    with pytest.raises(SystemExit) as ended:
+        command_parser(command).parse_args([name, number])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(f"weft {command}: argument {name}: '{number}': give an integer")
 
 
 @pytest.mark.parametrize("words", ["--threads 2 --engine reference", "--threads 2 --engine fluid",
