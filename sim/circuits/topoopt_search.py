@@ -14,7 +14,8 @@ from time import perf_counter
 
 from sim.circuits.iterations import simulate_iteration
 from topologies import WeftError
-from topologies.units import Quantity
+from topologies.core.extents import physical_memory
+from topologies.units import Quantity, format_size
 from workloads.topoopt import (
     PACKETS,
     Demand,
@@ -70,7 +71,14 @@ def optical_fabric(
     n: int, degree: int, *, bandwidth: Quantity = "100Gb/s", latency: Quantity = "1us", duplex: bool = True,
     rule: str = "paper", split: bool = True,
 ) -> FabricFor:
-    """Fabrics of `find_topology` for any demand."""
+    """Fabrics of `find_topology` for any demand.
+
+    WeftError: so many servers that the traffic between every two of them would not fit in memory.
+    """
+    need, most = 2 * 8 * n**2, physical_memory() / 2  # one matrix from row to column, one of both directions
+    if need > most:
+        raise WeftError(f"circuits for {n} servers: the traffic between every two would need about {format_size(need)} "
+                        f"of memory: at most half of the {format_size(int(2 * most))} of this machine")
     return lambda demand: find_topology(
         n, degree, demand, bandwidth=bandwidth, latency=latency, duplex=duplex, rule=rule, split=split
     )

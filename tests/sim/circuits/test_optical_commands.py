@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from sim.cli import main
+from sim.circuits import topoopt_search
+from sim.cli import main, topoopt
 
 
 def test_topoopt(capsys):
@@ -44,6 +45,16 @@ def test_bad_input_is_one_line(capsys, command, message):
     assert main(command) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("servers", [100_000, 10**12])
+def test_servers_that_do_not_fit_in_memory_are_refused_before_work(servers, capsys, monkeypatch):
+    monkeypatch.setattr(topoopt_search, "physical_memory", lambda: 2.0**36)
+    monkeypatch.setattr(topoopt, "model", None)
+    assert main(["topoopt", "--servers", str(servers)]) == 2
+    error = capsys.readouterr().err
+    assert f"circuits for {servers} servers: " in error and error.count("\n") == 1
+    assert error.endswith("at most half of the 64 GiB of this machine\n")
 
 
 @pytest.mark.parametrize("algorithm", ["hierarchical", "themis", "swing", "direct"])
