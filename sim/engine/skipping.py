@@ -16,7 +16,7 @@ LEAST_CHUNKS, LEAST_SERVICES = 64, 1 << 17
 """Finding a stretch takes five to ten chunks: with few there is nothing to gain, nor in a run of milliseconds."""
 FEWEST_EVENTS, MOST_EVENTS = 1 << 13, 1 << 15
 """Events under way at most, in small programs and in large ones; with more, comparing costs too much."""
-ALLOWED = 24
+ALLOWED = 32
 """Services of a run that allow one unit of cost, beside those gained: 1 % of its time, up to 3 where much is live."""
 FIRST_WAIT = 64
 
