@@ -2,6 +2,10 @@
 
 Functions that do the work of a stage are decorated with `staged`. A stage inside another stops the clock of the outer
 one, so that all of them add up to the whole. Only this process is measured, not its workers.
+
+They are "imports", "parse" (flags and files), "topology", "pattern" (schedules and jobs), "proof", "lowering",
+"quotient", "bounds", "engine", "critical path", "search" (of an optimizer, without what it runs), "fit" (of constants
+or causes to measured tables) and "output".
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ class Stage:
     wall_s: float = 0.0
     cpu_s: float = 0.0
     peak_bytes: int = 0
-    calls: int = 0
+    calls: int = 0  # times that it was entered, also where what an earlier call built was only looked up
 
 
 @dataclass

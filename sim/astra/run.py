@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from sim.astra.system_file import System, read_system
 from sim.astra.workload import NpuTrace
 from topologies.checks import WeftError, choice
 from topologies.formats.astra_network import AstraNetwork, read_astra_network
+from topologies.stages import staged
 from workloads.formats.chakra_nodes import meaning, read_ranks
 from workloads.formats.comm_groups import read_comm_groups
 
@@ -66,9 +67,7 @@ def run_astra(
     traces, unread = _load(workload, _Shared(settings, links, clock, groups, order.append))
     meanings = [trace.meanings for trace in traces]
     check_collectives(meanings, settings, description, groups)
-    for trace in traces:
-        trace.issue()
-    clock.run()
+    _run(traces, clock)
     for npu, trace in enumerate(traces):
         if trace.ended_ns is None:
             raise WeftError(_stuck(npu, links))
@@ -81,6 +80,13 @@ def run_astra(
     )
 
 
+@staged("engine")
+def _run(traces: Iterable[NpuTrace], clock: Clock) -> None:
+    for trace in traces:
+        trace.issue()
+    clock.run()
+
+
 class _Shared(NamedTuple):
     """State shared by all NPUs."""
 
@@ -91,6 +97,7 @@ class _Shared(NamedTuple):
     finished: Callable[[int], None]
 
 
+@staged("parse")
 def _load(workload: str | Path, shared: _Shared) -> tuple[list[NpuTrace], list[str]]:
     system, network, clock, groups, finished = shared
     n_npus = network.description.npus

@@ -13,6 +13,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from topologies import SWITCH, Topology
 from topologies.flows.programs import all_to_all_rate_Bps, best_roots
+from topologies.stages import staged
 from topologies.units import counted
 
 
@@ -36,6 +37,7 @@ def _note(topology: Topology, kind: str, reducing_switches: bool) -> list[str]:
     return ["# switches only forward here: adding up or multicast in the network may be faster (--reducing-switches)"]
 
 
+@staged("bounds")
 def bound_rows(
     topology: Topology, kind: str, root: int = 0, *, programs: bool = False, reducing_switches: bool = False
 ) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from sim.whole_file import write_whole
 from topologies import Topology
 from topologies.checks import WeftError
 from topologies.machines.profile import Machine, profiles
+from topologies.stages import staged
 from topologies.units import counted
 
 RUN_BY_LIBRARIES = {
@@ -118,6 +119,7 @@ def _machine(spec: Spec) -> Machine | None:
     return spec.build_machine()[0]
 
 
+@staged("parse")
 def on_machine(spec: Spec, file: str, alone: bool) -> list[tuple[Measurements, LibraryRun]]:
     """The tables of a file, and the library's runs that they are of.
 

@@ -23,6 +23,7 @@ from sim.program.checks import check_clock
 from sim.program.contract import CLOCK_END_PS
 from sim.program.outcome import Outcome, log_base
 from topologies import WeftError
+from topologies.stages import staged
 from topologies.text.brief import one_line
 
 
@@ -68,6 +69,7 @@ class Tape:
     _end: I64
 
     @classmethod
+    @staged("engine")
     def record(cls, program: Program, outcome: Outcome | None = None) -> Tape:
         """Record the order of service of a run.
 
@@ -103,6 +105,7 @@ class Tape:
         """Bytes of the tape, the times of a sweep included."""
         return sum(array.nbytes for array in (*self.ops, self._out, self._end))
 
+    @staged("engine")
     def replay(self, program: Program) -> Replay:
         """Sweep over the tape with the times of another program.
 

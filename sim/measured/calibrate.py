@@ -20,6 +20,7 @@ from sim.library.expected import expected
 from sim.library.tuner import Setting
 from topologies.checks import WeftError, checked
 from topologies.machines.profile import OF_LINK, Machine
+from topologies.stages import staged
 from topologies.text.brief import one_line
 
 F64 = npt.NDArray[np.float64]
@@ -143,6 +144,7 @@ class Calibrated:
         return self.error > POOR
 
 
+@staged("fit")
 @checked
 def calibrate(tables: Sequence[Table]) -> Calibrated:
     """Fit the constants of the machine on which all tables were measured.

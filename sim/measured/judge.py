@@ -15,6 +15,7 @@ from sim.measured.diagnosis import CLASSES, SAYS_NOTHING, Diagnosis, Rate
 from sim.measured.fabric_run import FabricRun
 from sim.measured.library_run import Finding, LibraryRun, rates_of
 from topologies.checks import WeftError, checked
+from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 from topologies.units import counted
@@ -68,6 +69,7 @@ class Judgment(Tabular):
         ]
 
 
+@staged("fit")
 @checked
 def judge(runs: Sequence[LibraryRun | FabricRun]) -> Judgment:
     """Judge the tables of one machine, or of one fabric.

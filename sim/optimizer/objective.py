@@ -18,6 +18,7 @@ from sim.why.gradient import gradient
 from sim.why.path import Labels, explain
 from sim.why.spread import Spread
 from topologies import WeftError
+from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import counted
 
@@ -199,6 +200,6 @@ class Simulated:
                 return self._of_tape(tape, program)
         outcome = run(program, log=True)
         names = [str(dim) for dim in retimed.server_dim]
-        why = explain(program, outcome, Labels(names.__getitem__, lambda hop: []))
+        why = staged("critical path")(explain)(program, outcome, Labels(names.__getitem__, lambda hop: []))
         service = [why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)]
         return outcome.makespan_ps, np.array(service, np.float64)

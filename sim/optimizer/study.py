@@ -38,6 +38,7 @@ from sim.optimizer.problem import Network
 from sim.optimizer.programs import collective_objective, iteration_objective
 from sim.optimizer.splits import side_by_side
 from sim.program.model import Model
+from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import format_size
 from workloads.training import Training
@@ -91,6 +92,7 @@ class Study:
         """The cost where it is part of what is minimized."""
         return self.cost if self.goal == "time-cost" else None
 
+    @staged("search")
     def rows(self) -> list[dict[str, Any]]:
         """One row: the best answer over the knobs."""
         if self.evaluator == "analytic":

@@ -14,6 +14,7 @@ from topologies import Topology
 from topologies.checks import WeftError, nearest, number
 from topologies.core.product import link_bandwidths
 from topologies.core.topology import per_dimension
+from topologies.stages import staged
 from topologies.units import parse_bandwidth, parse_size
 from workloads import read_communicator, read_text_workload
 from workloads.compute import TERA, Accelerator
@@ -39,6 +40,7 @@ def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: s
     return topology.with_links(bandwidth_Bps=np.array(links)[topology.dimension])
 
 
+@staged("pattern")
 def build_job(
     work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithm: str = "hierarchical"
 ) -> tuple[Workload, Job]:

@@ -14,6 +14,7 @@ from sim.engine import _tape as kernel
 from sim.engine.tape import Tape
 from sim.program import I32, I64, Program
 from topologies import WeftError
+from topologies.stages import staged
 
 
 class Gradient(NamedTuple):
@@ -28,6 +29,7 @@ class Gradient(NamedTuple):
     latencies: I64
 
 
+@staged("critical path")
 def gradient(tape: Tape, program: Program) -> Gradient:
     """Derivative of the makespan of a program by its rates and latencies.
 

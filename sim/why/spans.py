@@ -18,6 +18,7 @@ from sim.why.faulty_path import walk_of
 from sim.why.names import NO_DIMENSION, WAIT_ELSEWHERE, Names
 from sim.why.path import Wait, Walk
 from sim.why.walks import Branch, Piece, Stretch
+from topologies.stages import staged
 from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
 
 
@@ -65,6 +66,7 @@ class Spans:
     `lowered`: with the joins of its operations.
     """
 
+    @staged("critical path")
     def __init__(self, lowered: Lowered, outcome: Outcome) -> None:
         self.lowered, self.outcome, self.operations = lowered, outcome, lowered.job.operations
         self.names = Names(lowered)
@@ -147,6 +149,7 @@ class Spans:
             self._exposed[rank] = self._work_out_exposed(rank)
         return dict(self._exposed[rank])
 
+    @staged("critical path")
     def _work_out_exposed(self, rank: int) -> dict[tuple[str, str], int]:
         parts = [self._stretch(stretch, gap.since_ps) for gap in self._gaps(rank)
                  for stretch in reversed(self._walk.back_from(gap))]
