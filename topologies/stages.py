@@ -1,4 +1,4 @@
-"""Stages of a command, such as "proof" and "engine": the time and the memory of each, if anybody asks.
+"""Stages of a command, such as "proof" and "engine": the time and the memory of each, and how far, if anybody asks.
 
 Functions that do the work of a stage are decorated with `staged`. A stage inside another stops the clock of the outer
 one, so that all of them add up to the whole. Only this process is measured, not its workers.
@@ -118,6 +118,29 @@ def compiling(name: str) -> None:
     """A kernel of this name is compiled next."""
     if _tell is not None:
         _tell(name)
+
+
+Counted = Callable[[str, int, int], None]
+"""Hears what a long loop counts, how many are done, and of how many at most."""
+
+_counted: Counted | None = None
+
+
+@contextmanager
+def hearing(counted: Counted) -> Iterator[None]:
+    """Long loops tell this how far they are, for the length of a `with`."""
+    global _counted
+    before, _counted = _counted, counted
+    try:
+        yield
+    finally:
+        _counted = before
+
+
+def count(unit: str, done: int, total: int) -> None:
+    """A long loop has done so many of at most `total` units, such as "maximum flows"."""
+    if _counted is not None:
+        _counted(unit, done, total)
 
 
 def _now() -> tuple[float, float, int]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from topologies import WeftError
 from topologies.flows.maxflow import LARGEST, FlowNetwork
+from topologies.stages import count
 
 Pair = tuple[int, int]
 
@@ -60,6 +61,7 @@ class _Packing:
         self.n = n_nodes
         self.capacity = {pair: cap for pair, cap in capacity.items() if cap}
         self.need = sum(roots.values())
+        self.grown = 0  # edges of all trees
         self.infinite = 2 * (sum(self.capacity.values()) + self.need) + 1
         self.network = FlowNetwork(n_nodes + 1, 4 * self.infinite > LARGEST)
         self.arc = {pair: self.network.add(*pair, cap) for pair, cap in self.capacity.items()}
@@ -141,6 +143,8 @@ class _Packing:
         self.capacity[x, y] -= batch.multiplicity
         self.network.capacity[self.arc[x, y]] = self.capacity[x, y]
         self._reach(batch.hub, y)
+        self.grown += batch.multiplicity
+        count("edges of trees", self.grown, self.need * (self.n - 1))
 
     def _set_waiting(self, root: int, change: int) -> None:
         """Account for trees that have not started: they remain at their root, without a hub."""

@@ -15,6 +15,7 @@ from time import perf_counter
 from sim.circuits.iterations import simulate_iteration
 from topologies import WeftError
 from topologies.core.extents import physical_memory
+from topologies.stages import count
 from topologies.units import Quantity, format_size
 from workloads.topoopt import (
     PACKETS,
@@ -130,8 +131,9 @@ def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Set
     history, to_best = [(chain.evaluations, best_ps)], chain.evaluations
     for turn in range(settings.outer):
         current, current_ps = best, chain.time_ps(best, fabric)
-        moves = settings.budget * (turn + 1) // settings.outer - settings.budget * turn // settings.outer
-        for _ in range(moves):
+        moves = range(*(settings.budget * at // settings.outer for at in (turn, turn + 1)))
+        for move in moves:
+            count("moves", move, settings.budget)
             proposed = chain.move(current)
             time_ps = chain.time_ps(proposed, fabric)
             lost_ms = (time_ps - current_ps) / 1e9

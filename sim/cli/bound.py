@@ -11,6 +11,7 @@ from collectives.trees.rooted_forest import two_phase_rate_Bps
 from sim.analytic.cut_bound import cut_bound
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
+from sim.cli.progress import progress
 from topologies import SWITCH, Topology
 from topologies.flows.programs import all_to_all_rate_Bps, best_roots
 from topologies.stages import staged
@@ -22,7 +23,8 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     topology, kind = spec.build_topology(), spec.kind.name
     root, switches = spec.collective.root or 0, spec.bound.reducing_switches
-    rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
+    with progress("bound", 1, arguments.quiet):
+        rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
     lines = [_line(topology, row) for row in rows]
     head = f"# weft bound: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
     say(arguments, head, *lines, *_note(topology, kind, switches))

@@ -8,6 +8,7 @@ from typing import Any
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json, write_whole
+from sim.cli.progress import progress
 from sim.optimizer.study import Study
 from sim.study.designs import make_studies
 from sim.study.tables import aligned, screen_width
@@ -23,7 +24,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise WeftError(f"--plot draws one network, and {len(studies)} are given")
     rows = []
     for study in studies:
-        found = study.rows()
+        with progress(f"optimize: {study.title}", 1, arguments.quiet):
+            found = study.rows()
         say(arguments, *report(study, found))
         rows += found
     if len(rows) > 1:

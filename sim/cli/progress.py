@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from time import monotonic
-from typing import TYPE_CHECKING
 
+from sim.engine.run import Progress
 from sim.program.outcome import Stopped
 from topologies import WeftError
-
-if TYPE_CHECKING:
-    from sim.engine.run import Progress
+from topologies.stages import hearing
 
 PLAIN_SECONDS = 2.0
 """Interval between plain lines."""
@@ -24,6 +22,9 @@ LONG_SECONDS = 20.0
 
 LEAST_ENDED = 0.05
 """Share of the flows that have ended before their pace tells anything: equal ones end all at the end."""
+
+OF_ENGINES = ("services", "flows")
+"""Units of what engines report; all others are counted by loops."""
 
 
 class Steps:
@@ -54,8 +55,8 @@ class _Warning(Steps):
         long = inside.seconds_left if _is_telling(inside) else monotonic() - self.began
         if not self.is_said and long > LONG_SECONDS:
             self.is_said = True
-            told = f"{self.title}: {inside.total_events:,} {inside.unit}, {_pace(inside)}"
-            print(told, file=sys.stderr, flush=True)
+            many = f"{inside.total_events:,} {inside.unit}, " if inside.unit in OF_ENGINES else ""
+            print(f"{self.title}: {many}{_pace(inside)}", file=sys.stderr, flush=True)
 
 
 class _Plain(Steps):
@@ -79,14 +80,28 @@ class _Plain(Steps):
         print(f"{self.title}: {self.done}/{self.total} done, {what}", file=sys.stderr, flush=True)
 
 
+class _Loops:
+    """Reports of long loops as progress inside a step."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps, self.unit, self.last = steps, "", 0
+
+    def __call__(self, unit: str, done: int, total: int) -> None:
+        now = monotonic()
+        if unit != self.unit or done < self.last:
+            self.unit, self.first, self.began = unit, done, now
+        self.last = done
+        self.steps.within(Progress(done, total, 0, (done - self.first) / max(now - self.began, 1e-9), unit))
+
+
 @contextmanager
 def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Steps]:
-    """Progress over `total` steps; Ctrl-C and limits inside report how many were done.
+    """Progress over `total` steps, and of long loops inside them; Ctrl-C and limits report how many were done.
 
     `quiet`: True: nothing; False: a bar on a terminal, lines elsewhere; None: a bar on a terminal; elsewhere
     a line before what takes long.
     """
-    with _shown(title, total, quiet) as steps:
+    with _shown(title, total, quiet) as steps, hearing(_Loops(steps)):
         try:
             yield steps
         except KeyboardInterrupt:
@@ -116,6 +131,9 @@ def _is_telling(inside: Progress) -> bool:
 
 def _pace(inside: Progress) -> str:
     """How much of a long step is done, how fast, and how long it will take at that rate."""
+    if inside.unit not in OF_ENGINES:
+        left = f", {inside.seconds_left:.0f} s left at this rate" if _is_telling(inside) and inside.events_per_s else ""
+        return f"{inside.events:,} of {inside.total_events:,} {inside.unit}{left}"
     if not _is_telling(inside):
         return f"{_share(inside):.0%} of its {inside.unit} ended"
     rate = inside.events_per_s

@@ -9,6 +9,7 @@ from typing import Any
 from sim.circuits.topoopt_search import Settings, optical_fabric, search
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json
+from sim.cli.progress import progress
 from topologies.units import counted, format_time
 from workloads.topoopt import PACKETS, data_parallel, model
 
@@ -22,10 +23,12 @@ def run(arguments: argparse.Namespace) -> None:
         duplex=not keys.simplex, rule=keys.rule, split=not keys.rings_only,
     )
     job = model(str(spec.workload.name), keys.servers)
-    found = search(job, fabric_for, Settings(
+    settings = Settings(
         budget=keys.budget, outer=4 if keys.budget else 1, seed=spec.model.seed or 0,
         transport=replace(PACKETS, routes=keys.routes),
-    ))
+    )
+    with progress("topoopt", 1, arguments.quiet):
+        found = search(job, fabric_for, settings)
     row: dict[str, Any] = {
         "workload": job.name, "servers": job.n, "degree": keys.degree, "topology": found.fabric.topology.name,
         "rings": list(found.fabric.jumps), "group_rings": {k: list(j) for k, j in found.fabric.group_jumps.items()},

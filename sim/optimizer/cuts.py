@@ -25,6 +25,7 @@ from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, p
 from sim.optimizer.objective import Evaluation, Objective
 from topologies import WeftError
 from topologies.checks import Count, NotNegative, checked
+from topologies.stages import count
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 
@@ -214,6 +215,7 @@ class _Search:
         if any(np.array_equal(found.bandwidth_GBps, one.bandwidth_GBps) for one in self.seen):
             return found
         self.seen.append(found)
+        count("evaluations at most", len(self.seen), self.max_evaluations)
         self.history.append(min([self._value(found), *self.history[-1:]]))
         return found
 

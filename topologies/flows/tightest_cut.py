@@ -25,6 +25,7 @@ from topologies.core.symmetry import link_permutation, translation
 from topologies.core.topology import Topology
 from topologies.flows.cuts import proportions, whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
+from topologies.stages import count
 
 Bools = npt.NDArray[np.bool_]
 
@@ -205,6 +206,7 @@ class _Search:
             better = self._violated(sinks[at])
             if better is None:
                 passed, at = passed + 1, (at + 1) % len(sinks)
+                count("NPUs tested for a tighter cut", passed, len(sinks))
             else:
                 side, passed = better, 0
                 self._set_rate(side)
@@ -274,7 +276,8 @@ def _least_flow(
         network.add(tail, head, rate)
         reverse.add(head, tail, rate)
     least, side = everything, np.ones(topology.n_nodes, np.bool_)
-    for sink in sinks:
+    for number, sink in enumerate(sinks):
+        count("maximum flows", number, len(sinks))
         # Backwards, so that the search ends at the first of the sinks before it: none of those is cut off for less.
         if reverse.flow(sink, root, least) < least:
             least = network.flow(root, sink, least)

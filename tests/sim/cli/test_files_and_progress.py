@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from sim.cli.progress import _Warning, progress
 from sim.engine.run import Progress
 from sim.study import points
 from topologies import WeftError
+from topologies.stages import count
 
 HALF = Progress(events=6_000_000, total_events=12_000_000, now_ps=1, events_per_s=2e6)
 
@@ -172,6 +174,40 @@ def test_flows_tell_no_time_left_while_hardly_any_has_ended(
             with progress("work", 3, quiet) as steps:
                 steps.within(inside)
             assert capsys.readouterr().err == f"{head} {said}\n"
+
+
+def test_loops_tell_how_far_they_are_and_how_long_it_takes_at_their_rate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The clock of a loop begins anew with another unit, and where it begins anew; nobody hears one outside."""
+    seconds = iter(range(0, 10_000, 10))
+    monkeypatch.setattr("sim.cli.progress.monotonic", lambda: next(seconds))
+    with progress("work", 2):
+        for unit, done in (("trees", 1), ("trees", 3), ("flows of water", 2), ("flows of water", 1)):
+            count(unit, done, 4)
+    count("trees", 4, 4)
+    first, second, *others = capsys.readouterr().err.splitlines()
+    assert first == "work: 0/2 done, then 1 of 4 trees"
+    assert second == "work: 0/2 done, then 3 of 4 trees, 15 s left at this rate"
+    assert others == [f"work: 0/2 done, then {done} of 4 flows of water" for done in (2, 1)]
+
+
+@pytest.mark.parametrize(("words", "unit"), [
+    ("compare --topology mesh:2x7 --algorithms pipelined -b 1K", "edges of trees"),
+    ("bound --topology mesh:2x11", "NPUs tested for a tighter cut"), ("bound --topology mesh:2x13", "maximum flows"),
+    ("optimize --network RI(2)_SW(2) --collective all-reduce -b 1M --budget 100GB/s --chunks 1",
+     "evaluations at most"),
+    ("topoopt --workload DLRM --servers 4 --degree 2 --budget 2", "moves"),
+])
+def test_what_takes_long_counts_what_it_has_done(
+    words: str, unit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On fabrics of their own: cuts and trees of a wiring are remembered."""
+    monkeypatch.setattr("sim.cli.progress.PLAIN_SECONDS", -1)
+    assert main([*words.split(), "--progress"]) == 0
+    said = capsys.readouterr().err.replace(",", "")
+    counts = [(int(done), int(total)) for done, total in re.findall(rf"then (\d+) of (\d+) {unit}", said)]
+    assert any(done for done, _ in counts) and all(done <= total for done, total in counts)
 
 
 @pytest.mark.parametrize(("total", "quiet"), [(3, True), (0, False)])
