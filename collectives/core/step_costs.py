@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from topologies import Circuits, Topology, WeftError, circulant, link_loads, optical
+from topologies.stages import count
 from topologies.units import PS_PER_S, Quantity
 
 Ints = npt.NDArray[np.int64]
@@ -46,8 +47,10 @@ def steps_of(schedule: Schedule, port: int | None = None) -> list[Step]:
     kept = t.src != t.dst
     if port is not None:
         kept &= t.port == port
-    steps = []
-    for step in np.unique(t.step[kept]):
+    steps = list[Step]()
+    numbers = np.unique(t.step[kept])
+    for step in numbers:
+        count("steps", len(steps), numbers.size)
         rows = np.flatnonzero(kept & (t.step == step))
         sizes = t.blocks[rows] * schedule.block_bytes
         steps.append(Step(tuple(t.src[rows].tolist()), tuple(t.dst[rows].tolist()), tuple(sizes.tolist())))
@@ -94,7 +97,11 @@ def step_cost_ps(topology: Topology, step: Step, start_up_ps: int = 0) -> int:
 
 def step_costs_ps(fabrics: Sequence[Topology], steps: Sequence[Step], start_up_ps: int = 0) -> Ints:
     """Time of every step on every fabric, (steps, fabrics)."""
-    costs = [[step_cost_ps(fabric, step, start_up_ps) for fabric in fabrics] for step in steps]
+    costs = list[int]()
+    for step in steps:
+        for fabric in fabrics:
+            count("costs of steps on fabrics", len(costs), len(steps) * len(fabrics))
+            costs.append(step_cost_ps(fabric, step, start_up_ps))
     return np.array(costs, np.int64).reshape(len(steps), len(fabrics))
 
 

@@ -10,6 +10,7 @@ from collectives.reconfigured import menu
 from sim.circuits.plans import simulate_plan
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json
+from sim.cli.progress import progress
 from sim.cli.train import algorithm_of
 from sim.program.model import make_model
 from sim.study.tables import aligned
@@ -26,8 +27,9 @@ def run(arguments: argparse.Namespace) -> None:
     base, circuits, name, delay = spec.build_topology(), spec.circuits, algorithm_of(spec), spec.circuits.delay
     size_bytes = spec.sizes_bytes[0]
     form = spec.collective.form or ("bandwidth" if spec.kind.name == "all-reduce" and name in HALVING else None)
-    choice = menu(build(name, spec.kind.name, base, size_bytes, form), interfaces=circuits.interfaces,
-                  start_up=circuits.start_up)
+    with progress("reconfigure", 1, arguments.quiet):
+        choice = menu(build(name, spec.kind.name, base, size_bytes, form), interfaces=circuits.interfaces,
+                      start_up=circuits.start_up)
     plans = {"static": choice.static(), "every step": choice.every_step(delay), "two states": choice.two_state(delay),
              "stride rings": choice.segments(delay), "best": choice.best(delay)}
     rows: list[dict[str, Any]] = []

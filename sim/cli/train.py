@@ -10,6 +10,7 @@ from typing import Any
 from sim import plots
 from sim.cli.asked import check_looks_into, spec_of
 from sim.cli.output import say, write_csv, write_json, write_whole
+from sim.cli.progress import progress
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.jobs import build_job, message_bytes, with_npu_bandwidth
@@ -28,8 +29,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
     check_looks_into(spec)
-    workload, result = simulate_iteration(spec, check=arguments.check, drawn=bool(arguments.perfetto))
-    say(arguments, *_lines(spec, workload, result), *_bubble(spec, result))
+    with progress("train", 1, arguments.quiet):
+        workload, result = simulate_iteration(spec, check=arguments.check, drawn=bool(arguments.perfetto))
+        lines = [*_lines(spec, workload, result), *_bubble(spec, result)]
+    say(arguments, *lines)
     write_json(arguments, spec, rows_of(spec, workload, result), model=result.model)
     write_csv(arguments, [{"npu": rank} | part for rank in result.ranks for part in parts(result, rank)])
     if arguments.plot:

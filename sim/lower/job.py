@@ -46,7 +46,7 @@ from sim.program.model import Model
 from sim.program.waits import Cycle
 from topologies import WeftError
 from topologies.core.paths import ranges
-from topologies.stages import staged
+from topologies.stages import count, staged
 from topologies.units import PS_PER_S
 from workloads.job import CLOCK, Communicate, Compute, Job, Operation, Reconfigure, Send
 
@@ -155,6 +155,7 @@ class _Lowering:
     def run(self, words: str) -> Lowered:
         """The program of all operations; `words` describe which NPUs are simulated."""
         for number, operation in enumerate(self.job.operations):
+            count("operations", number, len(self.job.operations))
             if isinstance(operation.work, Compute):
                 self._add_compute(number, operation, operation.work)
             elif isinstance(operation.work, Reconfigure):
@@ -398,11 +399,11 @@ def _block_bytes(operation: Operation) -> int | I64:
 
 def _filled(parts: Sequence[tuple[int, npt.NDArray[np.integer] | int]], dtype: type[N]) -> npt.NDArray[N]:
     """Arrays one after the other, or as often as said a value."""
-    found, at = np.zeros(sum(count for count, _ in parts), dtype), 0
-    for count, part in parts:
+    found, at = np.zeros(sum(many for many, _ in parts), dtype), 0
+    for many, part in parts:
         if not isinstance(part, int) or part:
-            found[at : at + count] = part
-        at += count
+            found[at : at + many] = part
+        at += many
     return found
 
 

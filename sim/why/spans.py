@@ -18,7 +18,7 @@ from sim.why.faulty_path import walk_of
 from sim.why.names import NO_DIMENSION, WAIT_ELSEWHERE, Names
 from sim.why.path import Wait, Walk
 from sim.why.walks import Branch, Piece, Stretch
-from topologies.stages import staged
+from topologies.stages import count, staged
 from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
 
 
@@ -151,8 +151,10 @@ class Spans:
 
     @staged("critical path")
     def _work_out_exposed(self, rank: int) -> dict[tuple[str, str], int]:
-        parts = [self._stretch(stretch, gap.since_ps) for gap in self._gaps(rank)
-                 for stretch in reversed(self._walk.back_from(gap))]
+        parts, gaps = list[I64](), self._gaps(rank)
+        for done, gap in enumerate(gaps):
+            count("gaps between computations", done, len(gaps))
+            parts += [self._stretch(stretch, gap.since_ps) for stretch in reversed(self._walk.back_from(gap))]
         start, end, number = np.concatenate([np.zeros((3, 0), np.int64), *parts], axis=1)
         length, under_way = np.maximum(end - start, 0), self._under_way(rank)
         own = length.copy()

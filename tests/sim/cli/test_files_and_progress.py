@@ -198,6 +198,13 @@ def test_loops_tell_how_far_they_are_and_how_long_it_takes_at_their_rate(
     ("optimize --network RI(2)_SW(2) --collective all-reduce -b 1M --budget 100GB/s --chunks 1",
      "evaluations at most"),
     ("topoopt --workload DLRM --servers 4 --degree 2 --budget 2", "moves"),
+    ("train --topology RI(2)_SW(2) --workload bert-large --parallelism tp=2 --samples 64 --peak 312 --efficiency 0.5",
+     "gaps between computations"),
+    ("train --topology RI(2)_SW(2) --workload bert-large --parallelism tp=2 --samples 64 --peak 312 --efficiency 0.5",
+     "operations"),
+    ("reconfigure --topology ring:8 --algorithm recursive-doubling --size 1MiB --delay 10us", "steps"),
+    ("reconfigure --topology ring:8 --algorithm recursive-doubling --size 1MiB --delay 10us",
+     "costs of steps on fabrics"),
 ])
 def test_what_takes_long_counts_what_it_has_done(
     words: str, unit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
