@@ -52,7 +52,9 @@ class _Warning(Steps):
         self.is_said, self.began = False, monotonic()
 
     def within(self, inside: Progress) -> None:
-        long = inside.seconds_left if _is_telling(inside) else monotonic() - self.began
+        # What loops count takes unequal times: only that it has taken long is sure.
+        telling = inside.unit in OF_ENGINES and _is_telling(inside)
+        long = inside.seconds_left if telling else monotonic() - self.began
         if not self.is_said and long > LONG_SECONDS:
             self.is_said = True
             many = f"{inside.total_events:,} {inside.unit}, " if inside.unit in OF_ENGINES else ""

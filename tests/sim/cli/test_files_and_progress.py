@@ -192,6 +192,20 @@ def test_loops_tell_how_far_they_are_and_how_long_it_takes_at_their_rate(
     assert others == [f"work: 0/2 done, then {done} of 4 flows of water" for done in (2, 1)]
 
 
+def test_where_none_was_asked_for_a_loop_is_announced_once_and_only_when_it_has_taken_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What its first steps took says nothing: a quick command whose streams are piped prints its result alone."""
+    now = 0.0
+    monkeypatch.setattr("sim.cli.progress.monotonic", lambda: now)
+    with progress("work", 1, None):
+        for at in (0.0, 0.1, 19.0, 21.0, 22.0, 90.0):
+            now = at
+            count("trees", 1 + int(at), 1000)
+            said = capsys.readouterr().err
+            assert said == ("work: 22 of 1,000 trees\n" if at == 21.0 else "")
+
+
 @pytest.mark.parametrize(("words", "unit"), [
     ("compare --topology mesh:2x7 --algorithms pipelined -b 1K", "edges of trees"),
     ("bound --topology mesh:2x11", "NPUs tested for a tighter cut"), ("bound --topology mesh:2x13", "maximum flows"),
