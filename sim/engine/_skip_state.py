@@ -35,11 +35,10 @@ BEGUN, WATCHING, TIMED, COMPARING, RECURRING = 1, 2, 3, 4, 5
 # Words of a part: the task that is watched, its deliveries when it was last looked at, picoseconds since then in which
 # it delivered nothing (NONE: nobody in the part did for long), deliveries noted, at how many of them a period is looked
 # for next; first place in `live` and number of its tasks; period in ps (0: none), multiple of it that is looked at
-# next; the task that was last found not to recur;
-# whether the part recurs, end of the time in which it does, periods to skip.
+# next; the task that was last found not to recur; whether the part recurs, end of the time in which it does, periods to
+# skip.
 (
-    WATCHED, SEEN, IDLE, NOTED, LOOK_AT, FIRST, MEMBERS, PERIOD, MULTIPLE, SUSPECT, RECURS, UNTIL,
-    SKIPS, PART_WORDS,
+    WATCHED, SEEN, IDLE, NOTED, LOOK_AT, FIRST, MEMBERS, PERIOD, MULTIPLE, SUSPECT, RECURS, UNTIL, SKIPS, PART_WORDS,
 ) = range(14)
 
 # Words of a stage, which is where a task's chunks are on their way to one of its hops or, the last, to their delivery:

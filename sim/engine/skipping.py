@@ -17,7 +17,8 @@ LEAST_CHUNKS, LEAST_SERVICES = 64, 1 << 17
 FEWEST_EVENTS, MOST_EVENTS = 1 << 13, 1 << 15
 """Events under way at most, in small programs and in large ones; with more, comparing costs too much."""
 ALLOWED = 32
-"""Services of a run that allow one unit of cost, beside those gained: 1 % of its time, up to 3 where much is live."""
+"""Services of a run that allow one unit of cost, a quarter of a service, beside those gained; where a queue is found,
+once more. In all 0.1 to 1.8 % of the time of runs in which nothing repeats."""
 FIRST_WAIT = 64
 
 

@@ -129,7 +129,7 @@ def assemble(
     n_tasks = columns.task_work.size
     cut_table, task_cut = _cut_tasks(columns.task_cutting, works or works_of(columns.task_work), cuttings)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
-    service = service_times_ps(sizes, columns.rates, CLOCK_END_PS)
+    service = service_times_ps(sizes, columns.rates)
     latency = columns.route_latency_ps.astype(np.int64)
     if latency.min(initial=0) < 0:  # three times of the clock, added up
         raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import numpy as np
 
-from sim.program.contract import I64
+from sim.program.contract import CLOCK_END_PS, I64
 from topologies import WeftError
 from topologies.checks import Count, Integer, InUnit, checked
 from topologies.units import PS_PER_S, PositiveBytes, parse_size
@@ -72,20 +72,20 @@ def service_time_ps(work: int, rate_per_s: Fraction) -> int:
     return max(1, -(-work * PS_PER_S * rate_per_s.denominator // rate_per_s.numerator))
 
 
-def service_times_ps(work: I64, rates: Sequence[Fraction], most_ps: int) -> I64:
-    """Exact service times of chunks at rates, as `service_time_ps` each, (Z, R); those beyond `most_ps` are it."""
+def service_times_ps(work: I64, rates: Sequence[Fraction]) -> I64:
+    """Exact service times of chunks at rates, as `service_time_ps` each, (Z, R); beyond the clock they are its end."""
     if work.size * len(rates) <= FEW_TIMES:
-        times = [[min(service_time_ps(one, rate), most_ps) for rate in rates] for one in work.tolist()]
+        times = [[min(service_time_ps(one, rate), CLOCK_END_PS) for rate in rates] for one in work.tolist()]
         return np.array(times, np.int64).reshape(work.size, len(rates))
     found, reduced = np.empty((work.size, len(rates)), np.int64), [_ps_per_unit(rate) for rate in rates]
     top = int(work.max())
     fits = np.array([max(up, down) <= MOST_FACTOR and top * up < down << EXACT_BITS for up, down in reduced])
     for column in np.flatnonzero(~fits).tolist():
-        found[:, column] = [min(service_time_ps(one, rates[column]), most_ps) for one in work.tolist()]
+        found[:, column] = [min(service_time_ps(one, rates[column]), CLOCK_END_PS) for one in work.tolist()]
     if fits.any():
         up, down = np.array([pair for pair, fit in zip(reduced, fits, strict=True) if fit], np.int64).T
         for row in range(work.size):
-            found[row, fits] = np.clip(_times_ps(work[row], up, down), 1, most_ps)
+            found[row, fits] = np.clip(_times_ps(work[row], up, down), 1, CLOCK_END_PS)
     return found
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from sim.program.columns import by_key, i32
-from sim.program.contract import CLOCK_END_PS, I64, UNBOUNDED, Program
-from sim.program.cutting import service_time_ps
+from sim.program.contract import I64, UNBOUNDED, Program
+from sim.program.cutting import service_times_ps
 from sim.program.turns import with_turns
 from topologies.units import PS_PER_S
 
 
 def server_for(program: Program, rate: Fraction, discipline: int = 0) -> Program:
     """The program with one more server, of a rate; services beyond the clock are its end, as in `assemble`."""
-    column = [min(service_time_ps(int(work), rate), CLOCK_END_PS) for work in program.chunk_work]
+    column = service_times_ps(program.chunk_work, [rate])
     return program._replace(
         service_ps=np.ascontiguousarray(np.column_stack([program.service_ps, column]), np.int64),
         server_rate=i32(np.append(program.server_rate, program.service_ps.shape[1])),

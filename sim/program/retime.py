@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.assemble import check_times
-from sim.program.contract import CLOCK_END_PS, Program
+from sim.program.contract import Program
 from sim.program.cutting import service_times_ps
 
 KEEPS_ITS_RATE = -1
@@ -20,7 +20,7 @@ def with_rates(program: Program, rates: Sequence[Fraction]) -> Program:
 
     WeftError: the run could outlast the clock.
     """
-    found = program._replace(service_ps=service_times_ps(program.chunk_work, rates, CLOCK_END_PS))
+    found = program._replace(service_ps=service_times_ps(program.chunk_work, rates))
     check_times(found, rates)
     return found
 
@@ -50,7 +50,7 @@ def retime(
     kept, column = np.unique(program.server_rate[server_rate == KEEPS_ITS_RATE], return_inverse=True)
     new_rate = server_rate.astype(np.int32)
     new_rate[server_rate == KEEPS_ITS_RATE] = len(rates) + column
-    service = np.hstack([service_times_ps(program.chunk_work, rates, CLOCK_END_PS), program.service_ps[:, kept]])
+    service = np.hstack([service_times_ps(program.chunk_work, rates), program.service_ps[:, kept]])
     return program._replace(
         server_rate=new_rate, service_ps=np.ascontiguousarray(service),
         hop_latency_ps=program.hop_latency_ps + more_latency_ps * program.hop_last.astype(np.int64),
