@@ -72,27 +72,34 @@ def of_readme(at: Found) -> Iterator[Row]:
         f"{at.whole(ENGINE, RING, RATE)} million chunk-hops per second on one core, "
         f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer")
     yield "all-to-all on a 16x16 torus, 16 chunks per pair", (
-        f"{at.whole(ENGINE, ALL, RATE)} million per second; {at.whole(ENGINE, OWN, RATE)} million if every link has "
-        f"its own bandwidth; {at(PLAIN, ALL, 'ratio')} and {at(PLAIN, OWN, 'ratio')} times a plain C++ loop")
-    yield "relative to a 40-line heapq loop and to the SimPy reference (ring of 64)", (
+        f"{at.whole(ENGINE, ALL, RATE)} million per second, {at(PLAIN, ALL, 'ratio')} times a plain C++ loop")
+    yield "the same, every link with its own bandwidth", (
+        f"{at.whole(ENGINE, OWN, RATE)} million per second, {at(PLAIN, OWN, 'ratio')} times the C++ loop")
+    yield "against a 40-line heapq loop, and the SimPy reference (ring of 64)", (
         f"{ratios(at)[0]} and {ratios(at)[1]} times as fast")
-    yield "ring of 64 NPUs, 4,096 chunks: stretches that repeat are skipped", (
-        f"one service in {at(SKIPPED, ring, '512MiB: one in')} simulated; {at(SKIPPED, ring, '512MiB: ms with')} ms "
-        f"instead of {at.whole(SKIPPED, ring, '512MiB: ms without')}; "
-        f"where nothing repeats at most {slower(at)} % slower")
-    yield ("one run on two threads, 8 KiB chunks: recursive doubling on 64x64; ring on a random graph of 1,024; "
-           "all-to-all on 16x16", f"{'; '.join(two)} times as fast as on one")
-    yield "`compare` of four algorithms at 14 sizes on a 64x64 torus", f"{at(STAGES, COMMANDS[0], 'CPU s')} s of CPU"
-    yield "first number after the installation of a wheel; in a checkout, nothing compiled", (
-        f"{first(at, start.FIRST, start.INSTALLED)}; {first(at, start.FIRST, start.CHECKOUT)} s of user CPU; of the "
-        f"first of the commands above {first(at, start.README, start.INSTALLED)}; "
-        f"{first(at, start.README, start.CHECKOUT)} s")
+    yield "stretches that repeat are skipped: ring of 64 NPUs, 4,096 chunks", skipped(at, ring)
+    yield "the search for them, where nothing repeats", f"at most {slower(at)} % slower"
+    yield "two threads, 8 KiB chunks", (
+        f"{two[0]} times as fast as one for recursive doubling on 64x64, {two[1]} for a ring on a random graph of "
+        f"1,024, {two[2]} for all-to-all on 16x16")
+    yield "`compare`, four algorithms at 14 sizes on a 64x64 torus", f"{at(STAGES, COMMANDS[0], 'CPU s')} s of CPU"
+    for name, command in (("first number, one small collective", start.FIRST),
+                          ("first number, the first command above", start.README)):
+        yield name, (
+            f"wheel just installed: {first(at, command, start.INSTALLED)} s of user CPU; checkout with nothing "
+            f"compiled: {first(at, command, start.CHECKOUT)} s")
     yield "sweep over bandwidths, 64 NPUs", (
         f"{span(at.numbers(POINTS, 'points per CPU second'))} points per second of CPU")
-    yield "bound for 1,024 NPUs; trees for 256 NPUs; trees for 4,096 identical NPUs", (
-        "at most 1.5 s; 14 s; 0.5 s of CPU ([bounds](docs/reference/bounds.md))")
+    yield "[exact bound](docs/reference/bounds.md) for 1,024 NPUs", "at most 1.5 s of CPU"
+    yield "packed trees for 256 NPUs; for 4,096 identical NPUs", "14 s; 0.5 s of CPU"
     yield "all-reduce over 1,048,576 NPUs, exact by symmetry", (
         f"{span(at.numbers(SCALE, 'CPU s', MILLION), 1)} s of CPU, {least} to {most} GiB")
+
+
+def skipped(at: Found, case: str) -> str:
+    """What skipping saves at 512 MiB."""
+    return (f"one service in {at(SKIPPED, case, '512MiB: one in')} simulated, "
+            f"{at(SKIPPED, case, '512MiB: ms with')} ms instead of {at.whole(SKIPPED, case, '512MiB: ms without')}")
 
 
 def ratios(at: Found) -> tuple[str, str]:
@@ -112,31 +119,10 @@ def first(at: Found, command: str, compiled: str) -> str:
 
 def of_performance(at: Found) -> Iterator[Row]:
     """The table of docs/performance.md."""
-    tape = {name: float(at(ENGINE, name, "tape M/s")) for name in (RING, ALL, OWN)}
-    times = [tape[name] / float(at(ENGINE, name, RATE)) for name in tape]
+    yield from of_engine(at)
+    yield from of_surroundings(at)
     least, most = at.sizes(SCALE, "peak memory", MILLION)
     encode, peel = (at.numbers(CODEC, column, "spread") for column in ("encode GB/s", "peel ns per nonzero"))
-    yield "ring of 256, 64 MiB, 16 chunks", (
-        f"{at(ENGINE, RING, RATE)} million chunk-hops per second; "
-        f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer")
-    yield "all-to-all on 16x16, 1 MiB per pair, 16 chunks", (
-        f"{at(ENGINE, ALL, RATE)} million; {at.whole(ENGINE, ALL, 'bytes per transfer')} bytes per transfer; "
-        f"{at(PLAIN, ALL, 'ratio')} times a plain C++ loop")
-    yield "the same, every link its own bandwidth", (
-        f"{at(ENGINE, OWN, RATE)} million; {at(PLAIN, OWN, 'ratio')} times the C++ loop")
-    yield "the same, priorities", (
-        f"{at(ENGINE, PRIORITY, RATE)} million; {at(GENERAL, PRIORITY, 'ratio')} times the general loop")
-    yield "ring of 64 against a 40-line heapq loop, and the SimPy reference", (
-        f"{ratios(at)[0]} times and {ratios(at)[1]} times as fast")
-    yield "building the programs of the first three from their columns", (
-        ", ".join(at(ENGINE, name, "program built, s") for name in (RING, ALL, OWN)) + " s")
-    how_often = "[how often](performance_tables.md#replays-of-a-tape-at-other-bandwidths)"
-    yield f"sweep over a tape, where it holds ({how_often})", (
-        f"{tape[RING]:.0f} million on the ring, {tape[ALL]:.0f} on the all-to-all, {tape[OWN]:.0f} with own "
-        f"bandwidths: {times[0]:.0f}, {times[1]:.0f} and {times[2]:.0f} times the fifo loop")
-    yield "trying to skip where nothing repeats", f"at most {slower(at)} % slower"
-    yield "two threads, 8 KiB chunks", ", ".join(f"{row[0]} {at(SEVERAL, row, 'ratio')}" for row in TWO) + (
-        " times as fast as one")
     yield "all-reduce of 1,048,576 NPUs, from building the topology to the result", (
         f"{span(at.numbers(SCALE, 'CPU s', MILLION), 1)} s of CPU, {least} to {most} GiB")
     yield "ring on random-regular:1024, 4.2 million transfers without symmetry", (
@@ -147,18 +133,52 @@ def of_performance(at: Found) -> Iterator[Row]:
             f"{at(FLOWS, row, 'flows')} in {at(FLOWS, row, 'CPU s')} s" for row in rows) + " of CPU"
     yield "homomorphic codec, 16 MiB, 1.23 cells per item, unions of 1 to 57 %", (
         f"encode {max(encode):.1f} to {min(encode):.1f} GB/s, peel {min(peel):.0f} to {max(peel):.0f} ns per nonzero")
+
+
+def of_engine(at: Found) -> Iterator[Row]:
+    """Its rows of runs."""
+    tape = {name: float(at(ENGINE, name, "tape M/s")) for name in (RING, ALL, OWN)}
+    times = [tape[name] / float(at(ENGINE, name, RATE)) for name in tape]
+    yield "ring of 256, 64 MiB, 16 chunks", (
+        f"{at(ENGINE, RING, RATE)} million chunk-hops per second; "
+        f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer")
+    yield "all-to-all on 16x16, 1 MiB per pair, 16 chunks", (
+        f"{at(ENGINE, ALL, RATE)} million; {at.whole(ENGINE, ALL, 'bytes per transfer')} bytes per transfer; "
+        f"{at(PLAIN, ALL, 'ratio')} times a plain C++ loop")
+    yield "the same, every link with its own bandwidth", (
+        f"{at(ENGINE, OWN, RATE)} million; {at(PLAIN, OWN, 'ratio')} times the C++ loop")
+    yield "the same, equal links, served by 255 priorities", (
+        f"{at(ENGINE, PRIORITY, RATE)} million; {at(GENERAL, PRIORITY, 'ratio')} times the general loop")
+    yield "ring of 64, against a 40-line heapq loop and the SimPy reference", (
+        f"{ratios(at)[0]} and {ratios(at)[1]} times as fast")
+    yield "ring of 64, 4,096 chunks, 512 MiB, with stretches skipped", skipped(at, "ring all-reduce on ring:64")
+    yield "the search for stretches, where nothing repeats", f"at most {slower(at)} % slower"
+    for row in TWO:
+        yield f"two threads, 8 KiB chunks, {row[0]}", f"{at(SEVERAL, row, 'ratio')} times as fast as one"
+    how_often = "[how often](performance_tables.md#replays-of-a-tape-at-other-bandwidths)"
+    yield f"replay of a tape, where it holds ({how_often})", (
+        f"{tape[RING]:.0f} million on the ring, {tape[ALL]:.0f} on the all-to-all, {tape[OWN]:.0f} with own "
+        f"bandwidths: {times[0]:.0f}, {times[1]:.0f} and {times[2]:.0f} times the fifo loop")
+
+
+def of_surroundings(at: Found) -> Iterator[Row]:
+    """Its rows of what is around runs."""
+    yield "assembling the first three programs from their columns", (
+        ", ".join(at(ENGINE, name, "program built, s") for name in (RING, ALL, OWN)) + " s")
+    sides = at.column(BOUNDS, rows_of(at.texts, BOUNDS)[0][0])
+    yield f"bounds / engine, all-reduce on tori of {', '.join(sides)}: median over algorithms; largest", "; ".join(
+        ", ".join(at.column(BOUNDS, column)) for column in ("bounds / engine: median", "largest"))
+    yield "sweep points per CPU second, only the bandwidth varies, 64 NPUs", (
+        span(at.numbers(POINTS, "points per CPU second")))
+    for name, command in zip(("`compare`, 4 algorithms, 14 sizes, torus:64x64", "the same, with 4 chunks",
+                              "`compare`, recursive doubling on dragonfly:33x16x8"), COMMANDS, strict=True):
+        yield name, f"{at(STAGES, command, 'CPU s')} s of CPU"
     for name, command in (("first number, user CPU, imports included", start.FIRST),
                           ("the same, with stretches that are skipped", start.LONG),
-                          ("the same, first command of README, 39 runs", start.README)):
+                          ("the same, first command of the README, 39 runs", start.README)):
         yield name, (
             f"checkout with nothing compiled {first(at, command, start.CHECKOUT)} s, all compiled "
             f"{first(at, command, start.WARM)}; wheel, just installed {first(at, command, start.INSTALLED)}")
-    yield "`compare`, 4 algorithms, 14 sizes, torus:64x64; in 4 chunks; recursive doubling on dragonfly:33x16x8", (
-        "; ".join(at(STAGES, command, "CPU s") for command in COMMANDS) + " s of CPU")
-    yield "sweep points per CPU second, only the bandwidth varies, 64 NPUs", (
-        span(at.numbers(POINTS, "points per CPU second")))
-    yield "bounds / engine on tori of 8x8, 16x16, 32x32, 64x64, 128x128: median; largest", "; ".join(
-        ", ".join(at.column(BOUNDS, column)) for column in ("bounds / engine: median", "largest"))
 
 
 PAGES = (
