@@ -41,14 +41,15 @@ def pages() -> dict[str, str]:
 
 def index() -> str:
     """The folders, and the pages in each by title."""
-    text = ["# Documentation\n", "Sections, by what a reader wants, and the results.\n"]
+    text = ["# Documentation\n"]
     for room, about in ABOUT.items():
         its = [path for path in (DOCS / room).iterdir() if path.suffix in (".md", ".py")]
-        links = [f"[{title(path)}]({room}/{path.name})" for path in sorted(its, key=title)]
-        text.append(f"**{room}**, {about}: {', '.join(links)}.\n")
+        text.append(f"## {room.capitalize()}\n\n{about[0].upper()}{about[1:]}.\n")
+        text += [f"- [{title(path)}]({room}/{path.name})" for path in sorted(its, key=lambda path: title(path).lower())]
+        text.append("")
     others = sorted(path for path in DOCS.glob("*.md") if path.name != "README.md")
-    text.append(f"**More**: {', '.join(f'[{title(path)}]({path.name})' for path in others)}.\n")
-    text.append("`make docs-site` makes a site of these pages with search and the docstrings, `out/site/index.html`.\n")
+    text += ["## More\n", *(f"- [{title(path)}]({path.name})" for path in others), ""]
+    text.append("`make docs-site` makes a site of these pages, with search and the docstrings.\n")
     text.append("The tests run the Python and every command after a `$` on these pages, and compare the output.")
     return "\n".join(text) + "\n"
 
