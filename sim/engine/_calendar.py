@@ -1,14 +1,14 @@
 """The calendar: where the events of the fifo loop wait for their time.
 
-An event is three words and refers to nothing else:
+An event is three words that refer to nothing else:
 
     TIME    when it happens
     KEY     (class, chunk, hop, task), the order of the contract among events of one time, in one number
     PLACE   index of its hop in the routes (NONE: delivery), and its row of the service table
 
-Times are cut into buckets of 2^WIDTH ps. Buckets are the slots of the lowest level of a wheel; a slot of a level above
-spans as many buckets as all slots of the level below it. A slot is a list of blocks of BLOCK events, the first of them
-partly filled, so that events are written and read in rows:
+Time is cut into buckets of 2^WIDTH ps. Buckets are the slots of the lowest level of a wheel; a slot of a higher level
+spans as much as all slots of the level below it. A slot is a list of blocks of BLOCK events, the first of them partly
+filled, so that events are written and read in rows:
 
     slot -> | e e e . | -> | e e e e | -> | e e e e |
 
@@ -19,9 +19,9 @@ A time as digits, and where an event waits that is due at it (`now` and `due` fi
     due     | ... 0 | 0000000001001 | 0000000000111 |  111 ... 0               level 1, slot 9
 
 Invariant: on a level only slots above the present's digit are filled, and all of level L is earlier than all of level
-L + 1. The first slot that is filled has the next events. On level 0 it is opened: `order` has a word of offset and
-index for each of its events, sorted; from a higher level its events move to the levels below. What becomes due in the
-bucket that is open is late: its words are in a heap.
+L + 1. The first filled slot has the next events. On level 0 it is opened: `order` then has a word for each of its
+events, offset and index, sorted. From a higher level its events move to the levels below. An event that becomes due in
+the open bucket is late: its word goes into a heap.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _FEW = 32
 
 @helper
 def put(program, state, time, key, place, event):
-    """Let an event happen at a later time; in the open bucket it takes the place of `event`, if that is one."""
+    """Let an event happen at a later time; in the open bucket it reuses the place of `event`, unless that is NONE."""
     register = state.register
     width = register[WIDTH]
     differs = (time ^ register[NOW]) >> width
@@ -75,13 +75,13 @@ def put(program, state, time, key, place, event):
 
 @helper
 def hop_of(program, place):
-    """Kind of the hop of a place; what a delivery gets does not matter."""
+    """Kind of the hop of a place; for a delivery any, which is not used."""
     return np.int64(program.route_hop[u64(max(place >> 32, 0))])
 
 
 @helper
 def append(state, slot):
-    """Room for one event more in a slot."""
+    """Make room for one more event in a slot; returns its index."""
     register, slots = state.register, state.slot
     count = np.int64(slots[u64(2 * slot + 1)])
     slots[u64(2 * slot + 1)] = count + 1
@@ -98,7 +98,7 @@ def append(state, slot):
 
 @helper
 def _store(state, time, key, place, differs):
-    """Put an event into the slot of the highest digit in which its bucket differs from the present one."""
+    """Put an event into the slot of the highest digit in which its bucket differs from the open one."""
     level = (63 - count_leading_zeros(differs | 1)) // DIGIT
     digit = (time >> (state.register[WIDTH] + DIGIT * level)) & (SLOTS - 1)
     state.occupied[u64(level * WORDS + (digit >> 6))] |= BIT[u64(digit & 63)]
@@ -114,7 +114,7 @@ def _set(state, event, time, key, place):
 
 @helper
 def _put_late(state, word):
-    """Put a word into the heap of the late."""
+    """Put a word into the heap of late events."""
     late = state.late
     at = state.register[LATE]
     state.register[LATE] = at + 1
@@ -126,7 +126,7 @@ def _put_late(state, word):
 
 @helper
 def _take_late(state):
-    """Take the least word out of the heap of the late."""
+    """Take the least word out of the heap of late events."""
     late = state.late
     least = late[0]
     count = state.register[LATE] - 1
@@ -162,7 +162,7 @@ def take(state):
 
 @helper
 def _first_word(state):
-    """The word of the first slot that is filled, 64 slots a word: nothing waits below the present's own."""
+    """The word, of 64 slots, with the first filled slot: nothing waits below the present's own."""
     word = ((state.register[NOW] >> state.register[WIDTH]) & (SLOTS - 1)) >> 6
     while word < LEVELS * WORDS and state.occupied[u64(word)] == 0:
         word += 1
@@ -230,7 +230,7 @@ def advance(program, state, until_ps):
 
 @helper
 def soonest(state):
-    """The next event, or the begin of the slot in which it is, once `advance` has paused; FAR where there is none."""
+    """Time of the next event, or start of its slot, once `advance` has paused; FAR where there is none."""
     register = state.register
     if register[HAPPENED] < register[OPENED] or register[LATE] > 0:
         return _next_open(state)
@@ -253,9 +253,9 @@ def _give_back(state, block):
 
 @helper
 def _move_down(state, slot):
-    """Put the events of a slot anew: the present has moved to its first time. Returns False where there is no room."""
+    """Store the events of a slot again, now that the present is at its start. Returns False where there is no room."""
     count, block = np.int64(state.slot[u64(2 * slot + 1)]), np.int64(state.slot[u64(2 * slot)])
-    # The last event of the block that is read goes before the block is given back and written to.
+    # The last event of a block is read before the block is given back and may be written to.
     while count > 0 and state.register[BLOCKS] > 0:
         count -= 1
         at = EVENT_WORDS * (block * BLOCK + (count & (BLOCK - 1)))
@@ -269,7 +269,7 @@ def _move_down(state, slot):
 
 @helper
 def _open(program, state, slot):
-    """Open a bucket: sort its events, and replace the time of each, which `order` has, by the kind of its hop."""
+    """Open a bucket: sort its events, and replace the time of each, which `order` now has, by the kind of its hop."""
     register = state.register
     count, block = np.int64(state.slot[u64(2 * slot + 1)]), np.int64(state.slot[u64(2 * slot)])
     state.slot[u64(2 * slot + 1)] = 0
@@ -282,7 +282,7 @@ def _open(program, state, slot):
     mask = (np.int64(1) << register[WIDTH]) - 1
     least, most, in_order, following = mask, np.int64(0), True, mask
     for left in range(count, 0, -1):
-        # From the last event to the first, which leaves them in the order in which they came.
+        # Blocks are listed from the last, so this leaves the events in the order in which they came.
         within = (left - 1) & (BLOCK - 1)
         event = block * BLOCK + within
         offset = state.event[u64(EVENT_WORDS * event + TIME)] & mask

@@ -1,8 +1,8 @@
-"""The fifo loop: nothing that changes in time; servers that are all fifo and pools that joins ask, or others as well.
+"""The fifo loop: healthy programs, from fifo servers alone to servers that choose, NICs, pools and buffers.
 
-A fifo server may be committed when a chunk arrives: start, end and next arrival are then known, so that no end of a
-service is an event. The stages of a picosecond are those of sim/engine/_kernel.py; the calendar is
-sim/engine/_calendar.py.
+A fifo server is committed when a chunk arrives: start, end and next arrival are known then, so that the end of a
+service is no event. Servers that choose are in sim/engine/_ordered.py. The stages of a picosecond are those of
+sim/engine/_kernel.py; the calendar is sim/engine/_calendar.py.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _pass_on(program, state, task, joined, parted, ordered):
 
 @helper
 def _ask_in_time(program, state, task, joined, gate):
-    """Let a chunk ask for units once the one before it has left the first server. Returns as `_join`."""
+    """Let a chunk ask for units once the chunk before it has left the first server. Returns as `_join`."""
     register = state.register
     if register[FREE_NODES] < SPARE_NODES or register[BLOCKS] == 0 or register[LATE] + 2 > state.late.size:
         return False
@@ -96,7 +96,7 @@ def _ask_in_time(program, state, task, joined, gate):
 
 @helper
 def _join(program, state, task, parted, nics, ordered):
-    """Send a released chunk of a task to its first server, or all of them straight to delivery.
+    """Send a released chunk of a task to its first server, or, without servers, all of them to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
     """
@@ -156,8 +156,8 @@ def _settle(program, state, parted, nics, ordered):
 def _serve(program, state, server, event, parted, ordered, routers):
     """Serve an event that has just arrived at a server, after all that came before it.
 
-    `parted`, `nics`, `ordered` and `routers` are constants in each loop, here and below: a branch not taken is not
-    compiled.
+    `parted`, `nics`, `ordered` and `routers` are constants of each entry, here and below: a branch that an entry never
+    takes is not compiled.
     """
     register = state.register
     key = state.event[u64(EVENT_WORDS * event + KEY)]
@@ -221,7 +221,7 @@ def _serve_all(program, state, parted, ordered, routers):
         line = u64(SERVER_WORDS * server + LINE)
         event = state.server[line] >> 32
         while event != NONE:
-            # A service puts two events at most into the calendar, and a server that chooses more.
+            # A service puts at most two events into the calendar, one of a server that chooses up to MOST.
             most = register[MOST] if ordered else 2
             if routers and register[FREE_NODES] < SPARE_NODES:
                 state.server[line] = (event << 32) | (state.server[line] & _LOW)
@@ -259,19 +259,19 @@ def run_fifo_nics(program, state, max_events, until_ps):
 
 @entry
 def run_ordered(program, state, max_events, until_ps):
-    """Run a program of servers that are fifo, or choose by a rank, and any pools; the rest as in `run_general`."""
+    """Run a program with servers that choose by a rank, and any pools; the rest as in `run_general`."""
     return fifo_loop(program, state, max_events, until_ps, False, False, True, False)
 
 
 @entry
 def run_links(program, state, max_events, until_ps):
-    """Run one with turns, channels or buffers, with NICs or (`server_nic` is -1) without, or NICs and ranks, pools."""
+    """Run a program with turns, channels or buffers, or with NICs beside ranks or pools; `server_nic` may be -1."""
     return fifo_loop(program, state, max_events, until_ps, False, True, True, True)
 
 
 @section
 def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, routers):
-    """The loop of all entries here, of `run_skipping` between its tries, and of `run_part` within a window."""
+    """The loop of all entries above, of `run_skipping` between its tries, and of `run_part` within a window."""
     register = state.register
     limit = register[EVENTS] + max_events
     while True:

@@ -1,4 +1,4 @@
-"""The lines of the fifo loop: what arrived at a server in this picosecond, in order of key."""
+"""Lines of the fifo loop: the events that arrived at a server in this picosecond, in order of key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NICs in the fifo loop: what an NPU posts, and which transfers have engines.
+"""NICs in the fifo loop: which transfers an NPU has posted, and which have engines.
 
 A transfer is in one place at a time, a heap in the order in which it got there:
 
@@ -6,8 +6,8 @@ A transfer is in one place at a time, a heap in the order in which it got there:
       ^  v            ^  v              ^                                           |
     ASIDE           LATER (of its flow) +---------- more is released ---------------+--> the engine is idle
 
-ASIDE has transfers of the port that is left out, LATER those whose flow has an engine. PUSHING has the next chunk of
-each engine with the picosecond from which it is to be pushed, which may lie ahead (sim/engine/_fifo_nic_pushes.py).
+ASIDE has the transfers of the port that is left out, LATER those whose flow already has an engine. PUSHING has the
+next chunk of each engine with the picosecond of its push, which may lie ahead (sim/engine/_fifo_nic_pushes.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Heaps of NICs in the fifo loop: of transfers that wait, by links, and of engines that push, in arrays.
+"""Heaps of NICs in the fifo loop: pairing heaps of waiting transfers, and an array heap of the engines that push.
 
-A transfer is in one heap at a time, which `state.nic` has the root of, in the order in which it got there.
+A transfer is in one heap at a time, in the order in which it got there; `state.nic` has the roots.
 """
 
 from __future__ import annotations

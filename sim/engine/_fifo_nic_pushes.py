@@ -1,11 +1,11 @@
-"""What engines of NICs push in the fifo loop, and the services that are known with it.
+"""What engines of NICs push in the fifo loop, and the services that follow from it.
 
-A run of chunks that are released is pushed without any event. When a chunk is pushed its service is known too, since
-the server of a NIC is fifo, and it is committed with all that were pushed by then, at the latest when it begins.
+An engine pushes a run of released chunks without an event for each. Since the server of a NIC is fifo, a push also
+determines the service; it is committed, with all pushes before it, at the latest when it begins.
 
-An engine has pushed the last chunk of a run at a time that is known before where the queue has room: that is an event,
-and all that was pushed before is committed then. An engine that had to wait for room has that event when its last chunk
-is pushed; as long as there is such an engine, a NIC looks at each push when it happens.
+Where the queue has room, the time at which an engine pushes the last chunk of a run is known beforehand: that is an
+event, at which everything pushed before is committed. An engine that had to wait for room has that event when its last
+chunk is pushed. As long as there is such an engine, the NIC looks at each push when it happens.
 """
 
 from __future__ import annotations

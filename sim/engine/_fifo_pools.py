@@ -1,10 +1,10 @@
-"""Pools in the fifo loop: what asks for units, and who gets them.
+"""Pools in the fifo loop: who asks for units, and who gets them.
 
-Where the loop is that of servers that choose, a task asks for one chunk at a time, or once for all of them; its gate is
-FAR while it waits, in the pairing heap of its pool. Else pools are simple (`sim.engine.fifo.loop`): joins wait in lines
-by LINK, compiled sooner, and are not released meanwhile; their gate is when they asked. Who got his units goes back on
-the stack. Pools that were asked, or got units back, are on a stack of their own, and looked at when nothing else
-happens in the picosecond any more.
+In the loops of servers that choose, a task asks for each chunk or once for all of them. While it waits in the pairing
+heap of its pool, its gate is FAR. In the other loops pools are simple (`sim.engine.fifo.loop`): only joins ask, and
+wait in lines by LINK, which compile faster than heaps; they are not released meanwhile, and their gate is when they
+asked. A task that gets its units goes back on the stack of tasks. Pools that were asked, or got units back, are on a
+stack of their own, which is looked at once nothing else happens in the picosecond.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sim.engine._state import FAR, NONE, UNSTACKED
 from sim.program.contract import PER_CHUNK
 
 GRANTED = -1
-"""In place of when the first server is done with the chunk before: the next one has its units."""
+"""In place of a gate: the next chunk has its units."""
 
 
 @helper

@@ -1,6 +1,6 @@
-"""State of a run whose servers are all fifo, and where its fields lie.
+"""State of the fifo loop, and where its fields lie.
 
-What is used together lies together: a task and a server are half a cache line each, an event is 24 bytes.
+What is used together lies together: a task and a server take half a cache line each, an event takes 24 bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ RADIX = 256
 # Words of an event, int64.
 TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
 WOKEN, ALARM, PUSHED, ASKS = -2, -3, -4, -5
-"""In place of a place: KEY has a server that is to choose anew, the place of a NIC, a task, or one that asks a pool."""
+"""In place of a place. KEY then has: a server that is to choose again; the place of a NIC; a task; a task that asks a
+pool."""
 # Words of a server, int64.
 FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
 # Half-words of a task, int32; the last two are its gate, int64.
@@ -62,13 +63,13 @@ FREE_UNITS, REQUESTS, LOOK, POOL_WORDS = 0, 1, 2, 3
 # Words of a server that chooses, int64.
 WAITING, WAKE_PS, CHOICE_WORDS = 0, 1, 2
 BOXES = 4
-"""Windows of which a part's events, and what it shows, are kept: parts are within a window of each other, and what is
-sent in one is received in the next but one."""
+"""Windows for which events that are sent, and what parts show, are kept: parts are at most a window apart, and what is
+sent in one window is received in the next but one."""
 BOARD_WORDS = 64
-"""Room for what a part shows, a line of the cache for each of BOXES windows, apart from other parts."""
+"""Room for what a part shows: a cache line for each of BOXES windows, away from those of other parts."""
 
 MOST_PARTS = 32
-"""Which is also the room for the lengths of a part's boxes."""
+"""Also the room for the lengths of a part's boxes."""
 
 _NONE, _FEW, _SMALL = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8)
 
@@ -107,7 +108,7 @@ class FifoState(NamedTuple):
     last_row : (S,) or (0,) int64
         The log, where asked for; see sim.program.outcome.Log.
     own : (OWN_REGISTERS,) or (0,) int64
-        Of a part of a run on several threads. Empty, as all that follows, where there is one thread.
+        Registers of a part of a run on several threads. Empty, as all up to `board`, where there is one thread.
     server_part, begin_part : (S,) or (0,), (T,) or (0,) int8
         Part of a server, and the part in which a task begins.
     delivery_parts : (T,) or (0,) int64
@@ -127,7 +128,7 @@ class FifoState(NamedTuple):
         NICs to look at in this picosecond.
     choice : (S * CHOICE_WORDS,) or (0,) int64
         Chunks that wait at a server that chooses, and when it will be looked at again, if that was ever set. Empty, as
-        all that follows, where no server chooses and there are no pools.
+        the rest, where no server chooses and there are no pools.
     filled, ends : (S * words,), (S * BUCKETS * 2,) or (0,) int64, int32
         Buckets of the queues, and which of them are not empty; see sim/engine/_ordered.py.
     node, link : (nodes * NODE_WORDS,), (nodes * NODE_WORDS * 2,) or (0,) int64, int32

@@ -1,14 +1,14 @@
 """Servers that choose when they are free, in the fifo loop: their queues, and which chunk is next.
 
-The least (rank, arrival, key) is served first, which is the order of the contract. Chunks get into a queue in the order
-of arrival and key, so ranks alone are compared, and among equal ones what came first. Each server has BUCKETS of them,
-by the upper bits of the rank, with a bit for each that is not empty:
+The contract serves the least (rank, arrival, key) first. Chunks enter a queue in the order of arrival and key, so only
+ranks are compared, and among equal ranks the first to come is served. The queue of a server is divided into BUCKETS, by
+the upper bits of the rank, with a bit for each that is not empty:
 
     one rank a bucket:      a list of nodes, from the first to the last that came; no two are ever compared
-    several:                a pairing heap by the rank and a running number
+    several ranks:          a pairing heap by rank and a running number
 
-A fifo server of which several channels are in use has a bucket for each of them. Queues that take turns are in
-sim/engine/_fifo_turns.py, the room behind servers in sim/engine/_rooms.py; `routers` says whether there may be any.
+A fifo server with several channels in use has a bucket for each channel. Queues that take turns are in
+sim/engine/_fifo_turns.py, the room behind servers in sim/engine/_rooms.py; `routers`: whether there may be either.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from sim.program.contract import FIFO, ROUND_ROBIN_FLOW
 
 NUMBER_BITS = 40
 WAKE = -1
-"""In place of a key: nothing arrives. It comes before every key."""
+"""In place of a key: the server is to choose, and no chunk arrives. It comes before every key."""
 SHORT = -2
-"""In place of an event."""
+"""In place of an event: there are too few nodes left."""
 SPARE_NODES = 3
-"""That must be free before a service: for one more chunk that waits, and two rooms that are given back."""
+"""Nodes that must be free before a service: for a chunk that waits, and two returns of room."""
 _LOW = (1 << 32) - 1
 
 
@@ -139,7 +139,7 @@ def _next(program, state, server, discipline, routers):
 
 @helper
 def _may_pass(program, state, server, discipline, event):
-    """Whether a chunk that arrives at a free server, where nothing waits, may start; then its channel had its turn."""
+    """Whether a chunk that arrives at a free server without a queue may start; if so, its channel had its turn."""
     if discipline >= ROUND_ROBIN_FLOW:
         return False
     channel = channel_of(program, state.event[u64(EVENT_WORDS * event + TIME)] & _LOW)
@@ -152,7 +152,7 @@ def _may_pass(program, state, server, discipline, event):
 
 @helper
 def look_at(state, event):
-    """A server is to choose anew: if nothing has arrived there yet, the event is its line, which has no chunk."""
+    """Let a server choose again; unless something arrived there already, the event becomes a line without a chunk."""
     register, base = state.register, SERVER_WORDS * state.event[u64(EVENT_WORDS * event + KEY)]
     if state.server[u64(base + STAMP_PS)] != register[NOW]:
         state.server[u64(base + STAMP_PS)] = register[NOW]
@@ -165,9 +165,9 @@ def look_at(state, event):
 
 @helper
 def choose(program, state, server, event, routers):
-    """Let the line that begins with an event wait, and take what the server serves now, as an event or NONE.
+    """Let the line that begins with an event join the queue, and take what the server serves now, as an event or NONE.
 
-    SHORT: there are too few nodes left; the rest of the line is still to come.
+    SHORT: there are too few nodes left; the rest of the line is still to join.
     """
     register, choice, chosen = state.register, u64(CHOICE_WORDS * server + WAITING), event
     discipline = program.server_discipline[u64(server)]
@@ -209,7 +209,7 @@ def choose(program, state, server, event, routers):
 
 @helper
 def wake(program, state, server, routers):
-    """Let a server for which chunks wait look at them when it is free, unless it injects another chunk then."""
+    """Have a server with waiting chunks choose when it is free, unless it injects another chunk then."""
     choice, free_ps = u64(CHOICE_WORDS * server), state.server[u64(SERVER_WORDS * server + FREE_PS)]
     if state.choice[choice + u64(WAITING)] == 0 or state.choice[choice + u64(WAKE_PS)] == free_ps:
         return

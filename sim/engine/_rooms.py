@@ -1,13 +1,13 @@
-"""Room behind servers in the fifo loop: a chunk takes it when it starts, and gives it back later.
+"""Room behind servers in the fifo loop: a chunk takes it when its service starts, and gives it back later.
 
-When a chunk gives room back is known when the service that frees it is committed. The returns of a room are nodes of
-sim/engine/_nodes.py in two lists in the order of time, of chunks that go on and of those that are delivered: each of
-the two comes nearly in order, so that the place of a return is looked for from the end. Those that are due are taken
-when another joins the list, and when a chunk does not fit. Only then is there an event, for the next return, at which
-the server chooses anew.
+When a chunk gives its room back is known as soon as the service that frees it is committed. Such a *return* is a node
+of sim/engine/_nodes.py. A room has two lists of them, in the order of time: of chunks that go on, and of chunks that
+are delivered. Each list grows nearly in order, so that the place of a new return is sought from the end. Returns that
+are due are collected when another one joins the list, and when a chunk does not fit. A return is an event, at which the
+server chooses again, only if a chunk did not fit.
 
-Rooms are numbered like the buffers of the program: that of server s and channel c is s + c S. Channels that share a
-buffer have the room of channel 0.
+Rooms are numbered like the buffers of the program: server s and channel c have room s + c S. Channels that share a
+buffer use the room of channel 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sim.program.contract import UNBOUNDED
 _LOW = (1 << 32) - 1
 
 # Words of a room: first and last return of chunks that go on, and of those that are delivered; when its alarm rings;
-# whether a chunk did not fit; work of the chunks that hold it, and of those whose return was not looked at.
+# whether a chunk did not fit; work of the chunks that hold it, returns that were not collected yet included.
 FIRST, LAST, FIRST_DELIVERED, LAST_DELIVERED, ALARM_PS, WANTED, TAKEN, ROOM_WORDS = range(8)
 # Words of a return.
 DUE_PS, WORK = 1, 2
@@ -44,7 +44,7 @@ def _room_of(program, server, channel):
 
 @helper
 def _collect(state, room, of):
-    """Take back what is given back by now, of the list that begins at a word of the room; returns the next return."""
+    """Collect the returns that are due, of the list at a word of the room; returns the time of the next one."""
     words = state.room
     first = words[u64(room + of)]
     while first != NONE and state.node[word_of(first, DUE_PS)] <= state.register[NOW]:
@@ -58,7 +58,7 @@ def _collect(state, room, of):
 
 @helper
 def _set_alarm(program, state, server, room, time):
-    """Let the server of a room choose anew at a time, unless it will before that."""
+    """Let the server of a room choose again at a time, unless it will before that."""
     alarm_ps = state.room[u64(room + ALARM_PS)]
     if alarm_ps <= state.register[NOW] or time < alarm_ps:
         state.room[u64(room + ALARM_PS)] = time
@@ -78,7 +78,7 @@ def _fits_now(program, state, server, room, work, limit):
 
 @helper
 def fits(program, state, server, channel, place):
-    """Whether a server has room behind it for a chunk of one of its queues; if not, an alarm is set."""
+    """Whether a server has room behind it for a chunk of a channel; if not, an alarm is set."""
     if program.server_buffer.size == 0:
         return True
     limit = program.server_buffer[u64(server + program.server_rate.size * channel)]
@@ -107,7 +107,7 @@ def change_rooms(program, state, server, hop, place, begins, last, end, ready):
 
 @helper
 def _give_back(program, state, hop, place, time, of):
-    """A chunk will have gone on from a kind of hop, or been delivered, at a time: note when the server knows."""
+    """Note when a server will know that a chunk has gone on from a hop of it, or has been delivered."""
     server = np.int64(program.hop_server[u64(hop)])
     if program.server_buffer[u64(server)] == UNBOUNDED:
         return

@@ -1,23 +1,23 @@
-"""Skipping: a stretch of the future that repeats the past, shifted, is not simulated.
+"""Skipping: a stretch of the future that repeats the past, shifted in time and in chunks, is not simulated.
 
-Most schedules recur exactly with a period of a few chunks: what waits, and when, is as it was a period ago, with every
-task some chunks further. How the future unfolds depends on nothing else, so it goes on like that until something ends:
-a task starts, or runs out of chunks. All periods until then are skipped at once.
+Most schedules are soon periodic, with a period of a few chunks: the same events are pending as a period ago, as far
+ahead, with every task some chunks further on. The future depends on nothing else, so the state keeps recurring until
+something ends it: a task starts, or runs out of chunks. All periods until then are skipped at once.
 
-    PART    Tasks that are live, and the servers of their routes: those that touch, or wait for each other chunk by
-            chunk, are one part. Parts have nothing to do with each other until a task starts or ends.
+    PART    A connected set of live tasks and the servers of their routes: tasks that share a server, or wait for each
+            other chunk by chunk, are in one part. Parts do not affect each other until a task starts or ends.
     WATCH   One task of each part, picosecond by picosecond, until the gaps between its deliveries repeat.
-    COMPARE All that is under way, then and a period later. What leaves a hop must do so as a period before, some
-            chunks further. A server must be as far behind, or have been busy all along: then what it serves starts
-            when it is through with all before, further behind each period or less, and what comes from it is spaced so.
-    LIMIT   For how many periods nothing ends: no task starts, finishes, runs out of released chunks or comes to chunks
-            of another size, no queue ends, and no tie between two chunks falls out differently.
-    SKIP    Each part as many of its periods as fit before the first limit of any. What is under way moves by them in
-            time, and in chunks; a queue that grows or shrinks gets and loses what came and went meanwhile, as runs of
-            chunks. No part is touched by another before that limit, so that it does not matter that parts then stand
-            at different times.
+    COMPARE Everything under way with what it is a period later. What leaves a hop must do so as in the period before,
+            some chunks further on. A server must be as far behind as it was, or have been busy throughout. In the
+            second case its services start back to back, however early chunks arrive; it falls behind, or catches up,
+            by the same amount in each period, and what it sends on is spaced accordingly.
+    LIMIT   The number of periods before a task starts, finishes, runs out of released chunks or reaches chunks of
+            another size, before a queue runs empty, and before a tie between two chunks falls differently.
+    SKIP    In each part as many periods as fit before the first limit of any part. Pending events move on in time and
+            in chunks; a queue that grows or shrinks gains and loses what came and went meanwhile, as runs of chunks.
+            Parts then stand at different times, which does not matter: none affects another before the limit.
 
-Trying costs a few percent of the services done and of those skipped at most.
+The search costs at most a few per cent of the services that are simulated and of those that are skipped.
 """
 
 from __future__ import annotations
@@ -103,18 +103,19 @@ from sim.engine._skip_watch import watch, watch_all
 from sim.engine._state import LEAPT, NEEDS_TOKENS, NONE, PAUSED, TIRED
 
 SLICE = 256
-"""Services after which to see whether a task has ended, which is when what is under way may begin to repeat."""
+"""Services between two looks at whether a task has ended, after which a stretch may begin."""
 LONG = 65_536
-"""Services after which to see whether all runs are in the calendar, where nothing is tried any more."""
+"""The same once the search has given up, and only the runs that are left are unrolled."""
 
 
 @entry
 def run_skipping(program, state, skip, most, max_events, until_ps):
-    """Run a program as `run_fifo` does, but for stretches that repeat.
+    """Run a program as `run_fifo` does, and skip stretches that repeat.
 
-    `most`: services in all, those skipped included, at which to pause.
-    `max_events`: services that are not skipped, after which to pause.
-    Returns TIRED where trying has cost enough: `run_fifo` is to go on. Where a log is kept, LEAPT after each stretch.
+    `most`: services in all, skipped ones included, at which to pause.
+    `max_events`: simulated services after which to pause.
+    Returns TIRED when the search has used up its budget, and `run_fifo` is to go on; LEAPT after each stretch where a
+    log is kept.
     """
     return _run_and_skip(program, state, skip, most, max_events, until_ps)
 
@@ -183,13 +184,13 @@ def _run_and_skip(program, state, skip, most, max_events, until_ps):
 
 @helper
 def _settling(program, skip):
-    """Services in which the live tasks may settle, and that make up for listing them."""
+    """Services in which the live tasks may settle into a period, and that make up for the cost of listing them."""
     return max(8, skip.register[LIVE], program.task_route.size // 32)
 
 
 @helper
 def _before_next(state, skip, settling):
-    """Services before the next try: more each time, and so many that early ones leave enough for later ones."""
+    """Services before the next try: more each time, and enough to leave some of the budget for later tries."""
     own = skip.register
     done = state.register[EVENTS] - own[SKIPPED]
     longer = min(2 * own[WAIT], max(done // 4, settling))
@@ -198,7 +199,7 @@ def _before_next(state, skip, settling):
 
 @helper
 def _gathered(state, skip, events):
-    """All events, in no order yet; returns how many, or NONE where they are too many to be compared."""
+    """List all pending events, unordered; returns how many, or NONE where they are too many to be compared."""
     count, bits = np.int64(0), state.register[TASK_BITS]
     for i in range(skip.register[LIVE]):
         task = np.int64(skip.live[u64(i)])
@@ -218,14 +219,14 @@ def _gathered(state, skip, events):
 
 @section
 def _compare(program, state, skip, most, until_ps):
-    """Hold each part against itself a period later."""
+    """Compare each part with itself a period later."""
     register, own = state.register, skip.register
     n_parts = own[N_PARTS]
     if own[TRY] == TIMED:
         longest = np.int64(0)
         for part in range(n_parts):
             longest = max(longest, word_of(skip, part, PERIOD))
-        # All that may happen until it is compared is to be in the list, not in runs.
+        # Whatever may happen before the comparison must be in the list of events, not in runs.
         if not unroll(program, state, skip, register[NOW] + own[PATIENCE] * longest):
             return NEEDS_TOKENS
         own[N_BEFORE], own[LAID_BEFORE] = _gathered(state, skip, skip.before), 0
@@ -264,7 +265,7 @@ def _compare(program, state, skip, most, until_ps):
             most_periods = advances_alike(program, state, skip, part, since, present)
             if most_periods >= 0:
                 if own[QUEUES] > 0 and has_queue(program, state, skip, part, since, present):
-                    # Much is under way, but all tasks have come round: trying may cost as much again, once.
+                    # Much is under way, but all tasks have come round: the budget is raised by as much again, once.
                     own[ALLOWED] += own[QUEUES]
                     own[QUEUES] = 0
                 if own[N_AFTER] == NONE:
@@ -282,7 +283,7 @@ def _compare(program, state, skip, most, until_ps):
                     own[PATIENCE] = min(4 * own[PATIENCE], MOST_MULTIPLES)
                 return NOTHING
     for part in range(n_parts):
-        # The others must not have changed at all.
+        # Parts without a period must not have changed at all.
         if word_of(skip, part, RECURS) == 0:
             most_periods = advances_alike(program, state, skip, part, since, own[AFTER_PS])
             if not recurs(program, state, skip, part, since, own[AFTER_PS], most_periods):
@@ -343,7 +344,7 @@ def _skip(program, state, skip, most, until_ps):
 
 @helper
 def _reached(skip, end):
-    """A time that no part is left before, with all that happens until then skipped."""
+    """The earliest time at which any part stands after skipping."""
     for part in range(skip.register[N_PARTS]):
         if word_of(skip, part, RECURS) != 0:
             end = min(end, skip.register[AFTER_PS] + word_of(skip, part, SKIPS) * word_of(skip, part, PERIOD))
@@ -352,7 +353,7 @@ def _reached(skip, end):
 
 @helper
 def _gain(program, skip, end):
-    """How many services are skipped up to a time; sets the periods that each part skips."""
+    """Services that are skipped up to a time; sets the number of periods that each part skips."""
     gain = np.int64(0)
     for part in range(skip.register[N_PARTS]):
         time = max(end - skip.register[AFTER_PS], 0)

@@ -1,4 +1,4 @@
-"""Whether a part is as it was a period ago, shifted, and for how many periods more it can be."""
+"""Whether the state of a part has recurred after a period, and for how many more periods it will."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ STARTED = -2
 
 @section
 def advances_alike(program, state, skip, part, since, present):
-    """For how many periods more the tasks and servers of a part go on alike; less than 0 if they have not.
+    """For how many more periods the tasks and servers of a part advance alike; less than 0 if they did not.
 
-    STARTED: a task that waited for them has started since.
-    A part without a period must not have changed: its tasks do not advance, and it ends with its first event.
+    Returns STARTED if a task that waited for them has started meanwhile. A part without a period must not have changed:
+    none of its tasks advances, and its stretch ends with its first event.
     """
     period_ps = present - since
     most, first = (FAR_OFF - since) // max(period_ps, 1) - 1, word_of(skip, part, FIRST)
     suspect, advances = word_of(skip, part, SUSPECT), False
     for i in range(-1, word_of(skip, part, MEMBERS)):
-        # First the task that was not alike when last looked at.
+        # The task that differed last time comes first.
         at = suspect if i < 0 else np.int64(i)
         most = min(most, _alike(program, state, skip, np.int64(skip.live[u64(first + at)]), since, present))
         if most < 0:
@@ -84,7 +84,7 @@ def advances_alike(program, state, skip, part, since, present):
 
 @section
 def _alike(program, state, skip, task, since, present):
-    """The same of a task and the servers of its route."""
+    """The same for one task and the servers of its route."""
     skip.step[u64(task)] = _of(state, task, DELIVERED) - was_of(skip, task, WAS_DELIVERED)
     skip.release_step[u64(task)] = _of(state, task, RELEASED) - was_of(skip, task, WAS_RELEASED)
     skip.register[COST] += 2
@@ -99,7 +99,7 @@ def _alike(program, state, skip, task, since, present):
 
 @section
 def has_queue(program, state, skip, part, since, present):
-    """Whether some server of a part was busy all along and is further behind, or less, than it was."""
+    """Whether some server of a part was busy throughout and has fallen behind, or caught up."""
     for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
         task = np.int64(skip.live[u64(i)])
         skip.register[COST] += 2
@@ -113,7 +113,7 @@ def has_queue(program, state, skip, part, since, present):
 
 @section
 def recurs(program, state, skip, part, since, present, most):
-    """Whether a part is as it was, shifted; sets the end of the time in which it stays so, `most` periods at most."""
+    """Whether the events of a part recur; sets the time until which they do, at most `most` periods ahead."""
     period_ps = present - since
     if most < 0 or not lay_out(program, state, skip):
         return False
@@ -140,7 +140,7 @@ def recurs(program, state, skip, part, since, present, most):
 
 @helper
 def _keep_servers(program, state, skip, part, since, period_ps):
-    """Keep what the servers of a part do in a period, in the place of what they were before it."""
+    """Replace the snapshot of the servers of a part by what they do in a period."""
     n_tasks = program.task_route.size
     for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
         task = np.int64(skip.live[u64(i)])
@@ -159,7 +159,7 @@ def _busy_since(state, skip, server):
 
 @helper
 def growth_ps(state, skip, server, since, period_ps):
-    """By how much a server that served is further behind than a period ago."""
+    """By how much a server fell behind in a period; negative if it caught up, 0 if it served nothing."""
     free, was = state.server[u64(SERVER_WORDS * server + FREE_PS)], skip.server_was[u64(2 * server)]
     if _busy_since(state, skip, server) == 0 or max(free - since - period_ps, 0) == max(was - since, 0):
         return np.int64(0)
@@ -168,10 +168,10 @@ def growth_ps(state, skip, server, since, period_ps):
 
 @helper
 def _server_limit(state, skip, server, since, period_ps):
-    """For how many periods more a server goes on alike.
+    """For how many more periods a server goes on alike.
 
-    One that is further behind, or less, must have been busy all along, and stay so: what starts there then does not
-    depend on when it arrives.
+    A server whose backlog changes must have been busy throughout, and stay so: when a chunk starts there then does not
+    depend on when it arrived.
     """
     growth = growth_ps(state, skip, server, since, period_ps)
     ahead = skip.server_was[u64(2 * server)] - since - period_ps
@@ -184,10 +184,10 @@ def _server_limit(state, skip, server, since, period_ps):
 
 @section
 def _stage_end(program, state, skip, task, stage, since, period_ps):
-    """The last picosecond before the events of a stage no longer recur, or NONE; keeps its steps.
+    """The last picosecond before the events of a stage no longer recur, or NONE; notes what came and left in a period.
 
-    What leaves it in a period must do so again in the next, as many chunks and a period later. What comes to it does so
-    later by a period, and by what the server before it is further behind then.
+    What leaves it in one period must do so again in the next: as many chunks further on, a period later. What comes to
+    it is later by a period and by as much as the server before it falls behind in one.
     """
     was, front = of_stage(skip, stage, FRONT_WAS), of_stage(skip, stage, FRONT)
     end, first = front + of_stage(skip, stage, COUNT), first_stage(skip, task)
@@ -228,7 +228,8 @@ def _stage_end(program, state, skip, task, stage, since, period_ps):
 def _leap(skip, stage, chunk, out, period_ps):
     """The chunk to look at after another.
 
-    In a run that is as steep as what leaves, so much of it shows the rest: each of its rows against one of its own.
+    In a run whose chunks are spaced like those that leave, comparing each row with another of the same run is enough:
+    the rest follows.
     """
     run = run_of(skip, stage, chunk)
     if run != NONE:
@@ -240,7 +241,7 @@ def _leap(skip, stage, chunk, out, period_ps):
 
 @helper
 def _task_limit(program, state, skip, task, since, present):
-    """For how many periods more a task goes on alike: less than 0 if not even for the one that has passed."""
+    """For how many more periods a task goes on alike; less than 0 if it did not in the one that has passed."""
     chunks, delivers = _of(state, task, CHUNKS), np.int64(skip.step[u64(task)])
     released, joined = _of(state, task, RELEASED), _of(state, task, JOINED)
     step, release_step = joined - was_of(skip, task, WAS_JOINED), np.int64(skip.release_step[u64(task)])
@@ -259,7 +260,7 @@ def _task_limit(program, state, skip, task, since, present):
     if release_step > 0:
         limit = min(limit, (chunks - 1 - released) // release_step)
     if was_released < chunks and release_step != step:
-        # Released ahead of what is sent: it must never have to wait for a release.
+        # Its releases are ahead of what it sends: it must never come to wait for one.
         if joined >= was_released:
             return never
         if release_step < step:
@@ -273,7 +274,7 @@ def _task_limit(program, state, skip, task, since, present):
 
 @helper
 def _edge_limit(program, state, skip, task):
-    """For how many periods more what a task waits for, and what waits for it, is released alike."""
+    """For how many more periods releases recur on the edges to and from a task."""
     limit = FAR_OFF
     if program.parent.size:
         for edge in range(program.parent_ptr[u64(task)], program.parent_ptr[u64(task + 1)]):
@@ -292,7 +293,7 @@ def _edge_limit(program, state, skip, task):
 
 @section
 def _release_limit(state, skip, parent, child, lag):
-    """For how many periods more a parent holds a child back just as it has."""
+    """For how many more periods a parent holds a child back as it has so far."""
     chunks, parent_chunks = _of(state, child, CHUNKS), _of(state, parent, CHUNKS)
     parent_live = skip.part_of[u64(parent)] != NONE
     step = _of(state, parent, DELIVERED) - was_of(skip, parent, WAS_DELIVERED) if parent_live else np.int64(0)
@@ -311,7 +312,7 @@ def _release_limit(state, skip, parent, child, lag):
         return FAR_OFF
     if child_step > 0 and lag == 0 and step * chunks == child_step * parent_chunks:
         return FAR_OFF
-    # It was not held back in the period, and is not as long as the parent stays ahead.
+    # It was not held back in the period, and will not be as long as the parent stays ahead.
     was_delivered = delivered - step
     if needed > was_delivered:
         return np.int64(-1)
@@ -329,10 +330,10 @@ def _release_limit(state, skip, parent, child, lag):
 
 @section
 def _tie_limit(program, skip, part):
-    """For how many periods more chunks that advance differently arrive at each server in the order in which they did.
+    """For how many more periods ties fall as they have, between tasks that advance by different numbers of chunks.
 
-    Where two of one class arrive in one picosecond, the lower chunk goes first: all of a period that come from one
-    stage must be lower than those from the other.
+    Where two chunks of one class arrive in one picosecond, the lower goes first: all chunks that one stage sends in a
+    period must be lower than those of the other.
     """
     n_tasks, limit, last = program.task_route.size, FAR_OFF, skip.owner  # the last stage met at a server
     for i in range(word_of(skip, part, FIRST), end_of(skip, part)):
@@ -359,7 +360,7 @@ def _tie_limit(program, skip, part):
 
 @helper
 def _order_limit(skip, one, other):
-    """For how many periods more the chunks that leave two stages in a period are in one order."""
+    """For how many more periods the chunks that leave two stages stay in the same order."""
     faster = of_stage(skip, one, OUT) - of_stage(skip, other, OUT)
     slow, fast = (other, one) if faster > 0 else (one, other)
     if faster == 0 or of_stage(skip, fast, FRONT_WAS) >= of_stage(skip, slow, FRONT):

@@ -1,7 +1,7 @@
-"""Moving what is under way over the periods that are skipped.
+"""Moving pending events and tasks over the periods that are skipped.
 
-A stage that recurs moves as it is. From any other the chunks go that left it meanwhile, and those that came to it
-meanwhile are its last period's once more for each period: a run.
+A steady stage is shifted as a whole. Any other loses the chunks that left it meanwhile, and gains those that came: the
+arrivals of its last period once more for each period that is skipped, which is a run.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _grows(skip, stage):
 
 @section
 def room_to_move(skip):
-    """Events that there may be after moving at most, or NONE where there is no room for them or for the runs."""
+    """The most events that there may be after moving, or NONE where there is no room for them or for the runs."""
     own = skip.register
     runs, rows = own[N_RUNS], own[N_ROWS]
     for stage in range(own[N_STAGES]):
@@ -98,7 +98,7 @@ def room_to_move(skip):
 
 @section
 def move_events(program, state, skip):
-    """Move the events of the list, and runs; returns the time of the first."""
+    """Move the events of the list, and the runs; returns the time of the first event."""
     for stage in range(skip.register[N_STAGES]):
         if _grows(skip, stage):
             _add_run(program, skip, stage)
@@ -113,7 +113,7 @@ def move_events(program, state, skip):
 
 @helper
 def _add_run(program, skip, stage):
-    """Let what came to a stage in the last period come again in each that is skipped."""
+    """Make a run of what came to a stage in the last period, to come again in each period that is skipped."""
     own, task, came = skip.register, of_stage(skip, stage, OF_TASK), of_stage(skip, stage, CAME)
     run, first, end = own[N_RUNS], own[N_ROWS], of_stage(skip, stage, FRONT) + of_stage(skip, stage, COUNT)
     own[N_RUNS] += 1

@@ -1,4 +1,4 @@
-"""The parts of what is live: tasks that touch at a server or wait for each other chunk by chunk."""
+"""Parts: connected sets of live tasks, which share a server or wait for each other chunk by chunk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sim.engine._state import NONE
 
 FAR_OFF = np.int64(1 << 61)
 FOUND, NOTHING, CHANGED = 8, 9, 10
-"""How a try ends, beside the ways in which a run may: there is something to skip, or not; or a task ended meanwhile."""
+"""How a try ends, beside the statuses of a run: something can be skipped; nothing can; or a task ended meanwhile."""
 
 
 @helper
@@ -92,7 +92,7 @@ def find_live(program, state, skip):
 
 @section
 def find_parts(program, state, skip):
-    """Divide what is live into parts. Returns False where there are too many."""
+    """Divide the live tasks into parts. Returns False where there are too many parts."""
     n_tasks, n_live = program.task_route.size, skip.register[LIVE]
     for i in range(n_live):
         task = np.int64(skip.live[u64(i)])
@@ -182,5 +182,5 @@ def was_of(skip, task, what):
 
 @helper
 def may_try(skip, more=0):
-    """Whether trying has cost little, and will with so much more, against the whole run and what was skipped of it."""
+    """Whether the search stays within its budget at `more` cost: a share of the run and of what it saved."""
     return skip.register[COST] + more <= skip.register[ALLOWED] + 2 * skip.register[SKIPPED] + skip.register[SAVED]

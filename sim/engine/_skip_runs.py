@@ -1,8 +1,8 @@
-"""Runs: what is under way of a queue that grew while a stretch was skipped, without an event for each chunk.
+"""Runs: the chunks of a queue that grew while a stretch was skipped, run-length encoded.
 
-A run has some rows, each the time and place of an event, and repeats them: so many times, each a spacing later and as
-many chunks further on as it has rows. It lies beside the calendar, which has all events of runs before a horizon. When
-the loop comes to the horizon, that moves on, and what lies before it is put into the calendar.
+A run has some rows, each the time and place of one event. It repeats them a number of times, each time a spacing later
+and as many chunks further on as there are rows. Runs lie beside the calendar, which holds only their events before a
+horizon. When the loop reaches the horizon, it is moved on, and the events before it are put into the calendar.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sim.engine._skip_state import (
 from sim.engine._state import NEEDS_TOKENS, NONE, PAUSED, STUCK
 
 FEW, MANY = 128, 1024
-"""Events that are put into the calendar at a time, about."""
+"""Events that are put into the calendar at a time: about so many at least, and at most."""
 
 
 @helper
@@ -73,7 +73,7 @@ def chunk_of(state, key):
 
 @helper
 def advance_run(skip, run, times):
-    """Let a run begin so many times later."""
+    """Drop the first repetitions of a run."""
     let_run(skip, run, RUN_LEFT, of_run(skip, run, RUN_LEFT) - times)
     let_run(skip, run, RUN_FIRST, of_run(skip, run, RUN_FIRST) + times * of_run(skip, run, RUN_ROWS))
     let_run(skip, run, RUN_LATER_PS, of_run(skip, run, RUN_LATER_PS) + times * of_run(skip, run, RUN_SPACING_PS))
@@ -81,7 +81,7 @@ def advance_run(skip, run, times):
 
 @helper
 def _times_before(skip, run, end_ps):
-    """How often a run repeats its rows from before a time on."""
+    """Repetitions of a run that begin before a time."""
     first_ps = row_ps(skip, run, np.int64(0))
     if first_ps >= end_ps:
         return np.int64(0)
@@ -98,7 +98,7 @@ def _events_before(skip, end_ps):
 
 @section
 def unroll(program, state, skip, end_ps):
-    """Move the horizon on to a time at least. Returns False where there is no room for the events before it."""
+    """Move the horizon to a time or beyond. Returns False where there is no room for the events before it."""
     own, width = skip.register, state.register[WIDTH]
     end_ps = ((end_ps >> width) + 1) << width
     if own[HORIZON_PS] == FAR_OFF or end_ps <= own[HORIZON_PS]:
@@ -123,7 +123,7 @@ def unroll(program, state, skip, end_ps):
 
 @section
 def _unroll_some(program, state, skip):
-    """Move the horizon on to where some events more lie before it. Returns False where there is no room for them."""
+    """Move the horizon on by some events. Returns False where there is no room for them."""
     own, first_ps = skip.register, FAR_OFF
     for run in range(own[N_RUNS]):
         if of_run(skip, run, RUN_LEFT) > 0:
@@ -142,7 +142,7 @@ def _unroll_some(program, state, skip):
 
 @section
 def go_on(program, state, skip, max_events, until_ps):
-    """Run the loop, and unroll runs meanwhile."""
+    """Run the loop, and unroll runs as it reaches the horizon."""
     register = state.register
     goal = register[EVENTS] + max_events
     while True:

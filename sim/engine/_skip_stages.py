@@ -1,7 +1,8 @@
-"""What is under way, by stage: on the way of one task to one of its hops or, the last stage, to its delivery.
+"""Chunks under way, by stage: those of one task on their way to one of its hops or, the last stage, to delivery.
 
-Chunks of one task never overtake each other, and each that has joined and is not delivered is in one event. So a stage
-has all chunks from its first to that of the stage before it, in the order of time, and an event's place follows.
+Chunks of a task never overtake each other, and each that has joined and is not delivered is in exactly one event. So a
+stage has consecutive chunks, in the order of time, up to the first of the stage before it, and the index of a chunk
+gives the place of its event.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def stage_at(state, skip, events, i):
 
 @section
 def lay_out(program, state, skip):
-    """Lay both lists of events out, where they are not. Returns False where chunks are neither here nor there."""
+    """Sort both lists of events by stage, unless that is done. Returns False where chunks are missing from them."""
     own = skip.register
     if own[LAID_BEFORE] == 0:
         own[LAID_BEFORE] = 1
@@ -92,7 +93,7 @@ def lay_out(program, state, skip):
 
 @section
 def _lay_out(program, state, skip, events, count, laid, now):
-    """Lay out a list of events; `now`: where the words of a stage for the second list lie, 0: those for the first."""
+    """Sort a list of events by stage; `now`: offset of the words of a stage for the second list, 0 for the first."""
     own = skip.register
     own[COST] += 25 + count + own[N_STAGES] // 4 + own[N_RUNS]
     for stage in range(own[N_STAGES]):
@@ -131,7 +132,7 @@ def _lay_out(program, state, skip, events, count, laid, now):
 
 @helper
 def _in_runs_before(skip, stage, chunk, now):
-    """Chunks of a stage that are in runs before an event's."""
+    """Chunks of a stage that lie in runs before a chunk."""
     run, count = of_stage(skip, stage, HEAD), np.int64(0)
     while run != NONE and chunk >= of_run(skip, run, RUN_FIRST) + run_chunks(skip, run):
         count += of_run(skip, run, RUN_LEFT if now else RUN_LEFT_WAS) * of_run(skip, run, RUN_ROWS)
@@ -163,7 +164,7 @@ def event_of(skip, stage, chunk):
 
 @helper
 def event_was(skip, stage, chunk):
-    """When and where a chunk arrived that was under way at the snapshot, in no run."""
+    """When and where a chunk arrived that was under way at the snapshot, and in no run."""
     before = chunk - of_stage(skip, stage, FRONT_WAS)
     at = EVENT_WORDS * np.int64(skip.laid_before[u64(of_stage(skip, stage, PLACE_WAS) + before)])
     return skip.before[u64(at + TIME)], skip.before[u64(at + PLACE)]
@@ -171,7 +172,7 @@ def event_was(skip, stage, chunk):
 
 @section
 def coming(skip, stage, chunk, spacing_ps):
-    """When and where a chunk arrives that is under way, or will be after some periods."""
+    """When and where a chunk arrives that is under way, or will be some periods later."""
     came, end = of_stage(skip, stage, CAME), of_stage(skip, stage, FRONT) + of_stage(skip, stage, COUNT)
     periods = (chunk - end) // came + 1 if chunk >= end else np.int64(0)
     time, place = event_of(skip, stage, chunk - periods * came)

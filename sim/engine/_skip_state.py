@@ -12,25 +12,25 @@ PARTS = 1024
 TIMES = 64
 """Deliveries of the watched task among which a period is looked for."""
 MULTIPLES, MOST_MULTIPLES = 4, 256
-"""Periods of the watched task that may make one of its part: four times as many after each try that finds nothing
-but a queue that grows or shrinks."""
+"""Periods of the watched task that may make one of its part; four times as many after a try that found nothing but a
+growing or shrinking queue."""
 
 STAGES, RUNS, ROWS = 1 << 16, 1 << 10, 1 << 12
 """Stages of live tasks, runs, and rows of runs at most; where there are more, nothing is skipped."""
 
-# Registers: what trying may cost beside what it gains, and what it has cost, in quarters of a service; services
+# Registers: the budget of the search beside what it gains, and what it has cost, in quarters of a service; services
 # skipped, and deliveries; services before the next try; live tasks, their stages, parts, events in the two lists, and
-# the time of the second; whether the two lists are laid out by stage; stretches; how far a try has come, and events
+# the time of the second; whether the two lists are sorted by stage; stretches; how far a try has come, and events
 # that it puts into the calendar; tasks left when it began, the time of its snapshot, and the multiples of periods that
-# are compared with this; what trying may cost more once a queue may recur; runs made, those there are, their rows, the
-# time before which the calendar has all of their events, and a time in which some of them happen.
+# are compared with it; what is added to the budget once a queue may recur; runs made, runs there are, their rows, the
+# horizon, before which the calendar has all of their events, and a span of time in which some of them happen.
 (
     ALLOWED, COST, SKIPPED, SAVED, WAIT, LIVE, N_STAGES, N_PARTS, N_BEFORE, N_AFTER, AFTER_PS, LAID_BEFORE, LAID_AFTER,
     STRETCHES, TRY, TO_PUT, LEFT_THEN, SINCE_PS, PATIENCE, QUEUES, MADE, N_RUNS, N_ROWS, HORIZON_PS, SPAN_PS,
     REGISTERS,
 ) = range(26)
 BEGUN, WATCHING, TIMED, COMPARING, RECURRING = 1, 2, 3, 4, 5
-"""How far a try has come; 0: there is none. One that waits for more room goes on where it was."""
+"""How far a try has come; 0: there is none. One that needed more room goes on where it was."""
 
 # Words of a part: the task that is watched, its deliveries when it was last looked at, picoseconds since then in which
 # it delivered nothing (NONE: nobody in the part did for long), deliveries noted, at how many of them a period is looked

@@ -49,7 +49,7 @@ def watch_all(state, skip):
 
 @section
 def watch(program, state, skip, most, until_ps):
-    """Go on by single picoseconds until every part has a period, or nothing happens in it."""
+    """Go on picosecond by picosecond until every part has a period, or nothing happens in it."""
     register, own = state.register, skip.register
     resumed, own[TRY] = own[TRY] == WATCHING, WATCHING
     while may_try(skip):
@@ -81,7 +81,7 @@ def watch(program, state, skip, most, until_ps):
 
 @helper
 def _look_at(state, skip, part):
-    """Note a delivery of a part's watched task, and look for a period. Returns False if there is hardly one.
+    """Note a delivery of a part's watched task, and look for a period. Returns False where one is unlikely.
 
     A part in which nothing is delivered for long is left alone: its IDLE is NONE then.
     """
@@ -113,7 +113,7 @@ def _look_at(state, skip, part):
 
 @helper
 def _watch_another(state, skip, part, least):
-    """Watch the task of a part that has delivered most since the parts were found, if it is at least so much.
+    """Watch the task of a part that has delivered most since the parts were found, if that is at least `least` chunks.
 
     Where the watched one is idle, and none has, none is watched.
     """
@@ -134,7 +134,7 @@ def _watch_another(state, skip, part, least):
 
 @helper
 def _find_period(skip, part, noted):
-    """The time of as few deliveries as repeat: the last gaps are those before them."""
+    """Set the period to the time of the fewest last deliveries whose gaps repeat those before them."""
     last = TIMES * part + noted - 1
     for period in range(1, (noted - 1) // 2 + 1):
         same = 0

@@ -1,4 +1,4 @@
-"""Parts of a graph between which little passes: for fabrics that have no rows to deal out, as random graphs."""
+"""Recursive bisection of a graph into parts between which little passes: for fabrics without rows, as random graphs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from scipy.sparse import csr_array
 from sim.program import I8
 
 FIRST, LAST = 1.0, 2.0
-"""How strongly nodes follow their neighbors: with the first, what sets two halves apart outlasts what does not."""
+"""How strongly nodes follow their neighbors, first and last: at 1 little persists but what separates whole halves."""
 OWN = 0.5
-"""How much they keep of their own lean beside that: else all swap sides at every step where a graph has two colors."""
+"""How much they keep of their own lean: without it, all nodes of a bipartite graph would swap sides at every step."""
 
 Floats = npt.NDArray[np.float64]
 
 
 def part_of_nodes(links: csr_array, work: Floats, parts: int, steps: int) -> I8:
-    """Parts with about equal shares of the work, (N,): halves of halves.
+    """The part of each node, (N,), with about equal shares of the work: halves of halves.
 
     `links`: (N, N), symmetric; what passes between two nodes.
-    `steps`: more of them find less that crosses; each takes some nanoseconds per link.
+    `steps`: more of them let less cross; each takes some nanoseconds per link.
     """
     part = np.zeros(work.size, np.int8)
     if parts > 1:
@@ -34,8 +34,8 @@ def part_of_nodes(links: csr_array, work: Floats, parts: int, steps: int) -> I8:
 def _upper_half(links: csr_array, work: Floats, share: float, steps: int) -> npt.NDArray[np.bool_]:
     """Which nodes are in the upper of two halves; `share`: of the work, in the lower.
 
-    Every node leans to the side to which its neighbors lean, more and more strongly, while all of them together stay
-    between the sides (mean-field annealing).
+    Every node leans to the side of its neighbors, more and more strongly, while the sides stay balanced (mean-field
+    annealing).
     """
     neighbors = np.maximum(links.sum(axis=1), np.finfo(float).tiny)
     weight = work / max(work.sum(), 1)

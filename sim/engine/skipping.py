@@ -1,4 +1,4 @@
-"""What skipping starts with, and which programs it is tried on."""
+"""Which programs skipping is tried on, and its state at the start."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sim.engine._state import NONE
 from sim.program import Program
 
 LEAST_CHUNKS, LEAST_SERVICES = 64, 1 << 17
-"""Finding a stretch takes five to ten chunks: with few there is nothing to gain, nor in a run of milliseconds."""
+"""Finding a stretch takes five to ten chunks: with few of them there is nothing to gain, nor in milliseconds."""
 FEWEST_EVENTS, MOST_EVENTS = 1 << 13, 1 << 15
-"""Events under way at most, in small programs and in large ones; with more, comparing costs too much."""
+"""The most events that are compared, in small programs and in large ones; with more it costs too much."""
 ALLOWED = 32
-"""Services of a run that allow one unit of cost, a quarter of a service, beside those gained; where a queue is found,
-once more. In all 0.1 to 1.8 % of the time of runs in which nothing repeats."""
+"""The budget of the search: one unit of cost, a quarter of a service, for so many services of the run, beside what it
+gains; once more where a queue is found. In all 0.1 to 1.8 % of the time of runs in which nothing repeats."""
 FIRST_WAIT = 64
 
 
@@ -64,7 +64,7 @@ def initial_state(program: Program) -> SkipState:
 
 
 def with_more_room(state: FifoState, skip: SkipState | None) -> FifoState:
-    """More room for events, and a block for each of those that were to be put into the calendar anew."""
+    """More room for events, and a block for each of those that are to be put back into the calendar."""
     if skip is None:
         return fifo.with_more_room(state)
     more = int(skip.register[fields.TO_PUT]) - state.next_block.size
