@@ -149,9 +149,17 @@ class _Splitting:
     def _unreached(self) -> int | None:
         """An NPU that not all trees reach."""
         for npu in range(self.topology.n_npus):
-            if self.network.flow(self.feed, npu, self.need) < self.need:
+            if self._reaching(npu) < self.need:
                 return npu
         return None
+
+    def _reaching(self, npu: int) -> int:
+        """Trees that reach an NPU, found from those that did before."""
+        arcs = [self.start[self.feed], self.end[npu]]
+        self.network.capacity[arcs] = self.infinite
+        reaching = self.network.flow_again(npu, self.source, self.sink, self.need)
+        self.network.capacity[arcs] = 0
+        return reaching
 
     def check(self) -> None:
         """Every NPU must still be reached by all trees."""
@@ -207,21 +215,23 @@ class _Splitting:
                 break
             least = amount
             if v not in (u, t):
-                least = min(least, self._slack((u, t, self.feed), (w, v), amount))
-            least = min(least, self._slack((w, self.feed), (u, t, v), amount))
+                least = min(least, self._slack((u, t), (w,), v, amount))
+            least = min(least, self._slack((w,), (u, t), v, amount))
             if least < amount:
                 amount = least
                 self.hard.remove(v)
                 self.hard.appendleft(v)
         return amount
 
-    def _slack(self, inside: tuple[int, ...], outside: tuple[int, ...], amount: int) -> int:
-        """Slack of the cuts between two sets of nodes over the demand; `amount` if that is enough."""
+    def _slack(self, inside: tuple[int, ...], outside: tuple[int, ...], npu: int, amount: int) -> int:
+        """Slack over the demand of the cuts between the roots and an NPU that have some nodes on either side.
+
+        It is `amount` if that is enough.
+        """
+        reaching = self._reaching(npu)
         arcs = [self.start[node] for node in inside] + [self.end[node] for node in outside]
-        self.network.capacity[arcs] = self.infinite
-        slack = self.network.flow(self.source, self.sink, self.need + amount) - self.need
-        self.network.capacity[arcs] = 0
-        return slack
+        more = self.need + amount - reaching
+        return reaching + self.network.further(arcs, self.source, self.sink, more) - self.need
 
     def _set(self, u: int, t: int, cap: int) -> None:
         self.capacity[u, t] = cap

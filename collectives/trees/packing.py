@@ -71,12 +71,11 @@ class _Packing:
         for tail, head in self.capacity:
             self.heads[tail].append(head)
         self.batches = [Batch(root, many, [root], {}, {root: 0}) for root, many in roots.items() if many]
-        self.waiting = np.zeros(n_nodes, self.network.capacity.dtype)
+        self.unfinished = 0  # trees that wait or grow
         for batch in self.batches:
             self._set_waiting(batch.root, batch.multiplicity)
-        self.hubs: list[int] = []  # arc from the source to each hub
+        self.hubs = np.zeros(0, np.int64)  # arc from the source to each hub; its capacity is the need of the batch
         self.spokes: list[dict[int, int]] = []  # arcs from a hub to the nodes that its batch has reached
-        self.hub_need = np.zeros(0, self.network.capacity.dtype)
         self.hub_holds = np.zeros((0, n_nodes), np.bool_)
         self.free: list[int] = []
 
@@ -125,17 +124,15 @@ class _Packing:
 
     def _slack(self, batch: Batch, x: int, y: int, most: int) -> int:
         """Number of trees of a batch that may use the edge from x to y, at most `most`."""
-        mine = batch.hub
-        needs = np.where(self.hub_holds[:, y], 0, self.hub_need)
-        needs[mine] = 0
         capacity = self.network.capacity
-        capacity[self.hubs] = needs
-        before, aside = capacity[self.feed[x]], capacity[self.feed[y]]
-        capacity[self.feed[x]], capacity[self.feed[y]] = self.infinite, 0
-        due = int(needs.sum()) + int(self.waiting.sum()) - int(self.waiting[y])
-        slack = self.network.flow(self.source, y, due + most) - due
-        capacity[self.feed[x]], capacity[self.feed[y]] = before, aside
-        return max(0, slack)
+        there = self.hub_holds[:, y].copy()
+        there[batch.hub] = True
+        arcs = np.append(self.hubs[there], self.feed[y])
+        aside, capacity[arcs] = capacity[arcs], 0
+        due = self.unfinished - int(aside.sum())
+        arrives = self.network.flow_again(y, self.source, y, due)  # most of it as when y was last looked at
+        capacity[arcs] = aside
+        return max(0, arrives + self.network.further([self.feed[x]], self.source, y, due + most - arrives) - due)
 
     def _add(self, batch: Batch, x: int, y: int) -> None:
         batch.nodes.append(y)
@@ -148,8 +145,8 @@ class _Packing:
 
     def _set_waiting(self, root: int, change: int) -> None:
         """Account for trees that have not started: they remain at their root, without a hub."""
-        self.waiting[root] += change
-        self.network.capacity[self.feed[root]] = self.waiting[root]
+        self.network.capacity[self.feed[root]] += change
+        self.unfinished += change
 
     def _open(self, batch: Batch) -> None:
         """Give a batch its own hub."""
@@ -160,19 +157,23 @@ class _Packing:
             batch.begun = True
         if not self.free:
             node = self.network.add_node()
-            self.hubs.append(self.network.add(self.source, node))
+            self.hubs = np.append(self.hubs, self.network.add(self.source, node))
             self.spokes.append({})
-            self.hub_need = np.append(self.hub_need, 0)
             self.hub_holds = np.concatenate([self.hub_holds, np.zeros((1, self.n), np.bool_)])
-            self.free.append(len(self.hubs) - 1)
+            self.free.append(self.hubs.size - 1)
         batch.hub = self.free.pop()
         for node in batch.nodes:
             self._reach(batch.hub, node)
         self._set_need(batch, batch.multiplicity)
 
     def _set_need(self, batch: Batch, multiplicity: int) -> None:
+        self._require(batch.hub, multiplicity)
         batch.multiplicity = multiplicity
-        self.hub_need[batch.hub] = multiplicity
+
+    def _require(self, hub: int, trees: int) -> None:
+        capacity, arc = self.network.capacity, self.hubs[hub]
+        self.unfinished += trees - int(capacity[arc])
+        capacity[arc] = trees
 
     def _reach(self, hub: int, node: int) -> None:
         self.hub_holds[hub, node] = True
@@ -184,6 +185,7 @@ class _Packing:
     def _finish(self, batch: Batch) -> None:
         """Release a batch whose trees span all nodes."""
         hub = batch.hub
-        self.hub_need[hub], self.hub_holds[hub] = 0, False
+        self._require(hub, 0)
+        self.hub_holds[hub] = False
         self.network.capacity[list(self.spokes[hub].values())] = 0
         self.free.append(hub)

@@ -13,6 +13,7 @@ from sim.analytic.streaming_form import first_chunk, first_delivered
 from sim.lower.lowered import Lowered
 from sim.program import I32, I64, Program, unique_rows
 from sim.program.columns import BLOCK, blocks, crossings
+from topologies.stages import staged
 
 PART = BLOCK // 8
 """Tasks whose hops are looked at together."""
@@ -28,6 +29,7 @@ class Estimate(NamedTuple):
     load_ps: int
 
 
+@staged("bounds")
 def estimate_ps(lowered: Lowered) -> int:
     """Time if every step began when the previous one had ended everywhere.
 
@@ -92,8 +94,8 @@ def _until_last_service_ps(program: Program) -> tuple[_Chains, _Chains | None]:
         return _Chains(_route_sums(program.route_latency_ps, program.route_ptr), program.task_route), None
     longest, time_ps = first_chunk(program)
     wire_ps = _route_sums(program.route_latency_ps, program.route_ptr)[program.task_route]
-    every, before_ps = np.arange(program.n_tasks), first_delivered(program, time_ps) - longest
-    return _Chains(first_delivered(program, wire_ps), every), _Chains(before_ps, every)
+    every, (reached_ps, begun_ps) = np.arange(program.n_tasks), first_delivered(program, wire_ps, time_ps)
+    return _Chains(reached_ps, every), _Chains(begun_ps - longest, every)
 
 
 def _largest(step: I64, n_steps: int, chains: _Chains) -> I64:

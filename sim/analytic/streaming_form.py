@@ -27,7 +27,7 @@ def streaming_ps(program: Program) -> int | None:
     if not _streams(program):
         return None
     longest, time_ps = first_chunk(program)
-    first, service = first_delivered(program, time_ps), int(longest.max())
+    (first,), service = first_delivered(program, time_ps), int(longest.max())
     others = int(program.chunks().max()) - 1
     parent, _, lag = program.stream_edges()
     waits = [turns_ps(others, 1, 0, service)]
@@ -72,18 +72,22 @@ def first_chunk(program: Program) -> tuple[I64, I64]:
     return longest, time_ps
 
 
-def first_delivered(program: Program, time_ps: I64) -> I64:
-    """When the first chunk of each task is delivered without contention."""
+def first_delivered(program: Program, *times_ps: I64) -> list[I64]:
+    """When the first chunk of each task is delivered without contention, for each of several times of its own."""
     parent, child, lag = program.stream_edges()
     order = np.argsort(parent[lag == 0], kind="stable")
     parent, child = parent[lag == 0][order], child[lag == 0][order]
-    done, at = time_ps.copy(), np.unique(parent)
-    while at.size:
-        first = np.searchsorted(parent, at)
-        edges = ranges(first, np.searchsorted(parent, at, "right") - first)
-        to = child[edges]
-        reached = done[parent[edges]] + time_ps[to]
-        later = reached > done[to]
-        np.maximum.at(done, to[later], reached[later])
-        at = np.unique(to[later])
+    many = np.bincount(parent, minlength=program.n_tasks)
+    first, waits = np.cumsum(many) - many, np.bincount(child, minlength=program.n_tasks)
+    done, place = [time_ps.copy() for time_ps in times_ps], np.empty(program.n_tasks, np.int64)
+    at = np.flatnonzero((waits == 0) & (many > 0))
+    while at.size:  # tasks all of whose parents are done: each edge is passed once
+        edges = ranges(first[at], many[at])
+        begin, to = parent[edges], child[edges]
+        for ends_ps, time_ps in zip(done, times_ps, strict=True):
+            np.maximum.at(ends_ps, to, ends_ps[begin] + time_ps[to])
+        np.subtract.at(waits, to, 1)
+        at = to[waits[to] == 0]
+        place[at] = np.arange(at.size)
+        at = at[place[at] == np.arange(at.size)]  # each task once, without sorting
     return done

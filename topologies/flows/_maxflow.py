@@ -1,6 +1,6 @@
-"""The compiled maximum flow: Dinic's algorithm on integers, over arcs in linked lists.
+"""The compiled maximum flow: Dinic's algorithm on integers, over arcs in linked lists, and the repair of an older flow.
 
-Arc a and its reverse a ^ 1 are adjacent. For capacities beyond 64 bits the function also runs as plain Python
+Arc a and its reverse a ^ 1 are adjacent. For capacities beyond 64 bits the functions also run as plain Python
 (`augment.py_func`) on arrays of Python integers.
 """
 
@@ -90,3 +90,80 @@ def augment(first, following, head, left, source, sink, limit, level, current, q
                 node = head[path[depth] ^ 1]
                 current[node] = following[current[node]]
     return pushed
+
+
+@_jit
+def repair(first, following, head, capacity, held, left, excess, source, sink, level, path, queue):  # type: ignore[no-untyped-def]  # jitted
+    """Make a flow of other capacities one of these; returns the amount that still arrives at the sink.
+
+    What does not fit any more is cut off. Where a node then receives more than it sends, the rest goes on to the sink
+    or to a node that lacks it, or back; what a node still lacks comes from the source, or is not sent on. Each path is
+    found by a search that ends at the nearest of them, so that small changes are repaired where they are.
+
+    Parameters
+    ----------
+    first, following, head, source, sink : as for `augment`
+    capacity : (n_arcs,) int64
+        Capacity of each arc, 0 for the reverse ones.
+    held : (n_arcs / 2,) int64
+        The older flow, on every arc but the reverse ones.
+    left : (n_arcs,) int64
+        Residual capacity of each arc; written.
+    excess : (n_nodes,) int64
+        Scratch space.
+    level, path, queue : (n_nodes,) int64
+        Scratch space.
+    """
+    for node in range(len(excess)):
+        excess[node] = 0
+    for arc in range(0, len(left), 2):
+        flow = min(held[arc >> 1], capacity[arc])
+        left[arc], left[arc + 1] = capacity[arc] - flow, flow
+        excess[head[arc]] += flow
+        excess[head[arc + 1]] -= flow
+    for node in range(len(excess)):
+        while node != source and node != sink and excess[node] != 0:
+            # Forward from a node with too much, backward from one with too little: one is the other with arcs reversed.
+            back = 1 if excess[node] < 0 else 0
+            near, far = (source, sink) if back else (sink, source)
+            for other in range(len(level)):
+                level[other] = -1
+            level[node] = 0
+            queue[0] = node
+            begin, end, found = 0, 1, -1
+            while begin < end and found < 0:
+                here = queue[begin]
+                begin += 1
+                if here == far:
+                    continue
+                arc = first[here]
+                while arc >= 0:
+                    other = head[arc]
+                    if left[arc ^ back] > 0 and level[other] < 0:
+                        level[other] = 0
+                        path[other] = arc
+                        queue[end] = other
+                        end += 1
+                        opposed = excess[other] > 0 if back else excess[other] < 0
+                        if other == near or (opposed and other != far):
+                            found = other
+                            break
+                    arc = following[arc]
+            if found < 0:
+                found = far
+            most = -excess[node] if back else excess[node]
+            if found != source and found != sink:
+                most = min(most, excess[found] if back else -excess[found])
+            here = found
+            while here != node:
+                most = min(most, left[path[here] ^ back])
+                here = head[path[here] ^ 1]
+            here = found
+            while here != node:
+                left[path[here] ^ back] -= most
+                left[path[here] ^ back ^ 1] += most
+                here = head[path[here] ^ 1]
+            change = -most if back else most
+            excess[node] -= change
+            excess[found] += change
+    return excess[sink]

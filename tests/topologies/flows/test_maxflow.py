@@ -59,6 +59,39 @@ def test_arcs_and_nodes_can_be_added_and_capacities_changed():
     assert network.flow(0, 1, 100) == 9 and network.used([arc]).tolist() == [5]
 
 
+CHANGES = st.lists(st.tuples(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 120)), max_size=5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ARCS, CHANGES, st.booleans())
+def test_a_flow_repaired_is_one_from_nothing(arcs, changes, exact):
+    network, unit = FlowNetwork(8, exact), 10**20 if exact else 1
+    added = [network.add(tail, head, capacity * unit) for tail, head, capacity in arcs]
+    for capacities, limit in [([], 10**6), *changes]:
+        for arc, capacity in zip(added, capacities, strict=False):
+            network.capacity[arc] = capacity * unit
+        again, side = network.flow_again(3, 0, 7, limit * unit), network.source_side().tolist()
+        assert again == network.flow(0, 7, limit * unit)
+        assert again == limit * unit or side == network.source_side().tolist()
+        added.append(network.add(network.add_node(), 7, 5 * unit))
+        added.append(network.add(0, network.n_nodes - 1, 5 * unit))
+
+
+@settings(max_examples=50, deadline=None)
+@given(ARCS, st.lists(st.integers(0, 50), max_size=40), st.integers(1, 60))
+def test_what_more_flows_where_an_arc_has_no_limit(arcs, capacities, limit):
+    network = FlowNetwork(8)
+    added = [network.add(*arc) for arc in arcs]
+    wide = network.add(0, 1, 2)
+    network.flow_again(3, 0, 7, 10**6)
+    for arc, capacity in zip(added, capacities, strict=False):
+        network.capacity[arc] = capacity
+    arrives = network.flow_again(3, 0, 7, 10**6)
+    more = network.further([wide], 0, 7, limit)
+    network.capacity[wide] = 10**5
+    assert arrives + more == network.flow(0, 7, arrives + limit)
+
+
 @pytest.mark.parametrize(
     ("fabric", "rate"),
     [(from_spec("ring:8", "1GB/s"), 1), (fabrics.one_way_ring(8), 2 / 7), (from_spec("torus:4x4", "1GB/s"), 2),
