@@ -1,7 +1,7 @@
 """Events that the parts of a run send to each other: written in one window, read in the next but one.
 
-A sender has a box for each receiver and each of four windows. One part may be in window n + 1 while another is in n,
-and nobody reads what another writes:
+A sender has a box for each receiver and each of four windows, used in turn. One part may be in window n + 1 while
+another is in n, and yet no box is read while it is written:
 
     window          n                   n + 1               n + 2               n + 3               n + 4
     sender      fills its boxes 0   fills its boxes 1   fills its boxes 2   fills its boxes 3   empties its boxes 0, ...
@@ -80,7 +80,7 @@ def tell(program, state, task, time, key, event):
 
 @helper
 def receive(program, state):
-    """Put what was sent in the window before the last into the calendar. Returns False where there is no room left."""
+    """Put the events of the window before the last into the calendar. Returns False where there is no room left."""
     own, register = state.own, state.register
     box = (own[BOX] - 2) & (BOXES - 1)
     while own[SENDER] < own[PARTS]:
@@ -99,7 +99,7 @@ def receive(program, state):
 
 @helper
 def turn_over(state):
-    """Begin a window, whose boxes everybody has read."""
+    """Begin a window; its boxes have been read by all."""
     own = state.own
     own[BOX] = (own[BOX] + 1) & (BOXES - 1)
     own[SENDER] = own[TAKEN] = own[FULL] = 0

@@ -1,15 +1,16 @@
-"""One run on several threads: each part has servers of its own, and runs the fifo loop window by window.
+"""One run on several threads: each part owns some of the servers, and runs the fifo loop window by window.
 
-Whatever a service at one part brings about at another happens `AHEAD` later at least. A window is half of that, and a
-part goes on to the next one when all others are done with the window before the last:
+This is conservative parallel simulation. Whatever a service in one part causes in another happens at least `AHEAD`
+later, the lookahead. A window is half of it, and a part goes on to its next window when all others have finished the
+one before the last:
 
     part 0   | window 1 .......... | window 2 ... | window 3 ........ |
     part 1   | window 1 .. | window 2 ..... | waits | window 3 .. |
 
-Parts of which each has more to do in every other window do not wait for each other. After a window each shows its next
-event, including what it sent and nobody has received. The next window but one ends `AHEAD` after the earliest of these
-at most: all find the same from what all see. Events of a picosecond are ordered by what they are, not by when
-they were put into the calendar: a result does not depend on the number of parts.
+Parts that are busy in alternate windows do not wait for each other. After a window each part shows its next event, also
+among those that it sent and nobody has received. The next window but one ends at most `AHEAD` after the earliest of
+these; all parts compute the same end, from the same numbers. Events of one picosecond are ordered by their keys, not by
+when they were put into the calendar, so that results do not depend on the number of parts.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from sim.engine._mail import receive, turn_over
 from sim.engine._state import FAR, NEEDS_TOKENS, PAUSED, STUCK
 
 ALONE, GOES_ON, CROWDED = 10, 11, 12
-"""The others are not there yet; the next window begins; a box is full."""
+"""Other parts have not finished their window; the next window begins; a box is full."""
 
 NUMBER, NEXT, BEGUN, WAS_FULL, LINE = 0, 1, 2, 3, 8
 """What a part shows after a window, in a line of the cache: the number of the window, written last; its next event, the
@@ -65,7 +66,7 @@ def _show(state, to_its_end):
 
 @helper
 def _all_there(state, patience):
-    """Whether all parts are done with the window before the last, or are while this one looks `patience` times."""
+    """Whether all parts have finished the window before the last, looking for them up to `patience` times more."""
     own = state.own
     part = np.int64(0)
     while part < own[PARTS]:
@@ -80,7 +81,7 @@ def _all_there(state, patience):
 
 @helper
 def _decide(state, most, until_ps):
-    """What every part does next: the same in all of them."""
+    """Decide what to do next, the same in every part."""
     own, board = state.own, state.board
     first, begun, full = FAR, np.int64(0), np.int64(0)
     for part in range(own[PARTS]):
@@ -106,8 +107,9 @@ def run_part(program, state, most, until_ps, patience):
 
     `most`: services of all parts, at which they pause after a window.
     `patience`: how often to look for the others.
-    Returns ALONE where they are not there yet, and NEEDS_TOKENS where this part needs more room: it is to be called
-    again. CROWDED where all boxes do. STUCK where there is no event left in any part, also if all tasks are done.
+    Returns ALONE where others have not finished their window, and NEEDS_TOKENS where this part needs more room: it is
+    to be called again. CROWDED where the boxes need more room. STUCK where no part has an event left, also if all tasks
+    are done.
     """
     return _run(program, state, most, until_ps, patience)
 
@@ -141,7 +143,7 @@ def _root(owner, node):
 
 @helper
 def _unite(owner, one, other):
-    """Make two groups one, whose root is the first node of both."""
+    """Merge two groups; the root is the first node of both."""
     one, other = _root(owner, one), _root(owner, other)
     owner[u64(max(one, other))] = min(one, other)
 

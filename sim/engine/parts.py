@@ -1,4 +1,4 @@
-"""One run on several threads: who has which server, and the threads. What they do is in sim/engine/_parts.py."""
+"""One run on several threads: which part owns which server, and the threads, which run sim/engine/_parts.py."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from topologies.core.paths import ranges
 MOST = fields.MOST_PARTS
 
 LEAST_SERVICES = 1 << 26
-"""A run of a second or two: with fewer there is little to gain."""
+"""Of a run that takes threads by itself, a second or two: a shorter one has little to gain."""
 LEAST_A_WINDOW = 500
-"""Services of a part within a latency; to meet takes as long as some hundred."""
+"""Services of a part within a lookahead; waiting for the other parts costs about as much as a hundred."""
 LEAST_GAIN = 1.3
 PATIENCE = 200_000
-"""Looks at the other parts before a thread gives its core away for a while: some tenths of a millisecond."""
+"""Looks at the other parts before a thread yields its core for a while: some tenths of a millisecond."""
 NAP_S = 1e-5
 
 FIRST_ROOM = 256
 BINS = 64
 STRIPES = (256, 32, 4, 1)
-"""Groups in a row that go to one part, beside all of a part in one row."""
+"""Consecutive groups that go to one part; that all of a part are consecutive is tried too."""
 CROSSING = 0.5
 """What it costs to send a service's event to another part, in services: 0.4 to 0.5 measured."""
 CLOSE = 0.9
-"""Of what parts can gain at most: stripes that gain this are taken."""
+"""Share of the most that parts can gain: stripes that reach it are taken without looking further."""
 SAMPLED, SERVICES_A_TASK, LEAST_SAMPLE = 8, 512, 1024
-"""Tasks that are looked at to find what passes between servers: for each server, of how many services, and at least."""
+"""Tasks that are sampled to find what passes between servers: per server, one per so many services, and at least."""
 MOST_STEPS, LEAST_STEPS = 500, 100
 SERVICES_A_LINK = 3
 """Services of a run for each link and step of the search for halves: it takes some 2 % of the run."""
 APART = 512
-"""Words between what two threads write all the time: more than a line of the cache, and what is fetched with it."""
+"""Words between what two threads keep writing: more than a cache line and the lines that are fetched with it."""
 
 
 class Cut(NamedTuple):
-    """A program in parts.
+    """A partition of a program.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Cut(NamedTuple):
     ahead_ps : int
         What happens at one part has no effect on another earlier than this.
     gain : float
-        How many times as fast as one the parts are at best: as their work is balanced, and for what they send.
+        The speedup over one thread at best: by how their work is balanced, and by what they send.
     """
 
     server_part: I8
@@ -74,7 +74,7 @@ class Cut(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """What must be in one part: tasks that cross no server, and what waits for them.
+    """Servers that must be in one part, because of tasks that cross no server, and what waits for those.
 
     Attributes
     ----------
@@ -100,11 +100,11 @@ def groups_of(program: Program) -> Groups:
 
 
 def cut(program: Program, parts: int) -> Cut:
-    """Cut a program into parts that do about as much at about the same time.
+    """Cut a program into parts that are about equally busy at any time.
 
-    Groups are dealt out in stripes: wide ones send less, narrow ones are better balanced when parts of the fabric are
-    busy at different times. Where stripes send much, as they do on a random graph, halves of what passes between groups
-    are tried as well.
+    Groups are dealt out in stripes: wide ones send less, narrow ones are better balanced when regions of the fabric are
+    busy at different times. Where stripes send much, as on a random graph, the graph of what passes between groups is
+    bisected as well.
     """
     groups = groups_of(program)
     links = links_of(program, groups)
@@ -121,9 +121,9 @@ def cut(program: Program, parts: int) -> Cut:
 
 
 def links_of(program: Program, groups: Groups) -> csr_array:
-    """Chunks that pass between two groups, (G, G), symmetric; those of some tasks stand for all.
+    """Chunks that pass between two groups, (G, G), symmetric; estimated from a sample of the tasks.
 
-    What is told to a join that is in no group, for nothing that crosses a server waits for it, is left out.
+    Deliveries to a join that is in no group, since nothing that crosses a server waits for it, are left out.
     """
     crosses, server = program.hops() > 0, program.route_server
     sent = np.flatnonzero(crosses)
@@ -152,7 +152,7 @@ def links_of(program: Program, groups: Groups) -> csr_array:
 
 
 def _gain_of(program: Program, groups: Groups, links: csr_array, parts: int, part_of_group: npt.NDArray[Any]) -> float:
-    """What a deal gains, by what passes between groups."""
+    """The speedup of a deal at best, by what passes between groups."""
     between = links.tocoo()
     n_sent = between.data[part_of_group[between.row] != part_of_group[between.col]].sum() / 2
     part = np.zeros(groups.owner.size, np.int8)
@@ -161,13 +161,13 @@ def _gain_of(program: Program, groups: Groups, links: csr_array, parts: int, par
 
 
 def _gain(groups: Groups, server_part: I8, parts: int, n_sent: float) -> float:
-    """How many times as fast as one the parts are at best, where some of the services send their event to another."""
+    """The speedup over one thread at best, where `n_sent` services send their event to another part."""
     busy = np.array([groups.work[server_part == part].sum(axis=0) for part in range(parts)])
     return float(groups.work.sum() / max(busy.max(axis=0).sum() + CROSSING * n_sent / parts, 1))
 
 
 def dealt(program: Program, groups: Groups, parts: int, part_of_group: npt.NDArray[Any]) -> Cut:
-    """A cut: how soon its parts see each other, and what it gains."""
+    """The cut of a deal: its lookahead, and what it gains."""
     part_of = np.zeros(groups.owner.size, np.int8)
     part_of[groups.first] = part_of_group
     part_of = part_of[groups.owner]
@@ -192,7 +192,7 @@ def cores() -> int:
 
 
 def obstacle(cut: Cut, state: FifoState, parts: int) -> str:
-    """Why a run cannot go on in parts; empty where it can."""
+    """Why a run cannot go on in parts; "" where it can."""
     if cut.ahead_ps == 0:
         return "chunks are passed on without any latency"
     if cut.gain <= 1:
@@ -202,7 +202,7 @@ def obstacle(cut: Cut, state: FifoState, parts: int) -> str:
 
 
 def loss(cut: Cut, state: FifoState, parts: int) -> str:
-    """Why a run had better not go on in parts; empty where it had."""
+    """Why a run would not gain from going on in parts; "" where it would."""
     done, now_ps = int(state.register[fields.EVENTS]), int(state.register[fields.NOW])
     if done * cut.ahead_ps < LEAST_A_WINDOW * parts * max(now_ps, 1):
         return "too little happens within a latency"
@@ -212,8 +212,8 @@ def loss(cut: Cut, state: FifoState, parts: int) -> str:
 class Parts:
     """A run of the fifo loop that goes on in parts, in as many threads.
 
-    Each part has a copy of what is written about tasks and servers, of which it uses the rows that are its own: a line
-    of the cache that two cores write takes as long as ten services.
+    Each part has a copy of the state of tasks and servers, of which it uses its own rows: a cache line that two cores
+    write costs as much as ten services.
 
     `whole`: the state so far, between two picoseconds. Its times and numbers stay true; its tasks and servers only
     after `collect`.
