@@ -239,6 +239,15 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads}
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=name)
+def test_links_lead_to_pages_of_the_site(page: Path) -> None:
+    """The site has the pages of docs/, and these two from above it."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    targets = {(page.parent / path).resolve() for path in re.findall(r"\]\(([^)\s#]+\.md)", text) if "://" not in path}
+    above = {path.name for path in targets if not path.is_relative_to(DOCS)}
+    assert above <= {"CHANGELOG.md", "CONTRIBUTING.md"}
+
+
 def test_generated_pages_are_those_of_the_code() -> None:
     for page, text in pages().items():
         assert (DOCS / page).read_text(encoding="utf-8") == NOTE + text, f"{page} is out of date: run `make docs`"
