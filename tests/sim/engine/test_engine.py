@@ -44,17 +44,9 @@ from sim.engine.reference import run_reference
 from sim.engine.run import Progress, Run, check_memory, memory_bytes, run
 from sim.program import ORDERS, PER_CHUNK, PER_TASK, PRIORITY, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome, Stopped
+from tests.eager_runs import assert_same
 from tests.strategies import fifo_programs, pooled_fifo_programs, programs
 from topologies import WeftError
-
-
-def assert_same(one: Outcome, other: Outcome) -> None:
-    for name in ("start_ps", "finish_ps", "busy_ps"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-    assert (one.makespan_ps, one.events) == (other.makespan_ps, other.events)
-    if one.log is not None and other.log is not None:
-        for mine, theirs in zip(one.log, other.log, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
 
 
 def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:

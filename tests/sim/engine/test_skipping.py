@@ -16,6 +16,7 @@ from collectives import ALGORITHMS, build
 from sim import simulate
 from sim.engine import skipping
 from sim.engine._fifo_state import FifoState
+from sim.engine._jit import DISABLED
 from sim.engine._skip_state import ALLOWED, MADE, N_RUNS, STRETCHES, TRY
 from sim.engine.run import Run, run
 from sim.lower.job import lower
@@ -25,22 +26,23 @@ from sim.program.outcome import Deadlock
 from sim.timeline.link_load import link_load
 from sim.timeline.perfetto import write_perfetto
 from sim.why.path import Walk, explain
-from tests.sim.engine.test_engine import assert_same
+from tests.eager_runs import (
+    DEFAULTS,
+    assert_same,
+    assert_same_so_far,
+    check,
+    check_everything,
+    eager,
+    on_programs_of_any_size,
+)
+from tests.repeating_programs import repeating_programs
 from tests.strategies import joining_programs, long_programs, merging_programs
 from topologies import WeftError, from_spec
-
-DEFAULTS = {name: getattr(skipping, name) for name in ("LEAST_CHUNKS", "LEAST_SERVICES", "FIRST_WAIT")}
-
-
-MOST_WALKED = 6000
-"""Services of a run whose critical path is walked."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _on_programs_of_any_size() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in zip(DEFAULTS, (2, 0, 8), strict=True):
-            patch.setattr(skipping, name, value)
+    with on_programs_of_any_size():
         yield
 
 
@@ -50,41 +52,18 @@ def _by_default(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(skipping, name, value)
 
 
-def eager(program: Program, log: bool = False) -> Run:
-    """A run that may try as often as it likes, and finds anything in what it has not written."""
-    one = Run(program, log)
-    if one._skipping is not None:
-        one._skipping.register[ALLOWED] = 10**12
-        for name, array in one._skipping._asdict().items():
-            if name not in ("register", "part_of"):
-                array.fill(3)
-    return one
-
-
-def check(program: Program) -> int:
-    """Hold runs that skip, without a log and with one, against one that does not; returns the services skipped."""
-    whole, one, logged = Run(program, log=True, skip=False), eager(program), eager(program, log=True)
-    try:
-        whole.advance()
-    except Deadlock:
-        for other in (one, logged):
-            with pytest.raises(Deadlock):
-                other.advance()
-        return 0
-    for other in (one, logged):
-        other.advance()
-        assert_same(other.outcome(), whole.outcome())
-    assert one.skipped == logged.skipped
-    if whole.events < MOST_WALKED:
-        assert explain(program, logged.outcome()) == explain(program, whole.outcome())
-    return one.skipped
-
-
 @settings(max_examples=400, deadline=None)
 @given(program=long_programs())
 def test_random_programs(program: Program) -> None:
     """Random streams, windows, routes, classes and sizes; more than half of them have stretches."""
     event("skipped" if check(program) else "nothing skipped")
+
+
+@settings(max_examples=200, deadline=None)
+@given(program=repeating_programs(300 if DISABLED else 12_000), share=st.floats(0, 1))
+def test_random_parts_side_by_side(program: Program, share: float) -> None:
+    """Parts of different periods that meet, end and wait for each other, against every other engine."""
+    event("skipped" if check_everything(program, share) else "nothing skipped")
 
 
 def grew(one: Run) -> bool:
@@ -149,9 +128,7 @@ def test_a_pause_stands_where_the_whole_run_stands(program: Program, share: floa
         return
     until_ps = int(whole.outcome().makespan_ps * share)
     assert one.advance(until_ps=until_ps) == other.advance(until_ps=until_ps)
-    for name in ("delivered", "joined", "busy_ps", "finish_ps"):
-        np.testing.assert_array_equal(getattr(one.state, name), getattr(other.state, name), err_msg=name)
-    assert one.events == other.events
+    assert_same_so_far(one, other)
 
 
 CASES = [(name, kind, form) for name, one in ALGORITHMS.items() for kind in one.functions
