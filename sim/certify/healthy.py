@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.certify.faulty import certify_faulty
+from sim.certify.order import overtaken
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
 from sim.program import I64, Program
 from sim.program.checks import slowest_ps
@@ -78,7 +79,8 @@ def _causality(program: Program, outcome: Outcome) -> None:
 def _services(program: Program, outcome: Outcome, log: Log) -> None:
     """No server serves two chunks at once or lets one wait while it is free, and none is served before it is there.
 
-    Whom a server chose, and when a pool granted, is not looked at.
+    Whom servers choose is looked at by `sim.certify.order`; where there are NICs, only by what does not begin there.
+    When a pool granted is not looked at.
     """
     hops, chunks = program.hops(), program.chunks()
     task = np.repeat(np.arange(program.n_tasks), chunks * hops)
@@ -103,6 +105,24 @@ def _services(program: Program, outcome: Outcome, log: Log) -> None:
         free = _credits(program, task, chunk, line, size, start, np.where(last, ready, np.roll(end, -1)), free)
     what = "capacity: chunk {chunk} of task {task} waits at server {server}, which is free, until {start} ps"
     _refuse(start > np.maximum(latest, free), what, task, chunk, server, start)
+    known = earliest == latest
+    if program.has_nics:
+        known &= ~first & (program.server_nic[server] < 0)
+    _order(program, task, chunk, hop, at, start, earliest, np.flatnonzero(known))
+
+
+def _order(
+    program: Program, task: I64, chunk: I64, hop: I64, at: I32 | I64, start: I64, arrival: I64, known: I64
+) -> None:
+    """No server serves a chunk while another is due; `known`: the services whose arrival is that of `arrival`."""
+    wrong = overtaken(program, task[known], chunk[known], hop[known], at[known], start[known], arrival[known])
+    if wrong is not None:
+        early, late = known[wrong.early], known[wrong.late]
+        raise CertificateError(
+            f"order: server {program.route_server[at[early]]} serves chunk {chunk[early]} of task {task[early]} at "
+            f"{start[early]} ps, before chunk {chunk[late]} of task {task[late]}, which is there since "
+            f"{arrival[late]} ps"
+        )
 
 
 def _credits(

@@ -1,0 +1,85 @@
+"""Whom each server serves next, of the chunks that wait: the least by rank, arrival and tie, as the contract has it.
+
+Looked at is each queue: of a server, of a channel of one, or of those that take turns. Which queue a server takes next
+is not. Nor is a chunk whose arrival leaves no trace in a log: one that asks a pool, or waits for a chunk in the middle
+of a task without servers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.program.contract import I32, I64, LOWEST_CHUNK_FIRST, PRIORITY, ROUND_ROBIN_FLOW, SMALLEST_FIRST, Program
+
+
+class Overtaken(NamedTuple):
+    """A service, and one that should have been before it."""
+
+    early: int
+    late: int
+
+
+def overtaken(
+    program: Program, task: I64, chunk: I64, hop: I64, at: I32 | I64, start: I64, arrival: I64
+) -> Overtaken | None:
+    """A service that began while another was due in its queue, of services in the order of task, chunk and hop.
+
+    `at`: place of each in `route_server`; `arrival`: when it came, of services all of which are known.
+    """
+    server = program.route_server[at]
+    rank = _rank(program, server, task, chunk)
+    queue = _queue(program, at, server, task, hop)
+    due = np.lexsort((hop, chunk, program.task_class[task], arrival, rank, queue))
+    served = np.lexsort((start, queue))
+    if np.array_equal(due, served):
+        return None
+    number = np.empty_like(due)
+    number[due] = np.arange(due.size)
+    return _passed_over(queue[served], start[served], arrival[served], number[served], served)
+
+
+def _rank(program: Program, server: I32, task: I64, chunk: I64) -> I64:
+    """What a discipline looks at before the arrival."""
+    discipline = program.server_discipline[server]
+    rank = np.zeros(task.size, np.int64)
+    if np.any(discipline == PRIORITY):
+        rank = np.where(discipline == PRIORITY, program.task_priority[task], rank)
+    rank = np.where(discipline == SMALLEST_FIRST, program.cut_work[program.task_cut[task]], rank)
+    return np.where(discipline == LOWEST_CHUNK_FIRST, chunk, rank)
+
+
+def _queue(program: Program, at: I32 | I64, server: I32, task: I64, hop: I64) -> I64:
+    """The queue in which each waits."""
+    if not program.takes_turns:
+        return np.asarray(program.route_line[at], np.int64)
+    turns = program.server_discipline[server] >= ROUND_ROBIN_FLOW
+    own = program.hop_queue[np.where(turns, program.task_queue[task] + hop, 0)]
+    return np.where(turns, own + program.n_servers * program.channels, program.route_line[at])
+
+
+def _passed_over(queue: I64, start: I64, arrival: I64, number: I64, row: I64) -> Overtaken | None:
+    """The same of services in the order of queue and start, `number` in the order in which all were due."""
+    times, rank = np.unique(np.concatenate([start, arrival]), return_inverse=True)
+    began, came = queue * times.size + rank.reshape(2, -1)
+    place = np.arange(queue.size)
+    first = np.searchsorted(began, came)
+    highest = _highest(number, first, place)
+    late = np.flatnonzero(highest > number)
+    if late.size == 0:
+        return None
+    early = int(first[late[0]] + np.argmax(number[first[late[0]] : late[0]]))
+    return Overtaken(int(row[early]), int(row[late[0]]))
+
+
+def _highest(value: I64, first: I64, end: I64) -> I64:
+    """The highest value of each stretch from `first` up to `end`, or -1: of two, each a power of two long."""
+    found, width, reach = np.full(value.size, -1, np.int64), 1, value.copy()
+    length = end - first
+    while width <= length.max(initial=0):
+        here = np.flatnonzero((length >= width) & (length < 2 * width))
+        found[here] = np.maximum(reach[first[here]], reach[end[here] - width])
+        reach[:-width] = np.maximum(reach[:-width], reach[width:])
+        width *= 2
+    return found
