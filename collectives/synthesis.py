@@ -24,6 +24,7 @@ from collectives.trees.shares import gather_shares
 from topologies import Topology, WeftError
 from topologies.checks import Count, Natural, checked
 from topologies.flows.tightest_cut import remembered
+from topologies.stages import count
 from topologies.units import PS_PER_S, Quantity, parse_size
 
 NAME = "tacos"
@@ -155,6 +156,7 @@ def _run(
     holds = np.zeros((n, n_blocks), np.bool_)
     holds[np.arange(n_blocks) % n, np.arange(n_blocks)] = True
     lacks = ~holds  # neither present nor in flight
+    lacking = int(lacks.sum())
     holders = np.ones(n_blocks)
     leaving: list[list[int]] = [[] for _ in range(n)]
     entering: list[list[int]] = [[] for _ in range(n)]
@@ -176,6 +178,7 @@ def _run(
             holders[block] += 1
             matches.append(Match(lane, block, now, now + costs[lane]))
             heapq.heappush(arrivals, (now + costs[lane], lane, block))
+        count("blocks that are sent", len(matches), lacking)
         if not arrivals:
             break
         now, ready = arrivals[0][0], set()

@@ -1,5 +1,6 @@
 """`python -m sim` is `weft`: from the first moment on, Ctrl-C and a missing package end it in one line."""
 
+import os
 import sys
 import warnings
 
@@ -11,7 +12,7 @@ def main() -> int:
     try:
         from sim.cli import main as run  # takes a tenth of a second, and must not be interrupted with a traceback
 
-        return run()
+        return _ended(run())
     except KeyboardInterrupt:
         print("weft: interrupted, nothing was written", file=sys.stderr)
         return 130
@@ -23,6 +24,18 @@ def main() -> int:
             raise
         print(f"weft: {not_installed(package)}", file=sys.stderr)
         return 2
+
+
+def _ended(code: int) -> int:
+    """The exit code; the process ends here where a solver was left running, which would not survive a longer end."""
+    from topologies.interrupts import is_left_running
+
+    if is_left_running():
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code)
+    return code
 
 
 if __name__ == "__main__":

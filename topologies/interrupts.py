@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -65,6 +65,14 @@ def guarded() -> AbstractContextManager[None]:
 HEARD_S = 0.1
 """How often a wait for a solver looks for signals."""
 
+_left: list[Future[object]] = []
+"""Calls that were interrupted while they ran."""
+
+
+def is_left_running() -> bool:
+    """Whether an interrupted call still runs: the process has to end at once, or the solver's threads abort it."""
+    return not all(one.done() for one in _left)
+
 
 def heard(solve: Callable[[], T]) -> T:
     """What a long call into compiled code gives, during which Ctrl-C and SIGTERM are heard at once.
@@ -73,7 +81,7 @@ def heard(solve: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return solve()
-    found: Future[T] = Future()
+    found: Future[Any] = Future()
 
     def run() -> None:
         try:
@@ -81,7 +89,11 @@ def heard(solve: Callable[[], T]) -> T:
         except BaseException as error:  # raised again where it is waited for
             found.set_exception(error)
 
-    threading.Thread(target=run, name="solve", daemon=True).start()
-    while not wait([found], HEARD_S).done:
-        pass
-    return found.result()
+    try:
+        threading.Thread(target=run, name="solve", daemon=True).start()
+        while not wait([found], HEARD_S).done:
+            pass
+    except BaseException:
+        _left.append(found)
+        raise
+    return cast(T, found.result())

@@ -75,6 +75,25 @@ class Profile:
 
 _profile: Profile | None = None
 
+_under_way: list[str] = []
+"""Stages that have begun and not ended, the innermost last."""
+
+
+def under_way() -> str:
+    """What this process does now: a stage, or what `doing` was given; "" outside all."""
+    now = _under_way[-1:]  # one step: the other thread that looks here may not find it empty in between
+    return now[0] if now else ""
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """For the length of a `with`, this is what is done: for calls that count nothing, with their size."""
+    _under_way.append(what)
+    try:
+        yield
+    finally:
+        _under_way.pop()
+
 
 def start_profile() -> Profile:
     """Measure from now on; returns what is measured."""
@@ -95,10 +114,14 @@ def staged(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def within(*args: P.args, **named: P.kwargs) -> R:
-            if _profile is None:
-                return function(*args, **named)
-            with _profile.stage(name):
-                return function(*args, **named)
+            _under_way.append(name)
+            try:
+                if _profile is None:
+                    return function(*args, **named)
+                with _profile.stage(name):
+                    return function(*args, **named)
+            finally:
+                _under_way.pop()
 
         return within
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from topologies import Topology, WeftError
 from topologies.flows.maxflow import LARGEST, FlowNetwork
+from topologies.stages import count
 
 Pair = tuple[int, int]
 Path = tuple[int, ...]
@@ -44,7 +45,9 @@ def without_switches(
     WeftError: the trees do not fit past a switch, named in the message, such as one that sends more than it receives.
     """
     split = _Splitting(topology, link_capacity, demand)
-    for switch in split.order():
+    switches = split.order()
+    for number, switch in enumerate(switches):
+        count("switches that are split off", number, len(switches))
         split.remove(switch, spread)
     split.check()
     return Logical({pair: cap for pair, cap in split.capacity.items() if cap}, split.paths)

@@ -9,6 +9,7 @@ from typing import Any
 from sim.astra.run import MOST_EVENTS, AstraResult, run_astra
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json
+from sim.cli.progress import progress
 from topologies.checks import printable
 
 
@@ -17,10 +18,11 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     most = MOST_EVENTS if arguments.max_events is None else arguments.max_events
     inputs = spec.astra
-    result = run_astra(
-        inputs.workload or "", inputs.system or "", inputs.network or "", inputs.comm_group, backend=inputs.backend,
-        queues=inputs.num_queues_per_dim, most_events=most,
-    )
+    with progress("astra", 1, arguments.quiet):
+        result = run_astra(
+            inputs.workload or "", inputs.system or "", inputs.network or "", inputs.comm_group, backend=inputs.backend,
+            queues=inputs.num_queues_per_dim, most_events=most,
+        )
     say(arguments, *result.lines())
     if not arguments.quiet:
         for note in result.notes:

@@ -9,6 +9,7 @@ from typing import Any
 from sim.cli.asked import spec_of
 from sim.cli.judge import on_machine, other_gpu
 from sim.cli.output import say, write_json
+from sim.cli.progress import progress
 from sim.library.tuner import Setting
 from sim.measured.calibrate import CONSTANTS, POOR, Calibrated, Table, calibrate
 from sim.measured.points import Measurements
@@ -30,7 +31,8 @@ def run(arguments: argparse.Namespace) -> None:
             raise WeftError(f"{measured.source} is of {measured.device}, and {box.name} has {box.gpu.name}: calibrate "
                             "the tables of one machine, on a profile with its GPU")
     tables = [(ran.setting, ran.points) for _, ran in runs]
-    found = calibrate(tables)
+    with progress("calibrate", 1, arguments.quiet):
+        found = calibrate(tables)
     taken = [_taken(measured, ran.setting) for measured, ran in runs]
     notes = _notes(found)
     say(arguments, *report(found, tables, [*taken, *notes]))

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise WeftError(f"--plot draws one network, and {len(studies)} are given")
     rows = []
     for study in studies:
-        with progress(f"optimize: {study.title}", 1, arguments.quiet):
+        with progress(f"optimize: {study.title}", 1, arguments.quiet, of_runs=True):
             found = study.rows()
         say(arguments, *report(study, found))
         rows += found

@@ -12,6 +12,7 @@ from typing import Any
 
 from sim.cli.asked import spec_of
 from sim.cli.output import STANDARD_OUTPUT, write_json
+from sim.cli.progress import progress
 from sim.study.tables import from_csv
 from topologies.checks import WeftError
 
@@ -29,7 +30,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise WeftError(f"--data {spec.paper.data} is for weft paper hardware: {name} has no measurements")
     more = {} if spec.paper.data is None else {"data": spec.paper.data}
     before = _stamps(out)
-    with redirect_stdout(sys.stderr) if arguments.json == STANDARD_OUTPUT else nullcontext():
+    aside = redirect_stdout(sys.stderr) if arguments.json == STANDARD_OUTPUT else nullcontext()
+    with aside, progress(f"paper {name}", 1, arguments.quiet):
         importlib.import_module(f"sim.papers.{name}").run(out, spec.paper.quick, **more)
     new = [path for path, stamp in _stamps(out).items() if before.get(path) != stamp]
     rows: list[dict[str, Any]] = [

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json, write_whole
+from sim.cli.progress import progress
 from sim.streaming import pool_rows
 from sim.streaming.pool_rows import Row
 from sim.streaming.pool_streaming import PoolStreaming
@@ -44,7 +45,8 @@ def run(arguments: argparse.Namespace) -> None:
     )
     if arguments.plot and (len(set(keys.slots)) < 2 or job.size_bytes == 0):
         raise WeftError("--plot draws goodput by slots: give several numbers of --slots, and a --size above 0B")
-    rows = list(_rows(keys, job))
+    with progress("pool", 1, arguments.quiet):
+        rows = list(_rows(keys, job))
     say(arguments, _title(job, rows[0]), *aligned(_lines(rows)).splitlines())
     write_json(arguments, spec, rows)
     write_csv(arguments, rows)

@@ -6,15 +6,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
+from threading import Event, Thread
 from time import monotonic
 
 from sim.engine.run import Progress
 from sim.program.outcome import Stopped
 from topologies import WeftError
-from topologies.stages import hearing
+from topologies.stages import hearing, under_way
 
 PLAIN_SECONDS = 2.0
 """Interval between plain lines."""
+
+BEAT_SECONDS = 0.5
+"""How often it is looked at what is under way."""
 
 LONG_SECONDS = 20.0
 """What a step must still take to be announced where no progress is shown."""
@@ -43,6 +47,9 @@ class Steps:
     def within(self, inside: Progress) -> None:
         """Report progress inside a long step."""
 
+    def beat(self, what: str) -> None:
+        """Report what is under way, where nothing else has been reported for a while."""
+
 
 class _Warning(Steps):
     """One line, and only of a step that takes long."""
@@ -59,6 +66,11 @@ class _Warning(Steps):
             self.is_said = True
             many = f"{inside.total_events:,} {inside.unit}, " if inside.unit in OF_ENGINES else ""
             print(f"{self.title}: {many}{_pace(inside)}", file=sys.stderr, flush=True)
+
+    def beat(self, what: str) -> None:
+        if not self.is_said and monotonic() - self.began > LONG_SECONDS:
+            self.is_said = True
+            print(f"{self.title}: {what}", file=sys.stderr, flush=True)
 
 
 class _Plain(Steps):
@@ -77,6 +89,10 @@ class _Plain(Steps):
         if monotonic() - self.last > PLAIN_SECONDS:
             self._line(f"then {_pace(inside)}")
 
+    def beat(self, what: str) -> None:
+        if monotonic() - self.last > PLAIN_SECONDS:
+            self._line(f"then {what}")
+
     def _line(self, what: str) -> None:
         self.last = monotonic()
         print(f"{self.title}: {self.done}/{self.total} done, {what}", file=sys.stderr, flush=True)
@@ -86,32 +102,66 @@ class _Loops:
     """Reports of long loops as progress inside a step."""
 
     def __init__(self, steps: Steps) -> None:
-        self.steps, self.unit, self.last = steps, "", 0
+        self.steps, self.unit, self.last, self.total = steps, "", 0, 0
 
     def __call__(self, unit: str, done: int, total: int) -> None:
         now = monotonic()
         if unit != self.unit or done < self.last:
             self.unit, self.first, self.began = unit, done, now
-        self.last = done
+        self.last, self.total = done, total
         self.steps.within(Progress(done, total, 0, (done - self.first) / max(now - self.began, 1e-9), unit))
+
+    def interrupted(self) -> str:
+        """How far the loop came that was heard last."""
+        return f"interrupted, with {self.last:,} of {self.total:,} {self.unit}; nothing was written"
 
 
 @contextmanager
-def progress(title: str, total: int, quiet: bool | None = False) -> Iterator[Steps]:
+def progress(title: str, total: int, quiet: bool | None = False, *, of_runs: bool = False) -> Iterator[Steps]:
     """Progress over `total` steps, and of long loops inside them; Ctrl-C and limits report how many were done.
 
     `quiet`: True: nothing; False: a bar on a terminal, lines elsewhere; None: a bar on a terminal; elsewhere
     a line before what takes long.
+    `of_runs`: whether its loops run the engine many times: where it was interrupted is then said by the loop.
     """
-    with _shown(title, total, quiet) as steps, hearing(_Loops(steps)):
+    with _shown(title, total, quiet) as steps, hearing(loops := _Loops(steps)), _beating(steps):
         try:
             yield steps
         except KeyboardInterrupt:
-            raise WeftError(f"interrupted, with {steps.done} of {total} done; nothing was written") from None
+            done = f"interrupted, with {steps.done} of {total} done; nothing was written"
+            raise WeftError(loops.interrupted() if of_runs and loops.unit else done) from None
         except Stopped as wrong:
-            if total > 1:
+            if of_runs and loops.unit and isinstance(wrong.__context__, KeyboardInterrupt):
+                wrong.args = (loops.interrupted(),)
+            elif total > 1:
                 wrong.args = (f"{wrong}, after {steps.done} of {total} points",)
             raise
+
+
+@contextmanager
+def _beating(steps: Steps) -> Iterator[None]:
+    """Another thread says what is under way while this one is silent: in kernels, solvers, and what does not count."""
+    if type(steps) is Steps:
+        yield
+        return
+    ended = Event()
+
+    def listen() -> None:
+        began, before = monotonic(), ""
+        while not ended.wait(BEAT_SECONDS):
+            what = under_way()
+            if what != before:
+                began, before = monotonic(), what
+            elif monotonic() - began > PLAIN_SECONDS:
+                steps.beat(f"{monotonic() - began:.0f} s in {what or 'other work'}")
+
+    listener = Thread(target=listen, name="progress", daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        listener.join()
 
 
 def _shown(title: str, total: int, quiet: bool | None) -> AbstractContextManager[Steps]:
@@ -155,6 +205,8 @@ def _bar(title: str, total: int) -> Iterator[Steps]:
         task = bar.add_task("", total=total)
 
         class _Bar(Steps):
+            heard = monotonic()
+
             def begin(self, what: str) -> None:
                 bar.update(task, description=what)
 
@@ -163,6 +215,11 @@ def _bar(title: str, total: int) -> Iterator[Steps]:
                 bar.update(task, completed=self.done, description=what)
 
             def within(self, inside: Progress) -> None:
+                self.heard = monotonic()
                 bar.update(task, completed=self.done + _share(inside), description=_pace(inside))
+
+            def beat(self, what: str) -> None:
+                if monotonic() - self.heard > PLAIN_SECONDS:
+                    bar.update(task, description=what)
 
         yield _Bar(title, total)

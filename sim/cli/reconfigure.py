@@ -30,16 +30,20 @@ def run(arguments: argparse.Namespace) -> None:
     with progress("reconfigure", 1, arguments.quiet):
         choice = menu(build(name, spec.kind.name, base, size_bytes, form), interfaces=circuits.interfaces,
                       start_up=circuits.start_up)
-    plans = {"static": choice.static(), "every step": choice.every_step(delay), "two states": choice.two_state(delay),
-             "stride rings": choice.segments(delay), "best": choice.best(delay)}
-    rows: list[dict[str, Any]] = []
+        plans = {"static": choice.static(), "every step": choice.every_step(delay),
+                 "two states": choice.two_state(delay), "stride rings": choice.segments(delay),
+                 "best": choice.best(delay)}
     model = make_model(spec.build_model(), forwarding="store-and-forward")
-    for policy, plan in plans.items():
-        job = plan_job(choice, plan, delay, per_port=circuits.per_port)
-        result = simulate_plan(job, choice.start_up_ps, model, log=True)
-        rows.append({"policy": policy, "plan_s": plan.time_ps / 1e12, "simulated_s": result.time_s,
-                     "reconfigurations": plan.reconfigurations, "letters": plan.letters, "why": result.why().parts,
-                     "fabrics": [choice.fabrics[fabric].name for fabric in plan.fabrics]})
+    rows: list[dict[str, Any]] = []
+    with progress("reconfigure: plans", len(plans), arguments.quiet) as steps:
+        for policy, plan in plans.items():
+            steps.begin(policy)
+            job = plan_job(choice, plan, delay, per_port=circuits.per_port)
+            result = simulate_plan(job, choice.start_up_ps, model, log=True, progress=steps.within)
+            rows.append({"policy": policy, "plan_s": plan.time_ps / 1e12, "simulated_s": result.time_s,
+                         "reconfigurations": plan.reconfigurations, "letters": plan.letters, "why": result.why().parts,
+                         "fabrics": [choice.fabrics[fabric].name for fabric in plan.fabrics]})
+            steps.advance(policy)
     head = f"{choice.schedule.name} {spec.kind.name} of {format_size(size_bytes)} on {base.name}, delay {delay}"
     say(arguments, *report(head, rows))
     write_json(arguments, spec, rows, model=model)

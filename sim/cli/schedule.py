@@ -15,6 +15,7 @@ from collectives.formats.msccl_xml import to_msccl
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import STANDARD_OUTPUT, say, write_json, write_text, write_whole
+from sim.cli.progress import progress
 from sim.lower.capacity import check_capacity
 from sim.lower.quotient import quotient
 from sim.study.spec import Spec
@@ -38,9 +39,10 @@ def run(arguments: argparse.Namespace) -> None:
         registry = algorithm_facts()
         write_json(arguments, spec, registry, algorithms=registry)
         return
-    schedules = _schedules(spec)
-    facts = [describe(schedule, spec.schedule.rank) for schedule in schedules]
-    written, traces = _exports(arguments, schedules), _traces(arguments, schedules)
+    with progress("schedule", 1, arguments.quiet):
+        schedules = _schedules(spec)
+        facts = [describe(schedule, spec.schedule.rank) for schedule in schedules]
+        written, traces = _exports(arguments, schedules), _traces(arguments, schedules)
     for one in facts:
         say(arguments, *lines(one))
     write_json(arguments, spec, facts, schedules=facts)

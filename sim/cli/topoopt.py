@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
         budget=keys.budget, outer=4 if keys.budget else 1, seed=spec.model.seed or 0,
         transport=replace(PACKETS, routes=keys.routes),
     )
-    with progress("topoopt", 1, arguments.quiet):
+    with progress("topoopt", 1, arguments.quiet, of_runs=True):
         found = search(job, fabric_for, settings)
     row: dict[str, Any] = {
         "workload": job.name, "servers": job.n, "degree": keys.degree, "topology": found.fabric.topology.name,

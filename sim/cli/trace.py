@@ -10,6 +10,7 @@ from typing import Any
 from collectives import Schedule
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json, write_whole
+from sim.cli.progress import progress
 from sim.cli.train import algorithm_of, simulate_iteration
 from sim.lower.capacity import check_capacity
 from sim.result import Result
@@ -33,9 +34,10 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     if spec.workload.name and spec.workload.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
-    timeline, lines = (_job if spec.workload.name or spec.workload.job else _schedule)(arguments, spec)
-    if arguments.perfetto:  # before anything is printed: it is refused if faults made it too large
-        write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
+    with progress("trace", 1, arguments.quiet):
+        timeline, lines = (_job if spec.workload.name or spec.workload.job else _schedule)(arguments, spec)
+        if arguments.perfetto:  # before anything is printed: it is refused if faults made it too large
+            write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
     say(arguments, *lines)
     if not (arguments.perfetto or arguments.json):
         say(arguments, "# nothing is written: give --perfetto FILE for the timeline, or --json FILE for a summary")

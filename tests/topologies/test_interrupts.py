@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 
 import pytest
 
-from topologies.interrupts import heard
+import sim.__main__
+import sim.cli
+from topologies.interrupts import heard, is_left_running
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_the_wait_for_a_solver() -> None:
+def test_ctrl_c_ends_the_wait_for_a_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And then the process, at once: a solver with threads aborts it where the interpreter takes itself apart."""
     working, never = threading.Event(), threading.Event()
 
     def solve() -> None:
@@ -25,7 +29,14 @@ def test_ctrl_c_ends_the_wait_for_a_solver() -> None:
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         heard(solve)
+    codes = list[int]()
+    monkeypatch.setattr("os._exit", codes.append)
+    monkeypatch.setattr(sim.cli, "main", lambda: 130)
+    assert is_left_running() and sim.__main__.main() == 130 and codes == [130]
     never.set()
+    while is_left_running():
+        time.sleep(0.001)
+    assert sim.__main__.main() == 130 and codes == [130]
 
 
 def test_what_a_solver_gives_or_raises_is_that_of_the_call() -> None:

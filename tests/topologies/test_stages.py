@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from topologies import stages
-from topologies.stages import OTHER, end_profile, staged, start_profile
+from topologies.stages import OTHER, doing, end_profile, staged, start_profile, under_way
 
 
 def test_a_stage_inside_another_stops_its_clock_and_all_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +33,18 @@ def test_a_stage_inside_another_stops_its_clock_and_all_add_up(monkeypatch: pyte
     assert all(row["cpu_s"] == row["wall_s"] / 2 and row["peak_bytes"] == 10 * row["wall_s"] for row in rows.values())
     outer()
     assert profile.stages["outer"].calls == 2  # nobody asks any more
+
+
+def test_what_is_under_way_is_the_innermost_and_ends_with_an_error() -> None:
+    @staged("proof")
+    def prove() -> str:
+        with doing("a linear program"):
+            inside = under_way()
+        assert under_way() == "proof"
+        assert inside == "a linear program"
+        raise ZeroDivisionError
+
+    assert under_way() == ""
+    with pytest.raises(ZeroDivisionError):
+        prove()
+    assert under_way() == ""

@@ -16,6 +16,7 @@ from topologies.core.symmetry import link_orbits
 from topologies.core.topology import NPU, Topology
 from topologies.flows.tightest_cut import is_transitive, remembered
 from topologies.interrupts import heard
+from topologies.stages import doing
 
 Floats = npt.NDArray[np.float64]
 
@@ -152,10 +153,11 @@ def _solve(
 ) -> Floats:
     from scipy.optimize import linprog  # heavy: loaded where it is used
 
-    result = heard(lambda: linprog(
-        cost, A_ub=upper, b_ub=limit, A_eq=equal, b_eq=right, bounds=(0, None) if bounds is None else bounds,
-        method="highs",
-    ))
+    with doing(f"a linear program of {cost.size:,} variables"):
+        result = heard(lambda: linprog(
+            cost, A_ub=upper, b_ub=limit, A_eq=equal, b_eq=right, bounds=(0, None) if bounds is None else bounds,
+            method="highs",
+        ))
     if result.status != 0:
         raise WeftError(f"topology {topology.name}: the linear program could not be solved: {result.message}")
     return np.asarray(result.x, np.float64)

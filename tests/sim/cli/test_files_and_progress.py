@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from threading import Event
+from threading import enumerate as all_threads
 
 import pytest
 
@@ -12,11 +14,12 @@ from sim.cli import main
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, command_parser
 from sim.cli.output import write_text, write_whole
-from sim.cli.progress import _Warning, progress
+from sim.cli.progress import _Plain, _Warning, progress
 from sim.engine.run import Progress
+from sim.program.outcome import Stopped
 from sim.study import points
 from topologies import WeftError
-from topologies.stages import count
+from topologies.stages import count, doing
 
 HALF = Progress(events=6_000_000, total_events=12_000_000, now_ps=1, events_per_s=2e6)
 
@@ -219,6 +222,8 @@ def test_where_none_was_asked_for_a_loop_is_announced_once_and_only_when_it_has_
     ("reconfigure --topology ring:8 --algorithm recursive-doubling --size 1MiB --delay 10us", "steps"),
     ("reconfigure --topology ring:8 --algorithm recursive-doubling --size 1MiB --delay 10us",
      "costs of steps on fabrics"),
+    ("compare --topology mesh:2x3 --algorithms tacos -b 1K", "blocks that are sent"),
+    ("schedule --topology leaf-spine:2x2x2 --algorithm pipelined -b 1K", "switches that are split off"),
 ])
 def test_what_takes_long_counts_what_it_has_done(
     words: str, unit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -229,6 +234,43 @@ def test_what_takes_long_counts_what_it_has_done(
     said = capsys.readouterr().err.replace(",", "")
     counts = [(int(done), int(total)) for done, total in re.findall(rf"then (\d+) of (\d+) {unit}", said)]
     assert any(done for done, _ in counts) and all(done <= total for done, total in counts)
+
+
+def test_what_counts_nothing_is_named_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a linear program, whose solver calls nobody."""
+    heard, said = Event(), list[str]()
+
+    def beat(self: _Plain, what: str) -> None:
+        said.append(what)
+        heard.set()
+
+    monkeypatch.setattr(_Plain, "beat", beat)
+    monkeypatch.setattr("sim.cli.progress.BEAT_SECONDS", 0.001)
+    monkeypatch.setattr("sim.cli.progress.PLAIN_SECONDS", 0)
+    with doing("a linear program of 9 variables"), progress("work", 1):
+        assert heard.wait(60)
+    assert said[0] == "0 s in a linear program of 9 variables"
+    assert "progress" not in [thread.name for thread in all_threads()]
+
+
+def test_what_is_under_way_is_a_line_or_the_words_of_the_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("work", 2) as steps:
+        steps.last = 0.0  # type: ignore[attr-defined]  # of plain lines
+        steps.beat("3 s in proof")
+        steps.beat("4 s in proof")
+    assert capsys.readouterr().err == "work: 0/2 done, then 3 s in proof\n"
+
+
+def test_where_none_was_asked_for_a_silent_stage_is_announced_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("sim.cli.progress.monotonic", lambda: now)
+    with progress("work", 1, None) as steps:
+        for at in (19.0, 21.0, 40.0):
+            now = at
+            steps.beat(f"{at:.0f} s in proof")
+    assert capsys.readouterr().err == "work: 21 s in proof\n"
 
 
 @pytest.mark.parametrize(("total", "quiet"), [(3, True), (0, False)])
@@ -260,6 +302,22 @@ def test_ctrl_c_says_how_far_it_came() -> None:
 
     with pytest.raises(WeftError, match=said):
         interrupted()
+
+
+def test_ctrl_c_in_one_of_many_runs_says_how_far_the_search_came() -> None:
+    """Not how far that run came: it may be over."""
+
+    def interrupted() -> None:
+        with progress("search", 1, of_runs=True):
+            count("moves", 3, 10)
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                raise Stopped("interrupted at 1 us of simulated time, 8 of 8 services done") from None
+
+    with pytest.raises(Stopped, match=r"^interrupted, with 3 of 10 moves; nothing was written$") as ended:
+        interrupted()
+    assert isinstance(ended.value.__context__, KeyboardInterrupt)  # the exit code is that of Ctrl-C
 
 
 def test_a_limit_says_how_many_points_were_done(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from tests import fabrics
 from topologies import from_spec
 from topologies.flows.maxflow import FlowNetwork
 from topologies.flows.programs import all_to_all_rate_Bps, best_roots
+from topologies.stages import under_way
 
 ARCS = st.lists(
     st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 50)).filter(lambda arc: arc[0] != arc[1]),
@@ -114,3 +115,10 @@ def test_all_to_all_rates(fabric, rate):
 )
 def test_all_reduce_with_switches_that_reduce(fabric, rate):
     assert best_roots(fabric, True).rate_Bps / 1e9 == pytest.approx(rate, rel=1e-6)
+
+
+def test_a_linear_program_says_how_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = []
+    monkeypatch.setattr("topologies.flows.programs.heard", lambda solve: (said.append(under_way()), solve())[1])
+    all_to_all_rate_Bps(from_spec("mesh:2x3", "1GB/s"))
+    assert said == ["a linear program of 85 variables"]
