@@ -80,7 +80,7 @@ def _replay() -> None:
 
 
 def _trees() -> None:
-    build("pipelined", "all-gather", from_spec("mesh:2x2"), "1KiB")  # its trees are packed by maximum flows
+    build("pipelined", "all-gather", from_spec("mesh:2x3"), "1KiB")  # its trees are packed by maximum flows
 
 
 def _compression() -> None:
