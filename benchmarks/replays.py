@@ -1,4 +1,4 @@
-"""How often a tape holds: replays at other bandwidths, and when the order of service changes where they do not."""
+"""How often a tape holds: replays at other bandwidths, and what it takes to resume a run where they do not."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from benchmarks.stages import cpu_s
 from benchmarks.tables import Table
 from collectives import build
-from sim.engine._tape import JOIN
-from sim.engine.run import run
-from sim.engine.tape import Tape
+from sim.engine.resume import record_again, resume
+from sim.engine.run import advance_to_end, run
+from sim.engine.tape import Replay, Tape
 from sim.lower.job import lower
 from sim.optimizer.retime import retimed, with_base_rates
 from sim.program import Program
@@ -20,14 +20,17 @@ from topologies import from_spec
 
 CASES = (
     ("torus:8x8", "swing", 4), ("torus:8x8", "bucket", 16), ("RI(4)_FC(4)_SW(8)", "hierarchical", 16),
-    ("RI(4)_FC(8)_RI(4)_SW(32)", "hierarchical", 16),
+    ("RI(4)_FC(8)_RI(4)_SW(32)", "hierarchical", 16), ("torus:8x8", "bucket", 128), ("torus:8x8", "bucket", 256),
+    ("torus:8x8", "bucket", 512), ("torus:8x8", "swing", 800),
 )
 WITHIN = (100.0, 1.1, 1.01)
 """Factors between the lowest and the highest bandwidth that are drawn."""
-DRAWS = 100
+DRAWS, TIMED = 100, 10
+"""Bandwidths of each factor, and how many of those at which a tape does not hold are timed."""
 HEAD = (
     "all-reduce of 64 MiB", "services", *(f"hold, bandwidths within {factor:g} times" for factor in WITHIN),
-    "first change, of the run", "replay / run", "recording / run",
+    *(f"first change, of the run, within {factor:g} times" for factor in WITHIN),
+    "replay / run", "recording / run", "resumed / run, with a log", "recorded again / recording",
 )
 
 
@@ -37,31 +40,31 @@ def row(spec: str, algorithm: str, chunks: int) -> tuple[str, ...]:
     shape = retimed(lower(schedule, Model(chunks=chunks)))
     program = shape.at(np.full(shape.n_dims, 100.0))
     tape, rng = Tape.record(program), np.random.default_rng(0)
-    held, changes = [], []
+    held, shares, ratios = [], [], []
     for factor in WITHIN:
-        points = 100 * factor ** rng.uniform(-0.5, 0.5, (DRAWS, shape.n_dims))
-        programs = [shape.at(point) for point in points]
-        holds = [tape.replay(one).in_order for one in programs]
-        held.append(f"{np.mean(holds):.0%}")
-        if factor == WITHIN[0]:
-            changes = [first_change(tape, one) for one, well in zip(programs, holds, strict=True) if not well]
+        programs = [shape.at(100 * factor ** rng.uniform(-0.5, 0.5, shape.n_dims)) for _ in range(DRAWS)]
+        changed = [one for one in programs if not tape.replay(one).in_order]
+        held.append(f"{1 - len(changed) / DRAWS:.0%}")
+        of_run = [tape.replay(one).change_ps / run(one, skip=False).makespan_ps for one in changed]
+        shares.append(f"{median(of_run):.0%}" if changed else "-")
+        ratios += [against_anew(tape, one, tape.replay(one)) for one in changed[:TIMED]]
     times = [median(cpu_s(work) for _ in range(25)) for work in (
         lambda: run(program, skip=False), lambda: tape.replay(program), lambda: Tape.record(program))]
-    first = f"{median(changes):.0%}" if changes else "-"
-    return (f"{spec}, {algorithm}, {chunks} chunks", f"{program.chunk_hops():,}", *held, first,
-            *(f"{one / times[0]:.2f}" for one in times[1:]))
+    return (f"{spec}, {algorithm}, {chunks} chunks", f"{program.chunk_hops():,}", *held, *shares,
+            *(f"{one / times[0]:.2f}" for one in times[1:]), *(f"{median(of):.2f}" for of in zip(*ratios, strict=True)))
 
 
-def first_change(tape: Tape, program: Program) -> float:
-    """Share of the run before the first service that is not where the tape has it."""
-    tape.replay(program)
-    ops = tape.ops
-    arrived = np.maximum(tape._out[ops.pred[1:]], tape._end[ops.gate[1:]])
-    order = np.lexsort((np.arange(arrived.size), ops.server[1:]))
-    order = order[ops.server[1:][order] != JOIN]
-    arrived, server, tied = arrived[order], ops.server[1:][order], ops.kind[1:][order] & 1
-    late = (server[1:] == server[:-1]) & (np.diff(arrived) < tied[1:])
-    return float(arrived[1:][late].min() / run(program, skip=False).makespan_ps)
+def against_anew(tape: Tape, program: Program, replay: Replay) -> tuple[float, float]:
+    """CPU of a resumed run and a tape in a new order over that of a run and a recording, in pairs, the replay apart."""
+    pairs = []
+    for _ in range(7):
+        tape.replay(program)
+        resumed = cpu_s(lambda: advance_to_end(resume(tape, program, replay, log=True)))
+        whole = cpu_s(lambda: run(program, log=True))
+        again = cpu_s(lambda: record_again(tape, program, replay))
+        pairs.append((resumed / whole, again / cpu_s(lambda: Tape.record(program))))
+    resumed, again = (median(of) for of in zip(*pairs, strict=True))
+    return resumed, again
 
 
 TABLE = Table("Replays of a tape at other bandwidths", HEAD, lambda: (row(*case) for case in CASES))

@@ -15,7 +15,7 @@ from benchmarks.cases import MIB, Case, ring_all_reduce, torus_all_to_all
 from sim.engine._fifo_state import FifoState
 from sim.engine.reference import run_reference
 from sim.engine.run import Run, run
-from sim.engine.tape import Tape
+from sim.engine.tape import Replay, Tape
 from sim.program import PRIORITY, Program
 
 CASES = (
@@ -125,7 +125,7 @@ def measure(case: Case, times: int = 5) -> Speed:
     replayed = 0.0
     if program.task_priority.size == 0:
         tape = Tape.record(program)
-        assert tape.replay(program) == (one.outcome().makespan_ps, True)
+        assert tape.replay(program) == Replay(one.outcome().makespan_ps)
         replayed = rate(case.services, times, lambda: lambda: tape.replay(program))
     return Speed(
         case.name,

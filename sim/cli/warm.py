@@ -9,8 +9,9 @@ from time import monotonic
 import numpy as np
 
 from collectives import build
+from sim.engine.resume import record_again
 from sim.engine.run import advance_to_end, start
-from sim.engine.tape import Tape
+from sim.engine.tape import Replay, Tape
 from sim.faults.plan import FaultPlan, SlowLink
 from sim.lower.job import lower
 from sim.program.model import Model, Nic
@@ -75,8 +76,12 @@ def _faults() -> None:
 
 
 def _replay() -> None:
-    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), Model()).program
-    gradient(Tape.record(program), program)
+    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "64MiB"), Model(chunks=2048)).program
+    tape = Tape.record(program)
+    gradient(tape, program)
+    makespan_ps = tape.replay(program).makespan_ps
+    # From any time before the first change of order a run can be resumed; here there is no change.
+    record_again(tape, program, Replay(makespan_ps, makespan_ps // 2))
 
 
 def _trees() -> None:

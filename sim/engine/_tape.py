@@ -12,9 +12,8 @@ beginning of time. Sweeping the ops in the recorded order is a longest path: no 
         end[gate] ----+                       +--> end  : the next chunk at the first server; free[server]
 
 Invariant: `pred` and `gate` are smaller than the op's own number, hence their times are known when the sweep reaches
-it. The order of service is as recorded exactly if the arrivals at every server do not fall from one op to the next, or
-rise where their tie is reversed (the odd bit of `kind`): the sweep ORs all differences into one number whose
-sign says whether any was negative, which costs one instruction per service where a branch would cost a stall.
+it. The order of service is as recorded exactly if the arrivals at every server do not fall from one op to the next, and
+rise where their tie is reversed (the odd bit of `kind`): the sweep keeps the least arrival that breaks this.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ from typing import NamedTuple
 
 from sim.engine._by_pointer import by_pointer
 from sim.engine._jit import entry, helper, u64
-from sim.program import I32, I64
+from sim.engine._state import FAR
+from sim.program import I8, I32, I64
 
 JOIN = -1
 """Server of an op that only joins waits."""
@@ -112,6 +112,8 @@ class Scratch(NamedTuple):
         Grants and gives of each pool that are on the tape.
     grant_op, give_op : int32
         Their ops.
+    at_once : (n,) or (0,) int8
+        Whether an op may follow a grant in the same picosecond; empty as long as ops are counted.
     """
 
     count: I64
@@ -124,6 +126,7 @@ class Scratch(NamedTuple):
     given: I64
     grant_op: I32
     give_op: I32
+    at_once: I8
 
 
 @helper
@@ -153,7 +156,14 @@ def _put(ops, scratch, server, pred, gate, kind):
         ops.pred[u64(op)] = pred
         ops.gate[u64(op)] = gate
         ops.kind[u64(op)] = kind
+        scratch.at_once[u64(op)] = server == JOIN and _any_at_once(scratch, pred, gate)
     return op
+
+
+@helper
+def _any_at_once(scratch, pred, gate):
+    """Whether one of two ops may follow a grant in the same picosecond."""
+    return scratch.at_once.size > 0 and (scratch.at_once[u64(pred)] != 0 or scratch.at_once[u64(gate)] != 0)
 
 
 @helper
@@ -241,7 +251,9 @@ def _put_grants(program, ops, waits, scratch, pool, upto):
     """Put the grants of a pool up to a place on the tape, in their order; False where a delivery must be put first.
 
     A pool is three servers that take no time: requests must arrive in the recorded order, gives too, and a grant
-    follows its request, the grant before it and the give that makes units enough.
+    follows its request, the grant before it and the give that makes units enough. Ties order the requests of a
+    picosecond up to its first grants. One that these may lead to at once comes later whatever its tie, so nothing may
+    tie with it from behind.
     """
     requests = program.server_rate.size + 3 * pool
     kind = 2 * waits.nothing[0]
@@ -266,9 +278,14 @@ def _put_grants(program, ops, waits, scratch, pool, upto):
         if scratch.granted[u64(pool)] > 0:
             other, its_chunk = waits.grants[u64(at - 1), 0], waits.grants[u64(at - 1), 1]
             strict = 0 if _before(program, other, its_chunk, 0, task, chunk, 0) else 1
+            if _any_at_once(scratch, scratch.grant_op[u64(at - 1)] - 1, 0):
+                strict = 1
         request = _put(ops, scratch, requests, pred, gate, kind + strict)
         enough = scratch.give_op[u64(waits.give_ptr[u64(pool)] + gives - 1)] if gives > 0 else 0
         scratch.grant_op[u64(at)] = _put(ops, scratch, requests + 1, request, enough, kind)
+        if scratch.at_once.size > 0:
+            scratch.at_once[u64(request)] = _any_at_once(scratch, pred, gate)
+            scratch.at_once[u64(scratch.grant_op[u64(at)])] = 1
         if waits.hops[u64(task)] == 0:
             scratch.empty_op[u64(waits.empty_base[u64(task)] + chunk)] = scratch.grant_op[u64(at)]
         scratch.granted[u64(pool)] += 1
@@ -367,12 +384,12 @@ def sweep(ops, service_ps, onward_ps, free_ps, arrived_ps, out, end):
     Returns
     -------
     (int, int)
-        Last delivery; below zero where some order of service would have been another.
+        Last delivery; least arrival of an op that comes too soon behind the one before it at its server, FAR if none.
     """
     out[0] = 0
     end[0] = 0
     latest = 0
-    order = 0
+    change = FAR
     for op in range(1, ops.server.size):
         server = ops.server[u64(op)]
         arrival = max(out[u64(ops.pred[u64(op)])], end[u64(ops.gate[u64(op)])])
@@ -382,7 +399,8 @@ def sweep(ops, service_ps, onward_ps, free_ps, arrived_ps, out, end):
             latest = max(latest, arrival)
             continue
         kind = ops.kind[u64(op)]
-        order |= arrival - arrived_ps[u64(server)] - (kind & 1)
+        if arrival - arrived_ps[u64(server)] < (kind & 1):
+            change = min(change, arrival)
         arrived_ps[u64(server)] = arrival
         done = max(arrival, free_ps[u64(server)]) + service_ps[u64(kind >> 1)]
         free_ps[u64(server)] = done
@@ -390,7 +408,7 @@ def sweep(ops, service_ps, onward_ps, free_ps, arrived_ps, out, end):
         done += onward_ps[u64(kind >> 1)]
         out[u64(op)] = done
         latest = max(latest, done)
-    return latest, order
+    return latest, change
 
 
 @entry

@@ -36,7 +36,7 @@ def loop(program: Program) -> Callable[..., int] | None:
     """The loop for a healthy program whose keys fit a word; None where only the general ones do."""
     if not program.is_healthy:
         return None
-    if program.task_class.min(initial=0) < 0 or sum(_bits(program)) > KEY_BITS:
+    if program.task_class.min(initial=0) < 0 or sum(bits(program)) > KEY_BITS:
         return None
     chooses = choosers(program)
     if not chooses.any() and _pools_are_simple(program):
@@ -98,7 +98,7 @@ def _pools_are_simple(program: Program) -> bool:
     return joins and whole and bool(np.all(program.pool_discipline == FIFO))
 
 
-def _bits(program: Program) -> list[int]:
+def bits(program: Program) -> list[int]:
     """Bits of a task, a hop, a chunk and a class in a key."""
     most = (
         program.n_tasks - 1, np.diff(program.route_ptr).max(initial=1) - 1, program.cut_chunks.max(initial=1) - 1,
@@ -140,7 +140,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
     register[fields.TOP] = ready[0] if ready.size else NONE
     register[[fields.ENDED, fields.STIRRED, fields.FREE_NODE]] = NONE
     register[fields.WIDTH] = width(program, n_servers)
-    register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = _bits(program)[:3]
+    register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = bits(program)[:3]
     calendar = empty_calendar(register, ready.size + n_servers, n_servers)
     base = log_base(program) if log else np.zeros(0, np.int64)
     n_logged = int(base[-1]) if log else 0

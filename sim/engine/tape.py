@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engine import _tape as kernel
-from sim.engine._state import State
+from sim.engine._resume import Places
+from sim.engine._state import FAR, State
 from sim.engine._tape import JOIN, Ops, Scratch, Waits
 from sim.engine.run import advance_to_end, start
 from sim.program import FIFO, I32, I64, Program, check_healthy, unique_rows
@@ -39,7 +40,12 @@ class Replay(NamedTuple):
     """What a sweep found."""
 
     makespan_ps: int
-    in_order: bool  # whether every server still serves in the recorded order; if not, the times are those of no run
+    change_ps: int = int(FAR)  # first picosecond in which the order of service is not the recorded one
+
+    @property
+    def in_order(self) -> bool:
+        """Whether every server serves in the recorded order all the time; if not, the makespan is that of no run."""
+        return self.change_ps == FAR
 
 
 @one_line
@@ -65,6 +71,7 @@ class Tape:
     hop_class: I64  # (H,): class of each kind of hop: hops of one class have the same rate and latency, in every replay
     first_op: I32  # (T,): the op of a task's first service
     last_op: I32  # (T,): the op of its last delivery
+    places: Places
     _out: I64
     _end: I64
 
@@ -94,7 +101,8 @@ class Tape:
         order = np.argsort(outcome.log.start_ps, kind="stable")
         waits = _waits(program, order, row_task, row_kind, hops, _pool_waits(program, uses, kinds))
         ops, scratch = _record(program, waits)
-        return cls(program, ops, kinds, classes, *_ends(program, waits, scratch), *_room(ops))
+        places = Places(waits.log_base, scratch.op_of, outcome.log.before, waits.empty_base, scratch.empty_op)
+        return cls(program, ops, kinds, classes, *_ends(program, waits, scratch), places, *_room(ops))
 
     @property
     def n_ops(self) -> int:
@@ -103,7 +111,7 @@ class Tape:
 
     def nbytes(self) -> int:
         """Bytes of the tape, the times of a sweep included."""
-        return sum(array.nbytes for array in (*self.ops, self._out, self._end))
+        return sum(array.nbytes for array in (*self.ops, *self.places, self._out, self._end))
 
     @staged("engine")
     def replay(self, program: Program) -> Replay:
@@ -119,8 +127,8 @@ class Tape:
         service, onward = self.times(program)
         n_servers = program.n_servers + 3 * program.pool_capacity.size
         free, arrived = np.zeros(n_servers, np.int64), np.full(n_servers, -1, np.int64)
-        makespan, order = kernel.sweep(self.ops, service, onward, free, arrived, self._out, self._end)
-        return Replay(int(makespan), bool(order >= 0))
+        makespan, change = kernel.sweep(self.ops, service, onward, free, arrived, self._out, self._end)
+        return Replay(int(makespan), int(change))
 
     def start_ps(self, program: Program) -> I64:
         """Start of every task in the last replay, which was of this program, (T,)."""
@@ -241,21 +249,21 @@ def _waits(
 
 def _record(program: Program, waits: Waits) -> tuple[Ops, Scratch]:
     """Count the ops first, then write them."""
-    ops = _empty_ops(0)
+    ops = empty_ops(0)
     for _ in range(2):
-        scratch = _scratch(program, waits)
+        scratch = _scratch(program, waits, ops.server.size)
         kernel.record(program, ops, waits, scratch)
-        ops = ops if ops.server.size else _empty_ops(int(scratch.count[0]))
+        ops = ops if ops.server.size else empty_ops(int(scratch.count[0]))
     return ops, scratch
 
 
-def _empty_ops(n: int) -> Ops:
+def empty_ops(n: int) -> Ops:
     ops = Ops(*(np.zeros(n, np.int32) for _ in Ops._fields))
     ops.server[:1] = JOIN
     return ops
 
 
-def _scratch(program: Program, waits: Waits) -> Scratch:
+def _scratch(program: Program, waits: Waits, n_ops: int) -> Scratch:
     n_empty = int(program.chunks()[waits.hops == 0].sum())
     return Scratch(
         count=np.array([1, 0], np.int64),
@@ -268,6 +276,7 @@ def _scratch(program: Program, waits: Waits) -> Scratch:
         given=np.zeros(program.pool_capacity.size, np.int64),
         grant_op=np.zeros(len(waits.grants), np.int32),
         give_op=np.zeros(len(waits.gives), np.int32),
+        at_once=np.zeros(n_ops, np.int8),
     )
 
 

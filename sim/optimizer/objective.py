@@ -9,6 +9,7 @@ import numpy as np
 
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
+from sim.engine.resume import record_again
 from sim.engine.run import check_memory, run
 from sim.engine.tape import Tape, can_record
 from sim.optimizer.retime import Retimed
@@ -94,8 +95,8 @@ class Simulated:
     """A weighted sum of the simulated times of several programs, and a constant.
 
     Where servers and pools are fifo, a tape of the last run is replayed as long as the order of service, and the order
-    of requests and releases of pools, do not change; a replay that finds another order is discarded and the engine
-    runs. Programs with another discipline, or of more than 65,536 services, run in the engine each time.
+    of requests and releases of pools, do not change; where a replay finds another order the engine runs, from there on
+    if that pays. Programs with another discipline, or of more than 65,536 services, run in the engine each time.
 
     `parts`: weight, and program.
     `constant_ns`: compute that nothing overlaps.
@@ -172,32 +173,34 @@ class Simulated:
         weight, part = self.parts[index]
         retimed = part.retimed(bandwidth)
         program = retimed.at(bandwidth)
-        makespan_ps, service_ps = self._replay(retimed, program) or self._run(retimed, program)
+        tape = self._tape(retimed, program)
+        makespan_ps, service_ps = self._of_tape(tape, program) if tape else self._run(retimed, program)
         return Part(weight, makespan_ps / 1e3, service_ps / 1e3)
 
-    def _replay(self, retimed: Retimed, program: Program) -> tuple[int, F64] | None:
-        """Makespan and services of the critical path from the tape, if the order of service is the recorded one."""
-        tape = self._tapes.get(retimed)
-        if tape is None or not tape.replay(program).in_order:
+    def _tape(self, retimed: Retimed, program: Program) -> Tape | None:
+        """A tape with the program's order of service: the one that is kept if it has it, else one of an engine run."""
+        known = self._tapes.get(retimed)
+        if known is not None and (replay := known.replay(program)).in_order:
+            self.replays += 1
+            return known
+        self.runs += 1
+        check_memory(program, log=True)
+        if not can_record(program) or program.chunk_hops() > MOST_RECORDED:
             return None
-        self.replays += 1
-        return self._of_tape(tape, program)
+        tape = Tape.record(program) if known is None else record_again(known, program, replay)
+        if not tape.replay(program).in_order:  # chunks request a slot of a pool in the same picosecond
+            return None
+        if len(self._tapes) >= MOST_TAPES:
+            del self._tapes[next(iter(self._tapes))]
+        self._tapes[retimed] = tape
+        return tape
 
     def _of_tape(self, tape: Tape, program: Program) -> tuple[int, F64]:
         found = gradient(tape, program)
         return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)
 
     def _run(self, retimed: Retimed, program: Program) -> tuple[int, F64]:
-        """The same from the engine; keeps a tape where one can be recorded."""
-        check_memory(program, log=True)
-        self.runs += 1
-        if can_record(program) and program.chunk_hops() <= MOST_RECORDED:
-            tape = Tape.record(program)
-            if tape.replay(program).in_order:  # false if chunks request a slot of a pool in the same picosecond
-                if len(self._tapes) >= MOST_TAPES:
-                    del self._tapes[next(iter(self._tapes))]
-                self._tapes[retimed] = tape
-                return self._of_tape(tape, program)
+        """The same from a log."""
         outcome = run(program, log=True)
         names = [str(dim) for dim in retimed.server_dim]
         why = staged("critical path")(explain)(program, outcome, Labels(names.__getitem__, lambda hop: []))
