@@ -26,6 +26,7 @@ from collectives.core.step_costs import (
 from collectives.core.transfers import WHOLE, Transfers, sources_only
 from collectives.reconfiguration_plan import Plan, alternating_planes_ps, best_plan, cost_of, only
 from topologies import Topology, WeftError
+from topologies.stages import staged
 from topologies.units import Quantity, bytes_per_s, parse_time
 
 
@@ -70,6 +71,7 @@ class Menu:
         return alternating_planes_ps(costs, _delay_ps(delay), planes)
 
 
+@staged("search")
 def menu(schedule: Schedule, *, interfaces: int = 2, start_up: Quantity = 0) -> Menu:
     """The fabrics a schedule may be switched to, and the cost of each step on each fabric.
 

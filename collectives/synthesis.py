@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core.by_wiring import by_wiring
 from collectives.core.pattern import Pattern
@@ -157,24 +158,28 @@ def _run(
     holds[np.arange(n_blocks) % n, np.arange(n_blocks)] = True
     lacks = ~holds  # neither present nor in flight
     lacking = int(lacks.sum())
+    held, missing = _bits(holds), _bits(lacks)
     holders = np.ones(n_blocks)
     leaving: list[list[int]] = [[] for _ in range(n)]
-    entering: list[list[int]] = [[] for _ in range(n)]
-    for lane, (src, dst) in enumerate(ends):
+    for lane, (src, _) in enumerate(ends):
         leaving[src].append(lane)
-        entering[dst].append(lane)
-    free = np.ones(len(ends), np.bool_)
+    free = [True] * len(ends)
     matches: list[Match] = []
     arrivals: list[tuple[int, int, int]] = []
     now, ready = 0, set(range(len(ends)))
     while True:
-        for lane in sorted(ready, key=lambda one: (costs[one], rng.random())):
+        drawn = zip(ready, rng.random(len(ready)).tolist(), strict=True)
+        # Most lanes have nothing to send, and get nothing before the next arrival: one number for all blocks shows it.
+        able = [(costs[lane], draw, lane) for lane, draw in drawn
+                if free[lane] and held[ends[lane][0]] & missing[ends[lane][1]]]
+        for _, _, lane in sorted(able):
             src, dst = ends[lane]
-            wanted = np.flatnonzero(holds[src] & lacks[dst])
-            if not free[lane] or not wanted.size:
+            if not held[src] & missing[dst]:
                 continue
+            wanted = np.flatnonzero(holds[src] & lacks[dst])
             block = int(wanted[np.argmin(holders[wanted] + rng.random(wanted.size))])
             lacks[dst, block], free[lane] = False, False
+            missing[dst] &= ~(1 << block)
             holders[block] += 1
             matches.append(Match(lane, block, now, now + costs[lane]))
             heapq.heappush(arrivals, (now + costs[lane], lane, block))
@@ -186,12 +191,18 @@ def _run(
             _, lane, block = heapq.heappop(arrivals)
             dst = ends[lane][1]
             holds[dst, block], free[lane] = True, True
+            held[dst] |= 1 << block
             ready.update([lane, *leaving[dst]])
     if np.any(lacks):
         rank, block = np.argwhere(lacks)[0].tolist()
         start, end = topology.node_name(block % n), topology.node_name(rank)
         raise WeftError(f"topology {topology.name}: no route leads from {start} to {end}")
     return matches
+
+
+def _bits(rows: npt.NDArray[np.bool_]) -> list[int]:
+    """Each row as one integer: block b is the bit 2**b."""
+    return [int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little") for row in rows]
 
 
 def _add_down(sends: SendList, lanes: list[Lane], matches: list[Match], roots: dict[int, list[int]]) -> None:

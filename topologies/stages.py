@@ -4,8 +4,8 @@ Functions that do the work of a stage are decorated with `staged`. A stage insid
 one, so that all of them add up to the whole. Only this process is measured, not its workers.
 
 They are "imports", "parse" (flags and files), "topology", "pattern" (schedules and jobs), "proof", "lowering",
-"quotient", "bounds", "engine", "critical path", "search" (of an optimizer, without what it runs), "fit" (of constants
-or causes to measured tables) and "output".
+"quotient", "bounds", "engine", "critical path", "search" (of an optimizer or for a plan, without what it runs), "fit"
+(of constants or causes to measured tables) and "output".
 """
 
 from __future__ import annotations

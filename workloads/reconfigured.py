@@ -8,12 +8,14 @@ from collectives.reconfiguration_plan import Plan
 from collectives.reconfigured import Menu, in_steps
 from topologies import WeftError
 from topologies.core.epochs import Epochs, circuit_epochs
+from topologies.stages import staged
 from topologies.units import Quantity
 from workloads.job import Job
 
 Port = tuple[str, int]
 
 
+@staged("pattern")
 def plan_job(menu: Menu, plan: Plan, delay: Quantity, *, per_port: bool = False) -> Job:
     """The job of a collective that follows a plan; a step begins when all ranks have ended the one before.
 

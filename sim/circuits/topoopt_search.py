@@ -15,7 +15,7 @@ from time import perf_counter
 from sim.circuits.iterations import simulate_iteration
 from topologies import WeftError
 from topologies.core.extents import physical_memory
-from topologies.stages import count
+from topologies.stages import count, staged
 from topologies.units import Quantity, format_size
 from workloads.topoopt import (
     PACKETS,
@@ -117,6 +117,7 @@ class _Chain:
         return (*strategy[:at], placed, *strategy[at + 1 :])
 
 
+@staged("search")
 def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Settings()) -> Found:
     """Search strategy and fabric together; never worse than the start, and the same for the same seed.
 
