@@ -194,6 +194,29 @@ def test_a_run_is_resumed_where_its_order_changes() -> None:
     assert one.now_ps < tape.replay(other).change_ps
 
 
+@pytest.mark.parametrize("work", [99, 100, 101, 198, 200, 202])
+@pytest.mark.parametrize("behind", ["whole", "stream", "join", "window"])
+def test_what_is_delivered_around_the_change(work: int, behind: str) -> None:
+    """A picosecond before the change, in it, and after it: what waits for the delivery begins in time."""
+    builder = ProgramBuilder(forwarding="store-and-forward")
+    common, first, second, third, last = (builder.server(rate) for rate in (4e12, 2e12, 1e12, 5e11, 3e12))
+    for own in (first, second):
+        builder.task(200, [(own, 0), (common, 7)])
+    sent = builder.task(work, [(third, 0)], Cutting(chunks=2))
+    if behind == "join":
+        sent = builder.task(0, after=[sent])
+    whole, stream = [sent] * (behind in ("whole", "join")), [sent] * (behind == "stream")
+    child = builder.task(40, [(last, 3)], Cutting(chunks=2), after=whole, stream=stream)
+    if behind == "window":
+        builder.window(child, sent, 1)
+    program = builder.build()
+    slower = program.service_ps.copy()
+    slower[:, program.server_rate[first]] *= 4
+    tape, other = Tape.record(program), program._replace(service_ps=slower)
+    assert tape.replay(other).change_ps == 200
+    assert check(tape, other) is not None
+
+
 def test_little_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change after few services starts the run again."""
     program, other = two_late()
