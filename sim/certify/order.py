@@ -31,13 +31,25 @@ def overtaken(
     server = program.route_server[at]
     rank = _rank(program, server, task, chunk)
     queue = _queue(program, at, server, task, hop)
-    due = np.lexsort((hop, chunk, program.task_class[task], arrival, rank, queue))
     served = np.lexsort((start, queue))
-    if np.array_equal(due, served):
-        return None
+    order = (queue, rank, arrival, program.task_class[task], chunk, hop, task)
+    if _rise(served, order):
+        return None  # so it is in nearly every queue of fifo
+    due = np.lexsort(order[::-1])
     number = np.empty_like(due)
     number[due] = np.arange(due.size)
     return _passed_over(queue[served], start[served], arrival[served], number[served], served)
+
+
+def _rise(row: I64, columns: tuple[I32 | I64, ...]) -> bool:
+    """Whether rows are in the order of columns, the first before the second, and so on."""
+    tied = np.ones(max(row.size - 1, 0), np.bool_)
+    for column in columns:
+        value = column[row]
+        if np.any(tied & (value[1:] < value[:-1])):
+            return False
+        tied &= value[1:] == value[:-1]
+    return True
 
 
 def _rank(program: Program, server: I32, task: I64, chunk: I64) -> I64:

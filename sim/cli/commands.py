@@ -241,7 +241,7 @@ COMMANDS: dict[str, Command] = {
         needs=(FABRIC, "workload.name"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
         without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset", "workload.job"),
-        defaults={"collective.algorithms": ("hierarchical",)}, run_flags=("check",),
+        defaults={"collective.algorithms": ("hierarchical",)}, run_flags=("check", "skip", "threads"),
         helps={
             **_OF_JOBS,
             "collective.algorithms": ("NAME", "algorithm of all collectives"),
@@ -263,7 +263,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC, "tenant"),
         uses=("topology", "model", "tenant"), without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset"),
-        run_flags=("check",),
+        run_flags=("check", "skip", "threads"),
         helps={
             **_OF_JOBS,
             "model.chunks": ("N", "chunks per transfer of all tenants at once, so that none is tried alone: auto is "
@@ -283,7 +283,7 @@ COMMANDS: dict[str, Command] = {
             "weft trace --topology examples/astra/ring_16.yml --job examples/astra/gather --perfetto gather.json.gz",
         ),
         uses=("topology", "collective", "model", "sweep", "workload", "training"),
-        without=("model.preset", *SIZES), run_flags=("skip", "threads"), outputs=("json", "perfetto"),
+        without=("model.preset", *SIZES), run_flags=("check", "skip", "threads"), outputs=("json", "perfetto"),
         needs=(FABRIC, "collective.algorithms|workload.name|workload.job"),
         helps={
             "collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file"),
@@ -346,6 +346,7 @@ COMMANDS: dict[str, Command] = {
             "topology.spec", *LINKS, "collective.name", "collective.algorithms", "collective.form", "sweep.begin",
             "model.chunks", "circuits.delay", "circuits.start_up", "circuits.interfaces", "circuits.per_port",
         ),
+        run_flags=("check", "skip", "threads"),
         defaults={
             "topology.spec": "ring:64", "topology.link_bandwidth": "50GB/s", "topology.link_latency": "100ns",
             "topology.hop_latency": "0ns", "collective.algorithms": ("recursive-doubling",), "sweep.begin": "1M",

@@ -172,6 +172,11 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
                                 "there are cores in long runs in which much happens at a time, else 1)")
 
 
+def how(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The flags of one run that a command takes, by the names that `simulate` has for them."""
+    return {name: getattr(arguments, name) for name in COMMANDS[arguments.command].run_flags if name != "workers"}
+
+
 def _within(limits: Integer, text: str) -> int:
     """The value of a flag, refused before a run is prepared."""
     value = int(parsed("integer", text))

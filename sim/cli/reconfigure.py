@@ -9,6 +9,7 @@ from collectives import build
 from collectives.reconfigured import menu
 from sim.circuits.plans import simulate_plan
 from sim.cli.asked import spec_of
+from sim.cli.flags import how
 from sim.cli.output import say, write_json
 from sim.cli.progress import progress
 from sim.cli.train import algorithm_of
@@ -39,7 +40,9 @@ def run(arguments: argparse.Namespace) -> None:
         for policy, plan in plans.items():
             steps.begin(policy)
             job = plan_job(choice, plan, delay, per_port=circuits.per_port)
-            result = simulate_plan(job, choice.start_up_ps, model, log=True, progress=steps.within)
+            result = simulate_plan(
+                job, choice.start_up_ps, model, log=True, progress=steps.within, **how(arguments)
+            )
             rows.append({"policy": policy, "plan_s": plan.time_ps / 1e12, "simulated_s": result.time_s,
                          "reconfigurations": plan.reconfigurations, "letters": plan.letters, "why": result.why().parts,
                          "fabrics": [choice.fabrics[fabric].name for fabric in plan.fabrics]})

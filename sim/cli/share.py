@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sim.cli.asked import check_looks_into, spec_of
+from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
@@ -33,8 +34,9 @@ def run(arguments: argparse.Namespace) -> None:
     with progress("share", len(tenants) + 2, arguments.quiet) as steps:  # all at once, each alone, and the accounts
         steps.begin("all together")
         result = share_fabric(
-            [one.tenant for one in tenants], model, engine=spec.engine, symmetry=spec.symmetry, check=arguments.check,
-            faults=spec.build_faults(), done=lambda what, time_ps: steps.advance(f"{what}: {format_time(time_ps)}"),
+            [one.tenant for one in tenants], model, engine=spec.engine, symmetry=spec.symmetry,
+            faults=spec.build_faults(),
+            done=lambda what, time_ps: steps.advance(f"{what}: {format_time(time_ps)}"), **how(arguments),
         )
         rows = rows_of(spec, tenants, result)
         steps.advance("where the time went")

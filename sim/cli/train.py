@@ -9,6 +9,7 @@ from typing import Any
 
 from sim import plots
 from sim.cli.asked import check_looks_into, spec_of
+from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.result import Result
@@ -30,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     check_looks_into(spec)
     with progress("train", 1, arguments.quiet):
-        workload, result = simulate_iteration(spec, check=arguments.check, drawn=bool(arguments.perfetto))
+        workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), **how(arguments))
         lines = [*_lines(spec, workload, result), *_bubble(spec, result)]
     say(arguments, *lines)
     write_json(arguments, spec, rows_of(spec, workload, result), model=result.model)

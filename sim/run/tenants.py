@@ -81,7 +81,8 @@ class Shares(Tabular):
 @checked
 def share_fabric(
     tenants: Sequence[Tenant], model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto",
-    check: bool = False, faults: FaultPlan | None = None, done: Callable[[str, int], None] = lambda what, time_ps: None,
+    check: bool = False, skip: bool = True, threads: int | None = None, faults: FaultPlan | None = None,
+    done: Callable[[str, int], None] = lambda what, time_ps: None,
 ) -> Shares:
     """Run several collectives and jobs at once, and each of them alone.
 
@@ -95,6 +96,10 @@ def share_fabric(
     symmetry : {"auto", "off"}
     check : bool
         Check the certificates.
+    skip : bool
+        Do not simulate stretches that repeat exactly; the times are the same.
+    threads : int, optional
+        Of each run at most; the times are the same with any number.
     faults : FaultPlan, optional
         Of the run of all tenants; each one alone is healthy.
     done : callable (what, time_ps)
@@ -118,7 +123,10 @@ def share_fabric(
     [True, True]
     """
     choice(engine, ("chunk", "reference"), "engine of tenants")
-    run = simulate(tenants, model=model, engine=engine, symmetry=symmetry, check=check, log=True, faults=faults)
+    run = simulate(
+        tenants, model=model, engine=engine, symmetry=symmetry, check=check, skip=skip, threads=threads, log=True,
+        faults=faults,
+    )
     done("all together", run.time_ps)
     finish_ps = _operations_end_ps(run)
     shares = []
@@ -127,7 +135,8 @@ def share_fabric(
         span = _operations_of(run, tenant.name)
         end_ps = int(finish_ps[span.start : span.stop].max(initial=arrival_ps))
         alone = simulate(
-            [replace(tenant, arrival="0s")], model=model, engine=engine, symmetry=symmetry, check=check
+            [replace(tenant, arrival="0s")], model=model, engine=engine, symmetry=symmetry, check=check, skip=skip,
+            threads=threads,
         )
         done(f"{tenant.name} alone", alone.time_ps)
         shares.append(Share(tenant.name, end_ps - arrival_ps, alone.time_ps, arrival_ps, span))
