@@ -55,7 +55,8 @@ from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
 
 BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 _ENTRY = (1 << 32) - 1
-_FEW = 32
+_FEW, _MANY = 32, 512
+"""Events of a bucket that are sorted by insertion, and by insertion once they lie nearly as they should."""
 
 
 @helper
@@ -298,21 +299,48 @@ def _open(program, state, slot):
     register[HAPPENED] = 0
     if not in_order:
         if count <= _FEW:
-            _insert(state.order, count)
+            _insert(state.order, state.order, count)
+        elif count <= _MANY:
+            _spread(state, count, least, most)
+            _insert(state.other, state.order, count)
         else:
             _radix(state, count, least, most)
 
 
 @helper
-def _insert(order, count):
-    """Sort few words by insertion."""
-    for i in range(1, count):
-        word = order[u64(i)]
+def _insert(words, order, count):
+    """Sort words by insertion, by their offsets alone: `order` may be the same array."""
+    for i in range(count):
+        word = words[u64(i)]
         at = i
-        while at > 0 and order[u64(at - 1)] > word:
+        while at > 0 and order[u64(at - 1)] > word | _ENTRY:
             order[u64(at)] = order[u64(at - 1)]
             at -= 1
         order[u64(at)] = word
+
+
+@helper
+def _spread(state, count, least, most):
+    """Lay out words in `other` by the eight highest bits in which their offsets, from `least` to `most`, can differ."""
+    shift = 32 + max(56 - count_leading_zeros((most - least) | 1), np.int64(0))
+    _deal(state.digit, state.order, state.other, count, least << 32, shift)
+
+
+@helper
+def _deal(digit, order, other, count, first, shift):
+    """Lay out words by a digit; what has the same stays in order."""
+    for i in range(RADIX):
+        digit[u64(i)] = 0
+    for i in range(count):
+        digit[u64(((order[u64(i)] - first) >> shift) & (RADIX - 1))] += 1
+    total = 0
+    for i in range(RADIX):
+        total, digit[u64(i)] = total + digit[u64(i)], total
+    for i in range(count):
+        word = order[u64(i)]
+        at = u64(((word - first) >> shift) & (RADIX - 1))
+        other[u64(digit[at])] = word
+        digit[at] += 1
 
 
 @helper
@@ -322,18 +350,7 @@ def _radix(state, count, least, most):
     first = least << 32
     shift = np.int64(32)
     while (most - least) >> (shift - 32) > 0:
-        for i in range(RADIX):
-            digit[u64(i)] = 0
-        for i in range(count):
-            digit[u64(((order[u64(i)] - first) >> shift) & (RADIX - 1))] += 1
-        total = 0
-        for i in range(RADIX):
-            total, digit[u64(i)] = total + digit[u64(i)], total
-        for i in range(count):
-            word = order[u64(i)]
-            at = u64(((word - first) >> shift) & (RADIX - 1))
-            other[u64(digit[at])] = word
-            digit[at] += 1
+        _deal(digit, order, other, count, first, shift)
         order, other = other, order
         shift += 8
     if ((shift - 32) >> 3) & 1:

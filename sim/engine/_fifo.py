@@ -275,7 +275,7 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, route
     register = state.register
     limit = register[EVENTS] + max_events
     while True:
-        if not _settle(program, state, parted, nics, ordered):
+        if register[TOP] != NONE and not _settle(program, state, parted, nics, ordered):
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:

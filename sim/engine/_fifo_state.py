@@ -42,7 +42,7 @@ RADIX = 256
 # that it is done with, and whether it is at work in the next; the part whose events are received next, and how many of
 # them were; the first event that it sent in the window, and in the one before.
 (
-    OWN, PARTS, ROOM, FULL, AHEAD, END, BOX, DONE, AT_WORK, SENDER, TAKEN, FIRST_PS, BEFORE_PS, OWN_REGISTERS,
+    OWN, PARTS, ROOM, FULL, AHEAD, END, BOX, DONE, AT_WORK, SENDER, TAKEN, FIRST_PS, BEFORE_PS, FILLED,
 ) = range(14)
 
 # Words of an event, int64.
@@ -70,6 +70,9 @@ BOARD_WORDS = 64
 
 MOST_PARTS = 32
 """Also the room for the lengths of a part's boxes."""
+
+BOX_END, OWN_REGISTERS = FILLED + MOST_PARTS, FILLED + 2 * MOST_PARTS
+"""For each receiver, from FILLED on, where the next event goes in its box of this window, and where that box ends."""
 
 _NONE, _FEW, _SMALL = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8)
 
@@ -116,7 +119,7 @@ class FifoState(NamedTuple):
     mail : (parts * BOXES * parts * ROOM * EVENT_WORDS,) or (0,) int64
         Events that the parts send to each other: boxes by sender, window, and receiver.
     mailed : (parts * BOXES * MOST_PARTS,) or (0,) int64
-        Events in each box.
+        Events in each box, once its window is over.
     board : (parts * BOARD_WORDS,) or (0,) int64
         What every part shows to the others.
     nic, flow, wish : (N * NIC_WORDS,), (flows * FLOW_WORDS,), (T * WISH_WORDS,) or (0,) int64

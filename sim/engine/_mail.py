@@ -17,8 +17,10 @@ from sim.engine._fifo_state import (
     BEFORE_PS,
     BLOCKS,
     BOX,
+    BOX_END,
     BOXES,
     EVENT_WORDS,
+    FILLED,
     FIRST_PS,
     FULL,
     KEY,
@@ -53,15 +55,13 @@ def _in_box(state, sender, box, receiver, count):
 def send(state, receiver, time, key, place):
     """Send an event to another part; there must be room."""
     own = state.own
-    length = _length(own[OWN], own[BOX], receiver)
-    count = state.mailed[length]
-    at = _in_box(state, own[OWN], own[BOX], receiver, count)
+    at = own[u64(FILLED + receiver)]
     state.mail[u64(at + TIME)] = time
     state.mail[u64(at + KEY)] = key
     state.mail[u64(at + PLACE)] = place
-    state.mailed[length] = count + 1
+    own[u64(FILLED + receiver)] = at + EVENT_WORDS
     own[FIRST_PS] = min(own[FIRST_PS], time)
-    if count + 1 == own[ROOM]:
+    if at + EVENT_WORDS == own[u64(BOX_END + receiver)]:
         own[FULL] = 1
 
 
@@ -69,13 +69,13 @@ def send(state, receiver, time, key, place):
 def tell(program, state, task, time, key, event):
     """Put the delivery of a chunk into the calendar of each part in which something waits for it."""
     parts = state.delivery_parts[u64(task)]
+    mine = np.int64(1) << state.own[OWN]
+    if parts & mine != 0:
+        put(program, state, time, key, np.int64(NONE), event)
+        parts &= ~mine
     while parts != 0:
-        part = count_trailing_zeros(parts)
+        send(state, count_trailing_zeros(parts), time, key, np.int64(NONE))
         parts &= parts - 1
-        if part == state.own[OWN]:
-            put(program, state, time, key, np.int64(NONE), event)
-        else:
-            send(state, part, time, key, np.int64(NONE))
 
 
 @helper
@@ -85,11 +85,11 @@ def receive(program, state):
     box = (own[BOX] - 2) & (BOXES - 1)
     while own[SENDER] < own[PARTS]:
         count = state.mailed[_length(own[SENDER], box, own[OWN])]
-        while own[TAKEN] < count:
+        end = _in_box(state, own[SENDER], box, own[OWN], count)
+        for at in range(_in_box(state, own[SENDER], box, own[OWN], own[TAKEN]), end, EVENT_WORDS):
             if register[BLOCKS] < 1 or register[LATE] + 1 > state.late.size:
+                own[TAKEN] = count - (end - at) // EVENT_WORDS
                 return False
-            at = _in_box(state, own[SENDER], box, own[OWN], own[TAKEN])
-            own[TAKEN] += 1
             put(program, state, state.mail[u64(at + TIME)], state.mail[u64(at + KEY)], state.mail[u64(at + PLACE)],
                 np.int64(NONE))
         own[SENDER] += 1
@@ -105,4 +105,14 @@ def turn_over(state):
     own[SENDER] = own[TAKEN] = own[FULL] = 0
     own[BEFORE_PS], own[FIRST_PS] = own[FIRST_PS], FAR
     for receiver in range(own[PARTS]):
-        state.mailed[_length(own[OWN], own[BOX], receiver)] = 0
+        own[u64(FILLED + receiver)] = _in_box(state, own[OWN], own[BOX], receiver, np.int64(0))
+        own[u64(BOX_END + receiver)] = _in_box(state, own[OWN], own[BOX], receiver, own[ROOM])
+
+
+@helper
+def close(state):
+    """End a window: let all receivers see how much there is in its boxes."""
+    own = state.own
+    for receiver in range(own[PARTS]):
+        sent = own[u64(FILLED + receiver)] - _in_box(state, own[OWN], own[BOX], receiver, np.int64(0))
+        state.mailed[_length(own[OWN], own[BOX], receiver)] = sent // EVENT_WORDS

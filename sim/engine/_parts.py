@@ -35,7 +35,7 @@ from sim.engine._fifo_state import (
     PARTS,
 )
 from sim.engine._jit import entry, helper, read_shared, section, u64, write_shared
-from sim.engine._mail import receive, turn_over
+from sim.engine._mail import close, receive, turn_over
 from sim.engine._state import FAR, NEEDS_TOKENS, PAUSED, STUCK
 
 ALONE, GOES_ON, CROWDED = 10, 11, 12
@@ -56,6 +56,7 @@ def _show(state, to_its_end):
     own, board = state.own, state.board
     own[AT_WORK] = 0
     own[DONE] += 1
+    close(state)
     line = _line(own[OWN], own[DONE])
     following = soonest(state) if to_its_end else state.register[NOW]
     board[u64(line + NEXT)] = min(own[BEFORE_PS], own[FIRST_PS], following)

@@ -258,6 +258,8 @@ class Parts:
         own[[fields.OWN, fields.PARTS, fields.ROOM, fields.AHEAD]] = part, parts, room, self.cut.ahead_ps
         own[[fields.END, fields.FIRST_PS, fields.BEFORE_PS]] = register[fields.NOW] + 1, FAR, FAR
         own[[fields.BOX, fields.AT_WORK]] = 1
+        boxes = fields.EVENT_WORDS * room * ((fields.BOXES * part + 1) * parts + np.arange(parts + 1))
+        own[fields.FILLED : fields.FILLED + parts], own[fields.BOX_END : fields.BOX_END + parts] = boxes[:-1], boxes[1:]
         task = whole.task.copy()
         return whole._replace(
             register=register, own=own, task=task, gate_ps=task.view(np.int64), server=whole.server.copy(),

@@ -133,14 +133,20 @@ def test_words_are_sorted_by_their_offsets(count: int, least: int, most: int) ->
     state = state._replace(order=words.copy(), other=np.zeros(count, np.int64))
     _calendar._radix(state, count, np.int64(least), np.int64(least + most))
     np.testing.assert_array_equal(state.order, expected)
+    state.order[:] = words
+    _calendar._spread(state, count, np.int64(least), np.int64(least + most))
+    digit = (state.other >> 32) - least >> max((most | 1).bit_length() - 8, 0)
+    assert np.all(np.diff(digit) >= 0)
+    _calendar._insert(state.other, state.order, count)
+    np.testing.assert_array_equal(state.order, expected)
 
 
 def test_few_words_are_sorted() -> None:
     draw = np.random.default_rng(0)
     for count in range(12):
-        words: I64 = draw.integers(20, size=count)
-        expected = np.sort(words)
-        _calendar._insert(words, count)
+        words: I64 = draw.integers(5, size=count) << 32 | draw.permutation(count)
+        expected = words[np.argsort(words >> 32, kind="stable")]
+        _calendar._insert(words, words, count)
         np.testing.assert_array_equal(words, expected)
 
 
