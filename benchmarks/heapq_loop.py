@@ -17,7 +17,7 @@ def run(program: Program) -> tuple[int, int]:
     servers, latencies = program.route_server.tolist(), program.route_latency_ps.tolist()
     routes = [range(route_ptr[r], route_ptr[r + 1]) for r in program.task_route.tolist()]
     chunks = program.chunks().tolist()
-    service = [int(program.service_ps[program.cut_size[cut, 0], 0]) for cut in program.task_cut]
+    service = [int(program.service(program.cut_size[cut, 0], 0)) for cut in program.task_cut]
     parents, kids, _ = program.stream_edges()
     children: list[list[int]] = [[] for _ in tasks]
     for parent, child in zip(parents.tolist(), kids.tolist(), strict=True):

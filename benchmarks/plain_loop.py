@@ -39,7 +39,7 @@ def run(program: Program) -> tuple[int, int, I64, I64]:
     assert program.stream_child.size == program.whole_child.size == 0
     chunks = int(program.cut_chunks[0])
     size = program.cut_size[0, 0]
-    service = np.ascontiguousarray(program.service_ps[size, program.server_rate])
+    service = np.ascontiguousarray(program.service(size, program.server_rate))
     assert (program.cut_chunks == chunks).all() and (program.cut_size == size).all() and not program.cut_through
     assert service.min() >> BUCKET_BITS and int(program.route_latency_ps.min()) >> BUCKET_BITS
     first = np.ascontiguousarray(program.route_ptr[program.task_route])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.program.columns import blocks
+from sim.program.columns import blocks, distinct_of
 from sim.program.contract import I64, Program
 from topologies.core.paths import ranges
 
@@ -46,7 +46,7 @@ def _streams(program: Program) -> bool:
     if program.n_tasks == 0 or not program.is_healthy or program.whole_child.size or program.pool_capacity.size:
         return False
     hops = program.route_server[_hops_of(program, np.arange(program.n_tasks))]
-    return bool(np.unique(program.chunks()).size == 1 and np.unique(hops).size == hops.size)
+    return bool(np.unique(program.chunks()).size == 1 and distinct_of(hops).size == hops.size)
 
 
 def _hops_of(program: Program, tasks: I64) -> I64:
@@ -64,7 +64,7 @@ def first_chunk(program: Program) -> tuple[I64, I64]:
         at = _hops_of(program, tasks)
         row = np.repeat(np.arange(tasks.size), np.diff(program.route_ptr)[program.task_route[tasks]])
         size = program.cut_size[program.task_cut[tasks[row]], 0]
-        service = program.service_ps[size, program.server_rate[program.route_server[at]]]
+        service = program.service(size, program.server_rate[program.route_server[at]])
         np.maximum.at(longest[some], row, service)
         counted = program.route_latency_ps[at] if program.cut_through else program.route_latency_ps[at] + service
         time_ps[some] = np.bincount(row, weights=counted, minlength=tasks.size).astype(np.int64)

@@ -20,8 +20,8 @@ class Conditions(NamedTuple):
     """As each row starts; J rows."""
 
     server: I64
-    size: I64  # (J,): row of `service_ps`
-    rate: I64  # (J,): column of `service_ps`, or DOWN
+    size: I64  # (J,): chunk size
+    rate: I64  # (J,): rate, or DOWN
     down_ps: I64  # (J,): when the server next goes down; NEVER_PS where it does not
     crossing: I64  # (J,): WAITS, LOSES or COMPLETES
     drops: Rows  # (J,): a server that is down loses what waits for it
@@ -48,7 +48,7 @@ class Conditions(NamedTuple):
             drawn = _draw(program, LOSS, journal, attempt) < program.server_loss[server].astype(np.uint64)
         return cls(
             server, size, rate, down, flag % DROPS, flag >= DROPS, wakes,
-            journal.start_ps + program.service_ps[size, np.maximum(rate, 0)] + of_service,
+            journal.start_ps + program.service(size, np.maximum(rate, 0)) + of_service,
             program.hop_latency_ps[hop] + latency + of_latency, drawn,
         )
 

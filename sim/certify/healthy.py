@@ -9,11 +9,11 @@ from sim.certify.faulty import certify_faulty
 from sim.certify.order import overtaken
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
 from sim.program import I64, Program
-from sim.program.checks import slowest_ps
 from sim.program.columns import i32, work_ps
 from sim.program.contract import I32, UNBOUNDED
 from sim.program.outcome import CertificateError as CertificateError
 from sim.program.outcome import Log, Outcome
+from sim.program.service_table import slowest_ps
 
 
 def certify(program: Program, outcome: Outcome, lower_bound_ps: int = 0) -> None:
@@ -87,7 +87,7 @@ def _services(program: Program, outcome: Outcome, log: Log) -> None:
     chunk, hop = np.divmod(np.arange(task.size) - log.base[task], np.maximum(hops[task], 1))
     at = program.route_ptr[program.task_route[task]] + hop
     server, size, start = program.route_server[at], sizes(program, task, chunk), log.start_ps
-    end = start + program.service_ps[size, program.server_rate[server]]
+    end = start + program.service(size, program.server_rate[server])
     free = free_ps(server, start, end)
     _refuse(start < free, "capacity: server {server} serves two chunks at {start} ps", task, chunk, server, start)
     ready = ready_ps(program, at, size, start, end, program.route_latency_ps[at])

@@ -24,7 +24,7 @@ class TimeBounds(NamedTuple):
 
 
 def sizes(program: Program, task: I64, chunk: I64) -> I64:
-    """Row of `service_ps` of each chunk."""
+    """Size of each chunk, as a number of the program."""
     cut = program.task_cut[task]
     size = np.where(chunk < program.cut_first[cut], program.cut_size[cut, 0], program.cut_size[cut, 1])
     return np.asarray(size, np.int64)
@@ -35,7 +35,7 @@ def ready_ps(program: Program, at: I32 | I64, size: I64, start: I64, end: I64, l
     ready = end + latency
     if program.cut_through and at.size:
         after = program.server_rate[program.route_server[np.minimum(at + 1, program.route_hop.size - 1)]]
-        ready = np.maximum(start + latency, ready - program.service_ps[size, after])
+        ready = np.maximum(start + latency, ready - program.service(size, after))
     delivered = (start if program.deliver_head else end) + latency
     return np.where(program.hop_last[program.route_hop[at]] != 0, delivered, ready)
 

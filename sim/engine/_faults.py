@@ -8,6 +8,7 @@ from sim.engine._draw import draw
 from sim.engine._event import AT, SIZE, at_of, chunk_of, field, size_of, task_of, time_of
 from sim.engine._heap import lone, meld, without_root
 from sim.engine._jit import helper, u64
+from sim.engine._service import service_ps
 from sim.engine._state import (
     EVENTS,
     FAR,
@@ -130,7 +131,7 @@ def begin_faulty(program, state, token, server, start, end, extra):
         ready = end + latency
         if program.cut_through:
             after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
-            ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
+            ready = max(start + latency, ready - service_ps(program, size, after))
     journal(program, state, token, start, end, ready)
     state.event[field(token, AT)] = NONE if last else at + 1
     push(state, token, ready)
@@ -213,7 +214,7 @@ def serve_faulty(program, state, server):
             return
     token = state.queue[u64(server)]
     size = size_of(state.event, token) & (FIRST_HOP - 1)
-    end = now + program.service_ps[u64(size), u64(column)] + jitter_ps(program, state, token, server, True)
+    end = now + service_ps(program, size, column) + jitter_ps(program, state, token, server, True)
     down = next_change(program, server, row, True) if program.timetable_ptr.size else FAR
     cut = down < end and crossing == LOSES
     if down < end and crossing == WAITS:

@@ -54,6 +54,7 @@ from sim.engine._jit import entry, helper, section, u64
 from sim.engine._mail import send, tell
 from sim.engine._ordered import SHORT, SPARE_NODES, choose, look_at, wake
 from sim.engine._rooms import change_rooms
+from sim.engine._service import service_ps
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
 
 _LOW = (1 << 32) - 1
@@ -164,7 +165,7 @@ def _serve(program, state, server, event, parted, ordered, routers):
     place = state.event[u64(EVENT_WORDS * event + PLACE)]
     at, size = place >> 32, place & _LOW
     base = SERVER_WORDS * server
-    service = program.service_ps[u64(size), u64(program.server_rate[u64(server)])]
+    service = service_ps(program, size, program.server_rate[u64(server)])
     start = max(register[NOW], state.server[u64(base + FREE_PS)])
     end = start + service
     state.server[u64(base + FREE_PS)] = end
@@ -188,7 +189,7 @@ def _serve(program, state, server, event, parted, ordered, routers):
         following = program.hop_server[u64(program.route_hop[u64(at + 1)])]
         if program.cut_through:
             after = program.server_rate[u64(following)]
-            ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
+            ready = max(start + latency, ready - service_ps(program, size, after))
         if not parted or state.server_part[u64(following)] == state.own[OWN]:
             put(program, state, ready, key + one, place + (1 << 32), event)
         else:

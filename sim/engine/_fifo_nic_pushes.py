@@ -58,6 +58,7 @@ from sim.engine._fifo_state import (
 )
 from sim.engine._fifo_task import _let, _of, _size, log_service
 from sim.engine._jit import helper, section, u64
+from sim.engine._service import service_ps
 from sim.engine._state import NONE
 
 _LOW = (1 << 32) - 1
@@ -108,7 +109,7 @@ def _commit(program, state, base, pushed_ps, key, place):
     at, size = place >> 32, place & _LOW
     server = state.nic[u64(base + SERVER)]
     words = SERVER_WORDS * server
-    service = program.service_ps[u64(size), u64(program.server_rate[u64(server)])]
+    service = service_ps(program, size, program.server_rate[u64(server)])
     start = max(pushed_ps, state.server[u64(words + FREE_PS)])
     end = start + service
     state.server[u64(words + FREE_PS)] = end
@@ -127,7 +128,7 @@ def _commit(program, state, base, pushed_ps, key, place):
         ready = end + latency
         if program.cut_through:
             after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
-            ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
+            ready = max(start + latency, ready - service_ps(program, size, after))
         put(program, state, ready, key + (np.int64(1) << register[TASK_BITS]), place + (np.int64(1) << 32), NONE)
     if state.nic[u64(base + WATCHED)] != 0:
         _wait_for_end(state, base, end, program.chunk_work[u64(size)])

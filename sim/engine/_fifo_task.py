@@ -150,7 +150,7 @@ def _deliver(program, state, task, parted, ordered):
 
 @helper
 def _size(program, task, chunk):
-    """Row of the service table of a chunk."""
+    """Size of a chunk, as a number of the program."""
     cut = u64(program.task_cut[u64(task)])
     return np.int64(program.cut_size[cut, 0] if chunk < program.cut_first[cut] else program.cut_size[cut, 1])
 

@@ -32,6 +32,7 @@ from sim.engine._faults import first_hop_at, room_for_journal, serve_faulty
 from sim.engine._heap import lone, meld, without_root
 from sim.engine._jit import entry, helper, section, u64
 from sim.engine._nic import ALARM, NIC_WORDS, SERVING, ask_nic, engine_is_done, join_line, serve_nics, served, touch_nic
+from sim.engine._service import service_ps
 from sim.engine._state import (
     ARM,
     ARRIVING,
@@ -246,7 +247,7 @@ def _begin(program, state, token, server, start):
     size = size_of(state.event, token)
     first_hop = size >= FIRST_HOP
     size &= FIRST_HOP - 1
-    service = program.service_ps[u64(size), u64(program.server_rate[u64(server)])]
+    service = service_ps(program, size, program.server_rate[u64(server)])
     end = start + service
     state.busy_ps[u64(server)] += service
     state.free_ps[u64(server)] = end
@@ -271,7 +272,7 @@ def _begin(program, state, token, server, start):
         ready = end + latency
         if program.cut_through:
             after = program.server_rate[u64(program.hop_server[u64(program.route_hop[u64(at + 1)])])]
-            ready = max(start + latency, ready - program.service_ps[u64(size), u64(after)])
+            ready = max(start + latency, ready - service_ps(program, size, after))
     state.event[field(token, SIZE)] = size  # without FIRST_HOP
     state.event[field(token, AT)] = NONE if last else at + 1
     return end, ready

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine._jit import entry, helper, u64
+from sim.engine._service import service_ps
 
 
 @entry
@@ -60,14 +61,14 @@ def _alone(program, kind, cut, route, tasks, busy, longest, kind_ps):
     for at in range(begin, end):
         hop = program.route_hop[u64(at)]
         rate = program.server_rate[u64(program.hop_server[u64(hop)])]
-        before += stored * program.service_ps[u64(first_size), u64(rate)] + program.hop_latency_ps[u64(hop)]
+        before += stored * service_ps(program, first_size, rate) + program.hop_latency_ps[u64(hop)]
     first_ps = whole_ps = last_ps = lead_behind = rest_behind = latency_behind = np.int64(0)
     drop_first = drop_last = np.int64(0)
     for at in range(end - 1, begin - 1, -1):
         hop = program.route_hop[u64(at)]
         server = program.hop_server[u64(hop)]
         rate = program.server_rate[u64(server)]
-        lead, rest = program.service_ps[u64(first_size), u64(rate)], program.service_ps[u64(rest_size), u64(rate)]
+        lead, rest = service_ps(program, first_size, rate), service_ps(program, rest_size, rate)
         total = leading * lead + (chunks - leading) * rest
         busy[u64(server)] += tasks * total
         longest[u64(server)] = max(longest[u64(server)], max(lead, rest))

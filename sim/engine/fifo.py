@@ -118,7 +118,7 @@ def width(program: Program, n_servers: int) -> int:
     if first.size == 0:
         return 0
     server = program.hop_server[program.route_hop[first]]
-    service = program.service_ps[program.cut_size[cut, 0], program.server_rate[server]]
+    service = program.service(program.cut_size[cut, 0], program.server_rate[server])
     median = int(np.partition(service, service.size // 2)[service.size // 2])
     span = median * SERVERS_A_BUCKET // max(n_servers, 4 * SERVERS_A_BUCKET)
     return min(max(span.bit_length() - 1 - 2 * bool(choosers(program).any()), 0), 30)

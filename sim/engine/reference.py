@@ -295,7 +295,7 @@ class Visit:
 
     def time_at(self, rate: int) -> int:
         """Service time at a rate."""
-        return int(self.server.conditions.program.service_ps[self.size, rate])
+        return int(self.server.conditions.program.service(self.size, rate))
 
     def ready_ps(self, onward: Visit, cut_through: bool) -> int:
         """When the chunk may start at its next hop."""

@@ -31,7 +31,7 @@ from topologies.text.brief import one_line
 class Kinds(NamedTuple):
     """Distinct services; K of them."""
 
-    size: I64  # (K,): row of the service table
+    size: I64  # (K,): chunk size
     hop: I64  # (K,): class of the hop
     following: I64  # (K,): class of the next one; -1 where the service is the last
 
@@ -148,20 +148,20 @@ class Tape:
         kinds = self.kinds
         if kinds.size.size == 0:
             return np.zeros(1, np.int64), np.zeros(1, np.int64)
-        service = program.service_ps[kinds.size, rate[kinds.hop]]
+        service = program.service(kinds.size, rate[kinds.hop])
         onward = latency[kinds.hop].copy()
         last = kinds.following < 0
         if program.deliver_head:
             onward[last] -= service[last]
         if program.cut_through:
-            there = program.service_ps[kinds.size, rate[kinds.following]]
+            there = program.service(kinds.size, rate[kinds.following])
             onward[~last] -= np.minimum(service, there)[~last]
         return np.append(service, 0), np.append(onward, 0)
 
     def _class_times(self, program: Program) -> tuple[I32, I64]:
         """Rate column and latency of each class of hop."""
         mine = self.program
-        if program.hop_server.size != mine.hop_server.size or program.service_ps.shape[0] != mine.service_ps.shape[0]:
+        if program.hop_server.size != mine.hop_server.size or program.chunk_work.size != mine.chunk_work.size:
             raise WeftError("this is not the program that was recorded: only rates and latencies may differ")
         if (program.cut_through, program.deliver_head) != (mine.cut_through, mine.deliver_head):
             raise WeftError("the tape was recorded with another forwarding or delivery")
@@ -169,10 +169,19 @@ class Tape:
         n_classes = int(self.hop_class.max(initial=-1)) + 1
         rate, latency = np.zeros(n_classes, np.int32), np.zeros(n_classes, np.int64)
         rate[self.hop_class], latency[self.hop_class] = hop_rate, program.hop_latency_ps
-        same = np.all(program.service_ps[:, rate[self.hop_class]] == program.service_ps[:, hop_rate])
-        if not same or np.any(latency[self.hop_class] != program.hop_latency_ps):
+        latencies_differ = np.any(latency[self.hop_class] != program.hop_latency_ps)
+        if latencies_differ or not _alike(program, rate[self.hop_class], hop_rate):
             raise WeftError("hops of one rate and latency differ now: record the tape with a rate column for each")
         return rate, latency
+
+
+def _alike(program: Program, rate: I32, other: I32) -> bool:
+    """Whether all sizes take as long at one rate as at the other; of a packed table, whether they are the same."""
+    apart = rate != other
+    if program.is_packed or not apart.any():
+        return not apart.any()
+    size = np.arange(program.chunk_work.size)[:, None]
+    return np.array_equal(program.service(size, rate[apart]), program.service(size, other[apart]))
 
 
 def can_record(program: Program) -> bool:

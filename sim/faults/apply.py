@@ -13,9 +13,10 @@ from sim.faults.history import History, history_of
 from sim.faults.plan import FaultPlan
 from sim.faults.retry import NPU, with_retries
 from sim.lower.lowered import NO_TRANSFER, Lowered
-from sim.program.contract import COMPLETES, DROPS, I32, I64, LOSES, WAITS, Program
+from sim.program.columns import i32
+from sim.program.contract import COMPLETES, DROPS, FIFO, I32, I64, LOSES, WAITS, Program
 from sim.program.disrupt import Disruptions, disrupt
-from sim.program.extend import late_task, server_for
+from sim.program.extend import late_task, with_servers
 from topologies import Topology, WeftError
 from topologies.units import parse_time
 from workloads.job import CLOCK, Compute
@@ -139,13 +140,13 @@ def _disruptions(
         jitter = history.link_jitter.get(link) if link >= 0 else history.npu_jitter.get(rank)
         if phases:
             faults.phases[server] = phases
-            if link >= 0:
-                faults.rates[server] = Fraction(float(topology.bandwidth_Bps[link]))
             faults.crossing[server] = crossing if link >= 0 else WAITS
         if jitter is not None:
             faults.jitter[server] = jitter, link < 0
         if link in loss:
             faults.loss[server] = loss[link]
+        if link >= 0:
+            faults.rates[server] = Fraction(float(topology.bandwidth_Bps[link]))
         faults.resend_ps[server] = resend_ps
     return faults
 
@@ -153,11 +154,10 @@ def _disruptions(
 def _with_all_links(program: Program, topology: Topology, server_link: I32) -> tuple[Program, I32]:
     """The program with a server for every link, so that detours may cross those that no route crosses."""
     disciplines = program.server_discipline[server_link >= 0]
-    for link in np.setdiff1d(np.arange(topology.n_links), server_link).tolist():
-        rate = Fraction(float(topology.bandwidth_Bps[link]))
-        program = server_for(program, rate, int(disciplines[0]) if disciplines.size else 0)
-        server_link = np.append(server_link, np.int32(link)).astype(np.int32)
-    return program, server_link
+    links = np.setdiff1d(np.arange(topology.n_links), server_link)
+    rates = [Fraction(rate) for rate in topology.bandwidth_Bps[links].tolist()]
+    program = with_servers(program, rates, int(disciplines[0]) if disciplines.size else FIFO)
+    return program, i32(np.append(server_link, links))
 
 
 def _path(lowered: Lowered, server_of: dict[int, int], links: Links) -> Path:

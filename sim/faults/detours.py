@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from sim.program.columns import distinct_of
 from sim.program.contract import I32, Program
 from topologies import Topology
 from topologies.core.routing import ShortestPathRouter, distances
@@ -59,7 +60,7 @@ def detours(
 def _own_links(program: Program, server_link: I32) -> dict[int, Links]:
     """The links of every route over links that a task has."""
     links, ptr = server_link[program.route_server].tolist(), program.route_ptr.tolist()
-    own = {route: tuple(links[ptr[route] : ptr[route + 1]]) for route in np.unique(program.task_route).tolist()}
+    own = {route: tuple(links[ptr[route] : ptr[route + 1]]) for route in distinct_of(program.task_route).tolist()}
     return {route: way for route, way in own.items() if way and min(way) >= 0}
 
 

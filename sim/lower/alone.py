@@ -14,8 +14,8 @@ from sim.lower.nics import bandwidths, flows, legend, nics_of
 from sim.lower.pools import pools_alone
 from sim.lower.shape import Shape, Timed
 from sim.program import DISCIPLINES, FIFO, I8, I32, I64, NO_POOLS, ORDERS, Columns, Cutting, assemble, i32
+from sim.program.assemble import with_rates
 from sim.program.model import Model
-from sim.program.retime import with_rates
 from topologies import Topology
 from workloads.job import Job
 
@@ -46,7 +46,7 @@ def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
     if known is not None and np.array_equal(known.program.server_rate, server_rate) and np.array_equal(
         known.latency_ps, latency
     ):
-        found = known._replace(program=with_rates(known.program, rates), topology=schedule.topology)
+        found = known._replace(program=with_rates(known.program, rates, same_pairs=True), topology=schedule.topology)
     else:
         found = _assembled(schedule, model, shape, rates, i32(server_rate), latency)
     if found.task_bytes.size <= MOST_TASKS:

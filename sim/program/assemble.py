@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.program.checks import check_clock, check_nics, check_windows, served
+from sim.program.checks import check_clock, check_nics, check_windows
 from sim.program.columns import i32, numbered, unique_rows
 from sim.program.contract import (
     CLOCK_END_PS,
@@ -21,7 +21,8 @@ from sim.program.contract import (
     PRIORITY,
     Program,
 )
-from sim.program.cutting import Cutting, service_time_ps, service_times_ps
+from sim.program.cutting import Cutting, Rates, service_time_ps
+from sim.program.service_table import pairs_that_meet, with_services
 from sim.program.turns import check_channels, with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
 from topologies import WeftError
@@ -129,7 +130,6 @@ def assemble(
     n_tasks = columns.task_work.size
     cut_table, task_cut = _cut_tasks(columns.task_cutting, works or works_of(columns.task_work), cuttings)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
-    service = service_times_ps(sizes, columns.rates)
     latency = columns.route_latency_ps.astype(np.int64)
     if latency.min(initial=0) < 0:  # three times of the clock, added up
         raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
@@ -144,7 +144,9 @@ def assemble(
         deliver_head=int(deliver == "head"),
         server_rate=i32(columns.server_rate),
         server_discipline=np.ascontiguousarray(columns.server_discipline, np.int8),
-        service_ps=np.ascontiguousarray(service),
+        service_ps=np.zeros(0, np.int64),  # with_services
+        service_row=np.zeros(0, np.int64),
+        n_rates=0,
         cut_chunks=i32(cut_table[:, 0]),
         cut_first=i32(cut_table[:, 1]),
         cut_size=i32(size_row.reshape(-1, 2)),
@@ -165,22 +167,35 @@ def assemble(
     check_channels(program)
     if buffers is not None:
         program = with_buffers(program, *buffers, bubble)
-    check_times(program, columns.rates)
-    return with_turns(program)
+    return with_turns(with_rates(program, columns.rates))
 
 
-def check_times(program: Program, rates: Sequence[Fraction]) -> None:
+def with_rates(program: Program, per_s: Sequence[Fraction], *, same_pairs: bool = False) -> Program:
+    """The program with its services at the distinct rates, work per second; see `with_services`.
+
+    WeftError: the run could outlast the clock.
+    """
+    rates = Rates(per_s)
+    program = with_services(
+        program, len(per_s), lambda size, rate: rates.times_ps(program.chunk_work[size], rate), same_pairs=same_pairs
+    )
+    _check_times(program, per_s)
+    return program
+
+
+def _check_times(program: Program, rates: Sequence[Fraction]) -> None:
     """Reject a program that could outlast the clock.
 
     What a task waits for may last longer than that at the rate of a link that never serves it.
     """
-    never = program.service_ps == CLOCK_END_PS
-    if never.any() and (over := np.argwhere(never & served(program))).size:
-        size, rate = int(program.chunk_work[over[-1][0]]), rates[over[-1][1]]
-        raise WeftError(
-            f"a chunk of {size} units would be served for {format_time(service_time_ps(size, rate))}; "
-            f"the clock ends at {format_time(CLOCK_END_PS)}"
-        )
+    if program.service_ps.max(initial=0) == CLOCK_END_PS:
+        size, rate = pairs_that_meet(program)
+        for at in np.flatnonzero(program.service(size, rate) == CLOCK_END_PS)[-1:]:
+            work = int(program.chunk_work[size[at]])
+            raise WeftError(
+                f"a chunk of {work} units would be served for {format_time(service_time_ps(work, rates[rate[at]]))}; "
+                f"the clock ends at {format_time(CLOCK_END_PS)}"
+            )
     check_clock(program)
 
 

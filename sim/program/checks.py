@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from sim.program.contract import CLOCK_END_PS, DOWN, I32, I64, Program
+from sim.program.contract import CLOCK_END_PS, I32, Program
 from topologies import WeftError
 from topologies.units import format_time
 
@@ -48,39 +47,6 @@ def check_nics(program: Program) -> None:
         raise WeftError(f"task {parent[~has_nic[parent]][0]} is waited for until it is pushed, and has no NIC")
 
 
-def served(program: Program) -> npt.NDArray[np.bool_]:
-    """Which chunk sizes occur at which rates, (Z, R): on the routes and detours of the tasks, and at any time."""
-    cut, route = program.task_cut.astype(np.int64), program.task_route
-    if program.detour_ptr.size:
-        cut = np.append(cut, np.repeat(cut, np.diff(program.detour_ptr)))
-        route = np.append(route, program.detour_route)
-    both = np.unique(cut * program.route_ptr.size + route)
-    size = program.cut_size[both // program.route_ptr.size].astype(np.int64)
-    at, row = _entries(program.route_ptr, both % program.route_ptr.size)
-    server = program.route_server[at].astype(np.int64)
-    pairs = np.unique(size[row] * program.n_servers + server[:, None])
-    size, server = np.divmod(pairs, max(program.n_servers, 1))
-    found = np.zeros(program.service_ps.shape, np.bool_)
-    found[size, program.server_rate[server]] = True
-    if program.timetable_ptr.size:
-        at, row = _entries(program.timetable_ptr, server)
-        up = program.timetable_rate[at] != DOWN
-        found[size[row[up]], program.timetable_rate[at[up]]] = True
-    return found
-
-
-def _entries(ptr: I32, rows: I64) -> tuple[I64, I64]:
-    """Places of all entries of some rows of a CSR list, and which of the rows each is of."""
-    counts = np.diff(ptr)[rows].astype(np.int64)
-    row = np.repeat(np.arange(rows.size), counts)
-    return np.arange(row.size) - np.repeat(np.cumsum(counts) - counts - ptr[rows], counts), row
-
-
-def slowest_ps(program: Program) -> int:
-    """The longest service that occurs."""
-    return int(program.service_ps[served(program)].max(initial=1))
-
-
 def check_clock(program: Program) -> None:
     """Every run ends by the sum of all services and latencies; that must fit the clock."""
     if program.n_tasks == 0:
@@ -106,9 +72,8 @@ def _exact_bound(program: Program) -> int:
     pairs, count = np.unique(np.stack([program.task_cut, program.task_route], axis=1), axis=0, return_counts=True)
     for (cut, route), times in zip(pairs, count, strict=True):
         lead, all_ = int(program.cut_first[cut]), int(program.cut_chunks[cut])
-        first, rest = program.cut_size[cut]
         for hop in range(program.route_ptr[route], program.route_ptr[route + 1]):
             rate = program.server_rate[servers[hop]]
-            services = lead * int(program.service_ps[first, rate]) + (all_ - lead) * int(program.service_ps[rest, rate])
-            total += int(times) * (services + all_ * int(latencies[hop]))
+            lead_ps, rest_ps = program.service(program.cut_size[cut], rate).tolist()
+            total += int(times) * (lead * lead_ps + (all_ - lead) * rest_ps + all_ * int(latencies[hop]))
     return total

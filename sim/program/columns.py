@@ -19,6 +19,13 @@ def i32(values: npt.ArrayLike) -> I32:
     return np.ascontiguousarray(values, np.int32)
 
 
+def distinct_of(values: npt.NDArray[np.integer]) -> I64:
+    """Distinct values, sorted; `np.unique` hashes, which takes 15 times as long for a million that all differ."""
+    order = np.sort(values, axis=None).astype(np.int64)
+    found: I64 = order[np.append(np.ones(min(order.size, 1), np.bool_), order[1:] != order[:-1])]
+    return found
+
+
 def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
     """Distinct values, sorted, and which of them each value is; linear in time where their range is short."""
     exact: I64 = values.astype(np.int64)
@@ -49,10 +56,10 @@ def numbered(n: int, values_of: Callable[[slice], npt.NDArray[np.integer]]) -> t
     low, span = min(ends)[0], max(end for _, end in ends) - min(ends)[0] + 1
     found = np.empty(n, np.int32)
     if span > 4 * n:
-        distinct = np.unique(np.concatenate([np.unique(values_of(some)) for some in blocks(n)]))
+        distinct = distinct_of(np.concatenate([distinct_of(values_of(some)) for some in blocks(n)]))
         for some in blocks(n):
             found[some] = np.searchsorted(distinct, values_of(some))
-        return distinct.astype(np.int64), found
+        return distinct, found
     there = np.zeros(span, np.bool_)
     for some in blocks(n):
         there[values_of(some) - low] = True
@@ -74,7 +81,7 @@ def crossings(program: Program, tasks: I64 | None = None) -> tuple[I64, I64]:
 def services_ps(program: Program, task: I64, server: I64) -> I64:
     """Sum of the services of all chunks of each task at a server, when nothing goes wrong."""
     size, rate = program.cut_size[program.task_cut[task]], program.server_rate[server]
-    return _over_chunks(program, task, program.service_ps[size, rate[:, None]])
+    return _over_chunks(program, task, program.service(size, rate[:, None]))
 
 
 def work_ps(program: Program) -> I64:

@@ -4,7 +4,7 @@ This file is the contract of the engines. Given one `Program`, each of them must
 finish of every task to the picosecond, whatever it does inside.
 
 Time and service
-    Time is int64 picoseconds from 0. A chunk of size row z takes `service_ps[z, server_rate[s]]` (at least 1)
+    Time is int64 picoseconds from 0. A chunk of size z takes `service_ps[service_row[z] + server_rate[s]]` (at least 1)
     on server s, which serves one chunk at a time and never stops a service once begun.
 Path
     A task is cut into chunks (`cut_*`), which cross the servers of its route in order; chunks of a task never
@@ -146,16 +146,20 @@ class Program(NamedTuple):
     cut_through, deliver_head : int
         0 or 1.
     server_rate : (S,) int32
-        Column of `service_ps`.
+        Rate of each server, below `n_rates`.
     server_discipline : (S,) int8
         FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST, ROUND_ROBIN_FLOW or ROUND_ROBIN_PORT.
-    service_ps : (Z, R) int64
-        Service time of each chunk size at each rate, at least 1; the end of the clock where a pair that never meets
-        would take as long or longer.
+    service_ps : int64
+        Service times, at least 1: that of chunk size z at rate r, if they meet, is `service_ps[service_row[z] + r]`.
+        sim/program/service_table.py lays it out.
+    service_row : (Z,) int64
+        Where the row of each chunk size begins.
+    n_rates : int
+        R.
     cut_chunks, cut_first : (K,) int32
         Number of chunks, and how many of them, the leading ones, have the first size.
     cut_size : (K, 2) int32
-        Row of `service_ps` of the leading chunks and of the rest.
+        Chunk size of the leading chunks and of the rest.
     cut_work : (K,) int64
         Work of the whole task, for SMALLEST_FIRST.
     hop_server, hop_latency_ps, hop_last : (H,) int32, int64, int8
@@ -233,6 +237,8 @@ class Program(NamedTuple):
     server_rate: I32
     server_discipline: I8
     service_ps: I64
+    service_row: I64
+    n_rates: int
     cut_chunks: I32
     cut_first: I32
     cut_size: I32
@@ -323,6 +329,16 @@ class Program(NamedTuple):
     def has_channels(self) -> bool:
         """Whether fifo servers have several queues."""
         return self.channels > 1
+
+    def service(self, size: npt.NDArray[np.integer] | int, rate: npt.NDArray[np.integer] | int) -> I64:
+        """Service times of chunk sizes at rates that they meet, entry by entry."""
+        found: I64 = self.service_ps[self.service_row[size] + rate]
+        return found
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the table of service times has room only for sizes and rates that meet."""
+        return self.service_ps.size < self.service_row.size * self.n_rates
 
     @property
     def n_servers(self) -> int:

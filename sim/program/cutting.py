@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import gcd
 from typing import Annotated
 
@@ -18,7 +19,7 @@ from topologies.units import PS_PER_S, PositiveBytes, parse_size
 MOST_WORK = 2**62
 """Of a task, in bytes or ps."""
 
-EXACT_BITS, MOST_FACTOR = 50, 2**60
+MOST_EXACT, MOST_FACTOR = 2**49, 2**60
 """A quotient of floats below 2^50 is one off at most; what is left then of a division by so much fits a word."""
 
 FEW_TIMES = 256
@@ -72,24 +73,47 @@ def service_time_ps(work: int, rate_per_s: Fraction) -> int:
     return max(1, -(-work * PS_PER_S * rate_per_s.denominator // rate_per_s.numerator))
 
 
-def service_times_ps(work: I64, rates: Sequence[Fraction]) -> I64:
-    """Exact service times of chunks at rates, as `service_time_ps` each, (Z, R); beyond the clock they are its end."""
-    if work.size * len(rates) <= FEW_TIMES:
-        times = [[min(service_time_ps(one, rate), CLOCK_END_PS) for rate in rates] for one in work.tolist()]
-        return np.array(times, np.int64).reshape(work.size, len(rates))
-    found, reduced = np.empty((work.size, len(rates)), np.int64), [_ps_per_unit(rate) for rate in rates]
-    top = int(work.max())
-    fits = np.array([max(up, down) <= MOST_FACTOR and top * up < down << EXACT_BITS for up, down in reduced])
-    for column in np.flatnonzero(~fits).tolist():
-        found[:, column] = [min(service_time_ps(one, rates[column]), CLOCK_END_PS) for one in work.tolist()]
-    if fits.any():
-        up, down = np.array([pair for pair, fit in zip(reduced, fits, strict=True) if fit], np.int64).T
-        for row in range(work.size):
-            found[row, fits] = np.clip(_times_ps(work[row], up, down), 1, CLOCK_END_PS)
-    return found
+class Rates:
+    """Rates at which many service times are computed; `service_time_ps` has them one by one.
+
+    Examples
+    --------
+    >>> Rates([Fraction(10**12), Fraction(3)]).times_ps(np.array([[6], [7]]), np.array([0, 1])).tolist()
+    [[6, 2000000000000], [7, 2333333333334]]
+    """
+
+    def __init__(self, per_s: Sequence[Fraction]) -> None:
+        self.per_s = per_s
+
+    def times_ps(self, work: I64, rate: I64) -> I64:
+        """Service times of chunks at some of the rates, as arrays that broadcast; beyond the clock they are its end."""
+        if work.size * rate.size <= FEW_TIMES:
+            return self._one_by_one(work, rate)
+        up, down, most_work = (column[rate] for column in self._words)
+        beyond = work > most_work
+        found: I64 = np.clip(_times_ps(np.where(beyond, 0, work), up, down), 1, CLOCK_END_PS)
+        if beyond.any():
+            work, rate = np.broadcast_arrays(work, rate)
+            found[beyond] = self._one_by_one(work[beyond], rate[beyond])
+        return found
+
+    def _one_by_one(self, work: I64, rate: I64) -> I64:
+        pairs = np.broadcast(work, rate)
+        times = [min(service_time_ps(int(one), self.per_s[at]), CLOCK_END_PS) for one, at in pairs]
+        return np.array(times, np.int64).reshape(pairs.shape)
+
+    @cached_property
+    def _words(self) -> tuple[I64, I64, I64]:
+        """Picoseconds of a unit of work as a fraction in words, and the most work that is computed with it."""
+        pairs = [_ps_per_unit(rate) for rate in self.per_s]
+        fits = np.array([max(pair) <= MOST_FACTOR for pair in pairs], np.bool_)
+        words = [pair if fit else (1, 1) for pair, fit in zip(pairs, fits, strict=True)]
+        up, down = np.array(words, np.int64).reshape(-1, 2).T
+        most = np.minimum(MOST_EXACT * (down / up), float(CLOCK_END_PS)).astype(np.int64)
+        return up, down, np.where(fits, most, -1)
 
 
-def _times_ps(work: np.int64, up: I64, down: I64) -> I64:
+def _times_ps(work: I64, up: I64, down: I64) -> I64:
     """`work * up / down`, rounded up, of quotients below 2^50.
 
     That of floats is one off at most; what it leaves is small, so that the products may wrap around meanwhile.

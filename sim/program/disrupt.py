@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.program.checks import served, slowest_ps
 from sim.program.columns import i32
 from sim.program.contract import CLOCK_END_PS, DOWN, I64, NEVER_PS, WAITS, Program
-from sim.program.cutting import service_time_ps
+from sim.program.service_table import pairs_that_meet, slowest_ps, times_of, with_services
 from topologies import WeftError
-from topologies.units import format_time
+from topologies.units import PS_PER_S, format_time
 
 CERTAIN = 2**63
 """Of so many services as many are lost where the probability is 1."""
@@ -40,8 +39,8 @@ class Disruptions:
     phases : dict of server to list of Phase
         In order of time, no two at the same time.
     rates : dict of server to Fraction
-        Work per second of servers with phases, for service times at a share of it that are rounded once; from those at
-        the full rate, in whole ps, unless given.
+        Work per second, for service times at a share of it that are rounded once; from those at the full rate, in whole
+        ps, unless given. Needed of the servers of detours where the table of service times is packed.
     crossing : dict of server to int
         WAITS (unless given), LOSES or COMPLETES, with DROPS added or not.
     loss : dict of server to float
@@ -84,17 +83,21 @@ def disrupt(program: Program, faults: Disruptions) -> Program:
         raise WeftError("faults and virtual channels are not simulated together: give one of them")
     if program.takes_turns:
         raise WeftError("faults and links that serve in turn are not simulated together: give one of them")
-    for add in (_timetables, _losses, _jitter, _detours, _deadlines):
+    shares: dict[tuple[int, Fraction], int] = {}
+    program = _timetables(program, faults, shares)
+    for add in (_losses, _jitter, _detours, _deadlines):
         program = add(program, faults)
+    if shares or faults.detours:
+        program = _with_services(program, faults, list(shares))
     program = program._replace(seed=faults.seed)
     _check_step(program)
     return program
 
 
-def _timetables(program: Program, faults: Disruptions) -> Program:
+def _timetables(program: Program, faults: Disruptions, shares: dict[tuple[int, Fraction], int]) -> Program:
+    """The program with its timetables; fills in the shares of its rates that these have, each of them a new rate."""
     if not faults.phases:
         return program
-    columns: dict[tuple[int, Fraction], int] = {}
     rows: list[tuple[int, int, int]] = []
     ptr = [0]
     for server in range(program.n_servers):
@@ -106,14 +109,11 @@ def _timetables(program: Program, faults: Disruptions) -> Program:
                     f"from 0 (down) to 1, not {float(phase.factor):g}, and latency is added, not {phase.latency_ps} ps"
                 )
             before = phase.from_ps
-            rows.append((phase.from_ps, _column(program, columns, server, phase.factor), phase.latency_ps))
+            rows.append((phase.from_ps, _share(program, shares, server, phase.factor), phase.latency_ps))
         ptr.append(len(rows))
     table = np.array(rows, np.int64).reshape(-1, 3)
-    rate_of = {int(program.server_rate[server]): rate for server, rate in faults.rates.items()}
-    slower = [_slowed(program, base, factor, rate_of.get(base)) for base, factor in columns]
     crossing = [faults.crossing.get(server, WAITS) for server in range(program.n_servers)]
     return program._replace(
-        service_ps=np.ascontiguousarray(np.column_stack([program.service_ps, *slower]), np.int64),
         timetable_ptr=i32(ptr),
         timetable_from_ps=np.ascontiguousarray(table[:, 0]),
         timetable_rate=i32(table[:, 1]),
@@ -123,21 +123,21 @@ def _timetables(program: Program, faults: Disruptions) -> Program:
     )
 
 
-def _column(program: Program, columns: dict[tuple[int, Fraction], int], server: int, factor: Fraction) -> int:
-    """Column of the service table for a share of a server's rate."""
-    base = int(program.server_rate[server])
+def _share(program: Program, shares: dict[tuple[int, Fraction], int], server: int, factor: Fraction) -> int:
+    """A share of a server's rate, as a rate."""
+    rate = int(program.server_rate[server])
     if factor == 0:
         return DOWN
-    return base if factor == 1 else columns.setdefault((base, factor), program.service_ps.shape[1] + len(columns))
+    return rate if factor == 1 else shares.setdefault((rate, factor), program.n_rates + len(shares))
 
 
-def _slowed(program: Program, base: int, factor: Fraction, rate: Fraction | None) -> I64:
-    """Service times at a share of the rate, rounded up; those beyond the clock are its end."""
-    if rate is not None:
-        slowed = [service_time_ps(int(work), rate * factor) for work in program.chunk_work]
-    else:
-        slowed = [-(-int(ps) * factor.denominator // factor.numerator) for ps in program.service_ps[:, base]]
-    return np.array([min(ps, CLOCK_END_PS) for ps in slowed], np.int64)
+def _with_services(program: Program, faults: Disruptions, shares: list[tuple[int, Fraction]]) -> Program:
+    """The program with its services at shares of its rates, and of the sizes that detours bring to other rates."""
+    known = {int(program.server_rate[server]): rate for server, rate in faults.rates.items()}
+    rates = [(rate, Fraction(1)) for rate in range(program.n_rates)] + shares
+    per_s = [known.get(rate, Fraction(PS_PER_S)) * factor for rate, factor in rates]
+    old = [-1 if rate in known else rate for rate, _ in rates]
+    return with_services(program, len(rates), times_of(program, per_s, np.array(old, np.int64)))
 
 
 def _resend(program: Program, faults: Disruptions) -> I64:
@@ -191,6 +191,8 @@ def _detours(program: Program, faults: Disruptions) -> Program:
     @cache
     def row_of(path: tuple[tuple[int, int], ...], home: int) -> int:
         """The route that takes a path, which may be the task's own."""
+        if program.is_packed and (unknown := {server for server, _ in path} - faults.rates.keys()):
+            raise WeftError(f"a detour crosses server {min(unknown)}, whose rate is needed: give it in `rates`")
         ends = [(server, max(latency, least), int(hop == len(path) - 1)) for hop, (server, latency) in enumerate(path)]
         route = tuple(kinds.setdefault(end, len(kinds)) for end in ends)
         if route == tuple(program.route_hop[program.route_ptr[home] : program.route_ptr[home + 1]].tolist()):
@@ -244,7 +246,8 @@ def _check_step(program: Program) -> None:
     rest_ps = jitter_ps + max(latency_ps, int(program.server_resend_ps.max(initial=0)))
     step_ps = int(program.service_ps.max(initial=1)) + rest_ps
     if step_ps >= CLOCK_END_PS:
-        over = np.flatnonzero(np.any(served(program) & (program.service_ps == CLOCK_END_PS), axis=1))
+        size, rate = pairs_that_meet(program)
+        over = size[program.service(size, rate) == CLOCK_END_PS]
         if over.size:
             raise WeftError(
                 f"with its faults a server could take {format_time(CLOCK_END_PS)} or longer for a chunk of "

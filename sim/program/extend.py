@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from sim.program.columns import by_key, i32
-from sim.program.contract import I64, UNBOUNDED, Program
-from sim.program.cutting import service_times_ps
+from sim.program.contract import FIFO, I64, UNBOUNDED, Program
+from sim.program.service_table import times_of, with_services
 from sim.program.turns import with_turns
 from topologies.units import PS_PER_S
 
 
-def server_for(program: Program, rate: Fraction, discipline: int = 0) -> Program:
-    """The program with one more server, of a rate; services beyond the clock are its end, as in `assemble`."""
-    column = service_times_ps(program.chunk_work, [rate])
+def with_servers(program: Program, per_s: Sequence[Fraction], discipline: int = FIFO) -> Program:
+    """The program with more servers, of rates of their own; services beyond the clock are its end, as in `assemble`."""
+    n, more = program.n_rates, len(per_s)
+    times = times_of(program, [Fraction(PS_PER_S)] * n + list(per_s), np.append(np.arange(n), np.full(more, -1)))
+    return with_services(_with_servers(program, np.arange(n, n + more), discipline), n + more, times)
+
+
+def _with_servers(program: Program, rate: I64, discipline: int) -> Program:
+    more = rate.size
     return program._replace(
-        service_ps=np.ascontiguousarray(np.column_stack([program.service_ps, column]), np.int64),
-        server_rate=i32(np.append(program.server_rate, program.service_ps.shape[1])),
-        server_discipline=np.append(program.server_discipline, discipline).astype(np.int8),
-        server_nic=i32(np.append(program.server_nic, -1) if program.has_nics else []),
-        server_buffer=_one_more(program),
-        server_credit_ps=np.append(program.server_credit_ps, [1] * program.has_credits).astype(np.int64),
+        server_rate=i32(np.append(program.server_rate, rate)),
+        server_discipline=np.append(program.server_discipline, [discipline] * more).astype(np.int8),
+        server_nic=i32(np.append(program.server_nic, [-1] * more) if program.has_nics else []),
+        server_buffer=_more_buffers(program, more),
+        server_credit_ps=np.append(program.server_credit_ps, [1] * more * program.has_credits).astype(np.int64),
     )
 
 
-def _one_more(program: Program) -> I64:
-    """Buffers, where there are any, with that of one more server, which is unbounded."""
+def _more_buffers(program: Program, more: int) -> I64:
+    """Buffers, where there are any, with those of more servers, which are unbounded."""
     by_channel = program.server_buffer.reshape(program.channels, -1)
-    return np.pad(by_channel, ((0, 0), (0, int(program.has_credits))), constant_values=UNBOUNDED).reshape(-1)
+    return np.pad(by_channel, ((0, 0), (0, more * program.has_credits)), constant_values=UNBOUNDED).reshape(-1)
 
 
 def late_task(program: Program, tasks: I64, delay_ps: int) -> Program:
     """The program with one more server, and a task on it for which `tasks` wait until `delay_ps`, at least 1."""
-    program = _with_chunk(server_for(program, Fraction(PS_PER_S)))
+    program = _with_servers(_with_chunk(program), np.zeros(1, np.int64), FIFO)
     late, server = program.n_tasks, program.n_servers - 1
     # The service takes 1 ps; heads are delivered at its start.
     latency_ps = delay_ps if program.deliver_head else delay_ps - 1
@@ -63,15 +69,16 @@ def late_task(program: Program, tasks: I64, delay_ps: int) -> Program:
 
 def _with_chunk(program: Program) -> Program:
     """The program with one more cut: a chunk of no work, which every server serves in 1 ps."""
-    ones = np.ones((1, program.service_ps.shape[1]), np.int64)
-    row = program.service_ps.shape[0]
+    n_rates, size = max(program.n_rates, 1), program.chunk_work.size
     return program._replace(
-        service_ps=np.ascontiguousarray(np.concatenate([program.service_ps, ones])),
+        service_ps=np.append(program.service_ps, np.ones(n_rates, np.int64)),
+        service_row=np.append(program.service_row, program.service_ps.size),
+        n_rates=n_rates,
         chunk_work=np.append(program.chunk_work, 0),
         push_ps=np.append(program.push_ps, 1) if program.has_nics else program.push_ps,
         cut_chunks=i32(np.append(program.cut_chunks, 1)),
         cut_first=i32(np.append(program.cut_first, 1)),
-        cut_size=i32(np.concatenate([program.cut_size, [[row, row]]])),
+        cut_size=i32(np.concatenate([program.cut_size, [[size, size]]])),
         cut_work=np.append(program.cut_work, 0),
     )
 

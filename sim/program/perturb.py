@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.program.contract import CLOCK_END_PS, Program
+from sim.program.contract import CLOCK_END_PS, I64, Program
 from sim.program.extend import late_task
+from sim.program.service_table import with_services
 
 SHARE = 0.001
 """Largest change of a rate, and of a start as a share of the time."""
@@ -29,12 +30,17 @@ def perturb(program: Program, rng: np.random.Generator, time_ps: int) -> Program
     level = rng.integers(LEVELS, size=program.n_servers)
     factor = 1 + SHARE * np.linspace(-1, 1, LEVELS)
     column, rate = np.unique(program.server_rate.astype(np.int64) * LEVELS + level, return_inverse=True)
-    service = np.rint(program.service_ps[:, column // LEVELS] * factor[column % LEVELS]).astype(np.int64)
     classes = rng.permutation(int(program.task_class.max(initial=-1)) + 1)
     changed = program._replace(
-        server_rate=rate.astype(np.int32), service_ps=np.clip(service, 1, CLOCK_END_PS),
-        task_class=classes[program.task_class].astype(np.int32),
+        server_rate=rate.astype(np.int32), task_class=classes[program.task_class].astype(np.int32)
     )
+
+    def times(size: I64, rate: I64) -> I64:
+        was = program.service(size, column[rate] // LEVELS)
+        changed_ps = np.rint(was * factor[column[rate] % LEVELS]).astype(np.int64)
+        return np.asarray(np.clip(changed_ps, 1, CLOCK_END_PS))
+
+    changed = with_services(changed, column.size, times)
     waits = program.task_waits + np.bincount(program.stream_edges()[1], minlength=program.n_tasks)
     first = np.flatnonzero(waits == 0)
     group = rng.integers(GROUPS, size=first.size)

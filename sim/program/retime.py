@@ -8,21 +8,11 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.assemble import check_times
 from sim.program.contract import Program
-from sim.program.cutting import service_times_ps
+from sim.program.service_table import times_of, with_services
+from topologies.units import PS_PER_S
 
 KEEPS_ITS_RATE = -1
-
-
-def with_rates(program: Program, rates: Sequence[Fraction]) -> Program:
-    """The program whose distinct rates, work per second, are others; each server keeps its place among them.
-
-    WeftError: the run could outlast the clock.
-    """
-    found = program._replace(service_ps=service_times_ps(program.chunk_work, rates))
-    check_times(found, rates)
-    return found
 
 
 def retime(
@@ -50,8 +40,10 @@ def retime(
     kept, column = np.unique(program.server_rate[server_rate == KEEPS_ITS_RATE], return_inverse=True)
     new_rate = server_rate.astype(np.int32)
     new_rate[server_rate == KEEPS_ITS_RATE] = len(rates) + column
-    service = np.hstack([service_times_ps(program.chunk_work, rates), program.service_ps[:, kept]])
-    return program._replace(
-        server_rate=new_rate, service_ps=np.ascontiguousarray(service),
+    changed = program._replace(
+        server_rate=new_rate,
         hop_latency_ps=program.hop_latency_ps + more_latency_ps * program.hop_last.astype(np.int64),
     )
+    old = np.append(np.full(len(rates), -1), kept)
+    times = times_of(program, [*rates, *[Fraction(PS_PER_S)] * kept.size], old)
+    return with_services(changed, old.size, times)

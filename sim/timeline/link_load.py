@@ -46,7 +46,7 @@ def services(program: Program, outcome: Outcome) -> Services:
     cut = program.task_cut[task]
     size = program.cut_size[cut, (chunk >= program.cut_first[cut]).astype(np.int64)]
     start = outcome.log.start_ps
-    return Services(task, chunk, server, start, start + program.service_ps[size, program.server_rate[server]])
+    return Services(task, chunk, server, start, start + program.service(size, program.server_rate[server]))
 
 
 @checked

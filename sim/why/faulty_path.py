@@ -145,7 +145,7 @@ class _FaultyWalk(Walk):
         p, task, chunk = self.program, int(self.journal.task[row]), int(self.journal.chunk[row])
         cut = p.task_cut[task]
         size = p.cut_size[cut, 0 if chunk < p.cut_first[cut] else 1]
-        return int(p.service_ps[size, p.server_rate[self.server[at]]])
+        return int(p.service(size, p.server_rate[self.server[at]]))
 
     def _slow_ps(self, row: int) -> int:
         """How much longer a service took than its server takes when nothing slows it."""

@@ -46,7 +46,7 @@ def gradient(tape: Tape, program: Program) -> Gradient:
     rate = program.server_rate[program.hop_server]
     first = np.full(int(tape.hop_class.max(initial=-1)) + 1, rate.size, np.int64)
     np.minimum.at(first, tape.hop_class, np.arange(rate.size))
-    by_column = np.zeros(program.service_ps.shape[1], np.int64)
+    by_column = np.zeros(program.n_rates, np.int64)
     by_hop = np.zeros(rate.size, np.int64)
     if kinds.size.size:
         own = rate[first[kinds.hop]]
@@ -84,7 +84,7 @@ def _saved(tape: Tape, program: Program, service: I64, own: I32, after: I32) -> 
     saved: I64 = np.where(last & bool(program.deliver_head), service, 0)
     column = own.copy()
     if program.cut_through:
-        there = program.service_ps[kinds.size, after]
+        there = program.service(kinds.size, after)
         saved = np.where(last, saved, np.minimum(service, there))
         column = np.where(~last & (there < service), after, own)
     return saved, column

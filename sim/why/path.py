@@ -391,7 +391,7 @@ class Walk(Walks):
         program = self.program
         cut = program.task_cut[task]
         size = program.cut_size[cut, 0 if chunk < program.cut_first[cut] else 1]
-        return int(program.service_ps[size, program.server_rate[self.server[self._at(task, hop)]]])
+        return int(program.service(size, program.server_rate[self.server[self._at(task, hop)]]))
 
     def _at(self, task: int, hop: int) -> int:
         return int(self.program.route_ptr[self.program.task_route[task]]) + hop

@@ -114,7 +114,7 @@ class Paths:
 
     def _nominal(self, task: int, chunk: int, at: int) -> int:
         p, cut = self.p, self.p.task_cut[task]
-        return int(p.service_ps[p.cut_size[cut, int(chunk >= p.cut_first[cut])], p.server_rate[self._server(at)]])
+        return int(p.service(p.cut_size[cut, int(chunk >= p.cut_first[cut])], p.server_rate[self._server(at)]))
 
     def _leaves(self, task: int, chunk: int, at: int, start: int, end: int) -> int:
         """When what counts has left a server: the tail, the head, or the head that the tail can follow."""

@@ -16,7 +16,7 @@ def busiest(program: Program) -> int:
             counts = zip((leading, chunks - leading), program.cut_size[cut], strict=True)
             for count, size in counts:
                 if count:
-                    service = int(program.service_ps[size, program.server_rate[server]])
+                    service = int(program.service(size, program.server_rate[server]))
                     work[server] += count * service
                     longest[server] = max(longest[server], service)
     return max((a - b if program.deliver_head else a for a, b in zip(work, longest, strict=True)), default=0)
@@ -65,8 +65,8 @@ def alone_on(program: Program, cut: int, route: int) -> tuple[int, int, int]:
         rest_size = lead_size
     if leading == 0:
         lead_size = rest_size
-    lead = [int(program.service_ps[lead_size, program.server_rate[server]]) for server in servers]
-    rest = [int(program.service_ps[rest_size, program.server_rate[server]]) for server in servers]
+    lead = [int(program.service(lead_size, program.server_rate[server])) for server in servers]
+    rest = [int(program.service(rest_size, program.server_rate[server])) for server in servers]
     latency = [int(program.hop_latency_ps[hop]) for hop in hops]
     total = [leading * a + (chunks - leading) * b for a, b in zip(lead, rest, strict=True)]
     before, after = (lead, rest) if not program.cut_through else ([0] * len(lead), [0] * len(rest))

@@ -216,7 +216,7 @@ def tasks_of(lowered: Lowered) -> Tasks:
         sizes = p.cut_size[cut]
         at = slice(ptr[p.task_route[task]], ptr[p.task_route[task] + 1])
         hops = tuple(
-            (names[server], *(int(p.service_ps[size, p.server_rate[server]]) for size in sizes), int(latency))
+            (names[server], *(int(p.service(size, p.server_rate[server])) for size in sizes), int(latency))
             for server, latency in zip(p.route_server[at], p.route_latency_ps[at], strict=True)
         )
         found[key] = Task(

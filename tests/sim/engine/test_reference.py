@@ -508,7 +508,7 @@ class Reading:
         size = p.cut_size[cut][0 if chunk < p.cut_first[cut] else 1]
         server = int(p.route_server[at])
         row = int(self.log.base[task] + chunk * self.hops[task] + hop)
-        service_ps = int(p.service_ps[size, p.server_rate[server]])
+        service_ps = int(p.service(size, p.server_rate[server]))
         start_ps, before = int(self.log.start_ps[row]), int(self.log.before[row])
         return Service(task, chunk, hop, row, server, start_ps, service_ps, int(p.route_latency_ps[at]), before)
 

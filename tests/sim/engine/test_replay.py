@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim.engine.run import run
 from sim.engine.tape import Replay, Tape
-from sim.program import Cutting, Program, ProgramBuilder
+from sim.program import I64, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
 from tests.strategies import fifo_programs, joining_programs, pooled_fifo_programs
 from topologies import WeftError
@@ -20,6 +20,12 @@ def recorded(program: Program) -> Tape | None:
         return Tape.record(program)
     except Deadlock:
         return None
+
+
+def scaled(program: Program, factor: list[int]) -> I64:
+    """The services of a program, times as much at each of its rates as is given for it in turn."""
+    of_rate = np.resize(np.array(factor), program.n_rates)
+    return (program.service_ps.reshape(-1, program.n_rates) * of_rate).reshape(-1)
 
 
 def assert_replays(tape: Tape, program: Program) -> bool:
@@ -50,8 +56,8 @@ def test_a_replay_is_the_run_or_is_refused(program: Program, data: st.DataObject
     if tape is None:
         return
     for _ in range(4):
-        factor = data.draw(st.lists(st.integers(1, 5), min_size=program.service_ps.shape[1], max_size=16))
-        service = program.service_ps * np.resize(np.array(factor), program.service_ps.shape[1])
+        factor = data.draw(st.lists(st.integers(1, 5), min_size=program.n_rates, max_size=16))
+        service = scaled(program, factor)
         latency = program.hop_latency_ps * data.draw(st.integers(1, 3))
         held = assert_replays(tape, program._replace(service_ps=service, hop_latency_ps=latency))
         event("order held" if held else "order changed")
@@ -67,7 +73,7 @@ def test_pools_grant_in_the_recorded_order_or_not_at_all(program: Program, data:
     event(f"own run in order: {assert_replays(tape, program)}, pools: {program.pool_capacity.size}")
     for _ in range(3):
         factor = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=16))
-        service = program.service_ps * np.resize(np.array(factor), program.service_ps.shape[1])
+        service = scaled(program, factor)
         held = assert_replays(tape, program._replace(service_ps=service))
         event("order held" if held else "order changed")
 
@@ -106,9 +112,9 @@ def test_what_asks_behind_a_grant_comes_last() -> None:
     program = builder.build()
     tape = Tape.record(program)
     assert assert_replays(tape, program)
-    alike = program.service_ps.copy()
+    alike = program.service_ps.reshape(-1, program.n_rates).copy()
     alike[:, 1] = alike[:, 0]
-    assert not assert_replays(tape, program._replace(service_ps=alike))
+    assert not assert_replays(tape, program._replace(service_ps=alike.reshape(-1)))
 
 
 def two_sources() -> ProgramBuilder:
@@ -124,8 +130,7 @@ def test_a_changed_order_is_noticed() -> None:
     """When the second task would overtake the first, the replay says that its times are those of no run."""
     program = two_sources().build()
     tape = Tape.record(program)
-    slower = program.service_ps.copy()
-    slower[:, 1] *= 2  # column 1 is the rate of the first task's own server
+    slower = scaled(program, [1, 2, 1])  # rate 1 is that of the first task's own server
     replay = tape.replay(program._replace(service_ps=slower))
     assert not replay.in_order
     assert Tape.record(program._replace(service_ps=slower)).replay(program._replace(service_ps=slower)).in_order
@@ -140,9 +145,9 @@ def test_a_tie_is_an_order_too(first: int, second: int, holds: bool) -> None:
     builder.task(12, [(slow, 0), (common, 0)], tie_class=second)
     program = builder.build()
     tape = Tape.record(program)
-    alike = program.service_ps.copy()
+    alike = program.service_ps.reshape(-1, 3).copy()
     alike[:, 1] = alike[:, 0]
-    assert assert_replays(tape, program._replace(service_ps=alike)) == holds
+    assert assert_replays(tape, program._replace(service_ps=alike.reshape(-1))) == holds
 
 
 def test_joins_of_many_waits() -> None:
@@ -165,7 +170,8 @@ def test_servers_recorded_alike_must_stay_alike() -> None:
     program = builder.build()
     tape = Tape.record(program)
     apart = program._replace(
-        server_rate=np.array([0, 1], np.int32), service_ps=np.hstack([program.service_ps, 2 * program.service_ps])
+        server_rate=np.array([0, 1], np.int32), n_rates=2,
+        service_ps=np.append(program.service_ps, 2 * program.service_ps),
     )
     with pytest.raises(WeftError, match="record the tape with a rate column for each"):
         tape.replay(apart)

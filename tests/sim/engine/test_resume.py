@@ -17,6 +17,7 @@ from sim.lower.job import lower
 from sim.program import I64, Cutting, Program, ProgramBuilder
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
+from sim.program.service_table import with_services
 from tests.sim.engine.test_engine import assert_same
 from tests.strategies import fifo_programs, joining_programs, long_programs, merging_programs
 from topologies import WeftError, from_spec
@@ -42,8 +43,8 @@ def retimings(draw: st.DrawFn, program: Program, least: int = 0) -> Program:
 
     `least`: factor of latencies; at 0 they may become alike.
     """
-    columns, kind = program.service_ps.shape[1], draw(st.sampled_from(("own", "own", "alike", "thirds", "one length")))
-    service: I64 = program.service_ps
+    columns, kind = program.n_rates, draw(st.sampled_from(("own", "own", "alike", "thirds", "one length")))
+    service: I64 = program.service_ps.reshape(-1, columns)
     if kind == "own":
         service = service * np.array(draw(st.lists(st.integers(1, 5), min_size=columns, max_size=columns)))
     elif kind == "alike":
@@ -56,7 +57,7 @@ def retimings(draw: st.DrawFn, program: Program, least: int = 0) -> Program:
     factor = draw(st.integers(least, 3))
     # A latency of zero stays as small as the model allows.
     latency = np.where(factor > 0, program.hop_latency_ps * factor, np.minimum(program.hop_latency_ps, 1))
-    return program._replace(service_ps=service, hop_latency_ps=latency)
+    return program._replace(service_ps=service.reshape(-1), hop_latency_ps=latency)
 
 
 def check(tape: Tape, program: Program) -> Run | None:
@@ -161,13 +162,16 @@ def test_registry(case: tuple[str, str, str | None], spec: str) -> None:
         program = lower(schedule, Model(chunks=chunks, forwarding=forwarding), "off").program
         if not can_record(program) or program.chunk_hops() > 20_000:
             continue
-        apart = np.ascontiguousarray(program.service_ps[:, program.server_rate])
-        program = program._replace(service_ps=apart, server_rate=np.arange(program.n_servers, dtype=np.int32))
+        own = np.arange(program.n_servers)
+        apart = program.service(np.arange(program.chunk_work.size)[:, None], program.server_rate)
+        program = with_services(
+            program._replace(server_rate=own.astype(np.int32)), own.size, lambda size, rate, of=apart: of[size, rate]
+        )
         tape = Tape.record(program)
         for within in (100, 1.1, 1.01):
             factor = within ** rng.uniform(-0.5, 0.5, program.n_servers)
             slower = np.maximum(np.ceil(apart * factor), 1).astype(np.int64)
-            check(tape, program._replace(service_ps=slower))
+            check(tape, program._replace(service_ps=slower.reshape(-1)))
 
 
 def two_late() -> tuple[Program, Program]:
@@ -180,7 +184,7 @@ def two_late() -> tuple[Program, Program]:
     builder.task(40, [(common, 3)], after=[early])
     program = builder.build()
     slower = program.service_ps.copy()
-    slower[:, program.server_rate[first]] *= 4
+    slower[program.server_rate[first] :: program.n_rates] *= 4
     return program, program._replace(service_ps=slower)
 
 
@@ -211,7 +215,7 @@ def test_what_is_delivered_around_the_change(work: int, behind: str) -> None:
         builder.window(child, sent, 1)
     program = builder.build()
     slower = program.service_ps.copy()
-    slower[:, program.server_rate[first]] *= 4
+    slower[program.server_rate[first] :: program.n_rates] *= 4
     tape, other = Tape.record(program), program._replace(service_ps=slower)
     assert tape.replay(other).change_ps == 200
     assert check(tape, other) is not None
@@ -245,7 +249,7 @@ def test_other_loops_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
         builder.give(builder.task(10, [(common, 0)], after=[join]), pool)
     program = builder.build()
     slower = program.service_ps.copy()
-    slower[:, program.server_rate[first]] *= 4
+    slower[program.server_rate[first] :: program.n_rates] *= 4
     other, tape = program._replace(service_ps=slower), Tape.record(program)
     one = check(tape, other)
     assert one is not None

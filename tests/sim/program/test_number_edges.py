@@ -20,7 +20,7 @@ from sim.faults.plan import FaultPlan, Jitter, Loss
 from sim.lower.job import lower
 from sim.program import Cutting, ProgramBuilder, service_time_ps
 from sim.program.contract import CLOCK_END_PS
-from sim.program.cutting import MOST_WORK, service_times_ps
+from sim.program.cutting import MOST_WORK, Rates
 from sim.program.model import Model, make_model
 from sim.study.spec import Spec
 from topologies import WeftError, bytes_per_s, from_spec
@@ -49,7 +49,7 @@ def _all_in_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_table_of_service_times_is_every_one_of_them(work: list[int], rates: list[Fraction]) -> None:
     """In words of a machine where they fit, else not: to the picosecond."""
-    table = service_times_ps(np.array(work, np.int64), rates)
+    table = Rates(rates).times_ps(np.array(work, np.int64)[:, None], np.arange(len(rates)))
     assert table.shape == (len(work), len(rates))
     assert table.tolist() == [[min(service_time_ps(one, rate), CLOCK_END_PS) for rate in rates] for one in work]
 
@@ -60,8 +60,8 @@ def test_whole_picoseconds_and_one_more(rate: Fraction) -> None:
     """Where the quotient of floats rounds up or down: chunks that take a whole time, and a unit less or more."""
     work = [int(rate * ps / 10**12) + more for ps in (1, 3, 10**6, 2**49 - 1, 2**49) for more in (-1, 0, 1)]
     kept = [one for one in work if 0 <= one < MOST_WORK]
-    table = service_times_ps(np.array(kept, np.int64), [rate])
-    assert table[:, 0].tolist() == [service_time_ps(one, rate) for one in kept]
+    table = Rates([rate]).times_ps(np.array(kept, np.int64), np.zeros(len(kept), np.int64))
+    assert table.tolist() == [service_time_ps(one, rate) for one in kept]
 
 
 def all_reduce(size: int | str, **how: object) -> Schedule:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,10 +13,10 @@ from sim import simulate
 from sim.faults.plan import FaultPlan, SlowLink, Straggler
 from sim.lower.tenants import Tenant
 from sim.program import Program, ProgramBuilder
-from sim.program.checks import served, slowest_ps
 from sim.program.contract import CLOCK_END_PS, DOWN
 from sim.program.cutting import Cutting
 from sim.program.disrupt import Disruptions, Phase, disrupt
+from sim.program.service_table import pairs_that_meet, slowest_ps
 from sim.run.tenants import share_fabric
 from tests.fault_strategies import faulty_programs
 from tests.strategies import programs
@@ -49,7 +48,7 @@ def found_one_by_one(program: Program) -> set[tuple[int, int]]:
 @settings(max_examples=60)
 @given(st.one_of(programs(), faulty_programs()))
 def test_sizes_and_rates_that_meet(program: Program) -> None:
-    assert {(int(size), int(rate)) for size, rate in np.argwhere(served(program))} == found_one_by_one(program)
+    assert set(zip(*(of.tolist() for of in pairs_that_meet(program)), strict=True)) == found_one_by_one(program)
 
 
 def two_servers(work: int, slow_work: int) -> ProgramBuilder:
