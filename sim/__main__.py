@@ -28,7 +28,7 @@ def main() -> int:
 
 def _ended(code: int) -> int:
     """The exit code; the process ends here where a solver was left running, which would not survive a longer end."""
-    from topologies.interrupts import is_left_running
+    from topologies.interrupts import is_left_running  # what is imported above may be interrupted
 
     if is_left_running():
         for stream in (sys.stdout, sys.stderr):
