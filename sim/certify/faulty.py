@@ -111,11 +111,11 @@ def _first_hops(program: Program) -> I64:
 def _capacity(journal: Journal, server: I64) -> None:
     """No server serves two chunks at once."""
     served = np.flatnonzero(journal.end_ps > journal.start_ps)
-    start = journal.start_ps[served]
-    clash = np.flatnonzero(start < free_ps(server[served], start, journal.end_ps[served]))
+    server, start = server[served], journal.start_ps[served]
+    clash = np.flatnonzero(start < free_ps(np.lexsort((start, server)), server, journal.end_ps[served]))
     if clash.size:
         row = served[clash[0]]
-        raise CertificateError(f"capacity: server {server[row]} serves two chunks at {journal.start_ps[row]} ps")
+        raise CertificateError(f"capacity: server {server[clash[0]]} serves two chunks at {journal.start_ps[row]} ps")
 
 
 def _up(journal: Journal, conditions: Conditions) -> None:
@@ -217,8 +217,8 @@ def _idle(journal: Journal, conditions: Conditions) -> None:
     """
     served = journal.end_ps > journal.start_ps
     rows = np.flatnonzero(served | (~journal.moved & (conditions.crossing != WAITS)))
-    start = journal.start_ps[rows]
-    free = free_ps(conditions.server[rows], start, journal.end_ps[rows])
+    server, start = conditions.server[rows], journal.start_ps[rows]
+    free = free_ps(np.lexsort((start, server)), server, journal.end_ps[rows])
     waits = start > np.maximum(free, journal.arrival_ps[rows])
     idle = np.zeros(served.size, np.bool_)
     idle[rows] = waits & (conditions.drops[rows] | ~conditions.wakes[rows])

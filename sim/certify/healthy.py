@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from sim.certify.faulty import certify_faulty
 from sim.certify.order import overtaken
-from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
+from sim.certify.times import TimeBounds, deliveries, free_ps, idle_ps, joins, ready_ps, sizes
 from sim.program import I64, Program
 from sim.program.columns import i32, work_ps
 from sim.program.contract import I32, UNBOUNDED
@@ -88,14 +88,18 @@ def _services(program: Program, outcome: Outcome, log: Log) -> None:
     at = program.route_ptr[program.task_route[task]] + hop
     server, size, start = program.route_server[at], sizes(program, task, chunk), log.start_ps
     end = start + program.service(size, program.server_rate[server])
-    free = free_ps(server, start, end)
+    served = np.lexsort((start, server))
+    free = free_ps(served, server, end)
     _refuse(start < free, "capacity: server {server} serves two chunks at {start} ps", task, chunk, server, start)
     ready = ready_ps(program, at, size, start, end, program.route_latency_ps[at])
     first, last = hop == 0, hop == hops[task] - 1
     wrong = first & (chunk == 0) & (start != outcome.start_ps[task])
     what = "causality: task {task} started at another time than its first service, at {start} ps"
     _refuse(wrong, what, task, chunk, server, start)
-    joining = joins(program, outcome, deliveries(program, outcome, ready[last]), end[first])
+    seen = None
+    if program.has_nics:
+        seen = TimeBounds(idle_ps(program, served, server, start, free)[first], start[first])
+    joining = joins(program, outcome, deliveries(program, outcome, ready[last]), end[first], seen)
     earliest, latest = (np.roll(ready, 1) for _ in joining)
     earliest[first], latest[first] = joining
     what = "causality: chunk {chunk} of task {task} is served by server {server} at {start} ps, before it is there"
@@ -108,16 +112,16 @@ def _services(program: Program, outcome: Outcome, log: Log) -> None:
     known = earliest == latest
     if program.has_nics:
         known &= ~first & (program.server_nic[server] < 0)
-    _order(program, task, chunk, hop, at, start, earliest, np.flatnonzero(known))
+    _order(program, task, chunk, hop, at, start, earliest, served[known[served]])
 
 
 def _order(
-    program: Program, task: I64, chunk: I64, hop: I64, at: I32 | I64, start: I64, arrival: I64, known: I64
+    program: Program, task: I64, chunk: I64, hop: I64, at: I32 | I64, start: I64, arrival: I64, served: I64
 ) -> None:
-    """No server serves a chunk while another is due; `known`: the services whose arrival is that of `arrival`."""
-    wrong = overtaken(program, task[known], chunk[known], hop[known], at[known], start[known], arrival[known])
+    """No server serves a chunk while another is due; `served`: those whose arrival is known, by server and start."""
+    wrong = overtaken(program, task, chunk, hop, at, start, arrival, served)
     if wrong is not None:
-        early, late = known[wrong.early], known[wrong.late]
+        early, late = wrong
         raise CertificateError(
             f"order: server {program.route_server[at[early]]} serves chunk {chunk[early]} of task {task[early]} at "
             f"{start[early]} ps, before chunk {chunk[late]} of task {task[late]}, which is there since "

@@ -22,30 +22,35 @@ class Overtaken(NamedTuple):
 
 
 def overtaken(
-    program: Program, task: I64, chunk: I64, hop: I64, at: I32 | I64, start: I64, arrival: I64
+    program: Program, task: I64, chunk: I64, hop: I64, at: I32 | I64, start: I64, arrival: I64, served: I64
 ) -> Overtaken | None:
-    """A service that began while another was due in its queue, of services in the order of task, chunk and hop.
+    """A service that began while another was due in its queue.
 
-    `at`: place of each in `route_server`; `arrival`: when it came, of services all of which are known.
+    `at`: place of each in `route_server`; `arrival`: when it came; `served`: the services to look at, all of which have
+    an arrival that is known, in the order of server and start.
     """
-    server = program.route_server[at]
-    rank = _rank(program, server, task, chunk)
+    task, chunk, hop, at = task[served], chunk[served], hop[served], at[served]
+    start, arrival, server = start[served], arrival[served], program.route_server[at]
     queue = _queue(program, at, server, task, hop)
-    served = np.lexsort((start, queue))
-    order = (queue, rank, arrival, program.task_class[task], chunk, hop, task)
-    if _rise(served, order):
+    order: tuple[I32 | I64, ...] = (
+        queue, _rank(program, server, task, chunk), arrival, program.task_class[task], chunk, hop, task,
+    )
+    if program.takes_turns or program.has_channels:  # elsewhere a server has one queue
+        by_queue = np.argsort(queue, kind="stable")
+        served, start, queue, arrival = (column[by_queue] for column in (served, start, queue, arrival))
+        order = tuple(column[by_queue] for column in order)
+    if _rise(order):
         return None  # so it is in nearly every queue of fifo
     due = np.lexsort(order[::-1])
     number = np.empty_like(due)
     number[due] = np.arange(due.size)
-    return _passed_over(queue[served], start[served], arrival[served], number[served], served)
+    return _passed_over(queue, start, arrival, number, served)
 
 
-def _rise(row: I64, columns: tuple[I32 | I64, ...]) -> bool:
+def _rise(columns: tuple[I32 | I64, ...]) -> bool:
     """Whether rows are in the order of columns, the first before the second, and so on."""
-    tied = np.ones(max(row.size - 1, 0), np.bool_)
-    for column in columns:
-        value = column[row]
+    tied = np.ones(max(columns[0].size - 1, 0), np.bool_)
+    for value in columns:
         if np.any(tied & (value[1:] < value[:-1])):
             return False
         tied &= value[1:] == value[:-1]

@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, Program
+from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, UNBOUNDED, Program
 from sim.program.outcome import CertificateError, Outcome
 
 
 class TimeBounds(NamedTuple):
     """Earliest and latest time of each of some chunks, in the order of task and chunk.
 
-    The two differ where a run keeps no trace: grants of pools, and the middle chunks of a task with an empty route.
+    The two differ where a run keeps no trace: grants of pools, pushes of NICs, and the middle chunks of a task with an
+    empty route.
     """
 
     earliest: I64
@@ -115,14 +117,19 @@ def releases(program: Program, outcome: Outcome, delivered: TimeBounds) -> TimeB
     return TimeBounds(*found)
 
 
-def joins(program: Program, outcome: Outcome, delivered: TimeBounds, first_end: I64) -> TimeBounds:
+def joins(
+    program: Program, outcome: Outcome, delivered: TimeBounds, first_end: I64, seen: TimeBounds | None = None
+) -> TimeBounds:
     """When each routed chunk arrives at its first server, by the ends of the first services of all of them.
 
+    `seen`: when it arrived there by what that server did, of programs with NICs.
     CertificateError: a task with an empty route that was delivered before its release, or later than then without a
         pool to ask.
     """
     _, task, chunk = _chunks(program)
     release = releases(program, outcome, delivered)
+    if seen is not None:
+        release = _after_pushes(program, release, seen)
     latest = release.latest.copy()
     if program.task_pool.size:
         latest[(program.task_pool[task] >= 0) & ((chunk == 0) | (program.task_per[task] == PER_CHUNK))] = NEVER_PS
@@ -133,14 +140,37 @@ def joins(program: Program, outcome: Outcome, delivered: TimeBounds, first_end: 
     return _pushed(program, release.earliest[routed], found) if program.has_nics else found
 
 
-def _pushed(program: Program, release: I64, found: TimeBounds) -> TimeBounds:
-    """The same for what NICs take: pushes of a task are apart, and when a chunk is pushed leaves no trace."""
+def _pushes(program: Program, soonest: I64) -> tuple[I64, I64]:
+    """When each routed chunk is pushed at the earliest, given when it may be, and for how long."""
     task, chunk = routed_chunks(program)
-    has_nic = program.server_nic[program.route_server[program.route_ptr[program.task_route[task]]]] >= 0
     push = program.push_ps[sizes(program, task, chunk)]
     before = np.cumsum(push) - push
     before -= before[np.maximum.accumulate(np.where(chunk == 0, np.arange(task.size), 0))]
-    earliest = before + _running_maximum(task, release - before)
+    return before + _running_maximum(task, soonest - before), push
+
+
+def _after_pushes(program: Program, release: TimeBounds, seen: TimeBounds) -> TimeBounds:
+    """The same of tasks that wait for others until these are pushed, up to the end of their last push."""
+    parent, child = program.pushed_edges()
+    task = _chunks(program)[1]
+    routed = program.hops()[task] > 0
+    begin, push = _pushes(program, np.maximum(release.earliest[routed], seen.earliest))
+    sender = task[routed]
+    last = np.flatnonzero(np.append(sender[1:] != sender[:-1], True)[: sender.size])
+    found = []
+    for times, begins in zip(release, (begin, seen.latest), strict=True):
+        end, due = np.zeros((2, program.n_tasks), np.int64)
+        end[sender[last]] = (begins + push)[last]
+        np.maximum.at(due, child, end[parent])
+        found.append(np.maximum(times, due[task]))
+    return TimeBounds(*found)
+
+
+def _pushed(program: Program, release: I64, found: TimeBounds) -> TimeBounds:
+    """The same for what NICs take: when a chunk is pushed leaves no trace."""
+    task, _ = routed_chunks(program)
+    has_nic = program.server_nic[program.route_server[program.route_ptr[program.task_route[task]]]] >= 0
+    earliest, _ = _pushes(program, release)
     return TimeBounds(
         np.where(has_nic, earliest, found.earliest), np.where(has_nic, NEVER_PS, found.latest)
     )
@@ -158,11 +188,32 @@ def _check_empty(program: Program, outcome: Outcome, release: TimeBounds) -> Non
                 raise CertificateError(f"causality: task {task}, without servers, {what} at {times[task]} ps, {how}")
 
 
-def free_ps(server: I32 | I64, start: I64, end: I64) -> I64:
-    """When the service before each, on the same server, had ended; 0 before the first."""
-    order = np.lexsort((start, server))
-    before = np.concatenate([[0], end[order][:-1]])[: order.size]
-    before[np.append(True, server[order][1:] != server[order][:-1])[: order.size]] = 0
+def free_ps(served: I64, server: I32 | I64, end: I64) -> I64:
+    """When the service before each, on the same server, had ended; 0 before the first.
+
+    `served`: the services in the order of server and start.
+    """
+    before = np.concatenate([[0], end[served][:-1]])[: served.size]
+    before[_first_of(server[served])] = 0
     free = np.empty_like(before)
-    free[order] = before
+    free[served] = before
     return free
+
+
+def idle_ps(program: Program, served: I64, server: I32, start: I64, free: I64) -> I64:
+    """When the server of each service was last idle before it: nothing waited then, and so not that chunk.
+
+    0 where the server may wait for room behind it: it may then be idle while chunks wait.
+    """
+    begins = np.where(start > free, start, 0)[served]
+    since = np.empty_like(begins)
+    since[served] = _running_maximum(np.cumsum(_first_of(server[served])), begins)
+    if program.has_credits:
+        bounded = np.any(program.server_buffer.reshape(program.channels, -1) < UNBOUNDED, axis=0)
+        since[bounded[server]] = 0
+    return since
+
+
+def _first_of(group: I32 | I64) -> npt.NDArray[np.bool_]:
+    """Whether each is the first of its group; groups are contiguous."""
+    return np.append(True, group[1:] != group[:-1])[: group.size]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sim.certify.healthy import CertificateError, certify
 from sim.engine.run import run
-from sim.program import Cutting, Program, ProgramBuilder
+from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome
-from tests.strategies import programs
+from tests.strategies import nic_programs, programs
 
 
 @settings(max_examples=100, deadline=None)
-@given(programs())
+@given(st.one_of(programs(), nic_programs(pools=True)))
 def test_every_run_passes(program: Program) -> None:
     """On any program that ends, all certificates hold."""
     try:
@@ -138,6 +140,37 @@ def test_a_task_that_was_there_at_another_time_is_caught(field: str, shift: list
     program, outcome = streamed()
     with pytest.raises(CertificateError, match=message):
         certify(program, outcome._replace(**{field: np.add(getattr(outcome, field), shift)}))
+
+
+def pushed() -> tuple[Program, Outcome]:
+    """Of what waits for a push of 6 ps that begins at 20: a task with a link, and one without servers."""
+    builder = ProgramBuilder("store-and-forward", posting=Posting(0, Fraction(1), 10**6, 0))
+    nic = builder.nic(10**12)
+    gate = builder.task(20, [(builder.server(10**12), 0)])
+    sent = builder.task(6, [(nic, 100)], after=[gate])
+    builder.task(2, [(builder.server(10**12), 0)], pushed=[sent])
+    builder.task(0, pushed=[sent])
+    program = builder.build()
+    return program, run(program, log=True)
+
+
+@pytest.mark.parametrize(("task", "at_ps", "message"), [
+    (2, 25, "causality: chunk 0 of task 2 is served by server 2 at 25 ps, before it is there"),
+    (2, 27, "capacity: chunk 0 of task 2 waits at server 2, which is free, until 27 ps"),
+    (3, 25, "causality: task 3, without servers, started at 25 ps, before it was released"),
+    (3, 27, "causality: task 3, without servers, started at 27 ps, later than its release"),
+])
+def test_what_waits_for_a_push_begins_when_it_ends(task: int, at_ps: int, message: str) -> None:
+    program, outcome = pushed()
+    certify(program, outcome)
+    assert outcome.log is not None
+    assert outcome.start_ps.tolist() == [0, 20, 26, 26]
+    start, finish, log = outcome.start_ps.copy(), outcome.finish_ps.copy(), outcome.log.start_ps.copy()
+    finish[task] += at_ps - start[task]
+    start[task] = at_ps
+    log[outcome.log.base[2]] = start[2]
+    with pytest.raises(CertificateError, match=message):
+        certify(program, outcome._replace(start_ps=start, finish_ps=finish, log=outcome.log._replace(start_ps=log)))
 
 
 def test_a_run_below_its_bound_breaks_bounds() -> None:

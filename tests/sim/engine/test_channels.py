@@ -19,8 +19,9 @@ from sim.engine.run import run
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock
+from tests.eager_runs import assert_same
 from tests.sim.engine.test_credits import UNIT, assert_engines_agree, starts
-from tests.sim.engine.test_engine import assert_same, outcome_or_deadlock
+from tests.sim.engine.test_engine import outcome_or_deadlock
 from tests.strategies import channel_programs, nic_programs, programs
 from topologies import WeftError, from_spec
 from workloads import Job

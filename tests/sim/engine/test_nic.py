@@ -21,7 +21,7 @@ from sim.engine.run import Run, advance_to_end, memory_bytes, run, start
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
-from tests.sim.engine.test_engine import assert_same
+from tests.eager_runs import assert_same
 from tests.strategies import nic_programs
 from topologies import WeftError
 

@@ -19,7 +19,7 @@ from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
-from tests.sim.engine.test_engine import assert_same
+from tests.eager_runs import assert_same
 from tests.strategies import fifo_programs
 from topologies import WeftError, from_spec
 

@@ -18,7 +18,7 @@ from sim.program import I64, Cutting, Program, ProgramBuilder
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from sim.program.service_table import with_services
-from tests.sim.engine.test_engine import assert_same
+from tests.eager_runs import assert_same
 from tests.strategies import fifo_programs, joining_programs, long_programs, merging_programs
 from topologies import WeftError, from_spec
 

@@ -18,7 +18,8 @@ from sim.engine.reference import Simulation, run_reference
 from sim.engine.run import run
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
 from sim.program.disrupt import Disruptions, disrupt
-from tests.sim.engine.test_engine import assert_same, outcome_or_deadlock
+from tests.eager_runs import assert_same
+from tests.sim.engine.test_engine import outcome_or_deadlock
 from tests.strategies import nic_programs, programs
 from topologies import WeftError, from_spec
 from workloads import Job
