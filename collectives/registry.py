@@ -235,7 +235,7 @@ _ALGORITHMS = (
     _entry(
         synthesis,
         "a randomized greedy search that fills the links over time (TACOS)",
-        "any fabric of up to 100,000 blocks x NPUs",
+        "any fabric of up to 40,000 transfers: blocks x NPUs, twice as many in an all-reduce",
         options={
             "parts": "blocks per rank (default: 1)", "seed": "random seed (default: 0)",
             "runs": "searches, of which the best is used (default: 3)",

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.by_wiring import by_wiring
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import PROOF_TRANSFERS, Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
 from collectives.trees.edge_splitting import without_switches
@@ -30,9 +30,6 @@ from topologies.units import PS_PER_S, Quantity, parse_size
 
 NAME = "tacos"
 DEFAULT_RUNS = 3
-MOST_MATCHES = 100_000
-"""Limit on blocks x NPUs of a search: about ten seconds per run."""
-
 
 class Lane(NamedTuple):
     """A physical link, or a path past switches with its share of their bandwidth."""
@@ -64,7 +61,7 @@ def all_gather(
     `parts`: blocks per rank.
     `seed`: the same seed gives the same schedule.
     `runs`: number of searches; the best is used.
-    WeftError: unreachable NPUs, or a search that would take minutes.
+    WeftError: unreachable NPUs, or more transfers than can be proved.
     """
     return _schedule(topology, "all-gather", size, parts, seed, runs, element_bytes)
 
@@ -91,13 +88,20 @@ def _schedule(
     topology: Topology, kind: str, size: Quantity, parts: int, seed: int, runs: int, element_bytes: int
 ) -> Schedule:
     n_blocks = topology.n_npus * parts
-    if n_blocks * topology.n_npus > MOST_MATCHES:
-        raise WeftError(
-            f"{NAME} on {topology.name}: {n_blocks} blocks x {topology.n_npus} NPUs are too many to search "
-            f"(limit: {MOST_MATCHES:,})"
-        )
+    _check_proof(topology, kind, n_blocks)
     block_bytes = -(-parse_size(size) // n_blocks)
     return schedule(_pattern(topology, kind, parts, seed, runs, block_bytes), size, element_bytes)
+
+
+def _check_proof(topology: Topology, kind: str, n_blocks: int) -> None:
+    """Reject what could not be proved once it is found: every NPU gets every block that it lacks in one transfer."""
+    phases = 2 if kind == "all-reduce" else 1
+    transfers = phases * n_blocks * max(topology.n_npus - 1, 1)
+    if transfers > PROOF_TRANSFERS:
+        raise WeftError(
+            f"{NAME} on {topology.name}: {kind} of {n_blocks:,} blocks takes {transfers:,} transfers, too many to "
+            f"prove (limit: {PROOF_TRANSFERS:,}). Use a smaller fabric, or fewer parts"
+        )
 
 
 @by_wiring
@@ -124,7 +128,9 @@ def search(
     costs = [
         lane.latency_ps + -(-block_bytes * PS_PER_S // rate) for lane, rate in zip(lanes, rates, strict=True)
     ]
-    found = [_run(topology, ends, costs, parts, np.random.default_rng([seed, run])) for run in range(runs)]
+    found = (
+        _run(topology, ends, costs, parts, np.random.default_rng([seed, run]), (run, runs)) for run in range(runs)
+    )
     return lanes, min(found, key=lambda matches: max((match.end_ps for match in matches), default=0))
 
 
@@ -149,9 +155,10 @@ def _lane(t: Topology, links: Sequence[int], rate_Bps: float) -> Lane:
 
 
 def _run(
-    topology: Topology, ends: list[tuple[int, int]], costs: list[int], parts: int, rng: np.random.Generator
+    topology: Topology, ends: list[tuple[int, int]], costs: list[int], parts: int, rng: np.random.Generator,
+    turn: tuple[int, int],
 ) -> list[Match]:
-    """One search."""
+    """One search. `turn`: its number among all searches, and how many they are."""
     n = topology.n_npus
     n_blocks = n * parts
     holds = np.zeros((n, n_blocks), np.bool_)
@@ -183,7 +190,7 @@ def _run(
             holders[block] += 1
             matches.append(Match(lane, block, now, now + costs[lane]))
             heapq.heappush(arrivals, (now + costs[lane], lane, block))
-        count("blocks that are sent", len(matches), lacking)
+        count("blocks that are sent", turn[0] * lacking + len(matches), turn[1] * lacking)
         if not arrivals:
             break
         now, ready = arrivals[0][0], set()

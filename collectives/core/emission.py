@@ -18,8 +18,8 @@ from collectives.core.collective import Collective
 from collectives.core.columns import Accepted, read_columns
 from collectives.core.proof import ScheduleError
 from collectives.core.routes import check_named_links
-from collectives.core.transfers import Transfers, take
-from topologies import Topology
+from collectives.core.transfers import TooManyTransfers, Transfers, take
+from topologies import Topology, WeftError
 from topologies.core.rateless import digest
 
 Emit = Callable[[npt.NDArray[np.integer]], Transfers]
@@ -97,7 +97,11 @@ class Emission:
         return self._kept if few.size == ranks.size else _frozen(t)
 
     def _checked(self, ranks: npt.NDArray[np.integer], asked: npt.NDArray[np.bool_]) -> Transfers:
-        t = read_columns(self._emit(ranks), self._topology, self._accepted, self._name)
+        try:
+            emitted = self._emit(ranks)
+        except TooManyTransfers as refused:
+            raise WeftError(f"{self._name} on {self._topology.name} is too large: {refused}") from None
+        t = read_columns(emitted, self._topology, self._accepted, self._name)
         if not np.all(asked[t.src]):
             wrong = t.src[np.argmin(asked[t.src])]
             raise ScheduleError(f"{self._name} emits a transfer of rank {wrong}, which was not asked for")

@@ -23,6 +23,8 @@ BEAT_SECONDS = 0.5
 LONG_SECONDS = 20.0
 """What a step must still take to be announced where no progress is shown."""
 
+PACE_SECONDS = 5.0
+"""How long a loop is watched before its pace tells anything, unless a good share of it is done."""
 
 LEAST_ENDED = 0.05
 """Share of the flows that have ended before their pace tells anything: equal ones end all at the end."""
@@ -56,20 +58,24 @@ class _Warning(Steps):
 
     def __init__(self, title: str, total: int) -> None:
         super().__init__(title, total)
-        self.is_said, self.began = False, monotonic()
+        self.is_said, self.is_named, self.began = False, False, monotonic()
 
     def within(self, inside: Progress) -> None:
-        # What loops count takes unequal times: only that it has taken long is sure.
-        telling = inside.unit in OF_ENGINES and _is_telling(inside)
-        long = inside.seconds_left if telling else monotonic() - self.began
-        if not self.is_said and long > LONG_SECONDS:
+        if not self.is_said and self._seconds(inside) > LONG_SECONDS:
             self.is_said = True
             many = f"{inside.total_events:,} {inside.unit}, " if inside.unit in OF_ENGINES else ""
             print(f"{self.title}: {many}{_pace(inside)}", file=sys.stderr, flush=True)
 
+    def _seconds(self, inside: Progress) -> float:
+        """How long it takes, as far as that is known: what loops count takes unequal times."""
+        taken = monotonic() - self.began
+        if inside.unit in OF_ENGINES:
+            return inside.seconds_left if _is_telling(inside) else taken
+        return max(taken, inside.seconds_left) if _is_telling(inside) and taken > PACE_SECONDS else 0.0
+
     def beat(self, what: str) -> None:
-        if not self.is_said and monotonic() - self.began > LONG_SECONDS:
-            self.is_said = True
+        if not (self.is_said or self.is_named) and monotonic() - self.began > LONG_SECONDS:
+            self.is_named = True
             print(f"{self.title}: {what}", file=sys.stderr, flush=True)
 
 
@@ -109,7 +115,9 @@ class _Loops:
         if unit != self.unit or done < self.last:
             self.unit, self.first, self.began = unit, done, now
         self.last, self.total = done, total
-        self.steps.within(Progress(done, total, 0, (done - self.first) / max(now - self.began, 1e-9), unit))
+        taken = now - self.began
+        tells = taken >= PACE_SECONDS or done >= LEAST_ENDED * total
+        self.steps.within(Progress(done, total, 0, (done - self.first) / max(taken, 1e-9) if tells else 0.0, unit))
 
     def interrupted(self) -> str:
         """How far the loop came that was heard last."""
@@ -177,14 +185,16 @@ def _share(inside: Progress) -> float:
 
 
 def _is_telling(inside: Progress) -> bool:
-    """Whether the pace so far says how long it will take."""
+    """Whether the pace so far says how long it will take; that of a loop is 0 until it does."""
+    if inside.unit not in OF_ENGINES:
+        return inside.events_per_s > 0
     return inside.unit == "services" or _share(inside) >= LEAST_ENDED
 
 
 def _pace(inside: Progress) -> str:
     """How much of a long step is done, how fast, and how long it will take at that rate."""
     if inside.unit not in OF_ENGINES:
-        left = f", {inside.seconds_left:.0f} s left at this rate" if _is_telling(inside) and inside.events_per_s else ""
+        left = f", {inside.seconds_left:.0f} s left at this rate" if _is_telling(inside) else ""
         return f"{inside.events:,} of {inside.total_events:,} {inside.unit}{left}"
     if not _is_telling(inside):
         return f"{_share(inside):.0%} of its {inside.unit} ended"

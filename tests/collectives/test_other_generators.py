@@ -104,3 +104,24 @@ def test_synthesised_schedules_are_proved(spec):
     t = from_spec(spec)
     for function in (synthesis.all_gather, synthesis.reduce_scatter, synthesis.all_reduce):
         assert function(t, "16MiB", parts=2, runs=1).proof == "proved"
+
+
+@pytest.mark.parametrize(("spec", "parts", "kind", "transfers"), [
+    ("torus:16x16", 1, "all_gather", "65,280"), ("ring:201", 1, "reduce_scatter", "40,200"),
+    ("torus:12x12", 1, "all_reduce", "41,184"), ("ring:4", 10**9, "all_gather", "12,000,000,000"),
+    ("ring:1", 10**9, "all_gather", "1,000,000,000"),
+])
+def test_what_could_not_be_proved_is_refused_before_the_search(spec, parts, kind, transfers, monkeypatch):
+    monkeypatch.setattr(synthesis, "search", None)
+    said = rf"tacos on {spec}: .* takes {transfers} transfers, too many to prove .limit: 40,000"
+    with pytest.raises(WeftError, match=said):
+        getattr(synthesis, kind)(from_spec(spec), "1MiB", parts=parts)
+
+
+@pytest.mark.parametrize(("spec", "parts"), [("torus:14x14", 1), ("ring:4", 3333), ("switch:5", 2000)])
+def test_as_many_transfers_as_can_be_proved_are_searched(spec, parts, monkeypatch):
+    searched = []
+    monkeypatch.setattr(synthesis, "_pattern", lambda t, *given: searched.append(t.name))
+    with pytest.raises(WeftError):  # there is no pattern to make a schedule of
+        synthesis.all_gather(from_spec(spec), "1MiB", parts=parts)
+    assert searched == [spec]

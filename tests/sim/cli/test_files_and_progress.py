@@ -195,18 +195,37 @@ def test_loops_tell_how_far_they_are_and_how_long_it_takes_at_their_rate(
     assert others == [f"work: 0/2 done, then {done} of 4 flows of water" for done in (2, 1)]
 
 
-def test_where_none_was_asked_for_a_loop_is_announced_once_and_only_when_it_has_taken_long(
+def test_where_none_was_asked_for_a_long_loop_is_announced_once_with_what_is_left_of_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What its first steps took says nothing: a quick command whose streams are piped prints its result alone."""
     now = 0.0
     monkeypatch.setattr("sim.cli.progress.monotonic", lambda: now)
     with progress("work", 1, None):
-        for at in (0.0, 0.1, 19.0, 21.0, 22.0, 90.0):
+        for at in (0.0, 0.1, 4.0, 6.0, 22.0, 90.0):
             now = at
-            count("trees", 1 + int(at), 1000)
+            count("trees", int(2 * at), 10_000)
             said = capsys.readouterr().err
-            assert said == ("work: 22 of 1,000 trees\n" if at == 21.0 else "")
+            assert said == ("work: 12 of 10,000 trees, 4994 s left at this rate\n" if at == 6.0 else "")
+
+
+def test_a_loop_that_ends_soon_is_announced_only_when_it_has_taken_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And so is one that was named before because it was silent."""
+    now = 0.0
+    monkeypatch.setattr("sim.cli.progress.monotonic", lambda: now)
+    with progress("work", 1, None):
+        for at in (0.0, 6.0, 19.0, 21.0, 22.0):
+            now = at
+            count("trees", int(at), 24)
+            assert capsys.readouterr().err == ("work: 21 of 24 trees, 3 s left at this rate\n" if at == 21.0 else "")
+    with progress("work", 1, None) as steps:
+        now = 43.0
+        steps.beat("21 s in bounds")
+        for now in (44.0, 45.0, 52.0):
+            count("trees", int(now) - 44, 1000)
+    assert capsys.readouterr().err == "work: 21 s in bounds\nwork: 8 of 1,000 trees, 992 s left at this rate\n"
 
 
 @pytest.mark.parametrize(("words", "unit"), [
