@@ -200,9 +200,9 @@ def simulate(
 def check_limits(engine: str, max_events: int | None, threads: int | None) -> None:
     """Reject limits of a run that an engine does not keep."""
     if max_events is not None and engine != "chunk":
-        raise WeftError(f"a limit of {max_events} events: of the chunk engine alone")
+        raise WeftError(f"a limit of {max_events} events needs the chunk engine, not {engine!r}")
     if threads is not None and threads > 1 and engine != "chunk":
-        raise WeftError(f"{threads} threads: of the chunk engine alone")
+        raise WeftError(f"{threads} threads need the chunk engine, not {engine!r}")
 
 
 def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:

@@ -229,7 +229,7 @@ def _why_none(spec: Spec) -> str:
         return "switched off by --spread 0"
     if spec.engine != "chunk":
         return f"by the {spec.engine} engine"
-    return "dear (--spread N asks for N)" if spec.build_faults() is None else "not with faults"
+    return "they would take long (--spread N asks for N)" if spec.build_faults() is None else "not with faults"
 
 
 def _built_from_rates(name: str) -> bool:

@@ -223,7 +223,7 @@ def test_flows_are_compared_and_what_has_none_is_listed(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(("flag", "said"), [
     (("--chunks", "16"), "chunks 16: not with the fluid engine"), (("--why",), "--why: not with the fluid engine"),
     (("--chunk", "8KiB"), "chunk 8 KiB: not with the fluid engine"),
-    (("--spread", "3"), "spread 3: not with the fluid engine"), (("--max-events", "5"), "of the chunk engine alone"),
+    (("--spread", "3"), "spread 3: not with the fluid engine"), (("--max-events", "5"), "needs the chunk engine"),
     (("--preset", "swing-paper"), "deliver head of preset swing-paper: not with the fluid engine"),
 ])
 def test_what_flows_do_not_have_is_rejected(

@@ -320,7 +320,7 @@ def test_threads_must_be_at_least_one() -> None:
     for number in (0, -1):
         with pytest.raises(WeftError, match=f"threads is {number}: give an integer from 1"):
             simulate(schedule, threads=number)
-    with pytest.raises(WeftError, match="2 threads: of the chunk engine alone"):
+    with pytest.raises(WeftError, match="2 threads need the chunk engine"):
         simulate(schedule, threads=2, engine="reference")
 
 
