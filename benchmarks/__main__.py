@@ -44,7 +44,8 @@ def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
     yield Table("What a record costs", LOG_HEAD, lambda: [log_row(speed.CASES[0], times)])
     yield from stages.TABLES
     yield replays.TABLE
-    yield Table("Stretches that repeat", skipping.HEAD, lambda: (skipping.row(*case) for case in skipping.CASES))
+    yield Table("Stretches that repeat", skipping.HEAD, lambda: (skipping.row(*case) for case in skipping.CASES),
+                skipping.NOTE)
     yield Table("Where nothing repeats", skipping.NOTHING_HEAD,
                 lambda: (skipping.nothing_row(*case) for case in skipping.NOTHING))
     yield Table("One run on several threads", threads.HEAD, lambda: threads.rows(times), threads.NOTE)

@@ -185,7 +185,7 @@ def of_surroundings(at: Found) -> Iterator[Row]:
         yield name, f"{at(STAGES, command, 'CPU s')} s of CPU"
     for name, command in (("first number, user CPU, imports included", start.FIRST),
                           ("the same, with stretches that are skipped", start.LONG),
-                          ("the same, first command of the README, 39 runs", start.README)):
+                          ("the same, first command of the README: three algorithms, 13 sizes", start.README)):
         yield name, (
             f"checkout with nothing compiled {first(at, command, start.CHECKOUT)} s, all compiled "
             f"{first(at, command, start.WARM)}; wheel, just installed {first(at, command, start.INSTALLED)}")

@@ -94,11 +94,11 @@ _KINDS = (np.int32, np.int32, np.int32, np.int32, np.int32, np.int64, np.bool_, 
 """Types of the first columns of `Transfers`."""
 
 
-@checked
 class TooManyTransfers(WeftError):
     """A table that would not fit in memory; whoever knows its algorithm names it."""
 
 
+@checked
 class TransferTable:
     """Collects transfers, many at a time.
 

@@ -17,6 +17,7 @@ from sim.analytic.traffic import F64
 from sim.optimizer.cuts import MAX_EVALUATIONS, optimize
 from sim.optimizer.model import toward
 from sim.optimizer.objective import Objective
+from topologies import WeftError
 
 NS = 1e-9
 VIOLATION = 1e-6
@@ -139,7 +140,7 @@ class Grown(NamedTuple):
 
 
 def grown(feasible: Feasible, lane_GBps: float | None) -> Grown | None:
-    """One more GB/s of the budget; None where no budget limits the sum of the bandwidths."""
+    """One more GB/s of the budget; None where no budget limits the sum of the bandwidths, or the others fix it."""
     budgets = [one for one in feasible.constraints if one.is_budget]
     if not budgets:
         return None
@@ -148,7 +149,10 @@ def grown(feasible: Feasible, lane_GBps: float | None) -> Grown | None:
         replace(one, bound=one.bound + step * one.coefficients[0]) if one.is_budget else one
         for one in feasible.constraints
     ]
-    return Grown(Feasible(rows, feasible.n_dims), step)
+    try:
+        return Grown(Feasible(rows, feasible.n_dims), step)
+    except WeftError:  # they could be met before: a larger budget cannot be spent
+        return None
 
 
 def budget_saving(

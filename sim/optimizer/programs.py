@@ -39,6 +39,7 @@ def collective_objective(
     model: Model = Model(),
     symmetry: str = "auto",
     most_GBps: Positive | None = None,
+    form: str | None = None,
     **options: object,
 ) -> Simulated:
     """The time of one collective on any network whose links have dimensions or tiers.
@@ -47,8 +48,8 @@ def collective_objective(
     ----------
     topology : Topology
         Its bandwidths matter to algorithms that look at them.
-    collective, algorithm, size, **options
-        As `collectives.build` takes them.
+    collective, algorithm, size, form, **options
+        As `collectives.build` takes them. Where no form is given, that for the bandwidths of the topology serves all.
     model : Model
     symmetry : {"auto", "off"}
     most_GBps : float, optional
@@ -56,7 +57,7 @@ def collective_objective(
     """
 
     def schedule(on: Topology) -> Job:
-        return Job.of(build(algorithm, collective, on, size, None, **options))
+        return Job.of(build(algorithm, collective, on, size, form, **options))
 
     return Simulated([(1.0, _Parts(topology, algorithm, model, symmetry, most_GBps or math.inf).part(schedule))])
 

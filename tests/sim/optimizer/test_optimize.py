@@ -20,7 +20,7 @@ from sim.optimizer.pareto import pareto_front
 from sim.optimizer.programs import collective_objective, iteration_objective
 from sim.program.model import Model
 from tests.oracles.stations import station_collective
-from topologies import Topology, WeftError, from_spec
+from topologies import Topology, WeftError, from_spec, torus
 from workloads.training import Training, training_job
 from workloads.workload import Call, Layer, Phase, Workload
 
@@ -212,6 +212,21 @@ def test_a_budget_that_need_not_be_spent_costs_nothing() -> None:
     more = grown(Feasible([budget(100, 2, spent=False)], 2), None)
     assert more is not None
     assert budget_saving(more, np.array([50.0, 50.0]), lambda point: float(point.sum()), None) == 0
+
+
+def test_a_budget_that_other_constraints_fix_has_no_worth() -> None:
+    fixed = [budget(30, 2, spent=True), *(parse_constraint(text, 2) for text in ("B1 = 20GB/s", "B2 = 10GB/s"))]
+    assert grown(Feasible(fixed, 2), None) is None
+    assert grown(Feasible(fixed[:2], 2), None) is not None
+
+
+def test_a_form_can_be_asked_for() -> None:
+    fabric, at = torus((4, 4)), np.array([20.0, 5.0])
+    of_form = {
+        form: collective_objective(fabric, "all-reduce", "recursive-doubling", "1MiB", form=form).evaluate(at).time_ns
+        for form in ("latency", "bandwidth")
+    }
+    assert of_form["latency"] > of_form["bandwidth"]
 
 
 def test_front_falls_with_cost() -> None:
