@@ -1,1 +1,1 @@
-"""Speed and scale, measured: `python -m benchmarks` prints the tables of docs/performance.md; asv takes the classes."""
+"""Speed and scale, measured: `python -m benchmarks` prints docs/performance_tables.md; asv takes the classes."""

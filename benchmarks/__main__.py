@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import codec, flows, plain_loop, quotes, replays, scale, skipping, speed, stages, start, threads
+from benchmarks import bounds, codec, flows, plain_loop, quotes, replays, scale, skipping, speed, stages, start, threads
 from benchmarks.cases import Case
 from benchmarks.tables import FILE, Table, keep, kept, show
 from sim.plots.style import WIDE, figure, legend, line_of, log_axis
@@ -43,12 +43,13 @@ def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
                 lambda: (general_row(case, times) for case in (speed.CASES[1], speed.CASES[3])))
     yield Table("What a record costs", LOG_HEAD, lambda: [log_row(speed.CASES[0], times)])
     yield from stages.TABLES
+    yield Table("Exact bounds and packed trees", bounds.HEAD, bounds.rows)
     yield replays.TABLE
     yield Table("Stretches that repeat", skipping.HEAD, lambda: (skipping.row(*case) for case in skipping.CASES),
                 skipping.NOTE)
     yield Table("Where nothing repeats", skipping.NOTHING_HEAD,
                 lambda: (skipping.nothing_row(*case) for case in skipping.NOTHING))
-    yield Table("One run on several threads", threads.HEAD, lambda: threads.rows(times), threads.NOTE)
+    yield Table("One run on several threads", threads.HEAD, lambda: threads.rows(quick), threads.NOTE)
     fabrics = flows.FABRICS[:1] if quick else flows.FABRICS
     yield Table("Fluid engine, no symmetry", flows.HEAD, lambda: flows.rows(fabrics))
     yield Table("From the command line to the first number", start.HEAD, lambda: start.rows(quick), start.NOTE)

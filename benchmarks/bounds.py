@@ -1,4 +1,5 @@
 """`python -m benchmarks.bounds`: what bounds and packed trees cost, and how near runs come: docs/reference/bounds.md.
+The first of them are measured by `python -m benchmarks` as well, which README quotes.
 
 CPU seconds of this process, compiled beforehand, every fabric fresh.
 """
@@ -62,6 +63,10 @@ SCATTERED = (
     "leaf-spine:4x4x4",
 )
 
+HEAD = ("what", "fabric", "CPU s")
+BOUND, TREES = "bound of an all-gather, 1,024 NPUs", "packed trees"
+TREES_ALIKE = "packed trees by symmetry, and their proof"
+
 RANDOM = 50
 NEAR = 1.04
 MOST_CHUNKS, PLATEAU_CHUNKS = 1024, 64
@@ -72,8 +77,7 @@ T = TypeVar("T")
 
 def main() -> None:
     """Measure everything, print it and write the page."""
-    cut_bound(from_spec("dgx-a100:2"), "all-gather")
-    pack_forest(from_spec("dgx-a100:2"), gather_shares(from_spec("dgx-a100:2")), None, None)
+    _warm()
     lines = [
         "# Exact bounds and packed trees",
         "",
@@ -96,6 +100,21 @@ def main() -> None:
         map(_scattered, SCATTERED),
     )
     write_text_whole(PAGE, "\n".join(lines).rstrip() + "\n")
+
+
+def rows() -> Iterator[Line]:
+    """Rows of the table of `python -m benchmarks`."""
+    _warm()
+    yield from ([BOUND, spec, _bound(spec)[-1]] for spec in BOUNDS)
+    yield from ([TREES, spec, _packed(spec, level=False)[-1]] for spec, level in PACKED if not level)
+    yield from ([TREES_ALIKE, spec, _alike(spec)[-1]] for spec in ALIKE)
+
+
+def _warm() -> None:
+    """Compile and import what is measured."""
+    cut_bound(from_spec("dgx-a100:2"), "all-gather")
+    pack_forest(from_spec("dgx-a100:2"), gather_shares(from_spec("dgx-a100:2")), None, None)
+    pipelined.all_gather(from_spec("torus:4x4"), LARGE)
 
 
 def _bound(spec: str) -> Line:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import flows, speed, start, tables
+from benchmarks import bounds, flows, speed, start, tables, threads
 from benchmarks.stages import COMMANDS
 from benchmarks.tables import cell, rows_of
 from topologies.units import parse_size
@@ -21,10 +21,9 @@ STAGES, POINTS, BOUNDS = "Stages of commands, CPU s", "Points of a sweep", "Boun
 FIRST, CODEC = "From the command line to the first number", "Homomorphic codec, 16 MiB, one core"
 MEMORY = "Memory without symmetry, one chunk per transfer"
 SCALE = "All-reduce of 1 GiB, one chunk per transfer, exact by symmetry"
-TWO = (
-    ("recursive-doubling on torus:64x64", "off"), ("recursive-doubling on torus:64x64", "auto"),
-    ("ring on random-regular:1024x4x1", "off"), ("direct on torus:16x16", "off"),
-)
+TWO = tuple((threads.name_of(number), case[-1]) for number, case in enumerate(threads.CASES))
+EXACT = "Exact bounds and packed trees"
+TREES = (bounds.TREES, "random-regular:256x4x1"), (bounds.TREES_ALIKE, "torus:64x64")
 MILLION = "1,048,576"
 
 RING, ALL, OWN, PRIORITY = (case.name for case in speed.CASES)
@@ -82,8 +81,8 @@ def of_readme(at: Found) -> Iterator[Row]:
     yield "stretches that repeat are skipped: ring of 64 NPUs, 4,096 chunks", skipped(at, ring)
     yield "the search for them, where nothing repeats", f"at most {slower(at)} % slower"
     yield "two threads of real-time priority, 8 KiB chunks", (
-        f"{two[0]} times as fast as one for recursive doubling on 64x64 ({two[1]} by symmetry), {two[2]} for a ring on "
-        f"a random graph of 1,024, {two[3]} for all-to-all on 16x16")
+        f"{two[0]} times as fast as one for recursive doubling on 64x64 ({two[1]} by symmetry; {two[2]} for 4 MiB, "
+        f"a short run), {two[3]} for a ring on a random graph of 1,024, {two[4]} for all-to-all on 16x16")
     yield "`compare`, four algorithms at 14 sizes on a 64x64 torus", f"{at(STAGES, COMMANDS[0], 'CPU s')} s of CPU"
     for name, command in (("first number, one small collective", start.FIRST),
                           ("first number, the first command above", start.README)):
@@ -92,8 +91,10 @@ def of_readme(at: Found) -> Iterator[Row]:
             f"compiled: {first(at, command, start.CHECKOUT)} s")
     yield "sweep over bandwidths, 64 NPUs", (
         f"{span(at.numbers(POINTS, 'points per CPU second'))} points per second of CPU")
-    yield "[exact bound](docs/reference/bounds.md) for 1,024 NPUs", "at most 1.5 s of CPU"
-    yield "packed trees for 256 NPUs; for 4,096 identical NPUs", "14 s; 0.5 s of CPU"
+    yield "[exact bound](docs/reference/bounds.md) for 1,024 NPUs", (
+        f"at most {max(at.numbers(EXACT, 'CPU s', bounds.BOUND)):.1f} s of CPU")
+    yield "packed trees of random-regular:256x4; of torus:64x64, whose NPUs are alike", "; ".join(
+        f"{float(at(EXACT, row, 'CPU s')):.1f}" for row in TREES) + " s of CPU"
     yield "all-reduce over 1,048,576 NPUs, exact by symmetry", (
         f"{span(at.numbers(SCALE, 'CPU s', MILLION), 1)} s of CPU, {least} to {most} GiB")
 

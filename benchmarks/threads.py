@@ -22,14 +22,16 @@ from sim.program.model import Model
 from topologies import from_spec
 
 CHUNK_BYTES = 8192
-PROCESSES = 3
+PROCESSES, PAIRS = 3, 4
+"""Processes of a case, and pairs of runs in each."""
 MOST_SERVICES = 20_000_000
 """Services of a run at most: of a longer one, the first."""
 REST_S = 0.7
 """Before each run: of each second, Linux keeps a twentieth from processes of real-time priority."""
 
 CASES = (
-    ("torus:64x64", "recursive-doubling", "4MiB", "auto"), ("torus:64x64", "recursive-doubling", "4MiB", "off"),
+    ("torus:64x64", "recursive-doubling", "16MiB", "off"), ("torus:64x64", "recursive-doubling", "64MiB", "auto"),
+    ("torus:64x64", "recursive-doubling", "4MiB", "auto"),
     ("random-regular:1024x4x1", "ring", "256MiB", "off"), ("torus:16x16", "direct", "512MiB", "off"),
 )
 NOTE = (
@@ -45,10 +47,10 @@ HEAD = (
 )
 
 
-def rows(times: int) -> Iterator[Sequence[str]]:
+def rows(quick: bool) -> Iterator[Sequence[str]]:
     """All cases, apart from what else the machine does."""
     with _apart():
-        yield from (row(number, times) for number in range(len(CASES)))
+        yield from (row(number, 1 if quick else PAIRS) for number in range(len(CASES)))
 
 
 @contextmanager
@@ -65,18 +67,23 @@ def _apart() -> Iterator[None]:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def row(number: int, times: int) -> Sequence[str]:
+def row(number: int, pairs_each: int) -> Sequence[str]:
     """A case, in processes of its own: in which memory lies anew, and threads gain more or less for it."""
-    command = [sys.executable, "-m", "benchmarks.threads", str(number), str(-(-times // PROCESSES))]
+    command = [sys.executable, "-m", "benchmarks.threads", str(number), str(pairs_each)]
     found = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(PROCESSES)]
     pairs = np.concatenate([one["pairs"] for one in found])
     ratio, each = pairs[:, 0] / pairs[:, 1], [np.median(np.divide(*np.transpose(one["pairs"]))) for one in found]
-    fabric, algorithm, _, symmetry = CASES[number]
     return (
-        f"{algorithm} on {fabric}", symmetry, f"{found[0]['services']:,}", f"{found[0]['width']:,.0f}",
+        name_of(number), CASES[number][-1], f"{found[0]['services']:,}", f"{found[0]['width']:,.0f}",
         *(f"{seconds:.3f}" for seconds in np.median(pairs, axis=0)), f"{np.median(ratio):.2f}",
         f"{min(each):.2f} to {max(each):.2f}", *(f"{gain:.1f}" for gain in found[0]["gains"]),
     )
+
+
+def name_of(number: int) -> str:
+    """What a row is called."""
+    fabric, algorithm, size, _ = CASES[number]
+    return f"{algorithm} of {size} on {fabric}"
 
 
 def measure(fabric: str, algorithm: str, size: str, symmetry: str, times: int) -> dict[str, Any]:

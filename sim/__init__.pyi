@@ -13,6 +13,7 @@ from sim.faults.plan import NodeDown as NodeDown
 from sim.faults.plan import Repair as Repair
 from sim.faults.plan import SlowLink as SlowLink
 from sim.faults.plan import Straggler as Straggler
+from sim.how import How as How
 from sim.lower.tenants import Tenant as Tenant
 from sim.measured.fabric_run import FabricRun as FabricRun
 from sim.measured.judge import Judgment as Judgment

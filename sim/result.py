@@ -326,18 +326,19 @@ class Result(Tabular):
             "busbw_GBps": self.busbw, "effbw_GBps": self.effbw, "wire_bytes": self.wire_bytes,
         }
 
-    def notes(self) -> list[str]:
+    def notes(self, *, of_run: bool = True) -> list[str]:
         """What a reader of the number should know: the cost of faults, which of them did nothing, and padding.
 
-        Notes of the patterns, such as a loss of bandwidth, come first. Where several threads were asked for and it ran
-        on fewer, why.
+        Notes of the patterns, such as a loss of bandwidth, come first.
+
+        `of_run`: also why it ran on fewer threads than were asked for, which is nothing about the number.
         """
         alone = self.job.alone
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
         notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)
-        if self.outcome is not None and self.outcome.alone:
+        if of_run and self.outcome is not None and self.outcome.alone:
             threads = "one thread" if self.outcome.threads == 1 else f"{self.outcome.threads} threads"
             notes.append(f"on {threads}: {self.outcome.alone}")
         notes += buffer_note(self.job.topology, self.model)

@@ -200,7 +200,7 @@ def simulate(
 def check_limits(engine: str, max_events: int | None, threads: int | None) -> None:
     """Reject limits of a run that an engine does not keep."""
     if max_events is not None and engine != "chunk":
-        raise WeftError(f"a limit of {max_events} events needs the chunk engine, not {engine!r}")
+        raise WeftError(f"a limit of {max_events:,} services needs the chunk engine, not {engine!r}")
     if threads is not None and threads > 1 and engine != "chunk":
         raise WeftError(f"{threads} threads need the chunk engine, not {engine!r}")
 

@@ -32,10 +32,10 @@ def repeating_programs(most_services: int = 12_000) -> st.SearchStrategy[Program
     return st.randoms(use_true_random=False).map(lambda rng: repeating_program(rng, most_services))
 
 
-def repeating_program(rng: Random, most_services: int) -> Program:
+def repeating_program(rng: Random, most_services: int, least_chunks: int = LEAST_CHUNKS) -> Program:
     """One of them; all of them finish."""
-    drawn = _Drawn(rng, ProgramBuilder(rng.choice(FORWARDING), rng.choice(DELIVERY)), rng.randint(1, 4))
-    drawn.most_chunks = min(max(most_services // (4 * HOPS_A_TASK * drawn.parts), LEAST_CHUNKS), MOST_CHUNKS)
+    drawn = _Drawn(rng, ProgramBuilder(rng.choice(FORWARDING), rng.choice(DELIVERY)), rng.randint(1, 4), least_chunks)
+    drawn.most_chunks = min(max(most_services // (4 * HOPS_A_TASK * drawn.parts), least_chunks), MOST_CHUNKS)
     for _ in range(drawn.parts):
         drawn.begin_part()
         rng.choice(SHAPES)(drawn)
@@ -51,6 +51,7 @@ class _Drawn:
     rng: Random
     builder: ProgramBuilder
     parts: int
+    least_chunks: int
     most_chunks: int = MOST_CHUNKS
     chunks: list[int] = field(default_factory=list)
     servers: list[int] = field(default_factory=list)
@@ -71,8 +72,8 @@ class _Drawn:
 
     def count(self) -> int:
         """Chunks of a task, evenly by their logarithm."""
-        fewest = self.most_chunks / LEAST_CHUNKS
-        return int(LEAST_CHUNKS * fewest ** self.rng.random())
+        fewest = self.most_chunks / self.least_chunks
+        return int(self.least_chunks * fewest ** self.rng.random())
 
     def server(self, alike: bool = False) -> int:
         """A server: as fast as most of this part, or 1 ps from it, or a multiple; now and then one of any part."""

@@ -305,6 +305,7 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "sim.FabricRun": lambda at: {
         "source": "here", "topology": torus(), "kind": "all-reduce", "curves": curves(), "points": measured().points,
         "known": (), "reducing_switches": False},
+    "sim.How": lambda at: parts(sim.How()),
     "sim.Judgment": lambda at: parts(judged()),
     "sim.LibraryRun": lambda at: on_machine(),
     "sim.LinkDown": lambda at: {"link": "*", "at": "1us"},
@@ -341,7 +342,7 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "sim.export": lambda at: {"rows": [{"a": 1}], "path": at / "rows.csv"},
     "sim.iteration_objective": lambda at: {
         "topology": torus(), "placed": [sim.Placed(workload(), GROUPS)], "training": workloads.Training(),
-        "checkpointed": False, "model": sim.Model(chunks=1), "symmetry": "auto"},
+        "checkpointed": False, "model": sim.Model(chunks=1), "symmetry": "auto", "how": sim.How()},
     "sim.judge": lambda at: {"runs": [on_fabric()]},
     "sim.link_load": lambda at: {"lowered": result().lowered, "outcome": result().outcome, "frames": 3},
     "sim.make_sweep": lambda at: {

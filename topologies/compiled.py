@@ -69,6 +69,13 @@ def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Functio
     return compiled
 
 
+def is_at_hand(function: Function) -> bool:
+    """Whether a function of `cached` can run compiled without being compiled now."""
+    if not hasattr(function, "py_func"):
+        return False  # the compiler is switched off
+    return bool(function.signatures) or function._cache.is_kept()  # type: ignore[attr-defined]  # numba's own
+
+
 def _undisturbed(compile_or_load: Function, signature: Any) -> Any:
     """Without Ctrl-C halfway, and with few searches for garbage: the compiler keeps most of what it makes."""
     with guarded(), global_compiler_lock:
@@ -233,6 +240,10 @@ class _Caches(caching.NullCache):
     def cache_path(self) -> str | None:
         """The folder of the user's own."""
         return None if self.own is None else str(self.own.cache_path)
+
+    def is_kept(self) -> bool:
+        """Whether there is code of any signature."""
+        return any(one is not None and Path(one._cache_file._index_path).exists() for one in (self.own, self.shipped))
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """The code of a signature; None where there is none."""

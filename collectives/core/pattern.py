@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
+from itertools import chain
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from collectives.core.collective import Collective
 from collectives.core.columns import Accepted
 from collectives.core.emission import Emission, Emit, digest_of
 from collectives.core.process_groups import check_reserved
-from collectives.core.proof import BlocksOf, ScheduleError, prove
+from collectives.core.proof import BlocksOf, ScheduleError, prove_carried
 from collectives.core.symmetry import Group, Groups, read_groups
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
@@ -233,8 +235,7 @@ class Pattern:
         """Prove the transfers that will be emitted, unless the same ones were proved before."""
         t, carried, digest = self._all()
         if digest not in _PROVED:
-            by_place = dict(zip(zip(t.src.tolist(), t.slot.tolist(), strict=True), carried, strict=True))
-            prove(self.kind, self.p, self.n_blocks, self.root, t, lambda source, slot: by_place[source, slot])
+            prove_carried(self.kind, self.p, self.n_blocks, self.root, t, carried)
             _PROVED.add(digest)
 
     def _is_proved(self) -> bool:
@@ -244,9 +245,17 @@ class Pattern:
     def _all(self) -> tuple[Transfers, list[tuple[int, ...]], bytes]:
         """The transfers of every source, from now on frozen, their blocks, and the digest of what is to be proved."""
         t = self._emission.freeze()
-        pairs = zip(t.src.tolist(), t.slot.tolist(), strict=True)
-        carried = [self._carried(source, slot) for source, slot in pairs]
+        carried = self._all_carried(t.src.tolist(), t.slot.tolist())
         return t, carried, digest_of(self.kind, self.p, self.n_blocks, self.root, t, carried)
+
+    def _all_carried(self, sources: Sequence[int], slots: Sequence[int]) -> list[tuple[int, ...]]:
+        """The blocks of many transfers; looked at one by one only where not all of them are as they should be."""
+        with suppress(TypeError):
+            carried = [tuple(found) for found in map(self.blocks_of, sources, slots)]
+            blocks = [*chain.from_iterable(carried)]
+            if _BLOCKS.fits_all(blocks) and max(blocks, default=-1) < self.n_blocks:
+                return carried
+        return [self._carried(source, slot) for source, slot in zip(sources, slots, strict=True)]
 
     def _carried(self, source: int, slot: int) -> tuple[int, ...]:
         """The blocks of a transfer, as integers in range."""

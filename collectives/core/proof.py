@@ -18,6 +18,9 @@ Invariant, held by `_refuse_race`: every addition to a block has ended before an
 a set of writes depends on the set alone and not on the order in which they arrive. `precedes` asks whether a write is
 known to be done: rows are numbered within the part of the dependency graph that they belong to, and the predecessors of
 a row are one integer, so that a union of sets is one `|`; the set is dropped when nobody waits for the row any more.
+
+Large tables are followed by `follow`, the same in compiled code, which says only that they hold; what it does not show
+is followed here, which decides and says what is wrong.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from collectives.core.collective import Collective
+from collectives.core.follow import holds, pays
 from collectives.core.transfers import STREAM, WHOLE, Transfers
 from collectives.core.units import Units
 from topologies import WeftError
@@ -78,18 +82,26 @@ def prove(
         A contribution is missing or counted twice, dependencies are missing or circular, a transfer does not carry the
         number of blocks it declares, or a unit is given back to a pool before it is sure to be taken.
     """
-    _Proof(kind, p, n_blocks, root, transfers, blocks_of).run()
+    pairs = zip(transfers.src.tolist(), transfers.slot.tolist(), strict=True)
+    prove_carried(kind, p, n_blocks, root, transfers, [blocks_of(source, slot) for source, slot in pairs])
+
+
+def prove_carried(
+    kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, carried: Sequence[Sequence[int]]
+) -> None:
+    """The same as `prove`, with the blocks of each row of the table."""
+    _Proof(kind, p, n_blocks, root, transfers, carried).run()
 
 
 class _Proof:
     def __init__(
-        self, kind: Collective, p: Count, n_blocks: Count, root: int, transfers: Transfers, blocks_of: BlocksOf
+        self, kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, carried: Sequence[Sequence[int]]
     ) -> None:
         self.kind, self.p, self.n_blocks, self.root = kind, p, n_blocks, root
         self.t = transfers
-        self.src, self.dst, self.slot = transfers.src.tolist(), transfers.dst.tolist(), transfers.slot.tolist()
+        self.src, self.dst = transfers.src.tolist(), transfers.dst.tolist()
         self.reduces, self.counts = transfers.reduces.tolist(), transfers.blocks.tolist()
-        self.blocks_of = blocks_of
+        self.carried = carried
         self.writes: dict[tuple[int, int], list[_Write]] = {}
         self.pool = [] if transfers.pool is None else transfers.pool[:, :2].tolist()
         self.units: dict[tuple[int, int, int], Units] = {}  # by source, pool and part of the dependency graph
@@ -97,7 +109,18 @@ class _Proof:
         self.sources = [masks[kind.sources(block, p, root)] for block in range(n_blocks)]
 
     def run(self) -> None:
-        child, parent, entirely = self._dependencies()
+        waits = self._dependencies()
+        moves = sum(map(len, self.carried)) + len(self.src)
+        shown = pays(moves) and holds(self.kind, self.p, self.n_blocks, self.root, self.t, self.carried, waits)
+        if not shown or self.pool:
+            self._follow(*waits, sends=not shown)
+        if not shown:
+            for block in range(self.n_blocks):
+                for rank in self.kind.wanted_by(block, self.p, self.root):
+                    self._check_arrived(rank, block)
+
+    def _follow(self, child: Ints, parent: Ints, entirely: npt.NDArray[np.bool_], *, sends: bool) -> None:
+        """Follow what precedes each row, its units, and its blocks unless compiled code did."""
         ptr, parents = _rows(child, parent, len(self.src))
         streams = not entirely.all()
         whole = _rows(child, entirely.astype(np.int64), len(self.src))[1]
@@ -120,12 +143,10 @@ class _Proof:
                 begun = before
             if waiting[row]:
                 until[row] = before | 1 << self.bit[row], begun
-            self._send(row, before, begun)
+            if sends:
+                self._send(row, before, begun)
             if self.pool:
                 self._hold(row, before, *self.pool[row])
-        for block in range(self.n_blocks):
-            for rank in self.kind.wanted_by(block, self.p, self.root):
-                self._check_arrived(rank, block)
 
     def _dependencies(self) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
         """Waiting rows, in order, what each waits for, and whether entirely; windows only delay, and are omitted."""
@@ -173,7 +194,7 @@ class _Proof:
         rest it follows chunk by chunk.
         """
         src, dst, reduces, part = self.src[row], self.dst[row], self.reduces[row], self.part[row]
-        blocks = self.blocks_of(src, self.slot[row])
+        blocks = self.carried[row]
         if len(blocks) != self.counts[row]:
             raise ScheduleError(f"{self._name(row)} declares {self.counts[row]} blocks and has {self._carried(row)}")
         # A bit of bytes is found in constant time; shifting an integer of n bits would copy all of them.
@@ -223,7 +244,7 @@ class _Proof:
         """Whether a row that is waited for has brought a block before the one at this place leaves."""
         if not followed or not followed >> self.bit[one] & 1:
             return True
-        its, mine = (self.blocks_of(self.src[at], self.slot[at]) for at in (one, row))
+        its, mine = self.carried[one], self.carried[row]
         return len(its) == len(mine) and its[place] == mine[place]
 
     def _refuse_race(self, one: int, other: int, rank: int, block: int) -> None:
@@ -271,7 +292,7 @@ class _Proof:
             )
 
     def _carried(self, row: int) -> str:
-        blocks = self.blocks_of(self.src[row], self.slot[row])
+        blocks = self.carried[row]
         return f"block {', '.join(map(str, blocks[:8]))}{' ...' if len(blocks) > 8 else ''}" if blocks else "no block"
 
     def _name(self, row: int) -> str:

@@ -124,8 +124,12 @@ def _check_shares(forest: Forest, shares: Shares) -> None:
 
 @remembered
 def mirror_of(topology: Topology) -> Topology:
-    """The network with every link reversed."""
-    return replace(topology, name=f"{topology.name} reversed", src=topology.dst, dst=topology.src)
+    """The network with every link reversed: itself where that is the same, so that its trees are packed once."""
+    mirror = replace(topology, name=f"{topology.name} reversed", src=topology.dst, dst=topology.src)
+    same = all(
+        np.array_equal(getattr(mirror, name), getattr(topology, name)) for name in ("src", "dst", "bandwidth_Bps")
+    )
+    return topology if same else mirror
 
 
 def turned_back(forest: Forest, topology: Topology) -> Forest:

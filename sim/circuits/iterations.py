@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from sim.how import AS_USUAL, How
 from sim.lower.lowered import Lowered
 from sim.result import Result
 from sim.simulation import simulate
@@ -16,15 +17,15 @@ from workloads.topoopt import PACKETS, Iteration, Rings, Transport, iteration_jo
 
 
 def simulate_iteration(
-    iteration: Iteration, fabric: Topology, rings: Rings, transport: Transport = PACKETS
+    iteration: Iteration, fabric: Topology, rings: Rings, transport: Transport = PACKETS, how: How = AS_USUAL
 ) -> Result:
     """Run an iteration on a fabric, without a log."""
-    return run_carried(iteration_job(iteration, fabric, rings, transport), transport)
+    return run_carried(iteration_job(iteration, fabric, rings, transport), transport, how)
 
 
-def run_carried(job: Job, transport: Transport) -> Result:
+def run_carried(job: Job, transport: Transport, how: How = AS_USUAL) -> Result:
     """Run a job with this transport of messages and rounds, without a log."""
-    return simulate(job, chunks=transport.message_chunks, tie=transport.tie, seed=transport.seed)
+    return simulate(job, chunks=transport.message_chunks, tie=transport.tie, seed=transport.seed, **how.arguments())
 
 
 def bandwidth_tax(lowered: Lowered) -> float:

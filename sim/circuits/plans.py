@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sim.certify.circuits import certify_circuits
 from sim.engine.run import Progress
+from sim.how import AS_USUAL, How
 from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
@@ -14,20 +15,20 @@ from workloads.job import Job
 
 
 def simulate_plan(
-    job: Job, start_up_ps: int, model: Model = Model(), *, log: bool = False, check: bool = False, skip: bool = True,
-    threads: int | None = None, progress: Callable[[Progress], None] | None = None,
+    job: Job, start_up_ps: int, model: Model = Model(), *, log: bool = False, how: How = AS_USUAL,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Run the job of a plan; a run in which a transfer crosses a circuit that is not up is rejected.
 
     `job`: of `workloads.reconfigured`.
     `start_up_ps`: start-up time of every step: replaces the endpoint latency of the model.
     `log`: whether to keep what `Result.why` needs.
-    `check`, `skip`, `threads`: as in `simulate`.
+    `how`: the run is done.
     `progress`: called on long runs.
     CertificateError: a transfer on a circuit that is not up.
     """
     model = replace(model, endpoint_latency_ps=start_up_ps)
-    result = simulate(job, model=model, log=log, check=check, skip=skip, threads=threads, progress=progress)
+    result = simulate(job, model=model, log=log, progress=progress, **how.arguments())
     assert result.outcome is not None  # an engine ran
     certify_circuits(
         result.program, result.outcome, job.topology, result.lowered.server_link, result.lowered.changes

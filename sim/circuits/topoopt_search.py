@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from sim.circuits.iterations import simulate_iteration
+from sim.how import AS_USUAL, How
 from topologies import WeftError
 from topologies.core.extents import physical_memory
 from topologies.stages import count, staged
@@ -59,6 +60,7 @@ class Settings:
     temper_per_ms: float = 1.0  # a move that loses t ms is kept with probability exp(-temper t)
     seed: int = 1
     transport: Transport = PACKETS
+    how: How = AS_USUAL  # its runs
 
     def __post_init__(self) -> None:
         if self.budget < 0 or self.outer < 1 or not self.temper_per_ms > 0:
@@ -85,8 +87,10 @@ def optical_fabric(
     )
 
 
-def iteration_ps(model: OperatorModel, strategy: Strategy, fabric: Fabric, transport: Transport = PACKETS) -> int:
-    return simulate_iteration(iteration_of(model, strategy), fabric.topology, fabric.rings, transport).time_ps
+def iteration_ps(
+    model: OperatorModel, strategy: Strategy, fabric: Fabric, transport: Transport = PACKETS, how: How = AS_USUAL
+) -> int:
+    return simulate_iteration(iteration_of(model, strategy), fabric.topology, fabric.rings, transport, how).time_ps
 
 
 class _Chain:
@@ -102,7 +106,7 @@ class _Chain:
     def time_ps(self, strategy: Strategy, fabric: Fabric) -> int:
         key = (id(fabric), strategy)
         if key not in self.known:
-            self.known[key] = iteration_ps(self.model, strategy, fabric, self.coarse)
+            self.known[key] = iteration_ps(self.model, strategy, fabric, self.coarse, self.settings.how)
             self.evaluations += 1
         return self.known[key]
 
@@ -149,8 +153,8 @@ def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Set
             best_fabric, best_ps, to_best = fabric, time_ps, chain.evaluations
             history.append((chain.evaluations, best_ps))
     seconds = (perf_counter() - started) / max(chain.evaluations, 1)
-    start_ps = iteration_ps(model, start, first, settings.transport)
-    time_ps = iteration_ps(model, best, best_fabric, settings.transport)
+    start_ps = iteration_ps(model, start, first, settings.transport, settings.how)
+    time_ps = iteration_ps(model, best, best_fabric, settings.transport, settings.how)
     if time_ps > start_ps:  # merged rounds ranked them differently
         best, best_fabric, time_ps = start, first, start_ps
     return Found(best, best_fabric, time_ps, start_ps, chain.evaluations, to_best, seconds, tuple(history))

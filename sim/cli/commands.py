@@ -26,6 +26,10 @@ def parsed(kind: str, text: str) -> Any:
         raise argparse.ArgumentTypeError(f"{text!r}: {KINDS[kind].wanted}") from None
 
 
+RUNS = ("check", "max_events", "skip", "threads")
+"""Flags of all commands that simulate: how their runs are done; as in `sim.how`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """A command: a module `sim.cli.NAME` with a function `run(arguments)`, and its help."""
@@ -41,7 +45,7 @@ class Command:
     # without one of each it cannot run, as "key|key"; a name without a dot is a flag of the command line alone
     needs: tuple[str, ...] = ()
     positional: str = ""  # key that is written without a flag
-    # of "workers", "check", "max_events", "skip" and "threads": how a run is done, not its result
+    # `RUNS`, or of these alone what it has, and "workers": how a run is done, not its result
     run_flags: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("json",)  # files that it writes; see `sim.cli.flags`
     figures: tuple[str, ...] = ()  # of `--plot`, the default first
@@ -155,7 +159,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "account", "library"),
-        run_flags=("workers", "check", "max_events", "skip", "threads"),
+        run_flags=("workers", *RUNS),
         outputs=("json", "csv", "plot", "nccl_json"), figures=("comparison", "speed-up", "roofline"),
         chooses=True,
     ),
@@ -172,7 +176,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "measured.file", "measured.placement"),
-        without=("model.engine",), run_flags=("check", "max_events", "skip", "threads"),
+        without=("model.engine",), run_flags=RUNS,
         outputs=("json", "csv", "plot", "heatmap", "links"),
         figures=("account", "roofline", "timeline", "critical-path", "heatmap"), chooses=True,
     ),
@@ -188,8 +192,8 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=("judge.files",),
         uses=("judge", "measured.placement", "bound.reducing_switches", "topology", "collective", "model", "library"),
-        without=("model.engine", "model.faults"), positional="judge.files", outputs=("json", "csv", "plot"),
-        figures=("judged",), notes=_JUDGE,
+        without=("model.engine", "model.faults"), positional="judge.files", run_flags=RUNS,
+        outputs=("json", "csv", "plot"), figures=("judged",), notes=_JUDGE,
     ),
     "calibrate": Command(
         help="fit the constants of a machine to tables of nccl-tests, and print its profile for --machine",
@@ -241,7 +245,7 @@ COMMANDS: dict[str, Command] = {
         needs=(FABRIC, "workload.name"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
         without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset", "workload.job"),
-        defaults={"collective.algorithms": ("hierarchical",)}, run_flags=("check", "skip", "threads"),
+        defaults={"collective.algorithms": ("hierarchical",)}, run_flags=RUNS,
         helps={
             **_OF_JOBS,
             "collective.algorithms": ("NAME", "algorithm of all collectives"),
@@ -263,7 +267,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC, "tenant"),
         uses=("topology", "model", "tenant"), without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset"),
-        run_flags=("check", "skip", "threads"),
+        run_flags=RUNS,
         helps={
             **_OF_JOBS,
             "model.chunks": ("N", "chunks per transfer of all tenants at once, so that none is tried alone: auto is "
@@ -283,7 +287,7 @@ COMMANDS: dict[str, Command] = {
             "weft trace --topology examples/astra/ring_16.yml --job examples/astra/gather --perfetto gather.json.gz",
         ),
         uses=("topology", "collective", "model", "sweep", "workload", "training"),
-        without=("model.preset", *SIZES), run_flags=("check", "skip", "threads"), outputs=("json", "perfetto"),
+        without=("model.preset", *SIZES), run_flags=RUNS, outputs=("json", "perfetto"),
         needs=(FABRIC, "collective.algorithms|workload.name|workload.job"),
         helps={
             "collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file"),
@@ -319,7 +323,8 @@ COMMANDS: dict[str, Command] = {
             "sweep.begin", "model.symmetry", "workload.samples", "workload.efficiency", "workload.compute_scale",
             "training.loop", "training.microbatches", "training.activation", "training.pipeline_order",
         ),
-        defaults={"workload.efficiency": 0.75, "training.loop": "no-overlap"}, outputs=("json", "csv", "plot"),
+        defaults={"workload.efficiency": 0.75, "training.loop": "no-overlap"}, run_flags=RUNS,
+        outputs=("json", "csv", "plot"),
     ),
     "topoopt": Command(
         help="find optical circuits for a training job, and optionally search its placement with them",
@@ -334,6 +339,7 @@ COMMANDS: dict[str, Command] = {
         ),
         defaults={"workload.name": "DLRM", "topology.link_bandwidth": "100Gb/s", "topology.link_latency": "1us",
                   "model.seed": 1},
+        run_flags=RUNS,
         helps={"workload.name": ("NAME", "a model of the paper: DLRM, CANDLE, BERT, VGG16, ResNet50 or NCF")},
     ),
     "reconfigure": Command(
@@ -346,7 +352,7 @@ COMMANDS: dict[str, Command] = {
             "topology.spec", *LINKS, "collective.name", "collective.algorithms", "collective.form", "sweep.begin",
             "model.chunks", "circuits.delay", "circuits.start_up", "circuits.interfaces", "circuits.per_port",
         ),
-        run_flags=("check", "skip", "threads"),
+        run_flags=RUNS,
         defaults={
             "topology.spec": "ring:64", "topology.link_bandwidth": "50GB/s", "topology.link_latency": "100ns",
             "topology.hop_latency": "0ns", "collective.algorithms": ("recursive-doubling",), "sweep.begin": "1M",
@@ -387,7 +393,7 @@ COMMANDS: dict[str, Command] = {
             "weft pool --size 4MiB --slots 64 --jobs 4 --switch-slots 128 --rule static,hashed",
             "weft pool --slots 16,256 --late 0=1ms --partial-timeout 10us",
         ),
-        uses=("pool", *LINKS),
+        uses=("pool", *LINKS), run_flags=RUNS,
         defaults={"topology.link_bandwidth": "100Gb/s", "topology.link_latency": "2us",
                   "topology.hop_latency": "0.8us"},
         outputs=("json", "csv", "plot"),

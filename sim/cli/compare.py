@@ -11,6 +11,7 @@ from collectives.registry import ALGORITHMS
 from sim import plots
 from sim.cli import library
 from sim.cli.asked import spec_of
+from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
 from sim.measured.nccl_json import nccl_json
@@ -80,8 +81,8 @@ def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
 
 def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], Stuck]:
     """One row per algorithm and size, and the points that have none."""
-    how = arguments.check, spec.account.why, arguments.max_events, spec.account.spread, arguments.skip
-    tasks = [Task(spec, name, size, *how, arguments.threads) for name in names for size in spec.sizes_bytes]
+    asked = {"why": spec.account.why, "spread": spec.account.spread, **how(arguments).arguments()}
+    tasks = [Task(spec, name, size, **asked) for name in names for size in spec.sizes_bytes]
     stuck: Stuck = {}
     with progress("compare", len(tasks), arguments.quiet) as steps:
 

@@ -7,11 +7,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import Field
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from sim.cli.commands import COMMANDS, Command, parsed
+from sim.cli.commands import COMMANDS, RUNS, Command, parsed
 from sim.study.keys import AUTO, REPEATED, SECTIONS, flags_of, keys_of, shown_default
-from topologies.checks import MOST_COUNT, Integer, nearest
+from topologies.checks import MOST_COUNT, Integer, WeftError, nearest
+
+if TYPE_CHECKING:
+    from sim.how import How
 
 EXIT_BAD_INPUT = 2
 
@@ -162,7 +165,7 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
         group.add_argument("--check", action="store_true", help="check every certificate of every run")
     if "max_events" in command.run_flags:
         group.add_argument("--max-events", type=partial(_within, Integer(1)), metavar="N",
-                           help="stop a run after N services (default: no limit)")
+                           help="stop a run once it has N services, at the end of a picosecond (default: no limit)")
     if "skip" in command.run_flags:
         group.add_argument("--skip", action=argparse.BooleanOptionalAction, default=True,
                            help="do not simulate stretches that repeat exactly; the times are the same (default: skip)")
@@ -172,9 +175,23 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
                                 "there are cores in long runs in which much happens at a time, else 1)")
 
 
-def how(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The flags of one run that a command takes, by the names that `simulate` has for them."""
-    return {name: getattr(arguments, name) for name in COMMANDS[arguments.command].run_flags if name != "workers"}
+def how(arguments: argparse.Namespace) -> How:
+    """How the runs of a command that simulates are done."""
+    from sim.how import How  # loads the engine, which no help needs
+
+    return How(**{name: getattr(arguments, name) for name in RUNS})
+
+
+def refuse_how(arguments: argparse.Namespace, why: str) -> None:
+    """Reject flags of runs where nothing is run.
+
+    `why`: what to do instead.
+    """
+    usual = {"check": False, "max_events": None, "skip": True, "threads": None, "workers": 1}
+    for name in COMMANDS[arguments.command].run_flags:
+        if getattr(arguments, name) != usual[name]:
+            flag = "no-skip" if name == "skip" else name.replace("_", "-")
+            raise WeftError(f"--{flag} is for simulations: {why}")
 
 
 def _within(limits: Integer, text: str) -> int:

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from sim.cli.asked import spec_of
 from sim.cli.compare import listed, missing
+from sim.cli.flags import how, refuse_how
 from sim.cli.judged import Run, candidate_facts, change_facts, facts, range_of, rate_facts, report
 from sim.cli.library import no_library, setting_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
+from sim.how import How
 from sim.library.listed import OF_CARDS, PCIE, listed_gpu, listed_machine
 from sim.library.tuner import SENDRECV, Setting
 from sim.library.tuner import tables as library_tables
@@ -57,7 +59,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Read, judge, print, draw and write."""
     spec = spec_of(arguments)
     refused: dict[str, str] = {}
-    runs = _runs(spec, spec.judge.files or (), refused)
+    if _by_library(spec):
+        refuse_how(arguments, "a machine is judged by its library's formulas; --algorithms simulates")
+    runs = _runs(spec, spec.judge.files or (), refused, how(arguments))
     with progress("judge", len(runs), arguments.quiet) as steps:
         found = judge([one for _, one in runs])
         for measured, _ in runs:
@@ -86,13 +90,13 @@ def run(arguments: argparse.Namespace) -> None:
 # --- what ran -----------------------------------------------------------------------------------------------------
 
 
-def _runs(spec: Spec, files: Sequence[str], refused: dict[str, str]) -> list[tuple[Measurements, Run]]:
+def _runs(spec: Spec, files: Sequence[str], refused: dict[str, str], how: How) -> list[tuple[Measurements, Run]]:
     """Every file and what ran there: a library on a machine, or algorithms on a fabric."""
     if not _by_library(spec):
         no_library(spec)
         topology = spec.build_topology()
         check_joined(topology)
-        return [run for file in files for run in _on_fabric(spec, topology, file, refused, len(files) == 1)]
+        return [run for file in files for run in _on_fabric(spec, topology, file, refused, len(files) == 1, how)]
     if spec.judge.known is not None or spec.bound.reducing_switches:
         raise WeftError("--known and --reducing-switches are of fabrics that are no machine: omit them")
     return [run for file in files for run in on_machine(spec, file, len(files) == 1)]
@@ -243,15 +247,17 @@ def _assumed(found: Judgment) -> list[str]:
 
 
 def _on_fabric(
-    spec: Spec, topology: Topology, file: str, refused: dict[str, str], alone: bool
+    spec: Spec, topology: Topology, file: str, refused: dict[str, str], alone: bool, how: How
 ) -> list[tuple[Measurements, FabricRun]]:
     asked = spec.collective.name
     tables = read_tables(file, collective=asked if alone else None, unnamed=asked, n_ranks=topology.n_npus,
                          placement=spec.measured.placement)
-    return [(table, _fabric_run(spec, topology, table, refused)) for table in tables]
+    return [(table, _fabric_run(spec, topology, table, refused, how)) for table in tables]
 
 
-def _fabric_run(spec: Spec, topology: Topology, measured: Measurements, refused: dict[str, str]) -> FabricRun:
+def _fabric_run(
+    spec: Spec, topology: Topology, measured: Measurements, refused: dict[str, str], how: How
+) -> FabricRun:
     kind = measured.collective or ""
     if kind == SENDRECV:
         raise WeftError(f"{measured.source} measured send/recv, which is judged on machines only: give --machine")
@@ -259,7 +265,7 @@ def _fabric_run(spec: Spec, topology: Topology, measured: Measurements, refused:
     guessed = not told.collective.algorithms
     names = _candidates(told, kind) if guessed else told.algorithms
     sizes = sorted({point.size_bytes for point in measured.points})
-    candidates, wrong = curves(told, topology, names, sizes)
+    candidates, wrong = curves(told, topology, names, sizes, how)
     if wrong and not guessed:
         raise WeftError(next(iter(wrong.values())))
     if not candidates:

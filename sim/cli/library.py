@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.library.expected import REPEATS, expected, expected_row
 from sim.library.simulated import simulated
@@ -80,17 +81,16 @@ def beside_ideal(spec: Spec) -> list[str]:
 
 def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Print the tables, write the files."""
-    for flag in ("check", "max_events"):
-        if getattr(arguments, flag):
-            raise WeftError(f"--{flag.replace('_', '-')} is for simulations: omit it beside --library")
     if arguments.plot and arguments.figure != COMPARISON:
         raise WeftError(f"--figure {arguments.figure} is for simulations: omit it beside --library")
+    if arguments.workers != 1:
+        raise WeftError("--workers is for comparisons of algorithms: omit it beside --library")
     setting = setting_of(spec)
     rows = []
     for size in spec.sizes_bytes:
         one = expected(setting, size)
         named = f"{setting.machine.name}:{setting.nodes}"
-        engine = simulated(setting, one)
+        engine = simulated(setting, one, how(arguments))
         rows.append(expected_row(setting, one, named) | {
             "simulated_s": engine.time_s, "schedule": engine.schedule, "not_simulated": engine.reason,
         })

@@ -7,6 +7,7 @@ from typing import Any
 
 from sim import plots
 from sim.cli.asked import spec_of
+from sim.cli.flags import how, refuse_how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.optimizer.study import Study
@@ -19,7 +20,9 @@ from topologies.units import counted, format_time
 def run(arguments: argparse.Namespace) -> None:
     """Optimize, print, write the files."""
     spec = spec_of(arguments)
-    studies = make_studies(spec)
+    if spec.optimize.evaluator == "analytic":
+        refuse_how(arguments, "omit --evaluator analytic")
+    studies = make_studies(spec, how(arguments))
     if arguments.plot and len(studies) > 1:
         raise WeftError(f"--plot draws one network, and {len(studies)} are given")
     rows = []

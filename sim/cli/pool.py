@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 from sim import plots
 from sim.cli.asked import spec_of
+from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
+from sim.how import How
 from sim.streaming import pool_rows
 from sim.streaming.pool_rows import Row
 from sim.streaming.pool_streaming import PoolStreaming
@@ -46,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.plot and (len(set(keys.slots)) < 2 or job.size_bytes == 0):
         raise WeftError("--plot draws goodput by slots: give several numbers of --slots, and a --size above 0B")
     with progress("pool", 1, arguments.quiet):
-        rows = list(_rows(keys, job))
+        rows = list(_rows(keys, job, how(arguments)))
     say(arguments, _title(job, rows[0]), *aligned(_lines(rows)).splitlines())
     write_json(arguments, spec, rows)
     write_csv(arguments, rows)
@@ -54,21 +56,22 @@ def run(arguments: argparse.Namespace) -> None:
         write_whole(arguments.plot, lambda path: plots.draw_pool(rows, path))
 
 
-def _rows(keys: PoolKeys, job: PoolStreaming) -> Iterator[Row]:
+def _rows(keys: PoolKeys, job: PoolStreaming, how: How) -> Iterator[Row]:
     """Rows of the one of three models that the keys select."""
     slots, late = keys.slots, _by_worker(keys.late, "--late", "3=5ms", parse_time)
     if _given(keys, "jobs", "rule", "switch_slots"):
         _refuse(keys, "jobs that share a switch", "late", "slow", "loss", "timeout", "seeds", "partial_timeout",
                 "leaves")
         jobs, pool = 1 if keys.jobs is None else keys.jobs, 128 if keys.switch_slots is None else keys.switch_slots
-        return pool_rows.sharing_rows(job, slots, jobs, keys.rule or RULES, pool)
+        return pool_rows.sharing_rows(job, slots, jobs, keys.rule or RULES, pool, how)
     if _given(keys, "partial_timeout", "leaves"):
         _refuse(keys, "partial aggregates", "slow", "loss", "timeout", "seeds")
         if keys.partial_timeout is None or len(late) != 1 or not 0 <= next(iter(late)) < job.workers:
             raise WeftError(f"partial aggregates need --partial-timeout TIME and one late worker of {job.workers}: "
                             f"--late 0=1ms")
         timer_ps, leaves = parse_time(keys.partial_timeout, "--partial-timeout"), keys.leaves
-        return pool_rows.partial_rows(job, slots, 2 if leaves is None else leaves, next(iter(late.values())), timer_ps)
+        late_ps = next(iter(late.values()))
+        return pool_rows.partial_rows(job, slots, 2 if leaves is None else leaves, late_ps, timer_ps, how)
     if (keys.loss is None) != (keys.timeout is None):
         raise WeftError("--loss P and --timeout TIME go together: lost packets are sent again after the timeout")
     if keys.loss is None:
@@ -77,7 +80,7 @@ def _rows(keys: PoolKeys, job: PoolStreaming) -> Iterator[Row]:
     timeout_ps = None if keys.timeout is None else parse_time(keys.timeout, "--timeout")
     return pool_rows.streaming_rows(
         job, slots, late_ps=late, rate_factor=slow, loss=keys.loss or 0.0, timeout_ps=timeout_ps,
-        seeds=10 if keys.seeds is None else keys.seeds,
+        seeds=10 if keys.seeds is None else keys.seeds, how=how,
     )
 
 

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
             steps.begin(policy)
             job = plan_job(choice, plan, delay, per_port=circuits.per_port)
             result = simulate_plan(
-                job, choice.start_up_ps, model, log=True, progress=steps.within, **how(arguments)
+                job, choice.start_up_ps, model, log=True, progress=steps.within, how=how(arguments)
             )
             rows.append({"policy": policy, "plan_s": plan.time_ps / 1e12, "simulated_s": result.time_s,
                          "reconfigurations": plan.reconfigurations, "letters": plan.letters, "why": result.why().parts,

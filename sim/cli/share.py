@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
         result = share_fabric(
             [one.tenant for one in tenants], model, engine=spec.engine, symmetry=spec.symmetry,
             faults=spec.build_faults(),
-            done=lambda what, time_ps: steps.advance(f"{what}: {format_time(time_ps)}"), **how(arguments),
+            done=lambda what, time_ps: steps.advance(f"{what}: {format_time(time_ps)}"), **how(arguments).arguments(),
         )
         rows = rows_of(spec, tenants, result)
         steps.advance("where the time went")

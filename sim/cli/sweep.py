@@ -10,6 +10,7 @@ from typing import Any
 
 from sim.cli.asked import changes_of, check_used, sections_of
 from sim.cli.compare import reasons
+from sim.cli.flags import how
 from sim.cli.output import STANDARD_OUTPUT, say, write_text, write_whole
 from sim.cli.progress import Steps, progress
 from sim.faults.plan import FaultPlan
@@ -43,10 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
     if file == STANDARD_INPUT and not arguments.store:
         raise WeftError("a sweep from standard input needs --store FILE")
     sections = read(file, arguments)
-    sweep = make_sweep(
-        sections, f"sweep file {file}", check=arguments.check, max_events=arguments.max_events,
-        skip=arguments.skip, threads=arguments.threads,
-    )
+    sweep = make_sweep(sections, f"sweep file {file}", **how(arguments).arguments())
     path = arguments.store or file.with_suffix(".db")
     if path == file:
         raise WeftError(f"--store {path} is the sweep file itself: name another file")
@@ -84,11 +82,11 @@ def compute(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> Tally:
     with progress(NAME, len(keys - known.keys()), arguments.quiet) as steps:
         try:
             if not arguments.dask:
-                how = {"workers": arguments.workers, "progress": steps.within}
-                return run_sweep(sweep.points, store, done=_teller(steps), **how)
+                here = {"workers": arguments.workers, "progress": steps.within}
+                return run_sweep(sweep.points, store, done=_teller(steps), **here)
             with dask_executor(arguments.dask) as (executor, threads):
-                how = {"in_flight": IN_FLIGHT * threads}
-                return run_sweep(sweep.points, store, executor, done=_teller(steps), **how)
+                in_flight = IN_FLIGHT * threads
+                return run_sweep(sweep.points, store, executor, done=_teller(steps), in_flight=in_flight)
         except KeyboardInterrupt:
             kept = len(keys & store.reasons().keys())
             raise WeftError(

@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.circuits.topoopt_search import Settings, optical_fabric, search
 from sim.cli.asked import spec_of
+from sim.cli.flags import how
 from sim.cli.output import say, write_json
 from sim.cli.progress import progress
 from topologies.units import counted, format_time
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     job = model(str(spec.workload.name), keys.servers)
     settings = Settings(
         budget=keys.budget, outer=4 if keys.budget else 1, seed=spec.model.seed or 0,
-        transport=replace(PACKETS, routes=keys.routes),
+        transport=replace(PACKETS, routes=keys.routes), how=how(arguments),
     )
     with progress("topoopt", 1, arguments.quiet, of_runs=True):
         found = search(job, fabric_for, settings)

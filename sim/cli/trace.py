@@ -66,7 +66,7 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> tuple[Timeline, list
     check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" or faults else 1)
     if arguments.perfetto:
         check_size(schedule, model, symmetry)
-    result = simulate(schedule, model=model, symmetry=symmetry, log=True, faults=faults, **how(arguments))
+    result = simulate(schedule, model=model, symmetry=symmetry, log=True, faults=faults, **how(arguments).arguments())
     what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
     return _told(result, what)
 
@@ -85,7 +85,7 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> tuple[Timeline, list[str]
     if spec.workload.job:
         result, name = _foreign(arguments, spec, spec.workload.job), spec.workload.job
     else:
-        workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), **how(arguments))
+        workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), how=how(arguments))
         name = workload.name
     what = f"{name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
     return _told(result, what, *(_ends(result) if spec.workload.job else []))
@@ -116,7 +116,7 @@ def _foreign(arguments: argparse.Namespace, spec: Spec, path: str) -> Result:
         check_size(job, model, symmetry)
     return simulate(
         job, model=model, engine=spec.engine, symmetry=symmetry, log=True, faults=spec.build_faults(),
-        **how(arguments),
+        **how(arguments).arguments(),
     )
 
 

@@ -12,6 +12,7 @@ from sim.cli.asked import check_looks_into, spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
+from sim.how import How
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.jobs import build_job, message_bytes, with_npu_bandwidth
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     check_looks_into(spec)
     with progress("train", 1, arguments.quiet):
-        workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), **how(arguments))
+        workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), how=how(arguments))
         lines = [*_lines(spec, workload, result), *_bubble(spec, result)]
     say(arguments, *lines)
     write_json(arguments, spec, rows_of(spec, workload, result), model=result.model)
@@ -42,9 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
         write_whole(arguments.perfetto, lambda path: write_perfetto(result.timeline(), path))
 
 
-def simulate_iteration(
-    spec: Spec, *, drawn: bool, check: bool = False, skip: bool = True, threads: int | None = None
-) -> tuple[Workload, Result]:
+def simulate_iteration(spec: Spec, *, drawn: bool, how: How) -> tuple[Workload, Result]:
     """The workload of a spec, and one iteration of it; `drawn`: its timeline will be written."""
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
@@ -54,8 +53,8 @@ def simulate_iteration(
     if drawn:
         check_size(job, model, spec.symmetry)
     result = simulate(
-        job, model=model, engine=spec.engine, symmetry=spec.symmetry, check=check, log=True,
-        skip=skip, threads=threads, faults=spec.build_faults(),
+        job, model=model, engine=spec.engine, symmetry=spec.symmetry, log=True, faults=spec.build_faults(),
+        **how.arguments(),
     )
     return workload, result
 

@@ -10,6 +10,7 @@ from typing import Any
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.compare import Stuck, assumptions, missing, never_end, refusals
+from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text, write_whole
 from sim.cli.progress import progress
 from sim.lower.credits import NoRoom
@@ -93,8 +94,7 @@ def _form(row: Mapping[str, Any]) -> str:
 def _validations(
     spec: Spec, names: Sequence[str], sizes: Sequence[int], arguments: argparse.Namespace, stuck: Stuck
 ) -> Iterator[Validation]:
-    how = {name: getattr(arguments, name) for name in ("check", "max_events", "skip", "threads")}
-    tasks = [Task(spec, name, size, **how) for name in names for size in sizes]
+    tasks = [Task(spec, name, size, **how(arguments).arguments()) for name in names for size in sizes]
     with progress("validate", len(tasks), arguments.quiet) as steps:
         for task in tasks:
             try:

@@ -9,6 +9,9 @@ from time import monotonic
 import numpy as np
 
 from collectives import build
+from collectives.core.collective import collective
+from collectives.core.follow import holds
+from collectives.core.sends import SendList
 from sim.engine.resume import record_again
 from sim.engine.run import advance_to_end, start
 from sim.engine.tape import Replay, Tape
@@ -88,6 +91,14 @@ def _trees() -> None:
     build("pipelined", "all-gather", from_spec("mesh:2x3"), "1KiB")  # its trees are packed by maximum flows
 
 
+def _proofs() -> None:
+    """A transfer from rank 0 to rank 1 is a broadcast of two."""
+    sends = SendList()
+    sends.add(0, 1, [0])
+    none = np.zeros(0, np.int64)
+    holds(collective("broadcast"), 2, 1, 0, sends.build()[0], [[0]], (none, none, none.astype(np.bool_)))
+
+
 def _compression() -> None:
     """A sum of two workers in each layout, with each index of the positions."""
     for dtype in ("int32", "int64", "float32", "float64"):
@@ -100,7 +111,7 @@ def _compression() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "bounds and trees": _trees, "events in fifo order": _plain, "stretches that repeat": _stretches,
+    "bounds and trees": _trees, "proofs": _proofs, "events in fifo order": _plain, "stretches that repeat": _stretches,
     "events in any order": _ordered, "pools": _general,
     "several threads": _threads, "NICs": _nics, "links that serve in turn": _turns,
     "faults": _faults, "flows": _fluid, "replay": _replay, "compression": _compression,

@@ -212,10 +212,8 @@ def _stage_end(program, state, skip, task, stage, since, period_ps):
         time, place = event_of(skip, stage, chunk) if chunk < end else coming(skip, stage, chunk, spacing_ps)
         if chunk - out < front:
             before_ps, its_place = event_was(skip, stage, chunk - out)
-        elif chunk - out < end:
-            before_ps, its_place = event_of(skip, stage, chunk - out)
         else:
-            before_ps, its_place = coming(skip, stage, chunk - out, spacing_ps)
+            before_ps, its_place = event_of(skip, stage, chunk - out)  # under way, as `more` is at most `out`
         skip.register[COST] += chunk & 1
         if time != before_ps + period_ps or place != its_place:
             return np.int64(NONE) if steady else min(time, before_ps + period_ps) - 1
@@ -251,7 +249,7 @@ def _task_limit(program, state, skip, task, since, present):
     if _of(state, task, MISSING) != was_of(skip, task, WAS_MISSING):
         return never
     same = gate == was_gate if step == 0 else gate == was_gate == FAR or (gate <= present and was_gate <= since)
-    if not same and (step == 0 or gate == FAR or was_gate == FAR or gate - present != was_gate - since):
+    if not same and (step == 0 or gate - present != was_gate - since):
         return never
     if step > 0:
         limit = (chunks - 1 - joined) // step
@@ -304,21 +302,18 @@ def _release_limit(state, skip, parent, child, lag):
         return FAR_OFF
     if not child_live and released > 0:
         return np.int64(STARTED)
-    needed = _needed(released, parent_chunks, chunks, lag)
-    if child_step == 0 and needed > delivered:
-        # It is held back, and stays so.
-        return (needed - 1 - delivered) // step if step > 0 else FAR_OFF
-    if child_step > 0 and step == child_step and (lag > 0 or parent_chunks == chunks):
+    needed, was_delivered = _needed(released, parent_chunks, chunks, lag), delivered - step
+    if child_step == 0:
+        if needed > delivered:
+            # It is held back, and stays so.
+            return (needed - 1 - delivered) // step if step > 0 else FAR_OFF
+        return FAR_OFF if needed <= was_delivered else np.int64(-1)
+    if step == child_step if lag > 0 else step * chunks == child_step * parent_chunks:
         return FAR_OFF
-    if child_step > 0 and lag == 0 and step * chunks == child_step * parent_chunks:
-        return FAR_OFF
-    # It was not held back in the period, and will not be as long as the parent stays ahead.
-    was_delivered = delivered - step
+    # It must not have been held back in the period, and will not be as long as the parent stays ahead.
     if needed > was_delivered:
         return np.int64(-1)
-    low, high = np.int64(0), (chunks - 1 - released) // child_step + 1 if child_step > 0 else np.int64(0)
-    if child_step == 0:
-        return FAR_OFF
+    low, high = np.int64(0), (chunks - 1 - released) // child_step + 1
     while high - low > 1:
         middle = (low + high) >> 1
         if _needed(released + middle * child_step, parent_chunks, chunks, lag) <= was_delivered + middle * step:

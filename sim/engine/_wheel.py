@@ -3,7 +3,7 @@
 Events wait in levels of 2^DIGIT slots: an event lies on the level of the highest digit in which its time differs from
 the present, in the slot of that digit, and moves down a level when the present reaches its slot. All times of a run
 being integers, a push is a shift and a compare, and equal times come out as one batch, which is how the contract orders
-a picosecond. What each choice bought is in docs/performance.md.
+a picosecond. What each choice bought is in docs/background/engine.md.
 
 A time as digits of 10 bits, and where an event waits that is due at it (`now` and `due` first differ in digit 1):
 

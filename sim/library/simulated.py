@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from collectives import build
+from collectives import Schedule, build
+from sim.how import AS_USUAL, How
 from sim.library.expected import REPEATS, Expected, handshake_us, passed_on_bytes
 from sim.library.tuner import PROTOCOLS, ROOTED, SENDRECV, Setting, candidates, ll_GBps, messages, tables
 from sim.program.model import Model
@@ -55,7 +56,7 @@ _SCHEDULES: Mapping[str, tuple[str, str | None]] = {
 """Algorithms of the library by names and forms of ours."""
 
 
-def simulated(setting: Setting, row: Expected) -> Simulated:
+def simulated(setting: Setting, row: Expected, how: How = AS_USUAL) -> Simulated:
     """The algorithm and protocol of a row, by the engine."""
     name, form = _SCHEDULES[row.algorithm]
     machine, n = setting.machine, setting.n
@@ -81,10 +82,14 @@ def simulated(setting: Setting, row: Expected) -> Simulated:
         chunks = min(MOST_CHUNKS, math.ceil(row.size_bytes / passed_on_bytes(setting)))
     elif row.algorithm != "Ring" or rooted:
         chunks = min(MOST_CHUNKS, max(1, round(piece / (protocol.chunk_KiB * KIB))))
-    time = simulate(schedule, model=Model(chunks=chunks)).time_s
+
+    def time_s(one: Schedule, count: int) -> float:
+        return simulate(one, model=Model(chunks=count), **how.arguments()).time_s
+
+    time = time_s(schedule, chunks)
     if rooted:
         still, twice = (
-            simulate(build(name, setting.collective, fabric, size, form, **options), model=Model(chunks=count)).time_s
+            time_s(build(name, setting.collective, fabric, size, form, **options), count)
             for size, count in ((ELEMENT, 1), (2 * row.size_bytes, 2 * chunks))
         )
         time = _repeated(still, time, twice)

@@ -13,8 +13,9 @@ from fractions import Fraction
 import numpy as np
 
 from collectives import Schedule
+from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.traffic import F64
-from sim.engine.run import run
+from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
@@ -33,6 +34,7 @@ class Curve:
     name: str
     sizes_bytes: tuple[int, ...]
     programs: tuple[tuple[Lowered, ...], ...]  # one for every form that can run, at each size
+    how: How = AS_USUAL
     _known: dict[tuple[int, tuple[float, ...]], F64] = field(default_factory=dict)
 
     def times_s(self, latency_s: float, *shares: float) -> F64:
@@ -43,14 +45,17 @@ class Curve:
         """
         key = round(latency_s * PS_PER_S), shares
         if key not in self._known:
-            times = [min(run(_at(one, *key)).makespan_ps for one in forms) for forms in self.programs]
+            times = [min(self._time_ps(_at(one, *key)) for one in forms) for forms in self.programs]
             self._known[key] = np.array(times, np.float64) / PS_PER_S
         return self._known[key]
 
     def first_s(self, latency_s: float) -> float:
         """Time at the smallest size, with more latency of every transfer."""
         extra = round(latency_s * PS_PER_S)
-        return min(run(_at(one, extra, (1.0,))).makespan_ps for one in self.programs[0]) / PS_PER_S
+        return min(self._time_ps(_at(one, extra, (1.0,))) for one in self.programs[0]) / PS_PER_S
+
+    def _time_ps(self, program: Program) -> int:
+        return self.how.run(program, lower_bound_ps=lambda one: max(busy_and_path_ps(one))).makespan_ps
 
 
 def link_classes(topology: Topology) -> tuple[float, ...]:
@@ -67,14 +72,16 @@ def _at(lowered: Lowered, latency_ps: int, shares: tuple[float, ...]) -> Program
     return retime(lowered.program, rates, np.where(link >= 0, link_rate[link], KEEPS_ITS_RATE), latency_ps)
 
 
-def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int]) -> Curve:
+def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int], how: How = AS_USUAL) -> Curve:
     """The curve of an algorithm.
 
     `spec`: collective, form and model.
+    `how`: its runs.
     WeftError: no form can run at some size.
     """
     model = spec.build_model()
-    return Curve(name, tuple(sizes_bytes), tuple(_programs(spec, topology, name, size, model) for size in sizes_bytes))
+    programs = tuple(_programs(spec, topology, name, size, model) for size in sizes_bytes)
+    return Curve(name, tuple(sizes_bytes), programs, how)
 
 
 def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model) -> tuple[Lowered, ...]:
@@ -86,13 +93,13 @@ def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model
 
 
 def curves(
-    spec: Spec, topology: Topology, names: Sequence[str], sizes_bytes: Sequence[int]
+    spec: Spec, topology: Topology, names: Sequence[str], sizes_bytes: Sequence[int], how: How = AS_USUAL
 ) -> tuple[list[Curve], Mapping[str, str]]:
     """The curves of those algorithms that can run, and why the others cannot."""
     found, refused = [], {}
     for name in names:
         try:
-            found.append(curve(spec, topology, name, sizes_bytes))
+            found.append(curve(spec, topology, name, sizes_bytes, how))
         except WeftError as wrong:
             refused[name] = str(wrong)
     return found, refused

@@ -7,13 +7,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
 from sim.engine.resume import record_again
-from sim.engine.run import check_memory, run
+from sim.engine.run import check_memory
 from sim.engine.tape import Tape, can_record
+from sim.how import AS_USUAL, How
 from sim.optimizer.retime import Retimed
 from sim.program import Program
+from sim.program.outcome import Outcome
 from sim.program.perturb import SHARE, perturb
 from sim.why.gradient import gradient
 from sim.why.path import Labels, explain
@@ -96,16 +99,20 @@ class Simulated:
 
     Where servers and pools are fifo, a tape of the last run is replayed as long as the order of service, and the order
     of requests and releases of pools, do not change; where a replay finds another order the engine runs, from there on
-    if that pays. Programs with another discipline, or of more than 65,536 services, run in the engine each time.
+    if that pays. Programs with another discipline, or of more than 65,536 services, run in the engine each time; so
+    do all that are to be checked, since there are no certificates of a replay.
 
     `parts`: weight, and program.
     `constant_ns`: compute that nothing overlaps.
+    `how`: the engine runs.
     """
 
-    def __init__(self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0, how: How = AS_USUAL
+    ) -> None:
         if not parts:
             raise WeftError("nothing to simulate: the workload has no collective of more than one NPU")
-        self.parts, self.constant_ns = tuple(parts), constant_ns
+        self.parts, self.constant_ns, self.how = tuple(parts), constant_ns, how
         self.floors = tuple(part.floor() for _, part in self.parts)
         self.runs = self.replays = 0
         self._known: dict[bytes, Evaluation] = {}
@@ -142,7 +149,8 @@ class Simulated:
         """The time alone: engine runs without a log, for a black-box search."""
         bandwidth = np.asarray(bandwidth_GBps, np.float64)
         self.runs += len(self.parts)
-        times = (weight * run(part.retimed(bandwidth).at(bandwidth)).makespan_ps for weight, part in self.parts)
+        programs = ((weight, part.retimed(bandwidth).at(bandwidth)) for weight, part in self.parts)
+        times = (weight * self._outcome(program).makespan_ps for weight, program in programs)
         return self.constant_ns + sum(times) / 1e3
 
     def spread(self, bandwidth_GBps: F64) -> Spread:
@@ -158,7 +166,7 @@ class Simulated:
                 rng = np.random.default_rng([0, number])
                 away = np.random.default_rng([1, number]).uniform(-SHARE, SHARE, self.n_dims)
                 changed = (
-                    part.weight * run(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps
+                    part.weight * self._outcome(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps
                     for part, program in zip(found.parts, self._programs(found.bandwidth_GBps, away), strict=True)
                 )
                 times.append(round(self.constant_ns * 1e3 + sum(changed)))
@@ -185,9 +193,9 @@ class Simulated:
             return known
         self.runs += 1
         check_memory(program, log=True)
-        if not can_record(program) or program.chunk_hops() > MOST_RECORDED:
+        if not self._is_recorded(program):
             return None
-        tape = Tape.record(program) if known is None else record_again(known, program, replay)
+        tape = self._recorded(program) if known is None else record_again(known, program, replay)
         if not tape.replay(program).in_order:  # chunks request a slot of a pool in the same picosecond
             return None
         if len(self._tapes) >= MOST_TAPES:
@@ -195,13 +203,26 @@ class Simulated:
         self._tapes[retimed] = tape
         return tape
 
+    def _is_recorded(self, program: Program) -> bool:
+        """Whether a tape of its run may be kept: not of one that is stopped, or checked."""
+        most = min(MOST_RECORDED, MOST_RECORDED if self.how.max_events is None else self.how.max_events)
+        return can_record(program) and program.chunk_hops() <= most and not self.how.check
+
+    def _recorded(self, program: Program) -> Tape:
+        """The tape of a run; one with pools is that of the loop that notes who asked for their units."""
+        has_pools = program.pool_capacity.size > 0
+        return Tape.record(program, None if has_pools else self._outcome(program, log=True))
+
+    def _outcome(self, program: Program, log: bool = False) -> Outcome:
+        return self.how.run(program, log=log, lower_bound_ps=lambda one: max(busy_and_path_ps(one)))
+
     def _of_tape(self, tape: Tape, program: Program) -> tuple[int, F64]:
         found = gradient(tape, program)
         return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)
 
     def _run(self, retimed: Retimed, program: Program) -> tuple[int, F64]:
         """The same from a log."""
-        outcome = run(program, log=True)
+        outcome = self._outcome(program, log=True)
         names = [str(dim) for dim in retimed.server_dim]
         why = staged("critical path")(explain)(program, outcome, Labels(names.__getitem__, lambda hop: []))
         service = [why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from collectives import build
 from collectives.registry import algorithm as find_algorithm
 from sim.analytic.libra import Placed
+from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.optimizer.objective import Simulated, Timed
 from sim.optimizer.rebuilt import Rebuilt
@@ -40,6 +41,7 @@ def collective_objective(
     symmetry: str = "auto",
     most_GBps: Positive | None = None,
     form: str | None = None,
+    how: How = AS_USUAL,
     **options: object,
 ) -> Simulated:
     """The time of one collective on any network whose links have dimensions or tiers.
@@ -54,12 +56,15 @@ def collective_objective(
     symmetry : {"auto", "off"}
     most_GBps : float, optional
         No allowed bandwidths sum to more, for the floors; None: nothing limits them.
+    how : How
+        Engine runs are done: checked, stopped, in full, on several threads.
     """
 
     def schedule(on: Topology) -> Job:
         return Job.of(build(algorithm, collective, on, size, form, **options))
 
-    return Simulated([(1.0, _Parts(topology, algorithm, model, symmetry, most_GBps or math.inf).part(schedule))])
+    parts = _Parts(topology, algorithm, model, symmetry, most_GBps or math.inf)
+    return Simulated([(1.0, parts.part(schedule))], how=how)
 
 
 class _Parts(NamedTuple):
@@ -87,6 +92,7 @@ def iteration_objective(
     model: Model = Model(chunks=1),
     symmetry: str = "auto",
     most_GBps: Positive | None = None,
+    how: How = AS_USUAL,
 ) -> Simulated:
     """The time of a training iteration of each workload, weighted and summed.
 
@@ -103,6 +109,8 @@ def iteration_objective(
         Forward collectives run twice; only without overlap.
     model : Model
     symmetry : {"auto", "off"}
+    most_GBps, how
+        As in `collective_objective`.
     """
     make = _Parts(topology, training.algorithm, model, symmetry, most_GBps or math.inf)
     parts: list[tuple[float, Timed]] = []
@@ -119,7 +127,7 @@ def iteration_objective(
         else:
             build_job = partial(training_job, workload=one.workload, groups=one.groups, training=training)
             parts.append((one.weight, make.part(build_job)))
-    return Simulated(parts, constant_ns)
+    return Simulated(parts, constant_ns, how)
 
 
 def _collectives(

@@ -17,6 +17,7 @@ from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
+from sim.how import AS_USUAL, How
 from sim.optimizer.choices import Best, best_choice
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import (
@@ -65,6 +66,7 @@ class Study:
     wants_sensitivity: bool
     symmetry: str
     counting: str  # how links are charged, for people
+    how: How = AS_USUAL
     _objectives: dict[Knobs, Simulated] = field(default_factory=dict)
     _best: Best | None = None
 
@@ -197,7 +199,7 @@ class Study:
         if not self.placed:
             return collective_objective(
                 topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,
-                most_GBps=most_GBps, **options,
+                most_GBps=most_GBps, how=self.how, **options,
             )
         training = Training(
             loop=self.loop, algorithm=knobs.algorithm, options=options, orders=dict(knobs.orders)
@@ -206,7 +208,7 @@ class Study:
             training = replace(training, bucket_bytes=None)  # as LIBRA: each row reduces its own
         return iteration_objective(
             topology, self.placed, training, checkpointed=self.checkpointed, model=model, symmetry=self.symmetry,
-            most_GBps=most_GBps,
+            most_GBps=most_GBps, how=self.how,
         )
 
     def _best_simulated(self) -> Best:

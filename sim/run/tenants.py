@@ -11,6 +11,7 @@ import numpy as np
 
 from sim.faults.cost import finite
 from sim.faults.plan import FaultPlan
+from sim.how import How
 from sim.lower.tenants import Tenant
 from sim.program import I64
 from sim.program.model import Model
@@ -81,8 +82,8 @@ class Shares(Tabular):
 @checked
 def share_fabric(
     tenants: Sequence[Tenant], model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto",
-    check: bool = False, skip: bool = True, threads: int | None = None, faults: FaultPlan | None = None,
-    done: Callable[[str, int], None] = lambda what, time_ps: None,
+    check: bool = False, max_events: int | None = None, skip: bool = True, threads: int | None = None,
+    faults: FaultPlan | None = None, done: Callable[[str, int], None] = lambda what, time_ps: None,
 ) -> Shares:
     """Run several collectives and jobs at once, and each of them alone.
 
@@ -96,6 +97,8 @@ def share_fabric(
     symmetry : {"auto", "off"}
     check : bool
         Check the certificates.
+    max_events : int, optional
+        Give up a run after this many services.
     skip : bool
         Do not simulate stretches that repeat exactly; the times are the same.
     threads : int, optional
@@ -123,10 +126,8 @@ def share_fabric(
     [True, True]
     """
     choice(engine, ("chunk", "reference"), "engine of tenants")
-    run = simulate(
-        tenants, model=model, engine=engine, symmetry=symmetry, check=check, skip=skip, threads=threads, log=True,
-        faults=faults,
-    )
+    how = How(check=check, max_events=max_events, skip=skip, threads=threads).arguments()
+    run = simulate(tenants, model=model, engine=engine, symmetry=symmetry, log=True, faults=faults, **how)
     done("all together", run.time_ps)
     finish_ps = _operations_end_ps(run)
     shares = []
@@ -135,8 +136,7 @@ def share_fabric(
         span = _operations_of(run, tenant.name)
         end_ps = int(finish_ps[span.start : span.stop].max(initial=arrival_ps))
         alone = simulate(
-            [replace(tenant, arrival="0s")], model=model, engine=engine, symmetry=symmetry, check=check, skip=skip,
-            threads=threads,
+            [replace(tenant, arrival="0s")], model=model, engine=engine, symmetry=symmetry, **how
         )
         done(f"{tenant.name} alone", alone.time_ps)
         shares.append(Share(tenant.name, end_ps - arrival_ps, alone.time_ps, arrival_ps, span))

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.analytic.streaming_form import turns_ps
-from sim.engine.run import run
 from sim.faults.retry import packets_of
+from sim.how import AS_USUAL, How
 from sim.program import I64, Program, ProgramBuilder
 from sim.program.builder import NO_SERVER
 from sim.program.outcome import Log
@@ -98,7 +98,7 @@ class Held(NamedTuple):
     partial_sums: int
 
 
-def late_worker_run(case: LateWorker) -> Held:
+def late_worker_run(case: LateWorker, how: How = AS_USUAL) -> Held:
     """Run the case and look at the slots of the late worker's leaf."""
     job = case.job
     if job.n_packets == 0:
@@ -106,7 +106,7 @@ def late_worker_run(case: LateWorker) -> Held:
     partial = np.zeros(job.n_packets, np.bool_)
     while True:
         built = _build(case, partial)
-        outcome = run(built.program, log=True)
+        outcome = how.run(built.program, log=True)
         assert outcome.log is not None
         arrived = outcome.finish_ps[built.sent]
         first = arrived[:, 1:].min(axis=1)

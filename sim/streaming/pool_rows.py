@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.how import AS_USUAL, How
 from sim.streaming.partial_aggregates import LateWorker, late_worker_run
 from sim.streaming.pool_streaming import Late, PoolStreaming, Slow, time_ps
 from sim.streaming.slot_sharing import Sharing, fallback_share, finishes_ps
@@ -20,6 +21,7 @@ Row = dict[str, Any]
 def streaming_rows(
     job: PoolStreaming, slots: Iterable[int], *, late_ps: Late | None = None, rate_factor: Slow | None = None,
     loss: float = 0.0, timeout_ps: int | str | None = None, seeds: int = 1,
+    how: How = AS_USUAL,
 ) -> Iterator[Row]:
     """One job; with loss the mean time of some seeds, its 5th and 95th percentile, and the slow-down.
 
@@ -32,10 +34,11 @@ def streaming_rows(
     for count in slots:
         one = replace(job, slots=count)
         times = [
-            time_ps(one, late_ps=late_ps, rate_factor=rate_factor, loss=loss, timeout_ps=timeout_ps, seed=seed)
+            time_ps(one, late_ps=late_ps, rate_factor=rate_factor, loss=loss, timeout_ps=timeout_ps, seed=seed,
+                    how=how)
             for seed in range(seeds) if timeout_ps is not None
         ]
-        clean = time_ps(one, late_ps=late_ps, rate_factor=rate_factor)
+        clean = time_ps(one, late_ps=late_ps, rate_factor=rate_factor, how=how)
         if not times:
             yield _row(one, clean)
             continue
@@ -46,12 +49,14 @@ def streaming_rows(
         }
 
 
-def sharing_rows(job: PoolStreaming, slots: Iterable[int], jobs: int, rules: Sequence[str], pool: int) -> Iterator[Row]:
+def sharing_rows(
+    job: PoolStreaming, slots: Iterable[int], jobs: int, rules: Sequence[str], pool: int, how: How = AS_USUAL
+) -> Iterator[Row]:
     """Several jobs on one switch of `pool` slots; the time is that of the last, the closed form that of one job."""
     for count in slots:
         for rule in rules:
             sharing = Sharing(job=replace(job, slots=count), jobs=jobs, slots=pool, rule=rule)
-            times = finishes_ps(sharing)
+            times = finishes_ps(sharing, how)
             alone = replace(job, slots=sharing.window)
             yield {"rule": rule, "jobs": jobs, "switch_slots": pool} | _row(alone, max(times), jobs) | {
                 "slots": count, "mean_s": float(np.mean(times)) / PS_PER_S, "fallback": fallback_share(sharing),
@@ -59,13 +64,13 @@ def sharing_rows(job: PoolStreaming, slots: Iterable[int], jobs: int, rules: Seq
 
 
 def partial_rows(
-    job: PoolStreaming, slots: Iterable[int], leaves: int, late_ps: int, timeout_ps: int
+    job: PoolStreaming, slots: Iterable[int], leaves: int, late_ps: int, timeout_ps: int, how: How = AS_USUAL
 ) -> Iterator[Row]:
     """A late worker under leaves that wait, and under leaves with a timeout."""
     for count in slots:
         for timer in (None, timeout_ps):
             case = LateWorker(job=replace(job, slots=count), leaves=leaves, late_ps=late_ps, timeout_ps=timer)
-            found = late_worker_run(case)
+            found = late_worker_run(case, how)
             row = _row(case.job, found.makespan_ps, closed_ps=case.closed_form_ps(), trip_ps=case.round_trip_ps)
             yield {"leaf": "waits" if timer is None else "partial"} | row | {
                 "held_mean_s": found.mean_ps / PS_PER_S, "held_most_s": found.longest_ps / PS_PER_S,

@@ -25,6 +25,7 @@ from collectives.core.schedule import Schedule
 from sim.analytic.streaming_form import turns_ps
 from sim.faults.plan import Fault, FaultPlan, Loss, SlowLink, Straggler
 from sim.faults.retry import NPU, check_packets
+from sim.how import AS_USUAL, How
 from sim.program import I64, service_time_ps
 from sim.program.cutting import MOST_WORK
 from sim.simulation import simulate
@@ -146,7 +147,7 @@ class PoolStreaming:
 def time_ps(
     job: PoolStreaming, *, late_ps: Late | None = None, rate_factor: Slow | None = None,
     loss: Annotated[float, Number(0, 1)] = 0.0, timeout_ps: int | str | None = None, seed: Natural = 0,
-    engine: str = "chunk",
+    engine: str = "chunk", how: How = AS_USUAL,
 ) -> int:
     """When the last worker has the last result.
 
@@ -164,6 +165,7 @@ def time_ps(
         packets are lost.
     seed : int
     engine : {"chunk", "reference"}
+    how : How
 
     Raises
     ------
@@ -172,11 +174,11 @@ def time_ps(
     """
     late, slow = _late(job, late_ps), _slow(job, rate_factor)
     lossy = timeout_ps is not None
-    how = [(late.get(worker, 0), slow.get(worker, "1")) for worker in range(job.workers)]
+    each = [(late.get(worker, 0), slow.get(worker, "1")) for worker in range(job.workers)]
     if not lossy:
-        how = list(dict.fromkeys(how))
+        each = list(dict.fromkeys(each))
     faults: list[Fault] = []
-    for npu, (delay_ps, share) in enumerate(how):
+    for npu, (delay_ps, share) in enumerate(each):
         faults += [Straggler(npu=f"npu{npu}", delay=f"{delay_ps}ps")] if delay_ps else []
         faults += [SlowLink(link=f"npu{npu}--switch0", share=share)] if share != "1" else []
         faults += [Loss(link=f"npu{npu}--switch0", probability=float(loss))] if lossy else []
@@ -187,8 +189,9 @@ def time_ps(
     if lossy:
         check_packets(job.n_packets, job.workers)
     return simulate(
-        job.schedule(len(how)), chunk=job.payload_bytes, packet_header=job.header_bytes,
+        job.schedule(len(each)), chunk=job.payload_bytes, packet_header=job.header_bytes,
         forwarding="store-and-forward", faults=plan if faults else None, engine=engine,
+        **how.arguments(),
     ).time_ps
 
 

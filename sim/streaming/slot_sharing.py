@@ -30,8 +30,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine.run import run
 from sim.faults.retry import packets_of
+from sim.how import AS_USUAL, How
 from sim.program import I64, Cutting, Program, ProgramBuilder
 from sim.streaming.pool_streaming import PoolStreaming, time_ps
 from topologies import WeftError
@@ -78,12 +78,12 @@ class Sharing:
         return min(self.job.slots, self.slots // self.jobs if self.rule == "static" else self.slots)
 
 
-def finishes_ps(sharing: Sharing) -> list[int]:
+def finishes_ps(sharing: Sharing, how: How = AS_USUAL) -> list[int]:
     """When each job ends."""
     if sharing.rule in ("shared", "hashed"):
         program, ends = sharing_program(sharing)
-        return [int(end_ps) for end_ps in run(program).finish_ps[ends]]
-    alone = time_ps(replace(sharing.job, slots=sharing.window))
+        return [int(end_ps) for end_ps in how.run(program).finish_ps[ends]]
+    alone = time_ps(replace(sharing.job, slots=sharing.window), how=how)
     return [alone * (number if sharing.rule == "locked" else 1) for number in range(1, sharing.jobs + 1)]
 
 

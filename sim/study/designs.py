@@ -9,6 +9,7 @@ from collectives.registry import algorithm
 from sim.analytic.cost import PRICES, Cost
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed
+from sim.how import AS_USUAL, How
 from sim.optimizer.knobs import HIERARCHICAL, Asked
 from sim.optimizer.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
 from sim.optimizer.study import Study
@@ -21,17 +22,19 @@ from workloads.models import MODELS
 from workloads.training import LOOPS as SIMULATED_LOOPS
 
 
-def make_studies(spec: Spec) -> list[Study]:
+def make_studies(spec: Spec, how: How = AS_USUAL) -> list[Study]:
     """One study for each network.
+
+    `how`: the engine runs.
 
     WeftError: keys that contradict each other, and errors in the files.
     """
     asked = spec.optimize
     names = [name for text in asked.network or () for name in circulants(text, asked.degrees)]
-    return [_make_study(spec, name) for name in names]
+    return [_make_study(spec, name, how) for name in names]
 
 
-def _make_study(spec: Spec, name: str) -> Study:
+def _make_study(spec: Spec, name: str, how: How) -> Study:
     asked, loop, kind = spec.optimize, spec.training.loop, spec.kind.name if spec.collective.name else ""
     network = read_any_network(name, spec.topology.link_latency, spec.topology.hop_latency)
     placed = _place(spec, network)
@@ -57,7 +60,7 @@ def _make_study(spec: Spec, name: str) -> Study:
         knobs=knobs.choices(network.topology.shape, placed, kind),
         lane_GBps=None if asked.lane is None else parse_bandwidth(asked.lane, "--lane") / 1e9,
         evaluations=asked.evaluations, wants_sensitivity=asked.sensitivity, symmetry=spec.symmetry,
-        counting=asked.counting,
+        counting=asked.counting, how=how,
     )
 
 

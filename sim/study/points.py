@@ -77,11 +77,11 @@ def compute(task: Task, progress: Callable[[Progress], None] | None = None) -> R
     return row_of(task, simulate_point(task, progress))
 
 
-def row_of(task: Task, best: BestForm) -> Row:
-    """The row of a point that has been simulated."""
+def row_of(task: Task, best: BestForm, *, of_run: bool = True) -> Row:
+    """The row of a point that has been simulated; `of_run`: with notes on how it was run."""
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
-    notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
+    notes = [*best.result.notes(of_run=of_run), *_gains(best.result, task.max_events)]
     trees = task.spec.options_of(task.algorithm).get("trees", _split_trees(best.name)[1])
     spread = _spread(task, best.result)
     ends = {"spread_low_s": spread and spread.low_s, "spread_high_s": spread and spread.high_s}

@@ -12,7 +12,7 @@ import numba
 import pytest
 from numba.core.registry import cpu_target
 
-from topologies.compiled import _digest, _shipped, cache_folder, cached, shipped_folder
+from topologies.compiled import _digest, _shipped, cache_folder, cached, is_at_hand, shipped_folder
 from topologies.interrupts import ENDING
 from topologies.stages import tell_compiling
 
@@ -60,6 +60,18 @@ def test_code_is_found_again_until_a_source_changes_or_the_file_is_damaged(
         assert hits(source) == 1, suffix
     source.write_text("two")
     assert hits(source) == 0
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_code_is_at_hand_once_it_was_compiled_or_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(private(tmp_path / "cache")))
+    (tmp_path / "source.txt").write_text("one")
+    here, later = (cached(twice, [tmp_path / "source.txt"], nogil=True) for _ in range(2))
+    assert not is_at_hand(here)
+    assert here(21) == 42
+    assert is_at_hand(here)
+    assert is_at_hand(later), "kept"
+    assert not is_at_hand(twice)
 
 
 def test_the_folder_beside_the_sources_is_taken_where_it_is_ours(tmp_path: Path) -> None:

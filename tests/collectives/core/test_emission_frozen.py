@@ -112,7 +112,7 @@ def test_any_column_makes_another_proof(column):
 
 def test_equal_transfers_are_proved_once(monkeypatch):
     build("ring", "all-reduce", ring(8), "1MiB")
-    monkeypatch.setattr("collectives.core.pattern.prove", lambda *_: pytest.fail("proved again"))
+    monkeypatch.setattr("collectives.core.pattern.prove_carried", lambda *_: pytest.fail("proved again"))
     again = build("ring", "all-reduce", ring(8, bandwidth="7GB/s"), "1MiB").pattern
     assert again.proof == "proved"
 

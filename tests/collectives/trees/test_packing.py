@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from collectives.trees.edge_splitting import without_switches
-from collectives.trees.pack import broadcast_forest, gather_forest, pack_forest, reduce_forest, scatter_forest
+from collectives.trees.pack import (
+    broadcast_forest,
+    gather_forest,
+    mirror_of,
+    pack_forest,
+    reduce_forest,
+    scatter_forest,
+    turned_back,
+)
 from collectives.trees.rooted_forest import all_reduce_forests, two_phase_rate_Bps
 from collectives.trees.shares import broadcast_shares, gather_shares
 from tests import fabrics
@@ -37,6 +46,23 @@ def test_random_networks_are_packed(first):
         t = fabrics.random_fabric(seed)
         assert fabrics.balanced(t)
         reaches_the_optimum(t, level=seed % 2 == 0, spread=seed % 3 == 0)
+
+
+@pytest.mark.parametrize("spec", ["torus:4x4", "mesh:3x4", "fat-tree:2", "random-regular:16x4x7", "dgx-a100:2"])
+def test_a_network_that_is_its_own_mirror_is_packed_once_with_the_trees_of_the_mirror(spec):
+    t = from_spec(spec)
+    assert mirror_of(t) is t
+    reversed_ = replace(t, name="reversed", src=t.dst, dst=t.src)
+    assert scatter_forest(t).trees == turned_back(gather_forest(reversed_), t).trees
+
+
+def test_a_network_whose_directions_differ_is_not_its_own_mirror():
+    t = from_spec("ring:4", **UNIT)
+    slower = replace(t, bandwidth_Bps=t.bandwidth_Bps * (1 + (t.src > t.dst)))
+    assert mirror_of(t) is t
+    assert mirror_of(slower) is not slower
+    assert mirror_of(fabrics.one_way_ring(4)).src.tolist() == [0, 1, 2, 3]
+    assert mirror_of(fabrics.one_way_ring(4)).dst.tolist() == [3, 0, 1, 2]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from collectives import ALGORITHMS, build
 from sim import simulate
+from sim.certify import order
 from sim.certify.healthy import CertificateError, certify
 from sim.certify.order import overtaken
 from sim.engine.run import run
@@ -93,6 +94,35 @@ def test_chunks_that_overtake_at_their_first_hop_are_refused(apart: int, classes
 @given(program=programs(pools=False, disciplines=ORDERS), rng=st.randoms(use_true_random=False))
 def test_what_is_found_is_what_is_counted_out(program: Program, rng: Random) -> None:
     """Services of small programs in any order, and arrivals at any time; near the end of the clock as well."""
+    is_found_as_counted_out(program, rng)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("disciplines", [ORDERS[:1], ORDERS[:2], ORDERS[2:], DISCIPLINES[4:5], DISCIPLINES[4:]])
+def test_what_is_found_in_each_queue_is_what_is_counted_out(
+    disciplines: tuple[str, ...], channels: int, seed: int
+) -> None:
+    """The same of what every discipline looks at, and of servers with several queues: each has an order of its own."""
+    rng = Random(seed)
+    builder = ProgramBuilder("store-and-forward", "tail")
+    servers = [(builder.server(FAST, one), one in ("fifo", *DISCIPLINES[4:])) for one in (*disciplines, *disciplines)]
+    for _ in range(8):
+        path = [
+            (one, 0, rng.randrange(channels) if disciplines[0] == "fifo" and fifo else 0)
+            for one, fifo in rng.sample(servers, min(len(servers), rng.randint(1, 3)))
+        ]
+        chunks = rng.randint(1, 3)
+        builder.task(
+            12 * chunks, path, Cutting(chunks=chunks), tie_class=rng.randrange(2), priority=rng.randrange(-1, 2),
+            flow=rng.randrange(3),
+        )
+    program = builder.build()
+    assert sum(is_found_as_counted_out(program, rng) for _ in range(12)) > 0
+
+
+def is_found_as_counted_out(program: Program, rng: Random) -> bool:
+    """Hold what is found against what is counted out; returns whether it is something."""
     hops, chunks = program.hops(), program.chunks()
     task = np.repeat(np.arange(program.n_tasks), chunks * hops)
     chunk, hop = np.divmod(np.arange(task.size) - np.repeat(np.cumsum(chunks * hops) - chunks * hops, chunks * hops),
@@ -102,27 +132,55 @@ def test_what_is_found_is_what_is_counted_out(program: Program, rng: Random) -> 
     start = base + np.array(rng.sample(range(200), min(task.size, 200)), np.int64)
     task, chunk, hop, at = (column[: start.size] for column in (task, chunk, hop, at))
     arrival = start - np.array([rng.choice((0, 0, 1, 5, 60)) for _ in range(start.size)], np.int64)
-    expected = counted_out(program, np.stack([task, chunk, hop, start, arrival], axis=1), program.route_server[at])
+    expected = counted_out(program, np.stack([task, chunk, hop, start, arrival], axis=1), at)
     served = np.lexsort((start, program.route_server[at]))
     found = overtaken(program, task, chunk, hop, at, start, arrival, served)
     assert (found in expected) if found is not None else not expected
+    return found is not None
 
 
-def counted_out(program: Program, rows: np.ndarray, server: np.ndarray) -> set[tuple[int, int]]:
-    """Pairs of services of a server of which the first began while the second was due."""
+def counted_out(program: Program, rows: np.ndarray, at: np.ndarray) -> set[tuple[int, int]]:
+    """Pairs of services of a queue of which the first began while the second was due."""
     found = set()
-    due = []
-    for (task, chunk, hop, _, arrival), own in zip(rows.tolist(), server.tolist(), strict=True):
+    due: list[tuple[int, ...]] = []
+    queues: list[tuple[object, ...]] = []
+    for (task, chunk, hop, _, arrival), place in zip(rows.tolist(), at.tolist(), strict=True):
+        server = int(program.route_server[place])
+        discipline = DISCIPLINES[program.server_discipline[server]]
         rank = {
-            "fifo": 0, "priority": program.task_priority[task] if program.task_priority.size else 0,
+            "priority": program.task_priority[task] if program.task_priority.size else 0,
             "smallest-first": program.cut_work[program.task_cut[task]], "lowest-chunk-first": chunk,
-        }[ORDERS[program.server_discipline[own]]]
+        }.get(discipline, 0)
         due.append((rank, arrival, program.task_class[task], chunk, hop, task))
+        queues.append((server, *queue_of(program, discipline, task, hop, place)))
     for early, late in permutations(range(len(rows)), 2):
         waits = rows[late, 4] <= rows[early, 3] < rows[late, 3]
-        if server[early] == server[late] and waits and due[late] < due[early]:
+        if queues[early] == queues[late] and waits and due[late] < due[early]:
             found.add((early, late))
     return found
+
+
+def queue_of(program: Program, discipline: str, task: int, hop: int, place: int) -> tuple[object, ...]:
+    """What tells the queue of a chunk from others of its server."""
+    if discipline == "round-robin-flow":
+        return program.task_flow[task], hop
+    if discipline == "round-robin-port":
+        return (program.route_server[place - 1] if hop else None,)
+    return (program.route_line[place],)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_rows_that_rise(columns: int) -> None:
+    """As they are sorted, in the order of columns; few values, so that there are ties everywhere."""
+    rng, rising = np.random.default_rng(columns), 0
+    for size in range(6):
+        for _ in range(60):
+            rows = rng.integers(0, 3, (size, columns)).tolist()
+            rows = sorted(rows) if rng.random() < 0.3 else rows
+            table = np.array(rows, np.int64).reshape(size, columns)
+            assert order._rise(tuple(table.T)) == (rows == sorted(rows))
+            rising += rows == sorted(rows)
+    assert 60 < rising < 300
 
 
 @settings(max_examples=150, deadline=None)

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from types import FunctionType
 
 import numpy as np
 import pytest
 
-from sim.engine import _calendar, _jit
-from sim.engine._fifo_state import BLOCK, BLOCKS, EVENT_WORDS, KEY, LATE, NOW, OPEN, PLACE, TIME, WIDTH, FifoState
-from sim.engine._state import FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
+from sim.engine import _calendar
+from sim.engine._fifo_state import (
+    BLOCK,
+    BLOCKS,
+    DIGIT,
+    EVENT_WORDS,
+    KEY,
+    LATE,
+    NOW,
+    OPEN,
+    PLACE,
+    TIME,
+    WIDTH,
+    FifoState,
+)
+from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
 from sim.engine.fifo import initial_state, with_more_room
 from sim.program import I64, ProgramBuilder
+from tests.plain_kernels import as_python
 
 MOST_CALLS = 100_000
 """In a test: a calendar that does not come to its end fails, and does not go on for ever."""
@@ -24,12 +37,7 @@ PROGRAM = builder.build()
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The helpers as Python: compiled ones have no callers but the loop."""
-    for name, one in list(vars(_calendar).items()):
-        if isinstance(getattr(one, "py_func", None), FunctionType):
-            monkeypatch.setattr(_calendar, name, one.py_func)
-    monkeypatch.setattr(_calendar, "count_leading_zeros", _jit._leading_zeros)
-    monkeypatch.setattr(_calendar, "count_trailing_zeros", _jit._trailing_zeros)
+    as_python(monkeypatch, [_calendar])
 
 
 class Calendar:
@@ -47,7 +55,9 @@ class Calendar:
 
     def put(self, time: int, event: int = NONE) -> None:
         """Put an event into both; `event`: one that has just happened, whose place is free."""
-        while self.state.register[BLOCKS] < 1 or self.state.register[LATE] + 2 > self.state.late.size:
+        for _ in range(20):
+            if self.state.register[BLOCKS] >= 1 and self.state.register[LATE] + 2 <= self.state.late.size:
+                break
             self.state = with_more_room(self.state)
         place = NONE if self.keys % 3 == 0 else self.keys % 5 << 32 | self.keys
         heappush(self.heap, (time, self.keys, place))
@@ -68,8 +78,27 @@ class Calendar:
             events.append(event)
         raise AssertionError("events are due without end")
 
+    def soonest(self) -> int:
+        """Of what waits, the time of the first, if its bucket is open; else when its slot begins."""
+        if not self.heap:
+            return int(FAR)
+        time, width = self.heap[0][0], int(self.state.register[WIDTH])
+        differs = (time ^ self.now) >> width
+        shift = width + (differs.bit_length() - 1) // DIGIT * DIGIT if differs else 0
+        return time >> shift << shift
+
+    def drain(self) -> None:
+        """Let all that waits happen, in its order."""
+        while self.heap:
+            due, expected = self.heap[0][0], []
+            assert self.advance(2**61) == FINISHED and self.now == due
+            while self.heap and self.heap[0][0] == due:
+                expected.append(heappop(self.heap)[1:])
+            assert sorted(self.take()[0]) == expected
+        assert self.advance(2**61) == STUCK
+
     def advance(self, until: int) -> int:
-        for _ in range(100):
+        for _ in range(20):
             before, status = self.now, int(_calendar.advance(PROGRAM, self.state, np.int64(until)))
             assert before <= self.now <= max(until, before)
             if status != NEEDS_TOKENS:
@@ -94,6 +123,7 @@ def test_events_happen_in_the_order_of_a_heap(width: int, seed: int) -> None:
         due = calendar.heap[0][0]
         if draw.random() < 0.3:  # a pause before it: the present stays before it, too
             assert calendar.advance(due - 1) == PAUSED
+            assert _calendar.soonest(calendar.state) == calendar.soonest()
         assert calendar.advance(due + int(draw.choice([0, 10**9]))) == FINISHED
         assert calendar.now == due
         expected = []
@@ -106,6 +136,44 @@ def test_events_happen_in_the_order_of_a_heap(width: int, seed: int) -> None:
             if draw.random() < 0.3:
                 calendar.put(due + int(draw.choice(STEPS)) * int(draw.integers(1, 5)))
     assert calendar.keys > 1000 and calendar.advance(2**61) == STUCK
+    assert _calendar.soonest(calendar.state) == calendar.soonest() == FAR
+
+
+def test_the_soonest_of_the_open_bucket_is_known() -> None:
+    """One that was there when it was opened, one that came later, or either; what has happened does not count."""
+    calendar = Calendar(10)
+    for time in (3000, 3007, 5000):
+        calendar.put(time)
+    assert _calendar.soonest(calendar.state) == 2048
+    assert calendar.advance(2**61) == FINISHED
+    calendar.put(3001)
+    for expected in (3000, 3001, 3007):
+        assert _calendar.soonest(calendar.state) == expected
+        assert calendar.advance(2**61) == FINISHED and calendar.now == expected
+        heappop(calendar.heap)
+        calendar.take()
+    assert _calendar.soonest(calendar.state) == 4096
+    calendar.drain()
+    assert _calendar.soonest(calendar.state) == FAR
+
+
+@pytest.mark.parametrize("count", [2, 32, 33, 64, 65, 512, 513, 1500])
+def test_a_bucket_of_any_size_is_opened(count: int) -> None:
+    """There is room to sort for 64 at first."""
+    calendar = Calendar(12)
+    for offset in np.random.default_rng(count).integers(2**11, size=count).tolist():
+        calendar.put(2**13 + 5 + offset)
+    calendar.drain()
+
+
+def test_what_moves_down_gets_room() -> None:
+    """From one slot of a higher level to more slots below it than there are blocks."""
+    calendar = Calendar(3)
+    assert calendar.state.register[BLOCKS] == 16
+    for one in np.random.default_rng(0).permutation(100).tolist():
+        calendar.put((5 << 3 + DIGIT) + (one << 3))
+    assert calendar.state.register[BLOCKS] == 12
+    calendar.drain()
 
 
 def test_what_has_happened_leaves_its_room() -> None:

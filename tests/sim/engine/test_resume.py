@@ -240,6 +240,7 @@ def test_other_loops_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(fifo, "KEY_BITS", 1)
         assert resume.resume(tape, other, replay).events == 0
+        patch.delattr(resume, "_reordered")  # its ties are words as well
         assert resume.record_again(tape, other, replay).replay(other).in_order
     builder = ProgramBuilder()
     pool, common, first, second = builder.pool(1), *(builder.server(rate) for rate in (4e12, 2e12, 1e12))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import FunctionType
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +10,6 @@ import pytest
 
 from sim.engine import (
     _calendar,
-    _fifo,
-    _fifo_line,
-    _fifo_task,
-    _jit,
     _skip_events,
     _skip_limits,
     _skip_moves,
@@ -25,8 +21,10 @@ from sim.engine import (
     skipping,
 )
 from sim.engine._fifo_state import (
+    BLOCK,
     BLOCKS,
     BUSY_PS,
+    CHUNKS,
     DELIVERED,
     EVENT_WORDS,
     FREE_PS,
@@ -47,10 +45,12 @@ from sim.engine._fifo_state import (
     WIDTH,
     FifoState,
 )
+from sim.engine._skip_limits import STARTED
 from sim.engine._skip_parts import FAR_OFF
 from sim.engine._skip_state import (
     AFTER_PS,
     CAME,
+    COUNT,
     FIRST,
     FRONT,
     FRONT_WAS,
@@ -79,31 +79,27 @@ from sim.engine._skip_state import (
     RUN_STAGE,
     RUN_TASK,
     RUN_WORDS,
+    SHIFTS,
     SKIPS,
     STAGE_WORDS,
+    SUSPECT,
     TIMES,
+    UNTIL,
     WAS_DELIVERED,
     WAS_JOINED,
+    WAS_MISSING,
+    WAS_RELEASED,
+    WAS_WORDS,
     SkipState,
 )
-from sim.engine._state import NONE
+from sim.engine._state import FAR, NONE
 from sim.program import Cutting, Program, ProgramBuilder
-
-MODULES = (
-    _calendar, _fifo, _fifo_line, _fifo_task, _skip_events, _skip_limits, _skip_moves, _skip_parts, _skip_runs,
-    _skip_stages, _skip_watch,
-)
+from tests.plain_kernels import SKIPPING, as_python
 
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The helpers as Python: compiled ones have no callers but the loops."""
-    for module in MODULES:
-        for name, one in list(vars(module).items()):
-            if isinstance(getattr(one, "py_func", None), FunctionType):
-                monkeypatch.setattr(module, name, one.py_func)
-            elif name in ("count_leading_zeros", "count_trailing_zeros"):
-                monkeypatch.setattr(module, name, getattr(_jit, name.removeprefix("count")))
+    as_python(monkeypatch, SKIPPING)
 
 
 class Case(NamedTuple):
@@ -179,6 +175,92 @@ def test_events_of_the_open_bucket_need_room_as_well(opened: int, happened: int,
     assert room[KEY::EVENT_WORDS].tolist() == [*range(happened, opened), *range(opened, opened + late)]
     assert set(room[TIME::EVENT_WORDS].tolist()) == {int(register[NOW])}
     assert _skip_events.gather(one.state, np.zeros(EVENT_WORDS * (n - 1), np.int64)) == NONE
+
+
+@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 100])
+def test_events_of_a_slot_are_listed_block_by_block(count: int) -> None:
+    one = case([[0], [1]])
+    one = one._replace(state=fifo.with_blocks(one.state, 64))
+    events_of(one, [10**9] * count)
+    room = np.zeros(EVENT_WORDS * count, np.int64)
+    assert _skip_events.gather(one.state, room) == count
+    assert sorted(room[KEY::EVENT_WORDS].tolist()) == list(range(count))
+    assert set(room[TIME::EVENT_WORDS].tolist()) == {10**9}
+
+
+def live(one: Case) -> Case:
+    """The same, with all tasks released."""
+    one.state.task[RELEASED::TASK_WORDS] = 1
+    _skip_parts.find_live(one.program, one.state, one.skip)
+    return one
+
+
+@pytest.mark.parametrize(("routes", "parts"), [
+    ([[0], [1], [2]], [0, 1, 2]), ([[0], [1], [0]], [0, 1, 0]), ([[0, 1], [2], [1, 2]], [0, 0, 0]), ([[0]], [0]),
+])
+def test_tasks_that_share_a_server_are_in_one_part(
+    routes: list[list[int]], parts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to as many parts, and as many stages, as there is room for."""
+    one = live(case(routes))
+    assert _skip_parts.find_parts(one.program, one.state, one.skip)
+    assert one.skip.part_of[: len(parts)].tolist() == parts
+    own, n_stages = one.skip.register, sum(len(route) + 1 for route in routes)
+    assert own[[N_PARTS, N_STAGES]].tolist() == [max(parts) + 1, n_stages]
+    of_task = one.skip.stage[OF_TASK::STAGE_WORDS]
+    for task, route in enumerate(routes):
+        first = int(one.skip.stage_of[task])
+        assert of_task[first : first + len(route) + 1].tolist() == [task] * (len(route) + 1)
+    for short, fits in ((0, True), (1, False)):
+        room = one.skip._replace(stage=one.skip.stage[: STAGE_WORDS * (n_stages - short)].copy())
+        _skip_parts.find_live(one.program, one.state, room)
+        assert _skip_parts.find_parts(one.program, one.state, room) == fits
+        monkeypatch.setattr(_skip_parts, "PARTS", max(parts) + 1 - short)
+        _skip_parts.find_live(one.program, one.state, one.skip)
+        assert _skip_parts.find_parts(one.program, one.state, one.skip) == fits
+        monkeypatch.undo()
+        as_python(monkeypatch, SKIPPING)
+
+
+@pytest.mark.parametrize(("chunks", "services", "tried"), [(12, 24, True), (13, 24, False), (12, 25, False)])
+def test_what_is_worth_trying(chunks: int, services: int, tried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task of enough chunks, and enough services in all; these are 24, of tasks of 12 and of 6."""
+    builder = ProgramBuilder("store-and-forward", "tail")
+    server = builder.server(10**9)
+    builder.task(6, [(server, 0), (server, 0)], Cutting(6))
+    builder.task(12, [(server, 0)], Cutting(12))
+    monkeypatch.setattr(skipping, "LEAST_CHUNKS", chunks)
+    monkeypatch.setattr(skipping, "LEAST_SERVICES", services)
+    assert skipping.worth_trying(builder.build()) == tried
+    assert not skipping.worth_trying(ProgramBuilder().build())
+
+
+def test_nothing_that_lives_is_no_part() -> None:
+    one = case([[0], [1]])
+    _skip_parts.find_live(one.program, one.state, one.skip)
+    assert not _skip_parts.find_parts(one.program, one.state, one.skip)
+
+
+def test_a_stretch_needs_room_for_its_runs_their_rows_and_all_events() -> None:
+    """Each counted out; a queue that has become shorter than what came in a period cannot be repeated."""
+    one = case([[0, 1], [2, 3]])
+    own = one.skip.register
+    own[[LIVE, N_STAGES, N_PARTS, N_RUNS, N_ROWS, N_AFTER]] = 2, 6, 1, 2, 7, 11
+    one.skip.part[SKIPS] = 5
+    for stage, came, count in ((1, 3, 3), (4, 2, 9)):
+        one.skip.stage[STAGE_WORDS * stage :][[CAME, COUNT]] = came, count
+    assert _skip_moves.room_to_move(one.skip) == 11 + 7 + 5
+    for name, words in (("run", 4 * RUN_WORDS), ("row_ps", 12), ("after", 23 * EVENT_WORDS)):
+        exact = one.skip._replace(**{name: np.zeros(words, np.int64)})
+        assert _skip_moves.room_to_move(exact) == 23
+        short = one.skip._replace(**{name: np.zeros(words - 1, np.int64)})
+        assert _skip_moves.room_to_move(short) == NONE
+    one.skip.stage[STAGE_WORDS + COUNT] = 2
+    assert _skip_moves.room_to_move(one.skip) == NONE
+    one.skip.part[SKIPS] = 0  # nothing of it is repeated
+    assert _skip_moves.room_to_move(one.skip) == 11 + 7
+    one.skip.part[SKIPS], one.skip.stage[SHIFTS::STAGE_WORDS] = 5, 1
+    assert _skip_moves.room_to_move(one.skip) == 11 + 7
 
 
 @pytest.mark.parametrize("part", [0, 2])
@@ -294,6 +376,8 @@ def test_ties_stay_in_order_for_as_long_as_counted_out(slow_step: int, more: int
             one.leaves(1, *slow)
             one.leaves(4, *fast)
             assert _skip_limits._tie_limit(one.program, one.skip, 0) == periods_in_order(slow, fast)
+            for pair in ((1, 4), (4, 1)):
+                assert _skip_limits._order_limit(one.skip, *pair) == periods_in_order(slow, fast)
 
 
 @pytest.mark.parametrize(("routes", "classes", "steps", "limited"), [
@@ -329,6 +413,234 @@ def test_a_server_recurs_as_long_as_it_is_busy_all_along(growth: int) -> None:
             assert found == (lasts.index(False) - 1 if growth < 0 or not lasts[0] else FAR_OFF)
     one.state.server[BUSY_PS] = 5  # it did not serve
     assert _skip_limits._server_limit(one.state, one.skip, np.int64(0), since, period) == FAR_OFF
+
+
+def periods_held(needs: Callable[[int], int], chunks: int, was: int, step: int, released: int, more: int) -> int:
+    """Periods for which a parent lets a child go on as in the one that has passed, period by period.
+
+    `needs`: chunks of the parent that a chunk of the child waits for; `was`, `step`: those delivered when the period
+    began, and in it; `released`, `more`: chunks of the child that are released at its end, and were in it.
+    """
+    delivered = was + step
+    if more and all(needs(chunk + more) == needs(chunk) + step for chunk in range(1000, 1100)):
+        return FAR_OFF  # each chunk waits for the one that the chunk a period before it waited for, moved on alike
+    if not more and needs(released) > delivered:
+        alike = [needs(released) > delivered + n * step for n in range(2000)]  # held back
+    else:
+        most = (chunks - 1 - released) // more + 1 if more else 2000
+        alike = [needs(released + n * more) <= was + n * step if more else needs(released) <= was for n in range(most)]
+    return FAR_OFF if all(alike) and not more else [*alike, False].index(False) - 1
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3])
+@pytest.mark.parametrize(("parent", "child"), [(12, 12), (12, 24), (24, 12), (12, 18), (18, 12), (13, 11)])
+def test_a_parent_holds_back_as_long_as_counted_out(parent: int, child: int, lag: int) -> None:
+    """It holds back a child as it has so far, or stays ahead of it, chunk by chunk."""
+    builder, rng = ProgramBuilder("store-and-forward", "tail"), np.random.default_rng(parent + child + lag)
+    server, found = builder.server(10**9), set()
+    for chunks in (parent, child):
+        builder.task(1000 * chunks, [(server, 0)], Cutting(chunks))
+    program = builder.build()
+    state, skip = fifo.initial_state(program, False), skipping.initial_state(program)
+    skip.part_of[:] = 0
+
+    def needs(chunk: int) -> int:
+        return chunk - lag + 1 if lag else -(-(chunk + 1) * parent // child)
+
+    for _ in range(500):
+        step, more = (int(rng.choice((0, 1, 2, 3, 4))) for _ in range(2))
+        was, released = int(rng.integers(parent + 1 - step)), int(rng.integers(more, child + 1))
+        state.task[DELIVERED], state.task[TASK_WORDS + RELEASED] = was + step, released
+        skip.was[WAS_DELIVERED], skip.was[WAS_WORDS + WAS_RELEASED] = was, released - more
+        limit = _skip_limits._release_limit(state, skip, np.int64(0), np.int64(1), np.int64(lag))
+        expected = FAR_OFF
+        if released < child:
+            expected = periods_held(lambda chunk: max(needs(chunk), 0), child, was, step, released, more)
+        assert limit == expected, (step, more, was, released)
+        found.add(min(int(limit), 99))
+    assert {-1, 0, 1, 99} <= found
+
+
+@pytest.mark.parametrize(("released", "expected"), [(0, 2), (1, STARTED), (12, FAR_OFF)])
+def test_a_child_that_was_held_back_whole_ends_the_stretch_when_it_starts(released: int, expected: int) -> None:
+    """It needs three chunks more; nothing is known of it before it was live. Whole, it is held back no more."""
+    one = case([[0], [0]])
+    one.state.task[[CHUNKS, TASK_WORDS + CHUNKS]] = 48, 12
+    one.skip.part_of[:] = 0, NONE
+    one.has(0, delivered=1)
+    one.skip.was[WAS_DELIVERED] = 0
+    one.skip.was[WAS_WORDS + WAS_RELEASED] = 7  # of an earlier try
+    one.state.task[TASK_WORDS + RELEASED] = released
+    assert _skip_limits._release_limit(one.state, one.skip, np.int64(0), np.int64(1), np.int64(0)) == expected
+    one.skip.part_of[:] = NONE, 0
+    one.skip.was[[WAS_DELIVERED, WAS_WORDS + WAS_RELEASED]] = -5, 0  # the parent stands still
+    one.state.task[TASK_WORDS + RELEASED] = 0
+    assert _skip_limits._release_limit(one.state, one.skip, np.int64(0), np.int64(1), np.int64(0)) == FAR_OFF
+
+
+def periods_of_a_task(
+    chunks: int, first: int, now: tuple[int, int, int], step: tuple[int, int, int]
+) -> int:
+    """Periods for which a task goes on alike, period by period: until what it does meets its last chunk, or an odd one.
+
+    `first`: its chunks of the one size, which come first; `now`, `step`: chunks released, joined and delivered by the
+    end of the period that has passed, and in it.
+    """
+    was_released, was_joined = now[0] - step[0], now[1] - step[1]
+    odd = first < chunks and was_joined < first and step[1] > 0
+    ahead = was_released < chunks and step[0] != step[1]
+    if (odd and now[1] > first) or (ahead and now[1] >= was_released):
+        return -1
+    for n in range(1000):
+        released, joined, delivered = (one + n * more for one, more in zip(now, step, strict=True))
+        ended = any(more and one >= chunks for one, more in zip((released, joined, delivered), step, strict=True))
+        waits = ahead and step[0] < step[1] and joined >= was_released + n * step[0]
+        if ended or waits or (odd and joined > first):
+            return n - 1
+    return FAR_OFF
+
+
+@pytest.mark.parametrize("first", [5, 12])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_task_goes_on_as_long_as_counted_out(seed: int, first: int) -> None:
+    """Up to the last chunk that is released, joins or is delivered, the first one of another size, or its release."""
+    builder, rng, found = ProgramBuilder("store-and-forward", "tail"), np.random.default_rng(seed), set()
+    builder.task(24 + first % 12, [(builder.server(10**9), 0)], Cutting(12))
+    program = builder.build()
+    assert program.cut_first.tolist() == [first]
+    state, skip = fifo.initial_state(program, False), skipping.initial_state(program)
+    skip.was_gate_ps[:] = state.gate_ps[GATE] = FAR
+    state.task[MISSING] = skip.was[WAS_MISSING] = 1
+    for _ in range(400):
+        step = [int(one) for one in rng.choice(4, 3)]
+        now = [int(rng.integers(one, 13)) for one in step]
+        state.task[[RELEASED, JOINED, DELIVERED]] = now
+        skip.was[[WAS_RELEASED, WAS_JOINED, WAS_DELIVERED]] = np.subtract(now, step)
+        skip.step[0], skip.release_step[0] = step[2], step[0]
+        limit = _skip_limits._task_limit(program, state, skip, np.int64(0), 100, 110)
+        assert limit == int(limit) == periods_of_a_task(12, first, tuple(now), tuple(step)), (now, step)
+        found.add(min(int(limit), 99))
+    assert {-1, 0, 1, 2, 99} <= found
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_gate_recurs_where_it_does_not_count_or_moves_by_a_period(step: int) -> None:
+    """Where chunks join; else it must stay. What a task misses must be the same in any case."""
+    one, since, present = case([[0]]), 100, 110
+    one.has(0, joined=step)
+    one.state.task[[RELEASED, MISSING]] = 1000, 1
+    one.skip.was[[WAS_RELEASED, WAS_MISSING]] = 1000, 1
+    times = [50, 99, 100, 101, 105, 109, 110, 111, 115, 121, int(FAR)]
+    for was in times:
+        for now in times:
+            one.skip.was_gate_ps[0], one.state.gate_ps[GATE] = was, now
+            alike = now == was
+            if step:
+                moved = was > since and now - present == was - since
+                alike = now == was == FAR or (now <= present and was <= since) or moved
+            limit = _skip_limits._task_limit(one.program, one.state, one.skip, np.int64(0), since, present)
+            assert (limit >= 0) == alike, (was, now)
+    one.state.gate_ps[GATE] = one.skip.was_gate_ps[0] = FAR
+    one.state.task[MISSING] = 2
+    assert _skip_limits._task_limit(one.program, one.state, one.skip, np.int64(0), since, present) == -1
+
+
+def test_releases_are_looked_at_with_their_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each task those that it waits for, and those of its children that are not live, which nobody looks at else."""
+    builder = ProgramBuilder("store-and-forward", "tail")
+    servers = [builder.server(10**9) for _ in range(3)]
+    first = builder.task(12, [(servers[0], 0)], Cutting(12))
+    second = builder.task(12, [(servers[1], 0)], Cutting(12), stream=[first])
+    builder.window(first, second, 5)
+    third = builder.task(12, [(servers[2], 0)], Cutting(12), stream=[first])
+    builder.window(third, first, 3)
+    program = builder.build()
+    state, skip = fifo.initial_state(program, False), skipping.initial_state(program)
+    seen: list[tuple[int, int, int]] = []
+
+    def release_limit(state: FifoState, skip: SkipState, *edge: int) -> int:
+        seen.append((int(edge[0]), int(edge[1]), int(edge[2])))
+        return 9 - edge[2]
+
+    monkeypatch.setattr(_skip_limits, "_release_limit", release_limit)
+    to_third = {(first, third, 0), (first, third, 3)}
+    for dead, expected in (
+        (None, {first: {(second, first, 5)}, second: {(first, second, 0)}, third: to_third}),
+        (third, {first: {(second, first, 5), *to_third}, second: {(first, second, 0)}}),
+    ):
+        skip.part_of[:] = 0
+        if dead is not None:
+            skip.part_of[dead] = NONE
+        for task, edges in expected.items():
+            seen.clear()
+            limit = _skip_limits._edge_limit(program, state, skip, np.int64(task))
+            assert sorted(seen) == sorted(edges)
+            assert limit == min(9 - lag for _, _, lag in edges)
+
+
+def test_a_part_advances_as_long_as_all_of_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that differed last time is looked at first; without a period none may advance."""
+    one, rng, seen = case([[0], [0], [0]]), np.random.default_rng(0), []
+    for _ in range(300):
+        limits, steps = rng.choice([-2, -1, 0, 1, 7], 3, p=[0.05, 0.1, 0.2, 0.3, 0.35]), rng.integers(0, 2, 3)
+        suspect, period = int(rng.integers(3)), int(rng.integers(0, 3))
+        one.skip.part[[SUSPECT, PERIOD]] = suspect, period
+        one.skip.step[:] = steps
+        seen.clear()
+        monkeypatch.setattr(
+            _skip_limits, "_alike", lambda *of, limits=limits: (seen.append(int(of[3])), np.int64(limits[of[3]]))[1]
+        )
+        found = _skip_limits.advances_alike(one.program, one.state, one.skip, 0, 100, 110)
+        order = [suspect, 0, 1, 2]
+        wrong = next((at for at, task in enumerate(order) if limits[task] < 0), None)
+        if wrong is None:
+            assert seen == order
+            assert found == (limits.min() if steps.any() == (period > 0) else -1)
+        else:
+            assert seen == order[: wrong + 1]
+            assert found == limits[order[wrong]]
+            assert one.skip.part[SUSPECT] == order[wrong]
+
+
+def test_a_task_is_alike_as_long_as_its_edges_and_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, rng = case([[0, 1]]), np.random.default_rng(0)
+    for _ in range(200):
+        own, edges, first, second = (int(limit) for limit in rng.choice([-1, 0, 1, 5], 4, p=[0.1, 0.3, 0.3, 0.3]))
+        monkeypatch.setattr(_skip_limits, "_task_limit", lambda *_, own=own: own)
+        monkeypatch.setattr(_skip_limits, "_edge_limit", lambda *_, edges=edges: edges)
+        monkeypatch.setattr(_skip_limits, "_server_limit", lambda *of, by=(first, second): by[of[2]])
+        found = _skip_limits._alike(one.program, one.state, one.skip, np.int64(0), 100, 110)
+        assert (found < 0) == (min(own, edges, first, second) < 0)
+        assert found < 0 or found == min(own, edges, first, second)
+
+
+def test_a_part_recurs_until_its_first_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its stages, its tasks, and its ties where stages advance by different numbers of chunks."""
+    one, rng, since, present, recurring = case([[0], [1]]), np.random.default_rng(0), 100, 110, 0
+    outs: list[int] = []
+    ends: list[int] = []
+
+    def stage_end(program: Program, state: FifoState, skip: SkipState, task: int, stage: int, *_: int) -> int:
+        skip.stage[STAGE_WORDS * stage + OUT] = outs[stage]
+        return ends[stage]
+
+    monkeypatch.setattr(_skip_limits, "_stage_end", stage_end)
+    monkeypatch.setattr(_skip_limits, "_keep_servers", lambda *_: None)
+    for _ in range(400):
+        outs[:] = rng.choice([0, 1, 2], 4, p=[0.3, 0.5, 0.2]).tolist()
+        ends[:] = rng.choice([109, 110, 115, 1000], 4, p=[0.03, 0.1, 0.17, 0.7]).tolist()
+        most, ties, laid = int(rng.integers(-1, 4)), int(rng.integers(-1, 4)), bool(rng.random() < 0.9)
+        period = int(rng.choice([0, 1, 10]))
+        one.skip.part[PERIOD] = period
+        monkeypatch.setattr(_skip_limits, "_tie_limit", lambda *_, ties=ties: ties)
+        monkeypatch.setattr(_skip_limits, "lay_out", lambda *_, laid=laid: laid)
+        found = _skip_limits.recurs(one.program, one.state, one.skip, 0, since, present, most)
+        periods = min(most, ties) if len({out for out in outs if out}) > 1 else most
+        assert found == (laid and most >= 0 and periods >= 0 and min(ends) >= present)
+        if found:
+            assert one.skip.part[UNTIL] == min(*ends, since + (periods + 1) * 10 if period else FAR_OFF)
+        recurring += bool(found)
+    assert 50 < recurring < 350
 
 
 class Queue(NamedTuple):
@@ -490,6 +802,16 @@ def test_a_source_that_waits_in_a_queue_does_not_recur(growth: int) -> None:
     assert _skip_stages.lay_out(one.program, one.state, one.skip)
     found = _skip_limits._stage_end(one.program, one.state, one.skip, np.int64(0), np.int64(0), since, period)
     assert found == (NONE if growth else FAR_OFF)
+
+
+def test_a_source_from_which_nothing_leaves_does_not_recur() -> None:
+    """One chunk waits there at a time: what came to it in a period will not come again."""
+    one = case([[0]])
+    one.skip.register[[LIVE, N_STAGES, N_PARTS, N_AFTER]] = 1, 2, 1, 1
+    one.skip.after[:3] = 1110, 0, 0
+    one.has(0, delivered=0, joined=1)
+    assert _skip_stages.lay_out(one.program, one.state, one.skip)
+    assert _skip_limits._stage_end(one.program, one.state, one.skip, np.int64(0), np.int64(0), 1000, 10) == NONE
 
 
 @pytest.mark.parametrize("step", [0, 2])

@@ -154,7 +154,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(where, name, counted)
 
-    for where, name in ((pattern, "prove"), (pattern, "digest_of"), (emission.Emission, "_checked"),
+    for where, name in ((pattern, "prove_carried"), (pattern, "digest_of"), (emission.Emission, "_checked"),
                         (Topology, "paths"), (quotient, "check"), (sim.lower.shape, "make_shape"),
                         (sim.lower.alone, "assemble")):
         count(where, name)

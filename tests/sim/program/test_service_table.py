@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import count
+from random import Random
 from unittest.mock import patch
 
 import numpy as np
@@ -23,11 +25,13 @@ from sim.program.outcome import Deadlock, Outcome
 from sim.program.perturb import perturb
 from sim.program.retime import KEEPS_ITS_RATE, retime
 from sim.program.service_table import (
+    SPARSE,
     first_fit,
     pairs_that_meet,
     rows_of,
     shortest_ps,
     slowest_ps,
+    times_of,
     with_services,
 )
 from tests.fault_strategies import faulty_programs
@@ -133,6 +137,83 @@ def test_rows_are_laid_over_each_other(pairs: set[tuple[int, int]]) -> None:
     row = first_fit(size, rate, 13)
     assert np.unique(row[size] + rate).size == size.size
     assert row.min() >= 0 and row.max() + 10 <= 13 * 10
+
+
+@pytest.mark.parametrize("window", [1, 3, 1024])
+def test_each_row_takes_the_first_places_that_are_free(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long rows first, counted out place by place; none looks further back than a window before the last."""
+    monkeypatch.setattr("sim.program.service_table.WINDOW", window)
+    rng = Random(window)
+    for _ in range(60):
+        met = [sorted(rng.sample(range(8), rng.choice((0, 1, 2, 3, 6)))) for _ in range(rng.randint(1, 12))]
+        expected, taken, base = [0] * len(met), set[int](), 0
+        for one in sorted(range(len(met)), key=lambda one: -len(met[one])):
+            expected[one] = next(at for at in count(base) if taken.isdisjoint(at + rate for rate in met[one]))
+            taken |= {expected[one] + rate for rate in met[one]}
+            base = max(base, expected[one] - window)
+        pairs = np.array([(size, rate) for size, rates in enumerate(met) for rate in rates], np.int64).reshape(-1, 2)
+        assert first_fit(*pairs.T, len(met)).tolist() == expected
+
+
+def test_a_table_is_packed_from_a_share_on() -> None:
+    """Where no more than one place in SPARSE is of a pair that meets."""
+    pairs = np.array([0, 1]), np.array([0, 1])
+    packed_from = -(-SPARSE * pairs[0].size // 2)
+    assert rows_of(*pairs, packed_from, 2) is not None
+    assert rows_of(*pairs, packed_from - 1, 2) is None
+
+
+def three_servers() -> Program:
+    """Chunks of 5 over the second server, of 7 over the first and the third."""
+    builder = ProgramBuilder()
+    first, second, third = (builder.server(Fraction(PS_PER_S) / ps) for ps in (2, 3, 4))
+    builder.task(5, [(second, 0)])
+    builder.task(7, [(first, 0), (third, 0)])
+    return builder.build()
+
+
+def test_pairs_that_meet_are_those_of_the_routes() -> None:
+    program = three_servers()
+    size, rate = pairs_that_meet(program)
+    works, servers = program.chunk_work[size].tolist(), [program.server_rate.tolist().index(one) for one in rate]
+    assert sorted(zip(works, servers, strict=True)) == [(5, 1), (7, 0), (7, 2)]
+    assert sorted(program.service(size, rate).tolist()) == [14, 15, 28]
+    assert slowest_ps(program) == 28
+    assert shortest_ps(program)[program.server_rate].tolist() == [10, 15, 20]  # of all sizes, as the table is dense
+    assert slowest_ps(packed(program)) == slowest_ps(program)
+    builder = ProgramBuilder()
+    builder.task(1, [(builder.server(PS_PER_S), 0)])
+    assert slowest_ps(builder.build()) == slowest_ps(ProgramBuilder().build()) == 1
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_a_table_of_the_same_pairs_has_the_same_rows(is_packed: bool) -> None:
+    """A packed one stays packed though it is small, with its rows; of a dense one every place is filled."""
+    program = packed(three_servers()) if is_packed else three_servers()
+    assert program.is_packed == is_packed
+    moved = program
+    if is_packed:
+        moved = program._replace(service_row=program.service_row + 1, service_ps=np.append(1, program.service_ps))
+    found = with_services(moved, program.n_rates, lambda size, rate: 10 * size + rate + 100, same_pairs=True)
+    assert found.service_row.tolist() == moved.service_row.tolist()
+    sizes, rates = pairs_that_meet(program) if is_packed else np.ogrid[:2, :3]
+    assert found.service(sizes, rates).tolist() == (10 * sizes + rates + 100).tolist()
+    again = with_services(program, program.n_rates, lambda size, rate: 10 * size + rate + 100)
+    assert not again.is_packed  # of other pairs it would be chosen anew
+
+
+def test_times_at_rates_and_at_shares_of_rates() -> None:
+    """A share of a rate takes the service of that rate for its work; another rate the work of the chunk."""
+    program = three_servers()
+    rate = int(program.server_rate[1])
+    times = times_of(program, [Fraction(PS_PER_S, 2), Fraction(PS_PER_S, 7)], np.array([rate, -1]))
+    size = np.array([program.chunk_work.tolist().index(5)])
+    assert times(size, np.array([0])).tolist() == [2 * 15]
+    assert times(size, np.array([1])).tolist() == [7 * 5]
+    first = times_of(program, [Fraction(PS_PER_S, 2)], np.array([0]))
+    assert first(size, np.array([0])).tolist() == [2 * int(program.service(size, 0)[0])]
+    other = times_of(program, [Fraction(PS_PER_S, 7)], np.array([-1]))
+    assert other(size, np.array([0])).tolist() == [7 * 5]
 
 
 @pytest.mark.usefixtures("_packed")

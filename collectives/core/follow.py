@@ -1,0 +1,114 @@
+"""Whether contributions end where they are wanted, in compiled code: the arrays around `_follow`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.core.collective import Collective
+from collectives.core.transfers import Transfers
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+MOST_WORDS = 1 << 25
+"""Limit on the words of all sets: 256 MiB."""
+
+FEW_MOVES = 4_000
+"""Limit on what is followed in Python in any case, 20 ms: less than it takes to load the compiler."""
+
+COLD_MOVES = 200_000
+"""What is followed in Python, in all, before anything is compiled for it: about as long as that takes."""
+
+_in_python = 0
+
+
+def pays(moves: int) -> bool:
+    """Whether so many blocks and transfers should be followed in compiled code, which may have to be compiled first."""
+    global _in_python
+    if moves <= FEW_MOVES:
+        return False
+    from collectives.core._follow import follow  # loads the compiler, so only when needed
+    from topologies.compiled import is_at_hand  # the same
+
+    if is_at_hand(follow):
+        return True
+    _in_python += moves
+    return _in_python > COLD_MOVES and hasattr(follow, "py_func")
+
+
+def holds(
+    kind: Collective, p: int, n_blocks: int, root: int, t: Transfers, carried: Sequence[Sequence[int]],
+    waits: tuple[Ints, Ints, Bools],
+) -> bool:
+    """Whether a table is shown to implement its collective; False also where its sets would be too large to tell.
+
+    `carried`: blocks of each row.
+    `waits`: rows that wait, in order, what each waits for, and whether entirely.
+    """
+    from collectives.core._follow import arrange, follow  # loads the compiler, so only when needed
+
+    n = t.src.size
+    blocks = np.fromiter(chain.from_iterable(carried), np.int64)
+    counts = np.fromiter(map(len, carried), np.int64, n)
+    ends = _ends(kind, p, n_blocks, root)
+    if ends is None or not _are_in_range(t, counts, blocks, n_blocks):
+        return False
+    masks, mask_of, wanted_rank, wanted_block = ends
+    child, parents, whole = waits
+    ptr = _offsets(np.bincount(child, minlength=n))
+    waiting, order, bit, part, size = (np.empty(n, np.int64) for _ in range(5))
+    most = arrange(
+        ptr, child, parents, waiting, order, bit, part, np.empty(n, np.int64), np.empty(child.size, np.int64),
+        np.empty(n, np.int64), size,
+    )
+    longest = (int(size.max(initial=0)) >> 6) + 1
+    words = masks.shape[1]
+    if most < 0 or 2 * most * longest + blocks.size * words > MOST_WORDS:
+        return False
+    n_cells = 1 << (2 * blocks.size + 1).bit_length()
+    return bool(follow(
+        ptr, parents, whole, not whole.all(), order, bit, part, waiting, t.src.astype(np.int64), t.dst.astype(np.int64),
+        t.reduces.copy(), _offsets(counts), blocks, np.repeat(np.arange(n), counts), p, n_blocks, masks, mask_of,
+        wanted_rank, wanted_block, np.full(n_cells, -1), np.full(n_cells, -1), np.empty(blocks.size, np.int64),
+        np.empty((blocks.size, words), np.int64), np.empty((most, longest), np.int64),
+        np.empty((most, longest), np.int64), np.empty(most, np.int64), np.empty(n, np.int64),
+        np.empty(longest, np.int64), np.empty(longest, np.int64), np.empty(words, np.int64),
+    ))  # fmt: skip
+
+
+def _are_in_range(t: Transfers, counts: Ints, blocks: Ints, n_blocks: int) -> bool:
+    """Whether rows have the blocks that they declare, of those that there are, and ranks that are keys."""
+    ranks = min(t.src.min(initial=0), t.dst.min(initial=0)) >= 0
+    there = blocks.min(initial=0) >= 0 and blocks.max(initial=-1) < n_blocks
+    return bool(ranks and there and np.array_equal(counts, t.blocks))
+
+
+def _ends(kind: Collective, p: int, n_blocks: int, root: int) -> tuple[Ints, Ints, Ints, Ints] | None:
+    """Sources as bits and which of them each block has; ranks that want a block, and the block. None: not all ranks."""
+    numbers: dict[Sequence[int], int] = {}
+    mask_of = np.array(
+        [numbers.setdefault(kind.sources(block, p, root), len(numbers)) for block in range(n_blocks)], np.int64
+    )
+    arrays: dict[Sequence[int], Ints] = {}
+    wanted = [
+        arrays.setdefault(one, np.array(one, np.int64)) if one not in arrays else arrays[one]
+        for one in (kind.wanted_by(block, p, root) for block in range(n_blocks))
+    ]
+    masks = np.zeros((len(numbers), (p + 63) >> 6), np.int64)
+    for one, number in numbers.items():
+        ranks = np.array(one, np.int64)
+        if ranks.min(initial=0) < 0 or ranks.max(initial=0) >= p:
+            return None
+        np.bitwise_or.at(masks[number], ranks >> 6, np.left_shift(np.int64(1), ranks & 63))
+    rank = np.concatenate([np.zeros(0, np.int64), *wanted])
+    if rank.min(initial=0) < 0:
+        return None
+    return masks, mask_of, rank, np.repeat(np.arange(n_blocks), [one.size for one in wanted])
+
+
+def _offsets(counts: Ints) -> Ints:
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))

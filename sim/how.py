@@ -1,0 +1,76 @@
+"""How runs are done: what changes the time that they take, and no time that they find.
+
+Everything that simulates is told so by these four, which `simulate` has as arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sim.certify.healthy import certify
+from sim.engine.run import check_memory, run
+from sim.program import Program
+from sim.program.outcome import Outcome
+from topologies.checks import Count, checked
+from topologies.text.brief import one_line
+
+
+@checked
+@one_line
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How runs are done; each as in `simulate`.
+
+    Attributes
+    ----------
+    check : bool
+        Check every certificate of every run.
+    max_events : int, optional
+        Give up a run after this many services.
+    skip : bool
+        Do not simulate stretches that repeat.
+    threads : int, optional
+        Of one run at most.
+
+    Examples
+    --------
+    >>> from sim.program import ProgramBuilder
+    >>> builder = ProgramBuilder()
+    >>> _ = builder.task(1000, [(builder.server(rate=1e9), 500)])
+    >>> How(check=True, threads=1).run(builder.build()).makespan_ps
+    1000500
+    """
+
+    check: bool = False
+    max_events: Count | None = None
+    skip: bool = True
+    threads: Count | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """These four, for `simulate`."""
+        return asdict(self)
+
+    def run(
+        self, program: Program, *, log: bool = False, lower_bound_ps: Callable[[Program], int] | None = None
+    ) -> Outcome:
+        """Run a program to its end; one that is no job.
+
+        `log`: keep every service; so does a run that is checked.
+        `lower_bound_ps`: of the time of a program, for the check.
+        WeftError: it does not fit in memory.
+        Stopped: the limit of services was reached, or Ctrl-C.
+        CertificateError: a broken certificate.
+        """
+        check_memory(program, log or self.check)
+        outcome = run(
+            program, log=log or self.check, max_events=self.max_events, skip=self.skip, threads=self.threads
+        )
+        if self.check:
+            certify(program, outcome, 0 if lower_bound_ps is None else lower_bound_ps(program))
+        return outcome
+
+
+AS_USUAL = How()
+"""Not checked, without a limit, on as many threads as pay."""
