@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
+import numpy as np
+import numpy.typing as npt
 
 from topologies.compiled import cached
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 
@@ -29,26 +34,103 @@ def _part(function: Callable[..., Any]) -> Any:
     return njit(**_FLAGS, forceinline=True, no_cpython_wrapper=True)(function)
 
 
+class Rows(NamedTuple):
+    """Transfers and what each waits for; the last seven arrays are filled, or used, by `arrange`.
+
+    Attributes
+    ----------
+    ptr, child, parents : (n+1,), (n_dependencies,), (n_dependencies,) int64
+        Dependencies of each row, by row; whose each is, and what it waits for.
+    whole : (n_dependencies,) bool
+        Whether all of the other is waited for, or it is followed chunk by chunk.
+    waiting, order, bit, part : (n,) int64
+        How many rows wait for each row; rows in order; number of each row within its part; any row of that part, the
+        same for all.
+    size : (n,) int64
+        `size[part[row]]` is the number of rows in the part.
+    first, left, following : (n,), (n,), (n_dependencies,) int64
+        Scratch space.
+    """
+
+    ptr: Ints
+    child: Ints
+    parents: Ints
+    whole: Bools
+    waiting: Ints
+    order: Ints
+    bit: Ints
+    part: Ints
+    size: Ints
+    first: Ints
+    left: Ints
+    following: Ints
+
+
+class Moves(NamedTuple):
+    """Blocks carried, and where they have to end.
+
+    Attributes
+    ----------
+    src, dst, reduces : (n,) int64, int64, bool
+        As of `Transfers`.
+    ptr, block, row : (n+1,), (n_moves,), (n_moves,) int64
+        Blocks of each row, in order, and the row of each.
+    masks, mask_of : (n_masks, words), (n_blocks,) int64
+        Sources of each block, as bits of ranks.
+    wanted_rank, wanted_block : (n_wanted,) int64
+    """
+
+    src: Ints
+    dst: Ints
+    reduces: Bools
+    ptr: Ints
+    block: Ints
+    row: Ints
+    masks: Ints
+    mask_of: Ints
+    wanted_rank: Ints
+    wanted_block: Ints
+
+
+class Sets(NamedTuple):
+    """What `follow` keeps as it goes; nothing of it need be filled but the cells.
+
+    Attributes
+    ----------
+    keys, heads : (n_cells,) int64
+        Filled with -1.
+    following, contributions : (n_moves,), (n_moves, words) int64
+        Of each write: the one before it in its cell, and what it brings.
+    past, begun : (most, longest) int64
+        What is done when a row that is waited for ends, and begins.
+    free, slot : (most,), (n,) int64
+        Rows of `past` that are free; that of each transfer.
+    before, started, value : (longest,), (longest,), (words,) int64
+        Of the transfer, and the block, that is looked at.
+    """
+
+    keys: Ints
+    heads: Ints
+    following: Ints
+    contributions: Ints
+    past: Ints
+    begun: Ints
+    free: Ints
+    slot: Ints
+    before: Ints
+    started: Ints
+    value: Ints
+
+
 @_jit
-def arrange(  # type: ignore[no-untyped-def]  # jitted
-    ptr, child, parents, waiting, order, bit, part, first, following, left, size
-):
+def arrange(rows):  # type: ignore[no-untyped-def]  # jitted
     """Order rows by their dependencies, and number them in their parts; returns how many sets are needed at a time.
 
     -1 if a row waits for itself in a circle.
-
-    Parameters
-    ----------
-    ptr, child, parents : (n+1,), (n_dependencies,), (n_dependencies,) int64
-        Rows that each row waits for, and whose each dependency is.
-    waiting, order, bit, part : (n,) int64
-        Written: how many wait for each row; rows in order; number of each row within its part; any row of that part,
-        the same for all.
-    first, left, size : (n,) int64
-        Scratch space; `size[part[row]]` is left as the number of rows in the part.
-    following : (n_dependencies,) int64
-        Scratch space.
     """
+    ptr, child, parents, waiting, order = rows.ptr, rows.child, rows.parents, rows.waiting, rows.order
+    bit, part, size = rows.bit, rows.part, rows.size
+    first, left, following = rows.first, rows.left, rows.following
     n = len(order)
     for row in range(n):
         waiting[row], size[row] = 0, 0
@@ -123,27 +205,27 @@ def _has(set_, number):  # type: ignore[no-untyped-def]  # jitted
 
 
 @_part
-def _precedes(one, row, bit, part, before):  # type: ignore[no-untyped-def]  # jitted
-    return part[one] == part[row] and bit[one] < bit[row] and _has(before, bit[one])
+def _precedes(rows, one, row, before):  # type: ignore[no-untyped-def]  # jitted
+    return rows.part[one] == rows.part[row] and rows.bit[one] < rows.bit[row] and _has(before, rows.bit[one])
 
 
 @_part
-def _arrives(one, row, place, bit, started, block_ptr, blocks):  # type: ignore[no-untyped-def]  # jitted
+def _arrives(rows, moves, one, row, place, started):  # type: ignore[no-untyped-def]  # jitted
     """Whether a row that is waited for has brought a block before the one at this place leaves."""
-    if _has(started, bit[one]):
+    if _has(started, rows.bit[one]):
         return True
-    its, mine = block_ptr[one], block_ptr[row]
-    alike = block_ptr[one + 1] - its == block_ptr[row + 1] - mine
-    return alike and blocks[its + place] == blocks[mine + place]
+    its, mine = moves.ptr[one], moves.ptr[row]
+    alike = moves.ptr[one + 1] - its == moves.ptr[row + 1] - mine
+    return alike and moves.block[its + place] == moves.block[mine + place]
 
 
 @_part
-def _own(rank, p, masks, mask, value):  # type: ignore[no-untyped-def]  # jitted
-    """The contribution of a rank to a block with these sources."""
+def _own(moves, rank, p, block, value):  # type: ignore[no-untyped-def]  # jitted
+    """The contribution of a rank to a block."""
     for word in range(len(value)):
         value[word] = 0
     if rank < p:
-        value[rank >> 6] = masks[mask, rank >> 6] & (1 << (rank & 63))
+        value[rank >> 6] = moves.masks[moves.mask_of[block], rank >> 6] & (1 << (rank & 63))
 
 
 @_part
@@ -167,111 +249,115 @@ def _written(write, adds, copied, contributions, value):  # type: ignore[no-unty
     return write
 
 
+@_part
+def _begin(rows, row, streams, sets, n_free):  # type: ignore[no-untyped-def]  # jitted
+    """Gather what a row comes after, and give it back where nobody else waits for it; returns what is free then."""
+    n_words = (rows.bit[row] >> 6) + 1
+    for word in range(n_words):
+        sets.before[word], sets.started[word] = 0, 0
+    for at in range(rows.ptr[row], rows.ptr[row + 1]):
+        one = rows.parents[at]
+        place = sets.slot[one]
+        for word in range((rows.bit[one] >> 6) + 1):
+            sets.before[word] |= sets.past[place, word]
+            if streams:
+                sets.started[word] |= sets.past[place, word] if rows.whole[at] else sets.begun[place, word]
+        rows.waiting[one] -= 1
+        if rows.waiting[one] == 0:
+            sets.free[n_free] = place
+            n_free += 1
+    if rows.waiting[row] > 0:
+        n_free -= 1
+        sets.slot[row] = place = sets.free[n_free]
+        for word in range(n_words):
+            sets.past[place, word] = sets.before[word]
+            if streams:
+                sets.begun[place, word] = sets.started[word]
+        sets.past[place, rows.bit[row] >> 6] |= 1 << (rows.bit[row] & 63)
+    return n_free
+
+
+@_part
+def _takes(rows, moves, sets, streams, p, n_blocks, row, place):  # type: ignore[no-untyped-def]  # jitted
+    """Note what a row takes of the block at this place; False where it is nothing, counted twice, or not certain."""
+    move = moves.ptr[row] + place
+    _own(moves, moves.src[row], p, moves.block[move], sets.value)
+    cell = _find(sets.keys, moves.src[row] * n_blocks + moves.block[move])
+    copied, write = NONE, sets.heads[cell] if sets.keys[cell] >= 0 else -1
+    while write >= 0:
+        one = moves.row[write]
+        if _precedes(rows, one, row, sets.before):
+            if streams and not _arrives(rows, moves, one, row, place, sets.started):
+                return False  # it follows chunk by chunk what arrives in another order
+            copied = _written(write, moves.reduces[one], copied, sets.contributions, sets.value)
+        write = sets.following[write]
+    some = 0
+    for word in range(len(sets.value)):
+        sets.contributions[move, word] = sets.value[word]
+        some |= sets.value[word]
+    return copied > TWICE and some != 0
+
+
+@_part
+def _leaves(rows, moves, sets, streams, n_blocks, row, place):  # type: ignore[no-untyped-def]  # jitted
+    """Note that a row writes the block at this place; False where an addition may come after a copy."""
+    move = moves.ptr[row] + place
+    key = moves.dst[row] * n_blocks + moves.block[move]
+    cell = _find(sets.keys, key)
+    sets.keys[cell] = key
+    write = sets.heads[cell]
+    while write >= 0:
+        one = moves.row[write]
+        if moves.reduces[row] != moves.reduces[one]:
+            if moves.reduces[row] or not _precedes(rows, one, row, sets.before):
+                return False
+            if streams and not _arrives(rows, moves, one, row, place, sets.started):
+                return False
+        write = sets.following[write]
+    sets.following[move], sets.heads[cell] = sets.heads[cell], move
+    return True
+
+
+@_part
+def _ends(moves, sets, p, n_blocks, at):  # type: ignore[no-untyped-def]  # jitted
+    """Whether a rank has in the end what it wants of a block, and nothing else."""
+    rank, block = moves.wanted_rank[at], moves.wanted_block[at]
+    _own(moves, rank, p, block, sets.value)
+    cell = _find(sets.keys, rank * n_blocks + block)
+    copied, write = NONE, sets.heads[cell] if sets.keys[cell] >= 0 else -1
+    while write >= 0:
+        copied = _written(write, moves.reduces[moves.row[write]], copied, sets.contributions, sets.value)
+        write = sets.following[write]
+    for word in range(len(sets.value)):
+        if sets.value[word] != moves.masks[moves.mask_of[block], word]:
+            return False
+    return copied > TWICE
+
+
 @_jit
-def follow(  # type: ignore[no-untyped-def]  # jitted
-    ptr, parents, whole, streams, order, bit, part, waiting, src, dst, reduces, block_ptr, blocks, row_of, p, n_blocks,
-    masks, mask_of, wanted_rank, wanted_block, keys, heads, following, contributions, past, begun, free, slot, before,
-    started, value,
-):
+def follow(rows, moves, sets, streams, p, n_blocks):  # type: ignore[no-untyped-def]  # jitted
     """Whether contributions, followed through all transfers, end where they are wanted.
 
     Parameters
     ----------
-    ptr, parents, order, bit, part, waiting : as of `arrange`
-        `waiting` is used up.
-    whole : (n_dependencies,) bool
-        Whether a row waits for all of another, or follows it chunk by chunk; `streams`: whether any does that.
-    src, dst, reduces : (n,)
-        As of `Transfers`, int64 and bool.
-    block_ptr, blocks : (n+1,), (n_blocks_carried,) int64
-        Blocks of each row, in order; `row_of`: the row of each.
+    rows, moves, sets : Rows, Moves, Sets
+        `rows` as `arrange` left them; what waits is used up.
+    streams : bool
+        Whether anything is followed chunk by chunk.
     p, n_blocks : int
-    masks, mask_of : (n_masks, words), (n_blocks,) int64
-        Sources of each block, as bits of ranks.
-    wanted_rank, wanted_block : (n_wanted,) int64
-    keys, heads : (n_cells,) int64
-        Filled with -1.
-    following, contributions : (n_blocks_carried,), (n_blocks_carried, words) int64
-        Scratch space, as are the following.
-    past, begun : (most, longest) int64
-        What is done when a row that is waited for ends, and begins.
-    free, slot : (most,), (n,) int64
-    before, started, value : (longest,), (longest,), (words,) int64
     """
-    words = len(value)
-    n_free = len(free)
+    n_free = len(sets.free)
     for at in range(n_free):
-        free[at] = at
-    for at_row in range(len(order)):
-        row = order[at_row]
-        n_words = (bit[row] >> 6) + 1
-        for word in range(n_words):
-            before[word], started[word] = 0, 0
-        for at in range(ptr[row], ptr[row + 1]):
-            one = parents[at]
-            place = slot[one]
-            for word in range((bit[one] >> 6) + 1):
-                before[word] |= past[place, word]
-                if streams:
-                    started[word] |= past[place, word] if whole[at] else begun[place, word]
-            waiting[one] -= 1
-            if waiting[one] == 0:
-                free[n_free] = place
-                n_free += 1
-        if waiting[row] > 0:
-            n_free -= 1
-            slot[row] = place = free[n_free]
-            for word in range(n_words):
-                past[place, word] = before[word]
-                if streams:
-                    begun[place, word] = started[word]
-            past[place, bit[row] >> 6] |= 1 << (bit[row] & 63)
-
-        for place in range(block_ptr[row + 1] - block_ptr[row]):
-            move = block_ptr[row] + place
-            _own(src[row], p, masks, mask_of[blocks[move]], value)
-            key = src[row] * n_blocks + blocks[move]
-            cell = _find(keys, key)
-            copied, write = NONE, heads[cell] if keys[cell] >= 0 else -1
-            while write >= 0:
-                one = row_of[write]
-                if _precedes(one, row, bit, part, before):
-                    if streams and not _arrives(one, row, place, bit, started, block_ptr, blocks):
-                        return False  # it follows chunk by chunk what arrives in another order
-                    copied = _written(write, reduces[one], copied, contributions, value)
-                write = following[write]
-            some = 0
-            for word in range(words):
-                contributions[move, word] = value[word]
-                some |= value[word]
-            if copied <= TWICE or some == 0:
+        sets.free[at] = at
+    for at in range(len(rows.order)):
+        row = rows.order[at]
+        n_free = _begin(rows, row, streams, sets, n_free)
+        for place in range(moves.ptr[row + 1] - moves.ptr[row]):
+            if not _takes(rows, moves, sets, streams, p, n_blocks, row, place):
                 return False
-
-            key = dst[row] * n_blocks + blocks[move]
-            cell = _find(keys, key)
-            keys[cell] = key
-            write = heads[cell]
-            while write >= 0:
-                one = row_of[write]
-                if reduces[row] != reduces[one]:
-                    if reduces[row] or not _precedes(one, row, bit, part, before):
-                        return False  # an addition may come after a copy
-                    if streams and not _arrives(one, row, place, bit, started, block_ptr, blocks):
-                        return False
-                write = following[write]
-            following[move], heads[cell] = heads[cell], move
-
-    for at in range(len(wanted_rank)):
-        mask = mask_of[wanted_block[at]]
-        _own(wanted_rank[at], p, masks, mask, value)
-        cell = _find(keys, wanted_rank[at] * n_blocks + wanted_block[at])
-        copied, write = NONE, heads[cell] if keys[cell] >= 0 else -1
-        while write >= 0:
-            copied = _written(write, reduces[row_of[write]], copied, contributions, value)
-            write = following[write]
-        if copied <= TWICE:
+            if not _leaves(rows, moves, sets, streams, n_blocks, row, place):
+                return False
+    for at in range(len(moves.wanted_rank)):  # noqa: SIM110  # all() of a generator does not compile
+        if not _ends(moves, sets, p, n_blocks, at):
             return False
-        for word in range(words):
-            if value[word] != masks[mask, word]:
-                return False
     return True

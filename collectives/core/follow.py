@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.collective import Collective
 from collectives.core.transfers import Transfers
+
+if TYPE_CHECKING:
+    from collectives.core._follow import Moves, Rows, Sets
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -49,35 +53,51 @@ def holds(
     `carried`: blocks of each row.
     `waits`: rows that wait, in order, what each waits for, and whether entirely.
     """
-    from collectives.core._follow import arrange, follow  # loads the compiler, so only when needed
+    from collectives.core._follow import Moves, arrange, follow  # loads the compiler, so only when needed
 
     n = t.src.size
-    blocks = np.fromiter(chain.from_iterable(carried), np.int64)
+    block = np.fromiter(chain.from_iterable(carried), np.int64)
     counts = np.fromiter(map(len, carried), np.int64, n)
     ends = _ends(kind, p, n_blocks, root)
-    if ends is None or not _are_in_range(t, counts, blocks, n_blocks):
+    if ends is None or not _are_in_range(t, counts, block, n_blocks):
         return False
-    masks, mask_of, wanted_rank, wanted_block = ends
-    child, parents, whole = waits
-    ptr = _offsets(np.bincount(child, minlength=n))
-    waiting, order, bit, part, size = (np.empty(n, np.int64) for _ in range(5))
-    most = arrange(
-        ptr, child, parents, waiting, order, bit, part, np.empty(n, np.int64), np.empty(child.size, np.int64),
-        np.empty(n, np.int64), size,
+    rows = _rows(n, *waits)
+    moves = Moves(
+        t.src.astype(np.int64), t.dst.astype(np.int64), t.reduces.copy(), _offsets(counts), block,
+        np.repeat(np.arange(n), counts), *ends,
+    )  # fmt: skip
+    most, longest = arrange(rows), (int(rows.size.max(initial=0)) >> 6) + 1
+    if most < 0 or 2 * most * longest + moves.block.size * moves.masks.shape[1] > MOST_WORDS:
+        return False
+    return bool(follow(rows, moves, _sets(moves, most, longest), not rows.whole.all(), p, n_blocks))
+
+
+def _rows(n: int, child: Ints, parents: Ints, whole: Bools) -> Rows:
+    from collectives.core._follow import Rows  # loads the compiler, so only when needed
+
+    waiting, order, bit, part, size, first, left = (np.empty(n, np.int64) for _ in range(7))
+    ptr, following = _offsets(np.bincount(child, minlength=n)), np.empty(child.size, np.int64)
+    return Rows(ptr, child, parents, whole, waiting, order, bit, part, size, first, left, following)
+
+
+def _sets(moves: Moves, most: int, longest: int) -> Sets:
+    from collectives.core._follow import Sets  # loads the compiler, so only when needed
+
+    n, n_moves, words = moves.src.size, moves.block.size, moves.masks.shape[1]
+    n_cells = 1 << (2 * n_moves + 1).bit_length()
+    return Sets(
+        keys=np.full(n_cells, -1),
+        heads=np.full(n_cells, -1),
+        following=np.empty(n_moves, np.int64),
+        contributions=np.empty((n_moves, words), np.int64),
+        past=np.empty((most, longest), np.int64),
+        begun=np.empty((most, longest), np.int64),
+        free=np.empty(most, np.int64),
+        slot=np.empty(n, np.int64),
+        before=np.empty(longest, np.int64),
+        started=np.empty(longest, np.int64),
+        value=np.empty(words, np.int64),
     )
-    longest = (int(size.max(initial=0)) >> 6) + 1
-    words = masks.shape[1]
-    if most < 0 or 2 * most * longest + blocks.size * words > MOST_WORDS:
-        return False
-    n_cells = 1 << (2 * blocks.size + 1).bit_length()
-    return bool(follow(
-        ptr, parents, whole, not whole.all(), order, bit, part, waiting, t.src.astype(np.int64), t.dst.astype(np.int64),
-        t.reduces.copy(), _offsets(counts), blocks, np.repeat(np.arange(n), counts), p, n_blocks, masks, mask_of,
-        wanted_rank, wanted_block, np.full(n_cells, -1), np.full(n_cells, -1), np.empty(blocks.size, np.int64),
-        np.empty((blocks.size, words), np.int64), np.empty((most, longest), np.int64),
-        np.empty((most, longest), np.int64), np.empty(most, np.int64), np.empty(n, np.int64),
-        np.empty(longest, np.int64), np.empty(longest, np.int64), np.empty(words, np.int64),
-    ))  # fmt: skip
 
 
 def _are_in_range(t: Transfers, counts: Ints, blocks: Ints, n_blocks: int) -> bool:
