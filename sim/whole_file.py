@@ -7,9 +7,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from topologies.stages import staged
 from topologies.text.input_text import is_special
 
 
+@staged("output")
 def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     """Write a file through a temporary one beside it, so that it appears whole or not at all.
 

@@ -14,6 +14,7 @@ from contextlib import redirect_stderr
 from functools import partial
 from typing import Any, NoReturn
 
+from sim.cli.beats import speaking
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_at_once, ends_in_order
@@ -59,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         while_compiling(partial(ends_at_once, name))
         with ends_in_order():
             output.check_outputs(parsed)
-            command.run(parsed)
+            with speaking(name, getattr(parsed, "quiet", True)):
+                command.run(parsed)
             output.say_where(parsed)
             if parsed.stages is not None:
                 output.say_stages(parsed.stages)

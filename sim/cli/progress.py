@@ -6,22 +6,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from threading import Event, Thread
 from time import monotonic
 
+from sim.cli.beats import LONG_SECONDS, SILENT_SECONDS, beating
 from sim.engine.run import Progress
 from sim.program.outcome import Stopped
 from topologies import WeftError
-from topologies.stages import hearing, under_way
+from topologies.stages import hearing
 
-PLAIN_SECONDS = 2.0
+PLAIN_SECONDS = 1.0
 """Interval between plain lines."""
-
-BEAT_SECONDS = 0.5
-"""How often it is looked at what is under way."""
-
-LONG_SECONDS = 20.0
-"""What a step must still take to be announced where no progress is shown."""
 
 PACE_SECONDS = 5.0
 """How long a loop is watched before its pace tells anything, unless a good share of it is done."""
@@ -132,7 +126,7 @@ def progress(title: str, total: int, quiet: bool | None = False, *, of_runs: boo
     a line before what takes long.
     `of_runs`: whether its loops run the engine many times: where it was interrupted is then said by the loop.
     """
-    with _shown(title, total, quiet) as steps, hearing(loops := _Loops(steps)), _beating(steps):
+    with _shown(title, total, quiet) as steps, hearing(loops := _Loops(steps)), _heard_beats(steps):
         try:
             yield steps
         except KeyboardInterrupt:
@@ -146,30 +140,8 @@ def progress(title: str, total: int, quiet: bool | None = False, *, of_runs: boo
             raise
 
 
-@contextmanager
-def _beating(steps: Steps) -> Iterator[None]:
-    """Another thread says what is under way while this one is silent: in kernels, solvers, and what does not count."""
-    if type(steps) is Steps:
-        yield
-        return
-    ended = Event()
-
-    def listen() -> None:
-        began, before = monotonic(), ""
-        while not ended.wait(BEAT_SECONDS):
-            what = under_way()
-            if what != before:
-                began, before = monotonic(), what
-            elif monotonic() - began > PLAIN_SECONDS:
-                steps.beat(f"{monotonic() - began:.0f} s in {what or 'other work'}")
-
-    listener = Thread(target=listen, name="progress", daemon=True)
-    listener.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        listener.join()
+def _heard_beats(steps: Steps) -> AbstractContextManager[None]:
+    return nullcontext() if type(steps) is Steps else beating(steps.beat)
 
 
 def _shown(title: str, total: int, quiet: bool | None) -> AbstractContextManager[Steps]:
@@ -229,7 +201,7 @@ def _bar(title: str, total: int) -> Iterator[Steps]:
                 bar.update(task, completed=self.done + _share(inside), description=_pace(inside))
 
             def beat(self, what: str) -> None:
-                if monotonic() - self.heard > PLAIN_SECONDS:
+                if monotonic() - self.heard > SILENT_SECONDS:
                     bar.update(task, description=what)
 
         yield _Bar(title, total)

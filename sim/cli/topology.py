@@ -6,19 +6,19 @@ import argparse
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import dijkstra
 
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json, write_whole
 from sim.study.tables import aligned
 from topologies import TOPOLOGIES, Topology, bisection_Bps, egress_Bps, write_topology
+from topologies.flows._breadth import farthest
 from topologies.formats.files import FORMATS
+from topologies.stages import count, staged
 from topologies.units import format_rate, format_time
 
 EXACT_DIAMETER_NPUS = 4096
-"""NPUs up to which distances are computed from every NPU: 2.5 s at 4,096."""
+"""NPUs up to which distances are computed from every NPU: 0.3 s at 4,096 of a torus."""
 
 SAMPLED_NPUS = 16
 
@@ -32,6 +32,8 @@ def run(arguments: argparse.Namespace) -> None:
         write_json(arguments, spec, facts_of_families, families=facts_of_families)
         return
     topology = spec.build_topology()
+    if arguments.plot:
+        plots.check_drawable(topology)
     facts = describe(topology)
     say(arguments, *lines(facts))
     write_json(arguments, spec, [facts], **facts)
@@ -54,6 +56,7 @@ def family_facts() -> list[dict[str, str]]:
     return [{"name": one.name, "example": one.example, "help": one.help} for one in TOPOLOGIES.values()]
 
 
+@staged("topology")
 def describe(topology: Topology) -> dict[str, Any]:
     """Facts about a fabric, in SI units."""
     egress = egress_Bps(topology)
@@ -92,14 +95,16 @@ def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
 
     None if some NPU cannot reach another.
     """
-    n_nodes, n_npus = topology.n_nodes, topology.n_npus
-    graph = coo_array((np.ones(topology.n_links), (topology.src, topology.dst)), shape=(n_nodes, n_nodes)).tocsr()
+    n_npus, hops, queue = topology.n_npus, *np.empty((2, topology.n_nodes), np.int32)
     exact = n_npus <= EXACT_DIAMETER_NPUS
     sources = np.arange(n_npus) if exact else np.linspace(0, n_npus - 1, SAMPLED_NPUS).astype(np.int64)
-    longest = 0.0
-    for part in np.array_split(sources, max(1, sources.size // 64)):
-        longest = max(longest, float(dijkstra(graph, unweighted=True, indices=part)[:, :n_npus].max()))
-    return (int(longest) if np.isfinite(longest) else None), exact
+    longest = 0
+    for done, source in enumerate(sources.tolist()):
+        if (most := farthest(topology.link_ptr, topology.dst, source, n_npus, hops, queue)) < 0:
+            return None, exact
+        longest = max(longest, int(most))
+        count("NPUs from which the farthest one is found", done + 1, sources.size)
+    return longest, exact
 
 
 def lines(facts: dict[str, Any]) -> list[str]:

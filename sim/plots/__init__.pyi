@@ -3,6 +3,7 @@ from sim.plots.fabric import draw_topology as draw_topology
 from sim.plots.figures import COLUMNS as COLUMNS
 from sim.plots.figures import Drawing as Drawing
 from sim.plots.figures import draw as draw
+from sim.plots.heatmap import check_drawable as check_drawable
 from sim.plots.heatmap import draw_heatmap as draw_heatmap
 from sim.plots.link_timeline import draw_link_timeline as draw_link_timeline
 from sim.plots.pareto import draw_pareto as draw_pareto

@@ -43,7 +43,7 @@ def bisection_Bps(topology: Topology) -> float:
     """
     coords = topology.coords[: topology.n_npus]
     flows = [
-        max_flow_Bps(topology, np.flatnonzero(place < extent // 2), np.flatnonzero(place >= extent // 2))
+        _flow_Bps(topology, np.flatnonzero(place < extent // 2), np.flatnonzero(place >= extent // 2))
         for place, extent in zip(coords.T, topology.shape, strict=True)
         if extent > 1
     ]
@@ -61,7 +61,6 @@ def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int
     WeftError
         An empty set, no such node, or a node in both.
     """
-    place = np.arange(topology.n_nodes)
     source_set, sink_set = (
         np.unique([integer(node, what, 0, topology.n_nodes - 1) for node in nodes])
         for what, nodes in (("sources", sources), ("sinks", sinks))
@@ -71,15 +70,30 @@ def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int
     shared = np.intersect1d(source_set, sink_set)
     if shared.size:
         raise WeftError(f"topology {topology.name}: {topology.node_name(int(shared[0]))} is both source and sink")
-    source, sink = int(source_set[0]), int(sink_set[0])
-    place[source_set], place[sink_set] = source, sink  # each set becomes one node
-    unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    return _flow_Bps(topology, source_set, sink_set)
+
+
+def _flow_Bps(topology: Topology, sources: Ints, sinks: Ints) -> float:
+    """The flow between two sets that are known to be apart: each is one node, and links between two nodes are one arc.
+
+    So that what is left of a halved product is two nodes and its switches, however large it is.
+    """
+    place = np.arange(topology.n_nodes)
+    place[sources], place[sinks] = sources[0], sinks[0]
     src, dst = place[topology.src], place[topology.dst]
-    network = FlowNetwork(topology.n_nodes, 2 * sum(capacity) > LARGEST)
-    for tail, head, room in zip(src.tolist(), dst.tolist(), capacity, strict=True):
-        if tail != head:
-            network.add(tail, head, room)
-    return float(unit * network.flow(source, sink, sum(capacity)))
+    between = np.flatnonzero(src != dst)
+    unit, whole, which = proportions(topology.bandwidth_Bps)
+    total = sum(rate * many for rate, many in zip(whole, np.bincount(which).tolist(), strict=True))
+    is_exact = 2 * total > LARGEST
+    arcs, row = np.unique(src[between] * topology.n_nodes + dst[between], return_inverse=True)
+    room = np.zeros(arcs.size, object if is_exact else np.int64)
+    np.add.at(room, row, np.array(whole, room.dtype)[which[between]])
+    tails, heads = np.divmod(arcs, topology.n_nodes)
+    nodes, ends = np.unique(np.concatenate([sources[:1], sinks[:1], tails, heads]), return_inverse=True)
+    network = FlowNetwork(nodes.size, is_exact)
+    for tail, head, most in zip(ends[2 : 2 + arcs.size].tolist(), ends[2 + arcs.size :].tolist(), room, strict=True):
+        network.add(tail, head, int(most))
+    return float(unit * network.flow(int(ends[0]), int(ends[1]), total))
 
 
 def whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:

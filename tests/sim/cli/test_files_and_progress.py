@@ -264,8 +264,8 @@ def test_what_counts_nothing_is_named_while_it_lasts(monkeypatch: pytest.MonkeyP
         heard.set()
 
     monkeypatch.setattr(_Plain, "beat", beat)
-    monkeypatch.setattr("sim.cli.progress.BEAT_SECONDS", 0.001)
-    monkeypatch.setattr("sim.cli.progress.PLAIN_SECONDS", 0)
+    monkeypatch.setattr("sim.cli.beats.BEAT_SECONDS", 0.001)
+    monkeypatch.setattr("sim.cli.beats.SILENT_SECONDS", 0)
     with doing("a linear program of 9 variables"), progress("work", 1):
         assert heard.wait(60)
     assert said[0] == "0 s in a linear program of 9 variables"
