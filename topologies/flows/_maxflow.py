@@ -1,7 +1,8 @@
-"""The compiled maximum flow: Dinic's algorithm on integers, over arcs in linked lists, and the repair of an older flow.
+"""The compiled maximum flow: Dinic's algorithm on integers, and the repair of an older flow.
 
-Arc a and its reverse a ^ 1 are adjacent. For capacities beyond 64 bits the functions also run as plain Python
-(`augment.py_func`) on arrays of Python integers.
+Arc a and its reverse a ^ 1 are adjacent. The arcs that leave a node are `arcs[begin[node]:end[node]]`, walked from the
+last: an array, unlike a linked list, lets the processor load the next arc while it waits for this one. For capacities
+beyond 64 bits the functions also run as plain Python (`augment.py_func`) on arrays of Python integers.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ def _jit(function: Callable[..., Any]) -> Any:
 
 
 @_jit
-def augment(first, following, head, left, source, sink, limit, level, current, queue, path):  # type: ignore[no-untyped-def]  # jitted
+def augment(begin, end, arcs, head, left, source, sink, limit, level, current, queue, path):  # type: ignore[no-untyped-def]  # jitted
     """Push at most `limit` from source to sink; returns the amount pushed.
 
     Parameters
     ----------
-    first : (n_nodes,) int64
-        First outgoing arc of each node, -1 for none.
-    following, head : (n_arcs,) int64
-        Next arc of the same node; head node of an arc.
+    begin, end : (n_nodes,) int64
+        Where the arcs that leave each node stand in `arcs`.
+    arcs : int64
+    head : (n_arcs,) int64
+        Head node of an arc.
     left : (n_arcs,) int64
         Residual capacity of each arc; updated.
     level, current, queue, path : (n_nodes,) int64
@@ -39,22 +41,20 @@ def augment(first, following, head, left, source, sink, limit, level, current, q
             level[node] = -1
         level[source] = 0
         queue[0] = source
-        begin, end = 0, 1
-        while begin < end and level[sink] < 0:
-            node = queue[begin]
-            begin += 1
-            arc = first[node]
-            while arc >= 0:
-                other = head[arc]
-                if left[arc] > 0 and level[other] < 0:
+        done, found = 0, 1
+        while done < found and level[sink] < 0:
+            node = queue[done]
+            done += 1
+            for at in range(end[node] - 1, begin[node] - 1, -1):
+                other = head[arcs[at]]
+                if left[arcs[at]] > 0 and level[other] < 0:
                     level[other] = level[node] + 1
-                    queue[end] = other
-                    end += 1
-                arc = following[arc]
+                    queue[found] = other
+                    found += 1
         if level[sink] < 0:
             break
         for node in range(len(current)):  # a copy of arrays would compile the text of its error message, for 2 s
-            current[node] = first[node]
+            current[node] = end[node] - 1
         depth = 0
         node = source
         while True:
@@ -74,26 +74,26 @@ def augment(first, following, head, left, source, sink, limit, level, current, q
                 depth = back
                 node = head[path[depth] ^ 1]
                 continue
-            arc = current[node]
-            while arc >= 0 and not (left[arc] > 0 and level[head[arc]] == level[node] + 1):
-                arc = following[arc]
-            current[node] = arc
-            if arc >= 0:
-                path[depth] = arc
+            at = current[node]
+            while at >= begin[node] and not (left[arcs[at]] > 0 and level[head[arcs[at]]] == level[node] + 1):
+                at -= 1
+            current[node] = at
+            if at >= begin[node]:
+                path[depth] = arcs[at]
                 depth += 1
-                node = head[arc]
+                node = head[arcs[at]]
             elif depth == 0:
                 break
             else:
                 level[node] = -2
                 depth -= 1
                 node = head[path[depth] ^ 1]
-                current[node] = following[current[node]]
+                current[node] -= 1
     return pushed
 
 
 @_jit
-def repair(first, following, head, capacity, held, left, excess, source, sink, level, path, queue):  # type: ignore[no-untyped-def]  # jitted
+def repair(begin, end, arcs, head, capacity, held, left, excess, source, sink, level, path, queue):  # type: ignore[no-untyped-def]  # jitted
     """Make a flow of other capacities one of these; returns the amount that still arrives at the sink.
 
     What does not fit any more is cut off. Where a node then receives more than it sends, the rest goes on to the sink
@@ -102,11 +102,12 @@ def repair(first, following, head, capacity, held, left, excess, source, sink, l
 
     Parameters
     ----------
-    first, following, head, source, sink : as for `augment`
+    begin, end, arcs, head, source, sink : as for `augment`
     capacity : (n_arcs,) int64
         Capacity of each arc, 0 for the reverse ones.
     held : (n_arcs / 2,) int64
-        The older flow, on every arc but the reverse ones.
+        The older flow, on every arc but the reverse ones. It is one from source to sink: every other node sends on what
+        it receives, so that only the ends of arcs on which it does not fit have to be looked at.
     left : (n_arcs,) int64
         Residual capacity of each arc; written.
     excess : (n_nodes,) int64
@@ -117,10 +118,12 @@ def repair(first, following, head, capacity, held, left, excess, source, sink, l
     for node in range(len(excess)):
         excess[node] = 0
     for arc in range(0, len(left), 2):
-        flow = min(held[arc >> 1], capacity[arc])
-        left[arc], left[arc + 1] = capacity[arc] - flow, flow
-        excess[head[arc]] += flow
-        excess[head[arc + 1]] -= flow
+        flow, room = held[arc >> 1], capacity[arc]
+        if flow > room:
+            excess[head[arc]] -= flow - room
+            excess[head[arc + 1]] += flow - room
+            flow = room
+        left[arc], left[arc + 1] = room - flow, flow
     for node in range(len(excess)):
         while node != source and node != sink and excess[node] != 0:
             # Forward from a node with too much, backward from one with too little: one is the other with arcs reversed.
@@ -130,25 +133,24 @@ def repair(first, following, head, capacity, held, left, excess, source, sink, l
                 level[other] = -1
             level[node] = 0
             queue[0] = node
-            begin, end, found = 0, 1, -1
-            while begin < end and found < 0:
-                here = queue[begin]
-                begin += 1
+            done, seen, found = 0, 1, -1
+            while done < seen and found < 0:
+                here = queue[done]
+                done += 1
                 if here == far:
                     continue
-                arc = first[here]
-                while arc >= 0:
+                for at in range(end[here] - 1, begin[here] - 1, -1):
+                    arc = arcs[at]
                     other = head[arc]
                     if left[arc ^ back] > 0 and level[other] < 0:
                         level[other] = 0
                         path[other] = arc
-                        queue[end] = other
-                        end += 1
+                        queue[seen] = other
+                        seen += 1
                         opposed = excess[other] > 0 if back else excess[other] < 0
                         if other == near or (opposed and other != far):
                             found = other
                             break
-                    arc = following[arc]
             if found < 0:
                 found = far
             most = -excess[node] if back else excess[node]
@@ -166,4 +168,8 @@ def repair(first, following, head, capacity, held, left, excess, source, sink, l
             change = -most if back else most
             excess[node] -= change
             excess[found] += change
-    return excess[sink]
+    arrives = excess[sink] * 0
+    for at in range(begin[sink], end[sink]):
+        arc = arcs[at]
+        arrives += left[arc] if arc & 1 else -left[arc ^ 1]
+    return arrives

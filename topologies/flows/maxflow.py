@@ -10,6 +10,9 @@ import numpy.typing as npt
 LARGEST = 2**61
 """Largest sum of capacities for 64-bit arithmetic; above it Python integers are used, about 100 times slower."""
 
+ROOM = 4
+"""Places for the arcs of a node at first: a power of two."""
+
 Bools = npt.NDArray[np.bool_]
 
 
@@ -24,8 +27,10 @@ class FlowNetwork:
 
         self._augment, self._repair = (getattr(one, "py_func", one) if exact else one for one in (augment, repair))
         self._type: Any = object if exact else np.int64
-        self._first = np.full(n_nodes, -1, np.int64)
-        self._following = np.zeros(64, np.int64)
+        self._begin = ROOM * np.arange(n_nodes)  # the arcs of a node have room up to the next power of two
+        self._end = self._begin.copy()
+        self._arcs = np.zeros(ROOM * n_nodes, np.int64)
+        self._n_places = self._arcs.size
         self._head = np.zeros(64, np.int64)
         self._left = np.zeros(64, self._type)
         self._room = [np.zeros(n_nodes, np.int64) for _ in range(4)]
@@ -37,7 +42,7 @@ class FlowNetwork:
 
     @property
     def n_nodes(self) -> int:
-        return int(self._first.size)
+        return int(self._begin.size)
 
     def add(self, tail: int, head: int, capacity: int = 0) -> int:
         """Add an arc; returns its index."""
@@ -46,17 +51,32 @@ class FlowNetwork:
             self._grow()
         for one, (start, end, room) in enumerate(((tail, head, capacity), (head, tail, 0))):
             self._head[arc + one] = end
-            self._following[arc + one] = self._first[start]
-            self._first[start] = arc + one
+            self._leave(start, arc + one)
             self.capacity[arc + one] = room
         self._n_arcs += 2
         return arc
 
+    def _leave(self, node: int, arc: int) -> None:
+        """Put an arc behind those that leave a node; all of them move if they have no room left."""
+        begin, end = int(self._begin[node]), int(self._end[node])
+        many = end - begin
+        if many >= ROOM and many & (many - 1) == 0:
+            if self._n_places + 2 * many > self._arcs.size:
+                self._arcs = _wider(self._arcs, 2 * many)
+            self._arcs[self._n_places : self._n_places + many] = self._arcs[begin:end]
+            self._begin[node], end = self._n_places, self._n_places + many
+            self._n_places += 2 * many
+        self._arcs[end] = arc
+        self._end[node] = end + 1
+
     def add_node(self) -> int:
         """Add a node; returns its index."""
-        self._first = np.append(self._first, -1)
-        self._room = [np.zeros(self._first.size, np.int64) for _ in range(4)]
-        self._excess = np.zeros(self._first.size, self._type)
+        if self._n_places + ROOM > self._arcs.size:
+            self._arcs = _wider(self._arcs, ROOM)
+        self._begin, self._end = (np.append(one, self._n_places) for one in (self._begin, self._end))
+        self._n_places += ROOM
+        self._room = [np.zeros(self.n_nodes, np.int64) for _ in range(4)]
+        self._excess = np.zeros(self.n_nodes, self._type)
         return self.n_nodes - 1
 
     def flow(self, source: int, sink: int, limit: int) -> int:
@@ -74,7 +94,7 @@ class FlowNetwork:
             self._held[key] = held
         level, _, queue, path = self._room
         value = int(self._repair(
-            self._first, self._following[:n], self._head[:n], self.capacity[:n], held, self._left[:n], self._excess,
+            self._begin, self._end, self._arcs, self._head[:n], self.capacity[:n], held, self._left[:n], self._excess,
             source, sink, level, path, queue,
         ))
         if value < limit:
@@ -90,8 +110,9 @@ class FlowNetwork:
     def _augmented(self, source: int, sink: int, limit: int) -> int:
         """What can still be pushed through what is left, at most `limit`."""
         n = self._n_arcs
-        args = (self._first, self._following[:n], self._head[:n], self._left[:n], source, sink, limit, *self._room)
-        return int(self._augment(*args))
+        return int(self._augment(
+            self._begin, self._end, self._arcs, self._head[:n], self._left[:n], source, sink, limit, *self._room
+        ))
 
     def source_side(self) -> Bools:
         """Nodes on the source's side of the minimum cut, (n_nodes,), after a flow that stayed below its limit."""
@@ -102,9 +123,12 @@ class FlowNetwork:
         return np.asarray(self.capacity[arcs] - self._left[arcs])
 
     def _grow(self) -> None:
-        size = 2 * self._head.size
-        for name in ("_following", "_head", "_left", "capacity"):
-            old = getattr(self, name)
-            fresh = np.zeros(size, old.dtype)
-            fresh[: old.size] = old
-            setattr(self, name, fresh)
+        for name in ("_head", "_left", "capacity"):
+            setattr(self, name, _wider(getattr(self, name), 0))
+
+
+def _wider(old: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
+    """A copy with room for twice as many items, and `more`."""
+    fresh = np.zeros(2 * old.size + more, old.dtype)
+    fresh[: old.size] = old
+    return fresh
