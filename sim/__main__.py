@@ -27,10 +27,13 @@ def main() -> int:
 
 
 def _ended(code: int) -> int:
-    """The exit code; the process ends here where a solver was left running, which would not survive a longer end."""
+    """The exit code; the process ends here where a solver was left running, which would not survive a longer end.
+
+    And where it was interrupted: to free what it had built can take seconds.
+    """
     from topologies.interrupts import is_left_running  # what is imported above may be interrupted
 
-    if is_left_running():
+    if is_left_running() or code in (130, 143):
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()

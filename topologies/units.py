@@ -22,6 +22,7 @@ Quantities: TypeAlias = Annotated[str | int | Sequence[str | int], UNCHECKED]
 """One quantity for all dimensions, or one per dimension; text may separate them with commas ("400Gb/s,100Gb/s")."""
 
 PS_PER_S = 10**12
+PS_PER_NS = 1000
 
 MOST_PS = 2**62 - 1
 """The end of the clock, 53 days."""
@@ -191,6 +192,17 @@ def from_seconds(time_s: float, what: str = "time") -> int:
     WeftError: negative, not finite, or beyond the clock.
     """
     return _on_the_clock(round(_exact(time_s, what) * PS_PER_S), time_s, what)
+
+
+def from_nanoseconds(time_ns: float, what: str) -> int:
+    """Picoseconds of a computed time in nanoseconds, rounded.
+
+    WeftError: negative, not finite, or beyond the clock.
+    """
+    if not time_ns <= MOST_PS / PS_PER_NS:
+        raise WeftError(f"{what} takes {time_ns / 1e9:.4g} s, which exceeds the range of the clock, "
+                        f"{format_time(MOST_PS)}")
+    return _on_the_clock(round(time_ns * PS_PER_NS), time_ns, what)
 
 
 def _on_the_clock(time_ps: int, value: object, what: str) -> int:

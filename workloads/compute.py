@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from topologies.checks import Share, checked
-from topologies.units import BytesPerSecond, Flops
+from topologies.units import BytesPerSecond, Flops, from_nanoseconds
 
 TERA = 10**12
 
@@ -40,12 +41,28 @@ class Accelerator:
     memory_Bps: BytesPerSecond | None = None
 
     def time_ns(self, flops: float) -> float:
-        """Nanoseconds taken by a number of operations."""
-        return flops / (self.peak_flops * self.efficiency) * 1e9
+        """Nanoseconds taken by a number of operations.
+
+        WeftError: longer than the clock runs.
+        """
+        rate = self.peak_flops * self.efficiency
+        what = f"computing {flops:.4g} operations at {rate:.4g} FLOP/s (peak x efficiency)"
+        return _on_the_clock(flops / rate * 1e9 if rate else math.inf, what)
 
     def update_ns(self, parameters: float) -> float:
-        """Nanoseconds of Adam's update of a number of parameters; 0 where the memory is not given."""
-        return 0.0 if self.memory_Bps is None else parameters * ADAM_BYTES / self.memory_Bps * 1e9
+        """Nanoseconds of Adam's update of a number of parameters; 0 where the memory is not given.
+
+        WeftError: longer than the clock runs.
+        """
+        if self.memory_Bps is None:
+            return 0.0
+        what = f"updating {parameters:.4g} parameters at {self.memory_Bps:.4g} B/s of memory"
+        return _on_the_clock(parameters * ADAM_BYTES / self.memory_Bps * 1e9, what)
+
+
+def _on_the_clock(time_ns: float, what: str) -> float:
+    from_nanoseconds(time_ns, what)
+    return time_ns
 
 
 LIBRA_AS_SHIPPED = Accelerator(60 * 2**40, 1.0)

@@ -27,7 +27,7 @@ from collectives.registry import algorithm, build
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
 from topologies.text.brief import one_line
-from topologies.units import PositiveBytes
+from topologies.units import PositiveBytes, from_nanoseconds
 from workloads.job import Job
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, TENSOR
 from workloads.workload import Call, Groups, Layer, Phase, Workload, check_groups
@@ -36,7 +36,6 @@ LOOPS = ("no-overlap", "wfbp", "dear")
 
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, UPDATE = "forward", "input gradient", "weight gradient", "update"
 
-PS_PER_NS = 1000
 MIB = 2**20
 
 
@@ -333,14 +332,15 @@ class Layers:
 
     def _update(self, bucket: Bucket, after: Sequence[int]) -> list[int]:
         """The update of the weights of a bucket; returns what to wait for."""
-        time_ps = round(sum(self.layers[number].update_ns for number in bucket.layers) * PS_PER_NS)
+        named = f"{UPDATE} {self.layers[bucket.layers[0]].name}"
+        time_ps = from_nanoseconds(sum(self.layers[number].update_ns for number in bucket.layers), named)
         if not self.training.updates or not time_ps:
             return list(after)
-        name = f"{UPDATE} {self.layers[bucket.layers[0]].name}"
-        return [self.job.compute(name, time_ps, kind=UPDATE, after=after, npus=self.npus)]
+        return [self.job.compute(named, time_ps, kind=UPDATE, after=after, npus=self.npus)]
 
     def _compute(self, kind: str, number: int, phase: Phase, after: Sequence[int], tag: str) -> list[int]:
-        name, time_ps = f"{kind} {self.layers[number].name}{tag}", round(phase.compute_ns * PS_PER_NS)
+        name = f"{kind} {self.layers[number].name}{tag}"
+        time_ps = from_nanoseconds(phase.compute_ns, name)
         return [self.job.compute(name, time_ps, kind=kind, after=after, npus=self.npus)]
 
     def _calls(self, number: int, calls: Sequence[Call], after: Sequence[int], tag: str) -> list[int]:

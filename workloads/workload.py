@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from topologies import WeftError
 from topologies.checks import NotNegative, checked
 from topologies.text.brief import one_line
+from topologies.units import from_nanoseconds
 
 PHASES = ("forward", "input_grad", "weight_grad")
 """Phases of a layer; a text workload names its groups after them."""
@@ -112,15 +113,18 @@ class Workload:
         Raises
         ------
         WeftError
-            A factor that is negative or not finite.
+            A factor that is negative or not finite, or makes a computation longer than the clock runs.
         """
 
-        def faster(phase: Phase) -> Phase:
-            return replace(phase, compute_ns=phase.compute_ns * compute)
+        def times(time_ns: float, one: Layer) -> float:
+            from_nanoseconds(time_ns * compute, f"layer {one.name} of {self.name}, {compute:g} times as long,")
+            return time_ns * compute
 
         def faster_layer(one: Layer) -> Layer:
-            forward, input_grad, weight_grad = map(faster, one.phases)
-            return Layer(one.name, forward, input_grad, weight_grad, one.update_ns * compute)
+            forward, input_grad, weight_grad = (
+                replace(phase, compute_ns=times(phase.compute_ns, one)) for phase in one.phases
+            )
+            return Layer(one.name, forward, input_grad, weight_grad, times(one.update_ns, one))
 
         return replace(self, layers=tuple(map(faster_layer, self.layers)))
 

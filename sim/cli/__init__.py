@@ -107,7 +107,13 @@ def _answer(words: list[str]) -> NoReturn:
     overview.error(f"no command is given: choose one of {', '.join(COMMANDS)}; weft --help says what each does")
 
 
+_ended_by: KeyboardInterrupt | None = None
+"""Its frames hold what was built: it is kept, for to free millions of objects takes seconds at the end of a process."""
+
+
 def _interrupted(signal: KeyboardInterrupt) -> int:
+    global _ended_by
+    _ended_by = signal
     return EXIT_TERMINATED if isinstance(signal, Terminated) else EXIT_INTERRUPTED
 
 

@@ -20,7 +20,7 @@ BEAT_SECONDS = 0.25
 LONG_SECONDS = 20.0
 """What a step must still take, or a stage have taken, to be announced where no progress is shown."""
 
-LONGEST_SECONDS = 10.0
+LONGEST_SECONDS = 5.0
 """Most that passes between two lines outside the steps of a command."""
 
 Beat = Callable[[str], None]
