@@ -146,6 +146,7 @@ def crowd(seed: int, disciplines: tuple[str, ...] = ORDERS[:1]) -> Program:
     return builder.build()
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("disciplines", [ORDERS[:1], ORDERS, ORDERS[1:2]], ids=["fifo", "mixed", "priorities"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_crowd_at_any_width_of_the_buckets(seed: int, disciplines: tuple[str, ...]) -> None:
@@ -203,6 +204,7 @@ def test_what_moves_to_a_lower_level_makes_room_as_it_goes() -> None:
     assert_same(one.outcome(), run_reference(program, log=True))
 
 
+@pytest.mark.compiled
 def test_room_is_for_what_is_in_flight() -> None:
     """On a ring a few chunks of every NPU are in flight; the levels of the calendar take no room of their own."""
     one = Run(ring_all_reduce(64, 16))

@@ -96,6 +96,7 @@ def own_rates(n: int) -> list[Fraction]:
     return [Fraction(50 * 10**9 + 1_000_003 * i, 7) for i in range(n)]
 
 
+@pytest.mark.compiled
 def test_sizes_and_rates_by_the_thousand() -> None:
     """A dense table of 65 thousand sizes and 4 thousand rates would take 2 GiB."""
     fabric = torus((32, 32))

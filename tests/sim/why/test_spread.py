@@ -94,7 +94,7 @@ def test_what_perturbed_runs_have_nearby(model: Model) -> None:
 @pytest.mark.parametrize("model", [
     Model(chunks=1, buffer_bytes=8192), Model(chunks=9, buffer_bytes=2000, bubble=True),
     Model(chunks=8, buffer_bytes=1024, vcs=2), Model(chunks=None, chunk_bytes=1000, buffer_bytes=1000),
-    Model(chunks=None, chunk_bytes=1, buffer_bytes=1),
+    pytest.param(Model(chunks=None, chunk_bytes=1, buffer_bytes=1), marks=pytest.mark.compiled),
 ])
 def test_chunks_that_just_fit_the_buffers_fit_them_in_perturbed_runs(model: Model) -> None:
     schedule = build("ring", "all-reduce", from_spec("ring:2"), "16KiB")
