@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from topologies import Topology, WeftError
 from topologies.flows.maxflow import LARGEST, FlowNetwork
+from topologies.flows.tightest_cut import remembered
 from topologies.stages import count
 
 Pair = tuple[int, int]
@@ -34,7 +35,7 @@ class Logical(NamedTuple):
 
 
 def without_switches(
-    topology: Topology, link_capacity: list[int], demand: Mapping[int, int], *, spread: bool = True
+    topology: Topology, link_capacity: Sequence[int], demand: Mapping[int, int], *, spread: bool = True
 ) -> Logical:
     """Replace every switch by logical links past it.
 
@@ -44,19 +45,26 @@ def without_switches(
         otherwise each pair takes all it can, which keeps trees few.
     WeftError: the trees do not fit past a switch, named in the message, such as one that sends more than it receives.
     """
-    split = _Splitting(topology, link_capacity, demand)
+    return _split_off(topology, tuple(link_capacity), tuple(demand.items()), spread)
+
+
+@remembered
+def _split_off(
+    topology: Topology, link_capacity: tuple[int, ...], demand: tuple[tuple[int, int], ...], spread: bool
+) -> Logical:
+    split = _Splitting(topology, link_capacity, dict(demand))
     switches = split.order()
     for number, switch in enumerate(switches):
         count("switches that are split off", number, len(switches))
         split.remove(switch, spread)
     split.check()
-    return Logical({pair: cap for pair, cap in split.capacity.items() if cap}, split.paths)
+    return Logical({pair: cap for pair, cap in split.capacity.items() if cap}, dict(split.paths))
 
 
 class _Splitting:
     """The network while its switches are removed; node n_nodes feeds all roots."""
 
-    def __init__(self, topology: Topology, link_capacity: list[int], demand: Mapping[int, int]) -> None:
+    def __init__(self, topology: Topology, link_capacity: Sequence[int], demand: Mapping[int, int]) -> None:
         self.topology, self.demand = topology, demand
         n = topology.n_nodes
         self.feed, self.source, self.sink = n, n + 1, n + 2
@@ -81,6 +89,7 @@ class _Splitting:
             self.arc[self.feed, root] = self.network.add(self.feed, root, trees)
         self.start = {node: self.network.add(self.source, node) for node in range(n + 1)}
         self.end = {node: self.network.add(node, self.sink) for node in range(n + 1)}
+        self.before: dict[Pair, tuple[int, Shares | None]] = {}  # of the links changed since an attempt began
         self.hard: deque[int] = deque(range(topology.n_npus))  # most recently binding first
 
     def order(self) -> list[int]:
@@ -114,12 +123,12 @@ class _Splitting:
         each NPU. Otherwise every pair is tested separately.
         """
         if spread and not self._passed_through(switch):
-            before = (dict(self.capacity), {pair: deque(found) for pair, found in self.paths.items()})
             for seed in range(TRIES):
+                self.before.clear()
                 self._pair_off(switch, random.Random(seed), spread=True)
                 if self._unreached() is None:
                     return
-                self._restore(*before)
+                self._restore()
         self._pair_off(switch, None, spread=spread)
 
     def _pair_off(self, switch: int, lots: random.Random | None, *, spread: bool) -> None:
@@ -144,10 +153,14 @@ class _Splitting:
         for t in self._out_of(switch):
             self._take(switch, t, self.capacity[switch, t])
 
-    def _restore(self, capacity: dict[Pair, int], paths: dict[Pair, Shares]) -> None:
-        for pair in list(self.capacity):
-            self._set(*pair, capacity.get(pair, 0))
-        self.paths = defaultdict(deque, {pair: deque(found) for pair, found in paths.items()})
+    def _restore(self) -> None:
+        """Undo an attempt."""
+        for pair, (cap, found) in list(self.before.items()):
+            self._set(*pair, cap)
+            if found is None:
+                del self.paths[pair]
+            else:
+                self.paths[pair] = found
 
     def _unreached(self) -> int | None:
         """An NPU that not all trees reach."""
@@ -237,6 +250,10 @@ class _Splitting:
         return reaching + self.network.further(arcs, self.source, self.sink, more) - self.need
 
     def _set(self, u: int, t: int, cap: int) -> None:
+        """Change the capacity of a link, before its paths."""
+        if (u, t) not in self.before:
+            found = self.paths.get((u, t))
+            self.before[u, t] = self.capacity[u, t], None if found is None else found.copy()
         self.capacity[u, t] = cap
         if (u, t) not in self.arc:
             self.arc[u, t] = self.network.add(u, t)

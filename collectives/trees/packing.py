@@ -132,6 +132,8 @@ class _Packing:
         due = self.unfinished - int(aside.sum())
         arrives = self.network.flow_again(y, self.source, y, due)  # most of it as when y was last looked at
         capacity[arcs] = aside
+        if arrives == due:
+            return self.network.onward(x, y, most)  # every way out of the source is full: what is more comes from x
         return max(0, arrives + self.network.further([self.feed[x]], self.source, y, due + most - arrives) - due)
 
     def _add(self, batch: Batch, x: int, y: int) -> None:

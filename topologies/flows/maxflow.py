@@ -107,6 +107,10 @@ class FlowNetwork:
         self._left[arcs] += limit
         return self._augmented(source, sink, limit)
 
+    def onward(self, source: int, sink: int, limit: int) -> int:
+        """What flows from another source in addition to the last flow, at most `limit`."""
+        return self._augmented(source, sink, limit)
+
     def _augmented(self, source: int, sink: int, limit: int) -> int:
         """What can still be pushed through what is left, at most `limit`."""
         n = self._n_arcs

@@ -93,6 +93,20 @@ def test_what_more_flows_where_an_arc_has_no_limit(arcs, capacities, limit):
     assert arrives + more == network.flow(0, 7, arrives + limit)
 
 
+@settings(max_examples=50, deadline=None)
+@given(ARCS, st.integers(1, 60))
+def test_what_flows_from_elsewhere_takes_what_the_last_flow_left(arcs, limit):
+    network, graph = FlowNetwork(8), nx.DiGraph()
+    graph.add_nodes_from(range(8))
+    added = [network.add(*arc) for arc in arcs]
+    network.flow(0, 7, 10**6)
+    for (tail, head, capacity), used in zip(arcs, network.used(added).tolist(), strict=True):
+        for one, other, more in ((tail, head, capacity - used), (head, tail, used)):
+            before = graph.get_edge_data(one, other, {"capacity": 0})["capacity"]
+            graph.add_edge(one, other, capacity=before + more)
+    assert network.onward(1, 7, limit) == min(nx.maximum_flow_value(graph, 1, 7), limit)
+
+
 @pytest.mark.parametrize(
     ("fabric", "rate"),
     [(from_spec("ring:8", "1GB/s"), 1), (fabrics.one_way_ring(8), 2 / 7), (from_spec("torus:4x4", "1GB/s"), 2),
