@@ -181,7 +181,7 @@ def simulate(
     job = _job_of(work, model)
     if job.alone is None:
         choice(engine, JOB_ENGINES, "engine of a job")
-    check_limits(engine, max_events, threads)
+    check_limits(engine, max_events, threads, check, skip)
     if faults is not None:
         if model.nic is not None:
             raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
@@ -197,8 +197,14 @@ def simulate(
     return healthy if faults is None else run.faulty(healthy, faults, symmetry)
 
 
-def check_limits(engine: str, max_events: int | None, threads: int | None) -> None:
-    """Reject limits of a run that an engine does not keep."""
+def check_limits(
+    engine: str, max_events: int | None, threads: int | None, check: bool = False, skip: bool = True
+) -> None:
+    """Reject of how a run is done what an engine does not do."""
+    if check and engine == "analytic":
+        raise WeftError("a check needs an engine that simulates, not 'analytic', which has no events to check")
+    if not skip and engine in ("fluid", "analytic"):
+        raise WeftError(f"to skip nothing needs the chunk engine, not {engine!r}, which never skips")
     if max_events is not None and engine != "chunk":
         raise WeftError(f"a limit of {max_events:,} services needs the chunk engine, not {engine!r}")
     if threads is not None and threads > 1 and engine != "chunk":

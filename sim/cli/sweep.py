@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from sim.cli.asked import changes_of, check_used, sections_of
-from sim.cli.compare import reasons
 from sim.cli.flags import how
 from sim.cli.output import STANDARD_OUTPUT, say, write_text, write_whole
 from sim.cli.progress import Steps, progress
@@ -102,9 +101,13 @@ def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
             said = "did not end"
         else:
             said = "cannot run" if point.row is None else format_time(point.row["time_s"] * 1e12)
-        steps.advance(f"{task.spec.fabric} {task.algorithm} {format_size(task.size_bytes)}: {said}")
+        steps.advance(f"{_named(task)}: {said}")
 
     return tell
+
+
+def _named(task: Task) -> str:
+    return f"{task.spec.fabric} {task.algorithm} {format_size(task.size_bytes)}"
 
 
 def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[str]:
@@ -125,8 +128,10 @@ def _check_ended(sweep: Sweep, store: Store, tally: Tally | None) -> None:
     if tally is None:
         return
     if tally.failed:
-        said = (f"{', '.join(keys)}: {why}" for why, keys in reasons(tally.failed))
-        raise WeftError(f"{counted(len(tally.failed), 'point')} did not end and are not stored; " + "; ".join(said))
+        first, why = next(iter(tally.failed.items()))
+        name = _named(next(task for task in sweep.points if point_key(task) == first))
+        which = f"the first is {name}" if len(tally.failed) > 1 else name
+        raise WeftError(f"{counted(len(tally.failed), 'point')} did not end and are not stored; {which}: {why}")
     if tally.refused == status_of(sweep, store).points:
         raise WeftError("no point can run")
 

@@ -75,8 +75,8 @@ def check_packets(n_packets: int, workers: int) -> None:
     """
     if n_packets * workers > MOST_PACKETS:
         raise WeftError(
-            f"{n_packets} packets of {workers} workers are too many to follow one by one: {MOST_PACKETS} at most; "
-            f"give a smaller array or larger packets"
+            f"{n_packets:,} packets of each of {workers:,} workers are too many to follow one by one: at most "
+            f"{MOST_PACKETS:,} of all workers; give a smaller array or larger packets"
         )
 
 

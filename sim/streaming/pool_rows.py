@@ -13,9 +13,13 @@ from sim.streaming.partial_aggregates import LateWorker, late_worker_run
 from sim.streaming.pool_streaming import Late, PoolStreaming, Slow, time_ps
 from sim.streaming.slot_sharing import Sharing, fallback_share, finishes_ps
 from topologies.checks import integer
+from topologies.stages import count
 from topologies.units import PS_PER_S
 
 Row = dict[str, Any]
+
+MOST_SEEDS = 1_000_000
+"""Far more than a percentile needs."""
 
 
 def streaming_rows(
@@ -30,14 +34,15 @@ def streaming_rows(
         lost.
     `seeds`: 0 to seeds - 1.
     """
-    integer(seeds, "seeds", 1)
-    for count in slots:
-        one = replace(job, slots=count)
-        times = [
-            time_ps(one, late_ps=late_ps, rate_factor=rate_factor, loss=loss, timeout_ps=timeout_ps, seed=seed,
-                    how=how)
-            for seed in range(seeds) if timeout_ps is not None
-        ]
+    integer(seeds, "seeds", 1, MOST_SEEDS)
+    every = list(slots)
+    for number, slot in enumerate(every):
+        one, times = replace(job, slots=slot), list[int]()
+        for seed in range(0 if timeout_ps is None else seeds):
+            count("runs with loss", number * seeds + seed, len(every) * seeds)
+            times.append(time_ps(
+                one, late_ps=late_ps, rate_factor=rate_factor, loss=loss, timeout_ps=timeout_ps, seed=seed, how=how,
+            ))
         clean = time_ps(one, late_ps=late_ps, rate_factor=rate_factor, how=how)
         if not times:
             yield _row(one, clean)
@@ -53,13 +58,13 @@ def sharing_rows(
     job: PoolStreaming, slots: Iterable[int], jobs: int, rules: Sequence[str], pool: int, how: How = AS_USUAL
 ) -> Iterator[Row]:
     """Several jobs on one switch of `pool` slots; the time is that of the last, the closed form that of one job."""
-    for count in slots:
+    for given in slots:
         for rule in rules:
-            sharing = Sharing(job=replace(job, slots=count), jobs=jobs, slots=pool, rule=rule)
+            sharing = Sharing(job=replace(job, slots=given), jobs=jobs, slots=pool, rule=rule)
             times = finishes_ps(sharing, how)
             alone = replace(job, slots=sharing.window)
             yield {"rule": rule, "jobs": jobs, "switch_slots": pool} | _row(alone, max(times), jobs) | {
-                "slots": count, "mean_s": float(np.mean(times)) / PS_PER_S, "fallback": fallback_share(sharing),
+                "slots": given, "mean_s": float(np.mean(times)) / PS_PER_S, "fallback": fallback_share(sharing),
             }
 
 
@@ -67,9 +72,9 @@ def partial_rows(
     job: PoolStreaming, slots: Iterable[int], leaves: int, late_ps: int, timeout_ps: int, how: How = AS_USUAL
 ) -> Iterator[Row]:
     """A late worker under leaves that wait, and under leaves with a timeout."""
-    for count in slots:
+    for given in slots:
         for timer in (None, timeout_ps):
-            case = LateWorker(job=replace(job, slots=count), leaves=leaves, late_ps=late_ps, timeout_ps=timer)
+            case = LateWorker(job=replace(job, slots=given), leaves=leaves, late_ps=late_ps, timeout_ps=timer)
             found = late_worker_run(case, how)
             row = _row(case.job, found.makespan_ps, closed_ps=case.closed_form_ps(), trip_ps=case.round_trip_ps)
             yield {"leaf": "waits" if timer is None else "partial"} | row | {

@@ -145,7 +145,8 @@ def simulate_ready(
 ) -> BestForm:
     """Simulate the forms of `ready_point` that can be the best."""
     spec, faults = task.spec, task.spec.build_faults()
-    check_limits(spec.engine, task.max_events, task.threads)  # the trials of `choose` are all of the chunk engine
+    # the trials of `choose` are all of the chunk engine
+    check_limits(spec.engine, task.max_events, task.threads, task.check, task.skip)
     final = partial(
         simulate, engine=spec.engine, symmetry=spec.symmetry, check=task.check, progress=progress,
         max_events=task.max_events, skip=task.skip, threads=task.threads, faults=faults,

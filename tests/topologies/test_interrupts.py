@@ -36,7 +36,9 @@ def test_ctrl_c_ends_the_wait_for_a_solver(monkeypatch: pytest.MonkeyPatch) -> N
     never.set()
     while is_left_running():
         time.sleep(0.001)
-    assert sim.__main__.main() == 130 and codes == [130]
+    assert sim.__main__.main() == 130 and codes == [130, 130]  # what was built is not freed
+    monkeypatch.setattr(sim.cli, "main", lambda: 0)
+    assert sim.__main__.main() == 0 and codes == [130, 130]
 
 
 def test_what_a_solver_gives_or_raises_is_that_of_the_call() -> None:

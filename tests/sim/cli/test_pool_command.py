@@ -122,3 +122,12 @@ def test_a_mistake_is_one_line(words: str, message: str, capsys: pytest.CaptureF
     assert said.out == ""
     assert said.err.startswith("weft pool: ") and message in said.err
     assert said.err.count("\n") == 1
+
+
+def test_seeds_are_counted_and_limited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sim.cli.progress.PLAIN_SECONDS", -1)
+    words = "pool --size 64KiB --slots 4,8 --loss 1e-2 --timeout 1ms --progress --seeds"
+    assert main([*words.split(), "2"]) == 0
+    assert "then 3 of 4 runs with loss" in capsys.readouterr().err
+    assert main([*words.split(), "1000000000"]) == 2
+    assert "seeds is 1000000000: give an integer from 1 to 1000000" in capsys.readouterr().err

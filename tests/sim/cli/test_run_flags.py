@@ -118,6 +118,20 @@ def test_flags_of_runs_are_refused_where_nothing_is_run(
     assert f"{flag.split()[0]} is for simulations" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("engine", "flag", "said"), [
+    ("analytic", "--check", "a check needs an engine that simulates, not 'analytic'"),
+    ("analytic", "--no-skip", "to skip nothing needs the chunk engine, not 'analytic'"),
+    ("fluid", "--no-skip", "to skip nothing needs the chunk engine, not 'fluid'"),
+])
+def test_flags_that_an_engine_would_ignore_are_refused(
+    engine: str, flag: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"compare --topology ring:4 -b 1K --algorithms ring --engine {engine} {flag}"
+    assert main(words.split()) == EXIT_BAD_INPUT
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1
+
+
 def test_a_library_has_one_comparison_for_one_process(capsys: pytest.CaptureFixture[str]) -> None:
     words = "compare --topology dgx-h100:1 --library nccl -b 1K -e 1K --workers 2"
     assert main(words.split()) == EXIT_BAD_INPUT
