@@ -12,6 +12,7 @@ from sim.analytic.traffic import F64
 from sim.optimizer.cuts import floor_optimum
 from sim.optimizer.design import Design
 from sim.optimizer.knobs import Knobs
+from sim.optimizer.model import positive
 from sim.optimizer.objective import Objective
 
 MOST_SOLVED = 12
@@ -92,7 +93,7 @@ def _look(
 ) -> tuple[Tried, Objective]:
     """A choice at the bandwidths where a search begins."""
     floor = floor_optimum(objective, feasible, cost)
-    points = [feasible.middle_GBps, *([] if floor is None else [floor.bandwidth_GBps]), *starts]
+    points = [positive(feasible.middle_GBps), *([] if floor is None else [floor.bandwidth_GBps]), *starts]
     found = [objective.evaluate(point) for point in points]
     value, best = min(((worth(one.time_ns, one.bandwidth_GBps, cost), one) for one in found), key=lambda pair: pair[0])
     bound = float("nan") if floor is None else floor.bound

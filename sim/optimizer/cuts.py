@@ -199,7 +199,7 @@ class _Search:
         for point in given:
             if self.feasible.violation(point) > 1e-6:
                 raise WeftError(f"start {np.round(point, 4).tolist()} GB/s does not satisfy the constraints")
-        middle = self.feasible.middle_GBps
+        middle = positive(self.feasible.middle_GBps)
         floor = floor_optimum(self.objective, self.feasible, self.cost)
         if floor is None:
             return None, [*given, middle]
@@ -221,7 +221,7 @@ class _Search:
 
     def _descend(self, best: Evaluation, reached: list[F64], box: float = FIRST_BOX) -> str:
         """Descend from a point; `reached` are the ends of earlier descents, where this one stops; adds its own end."""
-        self.rows = paths_of(best)
+        self.rows, widest = paths_of(best), LARGEST_BOX
         while len(self.seen) < self.max_evaluations:
             if any(near(best.bandwidth_GBps, end, SAME_END) for end in reached):
                 return "every descent ends at the same point"
@@ -230,20 +230,23 @@ class _Search:
             gain = self._value(best) - promised
             free = near(point, best.bandwidth_GBps, 0.99 * box)
             if gain <= self.tolerance * self._value(best):
-                if free or box >= LARGEST_BOX:
+                if free or box >= widest:
                     reached.append(best.bandwidth_GBps)
                     return "the model promises no more"
-                box = min(2 * box, LARGEST_BOX)
+                box = min(2 * box, widest)
                 continue
+            n_seen = len(self.seen)
             found = self._look(point)
+            is_known = len(self.seen) == n_seen  # a known point teaches nothing: boxes that lead there are too large
             won = self._value(best) - self._value(found)
             newest = paths_of(found)
             changed = any(row.above(best) for row in newest) or any(row.above(found) for row in self.rows)
             self.rows += newest
-            if won < 0.1 * gain and changed:
+            if won < 0.1 * gain and (changed or is_known):
                 box = 0.5 * min(box, float(np.abs(np.log(point / best.bandwidth_GBps)).max()))
+                widest = box if is_known else widest
             elif won > 0.5 * gain and not free:
-                box = min(2 * box, LARGEST_BOX)
+                box = min(2 * box, widest)
             if won > 0:
                 best = found
             if box < LEAST_BOX:
@@ -261,7 +264,7 @@ class _Search:
         polished: Evaluation | None = None
         first = True
         while len(self.seen) < self.max_evaluations:
-            best = min(self.seen, key=self._value)
+            n_seen, best = len(self.seen), min(self.seen, key=self._value)
             if self.bound is not None and self._value(best) <= self.bound * (1 + self.tolerance):
                 return "nothing better can exist"
             if self.objective.n_dims == 1:
@@ -280,6 +283,8 @@ class _Search:
                 if len(self.seen) < self.max_evaluations:
                     start = self._look(toward(self.feasible, better.bandwidth_GBps * kick))
                     self._descend(start, reached, SMALL_BOX)
+            if len(self.seen) == n_seen:
+                return "there is nothing else to look at"
         return f"stopped: limit of {self.max_evaluations} evaluations reached"
 
     def _polish(self, best: Evaluation) -> None:

@@ -15,7 +15,7 @@ from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
 from sim.optimizer.cuts import MAX_EVALUATIONS, optimize
-from sim.optimizer.model import toward
+from sim.optimizer.model import rounded, toward
 from sim.optimizer.objective import Objective
 from topologies import WeftError
 
@@ -75,7 +75,7 @@ def equal_split(bandwidth_GBps: F64) -> F64:
 
     A solver spends a budget to about nine digits, and a simulation may be another at the tenth: eight digits are kept.
     """
-    return np.full(bandwidth_GBps.size, float(f"{bandwidth_GBps.sum():.8g}") / bandwidth_GBps.size)
+    return rounded(np.full(bandwidth_GBps.size, float(f"{bandwidth_GBps.sum():.8g}") / bandwidth_GBps.size))
 
 
 def design_analytic(time: Epigraph, feasible: Feasible, cost: Cost | None = None) -> Design:
@@ -129,7 +129,7 @@ def sensitivity(here_ns: float, evaluate: Callable[[F64], float], bandwidth_GBps
 
     `evaluate`: holds where the budget is a GB/s larger.
     """
-    return np.array([here_ns - evaluate(bandwidth_GBps + unit) for unit in np.eye(bandwidth_GBps.size)])
+    return np.array([here_ns - evaluate(rounded(bandwidth_GBps + unit)) for unit in np.eye(bandwidth_GBps.size)])
 
 
 class Grown(NamedTuple):
@@ -163,7 +163,8 @@ def budget_saving(
     The growth goes to one dimension, or to all in proportion, or to none where the budget need not be spent, whichever
     saves most: no less is saved where the bandwidths are optimized anew. None where the constraints allow none of them.
     """
-    points = [bandwidth_GBps, *(bandwidth_GBps + more.step_GBps * unit for unit in np.eye(bandwidth_GBps.size))]
+    larger = (rounded(bandwidth_GBps + more.step_GBps * unit) for unit in np.eye(bandwidth_GBps.size))
+    points = [bandwidth_GBps, *larger]
     if lane_GBps is None:
         points.append(toward(more.feasible, bandwidth_GBps))
     allowed = [point for point in points if more.feasible.violation(point) <= VIOLATION]

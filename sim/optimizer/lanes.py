@@ -19,6 +19,7 @@ from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
 from sim.optimizer.design import Design, equal_split
+from sim.optimizer.model import rounded
 from topologies import WeftError
 
 MOST_BOXES = 1000
@@ -148,7 +149,7 @@ class _Search:
         if key in self.seen or not self._allowed(lanes):
             return
         self.seen.add(key)
-        point = lanes * self.lane
+        point = rounded(lanes * self.lane)
         value = worth(self.evaluate(point), point, self.cost)
         if self.best is None or value < self.best[0]:
             self.best = value, point

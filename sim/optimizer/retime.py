@@ -49,7 +49,7 @@ class Retimed:
 
     def at(self, bandwidth_GBps: F64) -> Program:
         """The program with an NPU's bandwidth into each dimension, (D,) GB/s."""
-        rates = [Fraction(float(rate)) * GB for rate in bandwidth_GBps / self.servers_per_npu]
+        rates = [Fraction(rate) for rate in rates_of_links(bandwidth_GBps, self.servers_per_npu)]
         return retime(self.program, rates, self.server_dim)
 
     def loads(self) -> tuple[F64, float]:
@@ -112,8 +112,19 @@ def with_base_rates(topology: Topology) -> Topology:
 
 def with_bandwidths(topology: Topology, bandwidth_GBps: npt.ArrayLike) -> Topology:
     """The network with an NPU's bandwidth into each dimension, (D,) GB/s, spread evenly over its links there."""
-    rate = np.asarray(bandwidth_GBps, np.float64) / links_per_npu(topology) * GB
+    rate = np.array(rates_of_links(np.asarray(bandwidth_GBps, np.float64), links_per_npu(topology)))
     return topology.with_links(bandwidth_Bps=rate[topology.dimension])
+
+
+def rates_of_links(bandwidth_GBps: F64, links: F64) -> list[float]:
+    """Rate of a link of each dimension, bytes per second, where an NPU's bandwidth is spread over some links.
+
+    A bandwidth is the decimal that it is written as: 5.3 GB/s are 5,300,000,000 bytes per second, and no less.
+    """
+    return [
+        float(Fraction(repr(one)) * GB / Fraction(share))
+        for one, share in zip(bandwidth_GBps.tolist(), links.tolist(), strict=True)
+    ]
 
 
 def links_per_npu(topology: Topology) -> F64:

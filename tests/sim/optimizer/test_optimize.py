@@ -260,3 +260,10 @@ def test_what_is_refused() -> None:
         station_collective("all-reduce", 1e6, (2, 2), chunks=1, order=(0, 0))
     with pytest.raises(WeftError, match="chunks=0"):
         station_collective("all-reduce", 1e6, (2, 2), chunks=0)
+
+
+def test_a_search_that_comes_back_to_known_points_ends() -> None:
+    """At 12 digits a descent finds the same point again and again: its box shrinks until it is elsewhere."""
+    objective = collective_objective(from_spec("torus:8x4x2"), "all-reduce", "swing", "16MiB", model=Model(chunks=4))
+    found = optimize(objective, spent(300.0, 3), max_evaluations=40)
+    assert len(found.history) == found.runs + found.replays <= 40

@@ -8,10 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import build
+from sim import simulate
+from sim.analytic.constraints import Feasible, parse_constraint
 from sim.engine.run import run
 from sim.lower.job import lower
+from sim.optimizer.cuts import optimize
 from sim.optimizer.objective import MOST_RECORDED, Simulated
-from sim.optimizer.retime import links_per_npu, retimed, with_bandwidths, with_base_rates
+from sim.optimizer.programs import collective_objective
+from sim.optimizer.retime import links_per_npu, rates_of_links, retimed, with_bandwidths, with_base_rates
 from sim.program.model import Model
 from sim.why.path import Labels, explain
 from topologies import WeftError, from_links, from_spec
@@ -146,3 +150,22 @@ def test_what_is_refused() -> None:
         objective.evaluate(np.array([0.0]))
     with pytest.raises(WeftError, match="nothing to simulate"):
         Simulated([])
+
+
+@pytest.mark.parametrize("fixed", [(33.0, 5.0), (5.3, 7.9), (1.1, 0.7)])
+def test_what_a_solver_ends_a_little_below_is_the_round_rate(fixed: tuple[float, float]) -> None:
+    """To the picosecond, as on a fabric that is given the rates in text."""
+    limits = [parse_constraint(f"B{dim} = {rate}", 2) for dim, rate in enumerate(fixed, start=1)]
+    objective = collective_objective(from_spec("torus:4x4"), "all-reduce", "bucket", "1MiB", model=Model(chunks=4))
+    found = optimize(objective, Feasible(limits, 2), max_evaluations=3).best
+    assert found.bandwidth_GBps.tolist() == list(fixed)
+    fabric = from_spec("torus:4x4", bandwidth=",".join(f"{rate / 2}GB/s" for rate in fixed))
+    alone = simulate(build("bucket", "all-reduce", fabric, "1MiB"), chunks=4)
+    assert round(found.time_ns * 1e3) == alone.time_ps
+
+
+def test_a_rate_is_the_decimal_that_it_is_written_as() -> None:
+    """The nearest number of bytes per second, which the nearest number of GB/s times a power of ten may miss."""
+    rates = [digits / 1000 for digits in range(1, 3000)]
+    assert rates_of_links(np.array(rates), np.ones(len(rates))) == [digits * 1e6 for digits in range(1, 3000)]
+    assert any(rate * 1e9 != digits * 1e6 for digits, rate in enumerate(rates, start=1))
