@@ -15,7 +15,7 @@ CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome h
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 
-.PHONY: demo test test-all test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench docs examples docs-site clean
+.PHONY: demo test test-all test-rest test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench docs examples docs-site clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -24,15 +24,18 @@ demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published
 	$(BIN)/weft paper swing --quick --out out
 
 test: ready  ## the loop: contracts, lint, types, then a sample of every table and all that is cheap, compiled
-	$(PYTEST) --sample $(SHARE) --at-least 4000
+	$(PYTEST) --sample $(SHARE) --at-least 4000 $(MORE)
 
 test-all: ready  ## every case of every table, the documentation's snippets, the report in a browser
-	$(PYTEST) --at-least 7000
+	$(PYTEST) --at-least 7000 $(MORE)
 ifneq ($(CHROMIUM),)
 	$(BIN)/pytest -q -m "browser and not site"
 else
 	@echo "NOT RUN: the tests in a real browser, for there is no Chromium here (make test-browser installs one)"
 endif
+
+test-rest:  ## of the same, what the sample of `make coverage` leaves out
+	$(MAKE) test-all MORE="--rest --sample $(SHARE) --keep-full"
 
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
 	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)
@@ -55,8 +58,8 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(ROOMS)
 
-coverage: test-nojit  ## the sample of `make test` again; fails where a room has fewer of its lines covered than its floor
-	$(PYTEST) --sample $(SHARE) --keep-full --at-least 4000 $(COVERED) --cov-append
+coverage: ready test-nojit  ## the sample of `make test` again; fails where a room has fewer of its lines covered than its floor
+	$(MAKE) test MORE="--keep-full $(COVERED) --cov-append"
 	failed=0; for floor in $(FLOORS); do room=$${floor%=*}; echo "$$room:"; \
 	  $(BIN)/coverage report --include="$$room/*" --skip-covered --sort=cover --precision=1 --fail-under=$${floor#*=} \
 	  || failed=1; done; exit $$failed

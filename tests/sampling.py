@@ -11,7 +11,8 @@ same lines. `--sample K` keeps of each table
 
 Of each hypothesis test it draws 2 in K of the examples, but 80 / K at least. Tests with the mark `full` are left out
 whole, but for `--keep-full`; a light test stands beside each. The last lines of a run say how much was left to
-`make test-all`.
+`make test-all`. `--rest` turns it around: what such a sample leaves out, and tests of which it draws fewer examples,
+with all of them, so that a sample and its rest are every test.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("weft")
     group.addoption("--sample", type=int, metavar="K", help="of each table one case in K, and more")
     group.addoption("--keep-full", action="store_true", help="of a sample, keep the tests with the mark `full`")
+    group.addoption("--rest", action="store_true", help="of --sample, what it leaves out")
     group.addoption("--at-least", type=int, default=0, metavar="N", help="fail where fewer tests have passed")
 
 
@@ -63,38 +65,64 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = config.getoption("--sample")
     if not share:
         return
-    heavy = {item for item in items if item.get_closest_marker("full") and not config.getoption("--keep-full")}
+    left = _left_out(items, share, config.getoption("--keep-full"))
+    out = {item for some in left.values() for item in some}
+    if config.getoption("--rest"):
+        out = {item for item in items if item not in out and _draws_less(item, share) == 0}
+    else:
+        draws = _draw_less([item for item in items if item not in out], share)
+        tables = {_table_of(item) for item in items if item.get_closest_marker("table")}
+        config.stash[LEFT] = Counter(
+            {"draws": draws, "tables": len(tables), **{kind: len(some) for kind, some in left.items()}}
+        )
+    config.hook.pytest_deselected(items=[item for item in items if item in out])
+    items[:] = [item for item in items if item not in out]
+
+
+def _left_out(items: list[pytest.Item], share: int, keeps_full: bool) -> dict[str, list[pytest.Item]]:
+    """What a sample leaves out, by kind."""
+    full = [] if keeps_full else [item for item in items if item.get_closest_marker("full")]
     tables: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("table") and item not in heavy:
-            tables[item.nodeid.partition("[")[0]].append(item)
-    sampled = {item.nodeid for table in tables.values() for item in sample(table, share)}
-    left: dict[str, list[pytest.Item]] = defaultdict(list)
-    kept = []
-    for item in items:
-        if item in heavy:
-            left["full"].append(item)
-        elif item.get_closest_marker("table") and item.nodeid not in sampled:
-            left["table"].append(item)
-        else:
-            kept.append(item)
-    config.stash[LEFT] = Counter({kind: len(some) for kind, some in left.items()})
-    config.stash[LEFT].update(tables=len(tables), draws=_draw_less(kept, share))
-    config.hook.pytest_deselected(items=[item for some in left.values() for item in some])
-    items[:] = kept
+        if item.get_closest_marker("table") and item not in full:
+            tables[_table_of(item)].append(item)
+    sampled = {item for table in tables.values() for item in sample(table, share)}
+    return {"full": full, "table": [item for table in tables.values() for item in table if item not in sampled]}
+
+
+def _table_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def _draw_less(items: list[pytest.Item], share: int) -> int:
     """Cut the examples that hypothesis tests draw; by how many in all."""
-    tests: list[Any] = [getattr(item, "obj", None) for item in items]
-    functions = {getattr(test, "__func__", test) for test in tests if test is not None and is_hypothesis_test(test)}
     left = 0
-    for function in functions:
-        asked = function._hypothesis_internal_use_settings  # where hypothesis's own plugin for pytest reads it
-        fewer = min(asked.max_examples, max(1, FEWEST_DRAWS // share, 2 * asked.max_examples // share))
-        function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
-        left += asked.max_examples - fewer
+    for function in {_drawing(item): None for item in items}:
+        if function is not None:
+            asked = function._hypothesis_internal_use_settings  # where hypothesis's own plugin for pytest reads it
+            fewer = _draws(asked.max_examples, share)
+            function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
+            left += asked.max_examples - fewer
     return left
+
+
+def _draws_less(item: pytest.Item, share: int) -> int:
+    """How many examples a sample does not draw of a test."""
+    function = _drawing(item)
+    if function is None:
+        return 0
+    asked = function._hypothesis_internal_use_settings.max_examples
+    return int(asked - _draws(asked, share))
+
+
+def _drawing(item: pytest.Item) -> Any:
+    """The function behind a hypothesis test; None for others."""
+    test = getattr(item, "obj", None)
+    return getattr(test, "__func__", test) if test is not None and is_hypothesis_test(test) else None
+
+
+def _draws(asked: int, share: int) -> int:
+    return min(asked, max(1, FEWEST_DRAWS // share, 2 * asked // share))
 
 
 def sample(table: list[pytest.Item], share: int) -> list[pytest.Item]:
@@ -177,7 +205,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     left, passed = config.stash[LEFT], len(_passed(config))
-    if config.getoption("--sample"):
+    if config.getoption("--sample") and not config.getoption("--rest"):
         terminalreporter.write_line(
             f"sample: {passed:,} cases passed; left to `make test-all`: {left['table']:,} cases of {left['tables']} "
             f"tables, {left['full']} tests that have a light one beside them, {left['draws']:,} drawn examples"

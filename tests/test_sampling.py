@@ -2,12 +2,62 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from collectives import ALGORITHMS
+from tests.places import ROOT
 from tests.sampling import sample
 from topologies import TOPOLOGIES
+
+TWO_TABLES = """
+    import pytest
+    from hypothesis import given, settings, strategies as st
+
+    @pytest.mark.table
+    @pytest.mark.parametrize("n", range(40))
+    def test_table(n): ...
+
+    @pytest.mark.full
+    def test_full(): ...
+
+    def test_alone(): ...
+
+    @settings(max_examples=200)
+    @given(st.integers())
+    def test_many_draws(n): ...
+
+    @settings(max_examples=2)
+    @given(st.integers())
+    def test_few_draws(n): ...
+"""
+
+
+@pytest.mark.parametrize("full", [[], ["--keep-full"]])
+def test_a_sample_and_its_rest_are_every_test(tmp_path: Path, full: list[str]) -> None:
+    """The rest has what the sample has only where the sample draws fewer examples."""
+    path = tmp_path / "test_some.py"
+    path.write_text(dedent(TWO_TABLES))
+
+    def collected(*options: str) -> set[str]:
+        command = [sys.executable, "-m", "pytest", "-p", "tests.sampling", "--collect-only", "-q", "-o", "addopts="]
+        run = subprocess.run(
+            [*command, "-o", "markers=table\nfull", f"--rootdir={tmp_path}", *options, str(path)],
+            capture_output=True, text=True, check=True, cwd=ROOT,
+        )  # fmt: skip
+        return {line.partition("::")[2] for line in run.stdout.splitlines() if "::" in line}
+
+    every, some = collected(), collected("--sample", "8", *full)
+    rest = collected("--sample", "8", "--rest", *full)
+    assert len(every) == 44 and some | rest == every
+    assert some & rest == {"test_many_draws"}
+    assert ("test_full" in some) == bool(full)
 
 
 def table(*ids: str) -> list[Any]:
