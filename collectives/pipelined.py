@@ -169,8 +169,20 @@ def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int,
     trees = root_trees(topology, k) if translated else None
     if trees is not None:
         return transitive_pattern(topology, trees, kind, NAME, form, note=note)
-    up, down = forests(topology, kind, k if note or form != "best-roots" else None, form)
+    if form == "best-roots":
+        k = k if note else None
+        if _has_trees_of_two_phase(topology, kind, k):
+            return _pattern(topology, kind, k, "two-phase", root, note).named(form)
+    up, down = forests(topology, kind, k, form)
     return forest_pattern(topology, kind, NAME, up=up, down=down, form=form, note=note)
+
+
+def _has_trees_of_two_phase(topology: Topology, kind: str, k: int | None) -> bool:
+    """Whether the best roots of an all-reduce are all of them, each with the very trees of the other form."""
+    if not equal_roots_are_best(topology) or root_trees(topology, k) is not None:
+        return False
+    pairs = zip(forests(topology, kind, k), forests(topology, kind, k, "best-roots"), strict=True)
+    return all(one is other for one, other in pairs)
 
 
 @remembered

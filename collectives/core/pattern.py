@@ -174,6 +174,10 @@ class Pattern:
         groups = self.groups.on(topology) if isinstance(self.groups, Groups) else self.groups
         return _copy({**vars(self), "topology": topology, "groups": groups})
 
+    def named(self, form: Name) -> Pattern:
+        """The same transfers, with their proof, as another form of the algorithm."""
+        return _copy({**vars(self), "form": form})
+
     @property
     def p(self) -> int:
         """Number of ranks."""

@@ -68,6 +68,8 @@ class Forest:
 
     def times(self, many: int) -> Forest:
         """The same trees, with the number of blocks multiplied."""
+        if many == 1:
+            return self
         trees = tuple(tree._replace(multiplicity=many * tree.multiplicity) for tree in self.trees)
         return Forest(self.topology, trees, self.inward)
 

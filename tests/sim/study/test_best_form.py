@@ -7,11 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import ALGORITHMS, Schedule, build
+from collectives.core.schedule import schedule
+from collectives.trees.pattern import forest_pattern
+from collectives.trees.rooted_forest import all_reduce_forests
 from sim import PRESETS, Model, Result, bounds, simulate
 from sim.lower.job import lower
 from sim.program.outcome import Deadlock
 from sim.study.best_form import best_form, ready_forms
 from topologies import Topology, WeftError, from_spec
+from topologies.units import format_time
 
 FORMED = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.forms]
 
@@ -63,6 +67,21 @@ def test_without_a_bound_every_form_is_simulated() -> None:
     simulated: list[str] = []
     best_form(ready, counted(simulated), refused)
     assert sorted(simulated) == ["bandwidth", "latency"]
+
+
+@pytest.mark.parametrize(("spec", "same"), [("switch:8", True), ("fat-tree:4", True), ("mesh:3x3", False)])
+def test_of_two_forms_with_the_same_transfers_the_first_is_simulated(spec: str, same: bool) -> None:
+    topology = from_spec(spec)
+    ready, refused = forms_ready("pipelined", "all-reduce", topology, 2**20, Model())
+    simulated: list[str] = []
+    best = best_form(ready, counted(simulated), refused)
+    assert simulated == (["two-phase"] if same else ["two-phase", "best-roots"])
+    trees_up, trees_down = all_reduce_forests(topology)
+    alone = simulate(schedule(forest_pattern(topology, "all-reduce", "pipelined", up=trees_up, down=trees_down), 2**20))
+    (other,) = {"two-phase", "best-roots"} - {best.name}
+    times = {best.name: format_time(best.result.time_ps), **best.others}
+    assert times["best-roots"] == format_time(alone.time_ps)
+    assert best.result.schedule.pattern.form == best.name and ready[other].pattern.form == other
 
 
 def test_a_form_without_a_rival_needs_no_bound() -> None:
