@@ -26,7 +26,7 @@ from collectives.core.by_wiring import kept_by_wiring
 from collectives.core.families import shrink_shape
 from collectives.core.grid import NOBODY
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, process_group
+from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, members, process_group
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.stages import (
     EXCHANGE,
@@ -345,11 +345,13 @@ def _carried(plan: HierarchicalPlan, p: int, chunk: int, stage: Stage, source: i
     if found is None:
         return []
     one, lane = found
-    cargo = one.cargo(plan.group.position(source, stage.dim), lane)
+    group, dim = plan.group, stage.dim
+    here, step = group.position(source, dim), group.strides[dim] * group.grid.strides[dim]
+    before, later = (*stage.before, dim), (*stage.later, dim)
     numbers = []
-    for item in cargo:
-        owners = _alike(plan.group, source, stage.before, stage.dim, item.owner)
-        origins = _alike(plan.group, source, stage.later, stage.dim, item.origin) if stage.task == EXCHANGE else (0,)
+    for item in one.cargo(here, lane):
+        owners = members(group, source + (item.owner - here) * step, before)
+        origins = members(group, source + (item.origin - here) * step, later) if stage.task == EXCHANGE else (0,)
         for part in item.parts:
             first = chunk * plan.parts + part
             if stage.task == EXCHANGE:
@@ -357,12 +359,6 @@ def _carried(plan: HierarchicalPlan, p: int, chunk: int, stage: Stage, source: i
             else:
                 numbers += [first * p + owner for owner in owners]
     return numbers
-
-
-def _alike(group: ProcessGroup, source: int, dims: tuple[int, ...], dim: int, position: int) -> tuple[int, ...]:
-    """Members of the source's group at a position in `dim` that share the source's positions in `dims`."""
-    there = group.move(source, dim, position - group.position(source, dim))
-    return group.members(there, (*dims, dim))
 
 
 def _groups(topology: Topology, plan: HierarchicalPlan) -> Sequence[Group]:

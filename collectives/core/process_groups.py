@@ -120,8 +120,9 @@ def _parse(part: int | str, spec: GroupSpec) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=65_536)
-def _members(group: ProcessGroup, rank: int) -> tuple[int, ...]:
-    return group.members(rank)
+def members(group: ProcessGroup, rank: int, alike: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """`ProcessGroup.members`, remembered: the blocks of many transfers are those of the same few groups."""
+    return group.members(rank, alike)
 
 
 @dataclass(frozen=True)
@@ -135,15 +136,15 @@ class _Within:
 class _Sources(_Within):
     def __call__(self, block: int, p: int, root: int) -> Sequence[int]:
         if self.whole.name in ("all-reduce", "reduce-scatter"):
-            return _members(self.group, block % p)
+            return members(self.group, block % p)
         return self.whole.sources(block, p, root)
 
 
 class _WantedBy(_Within):
     def __call__(self, block: int, p: int, root: int) -> Sequence[int]:
         if self.whole.name in ("all-reduce", "all-gather"):
-            return _members(self.group, block % p)
-        if self.whole.name == "all-to-all" and block // p % p not in _members(self.group, block % p):
+            return members(self.group, block % p)
+        if self.whole.name == "all-to-all" and block // p % p not in members(self.group, block % p):
             return ()
         return self.whole.wanted_by(block, p, root)
 
