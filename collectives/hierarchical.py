@@ -42,7 +42,7 @@ from collectives.core.stages import (
 from collectives.core.symmetry import Group, Groups, node_group
 from collectives.core.transfers import Pool, Ref, Transfers, TransferTable
 from topologies import Topology, WeftError, torus
-from topologies.checks import Choice, Count, checked, choice
+from topologies.checks import Choice, Count, Integer, checked, choice
 from topologies.core.blocks import Block, Ring
 from topologies.core.product import DimensionOrderRouter
 from topologies.core.symmetry import move_nodes
@@ -50,6 +50,9 @@ from topologies.units import Quantity
 
 NAME = "hierarchical"
 DEFAULT_PIPELINE_CHUNKS = 16
+MOST_PIPELINE_CHUNKS = 65_536
+"""Each is a block of every rank, with an order of dimensions of its own."""
+
 ORDERS_OF_SERVICE = ("fifo", "smallest-first")
 
 Algorithms = str | Sequence[str | None] | None
@@ -60,7 +63,8 @@ Algorithms = str | Sequence[str | None] | None
 class Options(NamedTuple):
     """Options of a hierarchical collective of any kind."""
 
-    pipeline_chunks: Count = DEFAULT_PIPELINE_CHUNKS  # chunks that the array is cut into
+    # chunks that the array is cut into
+    pipeline_chunks: Annotated[int, Integer(1, MOST_PIPELINE_CHUNKS)] = DEFAULT_PIPELINE_CHUNKS
     active_chunks: Count | None = 1  # chunks a rank works on at once in a dimension; None for no limit
     # a dimension serves the first chunk to request it, or the one with the fewest bytes there
     service: Annotated[str, Choice(ORDERS_OF_SERVICE)] = "fifo"

@@ -18,8 +18,9 @@ import numpy.typing as npt
 from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
 from topologies.checks import MOST_COUNT, Count, Integer, Natural, checked
+from topologies.core.extents import physical_memory
 from topologies.text.brief import one_line
-from topologies.units import Bytes, Picoseconds, Quantity, parse_time
+from topologies.units import Bytes, Picoseconds, Quantity, format_size, parse_time
 
 Ranks = npt.NDArray[np.int64]
 
@@ -30,6 +31,9 @@ COMPUTE_STREAM = "compute"
 
 CLOCK = "clock: "
 """Streams whose names begin so wait for a time: neither the speed of an NPU nor its faults touch them."""
+
+OPERATION_BYTES = 1_000
+"""Of an operation of a job in memory, with its name: measured on pipelines of 200,000."""
 
 
 @checked
@@ -358,3 +362,16 @@ def on_network(job: Job, topology: Topology) -> Job:
         return replace(one, work=Communicate(moved[id(schedule)]))
 
     return Job(topology, list(map(placed, job.operations)), job.speed)
+
+
+def check_room(n_operations: int, what: str) -> None:
+    """Reject a job of more operations than fit in memory, before it is built.
+
+    `what`: makes it so large, for the message.
+    """
+    need = n_operations * OPERATION_BYTES
+    if need > physical_memory():
+        raise WeftError(
+            f"{what}: a job of at least {n_operations:,} operations, about {format_size(need)} of memory; this machine "
+            f"has {format_size(int(physical_memory()))}"
+        )

@@ -11,6 +11,7 @@ References
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,9 +21,10 @@ import numpy as np
 from collectives.core.process_groups import ProcessGroup
 from topologies import Topology, WeftError
 from topologies.checks import Choice, Count, checked
+from topologies.stages import count
 from topologies.text.brief import one_line
 from topologies.units import Bytes
-from workloads.job import Job
+from workloads.job import Job, check_room
 from workloads.model_workload import BYTES
 from workloads.models.model import NeuralNetwork
 from workloads.parallelism import PIPELINE
@@ -84,6 +86,7 @@ def pipeline_job(
         raise WeftError(f"the pipeline's group {pipeline.group!r} is not given; groups are {', '.join(groups)}")
     if training.loop == "dear":
         raise WeftError("the loop 'dear' has no pipelined form: choose wfbp or no-overlap")
+    check_room(3 * len(workload.layers) * pipeline.microbatches, f"{pipeline.microbatches:,} microbatches")
     found = process_groups(workload, groups, topology.shape)
     ranks = _stage_ranks(found[pipeline.group])
     collectives, job = Collectives(topology, found, training), Job(topology)
@@ -157,11 +160,12 @@ class _Microbatches:
 
     def run(self) -> None:
         n, batches = len(self.stages), self.pipeline.microbatches
-        left = [list(stage_order(self.pipeline.order, stage, n, batches)) for stage in range(n)]
+        left = [deque(stage_order(self.pipeline.order, stage, n, batches)) for stage in range(n)]
         while any(left):
             for stage, mine in enumerate(left):
                 while mine and self._can_begin(*mine[0], stage):
-                    self._add(*mine.pop(0), stage)
+                    self._add(*mine.popleft(), stage)
+            count("passes of microbatches through stages", 2 * n * batches - sum(map(len, left)), 2 * n * batches)
 
     def _can_begin(self, way: str, batch: int, stage: int) -> bool:
         first = 0 if way == "forward" else len(self.stages) - 1

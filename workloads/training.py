@@ -233,6 +233,9 @@ class Layers:
         self.job, self.layers, self.numbers, self.npus = job, workload.layers, numbers, npus
         self.collectives, self.training = collectives, training
         self.buckets = gradient_buckets(workload, training.bucket_bytes, numbers)
+        self._begun: dict[int, list[Bucket]] = {}  # by their first layer
+        for bucket in self.buckets:
+            self._begun.setdefault(bucket.layers[0], []).append(bucket)
         self.reductions: list[int] = []  # one a bucket, in the order of their begin
         self._ready: dict[int, int] = {}  # layer -> the computation of its weight gradient
 
@@ -282,9 +285,7 @@ class Layers:
         """Begin the reductions whose first layer this is, and update the weights after them."""
         exposed = self.training.loop == "no-overlap"
         mine: list[int] = []  # calls of one layer follow each other: a gather waits for its scatter
-        for bucket in self.buckets:
-            if bucket.layers[0] != number:
-                continue
+        for bucket in self._begun.get(number, ()):
             call = bucket.call
             if self.training.loop == "dear" and call.kind == "all-reduce":
                 call = Call("reduce-scatter", call.size_bytes, call.group)

@@ -15,6 +15,7 @@ from time import perf_counter
 from sim.circuits.iterations import simulate_iteration
 from sim.how import AS_USUAL, How
 from topologies import WeftError
+from topologies.checks import MOST_COUNT
 from topologies.core.extents import physical_memory
 from topologies.stages import count, staged
 from topologies.units import Quantity, format_size
@@ -63,10 +64,10 @@ class Settings:
     how: How = AS_USUAL  # its runs
 
     def __post_init__(self) -> None:
-        if self.budget < 0 or self.outer < 1 or not self.temper_per_ms > 0:
+        if not 0 <= self.budget <= MOST_COUNT or self.outer < 1 or not self.temper_per_ms > 0:
             raise WeftError(
-                f"a search of {self.budget} moves in {self.outer} turns, temper {self.temper_per_ms}: moves from 0, "
-                "at least 1 turn, temper above 0"
+                f"a search of {self.budget} moves in {self.outer} turns, temper {self.temper_per_ms}: moves from 0 to "
+                f"{MOST_COUNT}, at least 1 turn, temper above 0"
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import islice, permutations, product
 
 from collectives.core.process_groups import process_group
 from collectives.core.stages import STAGE_ALGORITHMS, check_algorithm
@@ -119,7 +119,7 @@ def orders_of_dimensions(text: str, extents: tuple[int, ...]) -> list[str]:
         return [word.strip() for word in text.split(";") if word.strip()]
     used = [dim for dim, extent in enumerate(extents) if extent > 1]
     unused = [dim for dim, extent in enumerate(extents) if extent == 1]
-    return [",".join(map(str, [*order, *unused])) for order in permutations(used)]
+    return [",".join(map(str, [*order, *unused])) for order in _orders(used)]
 
 
 def orders_of_collectives(placed: Iterable[Placed]) -> list[list[tuple[str, Order]]]:
@@ -137,8 +137,13 @@ def orders_of_collectives(placed: Iterable[Placed]) -> list[list[tuple[str, Orde
         used = process_group(extents, extents).dims
         unused = tuple(dim for dim in range(len(extents)) if dim not in used)
         if len(used) > 1:
-            found.append([(name, (*order, *unused)) for order in permutations(used)])
+            found.append([(name, (*order, *unused)) for order in _orders(used)])
     return found
+
+
+def _orders(used: Sequence[int]) -> Iterable[tuple[int, ...]]:
+    """Every order; of too many to choose from, one more than are accepted."""
+    return islice(permutations(used), MOST_CHOICES + 1)
 
 
 def dimension_algorithms(text: str, extents: Sequence[tuple[int, ...]], kinds: Sequence[str]) -> list[str]:
@@ -149,7 +154,7 @@ def dimension_algorithms(text: str, extents: Sequence[tuple[int, ...]], kinds: S
     for dim in range(len(extents[0])):
         sizes = {one[dim] for one in extents if one[dim] > 1}
         axes.append([name for name in STAGE_ALGORITHMS if _can_run(name, sizes, kinds, dim)] if sizes else [""])
-    return [",".join(names) for names in product(*axes)]
+    return [",".join(names) for names in islice(product(*axes), MOST_CHOICES + 1)]
 
 
 def _can_run(name: str, extents: Iterable[int], kinds: Sequence[str], dim: int) -> bool:

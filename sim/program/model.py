@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING, Cutting
 from sim.program.cutting import Bytes
-from topologies.checks import Choice, Count, WeftError, checked, choice
+from topologies.checks import Choice, Count, Integer, WeftError, checked, choice
 from topologies.core.paths import TIES
 from topologies.text.brief import Registry, one_line
 from topologies.units import (
@@ -39,6 +39,9 @@ NIC_ORDERS = ("rotate", "fifo")
 MOST_VCS = 2
 SEND_COMPLETE = ("delivered", "pushed")
 RANK_PROGRESS = ("free", "any", "all", "authors")
+
+MOST_ENGINES = 65_536
+"""Limit on the engines of a NIC, each of which has a place of its own in memory."""
 
 PUSHED_BYTES = 8192
 """Bytes that an engine pushes in one push time."""
@@ -78,7 +81,7 @@ class Nic:
 
     injection_Bps: BytesPerSecond | None = None
     ejection_Bps: BytesPerSecond | None = None
-    engines: Count | None = None
+    engines: Annotated[int, Integer(1, MOST_ENGINES)] | None = None
     post_ps: Picoseconds = 1_000
     push_ps: Picoseconds = 1_000
     queue_bytes: PositiveBytes = 64 << 20

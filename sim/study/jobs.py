@@ -18,7 +18,7 @@ from topologies.stages import staged
 from topologies.units import parse_bandwidth, parse_size
 from workloads import read_communicator, read_text_workload
 from workloads.compute import TERA, Accelerator
-from workloads.job import Job
+from workloads.job import Job, check_room
 from workloads.model_workload import training_workload
 from workloads.models import MODELS, model
 from workloads.parallelism import PIPELINE, parse_parallelism
@@ -64,6 +64,7 @@ def build_workload(work: WorkloadKeys, training: TrainingKeys, topology: Topolog
     workload, groups = (_of_model if work.name in MODELS else _of_file)(work, training, topology)
     if work.repeat < 1:
         raise WeftError(f"--repeat {work.repeat}: at least 1")
+    check_room(3 * len(workload.layers) * work.repeat, f"--repeat {work.repeat:,}")
     workload = workload.scaled(work.compute_scale)
     return replace(workload, layers=workload.layers * work.repeat), groups
 

@@ -140,10 +140,16 @@ class _Writer:
         tag = self.tags[src, dst]
         self.tags[src, dst] += 1
         self.n_messages += 1
-        if self.n_messages > MOST_MESSAGES:
-            raise WeftError(f"GOAL of more than {MOST_MESSAGES:,} messages: take fewer ranks or chunks")
+        self._check_room(self.n_messages)
         send = self._label(src, f"send {size_bytes}b to {dst} tag {tag}")
         return send, self._label(dst, f"recv {size_bytes}b from {src} tag {tag}")
+
+    def _check_room(self, n_messages: int) -> None:
+        if n_messages > MOST_MESSAGES:
+            raise WeftError(
+                f"GOAL of {n_messages:,} messages or more: at most {MOST_MESSAGES:,} are written; take fewer ranks or "
+                "chunks"
+            )
 
     def require(self, rank: int, label: str, after: Iterable[str]) -> None:
         """Let an operation wait for others of its rank."""
@@ -162,6 +168,7 @@ class _Writer:
         `begin`: label on each rank for which transfers that wait for nothing else of theirs wait.
         """
         src, dst = t.src.tolist(), t.dst.tolist()
+        self._check_room(self.n_messages + int(np.count_nonzero(t.src != t.dst)) * chunks)
         row_of = {pair: row for row, pair in enumerate(zip(src, t.slot.tolist(), strict=True))}
         sizes = (t.blocks * block_bytes).tolist()
         ends: list[dict[int, list[str]]] = []

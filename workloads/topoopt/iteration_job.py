@@ -16,6 +16,9 @@ from workloads.topoopt.iteration import AllReduce, Flows, Iteration
 
 Ints = npt.NDArray[np.int64]
 
+MOST_ROUTES = 1_024
+"""Limit on the shortest paths of a pair, which are looked for one after another."""
+
 
 @dataclass(frozen=True)
 class Transport:
@@ -36,8 +39,8 @@ class Transport:
     all_reduce: str | None = None
 
     def __post_init__(self) -> None:
-        if self.routes < 1:
-            raise WeftError(f"{self.routes} routes per message: at least 1")
+        if not 1 <= self.routes <= MOST_ROUTES:
+            raise WeftError(f"{self.routes} routes per message: from 1 to {MOST_ROUTES}")
         if self.tie == "split":
             raise WeftError("tie rule 'split' is not for iterations: spread messages with routes=2 or more")
 

@@ -23,6 +23,9 @@ from workloads.topoopt.iteration_job import Rings
 
 Floats = npt.NDArray[np.float64]
 
+MOST_INTERFACES = 1_024
+"""More than any server has; each is a ring or matching that is looked for."""
+
 
 @dataclass(frozen=True, eq=False)
 class Demand:
@@ -80,6 +83,8 @@ def find_topology(
             f"{degree} duplex interfaces: a ring takes two of each server, so that the degree must be even"
             if duplex else f"{degree} interfaces: at least 1"
         )
+    if degree > MOST_INTERFACES:
+        raise WeftError(f"{degree:,} interfaces of a server: at most {MOST_INTERFACES:,}")
     ring_degree = split_degree(degree, demand, duplex) if split else degree
     jumps, group_jumps, built = _rings(n, ring_degree, demand, duplex, rule)
     matched = matchings(demand.flows, degree - ring_degree)

@@ -233,3 +233,39 @@ def test_all_flags_ask_for_integers_in_the_same_words(flag: str, capsys: pytest.
 )
 def test_no_file_counts_twice(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "is ['a', 'a']: give a list of files, none of them twice" in refused(words, capsys)
+
+
+TRAIN = "train --topology RI(4)_SW(4) --workload bert-large --samples 64 --peak 312 --efficiency 0.5"
+BILLION = 10**9
+
+ABSURD = {
+    "repeat": (f"{TRAIN} --repeat {BILLION}", "--repeat 1,000,000,000: a job of at least"),
+    "microbatches": (f"{TRAIN} --parallelism pp=4 --microbatches {BILLION}", "1,000,000,000 microbatches: a job of at"),
+    "pipeline chunks": (f"{TRAIN} --pipeline-chunks {BILLION}", "pipeline_chunks is 1000000000: give an integer"),
+    "orders": (
+        f"optimize --network {'_'.join(['RI(2)'] * 12)} --collective all-reduce -b 1M --budget 9GB/s --orders all",
+        "the knobs make more than 512 choices",
+    ),
+    "interfaces": (f"topoopt --degree {BILLION}", "1,000,000,000 interfaces of a server: at most 1,024"),
+    "routes": (f"topoopt --routes {BILLION}", "1000000000 routes per message: from 1 to 1024"),
+    "moves": (f"topoopt --budget {10**21}", "moves from 0 to 2147483647"),
+    "engines": (
+        f"compare --topology ring:4 -b 1K --nic shared --nic-engines {BILLION}",
+        "engines is 1000000000: give an integer",
+    ),
+    "messages": (
+        f"schedule --topology ring:4 --algorithm ring -b 1K --goal a.goal --goal-chunks {BILLION}",
+        "GOAL of 48,000,000,000 messages or more: at most 2,000,000 are written",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), ABSURD.values(), ids=ABSURD)
+def test_what_is_far_too_large_is_refused_before_it_is_built(
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == EXIT_BAD_INPUT
+    told = capsys.readouterr().err
+    assert message in told and told.count("\n") == 1
+    assert not list(tmp_path.iterdir())
