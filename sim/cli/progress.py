@@ -23,6 +23,9 @@ PACE_SECONDS = 5.0
 LEAST_ENDED = 0.05
 """Share of the flows that have ended before their pace tells anything: equal ones end all at the end."""
 
+WIDE_BAR, NARROW_BAR = 40, 10
+"""Columns of a bar, where the terminal has room for it and where not."""
+
 OF_ENGINES = ("services", "flows")
 """Units of what engines report; all others are counted by loops."""
 
@@ -103,15 +106,19 @@ class _Loops:
 
     def __init__(self, steps: Steps) -> None:
         self.steps, self.unit, self.last, self.total = steps, "", 0, 0
+        self.begun: dict[str, tuple[int, float, int]] = {}
+        """By unit: how many were done when it was first heard, when that was, and how many are: loops are nested."""
 
     def __call__(self, unit: str, done: int, total: int) -> None:
         now = monotonic()
-        if unit != self.unit or done < self.last:
-            self.unit, self.first, self.began = unit, done, now
-        self.last, self.total = done, total
-        taken = now - self.began
+        first, began, last = self.begun.get(unit, (done, now, done))
+        if done < last:
+            first, began = done, now
+        self.begun[unit] = first, began, done
+        self.unit, self.last, self.total = unit, done, total
+        taken = now - began
         tells = taken >= PACE_SECONDS or done >= LEAST_ENDED * total
-        self.steps.within(Progress(done, total, 0, (done - self.first) / max(taken, 1e-9) if tells else 0.0, unit))
+        self.steps.within(Progress(done, total, 0, (done - first) / max(taken, 1e-9) if tells else 0.0, unit))
 
     def interrupted(self) -> str:
         """How far the loop came that was heard last."""
@@ -166,13 +173,29 @@ def _is_telling(inside: Progress) -> bool:
 def _pace(inside: Progress) -> str:
     """How much of a long step is done, how fast, and how long it will take at that rate."""
     if inside.unit not in OF_ENGINES:
-        left = f", {inside.seconds_left:.0f} s left at this rate" if _is_telling(inside) else ""
+        left = f"{_left(inside)} at this rate" if _is_telling(inside) and _left(inside) else ""
         return f"{inside.events:,} of {inside.total_events:,} {inside.unit}{left}"
     if not _is_telling(inside):
         return f"{_share(inside):.0%} of its {inside.unit} ended"
     rate = inside.events_per_s
     pace = f"{rate / 1e6:.1f} M" if inside.unit == "services" else f"{rate:,.0f}"
-    return f"{_share(inside):.0%} at {pace} {inside.unit}/s, {inside.seconds_left:.0f} s left"
+    return f"{_share(inside):.0%} at {pace} {inside.unit}/s{_left(inside)}"
+
+
+def _left(inside: Progress) -> str:
+    """What it still takes; nothing at its end, for other stages may follow."""
+    return f", {inside.seconds_left:.0f} s left" if inside.seconds_left >= 0.5 else ""
+
+
+def _fitted(title: str, words: str, room: int) -> tuple[str, str]:
+    """A title and what is under way in so many columns: the title is shortened first, but not its first word."""
+    least = min(len(title), len(title.split(":")[0].split()[0]) + 1)
+    title = _cut(title, max(room - len(words), least))
+    return title, _cut(words, max(room - len(title), 1))
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…"
 
 
 @contextmanager
@@ -181,27 +204,35 @@ def _bar(title: str, total: int) -> Iterator[Steps]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    counts = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    columns = (TextColumn(title), *counts, TextColumn("{task.description}"))
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
+    console = Console(stderr=True)
+    wide = NARROW_BAR if console.width < 3 * WIDE_BAR else WIDE_BAR
+    others = wide + 2 * len(str(total)) + len("/0:00:00") + 4  # with a space between each two
+    counts = (BarColumn(wide), MofNCompleteColumn(), TimeElapsedColumn())
+    label, words = (TextColumn(one, markup=False) for one in ("{task.fields[title]}", "{task.description}"))
+    with Bars(label, *counts, words, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total, title=_fitted(title, "", console.width - others)[0])
+
+        def tell(words: str, done: float) -> None:
+            name, said = _fitted(title, words, console.width - others)
+            bar.update(task, completed=done, description=said, title=name)
 
         class _Bar(Steps):
-            heard = monotonic()
+            heard, shown = monotonic(), 0.0
 
             def begin(self, what: str) -> None:
-                bar.update(task, description=what)
+                tell(what, self.done)
 
             def advance(self, what: str) -> None:
                 super().advance(what)
-                bar.update(task, completed=self.done, description=what)
+                tell(what, self.done)
 
             def within(self, inside: Progress) -> None:
                 self.heard = monotonic()
-                bar.update(task, completed=self.done + _share(inside), description=_pace(inside))
+                self.shown = self.done + _share(inside)
+                tell(_pace(inside), self.shown)
 
             def beat(self, what: str) -> None:
                 if monotonic() - self.heard > SILENT_SECONDS:
-                    bar.update(task, description=what)
+                    tell(what, max(self.shown, self.done))
 
         yield _Bar(title, total)

@@ -18,6 +18,7 @@ from topologies.checks import WeftError, checked
 from topologies.core.paths import Ints, Paths, join_paths, ranges
 from topologies.core.rateless import wiring_of
 from topologies.core.topology import Topology
+from topologies.stages import count
 
 
 @checked
@@ -46,7 +47,11 @@ class ShortestPathRouter:
         targets, row = np.unique(_doors(topology).node[dst], return_inverse=True)
         size = _batch_size(topology)
         members = [np.flatnonzero(row // size == batch) for batch in range(-(-targets.size // size))]
-        parts = [_route(topology, src[member], dst[member], tie, seed, self.numbering) for member in members]
+        parts = list[Paths]()
+        for member in members:
+            if len(members) > 1:
+                count("parts of the routes", len(parts), len(members))
+            parts.append(_route(topology, src[member], dst[member], tie, seed, self.numbering))
         if len(parts) <= 1:
             return parts[0] if parts else Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))
         return _reorder(join_paths(parts), np.concatenate(members))

@@ -14,7 +14,7 @@ from sim.cli import main
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, command_parser
 from sim.cli.output import write_text, write_whole
-from sim.cli.progress import _Plain, _Warning, progress
+from sim.cli.progress import _fitted, _Plain, _Warning, progress
 from sim.engine.run import Progress
 from sim.program.outcome import Stopped
 from sim.study import points
@@ -377,3 +377,28 @@ def test_such_a_limit_is_rejected_before_chunks_are_tried(
     monkeypatch.setattr(points, "choose", None)
     assert main(["compare", "--topology", "torus:4x4", "-b", "32", "-e", "32", *words.split()]) == 2
     assert "the chunk engine, not" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("room", "title", "words"), [
+    (60, "optimize: all-reduce on torus:8x8", "12 of 150 evaluations"),
+    (40, "optimize: all-redu…", "12 of 150 evaluations"),
+    (31, "optimize:…", "12 of 150 evaluations"),
+    (20, "optimize:", "12 of 150 …"),
+])
+def test_a_bar_shortens_its_title_before_what_it_says(room: int, title: str, words: str) -> None:
+    found = _fitted("optimize: all-reduce on torus:8x8", "12 of 150 evaluations", room)
+    assert sum(map(len, found)) <= max(room, len(title) + 1) and found[1] == words
+
+
+def test_a_loop_inside_a_loop_does_not_set_back_its_clock(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And where nothing is left of a loop, the stage may go on: no time is told."""
+    seconds = iter(range(0, 10_000, 10))
+    monkeypatch.setattr("sim.cli.progress.monotonic", lambda: next(seconds))
+    with progress("work", 2):
+        for unit, done in (("trees", 0), ("leaves", 0), ("trees", 2), ("leaves", 1), ("trees", 4)):
+            count(unit, done, 4)
+    said = [line.partition("then ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line for line in said if "trees" in line][1:] == [
+        "2 of 4 trees, 60 s left at this rate", "4 of 4 trees"]
