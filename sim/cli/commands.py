@@ -320,8 +320,9 @@ COMMANDS: dict[str, Command] = {
                "optimize.budget|optimize.budget_cost|optimize.constraint"),
         uses=(
             "optimize", "topology.link_latency", "topology.hop_latency", "collective.name", "collective.algorithms",
-            "sweep.begin", "model.symmetry", "workload.samples", "workload.efficiency", "workload.compute_scale",
-            "training.loop", "training.microbatches", "training.activation", "training.pipeline_order",
+            "collective.form", "sweep.begin", "model.symmetry", "workload.samples", "workload.efficiency",
+            "workload.compute_scale", "training.loop", "training.microbatches", "training.activation",
+            "training.pipeline_order",
         ),
         defaults={"workload.efficiency": 0.75, "training.loop": "no-overlap"}, run_flags=RUNS,
         outputs=("json", "csv", "plot"),

@@ -90,6 +90,7 @@ def _splits(row: dict[str, Any]) -> list[str]:
         mark = "=" if one["tied"] and one is not row["splits"][-1] else " "
         perturbed = "-" if low is None else f"{_time(low)} to {_time(high)} {mark}"
         shares = _shares(one["bandwidth_GBps"]) + ("" if one["allowed"] else " (breaks a constraint)")
+        shares += f" ({one['form']} form)" if one["form"] not in ("", row["form"]) else ""
         shares += " (not in whole lanes)" if one["whole_lanes"] is False else ""
         table.append([one["split"], simulated, perturbed, _time(one["formula_s"]), shares])
     return [f"  {line}" for line in aligned(table, left=1, width=screen_width() - 2).splitlines()]
@@ -120,7 +121,8 @@ def _choices(choices: list[dict[str, Any]]) -> list[str]:
     """The choices of the discrete knobs, best first."""
     lines = [f"  {len(choices)} choices, best first:"] if choices else []
     for one in choices[:MOST_SHOWN]:
-        lines.append(f"    {format_time(one['time_s'] * 1e12):>10}  {one['knobs']} ({one['how']})")
+        time = "-" if one["time_s"] is None else _time(one["time_s"])
+        lines.append(f"    {time:>10}  {one['knobs']} ({one['how']})")
     if len(choices) > MOST_SHOWN:
         lines.append(f"    and {len(choices) - MOST_SHOWN} more (--json FILE has all)")
     return lines

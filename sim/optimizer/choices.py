@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import inf, isfinite
 from typing import NamedTuple
 
 from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost, worth
 from sim.analytic.traffic import F64
-from sim.optimizer.cuts import floor_optimum
-from sim.optimizer.design import Design
+from sim.optimizer.cuts import FloorOptimum, floor_of, floor_optimum
+from sim.optimizer.design import VIOLATION, Design, equal_split
 from sim.optimizer.knobs import Knobs
 from sim.optimizer.model import positive
-from sim.optimizer.objective import Objective
+from sim.optimizer.objective import Evaluation, Objective, Simulated
+from sim.why.spread import Spread
+from topologies import WeftError
+from topologies.units import format_time
 
 MOST_SOLVED = 12
 """Choices whose bandwidths are optimized; the others are only evaluated at the starting points of such a search."""
@@ -25,13 +29,14 @@ class Tried(NamedTuple):
     """A choice and how far it was pursued."""
 
     knobs: Knobs
-    value: float  # least seen, ns or ns x $
+    value: float  # least seen, ns or ns x $; infinite where none was simulated
     time_ns: float  # the time there
     bound: float  # no bandwidths are better with this choice; nan if unknown
     how: str  # SOLVED, EXCLUDED or LOOKED_AT
 
     def row(self) -> dict[str, object]:
-        return {"knobs": self.knobs.words, "time_s": self.time_ns * 1e-9, "how": self.how}
+        time_s = self.time_ns * 1e-9 if isfinite(self.time_ns) else None
+        return {"knobs": self.knobs.words, "time_s": time_s, "how": self.how}
 
 
 class Best(NamedTuple):
@@ -43,10 +48,43 @@ class Best(NamedTuple):
     tried: tuple[Tried, ...]
 
 
+class Ready(NamedTuple):
+    """The choices that can run, and why other forms of the same cannot."""
+
+    objectives: dict[Knobs, Objective]
+    refused: dict[Knobs, str]
+
+    def family(self, knobs: Knobs) -> list[Knobs]:
+        """The choices that differ in the form alone, itself first."""
+        others = (one for one in self.objectives if one != knobs and replace(one, form=knobs.form) == knobs)
+        return [knobs, *others]
+
+
+def ready_choices(choices: Sequence[Knobs], objective_of: Callable[[Knobs], Objective]) -> Ready:
+    """Build every choice; a form that cannot run is left out where another form of the same can.
+
+    WeftError: a choice that can run in no form.
+    """
+    ready = Ready({}, {})
+    faults: dict[Knobs, WeftError] = {}
+    for knobs in choices:
+        try:
+            ready.objectives[knobs] = objective_of(knobs)
+        except WeftError as wrong:
+            if not knobs.form:
+                raise
+            ready.refused[knobs] = str(wrong)
+            faults.setdefault(replace(knobs, form=""), wrong)
+    able = {replace(knobs, form="") for knobs in ready.objectives}
+    if (fault := next((wrong for knobs, wrong in faults.items() if knobs not in able), None)) is not None:
+        raise fault
+    return ready
+
+
 def best_choice(
     choices: Sequence[Knobs],
     objective_of: Callable[[Knobs], Objective],
-    solve: Callable[[Objective], Design],
+    solve: Callable[..., Design],
     feasible: Feasible,
     cost: Cost | None = None,
     starts: Sequence[F64] = (),
@@ -54,47 +92,168 @@ def best_choice(
     """Evaluate every choice at a few bandwidths, then optimize the bandwidths of the most promising, best first.
 
     A choice whose certified bound is not below the best value so far is skipped without loss. At most MOST_SOLVED
-    are optimized; the result reports which others were only evaluated.
+    are optimized; the result reports which others were only evaluated. Of the forms of an algorithm those that are
+    slower at the start, and too large to be replayed, are evaluated once more at the optimum and at its equal split,
+    and optimized where they are faster there.
 
+    `solve`: of an objective, and bandwidths to begin from as well.
     `cost`: minimize time x cost instead of time.
     `starts`: (D,) each, where to evaluate, in addition to the middle of the feasible set and the optimum of the
         load bound.
     """
-    if len(choices) == 1:
-        objective = objective_of(choices[0])
+    ready = ready_choices(choices, objective_of)
+    if len(ready.objectives) == 1:
+        ((knobs, objective),) = ready.objectives.items()
         design = solve(objective)
-        return Best(choices[0], design, objective, (_solved(choices[0], design),))
-    looked = [_look(knobs, objective_of(knobs), feasible, cost, starts) for knobs in choices]
-    looked.sort(key=lambda pair: pair[0].value)
-    best: Best | None = None
-    tried: list[Tried] = []
-    for number, (first, objective) in enumerate(looked):
-        excluded = best is not None and first.bound >= best.design.value
-        if excluded or number >= MOST_SOLVED:
-            tried.append(first._replace(how=EXCLUDED if excluded else LOOKED_AT))
-            continue
-        design = solve(objective)
-        tried.append(_solved(first.knobs, design))
-        if best is None or design.value < best.design.value:
-            best = Best(first.knobs, design, objective, ())
-    assert best is not None
-    spent = ((one.evaluations, one.runs, one.replays) for _, one in looked)
-    evaluations, runs, replays = (sum(counts) for counts in zip(*spent, strict=True))
-    design = replace(best.design, evaluations=evaluations, runs=runs, replays=replays)
-    return best._replace(design=design, tried=tuple(sorted(tried, key=lambda one: one.value)))
+        return Best(knobs, design, objective, (_solved(knobs, design),))
+    return _Choosing(ready, solve, feasible, cost, starts).run()
+
+
+class _Choosing:
+    def __init__(
+        self, ready: Ready, solve: Callable[..., Design], feasible: Feasible, cost: Cost | None, starts: Sequence[F64]
+    ) -> None:
+        self.ready, self.solve, self.feasible, self.cost, self.starts = ready, solve, feasible, cost, starts
+        self.floors = {
+            knobs: floor_optimum(objective, feasible, cost) for knobs, objective in ready.objectives.items()
+        }
+        self.tried: dict[Knobs, Tried] = {}
+        self.best: tuple[Knobs, Design] | None = None
+
+    def run(self) -> Best:
+        leaders = self._look()
+        for number, first in enumerate(sorted(self.tried.values(), key=lambda one: one.value)):
+            if self.best is not None and first.bound >= self.best[1].value:
+                self.tried[first.knobs] = first._replace(how=EXCLUDED)
+            elif number < MOST_SOLVED and (first.knobs in leaders or self.ready.objectives[first.knobs].is_replayed):
+                self._solve(first.knobs)
+        while (faster := self._faster_form()) is not None:
+            self._solve(*faster)
+        assert self.best is not None
+        knobs, design = self.best
+        evaluations, runs, replays = spent(self.ready.objectives.values())
+        floors = [self.floors[one] for one in self.ready.family(knobs)]
+        known = [floor for floor in floors if floor is not None]
+        if len(known) == len(floors):  # the bound of all forms
+            least_ns = min(floor.time_bound_ns for floor in known)
+            design = replace(design, bound=min(floor.bound for floor in known), lower_bound_ns=least_ns)
+        design = replace(design, evaluations=evaluations, runs=runs, replays=replays)
+        tried = tuple(sorted(self.tried.values(), key=lambda one: one.value))
+        return Best(knobs, design, self.ready.objectives[knobs], tried)
+
+    def _look(self) -> set[Knobs]:
+        """Every choice where a search begins: in the form of the least bound, and other forms at its best point.
+
+        Returns the fastest forms. A form whose bound is above the least value so far is not evaluated.
+        """
+        leaders: set[Knobs] = set()
+        families = dict.fromkeys(frozenset(self.ready.family(knobs)) for knobs in self.ready.objectives)
+        orders = [sorted((one for one in self.ready.objectives if one in family), key=self._bound)
+                  for family in families]
+        points = [self._look_at(order[0], self._begin(order[0])) for order in orders]
+        least = min(one.value for one in self.tried.values())
+        for order, point in zip(orders, points, strict=True):
+            for knobs in order[1:]:
+                if self._bound(knobs) >= least:
+                    self.tried[knobs] = Tried(knobs, inf, inf, self._bound(knobs), EXCLUDED)
+                else:
+                    self._look_at(knobs, [point])
+            leaders.add(min(order, key=lambda knobs: self.tried[knobs].value))
+        return leaders
+
+    def _bound(self, knobs: Knobs) -> float:
+        floor = self.floors[knobs]
+        return 0.0 if floor is None else floor.bound
+
+    def _begin(self, knobs: Knobs) -> list[F64]:
+        floor: FloorOptimum | None = self.floors[knobs]
+        lowest = [] if floor is None else [floor.bandwidth_GBps]
+        return [positive(self.feasible.middle_GBps), *lowest, *self.starts]
+
+    def _look_at(self, knobs: Knobs, points: Sequence[F64]) -> F64:
+        """Evaluate a choice at some bandwidths; the best of them."""
+        found = [self.ready.objectives[knobs].evaluate(point) for point in points]
+        best = min(found, key=lambda one: worth(one.time_ns, one.bandwidth_GBps, self.cost))
+        value = worth(best.time_ns, best.bandwidth_GBps, self.cost)
+        bound = float("nan") if self.floors[knobs] is None else self._bound(knobs)
+        self.tried[knobs] = Tried(knobs, value, best.time_ns, bound, LOOKED_AT)
+        return best.bandwidth_GBps
+
+    def _solve(self, knobs: Knobs, *starts: F64) -> None:
+        design = self.solve(self.ready.objectives[knobs], *starts)
+        self.tried[knobs] = _solved(knobs, design)
+        if self.best is None or design.value < self.best[1].value:
+            self.best = knobs, design
+
+    def _faster_form(self) -> tuple[Knobs, F64] | None:
+        """A form that is faster than the best design there, or at its equal split, and where."""
+        assert self.best is not None
+        knobs, design = self.best
+        points = (design.bandwidth_GBps, equal_split(design.bandwidth_GBps))
+        allowed = [point for point in points if self.feasible.violation(point) <= VIOLATION]
+        for other in self.ready.family(knobs)[1:]:
+            objective = self.ready.objectives[other]
+            for point in allowed:
+                if worth(_floor_ns(objective, point), point, self.cost) >= design.value:
+                    continue
+                if worth(objective.evaluate(point).time_ns, point, self.cost) < design.value:
+                    return other, point
+        return None
+
+
+class Forms:
+    """A choice in all its forms: at each bandwidths the fastest of them.
+
+    `ready`: its forms, the one that was chosen first.
+    `refused`: why others cannot run.
+    """
+
+    def __init__(self, ready: dict[str, Simulated], refused: dict[str, str]) -> None:
+        self.ready, self.refused = ready, refused
+
+    def fastest(self, bandwidth_GBps: F64) -> tuple[str, Evaluation]:
+        """The fastest form and its time; one whose floor is above another's time is not simulated."""
+        best: tuple[str, Evaluation] | None = None
+        for form, objective in self.ready.items():
+            if best is None or _floor_ns(objective, bandwidth_GBps) < best[1].time_ns:
+                found = objective.evaluate(bandwidth_GBps)
+                if best is None or found.time_ns < best[1].time_ns:
+                    best = form, found
+        assert best is not None
+        return best
+
+    def evaluate(self, bandwidth_GBps: F64) -> Evaluation:
+        """The time in the fastest form."""
+        return self.fastest(bandwidth_GBps)[1]
+
+    def spread(self, bandwidth_GBps: F64) -> Spread:
+        """The range of the fastest form over perturbed runs."""
+        return self.ready[self.fastest(bandwidth_GBps)[0]].spread(bandwidth_GBps)
+
+    def others(self, bandwidth_GBps: F64) -> dict[str, str]:
+        """What the forms but the fastest take, why they were not simulated, or why they cannot run."""
+        best, found = self.fastest(bandwidth_GBps)
+        said = dict(self.refused)
+        for form, objective in self.ready.items():
+            floor_ns = _floor_ns(objective, bandwidth_GBps)
+            if form != best and floor_ns >= found.time_ns:
+                said[form] = f"at least {format_time(floor_ns * 1e3)}, not simulated"
+            elif form != best:
+                said[form] = format_time(objective.evaluate(bandwidth_GBps).time_ns * 1e3)
+        return dict(sorted(said.items()))
+
+
+def spent(objectives: Iterable[Objective]) -> tuple[int, int, int]:
+    """Evaluations, engine runs and replays of some objectives together."""
+    counts = [(one.evaluations, one.runs, one.replays) for one in objectives]
+    evaluations, runs, replays = (sum(column) for column in zip(*counts, strict=True))
+    return evaluations, runs, replays
+
+
+def _floor_ns(objective: Objective, bandwidth_GBps: F64) -> float:
+    """No run at these bandwidths is faster."""
+    return floor_of(objective).time_ns(bandwidth_GBps) if objective.floors else 0.0
 
 
 def _solved(knobs: Knobs, design: Design) -> Tried:
     return Tried(knobs, design.value, design.time_ns, design.bound, SOLVED)
-
-
-def _look(
-    knobs: Knobs, objective: Objective, feasible: Feasible, cost: Cost | None, starts: Sequence[F64]
-) -> tuple[Tried, Objective]:
-    """A choice at the bandwidths where a search begins."""
-    floor = floor_optimum(objective, feasible, cost)
-    points = [positive(feasible.middle_GBps), *([] if floor is None else [floor.bandwidth_GBps]), *starts]
-    found = [objective.evaluate(point) for point in points]
-    value, best = min(((worth(one.time_ns, one.bandwidth_GBps, cost), one) for one in found), key=lambda pair: pair[0])
-    bound = float("nan") if floor is None else floor.bound
-    return Tried(knobs, value, best.time_ns, bound, LOOKED_AT), objective

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, permutations, product
 
 from collectives.core.process_groups import process_group
@@ -32,6 +32,7 @@ class Knobs:
     options: tuple[Option, ...] = ()  # of the algorithm
     # order of dimensions of collectives of a workload, by group and kind ("dp all-reduce")
     orders: tuple[tuple[str, Order], ...] = ()
+    form: str = ""  # of the algorithm; "" where it has one, or picks its own
 
     @property
     def is_pipelined(self) -> bool:
@@ -41,7 +42,8 @@ class Knobs:
     @property
     def words(self) -> str:
         """For people."""
-        said = [self.algorithm, f"{self.chunks} chunk{'s' * (self.chunks != 1)}"]
+        said = [self.algorithm, f"{self.form} form"][: 2 if self.form else 1]
+        said.append(f"{self.chunks} chunk{'s' * (self.chunks != 1)}")
         said += [f"{name} {value}" for name, value in self.options]
         said += [f"{name} in order {','.join(map(str, order))}" for name, order in self.orders]
         return ", ".join(said)
@@ -57,6 +59,7 @@ class Asked:
     options: tuple[str, ...] = ()
     orders: str | None = None  # "0,1,2;2,1,0", or "all": every order, for each collective separately
     dimension_algorithms: str | None = None  # "ring,direct;direct,direct", or "all"
+    forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # to choose from, by algorithm
 
     def choices(self, shape: tuple[int, ...], placed: Sequence[Placed], collective: str) -> list[Knobs]:
         """All choices, in the requested order.
@@ -92,7 +95,7 @@ class Asked:
                 found.setdefault(Knobs(name, chunks, chosen, orders))
                 if len(found) > MOST_CHOICES:
                     raise WeftError(f"the knobs make more than {MOST_CHOICES} choices: give fewer values")
-        return list(found)
+        return [replace(one, form=form) for one in found for form in self.forms.get(one.algorithm) or ("",)]
 
 
 def _extents(shape: tuple[int, ...], placed: Sequence[Placed]) -> list[tuple[int, ...]]:

@@ -81,6 +81,8 @@ class Objective(Protocol):
     @property
     def replays(self) -> int: ...  # programs evaluated from a recorded tape
     @property
+    def is_replayed(self) -> bool: ...  # whether an evaluation is cheap, as a rule
+    @property
     def floors(self) -> tuple[Epigraph, ...]: ...  # lower bounds on the times of its parts; empty if none is known
     def evaluate(self, bandwidth_GBps: F64) -> Evaluation: ...
 
@@ -129,6 +131,20 @@ class Simulated:
     @property
     def evaluations(self) -> int:
         return len(self._known)
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether what it evaluated is kept on tapes."""
+        return bool(self._tapes)
+
+    def check_memory(self) -> None:
+        """Reject programs that are too large to run with a log.
+
+        WeftError: one is.
+        """
+        for _, part in self.parts:
+            if isinstance(part, Retimed):
+                check_memory(part.program, log=True)
 
     @property
     def weights(self) -> tuple[float, ...]:

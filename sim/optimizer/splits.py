@@ -8,13 +8,14 @@ from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
+from sim.optimizer.choices import Forms
 from sim.optimizer.design import NS, VIOLATION, equal_split
 from sim.optimizer.lanes import in_lanes
 from sim.optimizer.objective import Simulated
 
 
 def side_by_side(
-    answer_GBps: F64, analytic_GBps: F64, formula: Epigraph, feasible: Feasible, simulated: Simulated | None,
+    answer_GBps: F64, analytic_GBps: F64, formula: Epigraph, feasible: Feasible, simulated: Simulated | Forms | None,
     cost: Cost | None, is_goal: bool, lane_GBps: float | None,
 ) -> dict[str, Any]:
     """Keys of a result: the equal, the analytic and the chosen split by simulation and by formula.
@@ -35,6 +36,7 @@ def side_by_side(
         {
             "split": name, "bandwidth_GBps": point.tolist(),
             "simulated_s": None if simulated is None else simulated.evaluate(point).time_ns * NS,
+            "form": simulated.fastest(point)[0] if isinstance(simulated, Forms) else "",
             "formula_s": formula.time_ns(point) * NS,
             "allowed": bool(feasible.violation(point) <= VIOLATION),
             "whole_lanes": None if lane_GBps is None else in_lanes(point, lane_GBps),
@@ -50,7 +52,7 @@ def side_by_side(
     return {"splits": rows, "tied": equal["tied"], "recommended": "equal" if is_simplest else answer}
 
 
-def _range(point: F64, answer: F64, simulated: Simulated | None, cost: Cost | None) -> dict[str, Any]:
+def _range(point: F64, answer: F64, simulated: Simulated | Forms | None, cost: Cost | None) -> dict[str, Any]:
     """The range of a split's time, and whether its value and that of the answer overlap."""
     if simulated is None:
         return {"spread_low_s": None, "spread_high_s": None, "tied": None}

@@ -18,7 +18,7 @@ from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
-from sim.optimizer.choices import Best, best_choice
+from sim.optimizer.choices import Best, Forms, best_choice, ready_choices, spent
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import (
     NS,
@@ -27,6 +27,7 @@ from sim.optimizer.design import (
     budget_saving,
     design_analytic,
     design_simulated,
+    equal_split,
     grown,
     sensitivity,
 )
@@ -104,15 +105,17 @@ class Study:
         best = self._best_simulated()
         formula = self._formula(best.knobs)
         analytic = design_analytic(formula.time, self.feasible, self.goal_cost)
-        evaluate = _evaluator(best.objective)
-        before = best.objective.evaluations, best.objective.runs, best.objective.replays
-        design = self._in_lanes(best.design, evaluate, floor_of(best.objective))
+        forms = self._forms(best.knobs)
+        before = spent(forms.ready.values())
+        knobs, design = self._built(best, forms)
+        evaluate = _evaluator(forms)
+        design = replace(design, equal_time_ns=evaluate(equal_split(design.bandwidth_GBps)))
+        more = [after - first for after, first in zip(spent(forms.ready.values()), before, strict=True)]
         design = replace(
-            design, evaluations=design.evaluations + best.objective.evaluations - before[0],
-            runs=design.runs + best.objective.runs - before[1],
-            replays=design.replays + best.objective.replays - before[2],
+            design, evaluations=design.evaluations + more[0], runs=design.runs + more[1],
+            replays=design.replays + more[2],
         )
-        row = self._row(design, evaluate, best.knobs, formula, analytic)
+        row = self._row(design, _evaluator(self._objective(knobs)), knobs, formula, analytic, forms)
         start = positive(analytic.bandwidth_GBps)
         row |= {
             "analytic_bandwidth_GBps": start.tolist(),
@@ -141,6 +144,23 @@ class Study:
 
     # --- parts
 
+    def _forms(self, knobs: Knobs) -> Forms:
+        """A choice in all its forms, itself first."""
+        family = [one for one in self.knobs if replace(one, form=knobs.form) == knobs]
+        ready = ready_choices(family, self._objective)
+        return Forms({one.form: self._objective(one) for one in ready.family(knobs)},
+                     {one.form: why for one, why in ready.refused.items()})
+
+    def _built(self, best: Best, forms: Forms) -> tuple[Knobs, Design]:
+        """The best design in whole lanes, where they are asked for, in the form that is fastest there."""
+        knobs, design = best.knobs, self._in_form(best.design, forms.ready[best.knobs.form])
+        while (form := forms.fastest(design.bandwidth_GBps)[0]) != knobs.form:
+            knobs, design = replace(knobs, form=form), self._in_form(design, forms.ready[form])
+        return knobs, design
+
+    def _in_form(self, design: Design, objective: Simulated) -> Design:
+        return self._in_lanes(design, _evaluator(objective), floor_of(objective))
+
     @property
     def _has_formulas(self) -> bool:
         return bool(self.placed) and self.network.has_formulas
@@ -148,6 +168,8 @@ class Study:
     def _best_analytic(self) -> tuple[Design, Knobs]:
         """The best over the knobs; those of a workload are not part of LIBRA's formulas."""
         choices = self.knobs[:1] if self.placed else self.knobs
+        if not self._has_formulas:
+            choices = list(ready_choices(choices, self._objective).objectives)
         found = [(design_analytic(self._formula(one).time, self.feasible, self.goal_cost), one) for one in choices]
         return min(found, key=lambda pair: pair[0].value)
 
@@ -185,7 +207,10 @@ class Study:
 
     def _objective(self, knobs: Knobs) -> Simulated:
         if knobs not in self._objectives:
-            self._objectives[knobs] = self._make_objective(knobs, self.feasible.most_GBps)
+            made = self._make_objective(knobs, self.feasible.most_GBps)
+            if knobs.form:
+                made.check_memory()
+            self._objectives[knobs] = made
         return self._objectives[knobs]
 
     def _make_objective(self, knobs: Knobs, budget_GBps: float) -> Simulated:
@@ -199,7 +224,7 @@ class Study:
         if not self.placed:
             return collective_objective(
                 topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,
-                most_GBps=most_GBps, how=self.how, **options,
+                most_GBps=most_GBps, form=knobs.form or None, how=self.how, **options,
             )
         training = Training(
             loop=self.loop, algorithm=knobs.algorithm, options=options, orders=dict(knobs.orders)
@@ -218,9 +243,10 @@ class Study:
                 time = iteration_time(self.placed, "no-overlap", self.checkpointed)
                 starts.append(positive(design_analytic(time, self.feasible, self.goal_cost).bandwidth_GBps))
 
-            def solve(objective: Objective) -> Design:
+            def solve(objective: Objective, *more: F64) -> Design:
                 return design_simulated(
-                    objective, self.feasible, self.goal_cost, starts=starts, max_evaluations=self.evaluations
+                    objective, self.feasible, self.goal_cost, starts=[*more, *starts],
+                    max_evaluations=self.evaluations,
                 )
 
             self._best = best_choice(self.knobs, self._objective, solve, self.feasible, self.goal_cost, starts)
@@ -235,7 +261,8 @@ class Study:
         )
 
     def _row(
-        self, design: Design, evaluate: Callable[[F64], float], knobs: Knobs, formula: Formula, analytic: Design
+        self, design: Design, evaluate: Callable[[F64], float], knobs: Knobs, formula: Formula, analytic: Design,
+        forms: Forms | None = None,
     ) -> dict[str, Any]:
         is_formula = self.evaluator == "analytic"
         shown = None if is_formula and self.placed else knobs  # those of a workload are not part of LIBRA's formulas
@@ -246,6 +273,8 @@ class Study:
             "evaluator": self.evaluator,
             "loop": self.loop,
             "algorithm": shown.algorithm if shown else None,
+            "form": shown.form if shown else "",
+            "other_forms": {} if forms is None else forms.others(design.bandwidth_GBps),
             "chunks": shown.chunks if shown else None,
             "knobs": shown.words if shown else None,
             **design.row(self.cost),
@@ -255,7 +284,7 @@ class Study:
             **side_by_side(
                 design.bandwidth_GBps, positive(analytic.bandwidth_GBps), formula.time,
                 self.feasible if self.lane_GBps is None else loosened(self.feasible, self.lane_GBps),
-                None if is_formula else self._objective(knobs),
+                forms,
                 self.cost, self.goal_cost is not None, self.lane_GBps,
             ),
         }
@@ -301,7 +330,7 @@ SENT = "the bytes that NPUs have to send in any schedule"
 """Of schedules that are built from the bandwidths: it holds for every order, and for this budget only."""
 
 
-def _evaluator(objective: Objective) -> Callable[[F64], float]:
+def _evaluator(objective: Objective | Forms) -> Callable[[F64], float]:
     return lambda point: objective.evaluate(point).time_ns
 
 

@@ -64,7 +64,8 @@ def test_a_gain_within_the_spread_is_not_chased(capsys: pytest.CaptureFixture[st
     assert best["spread_low_s"] == pytest.approx(best["simulated_s"], rel=1e-15)  # the one from ps, the other from ns
     assert equal["spread_low_s"] < best["spread_high_s"]
     assert row["tied"] and equal["tied"] and row["recommended"] == "equal"
-    assert "\nequal split (swing, 4 chunks): 100.00 / 100.00 / 100.00 GB/s; no gain beyond the spread\n" in said
+    headline = "equal split (swing, bandwidth form, 4 chunks): 100.00 / 100.00 / 100.00 GB/s; no gain beyond the spread"
+    assert f"\n{headline}\n" in said
     assert "x, within the spread)" in said
 
 

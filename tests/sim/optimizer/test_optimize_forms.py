@@ -1,0 +1,82 @@
+"""Forms of algorithms are choices of the optimizer: what it reports is what `weft compare` reports there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectives.registry import ALGORITHMS
+from sim.cli import main
+from sim.cli.flags import EXIT_BAD_INPUT
+
+RATES = (33.0, 5.0)
+SHAPES = [("torus:4x4", (2, 2)), ("torus:8x2", (2, 1)), ("mesh:4x2", (1.5, 1))]
+"""And the links of an NPU in each dimension: on a line, on average."""
+CASES = [
+    (spec, links, kind, name, size)
+    for spec, links in SHAPES
+    for name, one in ALGORITHMS.items()
+    for kind in (one.forms or {"all-reduce": ()})
+    for size in (("1K", "1M") if one.forms else ("64K",))
+    if kind in one.functions and not one.built_from_rates
+]
+
+
+def rows_of(path: Path, *words: str) -> list[dict[str, Any]] | None:
+    """Rows of a command; None where the fabric is not for it."""
+    if main([*words, "--quiet", "--json", str(path)]) == EXIT_BAD_INPUT:
+        return None
+    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return found
+
+
+@pytest.mark.parametrize(("spec", "links", "kind", "name", "size"), CASES)
+def test_the_time_is_that_of_a_comparison_at_the_same_bandwidths(
+    spec: str, links: tuple[float, float], kind: str, name: str, size: str, tmp_path: Path
+) -> None:
+    """To the picosecond, in the same form."""
+    asked = ["--topology", spec, "--collective", kind, "--algorithms", name, "-b", size]
+    rates = ",".join(f"{rate / share}GB/s" for rate, share in zip(RATES, links, strict=True))
+    compared = rows_of(tmp_path / "a.json", "compare", *asked, "--link-bandwidth", rates, "--chunks", "4",
+                       "--spread", "0")
+    limits = [word for dim, rate in enumerate(RATES, start=1) for word in ("--constraint", f"B{dim} = {rate}")]
+    found = rows_of(tmp_path / "b.json", "optimize", *asked, *limits, "--chunks", "4", "--evaluations", "3")
+    if compared is None or name in ("hierarchical", "themis"):  # their chunks are those of the algorithm
+        return
+    assert found is not None
+    assert round(found[0]["time_s"] * 1e12) == round(compared[0]["time_s"] * 1e12)
+    assert found[0]["form"] == compared[0]["form"]
+    assert set(found[0]["other_forms"]) == set(compared[0]["other_forms"])
+
+
+@pytest.mark.parametrize(("name", "size"), [("swing", "16K"), ("recursive-doubling", "4K"), ("in-network", "1M")])
+def test_the_best_form_is_found(name: str, size: str, tmp_path: Path) -> None:
+    """No form alone is faster, and no split beside the answer."""
+    spec = "fat-tree:4" if name == "in-network" else "torus:8x4"
+    asked = ["optimize", "--topology", spec, "--collective", "all-reduce", "--algorithm", name, "-b", size,
+             "--budget", "38GB/s", "--chunks", "2", "--evaluations", "12"]
+    (best,) = rows_of(tmp_path / "a.json", *asked) or []
+    assert best["form"] in best["knobs"] and best["time_s"] <= best["equal_time_s"]
+    assert best["time_s"] <= best["analytic_simulated_s"] * (1 + 1e-12)
+    assert best["evaluations"] == best["simulations"] + best["replays"]
+    for form in ALGORITHMS[name].forms_of("all-reduce"):
+        alone = rows_of(tmp_path / "b.json", *asked, "--form", form)
+        if alone is not None:
+            assert alone[0]["form"] == form and best["time_s"] <= alone[0]["time_s"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--workload", "resnet-50"], "--form belongs to --collective"),
+        (["--collective", "all-reduce"], "--form latency: hierarchical all-reduce has one form only"),
+        (["--collective", "all-reduce", "--algorithms", "tree"], "form 'latency' belongs to none of tree"),
+    ],
+)
+def test_forms_that_are_refused(more: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["optimize", "--network", "RI(4)_SW(2)", "--budget", "100GB/s", "--form", "latency"]
+    assert main([*asked, *more]) == EXIT_BAD_INPUT
+    assert message in capsys.readouterr().err
