@@ -112,12 +112,16 @@ class _Loops:
     def __call__(self, unit: str, done: int, total: int) -> None:
         now = monotonic()
         first, began, last = self.begun.get(unit, (done, now, done))
-        if done < last:
+        is_run = unit in OF_ENGINES
+        if done < last or (is_run and done == last):
             first, began = done, now
         self.begun[unit] = first, began, done
-        self.unit, self.last, self.total = unit, done, total
+        if is_run and done == first:
+            return  # another run has begun
+        if not is_run:
+            self.unit, self.last, self.total = unit, done, total
         taken = now - began
-        tells = taken >= PACE_SECONDS or done >= LEAST_ENDED * total
+        tells = is_run or taken >= PACE_SECONDS or done >= LEAST_ENDED * total
         self.steps.within(Progress(done, total, 0, (done - first) / max(taken, 1e-9) if tells else 0.0, unit))
 
     def interrupted(self) -> str:

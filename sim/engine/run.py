@@ -29,7 +29,7 @@ from sim.program.outcome import (
 )
 from topologies import WeftError
 from topologies.core.extents import physical_memory
-from topologies.stages import staged
+from topologies.stages import count, staged
 from topologies.units import format_size, format_time
 
 SLICE_EVENTS = 1_000_000
@@ -43,6 +43,10 @@ SERVER_BYTES, SENT_BYTES = 72, 56
 """State of a server; and of a task, beside that of every task, where there are NICs."""
 
 
+SERVICES = "services"
+"""What runs count."""
+
+
 class Progress(NamedTuple):
     """What a long run reports: services done and in all, picoseconds simulated, services a second; or flows."""
 
@@ -50,7 +54,7 @@ class Progress(NamedTuple):
     total_events: int
     now_ps: int
     events_per_s: float
-    unit: str = "services"
+    unit: str = SERVICES
 
     @property
     def seconds_left(self) -> float:
@@ -301,7 +305,9 @@ def advance_to_end(
         while not one.advance(budget - one.events, max_simulated=simulated):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
-            if progress is not None and simulated > 1:
+            if progress is None:
+                count(SERVICES, one.events, total)
+            elif simulated > 1:
                 progress(Progress(one.events, total, one.now_ps, one.events / max(monotonic() - started, 1e-9)))
             one.spread()
             simulated = SLICE_EVENTS * one.running

@@ -402,3 +402,31 @@ def test_a_loop_inside_a_loop_does_not_set_back_its_clock(
     said = [line.partition("then ")[2] for line in capsys.readouterr().err.splitlines()]
     assert [line for line in said if "trees" in line][1:] == [
         "2 of 4 trees, 60 s left at this rate", "4 of 4 trees"]
+
+
+def test_runs_that_nobody_asked_tell_their_services(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each run anew, and the loop around them is what an interruption names."""
+    seconds = iter(range(0, 10_000, 10))
+    monkeypatch.setattr("sim.cli.progress.monotonic", lambda: next(seconds))
+    def interrupted() -> None:
+        with progress("work", 1, of_runs=True):
+            count("moves", 1, 9)
+            for done in (1_000_000, 2_000_000, 1_000_000):
+                count("services", done, 4_000_000)
+            raise KeyboardInterrupt
+
+    with pytest.raises(WeftError, match="interrupted, with 1 of 9 moves"):
+        interrupted()
+    said = [line.partition("then ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["1 of 9 moves", "50% at 0.1 M services/s, 20 s left"]
+
+
+def test_a_pool_tells_how_far_its_run_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.cli.progress.PLAIN_SECONDS", -1)
+    monkeypatch.setattr("sim.engine.run.SLICE_EVENTS", 1000)
+    assert main(["pool", "--size", "1MiB", "--slots", "8", "--no-skip", "--progress"]) == 0
+    assert re.search(r"pool: 0/1 done, then \d+% at \d+\.\d M services/s", capsys.readouterr().err)
