@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -324,16 +325,21 @@ def _add_stage(table: TransferTable, plan: HierarchicalPlan, stage: Stage, befor
         line = plan.group.move(ranks, stage.dim, np.arange(plan.group.extents[stage.dim])[:, None])
     table.join(stage.slot, line, before, step=stage.step, takes=pool, order=stage.whole)
     waits: list[Ref] = [(ranks, stage.slot)]
-    slot, slots, senders = stage.slot + 1, np.zeros((0, 1), np.int64), np.zeros((0, ranks.size), np.int64)
-    for at, one in enumerate(stage.rounds):
-        slots = slot + np.arange(len(one.counts))[:, None]
+    slot, step = stage.slot + 1, stage.step
+    slots, senders = np.zeros((0, 1), np.int64), np.zeros((0, ranks.size), np.int64)
+    for lanes, run in groupby(stage.rounds, key=lambda one: len(one.counts)):
+        rounds = list(run)
+        slots = slot + np.arange(lanes * len(rounds))[:, None]
+        senders = np.concatenate([one.senders(ranks) for one in rounds])
         table.add(
-            slots, one.receivers(ranks), np.array(one.counts)[:, None] * stage.unit, step=stage.step + at,
-            reduces=stage.task == SCATTER, after=waits,
+            slots, np.concatenate([one.receivers(ranks) for one in rounds]),
+            np.array([one.counts for one in rounds]).reshape(-1, 1) * stage.unit,
+            step=np.repeat(np.arange(step, step + len(rounds)), lanes)[:, None], reduces=stage.task == SCATTER,
+            after=_one_after_another(waits, ranks, senders, slots, lanes),
         )
-        senders = one.senders(ranks)
+        slots, senders = slots[-lanes:], senders[-lanes:]
         waits = [(senders, slots), (ranks, slots)]
-        slot += len(one.counts)
+        slot, step = slot + lanes * len(rounds), step + len(rounds)
     own = np.broadcast_to(ranks, senders.shape)
     table.join(
         stage.last_slot, np.concatenate([senders, own]), np.concatenate([slots, slots]),
@@ -341,6 +347,26 @@ def _add_stage(table: TransferTable, plan: HierarchicalPlan, stage: Stage, befor
     )
     if plan.limit:
         table.join(stage.last_slot + 1, line, stage.last_slot, step=stage.step + len(stage.rounds), gives=pool)
+
+
+def _one_after_another(
+    waits: Sequence[Ref], ranks: npt.NDArray[np.integer], senders: npt.NDArray[np.integer],
+    slots: npt.NDArray[np.int64], lanes: int,
+) -> list[Ref]:
+    """What the rows of several rounds wait for: those of the first for `waits`, the others for the round before.
+
+    `ranks`, `senders`: the sources, (n,), and who sends to each of them in each row, (rows, n).
+    """
+    if len(slots) == lanes:
+        return list(waits)
+    first = np.full((len(slots), ranks.size), -1)
+    refs: list[Ref] = []
+    for rank, other in waits:
+        whom, what = first.copy(), first.copy()
+        whom[:lanes], what[:lanes] = rank, other
+        refs.append((whom, what))
+    before = np.concatenate([np.full((lanes, 1), -1), slots[:-lanes]])
+    return [*refs, (np.concatenate([senders[:lanes], senders[:-lanes]]), before), (ranks, before)]
 
 
 def _carried(plan: HierarchicalPlan, p: int, chunk: int, stage: Stage, source: int, slot: int) -> list[int]:
