@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace) -> None:
     if file == STANDARD_INPUT and not arguments.store:
         raise WeftError("a sweep from standard input needs --store FILE")
     sections = read(file, arguments)
-    sweep = make_sweep(sections, f"sweep file {file}", **how(arguments).arguments())
+    with progress(f"{NAME}: points", 1, arguments.quiet):
+        sweep = make_sweep(sections, f"sweep file {file}", **how(arguments).arguments())
     path = arguments.store or file.with_suffix(".db")
     if path == file:
         raise WeftError(f"--store {path} is the sweep file itself: name another file")

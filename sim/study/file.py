@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ from sim.study.spec import Spec, read_sections
 from topologies import WeftError
 from topologies.checks import Count, checked
 from topologies.core.rateless import wiring_of
+from topologies.stages import count
 from topologies.text.brief import one_line
 
 MAX_POINTS = 1_000_000
@@ -92,15 +94,15 @@ def make_sweep(
 
 def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
     """Lists given for keys that take one value; unknown sections and keys are left to `Spec.from_dict`."""
-    count = 1
+    points = 1
     for section, kind in EXPERIMENT.items():  # the fabric varies slowest: it is built once
         keys = data.get(section, {})
         known = {key.name: key for key in fields(kind)}
         for name, value in keys.items() if isinstance(keys, Mapping) else ():
             if name in known and _is_axis(known[name], value):
+                points *= len(value)
+                _check_count(points, where)
                 _check_axis(f"{where}: [{section}] {name}", value)
-                count *= len(value)
-                _check_count(count, where)
                 yield section, name, tuple(tuple(one) if isinstance(one, list) else one for one in value)
 
 
@@ -113,9 +115,12 @@ def _is_axis(key: Field[Any], value: Any) -> bool:
 def _check_axis(what: str, values: list[Any]) -> None:
     if not values:
         raise WeftError(f"{what} is an empty list: give at least one value")
-    for index, value in enumerate(values):
-        if value in values[:index]:
+    seen = set[Any]()
+    for value in values:
+        kept = repr(value) if isinstance(value, (list, dict)) else value
+        if kept in seen:
             raise WeftError(f"{what} lists {value!r} twice")
+        seen.add(kept)
 
 
 def _check_count(count: int, where: str) -> None:
@@ -130,7 +135,8 @@ def _specs(
 
     Mismatch: of every one. Where others are accepted, those that are not cannot run, as their points say.
     """
-    count, joined = 0, None
+    points, joined = 0, None
+    every = math.prod(map(len, axes.values()))
     mismatches: list[Mismatch | None] = []
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))
@@ -141,8 +147,9 @@ def _specs(
         if (wiring := wiring_of(topology)) is not joined:
             check_joined(topology)
             joined = wiring
-        count += len(spec.algorithms) * len(spec.sizes_bytes)
-        _check_count(count, where)
+        points += len(spec.algorithms) * len(spec.sizes_bytes)
+        _check_count(points, where)
+        count("combinations that are read", len(mismatches), every)
         yield spec, place
     if mismatches and all(mismatches):
         raise next(filter(None, mismatches))

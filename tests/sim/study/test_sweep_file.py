@@ -84,6 +84,8 @@ def test_without_axes_it_is_one_experiment() -> None:
         ({"collective": {"algorithms": ["rings"]}}, "rings"),
         ({"sweep": {"begin": "1K", "factor": 3}}, "give -e"),
         ({"model": {"seed": list(range(1001)), "chunks": list(range(1, 1002))}}, "at most 1,000,000"),
+        ({"model": {"chunks": list(range(1, 1_000_002))}}, "has 1,000,001 points or more: at most 1,000,000"),
+        ({"collective": {"algorithms": [["ring"], ["swing"], ["ring"]]}}, r"lists \['ring'\] twice"),
     ],
 )
 def test_what_is_wrong_is_named(data: dict[str, Any], why: str) -> None:
