@@ -21,7 +21,7 @@ from sim.lower.quotient import quotient
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.whole_file import write_bytes_whole
-from topologies.checks import WeftError
+from topologies.checks import WeftError, integer
 from topologies.units import counted, format_size
 from workloads.formats.chakra import write_trace
 from workloads.formats.chakra_writer import schedule_to_chakra
@@ -29,6 +29,9 @@ from workloads.formats.goal_writer import schedule_to_goal
 
 MOST_LINES = 200
 """Transfers shown of one rank; the JSON has all."""
+
+MOST_TREES = 1_024
+"""Of a root, in MSCCL XML: far more than the runtime has channels for."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -88,6 +91,8 @@ def _msccl(schedule: Schedule, trees: int | None) -> str:
     pattern = schedule.pattern
     if pattern.algorithm != pipelined.NAME:
         raise WeftError(f"--msccl writes the trees of {pipelined.NAME}, not {schedule.name}")
+    if trees is not None:
+        integer(trees, "--msccl-trees", 1, MOST_TREES)
     if trees is None and pattern.note:
         trees = pattern.n_blocks // pattern.p  # fewer than the optimum takes
     up, down = pipelined.forests(pattern.topology, pattern.kind.name, trees, pattern.form or "two-phase")
