@@ -55,7 +55,7 @@ def test_written_and_read_again(spec, kind, more, tmp_path: Path):
     ("words", "message"),
     [
         (["--algorithm", "ring"], "--msccl writes the trees of pipelined, not ring"),
-        (["--algorithm", "pipelined", "--msccl-trees", "0"], "k is 0: every root needs at least 1 tree"),
+        (["--algorithm", "pipelined", "--msccl-trees", "0"], "--msccl-trees is 0: give an integer from 1 to 1024"),
     ],
 )
 def test_what_is_not_written(words, message, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

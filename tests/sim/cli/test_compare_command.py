@@ -139,7 +139,7 @@ def test_without_why_nothing_is_accounted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["chunk", "reference", "analytic"])
 def test_engines_are_named(tmp_path: Path, engine: str) -> None:
-    data = compare(tmp_path, *WORDS, "--engine", engine, "-e", "1K", "--check")
+    data = compare(tmp_path, *WORDS, "--engine", engine, "-e", "1K", *(["--check"] if engine != "analytic" else []))
     assert {row["engine"] for row in data["rows"]} == {engine}
 
 
