@@ -29,11 +29,14 @@ def main() -> int:
 def _ended(code: int) -> int:
     """The exit code; the process ends here where a solver was left running, which would not survive a longer end.
 
-    And where it was interrupted: to free what it had built can take seconds.
+    And where it was interrupted: to free what it had built can take seconds. Not where it had worker processes, whose
+    semaphores are freed at a proper end alone.
     """
     from topologies.interrupts import is_left_running  # what is imported above may be interrupted
 
-    if is_left_running() or code in (130, 143):
+    workers = sys.modules.get("sim.study.processes")
+    had_workers = workers is not None and workers.begun
+    if is_left_running() or (code in (130, 143) and not had_workers):
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()

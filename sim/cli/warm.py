@@ -12,6 +12,7 @@ from collectives import build
 from collectives.core.collective import collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
+from sim.cli.topology import diameter_hops
 from sim.engine.resume import record_again
 from sim.engine.run import advance_to_end, start
 from sim.engine.tape import Replay, Tape
@@ -87,6 +88,10 @@ def _replay() -> None:
     record_again(tape, program, Replay(makespan_ps, makespan_ps // 2))
 
 
+def _fabrics() -> None:
+    diameter_hops(from_spec("ring:4"))
+
+
 def _trees() -> None:
     build("pipelined", "all-gather", from_spec("mesh:2x3"), "1KiB")  # its trees are packed by maximum flows
 
@@ -111,9 +116,9 @@ def _compression() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "bounds and trees": _trees, "proofs": _proofs, "events in fifo order": _plain, "stretches that repeat": _stretches,
-    "events in any order": _ordered, "pools": _general,
-    "several threads": _threads, "NICs": _nics, "links that serve in turn": _turns,
-    "faults": _faults, "flows": _fluid, "replay": _replay, "compression": _compression,
+    "bounds and trees": _trees, "fabrics": _fabrics, "proofs": _proofs, "events in fifo order": _plain,
+    "stretches that repeat": _stretches, "events in any order": _ordered, "pools": _general,
+    "several threads": _threads, "NICs": _nics, "links that serve in turn": _turns, "faults": _faults,
+    "flows": _fluid, "replay": _replay, "compression": _compression,
 }
 """What is compiled, the most wanted first."""

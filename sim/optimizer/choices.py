@@ -125,7 +125,7 @@ class _Choosing:
         for number, first in enumerate(sorted(self.tried.values(), key=lambda one: one.value)):
             if self.best is not None and first.bound >= self.best[1].value:
                 self.tried[first.knobs] = first._replace(how=EXCLUDED)
-            elif number < MOST_SOLVED and (first.knobs in leaders or self.ready.objectives[first.knobs].is_replayed):
+            elif number < MOST_SOLVED and (first.knobs in leaders or self.ready.objectives[first.knobs].is_small):
                 self._solve(first.knobs)
         while (faster := self._faster_form()) is not None:
             self._solve(*faster)

@@ -81,7 +81,7 @@ class Objective(Protocol):
     @property
     def replays(self) -> int: ...  # programs evaluated from a recorded tape
     @property
-    def is_replayed(self) -> bool: ...  # whether an evaluation is cheap, as a rule
+    def is_small(self) -> bool: ...  # whether an evaluation is cheap, as a rule
     @property
     def floors(self) -> tuple[Epigraph, ...]: ...  # lower bounds on the times of its parts; empty if none is known
     def evaluate(self, bandwidth_GBps: F64) -> Evaluation: ...
@@ -120,6 +120,7 @@ class Simulated:
         self._known: dict[bytes, Evaluation] = {}
         self._spreads: dict[bytes, Spread] = {}
         self._tapes: dict[Retimed, Tape] = {}
+        self._is_small = False
 
     def __repr__(self) -> str:
         return f"<weighted sum of {counted(len(self.parts), 'simulated time')} and {self.constant_ns:g} ns>"
@@ -133,9 +134,9 @@ class Simulated:
         return len(self._known)
 
     @property
-    def is_replayed(self) -> bool:
-        """Whether what it evaluated is kept on tapes."""
-        return bool(self._tapes)
+    def is_small(self) -> bool:
+        """Whether what it evaluated may be replayed, as a rule; the same where each run is checked instead."""
+        return self._is_small
 
     def check_memory(self) -> None:
         """Reject programs that are too large to run with a log.
@@ -221,8 +222,10 @@ class Simulated:
 
     def _is_recorded(self, program: Program) -> bool:
         """Whether a tape of its run may be kept: not of one that is stopped, or checked."""
-        most = min(MOST_RECORDED, MOST_RECORDED if self.how.max_events is None else self.how.max_events)
-        return can_record(program) and program.chunk_hops() <= most and not self.how.check
+        if not can_record(program) or program.chunk_hops() > MOST_RECORDED:
+            return False
+        self._is_small = True
+        return not self.how.check and (self.how.max_events is None or program.chunk_hops() <= self.how.max_events)
 
     def _recorded(self, program: Program) -> Tape:
         """The tape of a run; one with pools is that of the loop that notes who asked for their units."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost
-from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
 from sim.optimizer.choices import Forms
 from sim.optimizer.design import NS, VIOLATION, equal_split
@@ -15,14 +15,15 @@ from sim.optimizer.objective import Simulated
 
 
 def side_by_side(
-    answer_GBps: F64, analytic_GBps: F64, formula: Epigraph, feasible: Feasible, simulated: Simulated | Forms | None,
-    cost: Cost | None, is_goal: bool, lane_GBps: float | None,
+    answer_GBps: F64, analytic_GBps: F64, formula_ns: Callable[[F64], float], feasible: Feasible,
+    simulated: Simulated | Forms | None, cost: Cost | None, is_goal: bool, lane_GBps: float | None,
 ) -> dict[str, Any]:
     """Keys of a result: the equal, the analytic and the chosen split by simulation and by formula.
 
     A split is tied with the answer where their ranges over perturbed runs overlap, of the time or of time x cost.
     The equal split is recommended where it is tied, can be built, and costs no more.
 
+    `formula_ns`: the time by formula at any bandwidths.
     `simulated`: None where the evaluator is a formula.
     `is_goal`: time x cost is minimized.
     `lane_GBps`: bandwidths are multiples of it, if given.
@@ -37,7 +38,7 @@ def side_by_side(
             "split": name, "bandwidth_GBps": point.tolist(),
             "simulated_s": None if simulated is None else simulated.evaluate(point).time_ns * NS,
             "form": simulated.fastest(point)[0] if isinstance(simulated, Forms) else "",
-            "formula_s": formula.time_ns(point) * NS,
+            "formula_s": formula_ns(point) * NS,
             "allowed": bool(feasible.violation(point) <= VIOLATION),
             "whole_lanes": None if lane_GBps is None else in_lanes(point, lane_GBps),
             **_range(point, answer_GBps, simulated, cost if is_goal else None),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,12 +101,12 @@ class Study:
         """One row: the best answer over the knobs."""
         if self.evaluator == "analytic":
             design, found, knobs = self._built_analytic()
-            formula = self._formula(knobs)
-            return [self._row(design, formula.time.time_ns, knobs, formula, found)]
+            formula = self._formula([knobs])
+            return [self._row(design, formula.time_ns, knobs, formula, found)]
         best = self._best_simulated()
-        formula = self._formula(best.knobs)
-        analytic = design_analytic(formula.time, self.feasible, self.goal_cost)
         forms = self._forms(best.knobs)
+        formula = self._formula([replace(best.knobs, form=form) for form in forms.ready])
+        analytic = formula.least(self.feasible, self.goal_cost)
         before = spent(forms.ready.values())
         knobs, design = self._built(best, forms)
         evaluate = _evaluator(forms)
@@ -119,7 +120,7 @@ class Study:
         start = positive(analytic.bandwidth_GBps)
         row |= {
             "analytic_bandwidth_GBps": start.tolist(),
-            "analytic_time_s": formula.time.time_ns(start) * NS,
+            "analytic_time_s": formula.time_ns(start) * NS,
             "analytic_simulated_s": evaluate(start) * NS,
         }
         if len(best.tried) > 1:
@@ -133,7 +134,7 @@ class Study:
             design, knobs = self._best_analytic()
             return pareto_front(
                 _around(design), self.cost,
-                lambda feasible: design_analytic(self._formula(knobs, feasible.most_GBps).time, feasible),
+                lambda feasible: self._formula([knobs], feasible.most_GBps).least(feasible),
             )
         best = self._best_simulated()
         objective = self._make_objective(best.knobs, TWICE * self.feasible.most_GBps)  # its bounds hold for all of them
@@ -170,34 +171,36 @@ class Study:
         choices = self.knobs[:1] if self.placed else self.knobs
         if not self._has_formulas:
             choices = list(ready_choices(choices, self._objective).objectives)
-        found = [(design_analytic(self._formula(one).time, self.feasible, self.goal_cost), one) for one in choices]
+        found = [(self._formula([one]).least(self.feasible, self.goal_cost), one) for one in choices]
         return min(found, key=lambda pair: pair[0].value)
 
     def _built_analytic(self) -> tuple[Design, Design, Knobs]:
         """The answer by formula, in lanes where bandwidth comes in lanes, and that of any bandwidths."""
         found, knobs = self._best_analytic()
-        time = self._formula(knobs).time
+        (time,) = self._formula([knobs]).times
         return self._in_lanes(found, time.time_ns, time), found, knobs
 
-    def _formula(self, knobs: Knobs, most_GBps: float | None = None) -> Formula:
+    def _formula(self, forms: Sequence[Knobs], most_GBps: float | None = None) -> Formula:
         """LIBRA's time of a workload; of one collective, and of what LIBRA does not cover, the load of the links.
 
+        `forms`: of an algorithm.
         `most_GBps`: of the budget that it is asked for, if another: what limits a run at any split depends on it.
         """
         if self._has_formulas and self.loop in ANALYTIC_LOOPS:
-            return Formula(LIBRA, iteration_time(self.placed, self.loop, self.checkpointed))
-        objective = self._objective(knobs) if most_GBps is None else self._make_objective(knobs, most_GBps)
-        return Formula(self._load(knobs), floor_of(objective))
+            return Formula(LIBRA, tuple(forms), (iteration_time(self.placed, self.loop, self.checkpointed),))
+        make = self._objective if most_GBps is None else partial(self._make_objective, budget_GBps=most_GBps)
+        return Formula(self._load(forms[0]), tuple(forms), tuple(floor_of(make(one)) for one in forms))
 
-    def _saved_by_formula(self, more: Grown, knobs: Knobs, formula: Formula, analytic: Design) -> float:
+    def _saved_by_formula(self, more: Grown, formula: Formula, analytic: Design) -> float:
         """Seconds that one more GB/s of the budget saves: the difference to the answer with the larger budget."""
         if self.evaluator == "analytic":
             wider = replace(self, feasible=more.feasible, _objectives={}, _best=None)
             saved_ns = self._built_analytic()[0].time_ns - wider._built_analytic()[0].time_ns
         else:
-            time = self._formula(knobs, more.feasible.most_GBps).time
-            saved_ns = formula.time.time_ns(analytic.bandwidth_GBps) - least_time(time, more.feasible).time_ns
-        if abs(saved_ns) <= SOLVED_TO * formula.time.time_ns(analytic.bandwidth_GBps):
+            times = self._formula(formula.forms, more.feasible.most_GBps).times
+            least_ns = min(least_time(time, more.feasible).time_ns for time in times)
+            saved_ns = formula.time_ns(analytic.bandwidth_GBps) - least_ns
+        if abs(saved_ns) <= SOLVED_TO * formula.time_ns(analytic.bandwidth_GBps):
             return 0.0
         return saved_ns / more.step_GBps * NS
 
@@ -282,7 +285,7 @@ class Study:
             "bound_of": formula.name if is_formula else self._load(knobs),
             "certified": self._certified(design, formula, analytic),
             **side_by_side(
-                design.bandwidth_GBps, positive(analytic.bandwidth_GBps), formula.time,
+                design.bandwidth_GBps, positive(analytic.bandwidth_GBps), formula.time_ns,
                 self.feasible if self.lane_GBps is None else loosened(self.feasible, self.lane_GBps),
                 forms,
                 self.cost, self.goal_cost is not None, self.lane_GBps,
@@ -294,13 +297,12 @@ class Study:
                 more, design.bandwidth_GBps, evaluate, self.lane_GBps
             )
             row["budget_saved_by_formula_s_per_GBps"] = None if more is None else self._saved_by_formula(
-                more, knobs, formula, analytic
+                more, formula, analytic
             )
         if self.wants_sensitivity:
-            then = self._formula(knobs, self.feasible.most_GBps + 1).time.time_ns if is_formula else evaluate
+            then = self._formula([knobs], self.feasible.most_GBps + 1).time_ns if is_formula else evaluate
             row["saved_s_per_GBps"] = (sensitivity(design.time_ns, then, design.bandwidth_GBps) * NS).tolist()
         return row
-
 
     def _certified(self, design: Design, formula: Formula, analytic: Design) -> str:
         """What is proved by a formula: of the chosen lanes, or of the analytic split."""
@@ -312,10 +314,18 @@ class Study:
 
 
 class Formula(NamedTuple):
-    """A time in closed form, and what to call it."""
+    """A time in closed form, and what to call it: the least over forms, as every split may be run in any of them."""
 
     name: str
-    time: Epigraph
+    forms: tuple[Knobs, ...]
+    times: tuple[Epigraph, ...]  # of each form; of LIBRA, which knows none, one
+
+    def time_ns(self, bandwidth_GBps: F64) -> float:
+        return min(time.time_ns(bandwidth_GBps) for time in self.times)
+
+    def least(self, feasible: Feasible, cost: Cost | None = None) -> Design:
+        """The best design by it."""
+        return min((design_analytic(time, feasible, cost) for time in self.times), key=lambda one: one.value)
 
 
 SOLVED_TO = 1e-9

@@ -18,6 +18,9 @@ Found = TypeVar("Found")
 
 EXIT_ORPHANED = 1
 
+begun = False
+"""Whether this process has had workers."""
+
 
 class WorkerPool(ProcessPoolExecutor):
     """Worker processes that ignore Ctrl-C before `begin_worker`: until then it would be a traceback of imports."""
@@ -36,6 +39,8 @@ class WorkerPool(ProcessPoolExecutor):
 @contextmanager
 def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Worker processes for the length of a `with`; an exception inside it ends them at once."""
+    global begun
+    begun = True
     others = set(multiprocessing.active_children())
     pool = WorkerPool(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
     try:

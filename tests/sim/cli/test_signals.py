@@ -121,6 +121,26 @@ def test_a_worker_that_has_begun_ends_silently(monkeypatch: pytest.MonkeyPatch) 
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@pytest.mark.compiled
+def test_a_sweep_with_workers_ends_in_one_line(tmp_path: Path) -> None:
+    """Its semaphores are freed: else another process, which watches them, would complain."""
+    file, code = tmp_path / "a.toml", "from sim.__main__ import main; "
+    file.write_text(SWEEP.replace("8K", "512M"), encoding="utf-8")
+    store = tmp_path / "a.db"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {code}"
+         "raise SystemExit(main())", "sweep", str(file), "--workers", "2", "--store", str(store), "--quiet"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as run:
+        while not store.exists():
+            time.sleep(0.02)
+        time.sleep(0.5)
+        run.send_signal(signal.SIGINT)
+        out, said = run.communicate(timeout=60)
+    assert (run.returncode, out) == (EXIT_INTERRUPTED, "")
+    assert said.startswith("weft sweep: interrupted") and said.count("\n") == 1
+
+
 @pytest.mark.table
 @pytest.mark.compiled
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)])

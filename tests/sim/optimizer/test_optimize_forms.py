@@ -15,13 +15,15 @@ from sim.cli.flags import EXIT_BAD_INPUT
 RATES = (33.0, 5.0)
 SHAPES = [("torus:4x4", (2, 2)), ("torus:8x2", (2, 1)), ("mesh:4x2", (1.5, 1))]
 """And the links of an NPU in each dimension: on a line, on average."""
+OWN_CHUNKS = ("hierarchical", "themis")
+"""Their chunks are options of the algorithm in one command, and of the model in the other."""
 CASES = [
     (spec, links, kind, name, size)
     for spec, links in SHAPES
     for name, one in ALGORITHMS.items()
     for kind in (one.forms or {"all-reduce": ()})
     for size in (("1K", "1M") if one.forms else ("64K",))
-    if kind in one.functions and not one.built_from_rates
+    if kind in one.functions and not one.built_from_rates and name not in OWN_CHUNKS
 ]
 
 
@@ -44,7 +46,8 @@ def test_the_time_is_that_of_a_comparison_at_the_same_bandwidths(
                        "--spread", "0")
     limits = [word for dim, rate in enumerate(RATES, start=1) for word in ("--constraint", f"B{dim} = {rate}")]
     found = rows_of(tmp_path / "b.json", "optimize", *asked, *limits, "--chunks", "4", "--evaluations", "3")
-    if compared is None or name in ("hierarchical", "themis"):  # their chunks are those of the algorithm
+    if compared is None:
+        assert found is None
         return
     assert found is not None
     assert round(found[0]["time_s"] * 1e12) == round(compared[0]["time_s"] * 1e12)
@@ -66,6 +69,35 @@ def test_the_best_form_is_found(name: str, size: str, tmp_path: Path) -> None:
         alone = rows_of(tmp_path / "b.json", *asked, "--form", form)
         if alone is not None:
             assert alone[0]["form"] == form and best["time_s"] <= alone[0]["time_s"]
+
+
+IN_NETWORK = ["optimize", "--topology", "fat-tree:4", "--collective", "all-reduce", "--algorithm", "in-network",
+              "--option", "trees=2", "--budget", "50GB/s", "--chunks", "4", "-b"]
+"""Whose best form has its best split where the other one is faster at the start."""
+
+
+@pytest.mark.parametrize("asked", [
+    [*IN_NETWORK, "116K", "--evaluations", "20"],
+    ["optimize", "--topology", "torus:4x4", "--collective", "all-reduce", "--algorithm", "swing", "-b", "64K",
+     "--budget", "50GB/s", "--evaluations", "15"],
+])
+def test_a_check_changes_nothing_but_the_replays(asked: list[str], tmp_path: Path) -> None:
+    (plain,) = rows_of(tmp_path / "a.json", *asked) or []
+    (checked,) = rows_of(tmp_path / "b.json", *asked, "--check") or []
+    assert checked["replays"] == 0 < plain["replays"]
+    assert plain["simulations"] + plain["replays"] == checked["simulations"]
+    for row in (plain, checked):
+        del row["simulations"], row["replays"]
+    assert plain == checked
+
+
+def test_times_by_formula_are_the_least_over_forms(tmp_path: Path) -> None:
+    asked = [*IN_NETWORK, "116K", "--evaluations", "4"]
+    rows = {form: (rows_of(tmp_path / "a.json", *asked, *(["--form", form] if form else [])) or [{}])[0]
+            for form in ("", "push", "pull")}
+    assert rows[""]["analytic_time_s"] == min(rows[form]["analytic_time_s"] for form in ("push", "pull"))
+    equal = {form: row["splits"][0]["formula_s"] for form, row in rows.items()}
+    assert equal[""] == min(equal["push"], equal["pull"]) < max(equal["push"], equal["pull"])
 
 
 @pytest.mark.parametrize(

@@ -101,5 +101,5 @@ def test_a_tied_equal_split_is_recommended_where_it_is_as_cheap_and_can_be_built
     feasible = Feasible([budget(100, 2, spent=True), *(parse_constraint(text, 2) for text in limits)], 2)
     answer = np.array([50.002, 49.998])
     cost = None if price is None else Cost(np.array(price), 0.0)
-    row = side_by_side(answer, answer, floor_of(objective), feasible, objective, cost, False, lane)
+    row = side_by_side(answer, answer, floor_of(objective).time_ns, feasible, objective, cost, False, lane)
     assert row["tied"] is True and row["recommended"] == recommended
