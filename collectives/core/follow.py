@@ -21,8 +21,11 @@ Bools = npt.NDArray[np.bool_]
 MOST_WORDS = 1 << 25
 """Limit on the words of all sets: 256 MiB."""
 
-FEW_MOVES = 4_000
-"""Limit on what is followed in Python in any case, 20 ms: less than it takes to load the compiler."""
+FEW_MOVES = 1_000
+"""Limit on what is followed in Python in any case: 5 ms."""
+
+KEPT_MOVES = 20_000
+"""What is followed in Python, in all, before compiled code is loaded for it: 0.1 s, and loading takes 40 MiB."""
 
 COLD_MOVES = 200_000
 """What is followed in Python, in all, before anything is compiled for it: about as long as that takes."""
@@ -35,13 +38,13 @@ def pays(moves: int) -> bool:
     global _in_python
     if moves <= FEW_MOVES:
         return False
+    _in_python += moves
+    if _in_python <= KEPT_MOVES:
+        return False
     from collectives.core._follow import follow  # loads the compiler, so only when needed
     from topologies.compiled import is_at_hand  # the same
 
-    if is_at_hand(follow):
-        return True
-    _in_python += moves
-    return _in_python > COLD_MOVES and hasattr(follow, "py_func")
+    return is_at_hand(follow) or (_in_python > COLD_MOVES and hasattr(follow, "py_func"))
 
 
 def holds(
