@@ -24,8 +24,9 @@ MOST_WORDS = 1 << 25
 FEW_MOVES = 1_000
 """Limit on what is followed in Python in any case: 5 ms."""
 
-KEPT_MOVES = 20_000
-"""What is followed in Python, in all, before compiled code is loaded for it: 0.1 s, and loading takes 40 MiB."""
+KEPT_MOVES = 40_000
+"""What is followed in Python, in all, before compiled code is loaded for it: as long as loading takes, and that also
+takes 40 MiB."""
 
 COLD_MOVES = 200_000
 """What is followed in Python, in all, before anything is compiled for it: about as long as that takes."""
