@@ -175,8 +175,10 @@ def minimum_depth_tree(
             break
     if found is None:
         what = "switches or routers" if routers else "switches"
+        n, n_npus = len(wanted), topology.n_npus
+        who = f"all {n} NPUs" if n == n_npus else f"{n} of the {n_npus} NPUs, {wanted[0]} to {wanted[-1]}"
         raise WeftError(
-            f"topology {topology.name}: no tree of reducing {what} connects all {len(wanted)} NPUs"
+            f"topology {topology.name}: no tree of reducing {what} connects {who}"
             + ("" if routers else "; routers of NPUs reduce only with routers=True, optical switches never")
         )
     return found
