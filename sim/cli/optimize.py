@@ -50,7 +50,8 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
         lines += _headline(row)
         lines += _splits(row)
         lines += _bounds(row)
-        lines += _choices(row.get("choices", []))
+        if len(choices := row.get("choices", [])) > 1:
+            lines += _choices(choices)
         for dim, saved in enumerate(row.get("saved_s_per_GBps") or (), start=1):
             lines.append(f"  one more GB/s in dimension {dim} {_saves(saved)}")
     return lines
@@ -119,7 +120,7 @@ MOST_SHOWN = 12
 
 def _choices(choices: list[dict[str, Any]]) -> list[str]:
     """The choices of the discrete knobs, best first."""
-    lines = [f"  {len(choices)} choices, best first:"] if choices else []
+    lines = [f"  {len(choices)} choices, best first:"]
     for one in choices[:MOST_SHOWN]:
         time = "-" if one["time_s"] is None else _time(one["time_s"])
         lines.append(f"    {time:>10}  {one['knobs']} ({one['how']})")

@@ -252,7 +252,7 @@ class _Search:
             if box < LEAST_BOX:
                 reached.append(best.bandwidth_GBps)
                 return "the order of service changes in every direction"
-        return f"stopped: limit of {self.max_evaluations} evaluations reached"
+        return f"stopped: limit of {self.max_evaluations} evaluations in a search reached"
 
     def _look_around(self, begun: Sequence[Evaluation], reached: list[F64]) -> str:
         """Simplex steps at the best point, and more if they or the paths show other orders of service.
@@ -285,7 +285,7 @@ class _Search:
                     self._descend(start, reached, SMALL_BOX)
             if len(self.seen) == n_seen:
                 return "there is nothing else to look at"
-        return f"stopped: limit of {self.max_evaluations} evaluations reached"
+        return f"stopped: limit of {self.max_evaluations} evaluations in a search reached"
 
     def _polish(self, best: Evaluation) -> None:
         """A few simplex steps around the best point: no model holds across changes of the order of service."""

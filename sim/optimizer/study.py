@@ -123,9 +123,7 @@ class Study:
             "analytic_time_s": formula.time_ns(start) * NS,
             "analytic_simulated_s": evaluate(start) * NS,
         }
-        if len(best.tried) > 1:
-            row["choices"] = [one.row() for one in best.tried]
-        return [row]
+        return [row | {"choices": [one.row() for one in best.tried]}]
 
     def front(self) -> list[FrontPoint]:
         """Time over cost for budgets from a quarter of the answer's total to twice it."""
