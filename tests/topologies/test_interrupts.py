@@ -10,6 +10,7 @@ import pytest
 
 import sim.__main__
 import sim.cli
+import sim.study.processes
 from topologies.interrupts import heard, is_left_running
 
 
@@ -36,6 +37,9 @@ def test_ctrl_c_ends_the_wait_for_a_solver(monkeypatch: pytest.MonkeyPatch) -> N
     never.set()
     while is_left_running():
         time.sleep(0.001)
+    monkeypatch.setattr(sim.study.processes, "begun", True)
+    assert sim.__main__.main() == 130 and codes == [130]  # workers have semaphores, which have to be freed
+    monkeypatch.setattr(sim.study.processes, "begun", False)
     assert sim.__main__.main() == 130 and codes == [130, 130]  # what was built is not freed
     monkeypatch.setattr(sim.cli, "main", lambda: 0)
     assert sim.__main__.main() == 0 and codes == [130, 130]
