@@ -16,6 +16,7 @@ from topologies import WeftError
 from topologies.checks import Choice, checked
 from workloads.formats.chakra import VERSIONS, Node, Trace
 from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.message_limit import check_messages
 
 MOST_MESSAGES = 1_000_000
 
@@ -41,10 +42,9 @@ def schedule_to_chakra(schedule: Schedule, version: Annotated[str, Choice(VERSIO
     pattern = schedule.pattern
     if not pattern.is_of_ranks:
         raise WeftError(f"Chakra trace of {pattern.name}: a trace has no switches that add, and no slots")
+    check_messages(pattern, MOST_MESSAGES, "Chakra trace")
     t = pattern.transfers()
     src, dst, sizes = t.src.tolist(), t.dst.tolist(), (t.blocks * schedule.block_bytes).tolist()
-    if len(src) > MOST_MESSAGES:
-        raise WeftError(f"Chakra trace of {len(src):,} messages; at most {MOST_MESSAGES:,}")
     nodes: list[list[Node]] = [[] for _ in range(pattern.p)]
     place: list[dict[int, int]] = []
     tags: dict[tuple[int, int], int] = defaultdict(int)

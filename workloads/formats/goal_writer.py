@@ -17,6 +17,7 @@ from collectives.core.schedule import Schedule
 from collectives.core.transfers import WHOLE, Transfers
 from topologies import WeftError
 from topologies.checks import Count, checked
+from workloads.formats.message_limit import check_messages
 from workloads.job import COMPUTE_STREAM, Communicate, Compute, Job, Operation, Reconfigure, Send
 
 PS_PER_NS = 1000
@@ -42,6 +43,7 @@ def schedule_to_goal(schedule: Schedule, chunks: Count = 1) -> str:
     pattern = schedule.pattern
     if not pattern.is_of_ranks:
         raise WeftError(f"GOAL of {pattern.name}: its switches add or its ranks have slots, and GOAL knows only ranks")
+    check_messages(pattern, MOST_MESSAGES, "GOAL", chunks)
     writer = _Writer(pattern.p)
     writer.transfers(pattern.transfers(), schedule.block_bytes, chunks, {})
     head = f"{pattern.name} {schedule.kind.name} of {schedule.size_bytes} B on {schedule.topology.name}"

@@ -260,7 +260,7 @@ ABSURD = {
     ),
     "messages": (
         f"schedule --topology ring:4 --algorithm ring -b 1K --goal a.goal --goal-chunks {BILLION}",
-        "GOAL of 48,000,000,000 messages or more: at most 2,000,000 are written",
+        "GOAL of 12,000,000,000 messages or more: at most 2,000,000 are written",
     ),
 }
 
