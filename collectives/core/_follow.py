@@ -35,7 +35,7 @@ def _part(function: Callable[..., Any]) -> Any:
 
 
 class Rows(NamedTuple):
-    """Transfers and what each waits for; the last seven arrays are filled, or used, by `arrange`.
+    """Transfers and what each waits for; from `waiting` on, what `arrange` fills or uses.
 
     Attributes
     ----------

@@ -215,7 +215,7 @@ COMMANDS: dict[str, Command] = {
             "weft sweep examples/scaling.toml --dask tcp://head:8786 --export scaling.parquet",
         ),
         uses=("topology", "collective", "model", "sweep", "account"), positional="spec",
-        run_flags=("workers", "check", "max_events", "skip", "threads"), outputs=("json", "export"), chooses=True,
+        run_flags=("workers", *RUNS), outputs=("json", "export"), chooses=True,
         more=_sweep,
         notes=SWEEP_FORMAT,
     ),

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from time import monotonic
 
 from sim.cli.beats import LONG_SECONDS, SILENT_SECONDS, beating
-from sim.engine.run import Progress
+from sim.engine.run import SERVICES, Progress
 from sim.program.outcome import Stopped
 from topologies import WeftError
 from topologies.stages import hearing
@@ -26,7 +26,7 @@ LEAST_ENDED = 0.05
 WIDE_BAR, NARROW_BAR = 40, 10
 """Columns of a bar, where the terminal has room for it and where not."""
 
-OF_ENGINES = ("services", "flows")
+OF_ENGINES = (SERVICES, "flows")
 """Units of what engines report; all others are counted by loops."""
 
 
@@ -171,7 +171,7 @@ def _is_telling(inside: Progress) -> bool:
     """Whether the pace so far says how long it will take; that of a loop is 0 until it does."""
     if inside.unit not in OF_ENGINES:
         return inside.events_per_s > 0
-    return inside.unit == "services" or _share(inside) >= LEAST_ENDED
+    return inside.unit == SERVICES or _share(inside) >= LEAST_ENDED
 
 
 def _pace(inside: Progress) -> str:
@@ -182,7 +182,7 @@ def _pace(inside: Progress) -> str:
     if not _is_telling(inside):
         return f"{_share(inside):.0%} of its {inside.unit} ended"
     rate = inside.events_per_s
-    pace = f"{rate / 1e6:.1f} M" if inside.unit == "services" else f"{rate:,.0f}"
+    pace = f"{rate / 1e6:.1f} M" if inside.unit == SERVICES else f"{rate:,.0f}"
     return f"{_share(inside):.0%} at {pace} {inside.unit}/s{_left(inside)}"
 
 

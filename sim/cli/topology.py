@@ -12,7 +12,6 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json, write_whole
 from sim.study.tables import aligned
 from topologies import TOPOLOGIES, Topology, bisection_Bps, egress_Bps, write_topology
-from topologies.flows._breadth import farthest
 from topologies.formats.files import FORMATS
 from topologies.stages import count, staged
 from topologies.units import format_rate, format_time
@@ -95,6 +94,8 @@ def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
 
     None if some NPU cannot reach another.
     """
+    from topologies.flows._breadth import farthest  # loads the compiler, so only when needed
+
     n_npus, hops, queue = topology.n_npus, *np.empty((2, topology.n_nodes), np.int32)
     exact = n_npus <= EXACT_DIAMETER_NPUS
     sources = np.arange(n_npus) if exact else np.linspace(0, n_npus - 1, SAMPLED_NPUS).astype(np.int64)
