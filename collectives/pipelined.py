@@ -27,7 +27,7 @@ from collectives.trees.few_trees import Limits, check_blocks, fewer_trees, padde
 from collectives.trees.forest import Forest, reversed_forest
 from collectives.trees.pack import broadcast_forest, gather_forest, reduce_forest, scatter_forest
 from collectives.trees.pattern import forest_pattern
-from collectives.trees.rooted_forest import all_reduce_forests, equal_roots_are_best
+from collectives.trees.rooted_forest import best_root_forests, equal_roots_are_best
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
@@ -80,13 +80,14 @@ def all_reduce(
 ) -> Schedule:
     """All-reduce: every block is reduced along one tree and broadcast along another, with the same root.
 
-    `k`: trees per root in each direction; ignored by the form "best-roots".
-    `most_k`, `loss`: as for `all_gather`.
+    `k`: trees per root in each direction.
+    `most_k`, `loss`: as for `all_gather`. Like `k` they are for equal roots: an error where "best-roots" has others.
     `form`: default: the one with more bandwidth; two-phase at equal bandwidth, with `k`, `most_k` or `loss`, or where
         the linear program is too large or its blocks would pad the array by more than 1 %.
         "two-phase": reduce-scatter and all-gather, with every rank the root of an
         equal part. "best-roots": the roots, and the bandwidth of either direction, come from a linear program: better
-        if the nodes of the network are not alike, such as on a mesh.
+        if the nodes of the network are not alike, such as on a mesh. Where no roots are better than equal ones, its
+        trees are those of "two-phase".
     WeftError: as for `all_gather`; an unknown form.
     """
     limits = Limits(most_k, loss)
@@ -126,13 +127,15 @@ def _schedule(
     if k is not None:
         if limits != Limits():
             raise WeftError(f"{NAME}: k fixes the number of trees; most_k and loss choose it: give one or the other")
+        if form == "best-roots" and not equal_roots_are_best(topology):
+            raise WeftError(f"{NAME}: k is for equal roots, and best-roots chooses others here")
         check_blocks(topology, k, topology.n_npus)
         return schedule(_pattern(topology, kind, k, form, root, ""), size, element_bytes)
     if form == "best-roots" and not equal_roots_are_best(topology):
         if limits != Limits():
             raise WeftError(f"{NAME}: most_k and loss are for equal roots, and best-roots chooses others here")
         return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
-    _check_npus(topology, kind, form)
+    _check_npus(topology, kind)
     refused = None
     for few in islice(fewer_trees(topology, kind, limits, parse_size(size), max(1, element_bytes), root), TRIES):
         try:
@@ -144,10 +147,9 @@ def _schedule(
     return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
 
 
-def _check_npus(topology: Topology, kind: str, form: str) -> None:
+def _check_npus(topology: Topology, kind: str) -> None:
     """Reject what would take many minutes, before anything is computed."""
-    is_translated = form != "best-roots" and has_free_translations(topology)
-    if not collective(kind).rooted and topology.n_npus > PACK_NPUS and not is_translated:
+    if not collective(kind).rooted and topology.n_npus > PACK_NPUS and not has_free_translations(topology):
         raise _too_many(topology)
 
 
@@ -165,24 +167,14 @@ def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int,
         down = broadcast_forest(topology, root, k) if kind == "broadcast" else None
         up = reduce_forest(topology, root, k) if kind == "reduce" else None
         return forest_pattern(topology, kind, NAME, up=up, down=down, root=root, note=note)
+    if form == "best-roots" and equal_roots_are_best(topology):
+        return _pattern(topology, kind, k, "two-phase", root, note).named(form)
     translated = (k is None or note) and form != "best-roots"
     trees = root_trees(topology, k) if translated else None
     if trees is not None:
         return transitive_pattern(topology, trees, kind, NAME, form, note=note)
-    if form == "best-roots":
-        k = k if note else None
-        if _has_trees_of_two_phase(topology, kind, k):
-            return _pattern(topology, kind, k, "two-phase", root, note).named(form)
     up, down = forests(topology, kind, k, form)
     return forest_pattern(topology, kind, NAME, up=up, down=down, form=form, note=note)
-
-
-def _has_trees_of_two_phase(topology: Topology, kind: str, k: int | None) -> bool:
-    """Whether the best roots of an all-reduce are all of them, each with the very trees of the other form."""
-    if not equal_roots_are_best(topology) or root_trees(topology, k) is not None:
-        return False
-    pairs = zip(forests(topology, kind, k), forests(topology, kind, k, "best-roots"), strict=True)
-    return all(one is other for one, other in pairs)
 
 
 @remembered
@@ -195,8 +187,8 @@ def forests(
     `k`, `form`: as for `all_reduce`.
     WeftError: as for `all_gather`.
     """
-    if form == "best-roots":
-        return all_reduce_forests(topology, k if equal_roots_are_best(topology) else None)
+    if form == "best-roots" and not equal_roots_are_best(topology):
+        return best_root_forests(topology)
     trees = root_trees(topology) if k is None else None
     if trees is not None:
         down_trees = moved_around(topology, trees)

@@ -2,7 +2,7 @@
 
 Shares and bandwidths of the solution are rounded to fractions with small denominators; scaled to integers they are
 packed like any other trees, downward on the broadcast bandwidth and upward on the rest. If the program is no better
-than a reduce-scatter and an all-gather, those are used: their fractions are simpler.
+than a reduce-scatter and an all-gather (`equal_roots_are_best`), those are used: their fractions are simpler.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from collectives.trees.forest import Forest
-from collectives.trees.pack import gather_forest, mirror_of, pack_forest, scatter_forest, turned_back
+from collectives.trees.pack import mirror_of, pack_forest, turned_back
 from collectives.trees.shares import MOST_BLOCKS, Shares
 from topologies import Topology, WeftError
 from topologies.flows.partitions import partition_s_per_byte
@@ -27,14 +27,11 @@ MOST_VARIABLES = 12_000
 """Limit on the variables of the linear program: about ten seconds."""
 
 
-def all_reduce_forests(topology: Topology, k: int | None = None) -> tuple[Forest, Forest]:
-    """Trees up and down for the best all-reduce along trees.
+def best_root_forests(topology: Topology) -> tuple[Forest, Forest]:
+    """Trees up and down for the best all-reduce along trees, where roots are better chosen than equal.
 
-    `k`: trees per root where equal roots are best; default: as many as the optimum takes.
     WeftError: unreachable NPUs, a linear program that is too large, or a solution whose fractions are too fine.
     """
-    if equal_roots_are_best(topology):
-        return scatter_forest(topology, k), gather_forest(topology, k)
     best = best_roots(topology)
     unit = float(topology.bandwidth_Bps.max())
     for denominator in DENOMINATORS:

@@ -137,7 +137,6 @@ NO_SUM = {
     "recursive-doubling-all-reduce-latency": "every step moves the whole array",
     "mirrored-recursive-doubling-all-reduce-latency": "every step moves the whole array",
     "in-network-all-reduce-push": "the switches' sums come back to all as they are ready, and meet others going up",
-    "pipelined-all-reduce-best-roots": "other trees: those of the best roots, for both halves",
 }
 SUMS = [
     case for case in CASES

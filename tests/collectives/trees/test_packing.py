@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 
+from collectives import pipelined
 from collectives.trees.edge_splitting import without_switches
 from collectives.trees.pack import (
     broadcast_forest,
@@ -17,7 +18,7 @@ from collectives.trees.pack import (
     scatter_forest,
     turned_back,
 )
-from collectives.trees.rooted_forest import all_reduce_forests, two_phase_rate_Bps
+from collectives.trees.rooted_forest import two_phase_rate_Bps
 from collectives.trees.shares import broadcast_shares, gather_shares
 from tests import fabrics
 from tests.oracles import plain_forest
@@ -151,7 +152,7 @@ def test_broadcast_rates(fabric, rate):
 def test_all_reduce_with_the_best_roots(fabric, rate, two_phase):
     assert two_phase_rate_Bps(fabric) == two_phase * GB
     assert best_roots(fabric).rate_Bps == pytest.approx(float(rate) * GB, rel=1e-7)
-    up, down = all_reduce_forests(fabric)
+    up, down = pipelined.forests(fabric, "all-reduce", form="best-roots")
     blocks = sum(tree.multiplicity for tree in down.trees)
     load = up.link_load() + down.link_load()
     slowest = max(many / Fraction(float(fabric.bandwidth_Bps[link])) for link, many in load.items())
@@ -162,7 +163,7 @@ def test_all_reduce_with_the_best_roots(fabric, rate, two_phase):
 
 
 def test_the_roots_of_a_mesh_are_in_its_middle():
-    _, down = all_reduce_forests(from_spec("mesh:4x4", **UNIT))
+    _, down = pipelined.forests(from_spec("mesh:4x4", **UNIT), "all-reduce", form="best-roots")
     assert {tree.root for tree in down.trees} <= {5, 6, 9, 10}
 
 

@@ -78,6 +78,23 @@ def test_best_roots_beat_two_phases_on_a_mesh():
     assert best / two == pytest.approx(1.5, rel=0.02)
 
 
+@pytest.mark.parametrize("spec", ["torus:4x4", "torus:3x5", "hypercube:4", "torus:18x18"])
+def test_best_roots_that_are_all_alike_take_the_trees_of_two_phases(spec):
+    """The translated trees: packed ones would be deeper, and torus:18x18 is beyond the limit of packing."""
+    t = from_spec(spec)
+    two, best = (pipelined.all_reduce(t, "64KiB", form=form) for form in pipelined.FORMS)
+    assert best.pattern.form == "best-roots" and best.pattern.emit == two.pattern.emit
+    assert simulate(best).time_ps == simulate(two).time_ps
+
+
+def test_k_is_no_option_of_roots_that_are_not_equal():
+    with pytest.raises(WeftError, match="k is for equal roots, and best-roots chooses others here"):
+        pipelined.all_reduce(from_spec("mesh:3x3"), "64KiB", form="best-roots", k=2)
+    t = from_spec("torus:3x3")
+    two, best = (pipelined.all_reduce(t, "64KiB", form=form, k=3) for form in pipelined.FORMS)
+    assert two.pattern.n_blocks == best.pattern.n_blocks == 27
+
+
 @pytest.mark.parametrize("spec", ["torus:4x4", "torus:4x2x3", "hypercube:4", "ring:7", "mesh:4x4"])
 def test_bfb_takes_the_sum_of_its_steps(spec):
     t = from_spec(spec, latency="1ns", hop_latency="0s")

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectives import ALGORITHMS, Schedule, build
+from collectives import ALGORITHMS, Schedule, build, pipelined
 from collectives.core.schedule import schedule
 from collectives.trees.pattern import forest_pattern
-from collectives.trees.rooted_forest import all_reduce_forests
 from sim import PRESETS, Model, Result, bounds, simulate
 from sim.lower.job import lower
 from sim.program.outcome import Deadlock
@@ -76,7 +75,7 @@ def test_of_two_forms_with_the_same_transfers_the_first_is_simulated(spec: str, 
     simulated: list[str] = []
     best = best_form(ready, counted(simulated), refused)
     assert simulated == (["two-phase"] if same else ["two-phase", "best-roots"])
-    trees_up, trees_down = all_reduce_forests(topology)
+    trees_up, trees_down = pipelined.forests(topology, "all-reduce", form="best-roots")
     alone = simulate(schedule(forest_pattern(topology, "all-reduce", "pipelined", up=trees_up, down=trees_down), 2**20))
     (other,) = {"two-phase", "best-roots"} - {best.name}
     times = {best.name: format_time(best.result.time_ps), **best.others}
