@@ -183,8 +183,8 @@ def _run(
             src, dst = ends[lane]
             if not held[src] & missing[dst]:
                 continue
-            wanted = np.flatnonzero(holds[src] & lacks[dst])
-            block = int(wanted[np.argmin(holders[wanted] + rng.random(wanted.size))])
+            (wanted,) = (holds[src] & lacks[dst]).nonzero()
+            block = int(wanted[(holders[wanted] + rng.random(wanted.size)).argmin()])
             lacks[dst, block], free[lane] = False, False
             missing[dst] &= ~(1 << block)
             holders[block] += 1

@@ -80,9 +80,11 @@ class _Splitting:
         self.infinite = total
         self.network = FlowNetwork(n + 3, 4 * total > LARGEST)
         self.arc = {pair: self.network.add(*pair, cap) for pair, cap in self.capacity.items()}
+        self.out: dict[int, int] = defaultdict(int)  # capacity of all links out of a node
         self.tails: dict[int, set[int]] = defaultdict(set)
         self.heads: dict[int, set[int]] = defaultdict(set)
-        for tail, head in self.capacity:
+        for (tail, head), cap in self.capacity.items():
+            self.out[tail] += cap
             self.tails[head].add(tail)
             self.heads[tail].add(head)
         for root, trees in demand.items():
@@ -201,7 +203,7 @@ class _Splitting:
         return sorted(t for t in self.heads[node] if self.capacity[node, t])
 
     def _share(self, u: int, w: int, t: int) -> int:
-        others = sum(self.capacity[w, head] for head in self.heads[w] if head != u)
+        others = self.out[w] - self.capacity[w, u]
         return max(1, self.capacity[u, w] * self.capacity[w, t] // others)
 
     def _split(self, u: int, w: int, t: int, most: int, tested: bool) -> bool:
@@ -254,6 +256,7 @@ class _Splitting:
         if (u, t) not in self.before:
             found = self.paths.get((u, t))
             self.before[u, t] = self.capacity[u, t], None if found is None else found.copy()
+        self.out[u] += cap - self.capacity[u, t]
         self.capacity[u, t] = cap
         if (u, t) not in self.arc:
             self.arc[u, t] = self.network.add(u, t)

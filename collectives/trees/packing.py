@@ -2,8 +2,9 @@
 
 Batches of equal trees grow edge by edge. An edge may serve as many trees of a batch as the tightest cut
 it crosses has capacity beyond the needs of the unfinished batches inside that cut, computed by one maximum flow
-(Schrijver, Combinatorial Optimization, section 53; Berczi and Frank). An edge that may serve none never will
-again, so each batch examines each edge once; and an edge that may serve some always exists.
+(Schrijver, Combinatorial Optimization, section 53; Berczi and Frank), unless a cut found before forbids the edge. An
+edge that may serve none never will again, so each batch examines each edge once; and an edge that may serve some always
+exists.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collectives.trees.tight_sets import TightSets
 from topologies import WeftError
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.stages import count
@@ -32,13 +34,14 @@ class Batch:
     depth: dict[int, int]  # edges from the root to each reached node
     place: int = 0  # position of the node whose edges are being examined
     looked: int = 0  # how many of them were examined
+    reached: int = 0  # the same nodes, as bits
     hub: int = -1  # the hub that feeds the reached nodes in the flow network, -1 before the trees start
     begun: bool = False
 
     def copy(self, multiplicity: int) -> Batch:
         """A copy of the partial trees with a different multiplicity."""
         fresh = Batch(self.root, multiplicity, list(self.nodes), dict(self.parent), dict(self.depth))
-        fresh.place, fresh.looked, fresh.begun = self.place, self.looked, True
+        fresh.place, fresh.looked, fresh.reached, fresh.begun = self.place, self.looked, self.reached, True
         return fresh
 
 
@@ -70,7 +73,9 @@ class _Packing:
         self.heads: dict[int, list[int]] = defaultdict(list)
         for tail, head in self.capacity:
             self.heads[tail].append(head)
-        self.batches = [Batch(root, many, [root], {}, {root: 0}) for root, many in roots.items() if many]
+        self.batches = [
+            Batch(root, many, [root], {}, {root: 0}, reached=1 << root) for root, many in roots.items() if many
+        ]
         self.unfinished = 0  # trees that wait or grow
         for batch in self.batches:
             self._set_waiting(batch.root, batch.multiplicity)
@@ -78,6 +83,7 @@ class _Packing:
         self.spokes: list[dict[int, int]] = []  # arcs from a hub to the nodes that its batch has reached
         self.hub_holds = np.zeros((0, n_nodes), np.bool_)
         self.free: list[int] = []
+        self.tight = TightSets()
 
     def run(self, level: bool) -> list[Batch]:
         done: list[Batch] = []
@@ -111,7 +117,7 @@ class _Packing:
                 y = heads[batch.looked]
                 most = 0 if y in batch.depth else min(self.capacity[x, y], batch.multiplicity)
                 if most:
-                    most = self._slack(batch, x, y, most)
+                    most = self._fitting(batch, x, y, most)
                 if most:
                     if most < batch.multiplicity:
                         rest.append(batch.copy(batch.multiplicity - most))
@@ -122,8 +128,17 @@ class _Packing:
             batch.place, batch.looked = batch.place + 1, 0
         return rest
 
-    def _slack(self, batch: Batch, x: int, y: int, most: int) -> int:
+    def _fitting(self, batch: Batch, x: int, y: int, most: int) -> int:
         """Number of trees of a batch that may use the edge from x to y, at most `most`."""
+        if self.tight.forbid(x, y, batch.reached):
+            return 0
+        slack = self._slack(batch, x, y, most)
+        if slack < most:  # the tightest cut has no more than these trees take
+            self.tight.add(~self.network.source_side()[: self.n])
+        return slack
+
+    def _slack(self, batch: Batch, x: int, y: int, most: int) -> int:
+        """The same, by a flow."""
         capacity = self.network.capacity
         there = self.hub_holds[:, y].copy()
         there[batch.hub] = True
@@ -138,6 +153,7 @@ class _Packing:
 
     def _add(self, batch: Batch, x: int, y: int) -> None:
         batch.nodes.append(y)
+        batch.reached |= 1 << y
         batch.parent[y], batch.depth[y] = x, batch.depth[x] + 1
         self.capacity[x, y] -= batch.multiplicity
         self.network.capacity[self.arc[x, y]] = self.capacity[x, y]
