@@ -32,6 +32,7 @@ def entered(call: Callable[[], object]) -> set[str]:
         if event == "call":
             files.add(frame.f_code.co_filename)
 
+    call()  # kernels that are compiled now would enter the compiler's door
     sys.setprofile(note)
     try:
         call()
