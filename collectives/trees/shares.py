@@ -17,7 +17,7 @@ from fractions import Fraction
 from topologies import Topology, WeftError
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
-from topologies.flows.tightest_cut import broadcast_cut, gather_cut, is_transitive, remembered
+from topologies.flows.tightest_cut import broadcast_cut, gather_cut, is_cut_at_one_npu, is_transitive, remembered
 
 MOST_BLOCKS = 4_000_000
 """Limit on blocks that each of the NPUs must receive, over all NPUs: seconds, and below 2 GB."""
@@ -116,7 +116,8 @@ def _fixed_shares(topology: Topology, k: int, root: int | None, roots: Iterable[
 
 
 def _rounded(rates: list[int], per_unit: Fraction) -> list[int]:
-    return [math.floor(per_unit * rate) for rate in rates]
+    trees = {rate: math.floor(per_unit * rate) for rate in set(rates)}
+    return [trees[rate] for rate in rates]
 
 
 class _Fits:
@@ -127,6 +128,11 @@ class _Fits:
         _, self.rates = whole_capacities(topology.bandwidth_Bps)
         roots = range(n) if root is None else (root,)
         self.source, self.need = topology.n_nodes, k * len(roots)
+        # Trees of the others that enter an NPU, and its links, of which all are equal; 0 where flows are needed.
+        self.entering, self.links = 0, topology.n_links // n
+        if root is None and is_cut_at_one_npu(topology):
+            self.entering = self.need - k
+            return
         total = self.need + sum(_rounded(self.rates, most))
         self.network = FlowNetwork(topology.n_nodes + 1, 4 * total > LARGEST)
         ends = zip(topology.src.tolist(), topology.dst.tolist(), strict=True)
@@ -136,5 +142,7 @@ class _Fits:
         self.sinks = range(1) if root is None and is_transitive(topology) else range(n)
 
     def __call__(self, scale: Fraction) -> bool:
+        if self.entering:
+            return math.floor(scale * self.rates[0]) * self.links >= self.entering
         self.network.capacity[self.arcs] = _rounded(self.rates, scale)
         return all(self.network.flow(self.source, npu, self.need) >= self.need for npu in self.sinks)

@@ -24,7 +24,6 @@ from collectives.core.transfers import Transfers, TransferTable
 from collectives.trees.forest import Edge, Forest, Tree, check_tree
 from collectives.trees.shares import gather_shares
 from topologies import NPU, Topology
-from topologies.core.routing import ShortestPathRouter
 from topologies.core.symmetry import link_orbits
 from topologies.flows.maxflow import FlowNetwork
 from topologies.flows.tightest_cut import is_transitive, remembered
@@ -151,9 +150,11 @@ def _by_depth(distance: Ints) -> tuple[Ints, Ints]:
 
 def distances_to_zero(topology: Topology) -> Ints:
     """Links from rank 0 to each node."""
-    nodes = np.arange(topology.n_nodes)
-    routes = ShortestPathRouter().paths(topology, nodes, np.zeros_like(nodes), "first", 0)
-    return np.diff(routes.ptr)  # links have opposites, so the distance is symmetric
+    from topologies.flows._breadth import farthest  # loads the compiler, so only when needed
+
+    hops, queue = np.empty((2, topology.n_nodes), np.int32)
+    farthest(topology.link_ptr, topology.dst, 0, topology.n_npus, hops, queue)
+    return hops.astype(np.int64)  # links have opposites, so the distance is symmetric
 
 
 class _Edges:

@@ -13,14 +13,23 @@ from typing import Any
 
 from topologies.compiled import cached
 
+PAUSED, NODE, DEPTH, REGISTERS = range(4)
+"""Where an augmentation that was interrupted goes on: whether it was, the node it stood at, and the arcs behind it."""
+
+PATIENCE = 1 << 28
+"""Steps after which it is interrupted, so that somebody can be told or stop it: about half a second."""
+
 
 def _jit(function: Callable[..., Any]) -> Any:
     return cached(function, [Path(__file__)], nogil=True)
 
 
 @_jit
-def augment(begin, end, arcs, head, left, source, sink, limit, level, current, queue, path):  # type: ignore[no-untyped-def]  # jitted
+def augment(begin, end, arcs, head, left, source, sink, limit, level, current, queue, path, register):  # type: ignore[no-untyped-def]  # jitted
     """Push at most `limit` from source to sink; returns the amount pushed.
+
+    If `register[PAUSED]` is set on return, it is to be called again, with what is left of the limit and nothing else
+    changed: it goes on where it was.
 
     Parameters
     ----------
@@ -34,30 +43,39 @@ def augment(begin, end, arcs, head, left, source, sink, limit, level, current, q
     level, current, queue, path : (n_nodes,) int64
         Scratch space. If less than `limit` was pushed, the nodes with level >= 0 are the source side of the
         minimum cut closest to the source.
+    register : (REGISTERS,) int64
+        As above; zeros at first, and when it is done.
     """
-    pushed = limit * 0
+    pushed, patience = limit * 0, PATIENCE
     while pushed < limit:
-        for node in range(len(level)):
-            level[node] = -1
-        level[source] = 0
-        queue[0] = source
-        done, found = 0, 1
-        while done < found and level[sink] < 0:
-            node = queue[done]
-            done += 1
-            for at in range(end[node] - 1, begin[node] - 1, -1):
-                other = head[arcs[at]]
-                if left[arcs[at]] > 0 and level[other] < 0:
-                    level[other] = level[node] + 1
-                    queue[found] = other
-                    found += 1
-        if level[sink] < 0:
-            break
-        for node in range(len(current)):  # a copy of arrays would compile the text of its error message, for 2 s
-            current[node] = end[node] - 1
-        depth = 0
-        node = source
+        if register[PAUSED] == 0:
+            for node in range(len(level)):
+                level[node] = -1
+            level[source] = 0
+            queue[0] = source
+            done, found = 0, 1
+            while done < found and level[sink] < 0:
+                node = queue[done]
+                done += 1
+                for at in range(end[node] - 1, begin[node] - 1, -1):
+                    other = head[arcs[at]]
+                    if left[arcs[at]] > 0 and level[other] < 0:
+                        level[other] = level[node] + 1
+                        queue[found] = other
+                        found += 1
+            if level[sink] < 0:
+                break
+            for node in range(len(current)):  # a copy of arrays would compile the text of its error message, for 2 s
+                current[node] = end[node] - 1
+            register[NODE], register[DEPTH] = source, 0
+            patience -= found
+        register[PAUSED] = 0
+        node, depth = register[NODE], register[DEPTH]
         while True:
+            patience -= 1
+            if patience < 0:
+                register[PAUSED], register[NODE], register[DEPTH] = 1, node, depth
+                return pushed
             if node == sink:
                 most = limit - pushed
                 for i in range(depth):
@@ -69,6 +87,7 @@ def augment(begin, end, arcs, head, left, source, sink, limit, level, current, q
                     if left[path[i]] == 0:
                         back = i
                 pushed += most
+                patience -= depth
                 if pushed >= limit:
                     break
                 depth = back
@@ -89,6 +108,7 @@ def augment(begin, end, arcs, head, left, source, sink, limit, level, current, q
                 depth -= 1
                 node = head[path[depth] ^ 1]
                 current[node] -= 1
+    register[NODE], register[DEPTH] = 0, 0
     return pushed
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from topologies.stages import count
+
 LARGEST = 2**61
 """Largest sum of capacities for 64-bit arithmetic; above it Python integers are used, about 100 times slower."""
 
@@ -23,7 +25,7 @@ class FlowNetwork:
     """
 
     def __init__(self, n_nodes: int, exact: bool = False) -> None:
-        from topologies.flows._maxflow import augment, repair  # loads the compiler, so only when a flow is needed
+        from topologies.flows._maxflow import REGISTERS, augment, repair  # the compiler, so only when a flow is needed
 
         self._augment, self._repair = (getattr(one, "py_func", one) if exact else one for one in (augment, repair))
         self._type: Any = object if exact else np.int64
@@ -35,6 +37,7 @@ class FlowNetwork:
         self._left = np.zeros(64, self._type)
         self._room = [np.zeros(n_nodes, np.int64) for _ in range(4)]
         self._excess = np.zeros(n_nodes, self._type)
+        self._register = np.zeros(REGISTERS, np.int64)
         self._held: dict[int, npt.NDArray[Any]] = {}
         self._n_arcs = 0
         self.capacity = np.zeros(64, self._type)
@@ -113,10 +116,16 @@ class FlowNetwork:
 
     def _augmented(self, source: int, sink: int, limit: int) -> int:
         """What can still be pushed through what is left, at most `limit`."""
-        n = self._n_arcs
-        return int(self._augment(
-            self._begin, self._end, self._arcs, self._head[:n], self._left[:n], source, sink, limit, *self._room
-        ))
+        n, pushed = self._n_arcs, 0
+        self._register[:] = 0
+        while True:
+            pushed += int(self._augment(
+                self._begin, self._end, self._arcs, self._head[:n], self._left[:n], source, sink, limit - pushed,
+                *self._room, self._register,
+            ))
+            if not self._register.any():
+                return pushed
+            count("units of a maximum flow", pushed, limit)  # also where Ctrl-C is heard
 
     def source_side(self) -> Bools:
         """Nodes on the source's side of the minimum cut, (n_nodes,), after a flow that stayed below its limit."""

@@ -172,11 +172,35 @@ def _tightest(
     if n == 1:
         return None
     unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    if weights is None and is_cut_at_one_npu(topology):
+        return Cut(tuple(range(1, n)), n - 1, unit * sum(capacity) / n, inward)
     search = _Search(topology, tails, heads, capacity, weight)
     side = search.run([0] if weights is None and is_transitive(topology) else range(n))
     nodes = tuple(int(node) for node in np.flatnonzero(side))
     leaving = sum(rate for rate, out in zip(capacity, side[tails] & ~side[heads], strict=True) if out)
     return Cut(nodes, sum(weight[node] for node in nodes if node < n), unit * leaving, inward)
+
+
+@remembered
+def is_cut_at_one_npu(topology: Topology) -> bool:
+    """Whether all NPUs but one are a tightest set, as is known without a flow.
+
+    In a connected graph that looks the same from every node, without parallel links, every set but the whole is left by
+    at least as many links as a node (W. Mader, "Minimale n-fach kantenzusammenhängende Graphen", Math. Ann. 191, 1971;
+    Y. O. Hamidoune for directed graphs, 1977). Where all links are equal, the largest set then has the largest ratio.
+    """
+    t = topology
+    between = t.src.astype(np.int64) * t.n_nodes + t.dst
+    equal = t.n_nodes == t.n_npus and t.n_links > 0 and bool(np.all(t.bandwidth_Bps == t.bandwidth_Bps[0]))
+    return equal and np.unique(between).size == t.n_links and is_transitive(t) and _reaches_all(t)
+
+
+def _reaches_all(topology: Topology) -> bool:
+    """Whether the first NPU reaches all others."""
+    from topologies.flows._breadth import farthest  # loads the compiler, so only when needed
+
+    hops, queue = np.empty((2, topology.n_nodes), np.int32)
+    return bool(farthest(topology.link_ptr, topology.dst, 0, topology.n_npus, hops, queue) >= 0)
 
 
 class _Search:
@@ -269,6 +293,8 @@ def _least_flow(
     if not sinks:
         return None
     unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    if is_cut_at_one_npu(topology):
+        return Cut((root,), 1, unit * sum(capacity) / topology.n_npus, inward)
     everything = sum(capacity) + 1
     exact = 2 * everything > LARGEST
     network, reverse = (FlowNetwork(topology.n_nodes, exact) for _ in range(2))

@@ -7,10 +7,12 @@ import tracemalloc
 import pytest
 
 from collectives import build
+from collectives.core.routes import paths_of
+from collectives.core.transfers import Transfers
 from sim.lower.capacity import check_capacity, lowering_bytes
 from sim.lower.job import lower
 from sim.program.model import Model
-from topologies import WeftError, from_spec
+from topologies import Paths, Topology, WeftError, from_spec
 
 
 @pytest.mark.parametrize(("spec", "algorithm", "kind"), [
@@ -38,3 +40,18 @@ def test_a_full_hamiltonian_ring_of_4096_nodes_is_refused_at_once(monkeypatch: p
 
 def test_one_rank_needs_nothing() -> None:
     assert lowering_bytes(build("ring", "all-reduce", from_spec("torus:1"), "1MiB").pattern, 1) == (0, 0)
+
+
+def test_long_routes_are_sampled_sparsely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand routes of this ring are two gigabytes of hops, and the refusal came after a minute."""
+    found: list[int] = []
+
+    def counted(transfers: Transfers, topology: Topology) -> Paths:
+        paths = paths_of(transfers, topology)
+        found.append(paths.links.size)
+        return paths
+
+    monkeypatch.setattr("sim.lower.capacity.paths_of", counted)
+    pattern = build("direct", "all-reduce", from_spec("ring:100000"), "1MiB").pattern
+    lowering_bytes(pattern, 1)
+    assert 0 < sum(found) < 5_000_000

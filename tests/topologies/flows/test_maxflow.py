@@ -10,9 +10,10 @@ from scipy.sparse.csgraph import maximum_flow
 
 from tests import fabrics
 from topologies import from_spec
+from topologies.flows import _maxflow
 from topologies.flows.maxflow import FlowNetwork
 from topologies.flows.programs import all_to_all_rate_Bps, best_roots
-from topologies.stages import under_way
+from topologies.stages import hearing, under_way
 
 ARCS = st.lists(
     st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 50)).filter(lambda arc: arc[0] != arc[1]),
@@ -47,6 +48,21 @@ def test_a_limit_stops_the_flow(arcs, limit):
         network.add(*arc)
     whole = network.flow(0, 7, 10**6)
     assert network.flow(0, 7, limit) == min(whole, limit)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ARCS, st.integers(1, 12))
+def test_a_flow_that_is_interrupted_goes_on_where_it_was(arcs, patience):
+    plain, interrupted = (FlowNetwork(8, True) for _ in range(2))  # exact: so the function itself, not compiled
+    added = [(plain.add(*arc), interrupted.add(*arc)) for arc in arcs]
+    whole = plain.flow(0, 7, 10**6)
+    heard = []
+    with hearing(lambda *told: heard.append(told)), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_maxflow, "PATIENCE", patience)
+        assert interrupted.flow(0, 7, 10**6) == whole
+    assert plain.used([one for one, _ in added]).tolist() == interrupted.used([one for _, one in added]).tolist()
+    assert np.array_equal(plain.source_side(), interrupted.source_side())
+    assert heard or not whole or patience > 1
 
 
 def test_arcs_and_nodes_can_be_added_and_capacities_changed():

@@ -13,11 +13,13 @@ from collectives.core.collective import COLLECTIVES
 from sim.analytic.cut_bound import cut_bound
 from tests import fabrics
 from tests.oracles import all_cuts
-from topologies import WeftError, bytes_per_s, from_links, from_spec, mesh, switch, torus
+from topologies import TOPOLOGIES, WeftError, bytes_per_s, from_links, from_spec, mesh, switch, torus
+from topologies.flows import tightest_cut
 from topologies.flows.partitions import partition_s_per_byte
 from topologies.flows.tightest_cut import (
     broadcast_cut,
     gather_cut,
+    is_cut_at_one_npu,
     is_transitive,
     reduce_cut,
     remembered,
@@ -191,3 +193,44 @@ def test_what_cannot_be_reached_is_named(links, n, message):
 def test_a_link_without_bandwidth_is_named():
     with pytest.raises(WeftError, match=r"link 0 \(0->1\) bandwidth '0B/s' must be above zero"):
         from_links([(0, 1, "0B/s", 0)], 2)
+
+
+ALIKE = [
+    spec for family in TOPOLOGIES.values() for spec in family.samples
+    if from_spec(spec).n_npus > 1 and is_cut_at_one_npu(from_spec(spec))
+]
+"""Samples of all families whose cuts are known without a flow."""
+
+
+def test_which_cuts_are_known_without_a_flow():
+    assert ALIKE
+    for spec, rates in (("torus:4x4", {"bandwidth": ("1GB/s", "3GB/s")}), ("mesh:4x4", {}), ("switch:4", {})):
+        assert not is_cut_at_one_npu(from_spec(spec, **rates))
+    apart = from_links([(0, 1, "1GB/s", 0), (1, 0, "1GB/s", 0), (2, 3, "1GB/s", 0), (3, 2, "1GB/s", 0)], 4)
+    assert not is_cut_at_one_npu(apart)
+
+
+@pytest.mark.parametrize("spec", [*ALIKE, "ring:2", "ring:3", "ring:7", "torus:2x2x3", "torus:3x5"])
+def test_they_are_those_of_flows_and_of_all_sets(spec, monkeypatch):
+    t = from_spec(spec)
+    assert is_cut_at_one_npu(t)
+
+    def cuts():
+        for tails, heads, inward in ((t.src, t.dst, False), (t.dst, t.src, True)):
+            yield tightest_cut._tightest(t, tails, heads, None, inward=inward)
+            for root in {0, t.n_npus - 1}:
+                others = [npu for npu in range(t.n_npus) if npu != root]
+                yield tightest_cut._least_flow(t, tails, heads, root, others, inward=inward)
+
+    known = list(cuts())
+    monkeypatch.setattr(tightest_cut, "is_cut_at_one_npu", lambda topology: False)
+    assert known == list(cuts())
+    if t.n_nodes <= 13:
+        assert known[0].s_per_byte == all_cuts.gather_s_per_byte(t)
+
+
+def test_the_cut_of_a_million_npus_takes_no_flow(monkeypatch):
+    monkeypatch.setattr(tightest_cut, "FlowNetwork", None)
+    t = from_spec("ring:1000000", **UNIT)
+    assert gather_cut(t).s_per_byte == Fraction(999_999, 2 * 10**9)
+    assert broadcast_cut(t, 7).nodes == (7,)
