@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from sim.analytic.epigraph import Epigraph, EpigraphRow
 from sim.analytic.traffic import F64, dimension_traffic
-from topologies.checks import WeftError, checked, choice
+from topologies.checks import Number, WeftError, checked, choice
 from topologies.text.brief import one_line
 from workloads.pipeline import Pipeline, cut_into_stages
 from workloads.workload import Call, Groups, Layer, Phase, Workload
@@ -23,6 +23,9 @@ from workloads.workload import Call, Groups, Layer, Phase, Workload
 LOOPS = ("no-overlap", "overlap")
 """`no-overlap` exposes every collective (2024); `overlap` runs the weight gradient and its collective beside the
 collective of the input gradient, layer by layer (2022)."""
+
+Weight = Annotated[float, Number(1e-9, 10**9)]
+"""Of a workload, relative to others: with more the sum of their times would lose the smaller ones."""
 
 
 @checked
@@ -35,14 +38,14 @@ class Placed(NamedTuple):
     workload : Workload
     groups : mapping from group to NPUs of each dimension
     weight : float
-        Weight of its time relative to other workloads.
+        Weight of its time relative to other workloads, from 1e-9 to 1e9.
     pipeline : Pipeline or None
         Stages of layers; the workload is then one microbatch of all of them.
     """
 
     workload: Workload
     groups: Groups
-    weight: float = 1.0
+    weight: Weight = 1.0
     pipeline: Pipeline | None = None
 
     @property
@@ -76,15 +79,13 @@ def iteration_time(placed: Sequence[Placed], loop: str = "no-overlap", checkpoin
     `loop`: {"no-overlap", "overlap"}.
     `checkpointed`: the forward collectives run a second time in the backward pass (activation checkpointing; compute as
         given).
-    WeftError: an unknown loop, no workload, or a weight that is not above zero.
+    WeftError: an unknown loop, or no workload.
     """
     choice(loop, LOOPS, "loop")
     if not placed:
         raise WeftError("no workload: give at least one")
     sums = _Sums(placed[0].n_dims)
     for one in placed:
-        if not 0 < one.weight < float("inf"):
-            raise WeftError(f"workload {one.workload.name}: weight {one.weight:g} must be above zero and finite")
         if one.pipeline is not None:
             if loop != "no-overlap" or checkpointed:
                 raise WeftError("a pipeline is timed without overlap and without checkpoints: choose loop no-overlap")

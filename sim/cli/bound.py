@@ -17,6 +17,9 @@ from topologies.flows.programs import all_to_all_rate_Bps, best_roots
 from topologies.stages import staged
 from topologies.units import counted
 
+LONGEST_FRACTION = 40
+"""Characters of an exact fraction that are printed; the JSON and CSV have it whole."""
+
 
 def run(arguments: argparse.Namespace) -> None:
     """Compute, print and write."""
@@ -89,7 +92,9 @@ def _row(
 def _line(topology: Topology, row: dict[str, Any]) -> str:
     rate = "no limit" if row["algbw_GBps"] is None else f"algbw {row['algbw_GBps']:.6g} GB/s"
     cut = _set(topology, row["bottleneck"])
-    return f"{row['by']:>14}: 1/x = {row['inverse_x']} s/GB, {rate} ({row['reason']}{cut})"
+    exact = row["inverse_x"]
+    shown = exact if len(exact) <= LONGEST_FRACTION else f"{float(Fraction(exact)):.12g}"
+    return f"{row['by']:>14}: 1/x = {shown} s/GB, {rate} ({row['reason']}{cut})"
 
 
 def _set(topology: Topology, names: list[str]) -> str:

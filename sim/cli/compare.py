@@ -19,6 +19,7 @@ from sim.program.outcome import Deadlock
 from sim.study.deciding import deciding_defaults
 from sim.study.points import Task, compute_all
 from sim.study.points import refusals as refusals_at
+from sim.study.processes import check_workers
 from sim.study.spec import Spec
 from sim.study.tables import Row, common_notes, comparison_table, legend, nccl_table, screen_width
 from topologies.checks import WeftError
@@ -30,6 +31,7 @@ Stuck = dict[str, dict[int, WeftError]]
 
 def run(arguments: argparse.Namespace) -> None:
     """Compare, print the tables, write the files."""
+    check_workers(arguments.workers)
     spec = spec_of(arguments)
     if spec.library.name is not None:
         library.run(arguments, spec)

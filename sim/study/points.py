@@ -27,7 +27,7 @@ from sim.simulation import check_limits, simulate
 from sim.study.best_form import BestForm, best_form, ready_forms
 from sim.study.choice import choose, floor_of_all
 from sim.study.keys import ModelKeys, TopologyKeys
-from sim.study.processes import processes
+from sim.study.processes import check_workers, processes
 from sim.study.spec import Spec
 from sim.why.spread import Spread
 from topologies import TOPOLOGIES, Topology, WeftError
@@ -240,8 +240,7 @@ def compute_all(
     `stuck`: called for each point that can never end under its faults, or whose chunks do not fit the buffers; it has
         no row. The first is raised unless given.
     """
-    if workers < 1:
-        raise WeftError(f"--workers {workers} is out of range: give at least 1")
+    check_workers(workers)
     if workers == 1 or len(tasks) < 2:
         ended = ((index, partial(compute, task, progress)) for index, task in enumerate(tasks))
         return _collected(tasks, ended, done, stuck)

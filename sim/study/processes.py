@@ -13,10 +13,15 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
+from topologies.checks import WeftError
+
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
 
 EXIT_ORPHANED = 1
+
+MOST_WORKERS = 1024
+"""Limit on worker processes; more cores have more than one host."""
 
 begun = False
 """Whether this process has had workers."""
@@ -34,6 +39,12 @@ class WorkerPool(ProcessPoolExecutor):
             return super().submit(fn, *args, **kwargs)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C that came meanwhile is delivered now
+
+
+def check_workers(workers: int) -> None:
+    """Reject numbers of workers that no host runs."""
+    if not 1 <= workers <= MOST_WORKERS:
+        raise WeftError(f"--workers {workers} is out of range: give 1 to {MOST_WORKERS}")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from sim.program.outcome import Deadlock
 from sim.study.claims import Claims
 from sim.study.key import point_key, point_spec, stamps_of
 from sim.study.points import Task, ready_point, row_of, simulate_ready
-from sim.study.processes import processes
+from sim.study.processes import check_workers, processes
 from sim.study.store import Finished, Store
 from sim.version import __version__
 from topologies import WeftError
@@ -106,8 +106,7 @@ def run_sweep(
     OSError
         The disk is full.
     """
-    if workers < 1:
-        raise WeftError(f"--workers {workers} is out of range: give at least 1")
+    check_workers(workers)
     where: AbstractContextManager[Executor]
     if executor is not None:
         where, size = nullcontext(executor), 64

@@ -63,3 +63,10 @@ def test_bad_input_is_one_line(capsys, arguments, message):
     assert main(["bound", *arguments]) == 2
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1
+
+
+def test_long_fractions_are_whole_only_in_files(capsys):
+    slow = "--topology", "ring:4", "--link-bandwidth", "1e-300GB/s"
+    assert main(["bound", *slow]) == 0
+    assert "1/x = 3e+300 s/GB" in capsys.readouterr().out
+    assert len(rows(capsys, *slow)[0]["inverse_x"]) > 300

@@ -218,6 +218,8 @@ def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["--budget-rule", "some"], "budget rule 'some' is unknown"),
         (["--counting", "1999"], "counting '1999' is unknown"),
         (["--weight", "1", "--weight", "2"], "--weight is given 2 times for 1 workloads"),
+        (["--weight", "1e300"], "weight is 1e+300: give a number from 1e-09 to 1000000000"),
+        (["--weight", "0"], "weight is 0.0: give a number from 1e-09 to 1000000000"),
         (["--size", "1M"], "--size belongs to --collective"),
         (["--orders", "all", "--evaluator", "analytic"], "--orders has no effect in LIBRA's formulas of a workload"),
         (["--degrees", "2"], "--degrees is for circulants"),

@@ -240,8 +240,8 @@ def test_a_result_for_another_experiment_is_refused(sweep: Sweep, file: Path, mo
         assert len(store) == 0
 
 
-@pytest.mark.parametrize("workers", [0, -1])
-def test_no_workers_are_refused(workers: int, sweep: Sweep, file: Path) -> None:
-    with pytest.raises(WeftError, match="--workers"):
+@pytest.mark.parametrize("workers", [0, -1, 1025, 10**9])
+def test_numbers_of_workers_that_no_host_runs_are_refused(workers: int, sweep: Sweep, file: Path) -> None:
+    with pytest.raises(WeftError, match=f"--workers {workers} is out of range: give 1 to 1024"):
         run_sweep(sweep.points, file, workers=workers)
     assert not file.exists()
