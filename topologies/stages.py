@@ -166,6 +166,17 @@ def count(unit: str, done: int, total: int) -> None:
         _counted(unit, done, total)
 
 
+@contextmanager
+def counting_of(what: str, unit: str) -> Iterator[None]:
+    """For the length of a `with`, what is counted in this unit is of this, such as one search among several."""
+    if _counted is None:
+        yield
+        return
+    before = _counted
+    with hearing(lambda one, done, total: before(f"{unit} of {what}" if one == unit else one, done, total)):
+        yield
+
+
 def _now() -> tuple[float, float, int]:
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource is not None else 0
     return perf_counter(), process_time(), peak

@@ -10,13 +10,14 @@ from typing import NamedTuple
 from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost, worth
 from sim.analytic.traffic import F64
-from sim.optimizer.cuts import FloorOptimum, floor_of, floor_optimum
+from sim.optimizer.cuts import EVALUATIONS, FloorOptimum, floor_of, floor_optimum
 from sim.optimizer.design import VIOLATION, Design, equal_split
 from sim.optimizer.knobs import Knobs
 from sim.optimizer.model import positive
 from sim.optimizer.objective import Evaluation, Objective, Simulated
 from sim.why.spread import Spread
 from topologies import WeftError
+from topologies.stages import counting_of
 from topologies.units import format_time
 
 MOST_SOLVED = 12
@@ -119,6 +120,7 @@ class _Choosing:
         }
         self.tried: dict[Knobs, Tried] = {}
         self.best: tuple[Knobs, Design] | None = None
+        self.searches = 0
 
     def run(self) -> Best:
         leaders = self._look()
@@ -180,7 +182,9 @@ class _Choosing:
         return best.bandwidth_GBps
 
     def _solve(self, knobs: Knobs, *starts: F64) -> None:
-        design = self.solve(self.ready.objectives[knobs], *starts)
+        self.searches += 1
+        with counting_of(f"search {self.searches} ({knobs.words})", EVALUATIONS):
+            design = self.solve(self.ready.objectives[knobs], *starts)
         self.tried[knobs] = _solved(knobs, design)
         if self.best is None or design.value < self.best[1].value:
             self.best = knobs, design

@@ -29,6 +29,9 @@ from topologies.stages import count
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 
+EVALUATIONS = "evaluations at most"
+"""What a search counts."""
+
 TOLERANCE = 1e-4
 MAX_EVALUATIONS = 150
 FIRST_BOX, SMALL_BOX, LARGEST_BOX, LEAST_BOX = 0.1, 0.05, 4.0, 1e-4
@@ -215,7 +218,7 @@ class _Search:
         if any(np.array_equal(found.bandwidth_GBps, one.bandwidth_GBps) for one in self.seen):
             return found
         self.seen.append(found)
-        count("evaluations at most", len(self.seen), self.max_evaluations)
+        count(EVALUATIONS, len(self.seen), self.max_evaluations)
         self.history.append(min([self._value(found), *self.history[-1:]]))
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from topologies import stages
-from topologies.stages import OTHER, doing, end_profile, staged, start_profile, under_way
+from topologies.stages import OTHER, count, counting_of, doing, end_profile, hearing, staged, start_profile, under_way
 
 
 def test_a_stage_inside_another_stops_its_clock_and_all_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,3 +48,15 @@ def test_what_is_under_way_is_the_innermost_and_ends_with_an_error() -> None:
     with pytest.raises(ZeroDivisionError):
         prove()
     assert under_way() == ""
+
+
+def test_counts_of_one_unit_are_named_and_others_are_not() -> None:
+    heard: list[tuple[str, int, int]] = []
+    with counting_of("search 1", "evaluations"):  # nobody listens
+        count("evaluations", 1, 2)
+    with hearing(lambda *told: heard.append(told)):
+        with counting_of("search 2", "evaluations"):
+            count("evaluations", 1, 2)
+            count("services", 3, 4)
+        count("evaluations", 2, 2)
+    assert heard == [("evaluations of search 2", 1, 2), ("services", 3, 4), ("evaluations", 2, 2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,13 @@ def test_forms_that_are_refused(more: list[str], message: str, capsys: pytest.Ca
     asked = ["optimize", "--network", "RI(4)_SW(2)", "--budget", "100GB/s", "--form", "latency"]
     assert main([*asked, *more]) == EXIT_BAD_INPUT
     assert message in capsys.readouterr().err
+
+
+def test_the_searches_are_named_where_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: set[str] = set()
+    monkeypatch.setattr("sim.cli.progress._Loops.__call__", lambda self, unit, done, total: heard.add(unit))
+    rows_of(tmp_path / "a.json", "optimize", "--topology", "torus:4x4", "--collective", "all-reduce",
+            "--algorithms", "ring,bucket", "-b", "16M", "--budget", "38GB/s", "--chunks", "2", "--evaluations", "4")
+    named = [unit for unit in heard if "evaluations" in unit]
+    assert len(named) == 2
+    assert all(re.fullmatch(r"evaluations at most of search \d \((ring|bucket), 2 chunks\)", one) for one in named)
