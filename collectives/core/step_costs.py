@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
-from topologies import Circuits, Topology, WeftError, circulant, link_loads, optical
+from topologies import Circuits, Topology, WeftError, circulant, optical
 from topologies.stages import count
 from topologies.units import PS_PER_S, Quantity
 
@@ -76,9 +76,11 @@ def congestion(topology: Topology, step: Step) -> Congestion | None:
         return None
     hops = np.diff(paths.ptr)
     latency = topology.latency_ps[paths.links] + topology.hop_latency_ps[topology.dst[paths.links]]
-    along = np.bincount(np.repeat(np.arange(src.size), hops), latency, minlength=src.size)
-    loads = link_loads(topology, src, dst, np.array(step.size_bytes, np.float64))
-    busy = [_ps(load, rate) for load, rate in zip(loads, topology.bandwidth_Bps, strict=True) if load]
+    of_path = np.repeat(np.arange(src.size), hops)  # ties broken, so that a transfer has one
+    along = np.bincount(of_path, latency, minlength=src.size)
+    loads = np.bincount(paths.links, np.array(step.size_bytes, np.float64)[of_path], minlength=topology.n_links)
+    rates = np.unique(topology.bandwidth_Bps[loads > 0]).tolist()
+    busy = [_ps(loads[topology.bandwidth_Bps == rate].max(), rate) for rate in rates]
     return Congestion(
         int(hops.max(initial=0)), int(np.bincount(paths.links, minlength=1).max()), int(along.max(initial=0)),
         max(busy, default=0),
