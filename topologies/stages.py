@@ -10,7 +10,7 @@ They are "imports", "parse" (flags and files), "topology", "pattern" (schedules 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -24,6 +24,7 @@ except ImportError:  # not on Windows
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 OTHER = "other"
 """What is in no stage."""
@@ -164,6 +165,20 @@ def count(unit: str, done: int, total: int) -> None:
     """A long loop has done so many of at most `total` units, such as "maximum flows"."""
     if _counted is not None:
         _counted(unit, done, total)
+
+
+def counting(unit: str, items: Sequence[T]) -> Iterator[T]:
+    """The items of a long loop that writes, counted by the thousand.
+
+    Examples
+    --------
+    >>> list(counting("lines", "abc"))
+    ['a', 'b', 'c']
+    """
+    for done, item in enumerate(items):
+        if done % 1024 == 0:
+            count(unit, done, len(items))
+        yield item
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from collectives.core.joins import Parents, parents_of
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers
 from topologies import WeftError
+from topologies.stages import counting
 
 MOST_BYTES = 2**31 - 1
 """Limit on a flow: htsim stores sizes in 32 bits."""
@@ -41,7 +42,7 @@ def to_htsim(schedule: Schedule) -> str:
     fired = _fired(t, parents, trigger, pattern.name)
     lines = [f"Nodes {pattern.p}", f"Connections {len(flows)}"]
     lines += [f"Triggers {len(trigger)}"] * bool(trigger)
-    for number, row in enumerate(flows, start=1):
+    for number, row in enumerate(counting("flows written", flows), start=1):
         size = int(t.blocks[row]) * schedule.block_bytes
         if not 0 < size <= MOST_BYTES:
             raise WeftError(f"htsim of {pattern.name}: a flow of {size} B; 1 to {MOST_BYTES} are accepted")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from topologies import stages
+from collectives import Schedule, build
+from collectives.formats.htsim import to_htsim
+from topologies import from_spec, stages
 from topologies.stages import OTHER, count, counting_of, doing, end_profile, hearing, staged, start_profile, under_way
+from workloads.formats.goal_writer import schedule_to_goal
 
 
 def test_a_stage_inside_another_stops_its_clock_and_all_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +65,13 @@ def test_counts_of_one_unit_are_named_and_others_are_not() -> None:
             count("services", 3, 4)
         count("evaluations", 2, 2)
     assert heard == [("evaluations of search 2", 1, 2), ("services", 3, 4), ("evaluations", 2, 2)]
+
+
+@pytest.mark.parametrize("written", [schedule_to_goal, to_htsim])
+def test_long_texts_are_counted_while_they_are_written(written: Callable[[Schedule], str]) -> None:
+    heard: list[tuple[str, int, int]] = []
+    schedule = build("ring", "all-reduce", from_spec("ring:32"), "1MiB")
+    with hearing(lambda *told: heard.append(told)):
+        written(schedule)
+    last = max(heard, key=lambda told: told[1])
+    assert last[1] >= 1024 and last[2] == 32 * 62 * 2, heard

@@ -17,6 +17,7 @@ from collectives.core.schedule import Schedule
 from collectives.core.transfers import WHOLE, Transfers
 from topologies import WeftError
 from topologies.checks import Count, checked
+from topologies.stages import counting
 from workloads.formats.message_limit import check_messages
 from workloads.job import COMPUTE_STREAM, Communicate, Compute, Job, Operation, Reconfigure, Send
 
@@ -175,7 +176,7 @@ class _Writer:
         sizes = (t.blocks * block_bytes).tolist()
         ends: list[dict[int, list[str]]] = []
         touched: defaultdict[int, list[str]] = defaultdict(list)
-        for row in range(len(src)):
+        for row in counting("transfers as sends and receives", range(len(src))):
             if src[row] == dst[row]:
                 ends.append({src[row]: [self._label(src[row], "calc 0")] * chunks})
             else:
@@ -183,8 +184,8 @@ class _Writer:
                 ends.append({src[row]: [one for one, _ in pairs], dst[row]: [one for _, one in pairs]})
             for rank, labels in ends[-1].items():
                 touched[rank] += labels
-        for row, rank in enumerate(src):
-            own = False
+        for row in counting("transfers whose waits are written", range(len(src))):
+            rank, own = src[row], False
             for at in range(int(t.dep_ptr[row]), int(t.dep_ptr[row + 1])):
                 parent = row_of[int(t.dep_src[at]), int(t.dep_slot[at])]
                 if rank not in ends[parent]:
