@@ -13,6 +13,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import shortest_path
 
 from topologies import NPU, OCS, SWITCH, Topology, WeftError
+from topologies.flows.tightest_cut import is_transitive
+from topologies.stages import count
 
 MOST_DISTANCES = 4_000_000
 """Limit on distances held at a time in the search for a root."""
@@ -163,13 +165,15 @@ def minimum_depth_tree(
         raise WeftError(f"topology {topology.name}: {_cannot_reduce(topology, root)}")
     inner = reducing(topology, routers)
     inner[: topology.n_npus] &= np.isin(np.arange(topology.n_npus), wanted)  # others would contribute
-    kept = None if dimensions is None else frozenset(dimensions)
+    kept, taken = None if dimensions is None else frozenset(dimensions), frozenset(unused)
+    whole = members is None and kept is None and not taken
+    alike = whole and bool(inner.all()) and topology.n_nodes == topology.n_npus and is_transitive(topology)
     found = None
     for both_ways in (True, False):
-        neighbors = _neighbors(topology, kept, frozenset(unused), both_ways)
+        neighbors = _neighbors(topology, kept, taken, both_ways)
         start = root
         if start is None:
-            start = wanted[0] if len(wanted) == 1 else _best_root(neighbors, wanted, inner)
+            start = wanted[0] if alike or len(wanted) == 1 else _best_root(neighbors, wanted, inner)
         found = None if start is None else _search(neighbors, start, wanted, inner)
         if found is not None:
             break
@@ -240,7 +244,7 @@ def _best_root(neighbors: dict[int, list[int]], wanted: Sequence[int], inner: np
     """The first among the branching nodes with the smallest distance to the farthest wanted node.
 
     Candidates are tried in order of a lower bound: their distance to nodes that were farthest from earlier candidates.
-    If switches are alike, most are never tried.
+    If switches are alike, most are never tried; if all nodes are, as on a ring, no bound tells them apart: do not ask.
     """
     n, candidates = inner.size, np.flatnonzero(inner)
     ends = [(node, other) for node, others in neighbors.items() if inner[node] for other in others]
@@ -250,19 +254,20 @@ def _best_root(neighbors: dict[int, list[int]], wanted: Sequence[int], inner: np
     graph = coo_array((np.ones(src.size), (src, dst)), shape=(n, n)).tocsr()
     back, members = graph.T.tocsr(), np.array(wanted)
     at_least, tried = np.zeros(candidates.size), np.zeros(candidates.size, np.bool_)
-    best, count = (np.inf, -1), 1
+    best, at_once = (np.inf, -1), 1
     while True:
         open_ = np.flatnonzero(~tried & ((at_least < best[0]) | ((at_least == best[0]) & (candidates < best[1]))))
+        count("nodes ruled out as roots", candidates.size - open_.size, candidates.size)
         if not open_.size:
             return int(best[1]) if np.isfinite(best[0]) else None
-        few = open_[np.argsort(at_least[open_], kind="stable")[:count]]
+        few = open_[np.argsort(at_least[open_], kind="stable")[:at_once]]
         away = shortest_path(graph, unweighted=True, indices=candidates[few])[:, members]
         farthest = away.max(axis=1)
         best = min(best, *zip(farthest.tolist(), candidates[few].tolist(), strict=True))
         tried[few] = True
         landmark = members[int(np.argmax(away[0]))]
         at_least = np.maximum(at_least, shortest_path(back, unweighted=True, indices=[landmark])[0, candidates])
-        count = min(2 * count, max(1, MOST_DISTANCES // n))
+        at_once = min(2 * at_once, max(1, MOST_DISTANCES // n))
 
 
 def _search(

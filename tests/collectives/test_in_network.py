@@ -313,7 +313,9 @@ def test_what_would_take_too_long_is_refused_at_once():
 
 
 @pytest.mark.parametrize("routers", [False, True])
-@pytest.mark.parametrize("spec", ["fat-tree:4", "fat-tree:8x2", "leaf-spine:3x4x2", "mesh:5x4", "SW(2)_SW(3)"])
+@pytest.mark.parametrize(
+    "spec", ["fat-tree:4", "fat-tree:8x2", "leaf-spine:3x4x2", "mesh:5x4", "SW(2)_SW(3)", "ring:7", "torus:3x4"]
+)
 def test_the_root_is_the_first_from_which_the_farthest_rank_is_nearest(spec, routers):
     fabric = from_spec(spec)
     graph = nx.DiGraph(list(zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True)))
@@ -334,6 +336,13 @@ def test_the_root_is_the_first_from_which_the_farthest_rank_is_nearest(spec, rou
         return
     tree = minimum_depth_tree(fabric, routers=routers)
     assert (tree.depth, tree.root) == min((depth, root) for root, depth in away.items())
+
+
+def test_the_root_among_nodes_that_are_all_alike_is_not_searched(monkeypatch):
+    """On a ring the search rules out two of them a step: on ring:1000000 it did not end."""
+    monkeypatch.setattr("collectives.trees.aggregation._best_root", None)
+    tree = minimum_depth_tree(from_spec("ring:10001"), routers=True)
+    assert (tree.root, tree.depth) == (0, 5000)
 
 
 def test_a_tree_of_a_thousand_ranks_has_one_transfer_an_edge_and_direction():
