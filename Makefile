@@ -35,7 +35,7 @@ else
 endif
 
 test-rest:  ## of the same, what the sample of `make coverage` leaves out
-	$(MAKE) test-all MORE="--rest --sample $(SHARE) --keep-full"
+	$(MAKE) test-all MORE="--rest --sample $(SHARE)"
 
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
 	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)
@@ -59,7 +59,7 @@ lint: $(STAMP)
 	$(BIN)/mypy $(ROOMS)
 
 coverage: ready test-nojit  ## the sample of `make test` again; fails where a room has fewer of its lines covered than its floor
-	$(MAKE) test MORE="--keep-full $(COVERED) --cov-append"
+	$(MAKE) test MORE="$(COVERED) --cov-append"
 	failed=0; for floor in $(FLOORS); do room=$${floor%=*}; echo "$$room:"; \
 	  $(BIN)/coverage report --include="$$room/*" --skip-covered --sort=cover --precision=1 --fail-under=$${floor#*=} \
 	  || failed=1; done; exit $$failed

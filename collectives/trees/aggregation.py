@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import shortest_path
 
 from topologies import NPU, OCS, SWITCH, Topology, WeftError
-from topologies.flows.tightest_cut import is_transitive
+from topologies.core.symmetry import translation
 from topologies.stages import count
 
 MOST_DISTANCES = 4_000_000
@@ -167,7 +167,7 @@ def minimum_depth_tree(
     inner[: topology.n_npus] &= np.isin(np.arange(topology.n_npus), wanted)  # others would contribute
     kept, taken = None if dimensions is None else frozenset(dimensions), frozenset(unused)
     whole = members is None and kept is None and not taken
-    alike = whole and bool(inner.all()) and topology.n_nodes == topology.n_npus and is_transitive(topology)
+    alike = whole and bool(inner.all()) and topology.n_nodes == topology.n_npus and _looks_alike(topology)
     found = None
     for both_ways in (True, False):
         neighbors = _neighbors(topology, kept, taken, both_ways)
@@ -186,6 +186,13 @@ def minimum_depth_tree(
             + ("" if routers else "; routers of NPUs reduce only with routers=True, optical switches never")
         )
     return found
+
+
+def _looks_alike(topology: Topology) -> bool:
+    """Whether the translations of the coordinates move links to links, whatever their rates: no root is best."""
+    t = topology
+    moves = [translation(t, dim) for dim, extent in enumerate(t.shape) if extent > 1]
+    return all(move is not None and bool(np.all(t.link_ids(move[t.src], move[t.dst]) >= 0)) for move in moves)
 
 
 def torus_trees(topology: Topology) -> tuple[AggregationTree, AggregationTree]:
