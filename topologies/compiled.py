@@ -8,7 +8,6 @@ compiled anew.
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import os
 import stat
@@ -23,6 +22,7 @@ from llvmlite import binding
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
+from topologies.garbage import few_searches
 from topologies.interrupts import guarded
 from topologies.stages import compiling
 
@@ -30,9 +30,6 @@ Function = Callable[..., Any]
 
 ANY_PROCESSOR = ("generic", "")
 """As NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name a processor with nothing but the base instructions."""
-
-SELDOM = (20_000, 50, 1_000)
-"""Thresholds of the garbage collector while something is compiled; with its own a fifth of the time goes there."""
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 ROOT = 0
@@ -78,13 +75,8 @@ def is_at_hand(function: Function) -> bool:
 
 def _undisturbed(compile_or_load: Function, signature: Any) -> Any:
     """Without Ctrl-C halfway, and with few searches for garbage: the compiler keeps most of what it makes."""
-    with guarded(), global_compiler_lock:
-        thresholds = gc.get_threshold()
-        gc.set_threshold(*(own and max(own, seldom) for own, seldom in zip(thresholds, SELDOM, strict=True)))
-        try:
-            return compile_or_load(signature)
-        finally:
-            gc.set_threshold(*thresholds)
+    with guarded(), global_compiler_lock, few_searches():
+        return compile_or_load(signature)
 
 
 SHIPPED = Path(__file__).parent / "shipped"

@@ -390,17 +390,25 @@ def _same_waits(t: Transfers, q: Quotient, row: Rows) -> bool:
         return False
     ports = _slot_ports(q.transfers)
 
-    def waits(table: Transfers, at: npt.NDArray[np.integer], owner: Rows) -> I64:
+    def waits(table: Transfers, at: npt.NDArray[np.integer]) -> I64:
         slot = table.dep_slot[at]
-        columns = np.stack([q.orbits.rank_of(ports[slot], table.dep_src[at]), slot, table.dep_lag[at]])
-        return columns[:, np.lexsort((*columns, owner))]
+        return np.stack([q.orbits.rank_of(ports[slot], table.dep_src[at]), slot, table.dep_lag[at]])
 
     for some in blocks(row.size):  # of a large ring, one rank has eight million transfers
-        owner = np.repeat(np.arange(some.start, some.stop), counts[some])
-        mine, theirs = (ranges(first, counts[some]) for first in (t.dep_ptr[some], q.transfers.dep_ptr[row[some]]))
-        if not np.array_equal(waits(t, mine, owner), waits(q.transfers, theirs, owner)):
-            return False
+        first = t.dep_ptr[some], q.transfers.dep_ptr[row[some]]
+        mine, theirs = (
+            waits(table, ranges(at, counts[some])) for table, at in zip((t, q.transfers), first, strict=True)
+        )
+        if not np.array_equal(mine, theirs):  # which does not matter if only the order is another
+            owner = np.repeat(np.arange(some.start, some.stop), counts[some])
+            if not np.array_equal(_in_order(mine, owner), _in_order(theirs, owner)):
+                return False
     return True
+
+
+def _in_order(columns: I64, owner: Rows) -> I64:
+    """The columns of each owner, which come in its order, sorted."""
+    return columns[:, np.lexsort((*columns, owner))]
 
 
 def _slot_ports(t: Transfers) -> I32:

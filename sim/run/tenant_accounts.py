@@ -14,6 +14,7 @@ from sim.why.faulty_path import walk_of
 from sim.why.names import Names
 from sim.why.path import Wait
 from sim.why.walks import Branch, Piece, Stretch
+from topologies.garbage import few_searches
 
 NOBODY = -1
 """Owner of the arrivals, and of what faults delay: they have one name for all tenants."""
@@ -27,6 +28,7 @@ class _Columns(NamedTuple):
     end_ps: I64
 
 
+@few_searches()
 def tenant_accounts(run: Result, shares: Sequence[Share]) -> dict[str, dict[str, int]]:
     """The account of each tenant; see `Shares.why`.
 

@@ -9,6 +9,7 @@ from sim.why.faulty_path import walk_of
 from sim.why.names import Names
 from sim.why.path import Why
 from topologies.checks import choice
+from topologies.garbage import few_searches
 from topologies.stages import staged
 
 BY = ("dimension", "operation", "kind", "tenant")
@@ -21,6 +22,7 @@ def run_with_log(lowered: Lowered) -> Outcome:
 
 
 @staged("critical path")
+@few_searches()
 def explain_run(lowered: Lowered, outcome: Outcome, by: str = "dimension") -> Why:
     """Why a run takes as long as it does.
 

@@ -7,7 +7,7 @@ import numpy as np
 from sim.program import I64
 from sim.program.contract import NEVER_PS, Program
 from sim.program.outcome import Journal, Log, Outcome
-from sim.why.path import QUEUEING, SERIALIZATION, Labels, Walk
+from sim.why.path import QUEUEING, SERIALIZATION, Labels, Walk, view
 from sim.why.walks import Piece, State
 from topologies import WeftError
 
@@ -36,11 +36,12 @@ class _FaultyWalk(Walk):
         super().__init__(program, outcome, Log(none, none, none), labels)
         self.journal = journal
         self.on = program.hop_server[program.route_hop[journal.at]].astype(np.int64)
-        self.first = np.cumsum(self.chunks) - self.chunks
+        chunks = program.chunks()
+        self.first = np.cumsum(chunks) - chunks
         place = self.first[journal.task] + journal.chunk
         self.order = np.argsort(place, kind="stable")  # rows by task, chunk and start
-        self.row_ptr = np.searchsorted(place[self.order], np.arange(int(self.chunks.sum()) + 1))
-        self.before = _before(self.on, journal)
+        self.row_ptr = np.searchsorted(place[self.order], np.arange(int(chunks.sum()) + 1))
+        self.before = view(_before(self.on, journal))
         self.in_order: dict[int, I64] = {}
 
     def _rows(self, task: int, chunk: int) -> list[int]:
@@ -72,7 +73,7 @@ class _FaultyWalk(Walk):
             self._piece(row, start, ready, RESENT if j.lost[row] else MOVED)
             return row
         at = int(j.at[row])
-        latency = int(self.latency_ps[at])
+        latency = self.latency_ps[at]
         if self.program.hop_last[self.program.route_hop[at]]:
             leaves = start if self.program.deliver_head else end
         elif self.program.cut_through:
@@ -91,7 +92,7 @@ class _FaultyWalk(Walk):
         """Walk from the start of a service to that of the row before it, or to the delivery that released its chunk."""
         j = self.journal
         start, arrival = int(j.start_ps[row]), int(j.arrival_ps[row])
-        ahead = int(self.before[row])
+        ahead = self.before[row]
         if arrival < start:
             free = int(j.end_ps[ahead]) if ahead >= 0 else -1
             self._piece(row, max(free, arrival), start, f"{REPAIR}, {self.labels.server(int(self.on[row]))}")
@@ -131,7 +132,7 @@ class _FaultyWalk(Walk):
         if self.hops[task] == 0:
             return self._delivered_at_once(task, chunk)
         if task not in self.in_order:
-            times = [self._in_ps(task, one) for one in range(int(self.chunks[task]))]
+            times = [self._in_ps(task, one) for one in range(self.chunks[task])]
             self.in_order[task] = np.maximum.accumulate(np.array(times, np.int64))
         return int(self.in_order[task][chunk])
 

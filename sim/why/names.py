@@ -31,8 +31,13 @@ class Names:
 
     def operation(self, piece: Piece) -> Operation | None:
         """The operation of a piece; None for a task that faults have added."""
-        number = self.lowered.task_operation
-        return self.lowered.job.operations[int(number[piece.task])] if piece.task < number.size else None
+        number = self.number(piece)
+        return self.lowered.job.operations[number] if number >= 0 else None
+
+    def number(self, piece: Piece) -> int:
+        """Number of the operation of a piece; -1 for a task that faults have added."""
+        of_task = self.lowered.task_operation
+        return int(of_task[piece.task]) if piece.task < of_task.size else -1
 
     def name(self, piece: Piece, by: str = "dimension") -> str:
         """Of a piece by its dimension, operation, kind or tenant; a late start whichever task waits for it."""

@@ -20,11 +20,13 @@ the sum is exact. Where two causes end in the same picosecond, any of them expla
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.program import I64, Program
 from sim.program.contract import UNBOUNDED
@@ -150,13 +152,20 @@ class Walk(Walks):
     def __init__(self, program: Program, outcome: Outcome, log: Log, labels: Labels) -> None:
         super().__init__()
         self.program, self.outcome, self.log, self.labels = program, outcome, log, labels
-        self.hops = program.hops()
-        self.chunks = program.chunks()
-        self.service: dict[str, int] = {}
-        self.whole_parents, self.stream_parents = _parents_of(program), _streams_of(program)
-        self.server, self.latency_ps = program.route_server, program.route_latency_ps
+        self.hops, self.chunks = view(program.hops()), view(program.chunks())
+        self.task_cut, self.cut_first = view(program.task_cut), view(program.cut_first)
+        self.cut_size, self.server_rate = view(program.cut_size.ravel()), view(program.server_rate)
+        self.service_row, self.service_ps = view(program.service_row), view(program.service_ps)
+        self.server, self.latency_ps = view(program.route_server), view(program.route_latency_ps)
+        self.first_hop = view(program.route_ptr[program.task_route])
+        self.base, self.start_ps, self.before = (view(column) for column in log)
+        self.finish_ps = view(outcome.finish_ps)
         self.room = program.route_server if program.buffer_shared else program.route_line
-        self.givers: dict[int, I64] = {}
+        self.whole_parents, self.stream_parents = _parents_of(program), _streams_of(program)
+        self.service: dict[str, int] = {}
+        self.names: dict[tuple[str, int], tuple[str, str]] = {}
+        self.latencies: dict[int, list[tuple[str, int]]] = {}
+        self.givers: dict[int, tuple[I64, dict[int, list[int]]]] = {}
         # services of stretches that the walk has met: in which period, after how many pieces, and the account by then
         self.met: dict[tuple[int, int, int, int], tuple[int, int, dict[str, int]]] = {}
 
@@ -165,7 +174,7 @@ class Walk(Walks):
         repeats = Repeats(self.outcome.stretches) if self.outcome.stretches else None
         if self.program.n_tasks and self.outcome.makespan_ps:
             task = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[0])
-            state: State | None = (task, int(self.chunks[task]) - 1)
+            state: State | None = (task, self.chunks[task] - 1)
             while state is not None:
                 state = self.step(state)
                 if repeats is not None and isinstance(state, int):
@@ -191,7 +200,7 @@ class Walk(Walks):
             self.pieces += [Piece(one[0] - back_ps, one[1] - back_ps, *one[2:]) for one in pieces]
         for label, ps in self.service.items():
             self.service[label] += times * (ps - met[2].get(label, 0))
-        return row - times * periods * place.step * int(self.hops[task])
+        return row - times * periods * place.step * self.hops[task]
 
     def path(self, wait: Wait) -> tuple[Piece, ...]:
         """Pieces of the path to the start or end of a task, the part before `since_ps` cut off."""
@@ -200,7 +209,7 @@ class Walk(Walks):
     def back_from(self, wait: Wait) -> list[Stretch]:
         """The same in stretches, from late to early, that paths have in common."""
         start = int(self.outcome.start_ps[wait.task])
-        last = wait.task, int(self.chunks[wait.task]) - 1
+        last = wait.task, self.chunks[wait.task] - 1
         return self.stretches(last if wait.delivered else self._before_start(wait.task, start), wait.since_ps)
 
     def step(self, state: State) -> State | None:
@@ -209,10 +218,9 @@ class Walk(Walks):
 
     def _delivery(self, task: int, chunk: int) -> State | None:
         """Walk from a delivery back to the start of its last service, or to the delivery that released it."""
-        hops = int(self.hops[task])
-        if hops == 0:
+        if self.hops[task] == 0:
             return self._release(task, chunk, self._delivered(task, chunk))
-        hop = hops - 1
+        hop = self.hops[task] - 1
         start, end = self._service(task, chunk, hop)
         self._latency(task, hop, start if self.program.deliver_head else end)
         if not self.program.deliver_head:
@@ -226,29 +234,29 @@ class Walk(Walks):
     def _service_start(self, row: int) -> State | None:
         """Walk from the start of a service to that of the one before it, or to the delivery that released it."""
         task, chunk, hop = self._place(row)
-        start = int(self.log.start_ps[row])
+        start = self.start_ps[row]
         if hop == 0 and self._has_nic(task):
             return self._nic_start(row, task, chunk, start)
-        arrival = self._arrival(task, chunk, hop)
-        if arrival is None or arrival < start:
-            before = int(self.log.before[row])
-            ahead = self._place(before) if before >= 0 else None
-            if ahead is not None and self._service(*ahead)[1] == start:
-                self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
-                return before
-            given = self._room_given(row, task, self._at(task, hop), start)
-            return given or self._release(task, chunk, start)
-        if hop == 0:
-            return self._release(task, chunk, start)
-        self._hop_before(task, chunk, hop - 1, start)
-        return row - 1
+        if hop and self._arrival(task, chunk, hop) == start:
+            self._hop_before(task, chunk, hop - 1, start)
+            return row - 1
+        # At the first server, the chunk before this one or a release decides.
+        cause = self._cause(task, chunk, start) if hop == 0 and start else None
+        if cause or (hop == 0 and start == 0):
+            return cause
+        before = self.before[row]
+        ahead = self._place(before) if before >= 0 else None
+        if ahead is not None and self._service(*ahead)[1] == start:
+            self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
+            return before
+        return self._room_given(row, task, self._at(task, hop), start) or self._release(task, chunk, start)
 
     def _room_given(self, row: int, task: int, at: int, start: int) -> State | None:
         """Walk from a service that waited for room to the service, or the delivery, that gave it back."""
-        server = int(self.server[at])
+        server = self.server[at]
         if not self.program.has_credits or self.program.server_buffer[server] == UNBOUNDED:
             return None
-        credit_ps, holder = int(self.program.server_credit_ps[server]), int(self.log.before[row])
+        credit_ps, holder = int(self.program.server_credit_ps[server]), self.before[row]
         while holder >= 0:
             other, chunk, hop = self._place(holder)
             last = hop == self.hops[other] - 1
@@ -260,7 +268,7 @@ class Walk(Walks):
                 onward = other, chunk, hop + 1
                 self._add(*self._service(*onward), SERIALIZATION if other == task else QUEUEING, *onward)
                 return holder + 1
-            holder = int(self.log.before[holder])
+            holder = self.before[holder]
         return None
 
     def _has_nic(self, task: int) -> bool:
@@ -271,41 +279,47 @@ class Walk(Walks):
 
         When it was pushed leaves no trace, nor when another send was that it waited for: both are posting.
         """
-        before = int(self.log.before[row])
+        before = self.before[row]
         ahead = self._place(before) if before >= 0 else None
         if ahead is not None and self._service(*ahead)[1] == start:
             self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
             return before
-        times = [int(self.outcome.finish_ps[parent]) for parent in self.whole_parents(task)]
+        times = [self.finish_ps[parent] for parent in self.whole_parents(task)]
         for parent, lag in self.stream_parents(task):
             needed = self._needed(task, chunk, parent, lag)
             times += [self._delivered(parent, needed - 1)] if needed > 0 else []
         released = max(times, default=0)
         if start > released:
-            self.pieces.append(Piece(released, start, POSTING, task, int(self.server[self._at(task, 0)])))
+            self.pieces.append(Piece(released, start, POSTING, task, self.server[self._at(task, 0)]))
         return self._release(task, chunk, released)
 
     def _needed(self, task: int, chunk: int, parent: int, lag: int) -> int:
         """Chunks of a stream parent that a chunk waits for."""
-        return chunk - lag + 1 if lag else -(-(chunk + 1) * int(self.chunks[parent]) // int(self.chunks[task]))
+        return chunk - lag + 1 if lag else -(-(chunk + 1) * self.chunks[parent] // self.chunks[task])
 
     def _hop_before(self, task: int, chunk: int, hop: int, ready: int) -> None:
         """Account the time from the start of a service to the arrival at the next server."""
         start, _ = self._service(task, chunk, hop)
-        latency = int(self.latency_ps[self._at(task, hop)])
-        left = ready - latency
+        left = ready - self.latency_ps[self._at(task, hop)]
         self._latency(task, hop, left)
         if left > start:
             self._add(start, left, SERIALIZATION, task, chunk, hop)
 
     def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
-        """The delivery, by a server, that released a chunk or gave it its units, at this time.
+        """The delivery, by a server, that released a chunk or gave it its units, at this time; None at time 0."""
+        if time == 0:
+            return None
+        cause = self._cause(task, chunk, time)
+        if cause is None:  # a fault of the engine, not of the input
+            raise AssertionError(f"nothing released task {task} at {time} ps")
+        return cause
+
+    def _cause(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
+        """The same; None if nothing did.
 
         Tasks without servers pass things on within the picosecond, and may give the units that they took
         themselves: each of them is looked at once.
         """
-        if time == 0:
-            return None
         seen = {(task, chunk)}
         path = [self._causes(task, chunk, time)]
         while path:
@@ -317,13 +331,13 @@ class Walk(Walks):
             else:
                 seen.add(cause)
                 path.append(self._causes(*cause, time))
-        raise AssertionError(f"nothing released task {task} at {time} ps")  # a fault of the engine, not of the input
+        return None
 
     def _causes(self, task: int, chunk: int, time: int) -> Iterator[tuple[int, int]]:
         """Deliveries at this time that a chunk waited for, or that returned units to its task's pool."""
         for parent in self.whole_parents(task):
-            if self.outcome.finish_ps[parent] == time:
-                yield parent, int(self.chunks[parent]) - 1
+            if self.finish_ps[parent] == time:
+                yield parent, self.chunks[parent] - 1
         for parent, lag in self.stream_parents(task):
             needed = self._needed(task, chunk, parent, lag)
             if needed > 0 and self._delivered(parent, needed - 1) == time:
@@ -333,109 +347,114 @@ class Walk(Walks):
 
     def _units_given(self, pool: int, time: int) -> Iterator[tuple[int, int]]:
         """Deliveries at this time that returned units to a pool: of whole tasks, then of chunks."""
-        givers = self._givers(pool)
-        for giver in givers[self.outcome.finish_ps[givers] == time].tolist():
-            yield giver, int(self.chunks[giver]) - 1
+        givers, finishing = self._givers(pool)
+        for giver in finishing.get(time, ()):
+            yield giver, self.chunks[giver] - 1
         for giver in givers.tolist():
-            for chunk in range(int(self.chunks[giver])):
+            for chunk in range(self.chunks[giver]):
                 if self._delivered(giver, chunk) == time:
                     yield giver, chunk
 
-    def _givers(self, pool: int) -> I64:
-        """Tasks that return units to a pool, in their order."""
+    def _givers(self, pool: int) -> tuple[I64, dict[int, list[int]]]:
+        """Tasks that return units to a pool, in their order; and by when they finish."""
         if pool not in self.givers:
             rows = np.flatnonzero(self.program.give_pool == pool)
-            self.givers[pool] = np.searchsorted(self.program.give_ptr, rows, side="right").astype(np.int64) - 1
+            givers = np.searchsorted(self.program.give_ptr, rows, side="right").astype(np.int64) - 1
+            finishing: dict[int, list[int]] = {}
+            for giver in givers.tolist():
+                finishing.setdefault(self.finish_ps[giver], []).append(giver)
+            self.givers[pool] = givers, finishing
         return self.givers[pool]
 
-    def _arrival(self, task: int, chunk: int, hop: int) -> int | None:
-        """When a chunk reached a server; None at the first, where the chunk before it or a release decides."""
-        if hop == 0:
-            start, _ = self._service(task, chunk, 0)
-            return start if self._released_at(task, chunk, start) else None
+    def _arrival(self, task: int, chunk: int, hop: int) -> int:
+        """When a chunk reached a server that is not its first."""
         start, end = self._service(task, chunk, hop - 1)
-        latency = int(self.latency_ps[self._at(task, hop - 1)])
+        latency = self.latency_ps[self._at(task, hop - 1)]
         if not self.program.cut_through:
             return end + latency
         return max(start + latency, end + latency - self._duration(task, chunk, hop))
 
-    def _released_at(self, task: int, chunk: int, time: int) -> bool:
-        try:
-            return self._release(task, chunk, time) is not None or time == 0
-        except AssertionError:
-            return False
-
     def _delivered(self, task: int, chunk: int) -> int:
-        hops = int(self.hops[task])
+        hops = self.hops[task]
         if hops == 0:
             return self._delivered_at_once(task, chunk)
         start, end = self._service(task, chunk, hops - 1)
-        return (start if self.program.deliver_head else end) + int(self.latency_ps[self._at(task, hops - 1)])
+        return (start if self.program.deliver_head else end) + self.latency_ps[self._at(task, hops - 1)]
 
     def _delivered_at_once(self, task: int, chunk: int) -> int:
         """Delivery of a chunk of a task without servers: the last thing that it waited for."""
-        times = [int(self.outcome.finish_ps[parent]) for parent in self.whole_parents(task)]
+        times = [self.finish_ps[parent] for parent in self.whole_parents(task)]
         for parent, lag in self.stream_parents(task):
             needed = self._needed(task, chunk, parent, lag)
             if needed > 0:
                 times.append(self._delivered(parent, needed - 1))
         if chunk == self.chunks[task] - 1:
-            times.append(int(self.outcome.finish_ps[task]))
+            times.append(self.finish_ps[task])
         return max(times, default=0)
 
     def _service(self, task: int, chunk: int, hop: int) -> tuple[int, int]:
-        start = int(self.log.start_ps[self._row(task, chunk, hop)])
+        start = self.start_ps[self._row(task, chunk, hop)]
         return start, start + self._duration(task, chunk, hop)
 
     def _duration(self, task: int, chunk: int, hop: int) -> int:
-        program = self.program
-        cut = program.task_cut[task]
-        size = program.cut_size[cut, 0 if chunk < program.cut_first[cut] else 1]
-        return int(program.service(size, program.server_rate[self.server[self._at(task, hop)]]))
+        cut = self.task_cut[task]
+        size = self.cut_size[2 * cut + (chunk >= self.cut_first[cut])]
+        return self.service_ps[self.service_row[size] + self.server_rate[self.server[self._at(task, hop)]]]
 
     def _at(self, task: int, hop: int) -> int:
-        return int(self.program.route_ptr[self.program.task_route[task]]) + hop
+        return self.first_hop[task] + hop
 
     def _row(self, task: int, chunk: int, hop: int) -> int:
-        return int(self.log.base[task] + chunk * self.hops[task] + hop)
+        return self.base[task] + chunk * self.hops[task] + hop
 
     def _place(self, row: int) -> tuple[int, int, int]:
         """Task, chunk and hop of a row of the log."""
-        task = int(np.searchsorted(self.log.base, row, side="right")) - 1
-        chunk, hop = divmod(row - int(self.log.base[task]), int(self.hops[task]))
+        task = bisect_right(self.base, row) - 1
+        chunk, hop = divmod(row - self.base[task], self.hops[task])
         return task, chunk, hop
 
     def _add(self, start: int, end: int, what: str, task: int, chunk: int, hop: int) -> None:
-        server = int(self.server[self._at(task, hop)])
-        label = self.labels.server(server)
+        server = self.server[self._at(task, hop)]
+        label, name = self._names(what, server)
         self.service[label] = self.service.get(label, 0) + end - start
-        self.pieces.append(Piece(start, end, f"{what}, {label}", task, server))
+        self.pieces.append(Piece(start, end, name, task, server))
+
+    def _names(self, what: str, server: int) -> tuple[str, str]:
+        """Label of a server, and the name of what is done there."""
+        if (what, server) not in self.names:
+            label = self.labels.server(server)
+            self.names[what, server] = label, f"{what}, {label}"
+        return self.names[what, server]
 
     def _latency(self, task: int, hop: int, start: int) -> None:
         self._latency_at(task, self._at(task, hop), start)
 
     def _latency_at(self, task: int, at: int, start: int) -> None:
         """Account the latency after a hop, which begins at `start`."""
-        total = int(self.latency_ps[at])
-        named = self.labels.latency(at)
-        rest = total - sum(ps for _, ps in named)
-        server = int(self.server[at])
-        time = start + total
-        for name, ps in [*reversed(named), ("propagation", rest)]:
-            if ps:
-                self.pieces.append(Piece(time - ps, time, name, task, server))
+        if at not in self.latencies:
+            named = self.labels.latency(at)
+            rest = self.latency_ps[at] - sum(ps for _, ps in named)
+            self.latencies[at] = [part for part in (*reversed(named), ("propagation", rest)) if part[1]]
+        server, time = self.server[at], start + self.latency_ps[at]
+        for name, ps in self.latencies[at]:
+            self.pieces.append(Piece(time - ps, time, name, task, server))
             time -= ps
+
+
+def view(column: npt.NDArray[np.integer]) -> memoryview:
+    """A column to be read entry by entry: it gives plain integers, several times as fast as NumPy gives its own."""
+    return column.data
 
 
 def _parents_of(program: Program) -> Callable[[int], list[int]]:
     """Whole parents of a task."""
     parent, child = program.whole_edges()
     order = np.argsort(child, kind="stable")
-    ptr: I64 = np.concatenate(([0], np.cumsum(np.bincount(child, minlength=program.n_tasks))))
-    ordered = parent[order]
+    ptr = view(np.concatenate(([0], np.cumsum(np.bincount(child, minlength=program.n_tasks)))))
+    ordered = view(parent[order])
 
     def parents(task: int) -> list[int]:
-        return [int(p) for p in ordered[ptr[task] : ptr[task + 1]]]
+        return ordered[ptr[task] : ptr[task + 1]].tolist()
 
     return parents
 
@@ -443,10 +462,10 @@ def _parents_of(program: Program) -> Callable[[int], list[int]]:
 def _streams_of(program: Program) -> Callable[[int], list[tuple[int, int]]]:
     """Stream parents of a task, with their lags."""
     parent, child, lag = program.stream_edges()
-    ptr = np.searchsorted(child, np.arange(program.n_tasks + 1))
+    ptr = view(np.searchsorted(child, np.arange(program.n_tasks + 1)))
 
     def parents(task: int) -> list[tuple[int, int]]:
-        at = slice(ptr[task], ptr[task + 1])
-        return list(zip(parent[at].tolist(), lag[at].tolist(), strict=True))
+        first, end = ptr[task], ptr[task + 1]
+        return list(zip(parent[first:end].tolist(), lag[first:end].tolist(), strict=True)) if first < end else []
 
     return parents

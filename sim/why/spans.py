@@ -18,6 +18,7 @@ from sim.why.faulty_path import walk_of
 from sim.why.names import NO_DIMENSION, WAIT_ELSEWHERE, Names
 from sim.why.path import Wait, Walk
 from sim.why.walks import Branch, Piece, Stretch
+from topologies.garbage import few_searches
 from topologies.stages import count, staged
 from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
 
@@ -81,6 +82,7 @@ class Spans:
             self.of_rank.setdefault(span.rank, []).append(span)
         self._exposed: dict[int, dict[tuple[str, str], int]] = {}
         self._numbers: dict[tuple[tuple[str, str], bool], int] = {}
+        self._number_of: dict[tuple[str, int, int], int] = {}  # by name, server and operation
         self._pieces: dict[Branch, I64] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -150,6 +152,7 @@ class Spans:
         return dict(self._exposed[rank])
 
     @staged("critical path")
+    @few_searches()
     def _work_out_exposed(self, rank: int) -> dict[tuple[str, str], int]:
         parts, gaps = list[I64](), self._gaps(rank)
         for done, gap in enumerate(gaps):
@@ -186,9 +189,13 @@ class Spans:
 
     def _number(self, piece: Piece) -> int:
         """Number of the kind of communication and dimension of a piece, and whether NPUs communicate in it."""
-        operation = self.names.operation(piece)
-        communicates = operation is not None and not isinstance(operation.work, Compute | Reconfigure)
-        return self._numbers.setdefault((self.names.exposed(piece), communicates), len(self._numbers))
+        asked = piece.name, piece.server, self.names.number(piece)
+        if asked not in self._number_of:
+            operation = self.names.operation(piece)
+            communicates = operation is not None and not isinstance(operation.work, Compute | Reconfigure)
+            key = self.names.exposed(piece), communicates
+            self._number_of[asked] = self._numbers.setdefault(key, len(self._numbers))
+        return self._number_of[asked]
 
     @cached_property
     def _walk(self) -> Walk:
