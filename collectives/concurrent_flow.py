@@ -31,7 +31,7 @@ MOST_NPUS = 64
 """Limit on NPUs: above it there are too many blocks to prove."""
 
 MOST_VARIABLES = 20_000
-"""Limit on the variables of the linear program, one per link and distinct source: about ten seconds."""
+"""Limit on the variables of the linear program, one per link and distinct source: a few seconds."""
 
 PARTS = (1, 2, 3, 4, 6, 8)
 """Numbers of parts per block to try, fewest first."""

@@ -10,9 +10,9 @@ from scipy.sparse.csgraph import maximum_flow
 
 from tests import fabrics
 from topologies import from_spec
-from topologies.flows import _maxflow
+from topologies.flows import _maxflow, programs
 from topologies.flows.maxflow import FlowNetwork
-from topologies.flows.programs import all_to_all_rate_Bps, best_roots
+from topologies.flows.programs import all_to_all_rate_Bps, best_roots, concurrent_flow
 from topologies.stages import hearing, under_way
 
 ARCS = st.lists(
@@ -145,6 +145,20 @@ def test_all_to_all_rates(fabric, rate):
 )
 def test_all_reduce_with_switches_that_reduce(fabric, rate):
     assert best_roots(fabric, True).rate_Bps / 1e9 == pytest.approx(rate, rel=1e-6)
+
+
+@pytest.mark.parametrize("spec", ["random-regular:12x4x1", "mesh:4x3", "leaf-spine:2x3x2", "dgx-a100:1", "ring:2"])
+def test_both_methods_find_the_same_optimum(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    flows = []
+    for most in (10**9, 0):
+        monkeypatch.setattr(programs, "FOR_SIMPLEX", most)
+        fabric = from_spec(spec)  # anew: what is found is remembered
+        flows.append((concurrent_flow(fabric), best_roots(fabric).rate_Bps))
+        flow = flows[-1][0].flow_Bps  # of one source, if all are alike
+        assert len(flow) == 1 or np.all(flow.sum(axis=0) <= fabric.bandwidth_Bps * (1 + 1e-9))
+    (simplex, roots), (interior, other_roots) = flows
+    assert interior.rate_Bps == pytest.approx(simplex.rate_Bps, rel=1e-9)
+    assert other_roots == pytest.approx(roots, rel=1e-9)
 
 
 def test_a_linear_program_says_how_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
