@@ -16,7 +16,7 @@ from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.program.columns import i32
 from sim.program.contract import COMPLETES, DROPS, FIFO, I32, I64, LOSES, WAITS, Program
 from sim.program.disrupt import Disruptions, disrupt
-from sim.program.extend import late_task, with_servers
+from sim.program.extend import Late, late_tasks, with_servers
 from topologies import Topology, WeftError
 from topologies.units import parse_time
 from workloads.job import CLOCK, Compute
@@ -120,12 +120,16 @@ def _check_computes(rank_of: I32, history: History, topology: Topology) -> None:
 
 
 def _late_starts(lowered: Lowered, task_rank: I32, history: History) -> tuple[Program, dict[int, str]]:
-    program, late = lowered.program, {}
-    for rank, delay_ps in history.delay_ps.items():
-        if delay_ps and np.any(lowered.orbits.rank == rank):  # others are represented by one as late
-            program = late_task(program, np.flatnonzero(task_rank == rank), delay_ps)
-            late[program.n_servers - 1] = lowered.topology.node_name(rank)
-    return program, late
+    delays_ps = {rank: delay_ps for rank, delay_ps in history.delay_ps.items() if delay_ps}
+    simulated = set(np.unique(lowered.orbits.rank).tolist())
+    ranks = [rank for rank in delays_ps if rank in simulated]  # others are represented by one as late
+    by_rank = np.argsort(task_rank, kind="stable")
+    first, end = (np.searchsorted(task_rank[by_rank], ranks, side=side) for side in ("left", "right"))
+    starts = [
+        Late(by_rank[a:b], delays_ps[rank]) for rank, a, b in zip(ranks, first.tolist(), end.tolist(), strict=True)
+    ]
+    names = {lowered.program.n_servers + place: lowered.topology.node_name(rank) for place, rank in enumerate(ranks)}
+    return late_tasks(lowered.program, starts), names
 
 
 def _disruptions(

@@ -1,10 +1,10 @@
-"""Adding to a finished program: a server, or a task that others wait for."""
+"""Adding to a finished program: servers, or tasks that others wait for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,31 +39,45 @@ def _more_buffers(program: Program, more: int) -> I64:
     return np.pad(by_channel, ((0, 0), (0, more * program.has_credits)), constant_values=UNBOUNDED).reshape(-1)
 
 
-def late_task(program: Program, tasks: I64, delay_ps: int) -> Program:
-    """The program with one more server, and a task on it for which `tasks` wait until `delay_ps`, at least 1."""
-    program = _with_servers(_with_chunk(program), np.zeros(1, np.int64), FIFO)
-    late, server = program.n_tasks, program.n_servers - 1
-    # The service takes 1 ps; heads are delivered at its start.
-    latency_ps = delay_ps if program.deliver_head else delay_ps - 1
+class Late(NamedTuple):
+    """Tasks that wait until a time, at least 1."""
+
+    tasks: I64
+    delay_ps: int
+
+
+def late_tasks(program: Program, starts: Sequence[Late]) -> Program:
+    """The program with one more server for each of the starts, and a task on it for which the others wait."""
+    more = len(starts)
+    if not more:
+        return program
+    program = _with_servers(_with_chunk(program), np.zeros(more, np.int64), FIFO)
+    late = np.arange(more)
+    latency_ps = np.array([start.delay_ps for start in starts], np.int64)
+    if not program.deliver_head:
+        latency_ps = latency_ps - 1  # the service takes 1 ps; heads are delivered at its start
     if program.cut_through or program.deliver_head:
-        latency_ps = max(latency_ps, 1)
+        latency_ps = np.maximum(latency_ps, 1)
     parent, child = program.whole_edges()
-    edges = np.append(parent, np.full(tasks.size, late)).astype(np.int32), np.append(child, tasks).astype(np.int32)
-    whole_ptr, whole_child, _ = by_key(*edges, None, late + 1)
+    waiting = np.concatenate([start.tasks for start in starts])
+    whole_ptr, whole_child, _ = by_key(
+        i32(np.append(parent, program.n_tasks + np.repeat(late, [start.tasks.size for start in starts]))),
+        i32(np.append(child, waiting)), None, program.n_tasks + more,
+    )
     return with_turns(program._replace(
-        hop_server=i32(np.append(program.hop_server, server)),
+        hop_server=i32(np.append(program.hop_server, program.n_servers - more + late)),
         hop_latency_ps=np.append(program.hop_latency_ps, latency_ps),
-        hop_last=np.append(program.hop_last, 1).astype(np.int8),
-        hop_channel=np.append(program.hop_channel, [0] * program.has_channels).astype(np.int8),
-        route_ptr=i32(np.append(program.route_ptr, program.route_hop.size + 1)),
-        route_hop=i32(np.append(program.route_hop, program.hop_server.size)),
-        task_cut=i32(np.append(program.task_cut, program.cut_chunks.size - 1)),
-        task_route=i32(np.append(program.task_route, program.route_ptr.size - 1)),
-        task_class=i32(np.append(program.task_class, 0)),
-        task_priority=i32(np.append(program.task_priority, 0) if program.task_priority.size else []),
+        hop_last=np.append(program.hop_last, np.ones(more)).astype(np.int8),
+        hop_channel=np.append(program.hop_channel, np.zeros(more * program.has_channels)).astype(np.int8),
+        route_ptr=i32(np.append(program.route_ptr, program.route_hop.size + 1 + late)),
+        route_hop=i32(np.append(program.route_hop, program.hop_server.size + late)),
+        task_cut=i32(np.append(program.task_cut, np.full(more, program.cut_chunks.size - 1))),
+        task_route=i32(np.append(program.task_route, program.route_ptr.size - 1 + late)),
+        task_class=i32(np.append(program.task_class, np.zeros(more))),
+        task_priority=i32(np.append(program.task_priority, np.zeros(more * bool(program.task_priority.size)))),
         whole_ptr=whole_ptr,
         whole_child=whole_child,
-        **_longer(program),
+        **_longer(program, more),
     ))
 
 
@@ -83,17 +97,15 @@ def _with_chunk(program: Program) -> Program:
     )
 
 
-def _longer(program: Program) -> dict[str, Any]:
-    """Arrays with one row per task, for one task that has no streams and no pool."""
-    rows = {
-        "task_pool": -1, "task_units": 0, "task_per": 0, "task_port": 0,
-        "task_flow": int(program.task_flow.max(initial=-1)) + 1,
-    }
+def _longer(program: Program, more: int) -> dict[str, Any]:
+    """Arrays with one row per task, for more tasks, that have no streams and no pool."""
+    flows = int(program.task_flow.max(initial=-1)) + 1
+    rows = {"task_pool": -1, "task_units": 0, "task_per": 0, "task_port": 0, "task_flow": flows + np.arange(more)}
     longer = {
-        name: np.append(getattr(program, name), getattr(program, name)[-1:])
+        name: np.append(getattr(program, name), np.repeat(getattr(program, name)[-1:], more))
         for name in ("stream_ptr", "parent_ptr", "give_ptr", "pushed_ptr")
     }
     for name, value in rows.items():
         array = getattr(program, name)
-        longer[name] = np.append(array, [value] if array.size else []).astype(array.dtype)
+        longer[name] = np.append(array, np.full(more, value) if array.size else []).astype(array.dtype)
     return longer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.program.contract import CLOCK_END_PS, I64, Program
-from sim.program.extend import late_task
+from sim.program.extend import Late, late_tasks
 from sim.program.service_table import with_services
 
 SHARE = 0.001
@@ -44,10 +44,8 @@ def perturb(program: Program, rng: np.random.Generator, time_ps: int) -> Program
     waits = program.task_waits + np.bincount(program.stream_edges()[1], minlength=program.n_tasks)
     first = np.flatnonzero(waits == 0)
     group = rng.integers(GROUPS, size=first.size)
-    for number, delay_ps in enumerate(rng.integers(int(time_ps * SHARE) + 1, size=GROUPS).tolist()):
-        late = first[group == number]
-        if late.size and delay_ps:
-            changed = late_task(changed, late, delay_ps)
-    return changed
+    delays_ps = rng.integers(int(time_ps * SHARE) + 1, size=GROUPS).tolist()
+    starts = [Late(first[group == number], delay_ps) for number, delay_ps in enumerate(delays_ps)]
+    return late_tasks(changed, [start for start in starts if start.tasks.size and start.delay_ps])
 
 

@@ -20,7 +20,7 @@ from sim.faults.plan import FaultPlan, LinkDown, SlowLink, Straggler
 from sim.program import I64, WHOLE, Columns, Cutting, Program, ProgramBuilder, assemble, service_time_ps
 from sim.program.assemble import with_rates
 from sim.program.disrupt import Disruptions, Phase, disrupt
-from sim.program.extend import late_task, with_servers
+from sim.program.extend import Late, late_tasks, with_servers
 from sim.program.outcome import Deadlock, Outcome
 from sim.program.perturb import perturb
 from sim.program.retime import KEEPS_ITS_RATE, retime
@@ -255,7 +255,7 @@ def test_what_is_made_of_a_packed_program(built: Program, seed: int) -> None:
     for change in (
         lambda program: retime(program, rates, keeps),
         lambda program: perturb(program, np.random.default_rng(seed), 10**6),
-        lambda program: late_task(program, late, 40),
+        lambda program: late_tasks(program, [Late(late, 40), Late(late[:1], 7)]),
         lambda program: with_servers(program, rates),
         lambda program: disrupt(program, Disruptions(phases={0: [Phase(0, Fraction(1, 3))]})),
     ):
