@@ -137,12 +137,14 @@ def routes_of(topology: Topology) -> list[Route]:
     WeftError: too many NPUs or links.
     """
     n = topology.n_npus
+    if n > MOST_NPUS:
+        raise WeftError(f"{NAME} on {topology.name}: the limit is {MOST_NPUS} NPUs; this fabric has {n:,}")
     alike = _alike(topology)
     variables = topology.n_links * (1 if alike else n)
-    if n > MOST_NPUS or variables > MOST_VARIABLES:
+    if variables > MOST_VARIABLES:
         raise WeftError(
-            f"{NAME} on {topology.name}: the limits are {MOST_NPUS} NPUs and {MOST_VARIABLES:,} flows over links; this "
-            f"fabric has {n} and {variables:,}"
+            f"{NAME} on {topology.name}: the limit is {MOST_VARIABLES:,} flows over links; this fabric has "
+            f"{variables:,}"
         )
     gather_cut(topology)  # rejects what cannot be reached, by name
     flow = concurrent_flow(topology)

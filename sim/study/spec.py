@@ -16,6 +16,7 @@ import numpy as np
 
 from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build, in_network
 from collectives.core.collective import Collective, collective
+from collectives.core.schedule import MOST_BYTES
 from collectives.formats.files import called
 from collectives.registry import spelled
 from sim.faults.plan import FaultPlan
@@ -471,8 +472,8 @@ def sweep_sizes(keys: SweepKeys) -> tuple[int, ...]:
 
 def _swept(value: Quantity, flag: str) -> int:
     size = parse_sweep_size(value, flag)
-    if size < 0:
-        raise WeftError(f"{flag} {value!r} is negative")
+    if size > MOST_BYTES:
+        raise WeftError(f"{flag} {told(value)} is out of range: at most 1 EiB (2^60 B)")
     return size
 
 

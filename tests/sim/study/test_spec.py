@@ -270,6 +270,8 @@ def test_sweeps_are_those_of_nccl_tests(keys: dict[str, Any], sizes: tuple[int, 
     ("keys", "message"),
     [
         ({"begin": "-5"}, "-b '-5' is negative"),
+        ({"begin": "1e300GB"}, r"-b '1e300GB' is out of range: at most 1 EiB \(2\^60 B\)"),
+        ({"begin": 1, "end": 2**60 + 1}, r"-e 1152921504606846977 is out of range"),
         ({"begin": "8K", "end": "4K"}, "ends at 4 KiB, before it begins at 8 KiB"),
         ({"begin": "8", "factor": 2}, "give -e"),
         ({"begin": "8", "end": "9", "factor": 2, "step": 1}, "not both"),
