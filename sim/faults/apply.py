@@ -129,7 +129,7 @@ def _late_starts(lowered: Lowered, task_rank: I32, history: History) -> tuple[Pr
         Late(by_rank[a:b], delays_ps[rank]) for rank, a, b in zip(ranks, first.tolist(), end.tolist(), strict=True)
     ]
     names = {lowered.program.n_servers + place: lowered.topology.node_name(rank) for place, rank in enumerate(ranks)}
-    return late_tasks(lowered.program, starts), names
+    return late_tasks(lowered.program, starts) if starts else lowered.program, names
 
 
 def _disruptions(
