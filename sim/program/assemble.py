@@ -285,8 +285,18 @@ def _nic_arrays(nics: Nics, sizes: I64, n_servers: int) -> dict[str, Any]:
         "nic_engines": i32(nics.engines),
         "task_port": i32(nics.task_port),
         **_flows(nics.task_flow),
-        "push_ps": np.array([max(1, ceil(nics.posting.push_ps * int(size))) for size in sizes], np.int64),
+        "push_ps": np.array([_push_ps(nics.posting.push_ps, int(size)) for size in sizes], np.int64),
         "post_ps": nics.posting.post_ps,
         "nic_queue": nics.posting.queue,
         "ports_in_turn": int(nics.posting.in_turn),
     }
+
+
+def _push_ps(unit_ps: Fraction, work: int) -> int:
+    lasts_ps = max(1, ceil(unit_ps * work))
+    if lasts_ps >= CLOCK_END_PS:
+        raise WeftError(
+            f"a chunk of {work} units would be pushed for {format_time(lasts_ps)}; the clock ends at "
+            f"{format_time(CLOCK_END_PS)}"
+        )
+    return lasts_ps

@@ -121,6 +121,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         r"the latency of a link, 1.384e\+07 s",
     ),
     "endpoint latency": (lambda: simulate(all_reduce(8), endpoint_latency="1e18s"), "exceeds the range of the clock"),
+    "push time": (
+        lambda: simulate(all_reduce(EIB, bandwidth=bytes_per_s(FAST)), nic="shared", push_time="1us"),
+        r"a chunk of \d+ units would be pushed for .*; the clock ends at",
+    ),
     "chunks": (lambda: simulate(all_reduce(8), chunks=2**31), "chunks is 2147483648: give an integer from 1 to 21474"),
     "chunk size": (lambda: simulate(all_reduce(2**50), chunk=1), "would be cut into 140737488355328 chunks; at most"),
     "headers": (lambda: simulate(all_reduce(8), header=2**62 - 1), "are more than 2.62 bytes"),
