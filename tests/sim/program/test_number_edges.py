@@ -122,7 +122,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "endpoint latency": (lambda: simulate(all_reduce(8), endpoint_latency="1e18s"), "exceeds the range of the clock"),
     "push time": (
-        lambda: simulate(all_reduce(EIB, bandwidth=bytes_per_s(FAST)), nic="shared", push_time="1us"),
+        lambda: lower(
+            build("swing", "all-reduce", from_spec("ring:2", bandwidth=bytes_per_s(FAST)), EIB),
+            make_model(nic="shared", push_time="1us", chunks=1),
+        ),
         r"a chunk of \d+ units would be pushed for .*; the clock ends at",
     ),
     "chunks": (lambda: simulate(all_reduce(8), chunks=2**31), "chunks is 2147483648: give an integer from 1 to 21474"),
