@@ -74,6 +74,10 @@ SUBJECTS = {
         tuple(f"collectives/core/{name}.py" for name in ("proof", "units", "follow", "_follow")),
         tuple(f"tests/collectives/core/test_{name}.py" for name in ("proof_conditions", "follow")),
     ),
+    "matches": Subject(
+        tuple(f"collectives/core/{name}.py" for name in ("matching", "_matches")),
+        ("tests/collectives/test_synthesis.py",),
+    ),
     "certificates": Subject(
         tuple(f"sim/certify/{name}.py" for name in ("circuits", "conditions", "faulty", "fluid", "schedule")),
         ("tests/sim/certify", "-k=not 99999", *LIGHT),

@@ -8,28 +8,37 @@ any network: logical links past switches come from `collectives.trees.edge_split
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.by_wiring import by_wiring
+from collectives.core.collective import collective
 from collectives.core.pattern import PROOF_TRANSFERS, Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.core.sends import SendList
+from collectives.core.sends import Columns
+from collectives.core.transfers import WHOLE, sources_only
 from collectives.trees.edge_splitting import without_switches
 from collectives.trees.shares import gather_shares
 from topologies import Topology, WeftError
 from topologies.checks import Count, Natural, checked
+from topologies.core.paths import ranges
 from topologies.flows.tightest_cut import remembered
 from topologies.stages import count
 from topologies.units import PS_PER_S, Quantity, parse_size
 
+if TYPE_CHECKING:
+    from collectives.core.matching import Matches
+
 NAME = "tacos"
-DEFAULT_RUNS = 3
+DEFAULT_RUNS = 8
+
+I64 = npt.NDArray[np.int64]
+
 
 class Lane(NamedTuple):
     """A physical link, or a path past switches with its share of their bandwidth."""
@@ -41,13 +50,24 @@ class Lane(NamedTuple):
     latency_ps: int
 
 
-class Match(NamedTuple):
-    """A block on a lane, with start and end time."""
+class Sends(NamedTuple):
+    """Transfers of one block each, in order.
 
-    lane: int
-    block: int
-    start_ps: int
-    end_ps: int
+    Attributes
+    ----------
+    src, dst, lane, block : (n,) int64
+    reduces : (n,) bool
+    child, parent : (n_waits,) int64
+        Transfers that wait, and what each waits for.
+    """
+
+    src: I64
+    dst: I64
+    lane: I64
+    block: I64
+    reduces: npt.NDArray[np.bool_]
+    child: I64
+    parent: I64
 
 
 @checked
@@ -106,32 +126,63 @@ def _check_proof(topology: Topology, kind: str, n_blocks: int) -> None:
 
 @by_wiring
 def _pattern(topology: Topology, kind: str, parts: int, seed: int, runs: int, block_bytes: int) -> Pattern:
-    sends = SendList()
-    roots: dict[int, list[int]] = {}
+    n, n_blocks, lanes = topology.n_npus, topology.n_npus * parts, lanes_of(topology)
     if kind != "all-gather":
-        roots = _add_up(sends, *search(topology, parts, seed, runs, block_bytes, inward=True), topology.n_npus)
+        sends = up = _up(lanes, search(topology, parts, seed, runs, block_bytes, inward=True), n, n_blocks)
     if kind != "reduce-scatter":
-        _add_down(sends, *search(topology, parts, seed, runs, block_bytes), roots)
-    return sends.pattern(topology, kind, NAME, topology.n_npus * parts)
+        sends = down = _down(lanes, search(topology, parts, seed, runs, block_bytes), n, n_blocks)
+    if kind == "all-reduce":
+        sends = _joined(up, down, n)
+    by_source = np.argsort(sends.src, kind="stable")
+    first = np.searchsorted(sends.src[by_source], np.arange(n))
+    return Pattern(
+        topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=n_blocks,
+        emit=partial(sources_only, _columns(lanes, sends).table()),
+        blocks_of=partial(_block_of, first, sends.block[by_source]),
+    )
 
 
-def search(
-    topology: Topology, parts: int, seed: int, runs: int, block_bytes: int, *, inward: bool = False
-) -> tuple[list[Lane], list[Match]]:
-    """The best all-gather of several runs: its lanes, and its matches ordered by start.
+def _block_of(first: I64, blocks: I64, source: int, slot: int) -> list[int]:
+    """`first`: of each source its place among `blocks`, which are ordered by source and slot."""
+    return [int(blocks[first[source] + slot])]
+
+
+def search(topology: Topology, parts: int, seed: int, runs: int, block_bytes: int, *, inward: bool = False) -> Matches:
+    """The best all-gather of several runs, on `lanes_of` the topology.
 
     With `inward` the search runs on the reversed network, but lanes keep their own direction.
     """
-    lanes = lanes_of(topology)
+    from collectives.core.matching import match  # loads the compiler, so only when needed
+
+    lanes, n_blocks = lanes_of(topology), topology.n_npus * parts
     ends = [(lane.dst, lane.src) if inward else (lane.src, lane.dst) for lane in lanes]
     rates = [int(lane.rate_Bps) or Fraction(lane.rate_Bps) for lane in lanes]
+    # At least 1 ps: a block that takes no time would leave a rank in the picosecond in which it comes.
     costs = [
-        lane.latency_ps + -(-block_bytes * PS_PER_S // rate) for lane, rate in zip(lanes, rates, strict=True)
+        max(1, lane.latency_ps + -(-block_bytes * PS_PER_S // rate)) for lane, rate in zip(lanes, rates, strict=True)
     ]
-    found = (
-        _run(topology, ends, costs, parts, np.random.default_rng([seed, run]), (run, runs)) for run in range(runs)
-    )
-    return lanes, min(found, key=lambda matches: max((match.end_ps for match in matches), default=0))
+    total = n_blocks * (topology.n_npus - 1)
+    found = []
+    for run in range(runs):
+        rng, tell = np.random.default_rng([seed, run]), partial(_count, run * total, runs * total)
+        found.append(match(topology.n_npus, n_blocks, ends, costs, rng, tell))
+        if found[-1].lane.size < total:
+            raise _unreached(topology, n_blocks, ends, found[-1])
+    return min(found, key=lambda matches: int(matches.end_ps.max(initial=0)))
+
+
+def _count(before: int, total: int, found: int) -> None:
+    count("blocks that are sent", before + found, total)
+
+
+def _unreached(topology: Topology, n_blocks: int, ends: Sequence[tuple[int, int]], found: Matches) -> WeftError:
+    n = topology.n_npus
+    holds = np.zeros((n, n_blocks), np.bool_)
+    holds[np.arange(n_blocks) % n, np.arange(n_blocks)] = True
+    holds[np.array(ends, np.int64).reshape(-1, 2)[found.lane, 1], found.block] = True
+    rank, block = np.argwhere(~holds)[0].tolist()
+    start, end = topology.node_name(block % n), topology.node_name(rank)
+    return WeftError(f"topology {topology.name}: no route leads from {start} to {end}")
 
 
 @remembered
@@ -154,85 +205,67 @@ def _lane(t: Topology, links: Sequence[int], rate_Bps: float) -> Lane:
     return Lane(int(t.src[links[0]]), int(t.dst[links[-1]]), tuple(links), rate_Bps, latency)
 
 
-def _run(
-    topology: Topology, ends: list[tuple[int, int]], costs: list[int], parts: int, rng: np.random.Generator,
-    turn: tuple[int, int],
-) -> list[Match]:
-    """One search. `turn`: its number among all searches, and how many they are."""
-    n = topology.n_npus
-    n_blocks = n * parts
-    holds = np.zeros((n, n_blocks), np.bool_)
-    holds[np.arange(n_blocks) % n, np.arange(n_blocks)] = True
-    lacks = ~holds  # neither present nor in flight
-    lacking = int(lacks.sum())
-    held, missing = _bits(holds), _bits(lacks)
-    holders = np.ones(n_blocks)
-    leaving: list[list[int]] = [[] for _ in range(n)]
-    for lane, (src, _) in enumerate(ends):
-        leaving[src].append(lane)
-    free = [True] * len(ends)
-    matches: list[Match] = []
-    arrivals: list[tuple[int, int, int]] = []
-    now, ready = 0, set(range(len(ends)))
-    while True:
-        drawn = zip(ready, rng.random(len(ready)).tolist(), strict=True)
-        # Most lanes have nothing to send, and get nothing before the next arrival: one number for all blocks shows it.
-        able = [(costs[lane], draw, lane) for lane, draw in drawn
-                if free[lane] and held[ends[lane][0]] & missing[ends[lane][1]]]
-        for _, _, lane in sorted(able):
-            src, dst = ends[lane]
-            if not held[src] & missing[dst]:
-                continue
-            (wanted,) = (holds[src] & lacks[dst]).nonzero()
-            block = int(wanted[(holders[wanted] + rng.random(wanted.size)).argmin()])
-            lacks[dst, block], free[lane] = False, False
-            missing[dst] &= ~(1 << block)
-            holders[block] += 1
-            matches.append(Match(lane, block, now, now + costs[lane]))
-            heapq.heappush(arrivals, (now + costs[lane], lane, block))
-        count("blocks that are sent", turn[0] * lacking + len(matches), turn[1] * lacking)
-        if not arrivals:
-            break
-        now, ready = arrivals[0][0], set()
-        while arrivals and arrivals[0][0] == now:
-            _, lane, block = heapq.heappop(arrivals)
-            dst = ends[lane][1]
-            holds[dst, block], free[lane] = True, True
-            held[dst] |= 1 << block
-            ready.update([lane, *leaving[dst]])
-    if np.any(lacks):
-        rank, block = np.argwhere(lacks)[0].tolist()
-        start, end = topology.node_name(block % n), topology.node_name(rank)
-        raise WeftError(f"topology {topology.name}: no route leads from {start} to {end}")
-    return matches
+def _down(lanes: Sequence[Lane], found: Matches, n: int, n_blocks: int) -> Sends:
+    """Transfers in order of their start: each waits for its block, and for the previous one on its lane."""
+    src, dst, lane, block = _in_order(lanes, found, np.lexsort((found.lane, found.start_ps)))
+    number, brings = np.arange(lane.size), np.full((n, n_blocks), -1)
+    brings[dst, block] = number
+    child, parent = _waits([(number, brings[src, block]), (number, _previous(lane))])
+    return Sends(src, dst, lane, block, np.zeros(lane.size, np.bool_), child, parent)
 
 
-def _bits(rows: npt.NDArray[np.bool_]) -> list[int]:
-    """Each row as one integer: block b is the bit 2**b."""
-    return [int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little") for row in rows]
+def _up(lanes: Sequence[Lane], found: Matches, n: int, n_blocks: int) -> Sends:
+    """The same in reverse, with receivers adding: each waits for all that is added to its block before."""
+    src, dst, lane, block = _in_order(lanes, found, np.lexsort((found.lane, -found.end_ps)))
+    number, passes_on = np.arange(lane.size), np.full((n, n_blocks), -1)
+    passes_on[src, block] = number
+    child, parent = _waits([(passes_on[dst, block], number), (number, _previous(lane))])
+    return Sends(src, dst, lane, block, np.ones(lane.size, np.bool_), child, parent)
 
 
-def _add_down(sends: SendList, lanes: list[Lane], matches: list[Match], roots: dict[int, list[int]]) -> None:
-    """Transfers in order: each waits for its block, and for the previous transfer on its lane."""
-    brings: dict[tuple[int, int], int] = {}
-    last: dict[int, int] = {}
-    for match in sorted(matches, key=lambda one: (one.start_ps, one.lane)):
-        lane = lanes[match.lane]
-        held = brings.get((lane.src, match.block))
-        after = {one for one in (held, last.get(match.lane)) if one is not None}
-        after |= set(roots.get(match.block, ())) if held is None else set()
-        number = sends.add(lane.src, lane.dst, [match.block], after=sorted(after), links=lane.links)
-        brings[lane.dst, match.block] = last[match.lane] = number
+def _in_order(lanes: Sequence[Lane], found: Matches, order: I64) -> tuple[I64, I64, I64, I64]:
+    src, dst = np.array([(lane.src, lane.dst) for lane in lanes], np.int64).reshape(-1, 2).T
+    lane = found.lane[order]
+    return src[lane], dst[lane], lane, found.block[order]
 
 
-def _add_up(sends: SendList, lanes: list[Lane], matches: list[Match], n: int) -> dict[int, list[int]]:
-    """The same in reverse, with receivers adding; returns the transfers that bring each block to its root."""
-    into: dict[tuple[int, int], list[int]] = {}
-    last: dict[int, int] = {}
-    for match in sorted(matches, key=lambda one: (-one.end_ps, one.lane)):
-        lane = lanes[match.lane]
-        after = set(into.get((lane.src, match.block), ())) | ({last[match.lane]} if match.lane in last else set())
-        number = sends.add(lane.src, lane.dst, [match.block], after=sorted(after), links=lane.links, reduces=True)
-        into.setdefault((lane.dst, match.block), []).append(number)
-        last[match.lane] = number
-    return {block: numbers for (rank, block), numbers in into.items() if rank == block % n}
+def _previous(lane: I64) -> I64:
+    """The transfer before each on its lane, or -1."""
+    previous = np.full(lane.size, -1)
+    order = np.argsort(lane, kind="stable")
+    same = lane[order[1:]] == lane[order[:-1]]
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
+
+
+def _waits(pairs: Sequence[tuple[I64, I64]]) -> tuple[I64, I64]:
+    """Children and parents, without those of which one is -1."""
+    child, parent = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    both = (child >= 0) & (parent >= 0)
+    return child[both], parent[both]
+
+
+def _joined(up: Sends, down: Sends, n: int) -> Sends:
+    """One phase, then the other: what a root sends waits for all that its block is brought by."""
+    brings = np.flatnonzero(up.dst == up.block % n)
+    brings = brings[np.argsort(up.block[brings], kind="stable")]
+    leaves = np.flatnonzero(down.src == down.block % n)
+    begin, end = (np.searchsorted(up.block[brings], down.block[leaves], side) for side in ("left", "right"))
+    child = np.concatenate((up.child, up.src.size + down.child, up.src.size + np.repeat(leaves, end - begin)))
+    parent = np.concatenate((up.parent, up.src.size + down.parent, brings[ranges(begin, end - begin)]))
+    src, dst, lane, block, reduces = (np.concatenate(pair) for pair in zip(up[:5], down[:5], strict=True))
+    return Sends(src, dst, lane, block, reduces.astype(np.bool_), child, parent)
+
+
+def _columns(lanes: Sequence[Lane], sends: Sends) -> Columns:
+    n = sends.src.size
+    order = np.lexsort((sends.parent, sends.child))
+    hops = np.array([len(lane.links) for lane in lanes], np.int64)
+    links = np.array([link for lane in lanes for link in lane.links], np.int64)
+    first, none = np.cumsum(hops) - hops, np.zeros(n, np.int64)
+    return Columns(
+        src=sends.src, dst=sends.dst, step=none, port=none, blocks=np.ones(n, np.int64),
+        reduces=sends.reduces.astype(np.int64), waits=np.bincount(sends.child, minlength=n),
+        other=sends.parent[order], lag=np.full(order.size, WHOLE), hops=hops[sends.lane],
+        links=links[ranges(first[sends.lane], hops[sends.lane])],
+    )

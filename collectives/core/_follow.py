@@ -8,30 +8,15 @@ carried. A cell is where a table of open addressing keeps the key rank * n_block
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from topologies.compiled import cached
+from collectives.core._jit import entry, helper
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-
-_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
-
-
-def _jit(function: Callable[..., Any]) -> Any:
-    return cached(function, [Path(__file__)], **_FLAGS)
-
-
-def _part(function: Callable[..., Any]) -> Any:
-    """A part of a kernel, inlined into its callers."""
-    njit: Any = numba.njit  # its stubs lack flags
-    return njit(**_FLAGS, forceinline=True, no_cpython_wrapper=True)(function)
 
 
 class Rows(NamedTuple):
@@ -122,7 +107,7 @@ class Sets(NamedTuple):
     value: Ints
 
 
-@_jit
+@entry
 def arrange(rows):  # type: ignore[no-untyped-def]  # jitted
     """Order rows by their dependencies, and number them in their parts; returns how many sets are needed at a time.
 
@@ -190,7 +175,7 @@ NONE, TWICE, UNLIKE = -1, -2, -3
 """Instead of the first copy: none yet, a contribution that is counted twice, two copies that differ."""
 
 
-@_part
+@helper
 def _find(keys, key):  # type: ignore[no-untyped-def]  # jitted
     """The cell of a key, or the free one that it would get; the number of cells is a power of two."""
     at = (((key ^ (key >> 29)) & 0xFFFFFFFF) * 0x4F1BBCDD >> 20) & (len(keys) - 1)  # a product within 63 bits
@@ -199,17 +184,17 @@ def _find(keys, key):  # type: ignore[no-untyped-def]  # jitted
     return at
 
 
-@_part
+@helper
 def _has(set_, number):  # type: ignore[no-untyped-def]  # jitted
     return (set_[number >> 6] >> (number & 63)) & 1 == 1
 
 
-@_part
+@helper
 def _precedes(rows, one, row, before):  # type: ignore[no-untyped-def]  # jitted
     return rows.part[one] == rows.part[row] and rows.bit[one] < rows.bit[row] and _has(before, rows.bit[one])
 
 
-@_part
+@helper
 def _arrives(rows, moves, one, row, place, started):  # type: ignore[no-untyped-def]  # jitted
     """Whether a row that is waited for has brought a block before the one at this place leaves."""
     if _has(started, rows.bit[one]):
@@ -219,7 +204,7 @@ def _arrives(rows, moves, one, row, place, started):  # type: ignore[no-untyped-
     return alike and moves.block[its + place] == moves.block[mine + place]
 
 
-@_part
+@helper
 def _own(moves, rank, p, block, value):  # type: ignore[no-untyped-def]  # jitted
     """The contribution of a rank to a block."""
     for word in range(len(value)):
@@ -228,7 +213,7 @@ def _own(moves, rank, p, block, value):  # type: ignore[no-untyped-def]  # jitte
         value[rank >> 6] = moves.masks[moves.mask_of[block], rank >> 6] & (1 << (rank & 63))
 
 
-@_part
+@helper
 def _written(write, adds, copied, contributions, value):  # type: ignore[no-untyped-def]  # jitted
     """Count a write; returns the first copy, or what there is instead of it.
 
@@ -249,7 +234,7 @@ def _written(write, adds, copied, contributions, value):  # type: ignore[no-unty
     return write
 
 
-@_part
+@helper
 def _begin(rows, row, streams, sets, n_free):  # type: ignore[no-untyped-def]  # jitted
     """Gather what a row comes after, and give it back where nobody else waits for it; returns what is free then."""
     n_words = (rows.bit[row] >> 6) + 1
@@ -277,7 +262,7 @@ def _begin(rows, row, streams, sets, n_free):  # type: ignore[no-untyped-def]  #
     return n_free
 
 
-@_part
+@helper
 def _takes(rows, moves, sets, streams, p, n_blocks, row, place):  # type: ignore[no-untyped-def]  # jitted
     """Note what a row takes of the block at this place; False where it is nothing, counted twice, or not certain."""
     move = moves.ptr[row] + place
@@ -298,7 +283,7 @@ def _takes(rows, moves, sets, streams, p, n_blocks, row, place):  # type: ignore
     return copied > TWICE and some != 0
 
 
-@_part
+@helper
 def _leaves(rows, moves, sets, streams, n_blocks, row, place):  # type: ignore[no-untyped-def]  # jitted
     """Note that a row writes the block at this place; False where an addition may come after a copy."""
     move = moves.ptr[row] + place
@@ -318,7 +303,7 @@ def _leaves(rows, moves, sets, streams, n_blocks, row, place):  # type: ignore[n
     return True
 
 
-@_part
+@helper
 def _ends(moves, sets, p, n_blocks, at):  # type: ignore[no-untyped-def]  # jitted
     """Whether a rank has in the end what it wants of a block, and nothing else."""
     rank, block = moves.wanted_rank[at], moves.wanted_block[at]
@@ -334,7 +319,7 @@ def _ends(moves, sets, p, n_blocks, at):  # type: ignore[no-untyped-def]  # jitt
     return copied > TWICE
 
 
-@_jit
+@entry
 def follow(rows, moves, sets, streams, p, n_blocks):  # type: ignore[no-untyped-def]  # jitted
     """Whether contributions, followed through all transfers, end where they are wanted.
 

@@ -5,14 +5,59 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.transfers import WHOLE, Transfers, sources_only, take
 from topologies import Topology
+
+Ints = npt.NDArray[np.int64]
+
+
+class Columns(NamedTuple):
+    """Transfers in insertion order, identified by index, in columns of int64.
+
+    Attributes
+    ----------
+    src, dst, step, port, blocks, reduces : (n,)
+        As in `Transfers`.
+    waits, hops : (n,)
+        Number of transfers that each waits for, and of links that it crosses (0: the topology's route).
+    other, lag : (sum of waits,)
+        Transfers waited for, and how.
+    links : (sum of hops,)
+    """
+
+    src: Ints
+    dst: Ints
+    step: Ints
+    port: Ints
+    blocks: Ints
+    reduces: Ints
+    waits: Ints
+    other: Ints
+    lag: Ints
+    hops: Ints
+    links: Ints
+
+    def table(self, *, alike_by_slot: bool = False) -> Transfers:
+        """The same transfers by source and slot; ties are broken by slots or by indices."""
+        src, slot = self.src, slots_of(self.src)
+        has_links = self.hops.any()
+        rows = Transfers(
+            src=src.astype(np.int32), dst=self.dst.astype(np.int32), slot=slot.astype(np.int32),
+            step=self.step.astype(np.int32), port=self.port.astype(np.int32), blocks=self.blocks.astype(np.int64),
+            reduces=self.reduces.astype(np.bool_), tie_class=slot.copy() if alike_by_slot else np.arange(src.size),
+            dep_ptr=_offsets(self.waits), dep_src=src[self.other].astype(np.int32),
+            dep_slot=slot[self.other].astype(np.int32), dep_lag=self.lag.astype(np.int32),
+            via_ptr=_offsets(self.hops) if has_links else None,
+            via_links=self.links.astype(np.int32) if has_links else None,
+        )
+        return take(rows, np.lexsort((src, slot)))
 
 
 @dataclass
@@ -53,26 +98,14 @@ class SendList:
 
     def build(self) -> tuple[Transfers, dict[tuple[int, int], Sequence[int]]]:
         """The table of transfers, and the blocks of each (source, slot)."""
-        columns = np.array(self._rows, np.int64).reshape(-1, 6).T
-        src = columns[0]
-        slot = np.zeros(src.size, np.int64)
-        order = np.argsort(src, kind="stable")
-        slot[order] = np.arange(src.size) - np.searchsorted(src[order], src[order])
+        src, dst, step, port, blocks, reduces = np.array(self._rows, np.int64).reshape(-1, 6).T
         counts = np.array([len(one) for one in self._waits], np.int64)
-        waits = np.array([wait for one in self._waits for wait in one], np.int64).reshape(-1, 2)
+        other, lag = np.array([wait for one in self._waits for wait in one], np.int64).reshape(-1, 2).T
         hops = np.array([len(one) for one in self._links], np.int64)
-        links = np.array([link for one in self._links for link in one], np.int32)
-        ties = slot.copy() if self.alike_by_slot else np.arange(src.size)
-        rows = Transfers(
-            src=src.astype(np.int32), dst=columns[1].astype(np.int32), slot=slot.astype(np.int32),
-            step=columns[2].astype(np.int32), port=columns[3].astype(np.int32), blocks=columns[4],
-            reduces=columns[5].astype(np.bool_), tie_class=ties, dep_ptr=_offsets(counts),
-            dep_src=src[waits[:, 0]].astype(np.int32), dep_slot=slot[waits[:, 0]].astype(np.int32),
-            dep_lag=waits[:, 1].astype(np.int32), via_ptr=_offsets(hops) if hops.any() else None,
-            via_links=links if hops.any() else None,
-        )
-        blocks = dict(zip(zip(src.tolist(), slot.tolist(), strict=True), self.blocks, strict=True))
-        return take(rows, np.lexsort((src, slot))), blocks
+        links = np.array([link for one in self._links for link in one], np.int64)
+        columns = Columns(src, dst, step, port, blocks, reduces, counts, other, lag, hops, links)
+        carried = dict(zip(zip(src.tolist(), slots_of(src).tolist(), strict=True), self.blocks, strict=True))
+        return columns.table(alike_by_slot=self.alike_by_slot), carried
 
     def pattern(self, topology: Topology, kind: str, algorithm: str, n_blocks: int, **more: Any) -> Pattern:
         """The pattern of all transfers added; `more` as in `Pattern`."""
@@ -84,5 +117,13 @@ class SendList:
         )
 
 
-def _offsets(counts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def slots_of(src: Ints) -> Ints:
+    """Number of each transfer among those of its source."""
+    slot = np.zeros(src.size, np.int64)
+    order = np.argsort(src, kind="stable")
+    slot[order] = np.arange(src.size) - np.searchsorted(src[order], src[order])
+    return slot
+
+
+def _offsets(counts: Ints) -> Ints:
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))

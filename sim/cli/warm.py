@@ -104,6 +104,10 @@ def _proofs() -> None:
     holds(collective("broadcast"), 2, 1, 0, sends.build()[0], [[0]], (none, none, none.astype(np.bool_)))
 
 
+def _matches() -> None:
+    build("tacos", "all-gather", from_spec("ring:3"), "1KiB")
+
+
 def _compression() -> None:
     """A sum of two workers in each layout, with each index of the positions."""
     for dtype in ("int32", "int64", "float32", "float64"):
@@ -119,6 +123,6 @@ PARTS: dict[str, Callable[[], None]] = {
     "bounds and trees": _trees, "fabrics": _fabrics, "proofs": _proofs, "events in fifo order": _plain,
     "stretches that repeat": _stretches, "events in any order": _ordered, "pools": _general,
     "several threads": _threads, "NICs": _nics, "links that serve in turn": _turns, "faults": _faults,
-    "flows": _fluid, "replay": _replay, "compression": _compression,
+    "flows": _fluid, "replay": _replay, "searches for schedules": _matches, "compression": _compression,
 }
 """What is compiled, the most wanted first."""
