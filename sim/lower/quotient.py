@@ -86,7 +86,7 @@ class Orbits(NamedTuple):
 
     def rank_of(self, port: npt.NDArray[np.integer], src: npt.NDArray[np.integer]) -> I32:
         """Representative of each source, given the port of its transfer."""
-        found: I32 = self.rank[np.minimum(port, len(self.rank) - 1), src]
+        found: I32 = self.rank[0][src] if len(self.rank) == 1 else self.rank[np.minimum(port, len(self.rank) - 1), src]
         return found
 
 
@@ -390,25 +390,30 @@ def _same_waits(t: Transfers, q: Quotient, row: Rows) -> bool:
         return False
     ports = _slot_ports(q.transfers)
 
-    def waits(table: Transfers, at: npt.NDArray[np.integer]) -> I64:
+    def waits(table: Transfers, at: npt.NDArray[np.integer]) -> tuple[I32, ...]:
         slot = table.dep_slot[at]
-        return np.stack([q.orbits.rank_of(ports[slot], table.dep_src[at]), slot, table.dep_lag[at]])
+        return q.orbits.rank_of(ports[slot], table.dep_src[at]), slot, table.dep_lag[at]
 
     for some in blocks(row.size):  # of a large ring, one rank has eight million transfers
         first = t.dep_ptr[some], q.transfers.dep_ptr[row[some]]
         mine, theirs = (
             waits(table, ranges(at, counts[some])) for table, at in zip((t, q.transfers), first, strict=True)
         )
-        if not np.array_equal(mine, theirs):  # which does not matter if only the order is another
+        if not _all_equal(mine, theirs):  # which does not matter if only the order is another
             owner = np.repeat(np.arange(some.start, some.stop), counts[some])
-            if not np.array_equal(_in_order(mine, owner), _in_order(theirs, owner)):
+            if not _all_equal(_in_order(mine, owner), _in_order(theirs, owner)):
                 return False
     return True
 
 
-def _in_order(columns: I64, owner: Rows) -> I64:
+def _all_equal(mine: tuple[I32, ...], theirs: tuple[I32, ...]) -> bool:
+    return all(map(np.array_equal, mine, theirs))
+
+
+def _in_order(columns: tuple[I32, ...], owner: Rows) -> tuple[I32, ...]:
     """The columns of each owner, which come in its order, sorted."""
-    return columns[:, np.lexsort((*columns, owner))]
+    order = np.lexsort((*columns, owner))
+    return tuple(column[order] for column in columns)
 
 
 def _slot_ports(t: Transfers) -> I32:
