@@ -17,7 +17,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -34,7 +33,8 @@ from collectives.core.stages import (
     GATHER,
     HALVING_DOUBLING,
     SCATTER,
-    LaneRound,
+    Cargo,
+    LaneRounds,
     check_algorithm,
     cuts_blocks,
     own_algorithm,
@@ -215,7 +215,7 @@ class HierarchicalPlan:
                 stage = self._stage(order, at, task)._replace(slot=slot, step=step)
                 mine.append(stage)
                 slot += stage.slots + (self.limit is not None)
-                step += len(stage.rounds) + 1
+                step += stage.steps + 1
             placed.append(tuple(mine))
         return tuple(placed)
 
@@ -235,7 +235,7 @@ class HierarchicalPlan:
         rounds = self._rounds(dim, task)
         return Stage(dim, task, rounds, whole // extents[dim], whole, order[:at], order[at + 1 :], 0, 0)
 
-    def _rounds(self, dim: int, task: str) -> tuple[LaneRound, ...]:
+    def _rounds(self, dim: int, task: str) -> tuple[LaneRounds, ...]:
         return tuple(stage_rounds(self.algorithms[dim], task, self.group, dim, self.parts))
 
     @cached_property
@@ -249,7 +249,7 @@ class Stage(NamedTuple):
 
     dim: int
     task: str  # {"scatter", "gather", "exchange"}
-    rounds: tuple[LaneRound, ...]
+    rounds: tuple[LaneRounds, ...]
     unit: int  # blocks per part at one position
     whole: int  # largest number of blocks of one part that the rank holds: the key of smallest-first
     before: tuple[int, ...]  # dimensions that come earlier in the chunk's reduce-scatter or exchange
@@ -262,21 +262,27 @@ class Stage(NamedTuple):
     @property
     def slots(self) -> int:
         """Slots of the stage, including both joins."""
-        return 2 + sum(len(one.counts) for one in self.rounds)
+        return 2 + sum(one.counts.size for one in self.rounds)
+
+    @property
+    def steps(self) -> int:
+        """Rounds of the stage."""
+        return sum(len(one.counts) for one in self.rounds)
 
     @property
     def last_slot(self) -> int:
         """Slot of the join that ends it."""
         return self.slot + self.slots - 1
 
-    def locate(self, slot: int) -> tuple[LaneRound, int] | None:
-        """LaneRound and lane of a slot; None for the joins."""
+    def cargo(self, position: int, slot: int) -> list[Cargo]:
+        """What the rank at a position sends in a slot; nothing in the joins."""
         at = slot - self.slot - 1
         for one in self.rounds:
-            if 0 <= at < len(one.counts):
-                return one, at
-            at -= len(one.counts)
-        return None
+            if 0 <= at < one.counts.size:
+                step, lane = divmod(at, one.counts.shape[1])
+                return one.cargo(step, position, lane)
+            at -= one.counts.size
+        return []
 
 
 @kept_by_wiring(256)
@@ -327,26 +333,25 @@ def _add_stage(table: TransferTable, plan: HierarchicalPlan, stage: Stage, befor
     waits: list[Ref] = [(ranks, stage.slot)]
     slot, step = stage.slot + 1, stage.step
     slots, senders = np.zeros((0, 1), np.int64), np.zeros((0, ranks.size), np.int64)
-    for lanes, run in groupby(stage.rounds, key=lambda one: len(one.counts)):
-        rounds = list(run)
-        slots = slot + np.arange(lanes * len(rounds))[:, None]
-        senders = np.concatenate([one.senders(ranks) for one in rounds])
+    for one in stage.rounds:
+        n_rounds, lanes = one.counts.shape
+        slots = slot + np.arange(n_rounds * lanes)[:, None]
+        receivers, senders = (np.tile(ends(ranks), (n_rounds, 1)) for ends in (one.receivers, one.senders))
         table.add(
-            slots, np.concatenate([one.receivers(ranks) for one in rounds]),
-            np.array([one.counts for one in rounds]).reshape(-1, 1) * stage.unit,
-            step=np.repeat(np.arange(step, step + len(rounds)), lanes)[:, None], reduces=stage.task == SCATTER,
+            slots, receivers, one.counts.reshape(-1, 1) * stage.unit,
+            step=np.repeat(step + np.arange(n_rounds), lanes)[:, None], reduces=stage.task == SCATTER,
             after=_one_after_another(waits, ranks, senders, slots, lanes),
         )
         slots, senders = slots[-lanes:], senders[-lanes:]
         waits = [(senders, slots), (ranks, slots)]
-        slot, step = slot + lanes * len(rounds), step + len(rounds)
+        slot, step = slot + n_rounds * lanes, step + n_rounds
     own = np.broadcast_to(ranks, senders.shape)
     table.join(
         stage.last_slot, np.concatenate([senders, own]), np.concatenate([slots, slots]),
-        step=stage.step + len(stage.rounds),
+        step=step,
     )
     if plan.limit:
-        table.join(stage.last_slot + 1, line, stage.last_slot, step=stage.step + len(stage.rounds), gives=pool)
+        table.join(stage.last_slot + 1, line, stage.last_slot, step=step, gives=pool)
 
 
 def _one_after_another(
@@ -371,15 +376,11 @@ def _one_after_another(
 
 def _carried(plan: HierarchicalPlan, p: int, chunk: int, stage: Stage, source: int, slot: int) -> list[int]:
     """Blocks of a transfer: those of the owners (and origins) at the positions named by its round."""
-    found = stage.locate(slot)
-    if found is None:
-        return []
-    one, lane = found
     group, dim = plan.group, stage.dim
     here, step = group.position(source, dim), group.strides[dim] * group.grid.strides[dim]
     before, later = (*stage.before, dim), (*stage.later, dim)
     numbers = []
-    for item in one.cargo(here, lane):
+    for item in stage.cargo(here, slot):
         owners = members(group, source + (item.owner - here) * step, before)
         origins = members(group, source + (item.origin - here) * step, later) if stage.task == EXCHANGE else (0,)
         for part in item.parts:

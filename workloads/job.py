@@ -18,7 +18,7 @@ import numpy.typing as npt
 from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
 from topologies.checks import MOST_COUNT, Count, Integer, Natural, checked
-from topologies.core.extents import physical_memory
+from topologies.core.extents import memory_limit, shown_limit
 from topologies.text.brief import one_line
 from topologies.units import Bytes, Picoseconds, Quantity, format_size, parse_time
 
@@ -370,8 +370,8 @@ def check_room(n_operations: int, what: str) -> None:
     `what`: makes it so large, for the message.
     """
     need = n_operations * OPERATION_BYTES
-    if need > physical_memory():
+    if need > memory_limit():
         raise WeftError(
-            f"{what}: a job of at least {n_operations:,} operations, about {format_size(need)} of memory; this machine "
-            f"has {format_size(int(physical_memory()))}"
+            f"{what}: a job of at least {n_operations:,} operations, about {format_size(need)} of memory; "
+            f"{shown_limit()}"
         )

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core.grid import Ranks, is_power_of_two
 from collectives.core.process_groups import ProcessGroup
 from topologies import WeftError
 from topologies.checks import choice
 from topologies.core.blocks import Block, Ring, Switched
+
+Counts = npt.NDArray[np.int64]
 
 RING, DIRECT, HALVING_DOUBLING = "ring", "direct", "halving-doubling"
 STAGE_ALGORITHMS = (RING, DIRECT, HALVING_DOUBLING)
@@ -32,13 +35,13 @@ class Cargo(NamedTuple):
     parts: range
 
 
-class LaneRound(NamedTuple):
-    """Transfers of one round."""
+class LaneRounds(NamedTuple):
+    """Rounds in a row whose lanes lead to the same ranks; a ring of a million has as many."""
 
     receivers: Callable[[Ranks], Ranks]  # ranks (n,) -> destinations (lanes, n)
     senders: Callable[[Ranks], Ranks]  # ranks (n,) -> sources (lanes, n)
-    counts: tuple[int, ...]  # parts carried on each lane; a part is the blocks of one owner (and origin)
-    cargo: Callable[[int, int], list[Cargo]]  # (position, lane): what the rank at a position sends
+    counts: Counts  # (rounds, lanes): parts carried; a part is the blocks of one owner (and origin)
+    cargo: Callable[[int, int, int], list[Cargo]]  # (round, position, lane): what the rank at a position sends
 
 
 def own_algorithm(block: Block, group: ProcessGroup, dim: int, kind: str) -> str:
@@ -71,7 +74,7 @@ def cuts_blocks(algorithm: str, extent: int) -> bool:
     return algorithm == RING and extent > 2
 
 
-def stage_rounds(algorithm: str, task: str, group: ProcessGroup, dim: int, parts: int) -> list[LaneRound]:
+def stage_rounds(algorithm: str, task: str, group: ProcessGroup, dim: int, parts: int) -> list[LaneRounds]:
     """The rounds of a stage.
 
     `algorithm`: one of `STAGE_ALGORITHMS`. A ring of two is one cable: both ends exchange directly.
@@ -81,7 +84,7 @@ def stage_rounds(algorithm: str, task: str, group: ProcessGroup, dim: int, parts
     if algorithm == HALVING_DOUBLING:
         return _halving_doubling(task, group, dim, parts)
     if cuts_blocks(algorithm, group.extents[dim]):
-        return _ring_exchange(group, dim) if task == EXCHANGE else _ring(task, group, dim)
+        return [_ring_exchange(group, dim) if task == EXCHANGE else _ring(task, group, dim)]
     return [_direct(task, group, dim, parts)]
 
 
@@ -90,67 +93,57 @@ def _moved(group: ProcessGroup, dim: int, by: list[int]) -> tuple[Callable[[Rank
     return (lambda ranks: group.move(ranks, dim, ahead)), (lambda ranks: group.move(ranks, dim, -ahead))
 
 
-def _direct(task: str, group: ProcessGroup, dim: int, parts: int) -> LaneRound:
+def _direct(task: str, group: ProcessGroup, dim: int, parts: int) -> LaneRounds:
     extent, every = group.extents[dim], range(parts)
 
-    def cargo(position: int, lane: int) -> list[Cargo]:
+    def cargo(_: int, position: int, lane: int) -> list[Cargo]:
         peer = (position + lane + 1) % extent
         return [Cargo(position, position if task == GATHER else peer, every)]
 
-    return LaneRound(*_moved(group, dim, list(range(1, extent))), (parts,) * (extent - 1), cargo)
+    return LaneRounds(*_moved(group, dim, list(range(1, extent))), np.full((1, extent - 1), parts), cargo)
 
 
-def _ring(task: str, group: ProcessGroup, dim: int) -> list[LaneRound]:
+def _ring(task: str, group: ProcessGroup, dim: int) -> LaneRounds:
     """Both directions at once, each with half of every block."""
     extent = group.extents[dim]
-    to, from_ = _moved(group, dim, [1, -1])
 
-    def cargo_of(step: int) -> Callable[[int, int], list[Cargo]]:
+    def cargo(step: int, position: int, lane: int) -> list[Cargo]:
         back = step + (task == SCATTER)
+        return [Cargo(position, (position - (1, -1)[lane] * back) % extent, range(lane, lane + 1))]
 
-        def cargo(position: int, lane: int) -> list[Cargo]:
-            return [Cargo(position, (position - (1, -1)[lane] * back) % extent, range(lane, lane + 1))]
-
-        return cargo
-
-    return [LaneRound(to, from_, (1, 1), cargo_of(step)) for step in range(extent - 1)]
+    return LaneRounds(*_moved(group, dim, [1, -1]), np.ones((extent - 1, 2), np.int64), cargo)
 
 
-def _ring_exchange(group: ProcessGroup, dim: int) -> list[LaneRound]:
+def _ring_exchange(group: ProcessGroup, dim: int) -> LaneRounds:
     """Blocks travel from neighbor to neighbor in the shorter direction; to the antipode, one half in each direction."""
     extent = group.extents[dim]
-    to, from_ = _moved(group, dim, [1, -1])
 
-    def cargo_of(step: int) -> Callable[[int, int], list[Cargo]]:
-        def cargo(position: int, lane: int) -> list[Cargo]:
-            way = (1, -1)[lane]
-            origin = (position - way * step) % extent
-            return [
-                Cargo(origin, (origin + way * far) % extent, range(2) if 2 * far < extent else range(lane, lane + 1))
-                for far in range(step + 1, extent // 2 + 1)
-            ]
+    def cargo(step: int, position: int, lane: int) -> list[Cargo]:
+        way = (1, -1)[lane]
+        origin = (position - way * step) % extent
+        return [
+            Cargo(origin, (origin + way * far) % extent, range(2) if 2 * far < extent else range(lane, lane + 1))
+            for far in range(step + 1, extent // 2 + 1)
+        ]
 
-        return cargo
-
-    return [
-        LaneRound(to, from_, (sum(len(one.parts) for one in cargo_of(step)(0, 0)),) * 2, cargo_of(step))
-        for step in range(extent // 2)
-    ]
+    left = np.arange(extent // 2, 0, -1)  # distances that are still to be traveled, the antipode's with one part
+    counts = 2 * left - (extent % 2 == 0)
+    return LaneRounds(*_moved(group, dim, [1, -1]), np.stack([counts, counts], axis=1), cargo)
 
 
-def _halving_doubling(task: str, group: ProcessGroup, dim: int, parts: int) -> list[LaneRound]:
+def _halving_doubling(task: str, group: ProcessGroup, dim: int, parts: int) -> list[LaneRounds]:
     """Halving from the largest distance down; doubling from the smallest up."""
     extent = group.extents[dim]
     bits = [1 << s for s in range((extent - 1).bit_length())]
 
-    def round_of(bit: int) -> LaneRound:
+    def round_of(bit: int) -> LaneRounds:
         def peers(ranks: Ranks) -> Ranks:
             return group.flip(ranks, dim, bit)[None]
 
-        def cargo(position: int, lane: int) -> list[Cargo]:
+        def cargo(_: int, position: int, lane: int) -> list[Cargo]:
             first = (position ^ bit if task == SCATTER else position) & -bit
             return [Cargo(position, owner, range(parts)) for owner in range(first, first + bit)]
 
-        return LaneRound(peers, peers, (bit * parts,), cargo)
+        return LaneRounds(peers, peers, np.array([[bit * parts]]), cargo)
 
     return [round_of(bit) for bit in (reversed(bits) if task == SCATTER else bits)]

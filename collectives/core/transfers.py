@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import Choice, Count, WeftError, checked, told
-from topologies.core.extents import physical_memory
+from topologies.core.extents import memory_limit, shown_limit
 from topologies.text.brief import one_line
 from topologies.units import counted, format_size
 
@@ -198,11 +198,11 @@ class TransferTable:
 
     def _check_memory(self, n_rows: int) -> None:
         need = n_rows * BYTES_PER_ROW
-        if need > physical_memory():
+        if need > memory_limit():
             raise TooManyTransfers(
                 f"at least {counted(n_rows, 'transfer')} of {counted(self.ranks.size, 'rank')} take about "
-                f"{format_size(need)} of memory; this machine has {format_size(int(physical_memory()))}. Use a smaller "
-                "fabric, or an algorithm with fewer transfers"
+                f"{format_size(need)} of memory; {shown_limit()}. Use a smaller fabric, or an algorithm with fewer "
+                "transfers"
             )
 
     def _add_dependency(self, rows: npt.NDArray[np.int64], rank: IntLike, other: IntLike, lag: int) -> None:

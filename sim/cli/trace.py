@@ -13,7 +13,7 @@ from sim.cli.flags import how
 from sim.cli.output import say, write_json, write_whole
 from sim.cli.progress import progress
 from sim.cli.train import algorithm_of, simulate_iteration
-from sim.lower.capacity import check_capacity
+from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.spec import Spec
@@ -63,7 +63,7 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> tuple[Timeline, list
     if spec.engine != "chunk":
         raise WeftError(f"--engine {spec.engine} keeps no log of every chunk: a timeline needs the chunk engine")
     model, faults = spec.build_model(), spec.build_faults()
-    check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" or faults else 1)
+    check_capacity(schedule.pattern, least_ranks(schedule.pattern, "off" if faults else symmetry))
     if arguments.perfetto:
         check_size(schedule, model, symmetry)
     result = simulate(schedule, model=model, symmetry=symmetry, log=True, faults=faults, **how(arguments).arguments())

@@ -11,13 +11,13 @@ import numpy as np
 from sim.engine import _fluid_state as fields
 from sim.engine._fluid import run_fluid
 from sim.engine._fluid_state import FluidState
-from sim.engine.run import DEFAULT_MEMORY_BYTES, Progress
+from sim.engine.run import Progress
 from sim.program import I64, Program
 from sim.program.columns import crossings
 from sim.program.flows import Flows, flows_of, task_bytes
 from sim.program.outcome import Outcome, Rates, Stopped, check_finished, past_the_clock
 from topologies import WeftError
-from topologies.core.extents import physical_memory
+from topologies.core.extents import memory_limit, shown_limit
 from topologies.stages import staged
 from topologies.units import PS_PER_S, format_size, format_time
 
@@ -35,7 +35,6 @@ def run_flows(
     *,
     log: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    limit_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> Outcome:
     """Run a program as flows; see sim/program/flows.py.
 
@@ -45,7 +44,7 @@ def run_flows(
     WeftError: something that flows do not have, a run too large for memory, or one beyond the end of the clock.
     Stopped: by Ctrl-C.
     """
-    _check_memory(program, log, limit_bytes)
+    _check_memory(program, log)
     flows = flows_of(program, rates)
     state, total, started = _initial_state(flows, log), int(np.count_nonzero(flows.routed)), monotonic()
     try:
@@ -79,15 +78,15 @@ def _reached(state: FluidState) -> tuple[int, int]:
     return int(state.register[fields.EVENTS]), int(state.register[fields.NOW])
 
 
-def _check_memory(program: Program, log: bool, limit_bytes: int) -> None:
+def _check_memory(program: Program, log: bool) -> None:
     """Reject a run that would not fit, before it starts; a log of rates grows as they change."""
-    n_crossings, limit = int(program.hops().sum()), int(min(limit_bytes, physical_memory()))
+    n_crossings = int(program.hops().sum())
     per_task = TASK_BYTES + (2 * ROW_BYTES if log else 0)
     need = program.nbytes() + per_task * program.n_tasks + CROSSING_BYTES * n_crossings
-    if need > limit:
+    if need > memory_limit():
         raise WeftError(
             f"the run needs about {format_size(need)} for {program.n_tasks:,} flows that cross {n_crossings:,} links; "
-            f"the limit is {format_size(limit)}: use a smaller fabric"
+            f"{shown_limit()}: use a smaller fabric"
         )
 
 

@@ -28,7 +28,7 @@ from sim.program.outcome import (
     past_the_clock,
 )
 from topologies import WeftError
-from topologies.core.extents import physical_memory
+from topologies.core.extents import memory_limit, shown_limit
 from topologies.stages import count, staged
 from topologies.units import format_size, format_time
 
@@ -37,7 +37,6 @@ SLICE_EVENTS = 1_000_000
 
 FOREVER_PS = CLOCK_END_PS
 
-DEFAULT_MEMORY_BYTES = 16 * 2**30
 
 SERVER_BYTES, SENT_BYTES = 72, 56
 """State of a server; and of a task, beside that of every task, where there are NICs."""
@@ -330,13 +329,13 @@ def memory_bytes(program: Program, log: bool = False) -> int:
     return program.nbytes() + state + logged + fifo.queue_bytes(program)
 
 
-def check_memory(program: Program, log: bool, limit_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
+def check_memory(program: Program, log: bool) -> None:
     """Reject a run that would not fit, before it starts."""
-    need, limit_bytes = memory_bytes(program, log), int(min(limit_bytes, physical_memory()))
-    if need > limit_bytes:
+    need = memory_bytes(program, log)
+    if need > memory_limit():
         raise WeftError(
             f"the run needs about {format_size(need)} for {program.n_tasks:,} tasks and {program.chunk_hops():,} "
-            f"services; the limit is {format_size(limit_bytes)}: use fewer or larger chunks, or a smaller fabric"
+            f"services; {shown_limit()}: use fewer or larger chunks, or a smaller fabric"
         )
 
 

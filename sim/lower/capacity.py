@@ -12,7 +12,7 @@ from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers, take
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from topologies import Topology, WeftError
-from topologies.core.extents import physical_memory
+from topologies.core.extents import memory_limit, shown_limit
 from topologies.core.rateless import wiring_of
 from topologies.units import format_size
 
@@ -36,12 +36,17 @@ def check_capacity(pattern: Pattern, n_ranks: int, chunks: int = 1) -> None:
     """
     need, transfers = lowering_bytes(pattern, n_ranks)
     need = max(need, transfers * (TASK_BYTES + EVENT_BYTES * min(chunks, IN_FLIGHT)))
-    if need > physical_memory():
+    if need > memory_limit():
         raise WeftError(
             f"{pattern.name} on {pattern.topology.name} is too large: simulating {n_ranks:,} of {pattern.p:,} ranks "
-            f"takes about {transfers:,} transfers and {format_size(need)} of memory; this machine has "
-            f"{format_size(int(physical_memory()))}. Use a smaller fabric, or an algorithm with fewer transfers"
+            f"takes about {transfers:,} transfers and {format_size(need)} of memory; {shown_limit()}. Use a smaller "
+            "fabric, or an algorithm with fewer transfers"
         )
+
+
+def least_ranks(pattern: Pattern, symmetry: str) -> int:
+    """The ranks that are simulated at least, before any symmetry is looked at."""
+    return pattern.p if symmetry == "off" or not len(pattern.groups) else 1
 
 
 def lowering_bytes(pattern: Pattern, n_ranks: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from collectives import Schedule
 from sim.engine.run import check_memory
-from sim.lower.capacity import check_capacity
+from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
 from sim.program.flows import check_flows
 from sim.program.model import Model
@@ -56,7 +56,7 @@ def ready_forms(
 
 
 def _checked(schedule: Schedule, model: Model, symmetry: str, engine: str) -> Schedule:
-    check_capacity(schedule.pattern, schedule.pattern.p if symmetry == "off" else 1, model.chunks or 1)
+    check_capacity(schedule.pattern, least_ranks(schedule.pattern, symmetry), model.chunks or 1)
     program = lower(schedule, model, symmetry).program
     check_memory(program, log=False)
     if engine == "fluid":

@@ -99,3 +99,17 @@ def physical_memory() -> float:
     if resource is not None and (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         found.append(limit)
     return min(found)
+
+
+MEMORY_SHARE = 2 / 3
+"""Of the memory of this machine, what a table, a job or a run may take: estimates leave out what else is there."""
+
+
+def memory_limit() -> float:
+    """Bytes that one table, job or run may take; infinite where memory is unknown."""
+    return MEMORY_SHARE * physical_memory()
+
+
+def shown_limit() -> str:
+    """The same in words: "the limit is 16 GiB, two thirds of this machine's memory"."""
+    return f"the limit is {format_size(int(memory_limit()))}, two thirds of this machine's memory"

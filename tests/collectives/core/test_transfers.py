@@ -12,6 +12,7 @@ from collectives import build
 from collectives.core import transfers
 from collectives.core.transfers import BYTES_PER_ROW, TransferTable
 from topologies import WeftError, from_spec
+from topologies.core import extents
 
 RANKS = 45_000
 
@@ -35,7 +36,7 @@ def test_the_transfers_of_one_rank_are_refused_before_any_is_kept(monkeypatch: p
         return chosen(column, kind, where, n)
 
     monkeypatch.setattr(transfers, "_chosen", counted)
-    monkeypatch.setattr(transfers, "physical_memory", lambda: 2.0**20)
+    monkeypatch.setattr(extents, "physical_memory", lambda: 2.0**20)
     said = rf"ring on ring:{RANKS} is too large: at least 44,999 transfers of 1 rank take about .* of memory"
     with pytest.raises(WeftError, match=said):
         build("ring", "reduce-scatter", topology, "1GiB")
@@ -43,7 +44,7 @@ def test_the_transfers_of_one_rank_are_refused_before_any_is_kept(monkeypatch: p
 
 
 def test_a_table_at_the_limit_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "physical_memory", lambda: 3.0 * BYTES_PER_ROW)
+    monkeypatch.setattr(extents, "physical_memory", lambda: 3.0 * BYTES_PER_ROW / extents.MEMORY_SHARE)
     table = TransferTable(np.arange(3))
     table.add(0, np.array([1, 2, 0]))
     assert table.build().src.size == 3

@@ -161,12 +161,12 @@ def test_an_unreachable_pair_is_named(words: list[str], tmp_path: Path, capsys: 
 def test_a_run_too_large_for_memory_says_so_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.lower.capacity.physical_memory", lambda: 2**34)
+    monkeypatch.setattr("topologies.core.extents.physical_memory", lambda: 3 * 2**33)
     monkeypatch.setattr("sim.study.points.compute", None)  # nothing may be computed
     words = ["--topology", "torus:64x64", "--algorithm", "ring", "--symmetry", "off", "-b", "8", "-e", "1M"]
     said = refused(["compare", *words, "--json", str(tmp_path / "a.json")], capsys)
     assert "ring on torus:64x64 is too large" in said
-    assert "GiB of memory; this machine has 16 GiB" in said
+    assert "GiB of memory; the limit is 16 GiB, two thirds of this machine's memory" in said
     assert list(tmp_path.iterdir()) == []
 
 

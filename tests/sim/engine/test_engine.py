@@ -47,6 +47,7 @@ from sim.program.outcome import Deadlock, Outcome, Stopped
 from tests.eager_runs import assert_same
 from tests.strategies import fifo_programs, pooled_fifo_programs, programs
 from topologies import WeftError
+from topologies.core import extents
 
 
 def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
@@ -307,10 +308,11 @@ def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int, limi
     assert program.nbytes() + one.nbytes - in_flight - wheel < limit * program.n_tasks
 
 
-def test_too_large_for_memory_is_refused_before_it_starts() -> None:
+def test_too_large_for_memory_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The estimate, and what makes it smaller, are in the message."""
-    with pytest.raises(WeftError, match=r"needs about .* the limit is 1 KiB: use fewer"):
-        check_memory(two_hop_burst(40), log=True, limit_bytes=1024)
+    monkeypatch.setattr(extents, "physical_memory", lambda: 1536)
+    with pytest.raises(WeftError, match=r"needs about .* the limit is 1 KiB, two thirds of this .*: use fewer"):
+        check_memory(two_hop_burst(40), log=True)
 
 
 def test_one_specialization() -> None:

@@ -26,6 +26,7 @@ from sim.program.outcome import Outcome, Stopped
 from sim.simulation import simulate
 from tests.strategies import REALISTIC_RATES, flow_programs
 from topologies import Topology, WeftError, from_spec
+from topologies.core import extents
 from topologies.units import PS_PER_S
 from workloads.job import Communicate, Compute, Job, Operation, Send
 
@@ -177,10 +178,11 @@ def test_ctrl_c_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
         run_flows(program, rates, progress=lambda one: signal.raise_signal(signal.SIGINT))
 
 
-def test_a_run_too_large_is_rejected_before_it_starts() -> None:
+def test_a_run_too_large_is_rejected_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     program, rates = _busy()
-    with pytest.raises(WeftError, match="132 flows that cross 300 links"):
-        run_flows(program, rates, limit_bytes=1000)
+    monkeypatch.setattr(extents, "physical_memory", lambda: 1536)
+    with pytest.raises(WeftError, match="132 flows that cross 300 links; the limit is 1 KiB"):
+        run_flows(program, rates)
 
 
 def test_rates_too_far_apart_are_rejected() -> None:
