@@ -49,6 +49,8 @@ FULL_CHECK_NODES = 1024
 FULL_CHECK_TRANSFERS = 1_500_000
 SAMPLE_TRANSFERS = 200_000
 SAMPLE_CROSSINGS = 1_000_000
+CANDIDATE_SHARE = 0.1
+"""Of a sample, what is looked at to choose among generators: the group of those chosen is checked with all of it."""
 
 
 class Emitter(Protocol):
@@ -198,7 +200,9 @@ def _shrink(
     alone = tuple(
         action
         for action in kept
-        if check(pattern, divide(pattern, Group(name, (action,)), tie, seed, ranks), tie, seed)[0] is None
+        if check(
+            pattern, divide(pattern, Group(name, (action,)), tie, seed, ranks), tie, seed, share=CANDIDATE_SHARE
+        )[0] is None
     )
     return alone if len(alone) < len(kept) else kept[:-1]
 
@@ -299,9 +303,12 @@ def _of_representatives(transfers: Transfers, orbits: Orbits) -> Transfers:
 
 
 def check(
-    pattern: Emitter, q: Quotient, tie: str, seed: int, marks: Marks | None = None
+    pattern: Emitter, q: Quotient, tie: str, seed: int, marks: Marks | None = None, *, share: float = 1
 ) -> tuple[str | None, str]:
-    """What is wrong with a quotient (None if nothing), and how it was looked at."""
+    """What is wrong with a quotient (None if nothing), and how it was looked at.
+
+    `share`: of the sample, where a check in full would take long.
+    """
     if marks is not None and not _same_marks(q, marks):
         return "faults of one orbit differ", ""
     sources = np.arange(pattern.n_sources or pattern.p)
@@ -311,7 +318,7 @@ def check(
         paths, pair, _ = q.routes
         hops = np.bincount(paths.pair, np.diff(paths.ptr), int(pair.max(initial=-1)) + 1)[pair].sum()
         crossings = hops / max(pair.size, 1) * per_source
-        most = min(SAMPLE_TRANSFERS / max(per_source, 1), SAMPLE_CROSSINGS / max(crossings, 1))
+        most = share * min(SAMPLE_TRANSFERS / max(per_source, 1), SAMPLE_CROSSINGS / max(crossings, 1))
         others = sources[q.orbits.rank.min(axis=0)[sources] != sources]  # representatives represent themselves
         count = int(np.clip(most, 1, others.size))
         sources = np.sort(np.random.default_rng(0).choice(others, count, replace=False))
