@@ -588,7 +588,7 @@ def test_what_a_fabric_rules_out_is_among_the_reasons() -> None:
 def test_where_every_generator_holds_alone_the_last_one_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tie may break only what two of them make together."""
 
-    def not_both(pattern: object, q: symmetry.Quotient, *routing: object) -> tuple[str | None, str]:
+    def not_both(pattern: object, q: symmetry.Quotient, *routing: object, **more: object) -> tuple[str | None, str]:
         return ("both together" if np.unique(q.orbits.rank).size == 1 else None), "looked at"
 
     monkeypatch.setattr(symmetry, "check", not_both)
