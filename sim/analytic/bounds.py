@@ -75,7 +75,7 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     all_groups = 0 if reduced_on_the_way else 2 * (p - p // n) * size
     seconds = {
         "all-reduce": max(size / ends.into, size / ends.out_of, all_groups / ends.all),
-        "reduce-scatter": max(share / ends.into, share / ends.out_of),
+        "reduce-scatter": max((share / (n - 1)) / ends.into, share / ends.out_of),  # one sum may enter for all others
         "all-gather": max(share / ends.into, (share / (n - 1)) / ends.out_of),
         "all-to-all": max(share / ends.into, share / ends.out_of),
         "broadcast": max(size / ends.into_others, size / ends.out_of_root),

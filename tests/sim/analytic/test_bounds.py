@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 
@@ -13,9 +15,10 @@ from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
+from tests.fabrics import random_fabric
 from tests.oracles import lone_route
 from tests.strategies import programs
-from topologies import WeftError, from_spec
+from topologies import Topology, WeftError, from_links, from_spec
 
 MODELS = [
     Model(),
@@ -52,6 +55,43 @@ def test_bounds_of_every_algorithm(name: str, spec: str) -> None:
             for model in MODELS:
                 result = simulate(schedule, model=model, check=True)
                 assert result.lower_bound_ps <= result.time_ps
+
+
+def lopsided(seed: int) -> Topology:
+    """A fabric of 2 to 7 NPUs whose links have a rate of their own in each direction, some far below the others."""
+    rng, plain = random.Random(seed), random_fabric(seed, 9)
+    rates = {npu: (rng.choice((1, 10, 33)), rng.choice((1, 10, 33))) for npu in range(plain.n_nodes)}
+    links = [
+        (a, b, f"{min(rates[a][0], rates[b][1]) * rng.choice((1, 3))}GB/s", "100ns")
+        for a, b in zip(plain.src.tolist(), plain.dst.tolist(), strict=True)
+    ]
+    return from_links(links, plain.n_npus, name=f"lopsided{seed}")
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("seed", range(32))
+def test_bounds_hold_where_npus_receive_at_another_rate_than_they_send(seed: int) -> None:
+    """Of every algorithm that runs there; what enters and leaves single NPUs is a cut, so the exact one is no less."""
+    topology = lopsided(seed)
+    for name, algorithm in ALGORITHMS.items():
+        for collective in algorithm.functions:
+            try:
+                schedule = build(name, collective, topology, "30MB")
+            except WeftError:
+                continue  # what it cannot do is the subject of the registry's own tests
+            result = simulate(schedule, chunks=32, check=True)
+            found = bounds(result.lowered)
+            assert found.best_ps <= result.time_ps
+            if collective in ("all-gather", "reduce-scatter", "broadcast", "reduce"):
+                assert found.wire_ps <= found.cut_ps
+
+
+def test_a_reduced_shard_may_enter_as_one() -> None:
+    """Links into rank 0 alone are slow: each rank sends two shards of three, and receives one."""
+    links = [(a, b, "10GB/s" if b else "5GB/s", "1us") for a in range(3) for b in range(3) if a != b]
+    schedule = build("pipelined", "reduce-scatter", from_links(links, 3, name="thin"), "300MB")
+    result = simulate(schedule, chunks=64, check=True)
+    assert bounds(result.lowered).wire_ps <= bounds(result.lowered).cut_ps <= result.time_ps < 14e9
 
 
 def test_a_lone_path_meets_its_bound() -> None:
