@@ -40,6 +40,9 @@ class ConcurrentFlow(NamedTuple):
 FOR_SIMPLEX = 10_000
 """Variables up to which the simplex method is used; for more, the interior-point method takes as little as a tenth."""
 
+MOST_VARIABLES = 1_000_000
+"""Limit on the variables of a linear program: hours. Far beyond it not even Ctrl-C is heard while it is read."""
+
 DETOUR = 1e-6
 """Cost of a byte on a link relative to a byte delivered; without it idle links may carry detours."""
 
@@ -60,9 +63,10 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
     if n == 1:
         return ConcurrentFlow(float("inf"), np.zeros((1, t.n_links)))
     unit = float(t.bandwidth_Bps.max())
-    incidence = _incidence(t)  # +1 where a link enters a node
     sources = [0] if is_transitive(t) else list(range(n))
     m = t.n_links
+    _check_size(t, m * len(sources) + 1)
+    incidence = _incidence(t)  # +1 where a link enters a node
     rows, rates = [], []  # conservation: inflow minus outflow is the rate at an NPU, zero at a switch
     for source in sources:
         keep = np.arange(t.n_nodes) != source
@@ -97,11 +101,12 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
     t, n, m = topology, topology.n_npus, topology.n_links
     if n == 1:
         return Roots(float("inf"), np.ones(1), np.zeros(m))
+    columns = n + m + 2 * n * m  # x, a, flows down, flows up
+    _check_size(t, columns)
     unit = float(t.bandwidth_Bps.max())
     bandwidth = t.bandwidth_Bps / unit
     enters = _incidence(t)
     equal, upper, limit = [], [], []
-    columns = n + m + 2 * n * m  # x, a, flows down, flows up
     for way in (0, 1):
         for npu in range(n):
             first = n + m + (way * n + npu) * m
@@ -123,6 +128,14 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
     left = vstack(equal)
     solved = _solve(t, cost, vstack(upper), np.concatenate(limit), left, np.zeros(left.shape[0]), bounds)
     return Roots(float(solved[:n].sum()) * unit, solved[:n] * unit, solved[n : n + m] * unit)
+
+
+def _check_size(topology: Topology, n_variables: int) -> None:
+    if n_variables > MOST_VARIABLES:
+        raise WeftError(
+            f"topology {topology.name}: the linear program has {n_variables:,} variables, one for each NPU and link; the "
+            f"limit is {MOST_VARIABLES:,}. Use a smaller fabric"
+        )
 
 
 def _incidence(topology: Topology) -> csr_array:

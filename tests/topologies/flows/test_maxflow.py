@@ -9,7 +9,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import maximum_flow
 
 from tests import fabrics
-from topologies import from_spec
+from topologies import WeftError, from_spec
 from topologies.flows import _maxflow, programs
 from topologies.flows.maxflow import FlowNetwork
 from topologies.flows.programs import all_to_all_rate_Bps, best_roots, concurrent_flow
@@ -166,3 +166,12 @@ def test_a_linear_program_says_how_large_it_is(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("topologies.flows.programs.heard", lambda solve: (said.append(under_way()), solve())[1])
     all_to_all_rate_Bps(from_spec("mesh:2x3", "1GB/s"))
     assert said == ["a linear program of 85 variables"]
+
+
+def test_a_linear_program_too_large_is_rejected_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_incidence", None)
+    fabric = from_spec("random-regular:2000x4")
+    with pytest.raises(WeftError, match="has 16,000,001 variables, one for each NPU and link; the limit is 1,000,000"):
+        concurrent_flow(fabric)
+    with pytest.raises(WeftError, match="has 32,010,000 variables"):
+        best_roots(fabric)
