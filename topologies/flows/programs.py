@@ -133,8 +133,8 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
 def _check_size(topology: Topology, n_variables: int) -> None:
     if n_variables > MOST_VARIABLES:
         raise WeftError(
-            f"topology {topology.name}: the linear program has {n_variables:,} variables, one for each NPU and link; the "
-            f"limit is {MOST_VARIABLES:,}. Use a smaller fabric"
+            f"topology {topology.name}: the linear program has {n_variables:,} variables, one for each NPU and link; "
+            f"the limit is {MOST_VARIABLES:,}. Use a smaller fabric"
         )
 
 
