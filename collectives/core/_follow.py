@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core._jit import entry, helper
+from collectives.core._jit import ONE, entry, helper
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -210,7 +210,7 @@ def _own(moves, rank, p, block, value):  # type: ignore[no-untyped-def]  # jitte
     for word in range(len(value)):
         value[word] = 0
     if rank < p:
-        value[rank >> 6] = moves.masks[moves.mask_of[block], rank >> 6] & (1 << (rank & 63))
+        value[rank >> 6] = moves.masks[moves.mask_of[block], rank >> 6] & (ONE << (rank & 63))
 
 
 @helper
@@ -258,7 +258,7 @@ def _begin(rows, row, streams, sets, n_free):  # type: ignore[no-untyped-def]  #
             sets.past[place, word] = sets.before[word]
             if streams:
                 sets.begun[place, word] = sets.started[word]
-        sets.past[place, rows.bit[row] >> 6] |= 1 << (rows.bit[row] & 63)
+        sets.past[place, rows.bit[row] >> 6] |= ONE << (rows.bit[row] & 63)
     return n_free
 
 

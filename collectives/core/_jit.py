@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 
 from topologies.compiled import cached
 
 Function = Callable[..., Any]
+
+ONE = np.int64(1)
+"""A bit to be shifted: that of Python does not fit a word at place 63, where kernels run without the compiler."""
 
 _HERE = Path(__file__).parent
 _SOURCES = sorted(_HERE.glob("_[a-z]*.py"))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core._jit import entry, helper
+from collectives.core._jit import ONE, entry, helper
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -167,7 +167,7 @@ def _rarest(s, src, dst):  # type: ignore[no-untyped-def]  # jitted
 
 @helper
 def _send(lanes, s, lane, block):  # type: ignore[no-untyped-def]  # jitted
-    s.missing[lanes.dst[lane], block >> 6] &= ~(1 << (block & 63))
+    s.missing[lanes.dst[lane], block >> 6] &= ~(ONE << (block & 63))
     s.free[lane] = False
     s.holders[block] += 1
     s.block[lane] = block
@@ -194,7 +194,7 @@ def _arrive(lanes, s):  # type: ignore[no-untyped-def]  # jitted
         lane = _pop(s.flying, s.at[FLYING])
         s.at[FLYING] -= 1
         block, dst = s.block[lane], lanes.dst[lane]
-        s.held[dst, block >> 6] |= 1 << (block & 63)
+        s.held[dst, block >> 6] |= ONE << (block & 63)
         s.free[lane] = True
         _make_ready(s, lane)
         for place in range(lanes.ptr[dst], lanes.ptr[dst + 1]):
