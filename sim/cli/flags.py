@@ -38,8 +38,13 @@ OUTPUTS = {
 }
 """Flags of files that commands write, and their help."""
 
-WRITTEN = (*OUTPUTS, "page")
+PAGE = "report.page"
+
+WRITTEN = (*OUTPUTS, PAGE)
 """All flags of files that are written; the page of a report is a key of its spec."""
+
+KEPT = ("store", "out")
+"""Flags of what a command looks up and adds to: the store of a sweep, the folder of a paper."""
 
 
 class Parser(argparse.ArgumentParser):

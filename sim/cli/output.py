@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from sim import plots
-from sim.cli.asked import document_spec
-from sim.cli.flags import WRITTEN
+from sim.cli.asked import by_section, document_spec
+from sim.cli.files import check_apart, flag_of
+from sim.cli.flags import PAGE, WRITTEN
 from sim.study.document import document
 from sim.study.spec import Spec
 from sim.study.tables import Row, aligned, screen_width, to_csv
@@ -26,9 +27,9 @@ from topologies.stages import Profile, staged
 from topologies.units import format_size
 
 FIGURES = (".png", ".pdf", ".svg")
-SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), "page": (".html",),
+SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), PAGE: (".html",),
             "export": (".csv", ".parquet"), "perfetto": (".gz", ".json")}
-TEXTS = ("json", "csv", "links", "page", "export", "goal", "htsim", "nccl_json")
+TEXTS = ("json", "csv", "links", PAGE, "export", "goal", "htsim", "nccl_json")
 """Flags whose file may be standard output."""
 
 STANDARD_OUTPUT = "-"
@@ -38,20 +39,17 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     """Reject outputs that cannot be written, before anything is computed.
 
     WeftError: no such folder, a folder or a named pipe instead of a file, no permission, a figure of an unknown kind,
-    or two texts on standard output.
+    or one that is also read, or written twice.
     """
     if hasattr(arguments, "figure"):
         _settle_figure(arguments)
     if getattr(arguments, "baseline", None) and not (arguments.plot and arguments.figure == "speed-up"):
         raise WeftError(f"--baseline {arguments.baseline} is of a speed-up: add --plot FILE --figure speed-up")
-    printed = [f"--{flag.replace('_', '-')}" for flag in TEXTS if getattr(arguments, flag, None) == STANDARD_OUTPUT]
-    if len(printed) > 1:
-        raise WeftError(f"{' and '.join(printed)} are both standard output (-): give a file name to all but one")
     for flag in WRITTEN:
         name = getattr(arguments, flag, None)
         if name is None or (name == STANDARD_OUTPUT and flag in TEXTS):
             continue
-        given, path = f"--{flag.replace('_', '-')} {name}", Path(name)
+        given, path = f"{flag_of(flag)} {name}", Path(name)
         if name == STANDARD_OUTPUT:
             raise WeftError(f"{given} is standard output, which takes text: give a file name")
         if not path.parent.is_dir():
@@ -66,6 +64,7 @@ def check_outputs(arguments: argparse.Namespace) -> None:
             raise WeftError(f"{given}: {not_installed('matplotlib')}")
         if flag in SUFFIXES and path.suffix not in SUFFIXES[flag]:
             raise WeftError(f"{given} has the suffix {path.suffix!r}: write {' or '.join(SUFFIXES[flag])}")
+    check_apart(arguments, by_section({name: value for name, value in vars(arguments).items() if "." in name}))
 
 
 def _settle_figure(arguments: argparse.Namespace) -> None:
