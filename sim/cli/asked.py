@@ -70,9 +70,6 @@ def sections_of(path: Path, what: str, command: str) -> Mapping[str, Any]:
 def changes_of(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """The keys that flags give, by section: changes for `Spec.updated`."""
     given = {name: value for name, value in vars(arguments).items() if "." in name and value not in (None, [])}
-    for name, value in given.items():
-        if value == ():
-            raise WeftError(f"--{name.partition('.')[2].replace('_', '-')} is empty: give at least one name")
     return by_section({name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 

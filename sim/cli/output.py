@@ -29,6 +29,12 @@ from topologies.units import format_size
 FIGURES = (".png", ".pdf", ".svg")
 SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), PAGE: (".html",),
             "export": (".csv", ".parquet"), "perfetto": (".gz", ".json")}
+USUAL = {"json": ".json", "csv": ".csv", "links": ".csv", "nccl_json": ".json", "goal": ".goal", "htsim": ".cm",
+         "msccl": ".xml"}
+"""Suffixes of what may have any, but none of another kind of output."""
+
+OUTPUT_KINDS = frozenset(USUAL.values()).union(*SUFFIXES.values())
+
 TEXTS = ("json", "csv", "links", PAGE, "export", "goal", "htsim", "nccl_json")
 """Flags whose file may be standard output."""
 
@@ -38,7 +44,7 @@ STANDARD_OUTPUT = "-"
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Reject outputs that cannot be written, before anything is computed.
 
-    WeftError: no such folder, a folder or a named pipe instead of a file, no permission, a figure of an unknown kind,
+    WeftError: no such folder, a folder or a named pipe instead of a file, no permission, the suffix of another kind,
     or one that is also read, or written twice.
     """
     if hasattr(arguments, "figure"):
@@ -64,6 +70,8 @@ def check_outputs(arguments: argparse.Namespace) -> None:
             raise WeftError(f"{given}: {not_installed('matplotlib')}")
         if flag in SUFFIXES and path.suffix not in SUFFIXES[flag]:
             raise WeftError(f"{given} has the suffix {path.suffix!r}: write {' or '.join(SUFFIXES[flag])}")
+        if flag in USUAL and path.suffix in OUTPUT_KINDS - {USUAL[flag]}:
+            raise WeftError(f"{given} has the suffix {path.suffix!r} of another kind of file: write {USUAL[flag]}")
     check_apart(arguments, by_section({name: value for name, value in vars(arguments).items() if "." in name}))
 
 

@@ -145,10 +145,10 @@ faults = "plan.toml"
 
 @pytest.mark.parametrize(("command", "said"), [
     ("compare --spec d/spec.toml --csv d/plan.toml", "faults {here}/d/plan.toml of [model]"),
-    ("compare --spec d/spec.toml --csv d/net.json", "spec {here}/d/net.json of [topology]"),
+    ("compare --spec d/spec.toml --json d/net.json", "spec {here}/d/net.json of [topology]"),
     ("sweep d/spec.toml --store d/net.json", "spec {here}/d/net.json of [topology]"),
     ("sweep d/spec.toml --store d/plan.toml", "faults {here}/d/plan.toml of [model]"),
-    ("share --topology ring:4 --tenant job=tree.goal --csv tree.goal", "job tree.goal of [tenant]"),
+    ("share --topology ring:4 --tenant job=tree.txt --csv tree.txt", "job tree.txt of [tenant]"),
     ("share --topology ring:4 --tenant job=tree --csv tree.1.et", "job tree of [tenant]"),
     ("share --topology ring:4 --spec d/tenants.toml --csv d/layers.txt", "workload {here}/d/layers.txt of [tenant]"),
 ])
