@@ -58,6 +58,7 @@ def check_outputs(arguments: argparse.Namespace) -> None:
         given, path = f"{flag_of(flag)} {name}", Path(name)
         if name == STANDARD_OUTPUT:
             raise WeftError(f"{given} is standard output, which takes text: give a file name")
+        _check_reached(given, path)
         if not path.parent.is_dir():
             raise WeftError(f"{given}: there is no folder {path.parent}")
         if path.is_dir():
@@ -73,6 +74,16 @@ def check_outputs(arguments: argparse.Namespace) -> None:
         if flag in USUAL and path.suffix in OUTPUT_KINDS - {USUAL[flag]}:
             raise WeftError(f"{given} has the suffix {path.suffix!r} of another kind of file: write {USUAL[flag]}")
     check_apart(arguments, by_section({name: value for name, value in vars(arguments).items() if "." in name}))
+
+
+def _check_reached(given: str, path: Path) -> None:
+    """Reject a name that is too long, or a link that leads nowhere but to itself."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it is made, or there is no such folder
+    except OSError as fault:
+        raise WeftError(f"{given}: {fault.strerror}") from None
 
 
 def _settle_figure(arguments: argparse.Namespace) -> None:

@@ -188,6 +188,8 @@ def test_measured_times_stand_beside_the_rows() -> None:
         ("[[tenants]]\n", "unknown section 'tenants'"),
         ('spec = "ring:4"', "'spec' is in no section: a heading such as [topology] is missing above it"),
         ('algorithms = ["ring"]', "'algorithms' is in no section: a heading such as [collective] is missing above it"),
+        ('[topology]\nspec = "a\\u0000b.json"', "no name of a file has a zero byte"),
+        ('[topology]\nspec = "ring:4"\n[model]\nfaults = "a\\u0000b"', "no name of a file has a zero byte"),
         ("speck = 3\n[model]\n", "'speck' is in no section: a heading such as [topology] is missing above it"),
         ("[model]\nchunk_size = 3", "unknown key 'chunk_size'"),
         ('[topology]\nspec = "ring:4"\nspec = "ring:8"', "Cannot overwrite a value"),
