@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cli.commands import COMMANDS
+from sim.cli.files import check_apart
 from sim.cli.flags import accepted
 from sim.study.keys import AUTO, TENANT, flags_of, keys_of
 from sim.study.paths import with_paths_from
@@ -28,7 +29,8 @@ LOOKED_INTO = ("chunk", "reference")
 def spec_of(arguments: argparse.Namespace) -> Spec:
     """The spec that a call describes.
 
-    WeftError: a section or key that the command does not use, a value that is not accepted, or what is missing.
+    WeftError: a section or key that the command does not use, a value that is not accepted, a file that would be
+    written over one that is read, or what is missing.
     """
     spec = Spec().updated(by_section(COMMANDS[arguments.command].defaults))
     if path := arguments.spec:
@@ -37,6 +39,7 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
         check_used(sections, arguments.command, where)
         spec = spec.updated(changes)
     spec = spec.updated(changes_of(arguments))
+    check_apart(arguments, spec.to_dict())
     required(arguments, spec)
     if COMMANDS[arguments.command].chooses:
         return spec.choosing()
@@ -67,9 +70,6 @@ def sections_of(path: Path, what: str, command: str) -> Mapping[str, Any]:
 def changes_of(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """The keys that flags give, by section: changes for `Spec.updated`."""
     given = {name: value for name, value in vars(arguments).items() if "." in name and value not in (None, [])}
-    for name, value in given.items():
-        if value == ():
-            raise WeftError(f"--{name.partition('.')[2].replace('_', '-')} is empty: give at least one name")
     return by_section({name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 

@@ -38,8 +38,13 @@ OUTPUTS = {
 }
 """Flags of files that commands write, and their help."""
 
-WRITTEN = (*OUTPUTS, "page")
+PAGE = "report.page"
+
+WRITTEN = (*OUTPUTS, PAGE)
 """All flags of files that are written; the page of a report is a key of its spec."""
+
+KEPT = ("store", "out")
+"""Flags of what a command looks up and adds to: the store of a sweep, the folder of a paper."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -209,10 +214,11 @@ def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:
         group.add_argument(f"--{kind.replace('_', '-')}", metavar="FILE", help=OUTPUTS[kind])
     if command.figures:
         _add_figure(group, command.figures)
-    group.add_argument("--quiet", action="store_const", const=True, default=None,
-                       help="print neither progress nor the names of written files")
-    group.add_argument("--progress", dest="quiet", action="store_const", const=False, default=None,
-                       help="print both, as lines, even if standard error is not a terminal")
+    either = group.add_mutually_exclusive_group()
+    either.add_argument("--quiet", action="store_const", const=True, default=None,
+                        help="print neither progress nor the names of written files")
+    either.add_argument("--progress", dest="quiet", action="store_const", const=False, default=None,
+                        help="print both, as lines, even if standard error is not a terminal")
     group.add_argument("--profile", action="store_true",
                        help="print the time and memory of every stage on standard error, and add them to --json; "
                             "a call may only look up what an earlier one built")

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from sim import plots
-from sim.cli.asked import document_spec
-from sim.cli.flags import WRITTEN
+from sim.cli.asked import by_section, document_spec
+from sim.cli.files import check_apart, flag_of
+from sim.cli.flags import PAGE, WRITTEN
 from sim.study.document import document
 from sim.study.spec import Spec
 from sim.study.tables import Row, aligned, screen_width, to_csv
@@ -26,9 +27,15 @@ from topologies.stages import Profile, staged
 from topologies.units import format_size
 
 FIGURES = (".png", ".pdf", ".svg")
-SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), "page": (".html",),
+SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), PAGE: (".html",),
             "export": (".csv", ".parquet"), "perfetto": (".gz", ".json")}
-TEXTS = ("json", "csv", "links", "page", "export", "goal", "htsim", "nccl_json")
+USUAL = {"json": ".json", "csv": ".csv", "links": ".csv", "nccl_json": ".json", "goal": ".goal", "htsim": ".cm",
+         "msccl": ".xml"}
+"""Suffixes of what may have any, but none of another kind of output."""
+
+OUTPUT_KINDS = frozenset(USUAL.values()).union(*SUFFIXES.values())
+
+TEXTS = ("json", "csv", "links", PAGE, "export", "goal", "htsim", "nccl_json")
 """Flags whose file may be standard output."""
 
 STANDARD_OUTPUT = "-"
@@ -37,23 +44,21 @@ STANDARD_OUTPUT = "-"
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Reject outputs that cannot be written, before anything is computed.
 
-    WeftError: no such folder, a folder or a named pipe instead of a file, no permission, a figure of an unknown kind,
-    or two texts on standard output.
+    WeftError: no such folder, a folder or a named pipe instead of a file, no permission, the suffix of another kind,
+    or one that is also read, or written twice.
     """
     if hasattr(arguments, "figure"):
         _settle_figure(arguments)
     if getattr(arguments, "baseline", None) and not (arguments.plot and arguments.figure == "speed-up"):
         raise WeftError(f"--baseline {arguments.baseline} is of a speed-up: add --plot FILE --figure speed-up")
-    printed = [f"--{flag.replace('_', '-')}" for flag in TEXTS if getattr(arguments, flag, None) == STANDARD_OUTPUT]
-    if len(printed) > 1:
-        raise WeftError(f"{' and '.join(printed)} are both standard output (-): give a file name to all but one")
     for flag in WRITTEN:
         name = getattr(arguments, flag, None)
         if name is None or (name == STANDARD_OUTPUT and flag in TEXTS):
             continue
-        given, path = f"--{flag.replace('_', '-')} {name}", Path(name)
+        given, path = f"{flag_of(flag)} {name}", Path(name)
         if name == STANDARD_OUTPUT:
             raise WeftError(f"{given} is standard output, which takes text: give a file name")
+        _check_reached(given, path)
         if not path.parent.is_dir():
             raise WeftError(f"{given}: there is no folder {path.parent}")
         if path.is_dir():
@@ -66,6 +71,19 @@ def check_outputs(arguments: argparse.Namespace) -> None:
             raise WeftError(f"{given}: {not_installed('matplotlib')}")
         if flag in SUFFIXES and path.suffix not in SUFFIXES[flag]:
             raise WeftError(f"{given} has the suffix {path.suffix!r}: write {' or '.join(SUFFIXES[flag])}")
+        if flag in USUAL and path.suffix in OUTPUT_KINDS - {USUAL[flag]}:
+            raise WeftError(f"{given} has the suffix {path.suffix!r} of another kind of file: write {USUAL[flag]}")
+    check_apart(arguments, by_section({name: value for name, value in vars(arguments).items() if "." in name}))
+
+
+def _check_reached(given: str, path: Path) -> None:
+    """Reject a name that is too long, or a link that leads nowhere but to itself."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it is made, or there is no such folder
+    except OSError as fault:
+        raise WeftError(f"{given}: {fault.strerror}") from None
 
 
 def _settle_figure(arguments: argparse.Namespace) -> None:

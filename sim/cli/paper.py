@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cli.asked import spec_of
+from sim.cli.files import check_apart
 from sim.cli.output import STANDARD_OUTPUT, write_json
 from sim.cli.progress import progress
 from sim.study.tables import from_csv
@@ -21,7 +22,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Compute, print, and write tables and figures."""
     spec = spec_of(arguments)
     name = str(spec.paper.name)
-    out = arguments.out or Path("out") / name
+    out = arguments.out = arguments.out or Path("out") / name
+    check_apart(arguments, spec.to_dict())
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as fault:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sim.cli.asked import check_looks_into, spec_of
+from sim.cli.files import check_apart
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
@@ -50,7 +51,9 @@ def run(arguments: argparse.Namespace) -> None:
 def read(arguments: argparse.Namespace) -> Spec:
     """The spec, with the tenants of the file and then those of the flags."""
     spec = spec_of(arguments)
-    return replace(spec, tenant=(*spec.tenant, *map(read_tenant, arguments.tenant)))
+    spec = replace(spec, tenant=(*spec.tenant, *map(read_tenant, arguments.tenant)))
+    check_apart(arguments, spec.to_dict())
+    return spec
 
 
 def given(spec: Spec, tenants: Sequence[Described]) -> Spec:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cli.asked import changes_of, check_used, sections_of
+from sim.cli.files import check_apart
 from sim.cli.flags import how
 from sim.cli.output import STANDARD_OUTPUT, say, write_text, write_whole
 from sim.cli.progress import Steps, progress
@@ -43,11 +44,10 @@ def run(arguments: argparse.Namespace) -> None:
     if file == STANDARD_INPUT and not arguments.store:
         raise WeftError("a sweep from standard input needs --store FILE")
     sections = read(file, arguments)
+    path = arguments.store = arguments.store or file.with_suffix(".db")
+    check_apart(arguments, sections)
     with progress(f"{NAME}: points", 1, arguments.quiet):
         sweep = make_sweep(sections, f"sweep file {file}", **how(arguments).arguments())
-    path = arguments.store or file.with_suffix(".db")
-    if path == file:
-        raise WeftError(f"--store {path} is the sweep file itself: name another file")
     with Store(path, read_only=arguments.status, tell=None if arguments.quiet else _tell_waiting) as store:
         tally = None if arguments.status else compute(sweep, store, arguments)
         say(arguments, *report(sweep, store, file, tally))

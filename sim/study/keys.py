@@ -47,7 +47,10 @@ def _is_name(value: Any) -> bool:
 
 def split_names(text: str) -> tuple[str, ...]:
     """Names joined by commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise ValueError(text)
+    return names
 
 
 def _boolean(text: str) -> bool:
@@ -65,7 +68,7 @@ KINDS: dict[str, Kind] = {
     "flag": Kind(lambda value: isinstance(value, bool), "give true or false", _boolean),
     "size": Kind(lambda value: isinstance(value, str) or _is_integer(value),
                  'give a number of bytes, or text such as "8M"'),
-    "names": Kind(_all(_is_name), "give a list of names", split_names),
+    "names": Kind(_all(_is_name), "give a list of names, none of them empty", split_names),
     "integers": Kind(_all(_is_integer), "give a list of integers",
                      lambda text: tuple(int(part) for part in text.split(","))),
     "options": Kind(_all(_is_name), 'give a list of texts such as "trees=2"'),

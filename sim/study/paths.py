@@ -1,11 +1,11 @@
-"""Files that a spec names: relative to the file of the spec, and absolute in what weft writes."""
+"""Files that a spec names: which they are; relative to the file of the spec, and absolute in what weft writes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from collectives.formats.files import SUFFIX
 from sim.study.keys import SECTIONS, TENANT, keys_of
@@ -13,9 +13,11 @@ from topologies.formats.files import SUFFIXES
 from workloads.models import MODELS
 from workloads.topoopt import MODELS as OPERATOR_MODELS
 
+MACHINE = "NAME|FILE.toml[:NODES]"
+
 FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     "SPEC|FILE": lambda text: text.endswith(SUFFIXES),
-    "NAME|FILE.toml[:NODES]": lambda text: ".toml" in text,
+    MACHINE: lambda text: ".toml" in text,
     "NAME|FILE": lambda text: text not in MODELS and text not in OPERATOR_MODELS,
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
     **dict.fromkeys(("FILE", "FILE.csv", "DIR", "PREFIX"), lambda text: text != "-"),
@@ -23,13 +25,42 @@ FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
 """By what stands for the value of a key in help: whether a text names a file."""
 
 
+class NamedFile(NamedTuple):
+    """A file that a key of a spec names."""
+
+    section: str
+    key: str
+    name: str
+
+
+def files_in(data: Mapping[str, Any]) -> Iterator[NamedFile]:
+    """The files that sections name."""
+    for section, keys in data.items():
+        known = _metavars(section)
+        for table in keys if isinstance(keys, list) else [keys]:
+            for key, value in table.items() if isinstance(table, Mapping) else ():
+                for name in _files(known.get(key), value):
+                    yield NamedFile(section, key, name)
+
+
+def _files(metavar: str | None, value: Any) -> Iterator[str]:
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _files(metavar, one)
+    elif isinstance(value, str) and (is_file := FILE_OR_NAME.get(metavar or "")) and is_file(value):
+        yield value.rpartition(":")[0] if metavar == MACHINE and not value.endswith(".toml") else value
+
+
+def _metavars(section: str) -> Mapping[str, str]:
+    """What stands for the value of each key of a section in help; empty if there is no such section."""
+    if section == TENANT:
+        workload, collective = _metavars("workload"), _metavars("collective")
+        return {**workload, "name": "TEXT", "workload": workload["name"], "algorithm": collective["algorithms"]}
+    return {name: key.metadata["metavar"] for name, key in keys_of(section).items()} if section in SECTIONS else {}
+
+
 def with_paths_from(folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     """Sections in which files that are named relative to a folder have absolute names."""
-    taken = {section: {name: key.metadata["metavar"] for name, key in keys_of(section).items()} for section in SECTIONS}
-    of_tenant = taken["workload"] | {
-        "name": "TEXT", "workload": taken["workload"]["name"], "algorithm": taken["collective"]["algorithms"]
-    }
-
     def absolute(metavar: str | None, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [absolute(metavar, one) for one in value]
@@ -38,7 +69,7 @@ def with_paths_from(folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
 
     def placed(section: str, keys: Any) -> Any:
         if isinstance(keys, Mapping):
-            known = of_tenant if section == TENANT else taken.get(section, {})
+            known = _metavars(section)
             return {name: absolute(known.get(name), value) for name, value in keys.items()}
         return [placed(section, table) for table in keys] if section == TENANT and isinstance(keys, list) else keys
 

@@ -494,6 +494,15 @@ def _check_keys(data: Mapping[str, Any], accepted: Mapping[str, Any] | tuple[str
             raise WeftError(f"{where} has the unknown {what} {key!r}: accepted are {', '.join(accepted)}")
 
 
+def _check_headed(data: Mapping[str, Any], where: str) -> None:
+    """Reject keys with values where sections are expected."""
+    for key, value in data.items():
+        tables = value if isinstance(value, list) else [value]
+        if key not in (*SECTIONS, TENANT) and not all(isinstance(table, Mapping) for table in tables):
+            heading = next((section for section in SECTIONS if key in keys_of(section)), next(iter(SECTIONS)))
+            raise WeftError(f"{where}: {told(key)} is in no section: a heading such as [{heading}] is missing above it")
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, FaultPlan):
         return value.to_dict()
@@ -527,7 +536,7 @@ def read_sections(
     data = parse_json(text, name) if is_json else parse_toml(text, name)
     if not isinstance(data, Mapping):
         raise WeftError(f"{name} is not a spec: it has the sections {', '.join(SECTIONS)}")
-    if not DOCUMENT.isdisjoint(data):
+    if isinstance(data.get("spec"), Mapping) or not DOCUMENT.isdisjoint(data.keys() - {"spec"}):
         wrote, weft = data.get("command", command), data.get("weft")
         if command not in (None, wrote):
             wrote = choice(wrote, commands, f"{name}: command")
@@ -539,4 +548,5 @@ def read_sections(
             by = "does not say which weft wrote it" if weft is None else f"was written by weft {told(weft)}"
             note(f"{name} {by}: this is {__version__}, whose results may differ")
         data = data["spec"]
+    _check_headed(data, name)
     return with_paths_from(path.parent if path.is_file() else Path(), data)  # a pipe has no folder of its own

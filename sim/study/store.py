@@ -105,6 +105,8 @@ class Store:
             raise WeftError(f"store {path} is a pipe or a device: name a file")
         if read_only and not self.path.exists():
             raise WeftError(f"store {path} does not exist: run the sweep first")
+        if self.path.is_file() and self.path.stat().st_size == 1:  # which SQLite takes for an empty one
+            raise WeftError(f"store {path}: file is not a database")
         with self._told():
             # rw also opens a file that cannot be written, and otherwise undoes what a killed process had begun
             name = f"{self.path.absolute().as_uri()}?mode={'rw' if read_only else 'rwc'}"

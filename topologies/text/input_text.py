@@ -7,7 +7,7 @@ import stat
 import time
 from pathlib import Path
 
-from topologies.checks import WeftError
+from topologies.checks import WeftError, told
 
 MOST_BYTES = 64 * 2**20
 """Size limit for a foreign file; parsing this much text takes seconds."""
@@ -43,6 +43,8 @@ def read_input_bytes(path: str | Path, what: str, most_bytes: int = MOST_BYTES) 
 
     WeftError: a pipe or a device, which might never end; the file cannot be read, or is too large.
     """
+    if "\0" in str(path):
+        raise WeftError(f"{what} {told(str(path))} cannot be read: no name of a file has a zero byte")
     try:
         if is_special(path) and str(path) != STANDARD_INPUT:
             raise WeftError(f"{what} {path} cannot be read: it is a pipe or a device, name a file")

@@ -75,7 +75,6 @@ CASES: dict[str, tuple[list[str], str]] = {
     "sweep backwards": (["-b", "8K", "-e", "4K"], "ends at 4 KiB, before it begins at 8 KiB"),
     "root of an all-reduce": (["--root", "3"], "all-reduce has no root"),
     "root that is not there": (["--collective", "broadcast", "--root", "99", "--algorithm", "tree"], "root 99"),
-    "empty list": (["--algorithms", ","], "--algorithms is empty"),
     "no such spec": (["--spec", "none.toml"], "none.toml cannot be read"),
     "zero extent": (["--topology", "torus:0x4"], "extents are positive integers"),
     "too many nodes": (["--topology", "torus:100000x100000"], "would need about 3.492 TiB of memory"),
@@ -177,6 +176,11 @@ def test_a_run_too_large_for_memory_says_so_before_it_starts(
         (["--csv", "none/a.csv"], "--csv none/a.csv: there is no folder none"),
         (["--plot", "a.bmp"], "--plot a.bmp has the suffix '.bmp': write .png or .pdf or .svg"),
         (["--json", "."], "--json . is a folder"),
+        (["--json", "loop"], "--json loop: Too many levels of symbolic"),
+        (["--csv", "a" * 300], "File name too long"), (["--json", "file/a.json"], "there is no folder file"),
+        (["--csv", "a.png"], "--csv a.png has the suffix '.png' of another kind of file: write .csv"),
+        (["--json", "a.csv"], "--json a.csv has the suffix '.csv' of another kind of file: write .json"),
+        (["--nccl-json", "a.gz"], "--nccl-json a.gz has the suffix '.gz' of another kind of file: write .json"),
     ],
 )
 def test_an_output_that_cannot_be_is_told_before_anything_runs(
@@ -184,7 +188,25 @@ def test_an_output_that_cannot_be_is_told_before_anything_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sim.study.points.compute", None)
+    Path("loop").symlink_to("loop")
+    Path("file").touch()
     assert message in refused(["compare", "--topology", "torus:4x4", "-b", "1K", *words], capsys)
+
+
+@pytest.mark.parametrize("names", ["ring,", ",ring", "ring,,bucket", "ring, ", ",", ""])
+def test_no_name_in_a_list_is_empty(names: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--topology", "ring:4", "--algorithms", names])
+    assert ended.value.code == EXIT_BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.endswith(f"{names!r}: give a list of names, none of them empty\n") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["a", "a.txt", "a.dat"])
+def test_texts_take_any_suffix_of_no_other_kind(name: str, tmp_path: Path) -> None:
+    words = "compare --topology ring:4 --algorithms ring -b 1K --engine analytic --quiet --csv"
+    assert main([*words.split(), str(tmp_path / name)]) == 0
+    assert (tmp_path / name).read_text().startswith("topology,")
 
 
 def test_the_real_command_line_exits_with_2(tmp_path: Path) -> None:

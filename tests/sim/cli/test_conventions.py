@@ -181,6 +181,15 @@ def test_who_asks_for_progress_gets_lines(tmp_path: Path, capsys: pytest.Capture
     assert heard[2].endswith(f"wrote {tmp_path}/a.csv\n")
 
 
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.outputs])
+def test_progress_is_asked_for_or_not(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for one, other in (("--quiet", "--progress"), ("--progress", "--quiet")):
+        with pytest.raises(SystemExit) as ended:
+            main([name, one, other])
+        assert ended.value.code == EXIT_BAD_INPUT
+        assert capsys.readouterr().err == f"weft {name}: argument {other}: not allowed with argument {one}\n"
+
+
 def test_exit_codes_are_in_the_help_and_in_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])

@@ -90,15 +90,6 @@ def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o640
 
 
-def test_two_texts_are_not_both_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["compare", "--topology", "ring:4", "-b", "1K", "--algorithms", "ring", "--json", "-", "--csv", "-"]
-    assert main(words) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err) == (
-        "", "weft compare: --json and --csv are both standard output (-): give a file name to all but one\n"
-    )
-
-
 @pytest.mark.parametrize(("flag", "value"), [("figure", "roofline"), ("columns", "1")])
 def test_what_is_of_a_figure_is_not_ignored_without_one(
     flag: str, value: str, capsys: pytest.CaptureFixture[str]

@@ -68,7 +68,8 @@ def test_alone_shared_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert said.startswith("# weft share: 2 tenants on ring:4, 4 NPUs\n# model: cut-through")
     assert "slow-down" in said and "#   t2, " in said and "behind a " in said
     # The result runs again from its own file.
-    again = share(tmp_path, "share", "--spec", str(tmp_path / "a.json"))
+    written = (tmp_path / "a.json").replace(tmp_path / "written.json")
+    again = share(tmp_path, "share", "--spec", str(written))
     assert again["rows"] == data["rows"] and again["spec"] == data["spec"]
     assert data["spec"]["tenant"][1]["priority"] == 1  # a number, whatever it was given as
 

@@ -142,7 +142,7 @@ def test_a_full_disk_keeps_what_is_finished(file: Path, capsys: pytest.CaptureFi
         (["{}", "--export", "nowhere/a.csv"], "there is no folder nowhere"),
         (["{}", "--workers", "2", "--dask", "tcp://a"], "give --workers or --dask, not both"),
         (["{}", "--workers", "0"], "--workers 0 is out of range"),
-        (["{}", "--store", "{}"], "is the sweep file itself"),
+        (["{}", "--store", "{}"], "would be written over what is read, FILE "),
         (["{}", "--store", "nowhere/s.db"], "store nowhere/s.db: unable to open database file"),
     ],
 )

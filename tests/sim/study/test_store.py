@@ -106,10 +106,20 @@ def test_a_store_of_another_format_is_refused(file: Path) -> None:
         Store(file)
 
 
-def test_text_is_no_store(file: Path) -> None:
-    file.write_text("[topology]\nspec = 'ring:4'\n" * 100)
-    with pytest.raises(WeftError, match="file is not a database"):
-        Store(file)
+@pytest.mark.parametrize("text", ["1", "12", "[topology]\nspec = 'ring:4'\n" * 100], ids=len)
+def test_text_is_no_store(text: str, file: Path) -> None:
+    """Not even a byte, which SQLite takes for an empty database."""
+    file.write_text(text)
+    for only_look in (False, True):
+        with pytest.raises(WeftError, match="file is not a database"):
+            Store(file, read_only=only_look)
+    assert file.read_text() == text
+
+
+def test_an_empty_file_becomes_a_store(file: Path) -> None:
+    file.touch()
+    with Store(file) as store:
+        assert len(store) == 0
 
 
 def test_only_looking_makes_no_file(file: Path) -> None:
