@@ -71,6 +71,9 @@ DOCUMENT = frozenset({"weft", "command", "spec", "rows"})
 
 STANDARD_INPUT = Path("-")
 
+_FIELDS = {section: fields(kind) for section, kind in SECTIONS.items()}
+"""The keys of each section."""
+
 
 for _kind in SECTIONS.values():  # here, for `sim.study.keys` is loaded for every help, without numpy
     one_line(_kind)
@@ -106,8 +109,9 @@ class Spec(Sections):
         for section in SECTIONS:
             keys = getattr(self, section)
             if keys is not getattr(Spec, section):  # the default, which is accepted
-                for key in fields(keys):
-                    _check_value(section, key, getattr(keys, key.name))
+                for key in _FIELDS[section]:
+                    if (value := getattr(keys, key.name)) is not None or key.default is not None:
+                        _check_value(section, key, value)
         if self.collective.algorithms is not None:
             names = tuple(map(spelled, self.collective.algorithms))
             object.__setattr__(self, "collective", replace(self.collective, algorithms=names))
@@ -501,8 +505,6 @@ def _plain(value: Any) -> Any:
 
 
 def _check_value(section: str, key: Field[Any], value: Any) -> None:
-    if value is None and key.default is None:
-        return
     kind = KINDS[key.metadata["kind"]]
     if not kind.accepts(value):
         raise WeftError(f"[{section}] {key.name} is {told(_plain(value))}: {kind.wanted}")
