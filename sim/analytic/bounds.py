@@ -56,7 +56,7 @@ def bounds(lowered: Lowered) -> Bounds:
 
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
-    return Bounds(*busy_and_path_ps(lowered.program), _wire_bound_ps(lowered), _cut_bound_ps(lowered))
+    return Bounds(*_busy_and_path_ps(lowered.program), _wire_bound_ps(lowered), _cut_bound_ps(lowered))
 
 
 def _wire_bound_ps(lowered: Lowered) -> int:
@@ -135,6 +135,10 @@ def busy_and_path_ps(program: Program) -> tuple[int, int]:
 
     With head delivery the longest service of a server does not count: it may be that of a last chunk.
     """
+    return _busy_and_path_ps(program)
+
+
+def _busy_and_path_ps(program: Program) -> tuple[int, int]:
     n_routes, n_tasks, n_servers = program.route_ptr.size - 1, program.n_tasks, program.n_servers
     n_kinds = program.cut_chunks.size * n_routes
     if n_kinds <= n_tasks + 1024:  # all of them, also where no task is of a kind

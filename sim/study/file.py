@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -102,9 +102,9 @@ def points_of(
     spread = account.spread or 0
     return axes, (
         (Task(spec, name, size, how.check, accounted, how.max_events, spread, how.skip, how.threads), place)
-        for spec, place in _specs(data, axes, where)
-        for name in spec.algorithms
-        for size in spec.sizes_bytes
+        for spec, place, names, sizes in _specs(data, axes, where)
+        for name in names
+        for size in sizes
     )
 
 
@@ -146,8 +146,8 @@ def _check_count(count: int, where: str) -> None:
 
 def _specs(
     data: Mapping[str, Any], axes: Mapping[str, tuple[Any, ...]], where: str
-) -> Iterator[tuple[Spec, dict[str, Any]]]:
-    """Every combination, checked as a whole: links, model, sizes and algorithm names.
+) -> Iterator[tuple[Spec, Place, Sequence[str], Sequence[int]]]:
+    """Every combination with its algorithms and sizes, checked as a whole: links, model, sizes and algorithm names.
 
     Mismatch: of every one. Where others are accepted, those that are not cannot run, as their points say.
     """
@@ -163,10 +163,11 @@ def _specs(
         if (wiring := wiring_of(topology)) is not joined:
             check_joined(topology)
             joined = wiring
-        points += len(spec.algorithms) * len(spec.sizes_bytes)
+        names, sizes = spec.algorithms, spec.sizes_bytes
+        points += len(names) * len(sizes)
         _check_count(points, where)
         count("combinations that are read", len(mismatches), every)
-        yield spec, place
+        yield spec, place, names, sizes
     if mismatches and all(mismatches):
         raise next(filter(None, mismatches))
 
