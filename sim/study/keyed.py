@@ -1,6 +1,6 @@
 """The points of a sweep with their keys, each found once, as the sweep is read and the fabric of the point is at hand.
 
-A fabric is not kept for longer than it takes to run its points: whoever only looks points up needs none.
+Whoever only looks points up builds no fabric again.
 """
 
 from __future__ import annotations
