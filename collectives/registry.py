@@ -287,7 +287,8 @@ def spelled(name: str) -> str:
 @checked
 def algorithms_for(kind: str) -> tuple[str, ...]:
     """Names of the algorithms that implement a collective."""
-    return tuple(name for name, one in ALGORITHMS.items() if collective(kind).name in one.functions)
+    wanted = collective(kind).name
+    return tuple(name for name, one in ALGORITHMS.items() if wanted in one.functions)
 
 
 @staged("pattern")

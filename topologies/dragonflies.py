@@ -6,7 +6,7 @@ import numpy as np
 
 from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory, format_extents
-from topologies.core.in_tiers import in_tiers
+from topologies.core.in_tiers import at_tier_rates, in_tiers
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.units import Quantities, Quantity
@@ -65,10 +65,12 @@ def dragonfly(
         pairs = [pair + n_npus for pair in pairs]
         pairs.append(np.stack([np.concatenate([npu, router]), np.concatenate([router, npu])]))
     coords = _coordinates(extents[::-1], n_npus, 0 if hosts is None else n_routers)
-    return in_tiers(
-        name, [(src, dst) for src, dst in pairs], n_npus, bandwidth=bandwidth, latency=latency,
-        hop_latency=hop_latency, npus_forward=hosts is None, shape=extents[::-1], coords=coords,
+    frame = in_tiers(
+        name, [(src, dst) for src, dst in pairs], n_npus, shape=extents[::-1], coords=coords,
         router=ShortestPathRouter(),
+    )
+    return at_tier_rates(
+        frame, len(pairs), bandwidth=bandwidth, latency=latency, hop_latency=hop_latency, npus_forward=hosts is None
     )
 
 

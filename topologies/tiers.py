@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
 from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_memory
-from topologies.core.in_tiers import in_tiers
+from topologies.core.in_tiers import MOST_KEPT_NODES, at_tier_rates, in_tiers
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.core.updown import Tiers, UpDownRouter, tier_coordinates, tier_links
 from topologies.units import Quantities, Quantity
@@ -99,13 +100,21 @@ def build_tiers(
     """Build a tiered network; see `fat_tree` and `leaf_spine` for the parameters."""
     n_cables = tiers.n_npus + tiers.edges * tiers.pods * tiers.ups + tiers.ups * tiers.pods * tiers.cores
     check_memory(name, tiers.n_nodes, 2 * n_cables)
+    build = _frame if tiers.n_nodes <= MOST_KEPT_NODES else _frame.__wrapped__
+    return at_tier_rates(
+        build(name, tiers, shape), 3 if tiers.cores else 2, bandwidth=bandwidth, latency=latency,
+        hop_latency=hop_latency, npus_forward=False,
+    )
+
+
+@lru_cache(maxsize=4)
+def _frame(name: str, tiers: Tiers, shape: tuple[int, ...]) -> Topology:
     both_ways = [
         (np.concatenate([lower, upper]), np.concatenate([upper, lower])) for lower, upper in tier_links(tiers)
     ]
     return in_tiers(
-        name, both_ways, tiers.n_npus, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency,
-        npus_forward=False, shape=shape, coords=tier_coordinates(tiers)[:, : len(shape)], router=UpDownRouter(tiers),
-        node_names=_names(tiers),
+        name, both_ways, tiers.n_npus, shape=shape, coords=tier_coordinates(tiers)[:, : len(shape)],
+        router=UpDownRouter(tiers), node_names=_names(tiers),
     )
 
 

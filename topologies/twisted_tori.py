@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory, format_extents
-from topologies.core.in_tiers import in_tiers
+from topologies.core.in_tiers import at_tier_rates, in_tiers
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
 from topologies.units import Quantity
@@ -54,9 +54,9 @@ def twisted_torus(
     for dim in range(3):
         onward = _neighbor(coords, extents, dim, shifts.get(dim, {}))
         tiers.append((np.concatenate([node, onward]), np.concatenate([onward, node])))
-    return in_tiers(
-        name, tiers, n, bandwidth=[bandwidth] * 3, latency=[latency] * 3, hop_latency=hop_latency, npus_forward=True,
-        shape=extents, coords=coords.astype(np.int32), router=ShortestPathRouter(),
+    frame = in_tiers(name, tiers, n, shape=extents, coords=coords.astype(np.int32), router=ShortestPathRouter())
+    return at_tier_rates(
+        frame, 3, bandwidth=[bandwidth] * 3, latency=[latency] * 3, hop_latency=hop_latency, npus_forward=True
     )
 
 

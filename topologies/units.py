@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, TypeAlias
 
 from topologies.checks import UNCHECKED, Integer, InUnit, Number, Reads, WeftError, checked, integer, told
@@ -26,6 +27,9 @@ PS_PER_NS = 1000
 
 MOST_PS = 2**62 - 1
 """The end of the clock, 53 days."""
+
+MOST_READ = 64
+"""Limit on rates, and on times, that are remembered as read: a fabric reads one of them for each of its dimensions."""
 
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -98,11 +102,18 @@ def parse_bandwidth(value: object, what: str = "bandwidth") -> float:
         raise WeftError(
             f"{what} {told(value)} has no unit: write text such as 400Gb/s or 50GB/s, or bytes_per_s(number)"
         )
-    match = _RATE.match(value.strip())
-    if match is None:
+    rate_Bps = _exact_rate(value)
+    if rate_Bps is None:
         raise WeftError(f"{what} {told(value)} is not a rate: write a number with b/s or B/s, such as 400Gb/s, 50GB/s")
-    bits = 8 if match["unit"] == "b" else 1
-    return _above_zero(Fraction(match["number"]) * _PREFIX[match["prefix"]] / bits, value, what)
+    return _above_zero(rate_Bps, value, what)
+
+
+@lru_cache(maxsize=MOST_READ)
+def _exact_rate(text: str) -> Fraction | None:
+    match = _RATE.match(text.strip())
+    if match is None:
+        return None
+    return Fraction(match["number"]) * _PREFIX[match["prefix"]] / (8 if match["unit"] == "b" else 1)
 
 
 def from_bytes_per_s(rate_Bps: float, what: str = "bandwidth") -> float:
@@ -177,13 +188,18 @@ def parse_time(value: object, what: str = "time") -> int:
         if type(value) is not int or value != 0:
             raise WeftError(f"{what} {told(value)} has no unit: write text such as 300ns or 1.5us, or seconds(number)")
         return 0
-    match = _TIME.match(value.strip())
-    if match is None:
+    time_ps = _exact_time_ps(value)
+    if time_ps is None:
         raise WeftError(f"{what} {told(value)} is not a time: write a number with s, ms, us, ns or ps, such as 300ns")
-    time_ps = Fraction(match["number"]) * _SECONDS[match["unit"]] * PS_PER_S
     if time_ps.denominator != 1:
         raise WeftError(f"{what} {told(value)} is not an integer number of picoseconds")
     return _on_the_clock(int(time_ps), value, what)
+
+
+@lru_cache(maxsize=MOST_READ)
+def _exact_time_ps(text: str) -> Fraction | None:
+    match = _TIME.match(text.strip())
+    return Fraction(match["number"]) * _SECONDS[match["unit"]] * PS_PER_S if match else None
 
 
 def from_seconds(time_s: float, what: str = "time") -> int:

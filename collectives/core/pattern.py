@@ -169,7 +169,7 @@ class Pattern:
         """The same transfers, with their proof, on a topology of the same NPUs and links; WeftError on any other."""
         mine = self.topology
         links = (topology.src, mine.src), (topology.dst, mine.dst)
-        if topology.n_npus != self.p or not all(np.array_equal(*pair) for pair in links):
+        if topology.n_npus != self.p or not all(one is other or np.array_equal(one, other) for one, other in links):
             raise WeftError(f"{self.name} on {mine.name} cannot be moved to {topology.name}: other NPUs or links")
         groups = self.groups.on(topology) if isinstance(self.groups, Groups) else self.groups
         return _copy({**vars(self), "topology": topology, "groups": groups})

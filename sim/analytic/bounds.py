@@ -56,7 +56,7 @@ def bounds(lowered: Lowered) -> Bounds:
 
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
-    return Bounds(*busy_and_path_ps(lowered.program), _wire_bound_ps(lowered), _cut_bound_ps(lowered))
+    return Bounds(*_busy_and_path_ps(lowered.program), _wire_bound_ps(lowered), _cut_bound_ps(lowered))
 
 
 def _wire_bound_ps(lowered: Lowered) -> int:
@@ -69,39 +69,47 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     n = schedule.pattern.group_size
     if lowered.program.deliver_head or n == 1 or size == 0:
         return 0
-    ends = _ends(schedule.topology, schedule.pattern.root)
     share = size * (n - 1) / n
-    reduced_on_the_way = (schedule.pattern.n_sources or p) > p  # switches are among the sources
-    all_groups = 0 if reduced_on_the_way else 2 * (p - p // n) * size
-    seconds = {
-        "all-reduce": max(size / ends.into, size / ends.out_of, all_groups / ends.all),
-        "reduce-scatter": max((share / (n - 1)) / ends.into, share / ends.out_of),  # one sum may enter for all others
-        "all-gather": max(share / ends.into, (share / (n - 1)) / ends.out_of),
-        "all-to-all": max(share / ends.into, share / ends.out_of),
-        "broadcast": max(size / ends.into_others, size / ends.out_of_root),
-        "reduce": max(size / ends.into_root, size / ends.out_of_others),
-    }[schedule.kind.name]
+    if schedule.kind.rooted:
+        root, others = _rooted_ends(schedule.topology, schedule.pattern.root)
+        seconds = {
+            "broadcast": max(size / others.into, size / root.out_of),
+            "reduce": max(size / root.into, size / others.out_of),
+        }[schedule.kind.name]
+    else:
+        ends, all_Bps = _ends(schedule.topology)
+        reduced_on_the_way = (schedule.pattern.n_sources or p) > p  # switches are among the sources
+        all_groups = 0 if reduced_on_the_way else 2 * (p - p // n) * size
+        seconds = {
+            "all-reduce": max(size / ends.into, size / ends.out_of, all_groups / all_Bps),
+            "reduce-scatter": max((share / (n - 1)) / ends.into, share / ends.out_of),  # one sum for all others
+            "all-gather": max(share / ends.into, (share / (n - 1)) / ends.out_of),
+            "all-to-all": max(share / ends.into, share / ends.out_of),
+        }[schedule.kind.name]
     return int(np.floor(seconds * PS_PER_S * (1 - 1e-12)))
 
 
 class _Ends(NamedTuple):
-    """Bandwidth of the links of an NPU, in bytes/s: the least of all NPUs, of all but the root, and the root's."""
+    """Bandwidth of the links of an NPU, in bytes/s; of several NPUs, the least."""
 
     into: np.float64
     out_of: np.float64
-    all: np.float64  # of all NPUs together, the less of both directions
-    into_root: np.float64
-    out_of_root: np.float64
-    into_others: np.float64
-    out_of_others: np.float64
 
 
 @remembered
-def _ends(topology: Topology, root: int) -> _Ends:
+def _ends(topology: Topology) -> tuple[_Ends, np.float64]:
+    """Of any NPU, and of all of them together, the less of both directions."""
+    into, out_of = ingress_Bps(topology), egress_Bps(topology)
+    return _Ends(into.min(), out_of.min()), min(into.sum(), out_of.sum())
+
+
+@remembered
+def _rooted_ends(topology: Topology, root: int) -> tuple[_Ends, _Ends]:
+    """Of the root, and of any other NPU."""
     into, out_of = ingress_Bps(topology), egress_Bps(topology)
     others = np.arange(into.size) != root
     least = (np.float64(of[others].min(initial=np.inf)) for of in (into, out_of))
-    return _Ends(into.min(), out_of.min(), min(into.sum(), out_of.sum()), into[root], out_of[root], *least)
+    return _Ends(into[root], out_of[root]), _Ends(*least)
 
 
 def _cut_bound_ps(lowered: Lowered) -> int:
@@ -127,6 +135,10 @@ def busy_and_path_ps(program: Program) -> tuple[int, int]:
 
     With head delivery the longest service of a server does not count: it may be that of a last chunk.
     """
+    return _busy_and_path_ps(program)
+
+
+def _busy_and_path_ps(program: Program) -> tuple[int, int]:
     n_routes, n_tasks, n_servers = program.route_ptr.size - 1, program.n_tasks, program.n_servers
     n_kinds = program.cut_chunks.size * n_routes
     if n_kinds <= n_tasks + 1024:  # all of them, also where no task is of a kind

@@ -70,6 +70,8 @@ def estimate_parts(lowered: Lowered) -> Estimate:
 def _streamed(lowered: Lowered) -> I64:
     """The step of each task, where steps between which chunks are passed on are one."""
     step = lowered.task_step.astype(np.int64)
+    if not lowered.program.parent.size:
+        return step
     parent, child, lag = lowered.program.stream_edges()
     ends = np.sort(step[np.stack([parent, child])[:, lag == 0]], axis=0)
     spans = np.zeros(int(step.max()) + 2, np.int64)

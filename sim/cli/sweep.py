@@ -16,13 +16,13 @@ from sim.cli.progress import Steps, progress
 from sim.faults.plan import FaultPlan
 from sim.study.dask import dask_executor
 from sim.study.document import document
-from sim.study.export import check_parquet, export, status_of, sweep_rows
-from sim.study.file import Sweep, make_sweep
-from sim.study.key import point_key
+from sim.study.export import Status, check_parquet, export, keyed_rows, status_of
+from sim.study.file import Sweep, points_of
+from sim.study.keyed import Keyed, keyed
 from sim.study.points import Task
 from sim.study.spec import STANDARD_INPUT
 from sim.study.store import Finished, Store
-from sim.study.sweep import IN_FLIGHT, Tally, run_sweep
+from sim.study.sweep import IN_FLIGHT, Tally, run_keyed
 from sim.study.tables import to_csv
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
@@ -47,12 +47,13 @@ def run(arguments: argparse.Namespace) -> None:
     path = arguments.store = arguments.store or file.with_suffix(".db")
     check_apart(arguments, sections)
     with progress(f"{NAME}: points", 1, arguments.quiet):
-        sweep = make_sweep(sections, f"sweep file {file}", **how(arguments).arguments())
+        swept = keyed(*points_of(sections, f"sweep file {file}", how(arguments)))
     with Store(path, read_only=arguments.status, tell=None if arguments.quiet else _tell_waiting) as store:
-        tally = None if arguments.status else compute(sweep, store, arguments)
-        say(arguments, *report(sweep, store, file, tally))
-        _check_ended(sweep, store, tally)
-        write_files(sweep, store, sections, arguments)
+        tally = None if arguments.status else compute(swept, store, arguments)
+        status = status_of(swept, store)
+        say(arguments, *report(swept.sweep, store, file, status, tally))
+        _check_ended(swept, status, tally)
+        write_files(swept, store, sections, arguments)
 
 
 def _tell_waiting(line: str) -> None:
@@ -72,9 +73,9 @@ def read(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     return sections
 
 
-def compute(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> Tally:
+def compute(swept: Keyed, store: Store, arguments: argparse.Namespace) -> Tally:
     """Compute and store the points that are missing."""
-    keys = {point_key(task) for task in sweep.points}
+    keys = swept.distinct.keys()
     known = store.reasons()
     if arguments.retry:
         store.forget(key for key in keys if known.get(key) is not None)
@@ -83,10 +84,10 @@ def compute(sweep: Sweep, store: Store, arguments: argparse.Namespace) -> Tally:
         try:
             if not arguments.dask:
                 here = {"workers": arguments.workers, "progress": steps.within}
-                return run_sweep(sweep.points, store, done=_teller(steps), **here)
+                return run_keyed(swept.distinct, store, done=_teller(steps), **here)
             with dask_executor(arguments.dask) as (executor, threads):
                 in_flight = IN_FLIGHT * threads
-                return run_sweep(sweep.points, store, executor, done=_teller(steps), in_flight=in_flight)
+                return run_keyed(swept.distinct, store, executor, done=_teller(steps), in_flight=in_flight)
         except KeyboardInterrupt:
             kept = len(keys & store.reasons().keys())
             raise WeftError(
@@ -111,9 +112,8 @@ def _named(task: Task) -> str:
     return f"{task.spec.fabric} {task.algorithm} {format_size(task.size_bytes)}"
 
 
-def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[str]:
+def report(sweep: Sweep, store: Store, file: Path, status: Status, tally: Tally | None) -> list[str]:
     """Progress of the sweep, line by line."""
-    status = status_of(sweep, store)
     axes = "".join(f", {name} x {len(values)}" for name, values in sweep.axes.items())
     lines = [f"# weft {NAME}: {file}, {counted(status.points, 'point')}{axes}; store {store.path}"]
     counts = f"{status.finished:,} finished, {status.left:,} left"
@@ -124,24 +124,24 @@ def report(sweep: Sweep, store: Store, file: Path, tally: Tally | None) -> list[
     return lines + [f"# {', '.join(names)} cannot run: {why}" for why, names in status.refused.items()]
 
 
-def _check_ended(sweep: Sweep, store: Store, tally: Tally | None) -> None:
+def _check_ended(swept: Keyed, status: Status, tally: Tally | None) -> None:
     """Points that did not end, or a sweep without a point that can run, are a failure."""
     if tally is None:
         return
     if tally.failed:
         first, why = next(iter(tally.failed.items()))
-        name = _named(next(task for task in sweep.points if point_key(task) == first))
+        name = _named(swept.distinct[first])
         which = f"the first is {name}" if len(tally.failed) > 1 else name
         raise WeftError(f"{counted(len(tally.failed), 'point')} did not end and are not stored; {which}: {why}")
-    if tally.refused == status_of(sweep, store).points:
+    if tally.refused == status.points:
         raise WeftError("no point can run")
 
 
-def write_files(sweep: Sweep, store: Store, sections: Mapping[str, Any], arguments: argparse.Namespace) -> None:
+def write_files(swept: Keyed, store: Store, sections: Mapping[str, Any], arguments: argparse.Namespace) -> None:
     """The table, and the JSON of everything."""
     if not (arguments.export or arguments.json):
         return
-    rows = sweep_rows(sweep, store)
+    rows = keyed_rows(swept, store)
     if arguments.export == STANDARD_OUTPUT:
         write_text(STANDARD_OUTPUT, to_csv(rows))
     elif arguments.export:

@@ -53,17 +53,19 @@ def check_clock(program: Program) -> None:
         return
     slowest = program.service_ps.max(initial=1)
     longest = program.hop_latency_ps.max(initial=0)
-    bound = program.chunk_hops() * (int(slowest) + int(longest)) + _posting_ps(program)
+    services = program.chunk_hops()
+    posting_ps = _posting_ps(program, services)
+    bound = services * (int(slowest) + int(longest)) + posting_ps
     if bound >= CLOCK_END_PS:
-        bound = _exact_bound(program) + _posting_ps(program)
+        bound = _exact_bound(program) + posting_ps
     if bound >= CLOCK_END_PS:
         last, end = format_time(bound), format_time(CLOCK_END_PS)
         raise WeftError(f"the run could last {last}; the clock ends at {end}")
 
 
-def _posting_ps(program: Program) -> int:
+def _posting_ps(program: Program, services: int) -> int:
     """At most the time for all posts, pushes and waits for credits, one after the other."""
-    credit_ps = program.chunk_hops() * int(program.server_credit_ps.max(initial=0))
+    credit_ps = services * int(program.server_credit_ps.max(initial=0))
     return int(program.chunks().sum()) * (program.post_ps + int(program.push_ps.max(initial=0))) + credit_ps
 
 

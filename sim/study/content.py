@@ -21,6 +21,8 @@ from collectives.core.routes import paths_of
 from collectives.registry import Algorithm
 from sim.program.model import Model
 from topologies import Router, Topology
+from topologies.core.rateless import IDENTIFYING, wiring_of
+from topologies.flows.tightest_cut import remembered
 
 DIGEST_LETTERS = 32
 """Of the hexadecimal SHA-256: 128 bits."""
@@ -78,16 +80,25 @@ def fabric_digest(topology: Topology, file: str = "") -> str:
     `file`: where the fabric was read from: its name does not count.
     """
     if topology not in _digests:
-        name = topology.name
-        for named in (file, Path(file).name, Path(file).stem) if file else ():
-            name = name.replace(named, "")
-        digest = hashlib.sha256()
-        router = topology.router if is_own(topology.router) else type(topology.router).__name__
-        _feed((name, router), digest.update)
-        _feed_fields(topology, TOPOLOGY_ELSEWHERE, digest.update)
+        shared = _fed_by_wiring(wiring_of(topology), file)
+        own = {name: _fed((name, getattr(topology, name))) for name in _DIGESTED if name not in shared}
+        digest = hashlib.sha256(b"".join((shared | own)[part] for part in ("", *_DIGESTED)))
         _digests[topology] = digest.hexdigest()[:DIGEST_LETTERS]
     return _digests[topology]
 
+
+@remembered
+def _fed_by_wiring(wiring: Topology, file: str) -> dict[str, bytes]:
+    """What a digest is fed of the fields that topologies of one wiring share, and, under "", before all fields."""
+    name = wiring.name
+    for named in (file, Path(file).name, Path(file).stem) if file else ():
+        name = name.replace(named, "")
+    router = wiring.router if is_own(wiring.router) else type(wiring.router).__name__
+    head = _fed((name, router)) + _fed([None] * len(_DIGESTED)).removesuffix(_fed(None) * len(_DIGESTED))
+    return {"": head} | {name: _fed((name, getattr(wiring, name))) for name in IDENTIFYING}
+
+
+_DIGESTED = tuple(one.name for one in fields(Topology) if one.name not in TOPOLOGY_ELSEWHERE)
 
 _digests: WeakKeyDictionary[Topology, str] = WeakKeyDictionary()
 
@@ -112,6 +123,13 @@ def _said_of(kind: Collective, pattern: Pattern) -> Sequence[Any]:
     ends = [(tuple(kind.sources(block, p, root)), tuple(kind.wanted_by(block, p, root))) for block in range(n_blocks)]
     per_rank = kind.blocks_per_rank(n_blocks, p)
     return kind.name, per_rank, kind.bus_factor(p), kind.rooted, kind.group_size, ends
+
+
+def _fed(value: Any) -> bytes:
+    """What `_feed` feeds."""
+    parts: list[Any] = []
+    _feed(value, parts.append)
+    return b"".join(parts)
 
 
 def _feed_fields(value: Any, elsewhere: dict[str, str], feed: _Feed) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.study.file import Sweep
-from sim.study.key import point_key
-from sim.study.points import Row, Task, topology_of
+from sim.study.keyed import Keyed, keyed_sweep
+from sim.study.points import Row, Task
 from sim.study.store import Finished, Store
 from sim.study.tables import to_csv
 from topologies import WeftError
 from topologies.checks import checked
+from topologies.stages import counting
 from topologies.text.notebook import Rows
 from topologies.units import format_size
 
@@ -34,19 +35,18 @@ class Status(NamedTuple):
         return self.points - self.finished
 
 
-def status_of(sweep: Sweep, store: Store) -> Status:
+def status_of(swept: Keyed, store: Store) -> Status:
     """Look up every point in a store."""
     known = store.reasons()
-    distinct = {point_key(task): task for task in sweep.points}
     every: Counts = {}
     refused: dict[str, Counts] = {}
-    for key, task in distinct.items():
+    for key, task in swept.distinct.items():
         name = f"{task.algorithm} on {task.spec.fabric}"
         reason = known.get(key)
         for counts in (every, *([] if reason is None else [refused.setdefault(reason, {})])):
             counts.setdefault(name, Counter())[task.size_bytes] += 1
     said = {reason: [_at(name, here, every[name]) for name, here in names.items()] for reason, names in refused.items()}
-    return Status(len(distinct), sum(key in known for key in distinct), said)
+    return Status(len(swept.distinct), sum(key in known for key in swept.distinct), said)
 
 
 def _at(name: str, here: Mapping[int, int], every: Mapping[int, int]) -> str:
@@ -64,19 +64,25 @@ def sweep_rows(sweep: Sweep, store: Store) -> Rows:
     Every row has all columns; those of a point that cannot run are None except those that identify it. A point that
     occurs twice on the axes has two rows.
     """
+    return keyed_rows(keyed_sweep(sweep), store)
+
+
+def keyed_rows(swept: Keyed, store: Store) -> Rows:
+    """The rows of `sweep_rows`."""
     rows = []
-    for task, place in zip(sweep.points, sweep.places, strict=True):
-        if (found := store.get(point_key(task))) is not None:
-            rows.append({name: _cell(value) for name, value in place.items()} | _row(task, found))
+    places = counting("rows", swept.sweep.places)
+    for task, place, key, fabric in zip(swept.sweep.points, places, swept.keys, swept.fabrics, strict=True):
+        if (found := store.get(key)) is not None:
+            rows.append({name: _cell(value) for name, value in place.items()} | _row(task, fabric, found))
     columns = dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row)
     return Rows({name: row.get(name) for name in columns} for row in rows)
 
 
-def _row(task: Task, found: Finished) -> Row:
-    name = topology_of(task.spec).name  # of its file, which may have been another when the point was computed
+def _row(task: Task, fabric: str, found: Finished) -> Row:
+    """`fabric`: its name as its file has it now, which may have been another when the point was computed."""
     if found.row is not None:
-        return found.row | {"topology": name, "refused": None}
-    named = {"topology": name, "collective": task.spec.kind.name}
+        return found.row | {"topology": fabric, "refused": None}
+    named = {"topology": fabric, "collective": task.spec.kind.name}
     return named | {"algorithm": task.algorithm, "size_bytes": task.size_bytes, "refused": found.refused}
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sim.how import How
 from sim.program.model import Mismatch
 from sim.study.keys import EXPERIMENT
 from sim.study.points import Task, check_joined, topology_of
@@ -20,6 +21,12 @@ from topologies.stages import count
 from topologies.text.brief import one_line
 
 MAX_POINTS = 1_000_000
+
+Axes = dict[str, tuple[Any, ...]]
+"""By "section.key": the values of an axis."""
+
+Place = dict[str, Any]
+"""The value of a point on each axis."""
 
 
 @checked
@@ -37,9 +44,9 @@ class Sweep:
         The value on each axis, of every point.
     """
 
-    axes: dict[str, tuple[Any, ...]]
+    axes: Axes
     points: tuple[Task, ...]
-    places: tuple[dict[str, Any], ...]
+    places: tuple[Place, ...]
 
 
 @checked
@@ -79,17 +86,26 @@ def make_sweep(
     >>> len(sweep.points), sweep.axes
     (24, {'topology.spec': ('ring:4', 'torus:4x4'), 'model.chunks': (1, 4)})
     """
+    axes, points = points_of(data, where, How(check=check, max_events=max_events, skip=skip, threads=threads), why)
+    found = list(points)
+    return Sweep(axes, tuple(point for point, _ in found), tuple(place for _, place in found))
+
+
+def points_of(
+    data: Mapping[str, Any], where: str, how: How, why: bool | None = None
+) -> tuple[Axes, Iterator[tuple[Task, Place]]]:
+    """The axes of a sweep, and its points one by one, each while its fabric is at hand; see `make_sweep`."""
     account = Spec.from_dict({"account": data.get("account", {})}, where).account
     data = {section: keys for section, keys in data.items() if section != "account"}
     accounted = account.why if why is None else why
     axes = {f"{section}.{key}": values for section, key, values in _axes(data, where)}
-    found = [
-        (Task(spec, name, size, check, accounted, max_events, account.spread or 0, skip, threads), place)
-        for spec, place in _specs(data, axes, where)
-        for name in spec.algorithms
-        for size in spec.sizes_bytes
-    ]
-    return Sweep(axes, tuple(point for point, _ in found), tuple(place for _, place in found))
+    spread = account.spread or 0
+    return axes, (
+        (Task(spec, name, size, how.check, accounted, how.max_events, spread, how.skip, how.threads), place)
+        for spec, place, names, sizes in _specs(data, axes, where)
+        for name in names
+        for size in sizes
+    )
 
 
 def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
@@ -130,8 +146,8 @@ def _check_count(count: int, where: str) -> None:
 
 def _specs(
     data: Mapping[str, Any], axes: Mapping[str, tuple[Any, ...]], where: str
-) -> Iterator[tuple[Spec, dict[str, Any]]]:
-    """Every combination, checked as a whole: links, model, sizes and algorithm names.
+) -> Iterator[tuple[Spec, Place, Sequence[str], Sequence[int]]]:
+    """Every combination with its algorithms and sizes, checked as a whole: links, model, sizes and algorithm names.
 
     Mismatch: of every one. Where others are accepted, those that are not cannot run, as their points say.
     """
@@ -147,10 +163,11 @@ def _specs(
         if (wiring := wiring_of(topology)) is not joined:
             check_joined(topology)
             joined = wiring
-        points += len(spec.algorithms) * len(spec.sizes_bytes)
+        names, sizes = spec.algorithms, spec.sizes_bytes
+        points += len(names) * len(sizes)
         _check_count(points, where)
         count("combinations that are read", len(mismatches), every)
-        yield spec, place
+        yield spec, place, names, sizes
     if mismatches and all(mismatches):
         raise next(filter(None, mismatches))
 

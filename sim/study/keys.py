@@ -7,8 +7,9 @@ A key `link_bandwidth` of the section `[topology]` is the flag `--link-bandwidth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -502,5 +503,6 @@ TENANT = "tenant"
 """Name of these tables."""
 
 
-def keys_of(section: str) -> dict[str, Field[Any]]:
+@cache
+def keys_of(section: str) -> Mapping[str, Field[Any]]:
     return {one.name: one for one in fields(SECTIONS[section])}

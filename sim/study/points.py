@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from sim.result import Result
 from sim.simulation import check_limits, simulate
 from sim.study.best_form import BestForm, best_form, ready_forms
 from sim.study.choice import choose, floor_of_all
-from sim.study.keys import ModelKeys, TopologyKeys
+from sim.study.kept import Kept
 from sim.study.processes import check_workers, processes
 from sim.study.spec import Spec
 from sim.why.spread import Spread
@@ -45,9 +45,6 @@ SPREAD_SERVICES = 2_000_000
 
 IN_TREES = ", trees="
 """Between a form and its number of trees, where that is chosen."""
-
-MOST_SMALL_LINKS = 1024
-"""Limit on the links of fabrics of which many are kept, so that a sweep over rates builds each once."""
 
 MOST_STRIPED = 128
 """Limit on nodes for trying several trees."""
@@ -272,23 +269,14 @@ def topology_of(spec: Spec) -> Topology:
 
     One of a family that is not weft's own is built each time: nothing tells when what builds it has changed.
     """
-    key = spec.topology, spec.model.preset, stamp_of(spec.fabric_file) if spec.fabric_file else ()
     family = TOPOLOGIES.get((spec.topology.spec or "").strip().partition(":")[0])
     if family is not None and family not in OWN_FAMILIES:
-        return _built.__wrapped__(*key)
-    return _small(*key) or _built(*key)
+        return spec.build_topology()
+    key = spec.topology, spec.model.preset, stamp_of(spec.fabric_file) if spec.fabric_file else ()
+    return _KEPT.get(key, spec.build_topology)
 
 
-@lru_cache(maxsize=1024)
-def _small(topology: TopologyKeys, preset: str | None, stamp: tuple[int | bytes, ...]) -> Topology | None:
-    """The fabric, if many like it may be kept."""
-    built = _built(topology, preset, stamp)
-    return built if built.n_links <= MOST_SMALL_LINKS else None
-
-
-@lru_cache(maxsize=4)
-def _built(topology: TopologyKeys, preset: str | None, stamp: tuple[int | bytes, ...]) -> Topology:
-    return Spec(topology=topology, model=ModelKeys(preset=preset)).build_topology()
+_KEPT = Kept()
 
 
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Schedule], dict[str, str]]:

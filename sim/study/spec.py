@@ -7,7 +7,7 @@ None, and takes the value of the preset, if one is named, or the default that it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,9 @@ class Spec(Sections):
         for section in SECTIONS:
             keys = getattr(self, section)
             if keys is not getattr(Spec, section):  # the default, which is accepted
-                for key in fields(keys):
-                    _check_value(section, key, getattr(keys, key.name))
+                for key in keys_of(section).values():
+                    if (value := getattr(keys, key.name)) is not None or key.default is not None:
+                        _check_value(section, key, value)
         if self.collective.algorithms is not None:
             names = tuple(map(spelled, self.collective.algorithms))
             object.__setattr__(self, "collective", replace(self.collective, algorithms=names))
@@ -362,15 +363,15 @@ class Spec(Sections):
             those of an experiment, and keys that differ from their default.
         """
         chosen = tuple(sections) or tuple(
-            name for name, kind in SECTIONS.items() if name in EXPERIMENT or getattr(self, name) != kind()
+            name for name in SECTIONS if name in EXPERIMENT or getattr(self, name) != getattr(Spec, name)
         )
         data: dict[str, Any] = {}
         for section in chosen:
             if section == TENANT:
                 continue
             keys = getattr(self, section)
-            given = {key.name: getattr(keys, key.name) for key in fields(keys) if getattr(keys, key.name) is not None}
-            data[section] = {name: _plain(value) for name, value in given.items()}
+            given = {name: getattr(keys, name) for name in keys_of(section)}
+            data[section] = {name: _plain(value) for name, value in given.items() if value is not None}
         if self.tenant and (not sections or TENANT in chosen):
             data[TENANT] = [dict(table) for table in self.tenant]
         return data
@@ -510,8 +511,6 @@ def _plain(value: Any) -> Any:
 
 
 def _check_value(section: str, key: Field[Any], value: Any) -> None:
-    if value is None and key.default is None:
-        return
     kind = KINDS[key.metadata["kind"]]
     if not kind.accepts(value):
         raise WeftError(f"[{section}] {key.name} is {told(_plain(value))}: {kind.wanted}")

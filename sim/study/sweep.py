@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from sim.engine.run import Progress
 from sim.program.outcome import Deadlock
 from sim.study.claims import Claims
 from sim.study.key import point_key, point_spec, stamps_of
+from sim.study.keyed import by_key
 from sim.study.points import Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
 from sim.study.store import Finished, Store
@@ -106,6 +107,17 @@ def run_sweep(
     OSError
         The disk is full.
     """
+    return run_keyed(
+        by_key(points), store, executor, workers=workers, in_flight=in_flight, done=done, progress=progress
+    )
+
+
+def run_keyed(
+    points: Mapping[str, Task], store: Store | str | Path, executor: Executor | None = None, *, workers: int = 1,
+    in_flight: int | None = None, done: Callable[[Task, Finished | str | None], None] = lambda task, point: None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Tally:
+    """The same as `run_sweep`, of points by key."""
     check_workers(workers)
     where: AbstractContextManager[Executor]
     if executor is not None:
@@ -159,13 +171,12 @@ class _Run:
         self.flying: dict[Future[Finished | str], tuple[str, Task]] = {}
         self.landed: SimpleQueue[Future[Finished | str]] = SimpleQueue()
 
-    def missing(self, points: Iterable[Task]) -> deque[tuple[str, Task]]:
-        """Points to compute, each once."""
-        distinct = {point_key(task): task for task in points}
+    def missing(self, points: Mapping[str, Task]) -> deque[tuple[str, Task]]:
+        """Points to compute."""
         known = self.store.reasons()
-        self.tally.stored = sum(key in known for key in distinct)
-        self.tally.refused = sum(known.get(key) is not None for key in distinct)
-        return deque((key, task) for key, task in distinct.items() if key not in known)
+        self.tally.stored = sum(key in known for key in points)
+        self.tally.refused = sum(known.get(key) is not None for key in points)
+        return deque((key, task) for key, task in points.items() if key not in known)
 
     def all(self, waiting: deque[tuple[str, Task]], pool: Executor, in_flight: int) -> None:
         """Go on until every point is stored, here or by another process, or has failed."""

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from topologies.checks import WeftError
 from topologies.core.blocks import AT_SWITCH, Block, Leg, Switched
 from topologies.core.extents import check_memory
-from topologies.core.in_tiers import per_tier
+from topologies.core.in_tiers import MOST_KEPT_NODES, per_tier
 from topologies.core.paths import Paths, fill_hops, join_paths
 from topologies.core.routing import hash64
 from topologies.core.topology import NPU, SWITCH, Topology, per_dimension
@@ -35,9 +35,6 @@ from topologies.units import Quantities, Quantity, parse_time
 _BATCH = 2**16  # pairs routed at a time: temporaries stay bounded, and in cache
 
 Ints = npt.NDArray[np.int64]
-
-MOST_KEPT_NODES = 2**14
-"""Limit on the nodes of a product whose links are kept for the next one at other rates."""
 
 
 def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> tuple[float, ...]:
@@ -114,49 +111,36 @@ def build_product(
     hop_ps = parse_time(hop_latency, "hop latency")
     switch_ps = hop_ps if switch_latency is None else parse_time(switch_latency, "switch latency")
     direct = any(block.direct for block in blocks)
-    build = _skeleton if n_nodes <= MOST_KEPT_NODES else _skeleton.__wrapped__
-    frame = build(tuple(blocks), n_nodes)
+    build = _frame if n_nodes <= MOST_KEPT_NODES else _frame.__wrapped__
+    frame = build(name, tuple(blocks), n_nodes)
     latency_ps = times[frame.dimension]
     if trace_latency is not None:
         what = "trace latency"
         traces = np.array([parse_time(one, what) for one in per_dimension(trace_latency, len(blocks), what)], np.int64)
         on_board = (frame.src < n_npus) & (frame.dst < n_npus)
         latency_ps[on_board] = traces[frame.dimension[on_board]]
-    return Topology(
-        name=name,
-        kind=frame.kind,
-        src=frame.src,
-        dst=frame.dst,
-        bandwidth_Bps=rates[frame.dimension],
-        latency_ps=latency_ps,
-        hop_latency_ps=np.array([hop_ps * direct, switch_ps], np.int64)[frame.kind],
-        dimension=frame.dimension,
-        shape=shape,
-        coords=frame.coords,
-        router=DimensionOrderRouter(tuple(blocks)),
-    )
-
-
-class _Skeleton(NamedTuple):
-    """What of a product depends on neither rates nor latencies; see `Topology`."""
-
-    kind: npt.NDArray[np.int8]
-    src: npt.NDArray[np.int32]
-    dst: npt.NDArray[np.int32]
-    dimension: npt.NDArray[np.int16]
-    coords: npt.NDArray[np.int32]
+    hops_ps = np.array([hop_ps * direct, switch_ps], np.int64)[frame.kind]
+    return frame.at_rates(rates[frame.dimension], latency_ps, hops_ps)
 
 
 @lru_cache(maxsize=4)
-def _skeleton(blocks: tuple[Block, ...], n_nodes: int) -> _Skeleton:
+def _frame(name: str, blocks: tuple[Block, ...], n_nodes: int) -> Topology:
+    """The product at rates that mean nothing."""
     n_npus = math.prod(block.extent for block in blocks)
     ends = [_links(axis, n_npus) for axis in axes_of(blocks)]
-    return _Skeleton(
-        np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus]),
-        np.concatenate([src for src, _ in ends]),
-        np.concatenate([dst for _, dst in ends]),
-        np.repeat(np.arange(len(blocks), dtype=np.int16), [src.size for src, _ in ends]),
-        _coordinates(blocks, n_nodes),
+    src = np.concatenate([src for src, _ in ends])
+    return Topology(
+        name=name,
+        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus]),
+        src=src,
+        dst=np.concatenate([dst for _, dst in ends]),
+        bandwidth_Bps=np.ones(src.size),
+        latency_ps=np.zeros(src.size, np.int64),
+        hop_latency_ps=np.zeros(n_nodes, np.int64),
+        dimension=np.repeat(np.arange(len(blocks), dtype=np.int16), [src.size for src, _ in ends]),
+        shape=tuple(block.extent for block in blocks),
+        coords=_coordinates(blocks, n_nodes),
+        router=DimensionOrderRouter(blocks),
     )
 
 

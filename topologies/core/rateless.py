@@ -19,6 +19,9 @@ from topologies.core.topology import NeedsRates, Topology
 
 RATES = ("bandwidth_Bps", "latency_ps", "hop_latency_ps")
 
+IDENTIFYING = ("shape", "node_names", "kind", "src", "dst", "dimension", "coords")
+"""Fields that topologies of one wiring have in common, beside the name and the router."""
+
 
 class Rateless(Topology):
     """A topology without rates and latencies; one object per wiring, see `wiring_of`."""
@@ -47,7 +50,8 @@ def wiring_of(topology: Topology) -> Topology:
 
 
 def _interned(t: Topology) -> Rateless | None:
-    key = digest(repr((t.name, t.shape, t.node_names)), t.kind, t.src, t.dst, t.dimension, t.coords), t.router
+    shape, node_names, *columns = (getattr(t, name) for name in IDENTIFYING)
+    key = digest(repr((t.name, shape, node_names)), *columns), t.router
     try:
         found = _INTERNED.get(key)
     except TypeError:  # a router without a hash

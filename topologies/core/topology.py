@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -110,12 +110,11 @@ class Topology:
             order = np.lexsort((self.dst, self.src))
             for name in ("src", "dst", "bandwidth_Bps", "latency_ps", "dimension"):
                 object.__setattr__(self, name, getattr(self, name)[order])
-        _validate(self)
+        _check_wiring(self)
         ptr = np.searchsorted(self.src, np.arange(self.n_nodes + 1)).astype(np.int32)
         object.__setattr__(self, "link_ptr", ptr)
-        for array in (self.kind, self.src, self.dst, self.bandwidth_Bps, self.latency_ps, self.hop_latency_ps,
-                      self.dimension, self.coords, self.link_ptr):
-            array.flags.writeable = False  # routes and schedules are cached against these values
+        _freeze(self.kind, self.src, self.dst, self.dimension, self.coords, self.link_ptr)
+        _check_rates(self)
 
     def __repr__(self) -> str:
         switches = f", {self.n_nodes - self.n_npus} switches" if self.n_nodes > self.n_npus else ""
@@ -221,11 +220,22 @@ class Topology:
         latency_ps: npt.NDArray[np.int64] | None = None,
     ) -> Topology:
         """The same network with different bandwidths or latencies, (n_links,) each."""
-        return replace(
-            self,
-            bandwidth_Bps=self.bandwidth_Bps if bandwidth_Bps is None else np.asarray(bandwidth_Bps, np.float64),
-            latency_ps=self.latency_ps if latency_ps is None else np.asarray(latency_ps, np.int64),
+        return self.at_rates(
+            self.bandwidth_Bps if bandwidth_Bps is None else np.asarray(bandwidth_Bps, np.float64),
+            self.latency_ps if latency_ps is None else np.asarray(latency_ps, np.int64),
+            self.hop_latency_ps,
         )
+
+    def at_rates(
+        self, bandwidth_Bps: npt.NDArray[np.float64], latency_ps: npt.NDArray[np.int64],
+        hop_latency_ps: npt.NDArray[np.int64],
+    ) -> Topology:
+        """The same wiring, which is shared and not checked again, with other rates and latencies."""
+        found = object.__new__(Topology)
+        rates = {"bandwidth_Bps": bandwidth_Bps, "latency_ps": latency_ps, "hop_latency_ps": hop_latency_ps}
+        vars(found).update(vars(self) | rates)
+        _check_rates(found)
+        return found
 
 
 def _pairs_fall(src: IntArray, dst: IntArray) -> npt.NDArray[np.bool_]:
@@ -256,16 +266,22 @@ def parse_link(bandwidth: Quantity, latency: Quantity) -> tuple[float, int]:
     return parse_bandwidth(bandwidth, "link bandwidth"), parse_time(latency, "link latency")
 
 
-def _validate(t: Topology) -> None:
+def _freeze(*arrays: npt.NDArray[Any]) -> None:
+    for array in arrays:
+        array.flags.writeable = False  # routes and schedules are cached against these values
+
+
+def _check_lengths(t: Topology, **lengths: int) -> None:
+    for name, expected in lengths.items():
+        if len(getattr(t, name)) != expected:
+            raise WeftError(f"topology {t.name}: {name} has {len(getattr(t, name))} entries, expected {expected}")
+
+
+def _check_wiring(t: Topology) -> None:
     n_nodes, n_links = t.kind.size, t.src.size
     if n_nodes == 0 or t.kind[0] != NPU:
         raise WeftError(f"topology {t.name}: the first node must be an NPU, and there must be one")
-    for name, expected in (
-        ("dst", n_links), ("bandwidth_Bps", n_links), ("latency_ps", n_links), ("dimension", n_links),
-        ("hop_latency_ps", n_nodes), ("coords", n_nodes),
-    ):
-        if len(getattr(t, name)) != expected:
-            raise WeftError(f"topology {t.name}: {name} has {len(getattr(t, name))} entries, expected {expected}")
+    _check_lengths(t, dst=n_links, bandwidth_Bps=n_links, latency_ps=n_links, dimension=n_links, coords=n_nodes)
     if np.any(np.diff(np.flatnonzero(t.kind == NPU)) != 1):
         raise WeftError(f"topology {t.name}: NPUs must come before switches in the node order")
     if t.node_names and (len(t.node_names) != n_nodes or len(set(t.node_names)) != n_nodes):
@@ -274,11 +290,17 @@ def _validate(t: Topology) -> None:
         raise WeftError(f"topology {t.name}: the node {told(strange[0])} has control characters in its name")
     _refuse(t, (t.src < 0) | (t.src >= n_nodes) | (t.dst < 0) | (t.dst >= n_nodes), "has a node that does not exist")
     _refuse(t, t.src == t.dst, "connects a node to itself")
+
+
+def _check_rates(t: Topology) -> None:
+    """Check, and freeze, what `Topology.at_rates` gives."""
+    _check_lengths(t, bandwidth_Bps=t.n_links, latency_ps=t.n_links, hop_latency_ps=t.n_nodes)
     _refuse(t, ~((t.bandwidth_Bps > 0) & np.isfinite(t.bandwidth_Bps)), "must have a positive, finite bandwidth")
     _refuse(t, t.latency_ps < 0, "has a negative latency")
     if np.any(t.hop_latency_ps < 0):
         node = int(np.flatnonzero(t.hop_latency_ps < 0)[0])
         raise WeftError(f"topology {t.name}: node {node} has a negative hop latency")
+    _freeze(t.bandwidth_Bps, t.latency_ps, t.hop_latency_ps)
 
 
 def _refuse(t: Topology, bad: npt.NDArray[np.bool_], why: str) -> None:

@@ -104,7 +104,10 @@ def whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:
 
 def proportions(bandwidth_Bps: Floats) -> tuple[Fraction, tuple[int, ...], Ints]:
     """The largest unit that divides all bandwidths, the distinct ones in that unit, and which of these each one is."""
-    rates, which = np.unique(bandwidth_Bps, return_inverse=True)
+    if bandwidth_Bps.size and (bandwidth_Bps == bandwidth_Bps[0]).all():
+        rates, which = bandwidth_Bps[:1], np.zeros(bandwidth_Bps.size, np.int64)
+    else:
+        rates, which = np.unique(bandwidth_Bps, return_inverse=True)
     exact = [Fraction(rate) for rate in rates.tolist()]
     below = math.lcm(*(rate.denominator for rate in exact))
     whole = [int(rate * below) for rate in exact]

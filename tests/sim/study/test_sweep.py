@@ -15,6 +15,7 @@ from sim.study.claims import Claims
 from sim.study.export import status_of, sweep_rows
 from sim.study.file import Sweep, make_sweep
 from sim.study.key import point_key
+from sim.study.keyed import keyed_sweep
 from sim.study.points import Task, compute
 from sim.study.store import Finished, Store
 from sim.study.sweep import Tally, finish, run_sweep
@@ -120,7 +121,7 @@ def test_what_cannot_run_is_stored_with_its_reason(file: Path) -> None:
     assert run_sweep(sweep.points, file) == Tally(computed=4, refused=2)
     assert run_sweep(sweep.points, file) == Tally(stored=4, refused=2)
     with Store(file) as store:
-        status = status_of(sweep, store)
+        status = status_of(keyed_sweep(sweep), store)
         assert status.left == 0
         assert list(status.refused.values()) == [["pairwise on ring:3", "pairwise on ring:4"]]
         rows = sweep_rows(sweep, store)
@@ -138,7 +139,7 @@ def test_a_point_that_can_never_end_is_stored_with_who_waits_for_whom(file: Path
     })
     assert run_sweep(sweep.points, file) == Tally(computed=1, refused=1)
     with Store(file) as store:
-        (reason,) = status_of(sweep, store).refused
+        (reason,) = status_of(keyed_sweep(sweep), store).refused
     assert "can never finish" in reason
 
 
