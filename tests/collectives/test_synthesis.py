@@ -82,6 +82,17 @@ def test_random_numbers_are_one_stream_however_many_are_drawn_at_a_time(
     assert len(told) > 10 and told == sorted(told) and told[-1] == len(at_once)
 
 
+@pytest.mark.parametrize("many", [7, 100, 333])
+def test_more_lanes_than_random_numbers_are_left_for_is_where_a_search_pauses_too(
+    many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many lanes draw for few blocks: what is left may do for the next block, and not for the lanes that are ready."""
+    ends = [(one, (one + 1) % 3) for one in range(3) for _ in range(many)]
+    costs = [1 + number % 5 for number in range(len(ends))]
+    monkeypatch.setattr(matching, "DRAWS", 1)
+    assert compiled(3, 30, ends, costs) == plain(3, 30, ends, costs)
+
+
 def test_blocks_are_sent_while_they_are_held_and_lanes_carry_one_at_a_time() -> None:
     """What any search must do, whichever block it chooses."""
     t = from_spec("dgx1:2")
