@@ -24,7 +24,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from topologies.garbage import few_searches
 from topologies.interrupts import guarded
-from topologies.stages import compiling
+from topologies.stages import compiling, staged
 
 Function = Callable[..., Any]
 
@@ -73,6 +73,7 @@ def is_at_hand(function: Function) -> bool:
     return bool(function.signatures) or function._cache.is_kept()  # type: ignore[attr-defined]  # numba's own
 
 
+@staged("compilation")
 def _undisturbed(compile_or_load: Function, signature: Any) -> Any:
     """Without Ctrl-C halfway, and with few searches for garbage: the compiler keeps most of what it makes."""
     with guarded(), global_compiler_lock, few_searches():

@@ -214,8 +214,8 @@ def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:
     group.add_argument("--progress", dest="quiet", action="store_const", const=False, default=None,
                        help="print both, as lines, even if standard error is not a terminal")
     group.add_argument("--profile", action="store_true",
-                       help="print the time and memory of every stage on standard error, and add them to --json; "
-                            "a call may only look up what an earlier one built")
+                       help="print the time and memory of every stage on standard error, also of what is rejected or "
+                            "interrupted, and add them to --json; a call may only look up what an earlier one built")
 
 
 def _add_figure(group: argparse._ArgumentGroup, names: Sequence[str]) -> None:

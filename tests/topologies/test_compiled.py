@@ -14,7 +14,7 @@ from numba.core.registry import cpu_target
 
 from topologies.compiled import _digest, _shipped, cache_folder, cached, is_at_hand, shipped_folder
 from topologies.interrupts import ENDING
-from topologies.stages import tell_compiling
+from topologies.stages import end_profile, start_profile, tell_compiling
 
 
 def twice(x: int) -> int:
@@ -37,6 +37,19 @@ def hits(source: Path) -> int:
     compiled: Any = cached(twice, [source], nogil=True)
     assert compiled(21) == 42
     return sum(compiled.stats.cache_hits.values())
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_compiling_and_loading_are_a_stage_and_calls_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(private(tmp_path / "cache")))
+    profile = start_profile()
+    try:
+        for calls in (1, 2):
+            compiled = cached(twice, [Path(__file__)])
+            assert compiled(21) == compiled(21) == 42
+            assert profile.stages["compilation"].calls == calls
+    finally:
+        end_profile()
 
 
 def private(folder: Path) -> Path:
