@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import parent_process
@@ -25,6 +24,7 @@ from sim.program import I8, I32, I64, Program
 from sim.program.service_table import shortest_ps
 from topologies.core.extents import physical_memory
 from topologies.core.paths import ranges
+from topologies.cores import cores as of_process
 
 MOST = fields.MOST_PARTS
 
@@ -187,9 +187,7 @@ def dealt(program: Program, groups: Groups, parts: int, part_of_group: npt.NDArr
 
 def cores() -> int:
     """Cores for the threads of a run: one in a worker process, which is one of many."""
-    if parent_process() is not None:
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if parent_process() is not None else of_process()
 
 
 def obstacle(cut: Cut, state: FifoState, parts: int) -> str:

@@ -43,10 +43,10 @@ class WorkerPool(ProcessPoolExecutor):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C that came meanwhile is delivered now
 
 
-def check_workers(workers: int) -> None:
+def check_workers(workers: int, flag: str = "--workers") -> None:
     """Reject numbers of workers that no host runs."""
     if not 1 <= workers <= MOST_WORKERS:
-        raise WeftError(f"--workers {workers} is out of range: give 1 to {MOST_WORKERS}")
+        raise WeftError(f"{flag} {workers} is out of range: give 1 to {MOST_WORKERS}")
 
 
 @contextmanager
