@@ -147,8 +147,8 @@ def simulate(
         A log has their services too.
     threads : int, optional
         Threads that a run may use, where its parts have little to do with each other; the result is the same. No more
-        than there are cores, or two, are used, and the notes say so. Without it as many as there are cores, in long
-        runs in which much happens at a time.
+        than there are cores, or two, are used, and the notes say so. Without it as many as cores are idle when a run
+        begins, in long runs in which much happens at a time.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
 

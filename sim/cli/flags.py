@@ -172,7 +172,7 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
     if "threads" in command.run_flags:
         group.add_argument("--threads", type=partial(_within, Integer(1, MOST_COUNT)), metavar="N",
                            help="threads of one run at most; results are the same with any number (default: as many as "
-                                "there are cores in long runs in which much happens at a time, else 1)")
+                                "cores are idle, in long runs in which much happens at a time, else 1)")
 
 
 def how(arguments: argparse.Namespace) -> How:
