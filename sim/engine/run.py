@@ -313,7 +313,7 @@ def advance_to_end(
     one: Run, max_events: int | None = None, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
     """Continue in slices, so that progress is reported and Ctrl-C is handled; parameters and errors as in `run`."""
-    started = monotonic()
+    pace = _Pace()
     total = one.program.chunk_hops()
     budget = _most_services(one.program) + 1 if max_events is None else max_events
     one.alone = "" if max_events is None else "its services are counted up to a limit"
@@ -324,13 +324,25 @@ def advance_to_end(
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
             if progress is None:
                 count(SERVICES, one.events, total)
-            elif simulated > 1:
-                progress(Progress(one.events, total, one.now_ps, one.events / max(monotonic() - started, 1e-9)))
+            elif simulated > 1 and (rate := pace(one.events)):
+                progress(Progress(one.events, total, one.now_ps, rate))
             one.spread()
             simulated = SLICE_EVENTS * one.running
     except KeyboardInterrupt:
         raise Stopped(f"interrupted at {_reached(one, total)}") from None
     return one.outcome()
+
+
+class _Pace:
+    """Services a second, since the first slice, which may have loaded its kernel and has none."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+
+    def __call__(self, events: int) -> float:
+        now = monotonic()
+        first, began = self._first = self._first or (events, now)
+        return (events - first) / max(now - began, 1e-9)
 
 
 def _most_services(program: Program) -> int:
