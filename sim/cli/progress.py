@@ -150,10 +150,13 @@ def progress(title: str, total: int, quiet: bool | None = False, *, of_runs: boo
             done = f"interrupted, with {steps.done} of {total} done; nothing was written"
             raise WeftError(loops.interrupted() if of_runs and loops.unit else done) from None
         except Stopped as wrong:
-            if of_runs and loops.unit and isinstance(wrong.__context__, KeyboardInterrupt):
+            after = f", after {steps.done} of {total} points" if total > 1 else ""
+            if not isinstance(wrong.__context__, KeyboardInterrupt):
+                wrong.args = (f"{wrong}{after}",)
+            elif of_runs and loops.unit:
                 wrong.args = (loops.interrupted(),)
-            elif total > 1:
-                wrong.args = (f"{wrong}, after {steps.done} of {total} points",)
+            else:
+                wrong.args = (f"{wrong}{after}; nothing was written",)
             raise
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,27 @@ def run(arguments: argparse.Namespace) -> None:
     if file == STANDARD_INPUT and not arguments.store:
         raise WeftError("a sweep from standard input needs --store FILE")
     sections = read(file, arguments)
-    with progress(f"{NAME}: points", 1, arguments.quiet):
-        sweep = make_sweep(sections, f"sweep file {file}", **how(arguments).arguments())
     path = arguments.store or file.with_suffix(".db")
     if path == file:
         raise WeftError(f"--store {path} is the sweep file itself: name another file")
-    with Store(path, read_only=arguments.status, tell=None if arguments.quiet else _tell_waiting) as store:
+    as_it_was = f"no point was computed, {path} is as it was"
+    with progress(f"{NAME}: points", 1, arguments.quiet), _resumable(as_it_was):
+        sweep = make_sweep(sections, f"sweep file {file}", **how(arguments).arguments())
+    tell = None if arguments.quiet else _tell_waiting
+    with _resumable(f"what is finished is in {path}"), Store(path, read_only=arguments.status, tell=tell) as store:
         tally = None if arguments.status else compute(sweep, store, arguments)
         say(arguments, *report(sweep, store, file, tally))
         _check_ended(sweep, store, tally)
         write_files(sweep, store, sections, arguments)
+
+
+@contextmanager
+def _resumable(kept: str) -> Iterator[None]:
+    """Ctrl-C says what is kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise WeftError(f"interrupted: {kept}; run it again to go on") from None
 
 
 def _tell_waiting(line: str) -> None:

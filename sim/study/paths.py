@@ -23,6 +23,18 @@ FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
 """By what stands for the value of a key in help: whether a text names a file."""
 
 
+def from_here(file: str) -> str:
+    """A file by its name in the current folder where it lies below that, else by its absolute one.
+
+    Examples
+    --------
+    >>> from_here(os.path.abspath("runs/a.txt")), from_here("/a.txt"), from_here("-")
+    ('runs/a.txt', '/a.txt', '-')
+    """
+    absolute, here = os.path.abspath(file), os.path.join(os.getcwd(), "")
+    return file if file == "-" else absolute.removeprefix(here)
+
+
 def with_paths_from(folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     """Sections in which files that are named relative to a folder have absolute names."""
     taken = {section: {name: key.metadata["metavar"] for name, key in keys_of(section).items()} for section in SECTIONS}

@@ -359,6 +359,20 @@ def test_ctrl_c_says_how_far_it_came() -> None:
         interrupted()
 
 
+@pytest.mark.parametrize(("total", "after"), [(1, ""), (3, ", after 1 of 3 points")])
+def test_ctrl_c_in_a_run_says_that_nothing_was_written(total: int, after: str) -> None:
+    def interrupted() -> None:
+        with progress("work", total) as steps:
+            steps.advance("first")
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                raise Stopped("interrupted at 1 us") from None
+
+    with pytest.raises(Stopped, match=f"^interrupted at 1 us{after}; nothing was written$"):
+        interrupted()
+
+
 def test_ctrl_c_in_one_of_many_runs_says_how_far_the_search_came() -> None:
     """Not how far that run came: it may be over."""
 
