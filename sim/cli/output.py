@@ -178,5 +178,5 @@ def _of_workers(profile: Profile) -> list[str]:
         lines.append("# of workers: the sum of all, also of the time in which they wait for a point: "
                      "it may exceed the time of the command")
     if profile.untold:
-        lines.append(f"# not in the table: {counted(profile.untold, 'worker')} ended before the end of its work")
+        lines.append(f"# not in the table: what {counted(profile.untold, 'worker')} did before they were interrupted")
     return lines
