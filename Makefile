@@ -13,6 +13,8 @@ COVERED := $(ROOMS:%=--cov=%) --cov-report=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))
 
+COMMON := fifo stretches fabrics flows pools replay proofs trees search ordered  # what the commands of README run
+
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 
 .PHONY: demo test test-all test-rest test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench docs examples docs-site clean
@@ -22,6 +24,8 @@ demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published
 	  --algorithms swing,ring,bucket,recursive-doubling -b 32 -e 512M -f 4 --preset swing-paper \
 	  --json out/demo.json --csv out/demo.csv --progress
 	$(BIN)/weft paper swing --quick --out out
+	@echo "The results are above and in out/. What other first commands need is compiled now:"
+	$(BIN)/weft warm $(COMMON)
 
 test: ready  ## the loop: contracts, lint, types, then a sample of every table and all that is cheap, compiled
 	$(PYTEST) --sample $(SHARE) --at-least 4000 $(MORE)
@@ -44,7 +48,7 @@ test-browser: $(STAMP)  ## the report in a real Chromium, installed where there 
 ready: $(STAMP)
 	$(MAKE) --jobs 2 --output-sync=target lint kernels
 
-kernels: $(STAMP)  ## compile the kernels, which takes most of a minute once
+kernels: $(STAMP)  ## compile all kernels, which takes 45 s of a core once
 	$(BIN)/weft warm
 
 wheel: $(STAMP)  ## dist/weft-*.whl with the engine compiled for every Python that is found, tried with each: minutes

@@ -55,7 +55,8 @@ def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
     yield Table("From the command line to the first number", start.HEAD, lambda: start.rows(quick), start.NOTE)
     yield Table("Memory without symmetry, one chunk per transfer", MEMORY_HEAD,
                 lambda: [memory_row(scale.run_apart(*scale.NO_SYMMETRY))])
-    yield Table("Homomorphic codec, 16 MiB, one core", codec.HEAD, lambda: codec_rows(times, missed))
+    yield Table("Homomorphic codec, 16 MiB, one core", codec.HEAD, lambda: codec_rows(times, missed),
+                codec.NOTE)
     yield Table("All-reduce of 1 GiB, one chunk per transfer, exact by symmetry", SCALE_HEAD, lambda: scale_rows(quick))
 
 

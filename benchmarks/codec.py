@@ -22,6 +22,11 @@ DENSITIES = (0.01, 0.0773, 0.3366, 0.5695)
 LEAST_ENCODE_BPS, MOST_PEEL_S = 1e9, 250e-9
 """The gates: of encoding in the layout that is ours, and of peeling in every layout that decodes."""
 
+NOTE = (
+    "Decodes: every nonzero of the sum comes back. Gates: limits that a row has to keep, 1 GB/s or more of encoding in "
+    "the default layout, and 250 ns or less of peeling per nonzero in all that decode."
+)
+
 HEAD = ("layout", "union", "cells", "encode GB/s", "count GB/s", "peel ns per nonzero", "decodes", "gates")
 
 

@@ -39,7 +39,10 @@ CASES = (
 """With what part of all services is to be simulated at most: one in so many; and chunks per transfer, if others."""
 HEAD = ("4,096 chunks", "services", "wanted: one in", "reached from", *(
     f"{size}: {what}" for size in SIZES for what in ("simulated", "one in", "ms without", "ms with")))
-NOTE = "Reached from: the size from which on every larger one has what is wanted, of those that double from 64 MiB on."
+NOTE = (
+    "Wanted: one service in so many is to be simulated, or fewer. Reached from: the size from which on every larger "
+    "one has that, of those that double from 64 MiB on."
+)
 
 NOTHING = (
     ("torus:8x8", "direct", "all-to-all", 4096, "auto"), ("torus:8x8", "direct", "all-to-all", 128, "off"),

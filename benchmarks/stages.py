@@ -29,7 +29,7 @@ COMMANDS = (
     f"compare --topology torus:64x64 {FOUR} --chunks 4",
     "compare --topology dragonfly:33x16x8 --algorithms recursive-doubling -b 1M",
 )
-STAGES = ("imports", "proof", "quotient", "lowering", "bounds", "engine")
+STAGES = ("imports", "compilation", "proof", "quotient", "lowering", "bounds", "engine")
 STAGE_HEAD = ("command", "CPU s", *STAGES, "other")
 
 SWEEPS = (("torus:8x8", "swing"), ("torus:8x8", "bucket"), ("ring:64", "ring"), ("fat-tree:4", "ring"))

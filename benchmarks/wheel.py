@@ -107,7 +107,7 @@ def compile_into(shipped: Path, programs: Path, commands: Sequence[str] = ("warm
             run([str(programs / "weft"), *command.split()], **flags)
         for found in Path(cache).glob("kernel-*"):
             who, _, stamp = found.name.removeprefix("kernel-").rsplit("-", 2)
-            shutil.copytree(found, shipped / f"{who}-{stamp}")
+            shutil.copytree(found, shipped / f"{who}-{stamp}", ignore=shutil.ignore_patterns("*.lock"))
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from sim.engine.run import check_memory, run
 from sim.program import Program
 from sim.program.outcome import Outcome
 from topologies.checks import Count, checked
+from topologies.stages import staged
 from topologies.text.brief import one_line
 
 
@@ -68,8 +69,13 @@ class How:
             program, log=log or self.check, max_events=self.max_events, skip=self.skip, threads=self.threads
         )
         if self.check:
-            certify(program, outcome, 0 if lower_bound_ps is None else lower_bound_ps(program))
+            _certify(program, outcome, lower_bound_ps)
         return outcome
+
+
+@staged("check")
+def _certify(program: Program, outcome: Outcome, lower_bound_ps: Callable[[Program], int] | None) -> None:
+    certify(program, outcome, 0 if lower_bound_ps is None else lower_bound_ps(program))
 
 
 AS_USUAL = How()

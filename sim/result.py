@@ -316,7 +316,8 @@ class Result(Tabular):
                 row[name] = value
         if self.estimate_ps is not None:
             row["estimate_s"] = self.estimate_ps / PS_PER_S
-        return row | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())
+        of_run = {"wall_s": self.wall_s, "threads": self.threads}
+        return row | of_run | ({} if self.faults is None else self.faults.row())
 
     def _row_of_schedule(self) -> dict[str, Any]:
         schedule = self.schedule
@@ -357,14 +358,19 @@ class Result(Tabular):
             return ""
         return f"; {self.skipped / self.events:.1%} of {self.events:,} services repeat others and were skipped"
 
-    def _told_threads(self) -> str:
-        threads = 1 if self.outcome is None else self.outcome.threads
-        return f"; {threads} threads" if threads > 1 else ""
+    @property
+    def threads(self) -> int:
+        """How many threads it ran on, which changes nothing but the time that it took."""
+        return 1 if self.outcome is None else self.outcome.threads
+
+    def told_threads(self) -> str:
+        """The same in words; "" where it is one."""
+        return f"; {self.threads} threads" if self.threads > 1 else ""
 
     def __str__(self) -> str:
         bound = f"lower bound {format_time(self.lower_bound_ps)}"
         told = self.model.describe(progress=self.rank_progress)
-        run = f"{self.engine} engine, {told}{self._told_skipped()}{self._told_threads()}"
+        run = f"{self.engine} engine, {told}{self._told_skipped()}{self.told_threads()}"
         lines = [self._title(), f"  {bound}", f"  {run}", f"  {self.symmetry}"]
         if self.estimate_ps is not None:
             lines[1] = f"  algbw {self.algbw:.4g} GB/s, busbw {self.busbw:.4g} GB/s, {bound}, alpha-beta " + (

@@ -32,6 +32,7 @@ from sim.program.outcome import Deadlock, Outcome
 from sim.result import Result
 from topologies import WeftError
 from topologies.checks import Choice, Count, checked, choice, told
+from topologies.stages import staged
 from topologies.units import Quantity, Rate
 from workloads.job import Job
 
@@ -146,8 +147,8 @@ def simulate(
         A log has their services too.
     threads : int, optional
         Threads that a run may use, where its parts have little to do with each other; the result is the same. No more
-        than there are cores, or two, are used, and the notes say so. Without it as many as there are cores, in long
-        runs in which much happens at a time.
+        than there are cores, or two, are used, and the notes say so. Without it as many as cores are idle when a run
+        begins, in long runs in which much happens at a time.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
 
@@ -274,18 +275,22 @@ class _Run:
         ))
 
     def _checked(self, result: Result) -> Result:
-        lowered, outcome = result.lowered, result.outcome
-        if self.check and outcome is not None:
-            if self.engine == "fluid":
-                certify_flows(flows_of(lowered.program, lowered.link_rates()), outcome, result.lower_bound_ps)
-            else:
-                certify(lowered.program, outcome, result.lower_bound_ps)
-            if not lowered.timers:  # what NPUs send again is in the program
-                work = lowered.link_busy_ps(work_ps(lowered.program)), lowered.wire_bytes()
-                n_transfers = int(lowered.images()[lowered.task_row >= 0].sum())
-                certify_schedule(result.job, result.model, *work, n_transfers, lowered.waits())
-            certify_circuits(lowered.program, outcome, lowered.topology, lowered.server_link, lowered.changes)
+        if self.check and result.outcome is not None:
+            self._certify(result, result.outcome)
         return result
+
+    @staged("check")
+    def _certify(self, result: Result, outcome: Outcome) -> None:
+        lowered = result.lowered
+        if self.engine == "fluid":
+            certify_flows(flows_of(lowered.program, lowered.link_rates()), outcome, result.lower_bound_ps)
+        else:
+            certify(lowered.program, outcome, result.lower_bound_ps)
+        if not lowered.timers:  # what NPUs send again is in the program
+            work = lowered.link_busy_ps(work_ps(lowered.program)), lowered.wire_bytes()
+            n_transfers = int(lowered.images()[lowered.task_row >= 0].sum())
+            certify_schedule(result.job, result.model, *work, n_transfers, lowered.waits())
+        certify_circuits(lowered.program, outcome, lowered.topology, lowered.server_link, lowered.changes)
 
     def _outcome(self, lowered: Lowered, log: bool) -> Outcome:
         if self.engine == "reference":

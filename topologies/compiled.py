@@ -24,7 +24,8 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from topologies.garbage import few_searches
 from topologies.interrupts import guarded
-from topologies.stages import compiling
+from topologies.locks import Turn
+from topologies.stages import compiling, staged
 
 Function = Callable[..., Any]
 
@@ -59,10 +60,9 @@ def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Functio
         stamp = _digest(tuple(sources))
         folder = cache_folder(Path(function.__code__.co_filename).parent, stamp)
         own = None if folder is None else _Cache(function, _Place(folder, stamp))
-        compiled._cache = _Caches(  # type: ignore[attr-defined]  # numba's own
-            function.__name__, own, _shipped(function, stamp)
-        )
-        compiled.compile = partial(_undisturbed, compiled.compile)  # type: ignore[attr-defined]  # numba's own
+        caches = _Caches(function.__name__, own, _shipped(function, stamp))
+        compiled._cache = caches  # type: ignore[attr-defined]  # numba's own
+        compiled.compile = partial(_undisturbed, compiled.compile, caches)  # type: ignore[attr-defined]  # the same
     return compiled
 
 
@@ -73,10 +73,14 @@ def is_at_hand(function: Function) -> bool:
     return bool(function.signatures) or function._cache.is_kept()  # type: ignore[attr-defined]  # numba's own
 
 
-def _undisturbed(compile_or_load: Function, signature: Any) -> Any:
+@staged("compilation")
+def _undisturbed(compile_or_load: Function, caches: _Caches, signature: Any) -> Any:
     """Without Ctrl-C halfway, and with few searches for garbage: the compiler keeps most of what it makes."""
     with guarded(), global_compiler_lock, few_searches():
-        return compile_or_load(signature)
+        try:
+            return compile_or_load(signature)
+        finally:
+            caches.let_others_go_on()
 
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -223,10 +227,15 @@ class _Shipped(_Cache):
 
 
 class _Caches(caching.NullCache):
-    """The user's own cache, then what came with the package; what neither has is announced before it is compiled."""
+    """The user's own cache, then what came with the package; what neither has is announced before it is compiled.
+
+    One process compiles a function at a time: others would only do the same once more, and numba's index of what is
+    kept does not bear two that write.
+    """
 
     def __init__(self, name: str, own: _Cache | None, shipped: _Cache | None) -> None:
         self.name, self.own, self.shipped = name, own, shipped
+        self._turn = None if own is None else Turn(Path(own._cache_file._index_path).with_suffix(".lock"))
 
     @property
     def cache_path(self) -> str | None:
@@ -239,10 +248,24 @@ class _Caches(caching.NullCache):
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """The code of a signature; None where there is none."""
+        if (found := self._found(signature, context)) is not None:
+            return found
+        if self._turn is not None:
+            self._turn.take()
+            if (found := self._found(signature, context)) is not None:
+                return found  # another process has compiled it meanwhile
+        compiling(self.name)
+        return None
+
+    def let_others_go_on(self) -> None:
+        """After it was compiled and kept, or could not be."""
+        if self._turn is not None:
+            self._turn.give_back()
+
+    def _found(self, signature: Any, context: Any) -> Any:
         for one in (self.own, self.shipped):
             if one is not None and (found := one.find(signature, context)) is not None:
                 return found
-        compiling(self.name)
         return None
 
     def save_overload(self, signature: Any, data: Any) -> None:

@@ -1,16 +1,18 @@
 """Stages of a command, such as "proof" and "engine": the time and the memory of each, and how far, if anybody asks.
 
 Functions that do the work of a stage are decorated with `staged`. A stage inside another stops the clock of the outer
-one, so that all of them add up to the whole. Only this process is measured, not its workers.
+one, so that all of them add up to the whole. Worker processes measure theirs, which are rows of their own: the sum of
+all workers (`sim.study.worker_stages`).
 
 They are "imports", "parse" (flags and files), "topology", "pattern" (schedules and jobs), "proof", "lowering",
-"quotient", "bounds", "engine", "critical path", "search" (of an optimizer or for a plan, without what it runs), "fit"
-(of constants or causes to measured tables) and "output".
+"quotient", "bounds", "engine", "compilation" (kernels are compiled, or found compiled and loaded), "check" (of
+certificates), "critical path", "search" (of an optimizer or for a plan, without what it runs), "fit" (of constants or
+causes to measured tables) and "output".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -39,12 +41,22 @@ class Stage:
     peak_bytes: int = 0
     calls: int = 0  # times that it was entered, also where what an earlier call built was only looked up
 
+    def add(self, other: Stage) -> None:
+        """What another process took for the same; the peaks of both were there at once."""
+        self.wall_s += other.wall_s
+        self.cpu_s += other.cpu_s
+        self.peak_bytes += other.peak_bytes
+        self.calls += other.calls
+
 
 @dataclass
 class Profile:
     """The stages of a command, in the order in which they began."""
 
     stages: dict[str, Stage] = field(default_factory=dict)
+    of_workers: dict[str, Stage] = field(default_factory=dict)  # all together
+    workers: int = 0  # which these are of
+    untold: int = 0  # workers that were ended before they could tell theirs
     _open: list[str] = field(default_factory=lambda: [OTHER])
     _at: tuple[float, float, int] = field(default_factory=lambda: _now())
 
@@ -60,10 +72,22 @@ class Profile:
             self._count()
             self._open.pop()
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One row for each stage, up to now."""
+    def add(self, stages: Mapping[str, Stage]) -> None:
+        """Add what a worker has measured."""
+        self.workers += 1
+        for name, one in stages.items():
+            self.of_workers.setdefault(name, Stage()).add(one)
+
+    def up_to_now(self) -> dict[str, Stage]:
+        """The stages of this process."""
         self._count()
-        return [{"stage": name, **vars(one)} for name, one in self.stages.items()]
+        return self.stages
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each stage, up to now; rows with a number of workers are of those."""
+        own = [{"stage": name, **vars(one)} for name, one in self.up_to_now().items()]
+        of_workers = [{"stage": name, **vars(one), "workers": self.workers} for name, one in self.of_workers.items()]
+        return own + of_workers
 
     def _count(self) -> None:
         """Give what has passed since the last call to the stage that is open."""
@@ -100,6 +124,11 @@ def start_profile() -> Profile:
     """Measure from now on; returns what is measured."""
     global _profile
     _profile = Profile()
+    return _profile
+
+
+def profiled() -> Profile | None:
+    """What is measured now, if anything is."""
     return _profile
 
 

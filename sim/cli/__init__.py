@@ -51,9 +51,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = words[0] if words else ""
     if name not in COMMANDS:
         _answer(words)
+    parsed = command_parser(name).parse_args(words[1:])
+    parsed.stages = start_profile() if getattr(parsed, "profile", False) else None
     try:
-        parsed = command_parser(name).parse_args(words[1:])
-        parsed.stages = start_profile() if getattr(parsed, "profile", False) else None
+        code = _run(name, parsed)
+        if parsed.stages is not None:
+            _module("output").say_stages(parsed.stages)
+        return code
+    finally:
+        end_profile()
+
+
+def _run(name: str, parsed: argparse.Namespace) -> int:
+    """Run a command; what is wrong is said in one line."""
+    try:
         command, output = (_module(one) for one in (name, "output"))  # help needs neither
         if not getattr(parsed, "quiet", False):
             tell_compiling(lambda kernel: print(f"compiling the engine, once: {kernel}", file=sys.stderr, flush=True))
@@ -63,8 +74,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with speaking(name, getattr(parsed, "quiet", True)):
                 command.run(parsed)
             output.say_where(parsed)
-            if parsed.stages is not None:
-                output.say_stages(parsed.stages)
         if sys.stdout is not None:
             sys.stdout.flush()
         return 0
@@ -88,7 +97,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         tell_compiling(None)
         while_compiling(None)
-        end_profile()
 
 
 @staged("imports")

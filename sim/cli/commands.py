@@ -101,6 +101,42 @@ def _paper(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results (default: out/NAME)")
 
 
+WARM_PARTS = {
+    "fifo": (2.4, "events in fifo order: the first command of nearly everybody"),
+    "stretches": (4.9, "stretches that repeat and are skipped: many chunks"),
+    "fabrics": (0.3, "what is true of a whole fabric, such as its diameter"),
+    "flows": (1.0, "flows that share links: --engine fluid, validate"),
+    "pools": (1.4, "tasks that share a resource: training, optimize"),
+    "replay": (2.6, "runs at other bandwidths: optimize, sweeps"),
+    "proofs": (1.9, "proofs of large schedules"),
+    "trees": (1.1, "packed trees and exact bounds"),
+    "search": (1.1, "searches for schedules: tacos"),
+    "ordered": (1.7, "links that serve by priority"),
+    "threads": (1.7, "one run on several threads"),
+    "nics": (3.2, "NICs in front of fifo links"),
+    "turns": (3.4, "links that serve in turn, buffers, virtual channels"),
+    "routers": (3.6, "NICs beside those"),
+    "faults": (1.7, "links that are slow, down or lossy"),
+    "integers": (8.1, "compression of integers: workloads.compression"),
+    "floats": (6.1, "compression of floats"),
+}
+"""Parts of what is compiled, what the commands of README need first: CPU seconds, and what needs it."""
+
+
+def _warm(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("parts", nargs="*", metavar="PART", help="one of the parts below; several may follow")
+    parser.add_argument("--jobs", type=partial(parsed, "integer"), metavar="N",
+                        help="processes that compile (default: as many as there are cores)")
+
+
+def _told_parts() -> str:
+    """For the help of `weft warm`."""
+    whole = sum(seconds for seconds, _ in WARM_PARTS.values())
+    lines = [f"  {name:<9} {seconds:3.1f} s  {what}" for name, (seconds, what) in WARM_PARTS.items()]
+    head = f"parts, and what each takes of a core where nothing is compiled, {whole:.0f} s in all:"
+    return "\n".join(["\n", head, *lines])
+
+
 def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
 
@@ -448,7 +484,11 @@ COMMANDS: dict[str, Command] = {
     ),
     "warm": Command(
         help="compile the engine, once for each version and machine; any command does so if needed",
-        examples=("weft warm",), outputs=(),
+        examples=(
+            "weft warm",
+            "weft warm fifo stretches --jobs 1",
+        ),
+        outputs=(), more=_warm, notes=_told_parts(),
     ),
     "completion": Command(
         help="print a script that completes commands, flags and names in a shell",

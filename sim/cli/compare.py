@@ -158,7 +158,9 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
 
 
 def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
-    """What determines the result: links, forwarding and chunking, engine, symmetry, proof, and what was skipped."""
+    """What determines the result: links, forwarding and chunking, engine, symmetry, proof; threads, and what was
+    skipped.
+    """
     preset = f", preset {spec.model.preset}" if spec.model.preset else ""
     cut = "chunks as chosen for each point" if spec.chooses else ""
     model = spec.build_model()
@@ -168,7 +170,13 @@ def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
         lines += [f"# progress of ranks: {line}" for line in told]
     lines += [f"# symmetry: {line}" for line in common_notes(rows, lambda row: str(row["symmetry"]))]
     lines += [f"# schedule: {line}" for line in common_notes(rows, lambda row: str(row["proof"]))]
+    lines += [f"# threads: {line}" for line in common_notes(rows, _threads)]
     return lines + _skipped(rows)
+
+
+def _threads(row: Row) -> str:
+    """On how many a point ran, where it was more than one."""
+    return str(row["threads"]) if row["threads"] > 1 else ""
 
 
 def _skipped(rows: Sequence[Row]) -> list[str]:

@@ -177,7 +177,7 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
     if "threads" in command.run_flags:
         group.add_argument("--threads", type=partial(_within, Integer(1, MOST_COUNT)), metavar="N",
                            help="threads of one run at most; results are the same with any number (default: as many as "
-                                "there are cores in long runs in which much happens at a time, else 1)")
+                                "cores are idle, in long runs in which much happens at a time, else 1)")
 
 
 def how(arguments: argparse.Namespace) -> How:
@@ -220,8 +220,8 @@ def _add_outputs(parser: argparse.ArgumentParser, command: Command) -> None:
     either.add_argument("--progress", dest="quiet", action="store_const", const=False, default=None,
                         help="print both, as lines, even if standard error is not a terminal")
     group.add_argument("--profile", action="store_true",
-                       help="print the time and memory of every stage on standard error, and add them to --json; "
-                            "a call may only look up what an earlier one built")
+                       help="print the time and memory of every stage on standard error, also of what is rejected or "
+                            "interrupted, and add them to --json; a call may only look up what an earlier one built")
 
 
 def _add_figure(group: argparse._ArgumentGroup, names: Sequence[str]) -> None:

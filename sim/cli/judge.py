@@ -29,6 +29,7 @@ from sim.measured.library_run import LibraryRun
 from sim.measured.of_library import busbw
 from sim.measured.points import Measurements
 from sim.measured.read import read_tables
+from sim.study.paths import from_here
 from sim.study.points import check_joined
 from sim.study.spec import Spec
 from sim.whole_file import write_whole
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
     refused: dict[str, str] = {}
     if _by_library(spec):
         refuse_how(arguments, "a machine is judged by its library's formulas; --algorithms simulates")
-    runs = _runs(spec, spec.judge.files or (), refused, how(arguments))
+    runs = _runs(spec, [from_here(file) for file in spec.judge.files or ()], refused, how(arguments))
     with progress("judge", len(runs), arguments.quiet) as steps:
         found = judge([one for _, one in runs])
         for measured, _ in runs:
@@ -293,7 +294,7 @@ def _changes(arguments: argparse.Namespace, spec: Spec, runs: Sequence[tuple[Mea
     found, used = [], set()
     earlier = [
         table for file in spec.judge.baseline or ()
-        for table in read_tables(file, unnamed=spec.collective.name, placement=spec.measured.placement,
+        for table in read_tables(from_here(file), unnamed=spec.collective.name, placement=spec.measured.placement,
                                  guess=runs[0][0].n_ranks)
     ]
     for measured, one in runs:

@@ -24,7 +24,7 @@ from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
 from topologies.checks import WeftError, not_installed, printable
 from topologies.stages import Profile, staged
-from topologies.units import format_size
+from topologies.units import counted, format_size
 
 FIGURES = (".png", ".pdf", ".svg")
 SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), PAGE: (".html",),
@@ -177,8 +177,24 @@ def say_where(arguments: argparse.Namespace) -> None:
 def say_stages(profile: Profile) -> None:
     """Print what each stage took, on standard error."""
     lines = [
-        [row["stage"], f"{row['wall_s']:.3f}", f"{row['cpu_s']:.3f}", format_size(row["peak_bytes"]), f"{row['calls']}"]
+        [_stage_name(row), f"{row['wall_s']:.3f}", f"{row['cpu_s']:.3f}", format_size(row["peak_bytes"]),
+         f"{row['calls']}"]
         for row in sorted(profile.rows(), key=lambda row: -row["cpu_s"])
     ]
     table = aligned([["stage", "wall s", "CPU s", "peak grew by", "calls"], *lines], left=1)
-    print(table, file=sys.stderr)
+    print(table, *_of_workers(profile), sep="\n", file=sys.stderr)
+
+
+def _stage_name(row: Row) -> str:
+    return f"{row['stage']}, {counted(row['workers'], 'worker')}" if "workers" in row else str(row["stage"])
+
+
+def _of_workers(profile: Profile) -> list[str]:
+    """How workers are counted, and those that are not."""
+    lines = []
+    if profile.workers:
+        lines.append("# of workers: the sum of all, also of the time in which they wait for a point: "
+                     "it may exceed the time of the command")
+    if profile.untold:
+        lines.append(f"# not in the table: what {counted(profile.untold, 'worker')} did before they were interrupted")
+    return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,6 +23,9 @@ PACE_SECONDS = 5.0
 
 LEAST_ENDED = 0.05
 """Share of the flows that have ended before their pace tells anything: equal ones end all at the end."""
+
+LEAST_SERVED, LEAST_SERVED_S = 0.01, 0.5
+"""Share of the services, or for how long they were served, before their pace tells anything: kernels begin slowly."""
 
 WIDE_BAR, NARROW_BAR = 40, 10
 """Columns of a bar, where the terminal has room for it and where not."""
@@ -81,7 +85,7 @@ class _Plain(Steps):
 
     def __init__(self, title: str, total: int) -> None:
         super().__init__(title, total)
-        self.last = monotonic()
+        self.last, self.heard = monotonic(), -math.inf
 
     def advance(self, what: str) -> None:
         super().advance(what)
@@ -89,11 +93,13 @@ class _Plain(Steps):
             self._line(what)
 
     def within(self, inside: Progress) -> None:
-        if monotonic() - self.last > PLAIN_SECONDS:
+        self.heard = monotonic()
+        if self.heard - self.last > PLAIN_SECONDS:
             self._line(f"then {_pace(inside)}")
 
     def beat(self, what: str) -> None:
-        if monotonic() - self.last > PLAIN_SECONDS:
+        now = monotonic()
+        if now - self.last > PLAIN_SECONDS and now - self.heard > SILENT_SECONDS:
             self._line(f"then {what}")
 
     def _line(self, what: str) -> None:
@@ -144,10 +150,13 @@ def progress(title: str, total: int, quiet: bool | None = False, *, of_runs: boo
             done = f"interrupted, with {steps.done} of {total} done; nothing was written"
             raise WeftError(loops.interrupted() if of_runs and loops.unit else done) from None
         except Stopped as wrong:
-            if of_runs and loops.unit and isinstance(wrong.__context__, KeyboardInterrupt):
+            after = f", after {steps.done} of {total} points" if total > 1 else ""
+            if not isinstance(wrong.__context__, KeyboardInterrupt):
+                wrong.args = (f"{wrong}{after}",)
+            elif of_runs and loops.unit:
                 wrong.args = (loops.interrupted(),)
-            elif total > 1:
-                wrong.args = (f"{wrong}, after {steps.done} of {total} points",)
+            else:
+                wrong.args = (f"{wrong}{after}; nothing was written",)
             raise
 
 
@@ -169,9 +178,9 @@ def _share(inside: Progress) -> float:
 
 def _is_telling(inside: Progress) -> bool:
     """Whether the pace so far says how long it will take; that of a loop is 0 until it does."""
-    if inside.unit not in OF_ENGINES:
-        return inside.events_per_s > 0
-    return inside.unit == SERVICES or _share(inside) >= LEAST_ENDED
+    if inside.unit == SERVICES:
+        return _share(inside) >= LEAST_SERVED or inside.events >= LEAST_SERVED_S * inside.events_per_s
+    return inside.events_per_s > 0 if inside.unit not in OF_ENGINES else _share(inside) >= LEAST_ENDED
 
 
 def _pace(inside: Progress) -> str:
@@ -180,7 +189,7 @@ def _pace(inside: Progress) -> str:
         left = f"{_left(inside)} at this rate" if _is_telling(inside) and _left(inside) else ""
         return f"{inside.events:,} of {inside.total_events:,} {inside.unit}{left}"
     if not _is_telling(inside):
-        return f"{_share(inside):.0%} of its {inside.unit} ended"
+        return f"{_share(inside):.0%}" + ("" if inside.unit == SERVICES else f" of its {inside.unit} ended")
     rate = inside.events_per_s
     pace = f"{rate / 1e6:.1f} M" if inside.unit == SERVICES else f"{rate:,.0f}"
     return f"{_share(inside):.0%} at {pace} {inside.unit}/s{_left(inside)}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,25 @@ def run(arguments: argparse.Namespace) -> None:
     sections = read(file, arguments)
     path = arguments.store = arguments.store or file.with_suffix(".db")
     check_apart(arguments, sections)
-    with progress(f"{NAME}: points", 1, arguments.quiet):
+    as_it_was = f"no point was computed, {path} is as it was"
+    with progress(f"{NAME}: points", 1, arguments.quiet), _resumable(as_it_was):
         swept = keyed(*points_of(sections, f"sweep file {file}", how(arguments)))
-    with Store(path, read_only=arguments.status, tell=None if arguments.quiet else _tell_waiting) as store:
+    tell = None if arguments.quiet else _tell_waiting
+    with _resumable(f"what is finished is in {path}"), Store(path, read_only=arguments.status, tell=tell) as store:
         tally = None if arguments.status else compute(swept, store, arguments)
         status = status_of(swept, store)
         say(arguments, *report(swept.sweep, store, file, status, tally))
         _check_ended(swept, status, tally)
         write_files(swept, store, sections, arguments)
+
+
+@contextmanager
+def _resumable(kept: str) -> Iterator[None]:
+    """Ctrl-C says what is kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise WeftError(f"interrupted: {kept}; run it again to go on") from None
 
 
 def _tell_waiting(line: str) -> None:

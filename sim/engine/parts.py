@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import parent_process
@@ -25,6 +24,8 @@ from sim.program import I8, I32, I64, Program
 from sim.program.service_table import shortest_ps
 from topologies.core.extents import physical_memory
 from topologies.core.paths import ranges
+from topologies.cores import Watch
+from topologies.cores import cores as of_process
 
 MOST = fields.MOST_PARTS
 
@@ -33,6 +34,10 @@ LEAST_SERVICES = 1 << 26
 LEAST_A_WINDOW = 500
 """Services of a part within a lookahead; waiting for the other parts costs about as much as a hundred."""
 LEAST_GAIN = 1.3
+LEAST_WATCHED_S = 0.2
+"""How long it is looked at which cores are idle before a run takes them: Linux counts hundredths of a second."""
+NEARLY = 0.25
+"""Of a core, what others may use of it that a thread takes."""
 PATIENCE = 200_000
 """Looks at the other parts before a thread yields its core for a while: some tenths of a millisecond."""
 NAP_S = 1e-5
@@ -187,9 +192,12 @@ def dealt(program: Program, groups: Groups, parts: int, part_of_group: npt.NDArr
 
 def cores() -> int:
     """Cores for the threads of a run: one in a worker process, which is one of many."""
-    if parent_process() is not None:
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if parent_process() is not None else of_process()
+
+
+def idle_cores(watch: Watch) -> int:
+    """Cores that threads may take beside the one that the run has."""
+    return int(watch.idle() + NEARLY)
 
 
 def obstacle(cut: Cut, state: FifoState, parts: int) -> str:

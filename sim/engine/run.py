@@ -29,6 +29,7 @@ from sim.program.outcome import (
 )
 from topologies import WeftError
 from topologies.core.extents import memory_limit, shown_limit
+from topologies.cores import Watch
 from topologies.stages import count, staged
 from topologies.units import format_size, format_time
 
@@ -78,7 +79,7 @@ class Run:
     `general`: the loop that runs any program, also where that of fifo servers would do.
     `skip`: do not simulate stretches that repeat; see sim/engine/_skip.py. A log has every service nevertheless.
     `threads`: that `spread` may go on with, of which no more are taken than there are cores, or two; None: as many as
-    there are cores, where it pays.
+    there are idle cores, where it pays.
     """
 
     program: Program
@@ -94,6 +95,7 @@ class Run:
         self._tired = False
         self._stretches: list[Stretch] = []
         self._parts: parts.Parts | None = None
+        self._watch: Watch | None = None
         self.alone = ""
         limited = self.program if self.general else fifo.without_room_to_spare(self.program)
         loop = None if self.general else fifo.loop(limited)
@@ -150,12 +152,25 @@ class Run:
         elif self.threads is None and self.program.chunk_hops() - self.events < parts.LEAST_SERVICES:
             self.alone = "it is short"
         elif self._skipping is None or self._tired:
-            cut = parts.cut(self.program, self.several)
-            self.alone = parts.obstacle(cut, self.state, self.several)
-            if self.threads is None and not self.alone:
-                self.alone = parts.loss(cut, self.state, self.several)
-            if not self.alone:
-                self._parts = parts.Parts(self.program, self.state, self.several, cut)
+            self._spread_over(self.state, self.several if self.threads else self._free())
+
+    def _free(self) -> int:
+        """Threads for which there are idle cores, of those that it may go on with; 0 until that is known."""
+        self._watch = self._watch or Watch()
+        if self._watch.seconds < parts.LEAST_WATCHED_S:
+            return 0
+        return min(self.several, 1 + parts.idle_cores(self._watch))
+
+    def _spread_over(self, state: FifoState, count: int) -> None:
+        if count < 2:
+            self.alone = "no other core is idle" if count else ""
+            return
+        cut = parts.cut(self.program, count)
+        self.alone = parts.obstacle(cut, state, count)
+        if self.threads is None and not self.alone:
+            self.alone = parts.loss(cut, state, count)
+        if not self.alone:
+            self._parts = parts.Parts(self.program, state, count, cut)
 
     @property
     def tokens(self) -> int:
@@ -236,7 +251,9 @@ class Run:
             return f"more than cores ({parts.cores()}) wait for each other"
         if self.events == 0:
             return "there is nothing to simulate"
-        return self.alone or "stretches that repeat are skipped"
+        if self.alone or not self.skips:
+            return self.alone or "it ends at once"
+        return f"stretches that repeat are {'skipped' if self.skipped else 'looked for to its end'}"
 
     def outcome(self) -> Outcome:
         """Times so far; tasks that have not started or finished have -1."""
@@ -273,7 +290,7 @@ def run(
 
     `log`: keep every service (16 bytes each).
     `skip`: do not simulate stretches that repeat, which changes nothing but the time it takes.
-    `threads`: at most, which changes nothing but the time either; None: as many as there are cores, where it pays.
+    `threads`: at most, which changes nothing but the time either; None: as many as there are idle cores, where it pays.
     `max_events`: give up after this many services, counted on one thread.
     `progress`: called a few times per second on long runs.
     Deadlock: tasks wait for each other.
@@ -295,7 +312,7 @@ def advance_to_end(
     one: Run, max_events: int | None = None, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
     """Continue in slices, so that progress is reported and Ctrl-C is handled; parameters and errors as in `run`."""
-    started = monotonic()
+    pace = _Pace()
     total = one.program.chunk_hops()
     budget = _most_services(one.program) + 1 if max_events is None else max_events
     one.alone = "" if max_events is None else "its services are counted up to a limit"
@@ -306,13 +323,25 @@ def advance_to_end(
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
             if progress is None:
                 count(SERVICES, one.events, total)
-            elif simulated > 1:
-                progress(Progress(one.events, total, one.now_ps, one.events / max(monotonic() - started, 1e-9)))
+            elif simulated > 1 and (rate := pace(one.events)):
+                progress(Progress(one.events, total, one.now_ps, rate))
             one.spread()
             simulated = SLICE_EVENTS * one.running
     except KeyboardInterrupt:
         raise Stopped(f"interrupted at {_reached(one, total)}") from None
     return one.outcome()
+
+
+class _Pace:
+    """Services a second, since the first slice, which may have loaded its kernel and has none."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+
+    def __call__(self, events: int) -> float:
+        now = monotonic()
+        first, began = self._first = self._first or (events, now)
+        return (events - first) / max(now - began, 1e-9)
 
 
 def _most_services(program: Program) -> int:

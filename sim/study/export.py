@@ -59,7 +59,7 @@ def _at(name: str, here: Mapping[int, int], every: Mapping[int, int]) -> str:
 
 @checked
 def sweep_rows(sweep: Sweep, store: Store) -> Rows:
-    """Rows of the finished points: the value on each axis, the columns of `Result.row` but `wall_s`, and `refused`.
+    """Rows of the finished points: the value on each axis, the columns of `Result.row` but of the run, and `refused`.
 
     Every row has all columns; those of a point that cannot run are None except those that identify it. A point that
     occurs twice on the axes has two rows.

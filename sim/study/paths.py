@@ -59,6 +59,18 @@ def _metavars(section: str) -> Mapping[str, str]:
     return {name: key.metadata["metavar"] for name, key in keys_of(section).items()} if section in SECTIONS else {}
 
 
+def from_here(file: str) -> str:
+    """A file by its name in the current folder where it lies below that, else by its absolute one.
+
+    Examples
+    --------
+    >>> from_here(os.path.abspath("runs/a.txt")), from_here("/a.txt"), from_here("-")
+    ('runs/a.txt', '/a.txt', '-')
+    """
+    absolute, here = os.path.abspath(file), os.path.join(os.getcwd(), "")
+    return file if file == "-" else absolute.removeprefix(here)
+
+
 def with_paths_from(folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     """Sections in which files that are named relative to a folder have absolute names."""
     def absolute(metavar: str | None, value: Any) -> Any:

@@ -75,7 +75,7 @@ def compute(task: Task, progress: Callable[[Progress], None] | None = None) -> R
 
 
 def row_of(task: Task, best: BestForm, *, of_run: bool = True) -> Row:
-    """The row of a point that has been simulated; `of_run`: with notes on how it was run."""
+    """The row of a point that has been simulated; `of_run`: with how it was run, notes on it and threads."""
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
     notes = [*best.result.notes(of_run=of_run), *_gains(best.result, task.max_events)]
@@ -83,7 +83,10 @@ def row_of(task: Task, best: BestForm, *, of_run: bool = True) -> Row:
     spread = _spread(task, best.result)
     ends = {"spread_low_s": spread and spread.low_s, "spread_high_s": spread and spread.high_s}
     chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None, "trees": trees}
-    return best.result.row() | ends | chosen | {"why": account, "other_forms": best.others, "notes": notes}
+    row = best.result.row()
+    if not of_run:
+        del row["threads"]
+    return row | ends | chosen | {"why": account, "other_forms": best.others, "notes": notes}
 
 
 def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Schedule, Model]:

@@ -11,8 +11,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from sim.study.worker_stages import gathered, measure_worker
 from topologies.checks import WeftError
 
 Arguments = ParamSpec("Arguments")
@@ -41,10 +43,10 @@ class WorkerPool(ProcessPoolExecutor):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a Ctrl-C that came meanwhile is delivered now
 
 
-def check_workers(workers: int) -> None:
+def check_workers(workers: int, flag: str = "--workers") -> None:
     """Reject numbers of workers that no host runs."""
     if not 1 <= workers <= MOST_WORKERS:
-        raise WeftError(f"--workers {workers} is out of range: give 1 to {MOST_WORKERS}")
+        raise WeftError(f"{flag} {workers} is out of range: give 1 to {MOST_WORKERS}")
 
 
 @contextmanager
@@ -53,24 +55,30 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     global begun
     begun = True
     others = set(multiprocessing.active_children())
-    pool = WorkerPool(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        raise
-    pool.shutdown()
+    with gathered() as told:
+        pool = WorkerPool(workers, multiprocessing.get_context("spawn"), initializer=begin_worker, initargs=(told,))
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            raise
+        pool.shutdown()
 
 
-def begin_worker() -> None:
-    """First step of a worker: Ctrl-C ends it silently, for the parent reports it; so does the end of the parent."""
+def begin_worker(told: Path | None = None) -> None:
+    """First step of a worker: Ctrl-C ends it silently, for the parent reports it; so does the end of the parent.
+
+    `told`: folder in which it leaves its stages, if anybody asks for them.
+    """
     if not sys.warnoptions:  # as in the command
         warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked it, see `WorkerPool`
     threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
+    if told is not None:
+        measure_worker(told)
 
 
 def _end_with_parent() -> None:

@@ -23,8 +23,16 @@ def test_the_file_has_every_table_that_is_measured() -> None:
     assert list(found) == [table.title for table in measured(1, quick=False, missed=[])] + [PEERS_TITLE]
     for table in measured(1, quick=False, missed=[]):
         assert re.match(r"Load \d", found[table.title]), table.title
+        assert table.note in found[table.title].splitlines()[0], table.title
         assert tuple(tables.rows_of(found, table.title)[0]) == tuple(table.head)
     assert found[PEERS_TITLE] == PEERS
+
+
+@pytest.mark.parametrize(("number", "places", "said"), [
+    ("0.85", 1, "0.9"), ("0.84", 1, "0.8"), ("1,754.5", 0, "1,755"), (2.5, 0, "3"), (0.049, 1, "0.0"),
+])
+def test_a_quote_is_rounded_as_a_reader_would(number: str | float, places: int, said: str) -> None:
+    assert quotes.rounded(number, places) == said
 
 
 def test_a_table_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from numba.core.registry import cpu_target
 
 from topologies.compiled import _digest, _shipped, cache_folder, cached, is_at_hand, shipped_folder
 from topologies.interrupts import ENDING
-from topologies.stages import tell_compiling
+from topologies.locks import Turn
+from topologies.stages import end_profile, start_profile, tell_compiling
 
 
 def twice(x: int) -> int:
@@ -37,6 +38,36 @@ def hits(source: Path) -> int:
     compiled: Any = cached(twice, [source], nogil=True)
     assert compiled(21) == 42
     return sum(compiled.stats.cache_hits.values())
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_compiling_and_loading_are_a_stage_and_calls_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(private(tmp_path / "cache")))
+    profile = start_profile()
+    try:
+        for calls in (1, 2):
+            compiled = cached(twice, [Path(__file__)])
+            assert compiled(21) == compiled(21) == 42
+            assert profile.stages["compilation"].calls == calls
+    finally:
+        end_profile()
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_what_another_process_compiles_meanwhile_is_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(private(tmp_path / "cache")))
+    taken: list[Turn] = []
+
+    def take(turn: Turn) -> None:
+        taken.append(turn)
+        if len(taken) == 1:
+            assert hits(Path(__file__)) == 0
+
+    monkeypatch.setattr(Turn, "take", take)
+    assert hits(Path(__file__)) == 1
+    assert len(taken) == 2
 
 
 def private(folder: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
 from threading import enumerate as all_threads
@@ -24,22 +25,24 @@ from topologies.stages import count, doing
 HALF = Progress(events=6_000_000, total_events=12_000_000, now_ps=1, events_per_s=2e6)
 
 
-def test_a_run_that_takes_hours_says_so_at_its_first_report(
+def test_a_run_that_takes_hours_says_so_soon(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Chunks of one byte: how many services, and how long they will take, before a hundredth of them is done."""
+    """Chunks of one byte: how many services, and how long they will take, as soon as the pace tells."""
     within, done = _Warning.within, []
 
     def once(self: _Warning, inside: Progress) -> None:
         within(self, inside)
         done.append(inside.events)
-        raise KeyboardInterrupt
+        if self.is_said:
+            raise KeyboardInterrupt
 
+    monkeypatch.setattr("sim.cli.progress.LONG_SECONDS", 1)
     monkeypatch.setattr(_Warning, "within", once)
     assert main(["compare", "--topology", "ring:8", "--algorithms", "ring", "--chunk", "1B", "-b", "1G"]) == 130
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("compiling")]
-    assert said[0].startswith("compare: 1,879,048,192 services, 0% at ") and said[0].endswith(" s left")
-    assert len(said) == 2 and "interrupted" in said[1] and 0 < done[0] < 1_879_048_192 // 100
+    assert re.fullmatch(r"compare: 1,879,048,192 services, \d+% at [\d.]+ M services/s, \d+ s left", said[0])
+    assert len(said) == 2 and "interrupted" in said[1] and 0 < done[0] < done[-1] < 1_879_048_192 // 2
 
 
 def test_memory_that_is_not_there_takes_one_line(
@@ -155,6 +158,39 @@ def test_plain_progress_speaks_now_and_then(
         steps.within(HALF)
         steps.advance("first")
     assert capsys.readouterr().err == "work: 0/3 done, then 50% at 2.0 M services/s, 3 s left\nwork: 1/3 done, first\n"
+
+
+@pytest.mark.parametrize(("events", "rate", "said"), [
+    (2_000_000, 5e6, "0%"),  # 0.4 s
+    (2_000_000, 4e6, "0% at 4.0 M services/s, 250 s left"),
+    (10_000_000, 5e7, "1% at 50.0 M services/s, 20 s left"),  # 0.2 s
+])
+def test_services_tell_no_time_left_before_enough_was_seen(
+    events: int, rate: float, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.cli.progress.PLAIN_SECONDS", -1)
+    with progress("work", 1) as steps:
+        steps.within(Progress(events, 1_000_000_000, 1, rate))
+    assert capsys.readouterr().err == f"work: 0/1 done, then {said}\n"
+
+
+def test_beats_are_silent_while_a_run_reports(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beats come four times a second and were always there first when the next line was due."""
+    now = 0.0
+    monkeypatch.setattr("sim.cli.progress.monotonic", lambda: now)
+    monkeypatch.setattr("sim.cli.progress._heard_beats", lambda steps: nullcontext())
+    with progress("work", 1) as steps:
+        for now in (0.9, 1.9, 2.8, 3.9):
+            steps.within(HALF)
+            now += 0.12
+            steps.beat("in engine")
+        now = 6.0
+        steps.beat("6 s in bounds")
+    *of_run, last = capsys.readouterr().err.splitlines()
+    assert of_run == ["work: 0/1 done, then 50% at 2.0 M services/s, 3 s left"] * 2
+    assert last == "work: 0/1 done, then 6 s in bounds"
 
 
 def test_flows_tell_no_time_left_while_hardly_any_has_ended(
@@ -311,6 +347,20 @@ def test_ctrl_c_says_how_far_it_came() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(WeftError, match=said):
+        interrupted()
+
+
+@pytest.mark.parametrize(("total", "after"), [(1, ""), (3, ", after 1 of 3 points")])
+def test_ctrl_c_in_a_run_says_that_nothing_was_written(total: int, after: str) -> None:
+    def interrupted() -> None:
+        with progress("work", total) as steps:
+            steps.advance("first")
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                raise Stopped("interrupted at 1 us") from None
+
+    with pytest.raises(Stopped, match=f"^interrupted at 1 us{after}; nothing was written$"):
         interrupted()
 
 

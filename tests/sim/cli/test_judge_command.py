@@ -173,6 +173,19 @@ def test_a_topology_that_is_a_machine_is_judged_by_its_library(
     assert "fitted" in simulated and "NVLS" not in simulated
 
 
+def test_run_again_the_tables_have_the_same_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The spec in the JSON names files by absolute paths; what was given as one is named as here too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text((ROOT / "examples" / "nccl.txt").read_text())
+    for words in (["a.txt"], ["--spec", "out.json"], [str(tmp_path / "a.txt")]):
+        assert main(["judge", *words, "--quiet", "--json", "out.json"]) == 0
+        assert "of a.txt (nccl-tests text)" in capsys.readouterr().out
+        (table,) = json.loads((tmp_path / "out.json").read_text())["tables"]
+        assert table["source"] == "a.txt"
+
+
 def test_several_files_are_one_judgment(
     written: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,6 @@ import pytest
 from collectives import ALGORITHMS, COLLECTIVES
 from sim.cli import main
 from sim.cli.topology import diameter_hops
-from sim.cli.warm import PARTS
-from tests.places import ROOT
 from topologies import TOPOLOGIES, from_links, from_spec, read_topology
 
 
@@ -135,38 +130,3 @@ def test_the_transfers_of_a_rank_are_those_of_the_paper(tmp_path: Path, capsys: 
 def test_what_cannot_be_described_is_told(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schedule", *words]) == 2
     assert message in capsys.readouterr().err
-
-
-NOT_WARMED = """
-import sys
-from numba.core.registry import CPUDispatcher
-import topologies.compiled
-from sim.__main__ import main
-
-sys.argv = ["weft", "warm"]
-main()
-rooms = [module for name, module in sys.modules.items() if name.split(".")[0] in ("topologies", "workloads", "sim")]
-kernels = {one.__name__: one for room in rooms for one in vars(room).values() if isinstance(one, CPUDispatcher)}
-inner = {name for one in kernels.values() for name in one.py_func.__code__.co_names}
-print([name for name, one in kernels.items() if not one.signatures and name not in inner
-       and isinstance(one._cache, topologies.compiled._Caches)])
-"""
-
-
-@pytest.mark.compiled
-def test_every_kernel_is_warmed() -> None:
-    run = subprocess.run([sys.executable, "-c", NOT_WARMED], capture_output=True, text=True,
-                         check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    *parts, missing = run.stdout.splitlines()
-    assert len(parts) == len(PARTS)
-    assert missing == "[]"
-
-
-@pytest.mark.compiled
-def test_warm_finds_compiled_what_it_has_compiled(capsys: pytest.CaptureFixture[str]) -> None:
-    """And then no kernel is left to compile: `make ready` runs it before the tests."""
-    assert main(["warm"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(PARTS) and all(name in line for name, line in zip(PARTS, lines, strict=True))
-    assert main(["warm"]) == 0
-    assert all(line.endswith("... ready") for line in capsys.readouterr().out.splitlines())

@@ -89,6 +89,21 @@ def test_what_cannot_run_can_be_tried_again(file: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.splitlines()[1] == "# 16 finished, 0 left; 8 were stored before, 8 computed now"
 
 
+@pytest.mark.parametrize(("where", "kept"), [
+    ("make_sweep", "no point was computed, {} is as it was"), ("report", "what is finished is in {}"),
+])
+def test_interrupted_before_and_after_its_points_it_says_so_too(
+    where: str, kept: str, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ctrl_c(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"sim.cli.sweep.{where}", ctrl_c)
+    assert main(["sweep", str(file)]) == EXIT_INTERRUPTED
+    said = kept.format(file.with_suffix(".db"))
+    assert capsys.readouterr().err == f"weft sweep: interrupted: {said}; run it again to go on\n"
+
+
 def test_interrupted_it_says_how_to_go_on(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,6 +259,7 @@ def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> N
     assert [step.events for step in told] == sorted({step.events for step in told})
     assert all(step.total_events == outcome.events == 800 for step in told)
     assert all(step.seconds_left == pytest.approx((800 - step.events) / step.events_per_s) for step in told)
+    assert told[0].events >= 200, "the first slice may have loaded its kernel: its rate tells nothing"
     assert len(told) >= 5
 
 
@@ -266,7 +267,7 @@ def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> N
 def test_ctrl_c_stops_between_slices_and_says_how_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal is heard at the end of a slice of services, and the message says what was reached."""
     monkeypatch.setattr(engine, "SLICE_EVENTS", 100)
-    with pytest.raises(Stopped, match=r"interrupted at .* of simulated time, 1\d\d of 800 services done"):
+    with pytest.raises(Stopped, match=r"interrupted at .* of simulated time, 2\d\d of 800 services done"):
         run(two_hop_burst(40), progress=lambda step: signal.raise_signal(signal.SIGINT))
 
 

@@ -268,7 +268,7 @@ def test_a_result_says_on_how_many_threads_it_ran() -> None:
     assert (one.outcome.threads, two.outcome.threads) == (1, 2)
     assert "; 2 threads" in str(two)
     assert "thread" not in str(one)
-    assert one.row() | {"wall_s": 0} == two.row() | {"wall_s": 0}
+    assert one.row() | {"wall_s": 0, "threads": 2} == two.row() | {"wall_s": 0}
 
 
 def test_threads_do_not_change_what_is_skipped() -> None:
@@ -290,6 +290,18 @@ def test_why_a_run_stays_on_one_thread(options: dict[str, Any], why: str) -> Non
     schedule = build("ring", "all-reduce", from_spec("ring:4"), "64KiB")  # one link stands for all
     found = simulate(schedule, threads=2, **options)
     assert f"note: on one thread: {why}" in str(found)
+
+
+@pytest.mark.parametrize(("kind", "fabric", "size", "chunks", "why"), [
+    ("all-reduce", "ring:8", "64MiB", 8192, "stretches that repeat are skipped"),
+    ("all-gather", "random-regular:32x4", "1MiB", 128, "stretches that repeat are looked for to its end"),
+])
+def test_where_stretches_are_looked_for_it_is_said_whether_any_were_found(
+    kind: str, fabric: str, size: str, chunks: int, why: str
+) -> None:
+    found = simulate(build("ring", kind, from_spec(fabric), size), chunks=chunks, threads=2)
+    assert f"note: on one thread: {why}" in str(found)
+    assert (found.skipped > 0) == ("are skipped" in why)
 
 
 def test_pools_stay_on_one_thread() -> None:
@@ -333,19 +345,51 @@ def test_one_specialization() -> None:
         assert len(getattr(entry, "signatures", ())) == 1
 
 
-def test_long_runs_with_wide_windows_take_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a number, by how much there is to do and how much of it at a time; in a worker there is one core."""
-    program = lower(build("direct", "all-to-all", from_spec("torus:4x4"), "16MiB"), Model(chunks=64), "off").program
+@pytest.fixture
+def long_run(monkeypatch: pytest.MonkeyPatch) -> Program:
+    """One that would take two cores, if they were watched for long enough and the other one was idle."""
     monkeypatch.setattr(parts, "cores", lambda: 2)
+    monkeypatch.setattr(parts, "idle_cores", lambda watch: 1)
+    for name, value in {"LEAST_SERVICES": 1, "LEAST_A_WINDOW": 1, "LEAST_WATCHED_S": 0.0}.items():
+        monkeypatch.setattr(parts, name, value)
     monkeypatch.setattr(engine, "SLICE_EVENTS", 10_000)
+    return lower(build("direct", "all-to-all", from_spec("torus:4x4"), "16MiB"), Model(chunks=64), "off").program
 
-    def threads() -> int:
-        return run(program, skip=False, threads=None).threads
 
-    assert threads() == 1
-    monkeypatch.setattr(parts, "LEAST_SERVICES", 1)
-    assert threads() == 1
-    monkeypatch.setattr(parts, "LEAST_A_WINDOW", 1)
-    assert threads() == 2
-    monkeypatch.setattr(parts, "cores", lambda: 1)
-    assert threads() == 1
+def unasked(program: Program) -> int:
+    """The threads that a run takes by itself."""
+    return run(program, skip=False, threads=None).threads
+
+
+def test_long_runs_with_wide_windows_take_all_idle_cores(long_run: Program) -> None:
+    assert unasked(long_run) == 2
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("LEAST_SERVICES", 1 << 60), ("LEAST_A_WINDOW", 1 << 60), ("LEAST_WATCHED_S", 1e9),
+    ("cores", lambda: 1),  # as in a worker
+    ("idle_cores", lambda watch: 0),
+])
+def test_without_a_number_what_does_not_pay_stays_on_one_thread(
+    long_run: Program, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    monkeypatch.setattr(parts, name, value)
+    assert unasked(long_run) == 1
+
+
+def test_a_number_is_taken_on_a_busy_machine_too(long_run: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "idle_cores", lambda watch: 0)
+    assert run(long_run, skip=False, threads=2).threads == 2
+
+
+class _Watched(parts.Watch):
+    def __init__(self, idle: float) -> None:
+        self._idle = idle
+
+    def idle(self) -> float:
+        return self._idle
+
+
+@pytest.mark.parametrize(("idle", "free"), [(-3.0, 0), (-0.1, 0), (0.0, 0), (0.7, 0), (0.8, 1), (1.05, 1), (2.9, 3)])
+def test_a_core_is_free_if_others_use_little_of_it(idle: float, free: int) -> None:
+    assert max(parts.idle_cores(_Watched(idle)), 0) == free

@@ -1,0 +1,128 @@
+"""Small runs, by part: together they call every kernel that is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from collectives import build
+from collectives.core.collective import collective
+from collectives.core.follow import holds
+from collectives.core.sends import SendList
+from sim.cli.topology import diameter_hops
+from sim.engine.resume import record_again
+from sim.engine.run import advance_to_end, start
+from sim.engine.tape import Replay, Tape
+from sim.faults.plan import FaultPlan, SlowLink
+from sim.lower.job import lower
+from sim.program.model import Model, Nic
+from sim.simulation import simulate
+from sim.why.gradient import gradient
+from topologies import from_spec
+from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
+
+
+def _plain() -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), check=True)
+
+
+def _stretches() -> None:
+    simulate(build("ring", "all-reduce", from_spec("ring:8"), "64MiB"), chunks=8192, log=True)
+
+
+def _threads() -> None:
+    simulate(build("direct", "all-reduce", from_spec("switch:8"), "1KiB"), symmetry="off", threads=2)
+
+
+def _ordered() -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="lowest-chunk-first")
+
+
+def _general(model: Model) -> None:
+    """A loop that runs what no other does, such as pools that chunks ask."""
+    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), model).program
+    advance_to_end(start(program, general=True))
+
+
+def _pools() -> None:
+    _general(Model())
+
+
+def _routers() -> None:
+    _general(Model(nic=Nic()))
+    _general(Model(discipline="round-robin-flow"))
+
+
+def _nics() -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), nic="shared")
+
+
+def _turns() -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="round-robin-flow")
+
+
+def _fluid() -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), engine="fluid")
+
+
+def _faults() -> None:
+    plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), faults=plan)
+
+
+def _replay() -> None:
+    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "64MiB"), Model(chunks=2048)).program
+    tape = Tape.record(program)
+    gradient(tape, program)
+    makespan_ps = tape.replay(program).makespan_ps
+    # From any time before the first change of order a run can be resumed; here there is no change.
+    record_again(tape, program, Replay(makespan_ps, makespan_ps // 2))
+
+
+def _fabrics() -> None:
+    diameter_hops(from_spec("ring:4"))
+
+
+def _trees() -> None:
+    build("pipelined", "all-gather", from_spec("mesh:2x3"), "1KiB")  # its trees are packed by maximum flows
+
+
+def _proofs() -> None:
+    """A transfer from rank 0 to rank 1 is a broadcast of two."""
+    sends = SendList()
+    sends.add(0, 1, [0])
+    none = np.zeros(0, np.int64)
+    holds(collective("broadcast"), 2, 1, 0, sends.build()[0], [[0]], (none, none, none.astype(np.bool_)))
+
+
+def _matches() -> None:
+    build("tacos", "all-gather", from_spec("ring:3"), "1KiB")
+
+
+def _compression(*dtypes: str) -> None:
+    """A sum of two workers in each layout, with each index of the positions."""
+    for dtype in dtypes:
+        x = np.zeros(64, dtype)
+        x[::8] = 1
+        for form in FORMS:
+            for index in (Bitmap(64), NibbleSum(64), bloom_for(64, 8, 0.02)):
+                codec = Codec(layout_for(64, 8, 2.0, form), index, dtype)
+                codec.decode(codec.sum([x, np.ones_like(x)]), median=True)  # too many items, which are then guessed
+
+
+def _integers() -> None:
+    _compression("int32", "int64")
+
+
+def _floats() -> None:
+    _compression("float32", "float64")
+
+
+WORK: dict[str, Callable[[], None]] = {
+    "fifo": _plain, "stretches": _stretches, "fabrics": _fabrics, "flows": _fluid, "pools": _pools,
+    "replay": _replay, "proofs": _proofs, "trees": _trees, "search": _matches, "ordered": _ordered,
+    "threads": _threads, "nics": _nics, "turns": _turns, "routers": _routers, "faults": _faults,
+    "integers": _integers, "floats": _floats,
+}
+"""What `weft warm` runs, by the names of its parts."""
