@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -150,10 +150,9 @@ def _block_of(first: I64, blocks: I64, source: int, slot: int) -> list[int]:
 def search(topology: Topology, parts: int, seed: int, runs: int, block_bytes: int, *, inward: bool = False) -> Matches:
     """The best all-gather of several runs, on `lanes_of` the topology.
 
-    With `inward` the search runs on the reversed network, but lanes keep their own direction.
+    With `inward` the search runs on the reversed network, but lanes keep their own direction. Lanes are taken in the
+    order of their ends and costs, so that a network that is its own reversal has one search for both directions.
     """
-    from collectives.core.matching import match  # loads the compiler, so only when needed
-
     lanes, n_blocks = lanes_of(topology), topology.n_npus * parts
     ends = [(lane.dst, lane.src) if inward else (lane.src, lane.dst) for lane in lanes]
     rates = [int(lane.rate_Bps) or Fraction(lane.rate_Bps) for lane in lanes]
@@ -161,13 +160,27 @@ def search(topology: Topology, parts: int, seed: int, runs: int, block_bytes: in
     costs = [
         max(1, lane.latency_ps + -(-block_bytes * PS_PER_S // rate)) for lane, rate in zip(lanes, rates, strict=True)
     ]
-    total = n_blocks * (topology.n_npus - 1)
-    found = []
+    order = sorted(range(len(lanes)), key=lambda lane: (ends[lane], costs[lane]))
+    ends, costs = [ends[lane] for lane in order], [costs[lane] for lane in order]
+    found = _best(topology.n_npus, n_blocks, tuple(ends), tuple(costs), seed, runs)
+    if found.lane.size < n_blocks * (topology.n_npus - 1):
+        raise _unreached(topology, n_blocks, ends, found)
+    return found._replace(lane=np.array(order, np.int64)[found.lane])
+
+
+@lru_cache(maxsize=2)
+def _best(
+    n: int, n_blocks: int, ends: tuple[tuple[int, int], ...], costs: tuple[int, ...], seed: int, runs: int
+) -> Matches:
+    """The best of several runs; the first where an NPU cannot be reached."""
+    from collectives.core.matching import match  # loads the compiler, so only when needed
+
+    total, found = n_blocks * (n - 1), []
     for run in range(runs):
-        rng, tell = np.random.default_rng([seed, run]), partial(_count, run * total, runs * total)
-        found.append(match(topology.n_npus, n_blocks, ends, costs, rng, tell))
-        if found[-1].lane.size < total:
-            raise _unreached(topology, n_blocks, ends, found[-1])
+        tell = partial(_count, run * total, runs * total)
+        found.append(match(n, n_blocks, ends, costs, np.random.default_rng([seed, run]), tell))
+        if found[0].lane.size < total:
+            break
     return min(found, key=lambda matches: int(matches.end_ps.max(initial=0)))
 
 

@@ -179,10 +179,10 @@ def test_run_again_the_tables_have_the_same_names(
     """The spec in the JSON names files by absolute paths; what was given as one is named as here too."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text((ROOT / "examples" / "nccl.txt").read_text())
-    for words in (["a.txt"], ["--spec", "out.json"], [str(tmp_path / "a.txt")]):
-        assert main(["judge", *words, "--quiet", "--json", "out.json"]) == 0
+    for words, out in ((["a.txt"], "1.json"), (["--spec", "1.json"], "2.json"), ([str(tmp_path / "a.txt")], "3.json")):
+        assert main(["judge", *words, "--quiet", "--json", out]) == 0
         assert "of a.txt (nccl-tests text)" in capsys.readouterr().out
-        (table,) = json.loads((tmp_path / "out.json").read_text())["tables"]
+        (table,) = json.loads((tmp_path / out).read_text())["tables"]
         assert table["source"] == "a.txt"
 
 

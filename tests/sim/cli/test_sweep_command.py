@@ -90,7 +90,7 @@ def test_what_cannot_run_can_be_tried_again(file: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(("where", "kept"), [
-    ("make_sweep", "no point was computed, {} is as it was"), ("report", "what is finished is in {}"),
+    ("points_of", "no point was computed, {} is as it was"), ("report", "what is finished is in {}"),
 ])
 def test_interrupted_before_and_after_its_points_it_says_so_too(
     where: str, kept: str, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
