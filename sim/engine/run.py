@@ -38,7 +38,6 @@ SLICE_EVENTS = 1_000_000
 
 FOREVER_PS = CLOCK_END_PS
 
-
 SERVER_BYTES, SENT_BYTES = 72, 56
 """State of a server; and of a task, beside that of every task, where there are NICs."""
 
