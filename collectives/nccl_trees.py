@@ -50,7 +50,8 @@ def _pattern(topology: Topology) -> Pattern:
     gpus = len(boxes[0])
     if 2 * gpus * topology.n_npus > MOST_EDGES:
         raise WeftError(
-            f"{NAME} on {topology.name}: {2 * gpus} trees over {topology.n_npus:,} NPUs have more than {MOST_EDGES:,}"
+            f"{NAME} on {topology.name}: {2 * gpus} trees over {topology.n_npus:,} NPUs have more than "
+            f"{MOST_EDGES:,} edges"
         )
     trees = tuple(tree for position in range(gpus) for tree in _pair(boxes, position))
     up, down = Forest(topology, trees, inward=True), Forest(topology, trees)

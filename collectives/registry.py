@@ -292,6 +292,16 @@ def algorithms_for(kind: str) -> tuple[str, ...]:
 
 
 @staged("pattern")
+def check_implements(name: str, kind: str) -> None:
+    """Reject an algorithm that does not have a collective."""
+    chosen = algorithm(name)
+    if kind not in chosen.functions:
+        raise WeftError(
+            f"{name} does not implement {kind}, only {', '.join(chosen.functions)}; {kind} is implemented by "
+            f"{', '.join(algorithms_for(kind)) or 'none'}"
+        )
+
+
 @checked
 def build(
     name: str, kind: str, topology: Topology, size: Quantity, form: str | None = None, **options: object
@@ -318,11 +328,7 @@ def build(
         An unknown algorithm, collective, form or option, or a shape that the algorithm does not support.
     """
     chosen, kind = algorithm(name), collective(kind).name
-    if kind not in chosen.functions:
-        raise WeftError(
-            f"{name} does not implement {kind}, only {', '.join(chosen.functions)}; {kind} is implemented by "
-            f"{', '.join(algorithms_for(kind)) or 'none'}"
-        )
+    check_implements(name, kind)
     accepted = _options_of(chosen, kind)
     for option in options:
         choice(option, accepted, f"{name} {kind} option")

@@ -60,8 +60,11 @@ def refusals(spec: Spec, arguments: argparse.Namespace) -> dict[str, str]:
     WeftError: one that the user named cannot run, or none can.
     """
     with progress(f"{arguments.command}: schedules", len(spec.algorithms), arguments.quiet) as steps:
-        refused = refusals_at(spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance)
-    if spec.collective.algorithms and refused:
+        named = bool(spec.collective.algorithms)
+        refused = refusals_at(
+            spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance, first=named
+        )
+    if named and refused:
         raise WeftError(next(iter(refused.values())))
     if len(refused) == len(spec.algorithms):
         raise WeftError(f"no algorithm can run; {listed(refused)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from time import process_time
@@ -30,6 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
     jobs = min(cores() if arguments.jobs is None else arguments.jobs, len(parts))
     check_workers(jobs, "--jobs")
     done = 0
+    print(f"warm: {counted(len(parts), 'part')}, {jobs} at a time; a line for each when it is ready", file=sys.stderr)
     try:
         for part, kernels, cpu_s in _each(parts, jobs):
             done += 1
@@ -37,7 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
             print(f"{done}/{len(parts)} {part}: {said}", flush=True)
     except KeyboardInterrupt:
         raise WeftError(
-            f"interrupted, with {done} of {counted(len(parts), 'part')} compiled, which are kept; run it again to go on"
+            f"interrupted, with {done} of {counted(len(parts), 'part')} ready; what is compiled is kept: run it again "
+            "to go on"
         ) from None
 
 

@@ -166,7 +166,7 @@ def _specs(
         names, sizes = spec.algorithms, spec.sizes_bytes
         points += len(names) * len(sizes)
         _check_count(points, where)
-        count("combinations that are read", len(mismatches), every)
+        count("combinations read", len(mismatches), every)
         yield spec, place, names, sizes
     if mismatches and all(mismatches):
         raise next(filter(None, mismatches))

@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from collectives import Schedule, algorithm, in_network
 from collectives.formats.files import called
+from collectives.registry import check_implements
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds
 from sim.analytic.program_bound import flows_bound_ps
@@ -186,20 +187,26 @@ def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None]
 
 
 def refusals(
-    spec: Spec, names: Iterable[str], size_bytes: int, begin: Callable[[str], None] = lambda name: None,
-    done: Callable[[str], None] = lambda name: None,
+    spec: Spec, names: Sequence[str], size_bytes: int, begin: Callable[[str], None] = lambda name: None,
+    done: Callable[[str], None] = lambda name: None, *, first: bool = False,
 ) -> dict[str, str]:
     """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated.
 
     Chunks that do not fit the buffers of links are left to each point: those of smaller sizes may.
 
     `begin`, `done`: called before and after the schedule of each algorithm is built and checked.
+    `first`: whether one reason is enough, so that nothing is built after it.
+    WeftError: with `first`, an algorithm that does not implement the collective, before anything is built.
     """
     topology = topology_of(spec)
     spec.build_model()  # an error in the model or the fabric is not a limit of an algorithm
     check_joined(topology)
-    refused = {}
+    refused: dict[str, str] = {}
+    for name in names if first else ():
+        check_implements(name, spec.kind.name)
     for name in names:
+        if first and refused:
+            break
         begin(name)
         try:
             _ready(spec, topology, name, size_bytes)

@@ -16,6 +16,7 @@ from typing import ParamSpec, TypeVar
 
 from sim.study.worker_stages import gathered, measure_worker
 from topologies.checks import WeftError
+from topologies.stages import doing
 
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
@@ -58,7 +59,8 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     with gathered() as told:
         pool = WorkerPool(workers, multiprocessing.get_context("spawn"), initializer=begin_worker, initargs=(told,))
         try:
-            yield pool
+            with doing(f"the work of {workers} processes"):
+                yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in set(multiprocessing.active_children()) - others:

@@ -13,7 +13,10 @@ import pytest
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.papers import PAPERS
+from sim.study import points
+from sim.study.spec import Spec
 from tests.places import ROOT
+from topologies import Topology
 
 CASES: dict[str, tuple[list[str], str]] = {
     "unknown algorithm": (["--algorithm", "swingg"], "algorithm 'swingg' is unknown: choose one of swing"),
@@ -285,6 +288,25 @@ ABSURD = {
         "GOAL of 12,000,000,000 messages or more: at most 2,000,000 are written",
     ),
 }
+
+
+def test_of_named_algorithms_nothing_is_built_that_one_makes_useless(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that lack the collective are found first; after the first that cannot run, no other is tried."""
+    built: list[str] = []
+    ready = points._ready
+
+    def counted(spec: Spec, topology: Topology, name: str, size_bytes: int) -> Any:
+        built.append(name)
+        return ready(spec, topology, name, size_bytes)
+
+    monkeypatch.setattr(points, "_ready", counted)
+    words = ["compare", "--topology", "switch:4", "-b", "1K", "--algorithms"]
+    assert "pairwise does not implement all-reduce" in refused([*words, "swing,pairwise"], capsys)
+    assert built == []
+    assert "only direct networks are supported" in refused([*words, "ring,bfb,swing"], capsys)
+    assert built == ["ring", "bfb"]
 
 
 @pytest.mark.parametrize(("words", "message"), ABSURD.values(), ids=ABSURD)

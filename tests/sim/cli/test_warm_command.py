@@ -81,7 +81,7 @@ def test_an_interruption_says_what_is_kept(monkeypatch: pytest.MonkeyPatch, caps
     assert main(["warm", "fifo", "trees"]) == EXIT_INTERRUPTED
     said = capsys.readouterr()
     assert said.out == "1/2 fifo: compiled run_fifo, 2.0 s of CPU\n"
-    assert "interrupted, with 1 of 2 parts compiled, which are kept" in said.err
+    assert "interrupted, with 1 of 2 parts ready; what is compiled is kept" in said.err
 
 
 @pytest.mark.full
