@@ -59,8 +59,9 @@ def check_outputs(arguments: argparse.Namespace) -> None:
         if name == STANDARD_OUTPUT:
             raise WeftError(f"{given} is standard output, which takes text: give a file name")
         _check_reached(given, path)
-        if not path.parent.is_dir():
-            raise WeftError(f"{given}: there is no folder {path.parent}")
+        for folder in (path.parent, path.resolve().parent):  # also behind a link
+            if not folder.is_dir():
+                raise WeftError(f"{given}: there is no folder {folder}")
         if path.is_dir():
             raise WeftError(f"{given} is a folder: give a file name")
         if path.resolve().is_fifo():  # those of this process, as of >(COMMAND), have no name of their own

@@ -28,8 +28,9 @@ class Warmed(NamedTuple):
 def run(arguments: argparse.Namespace) -> None:
     """One small run through each kernel; a line for each part when it is ready, with what had to be compiled."""
     parts = [choice(one, WARM_PARTS, "part") for one in dict.fromkeys(arguments.parts)] or list(WARM_PARTS)
-    jobs = min(cores() if arguments.jobs is None else arguments.jobs, len(parts))
-    check_workers(jobs, "--jobs")
+    asked = cores() if arguments.jobs is None else arguments.jobs
+    check_workers(asked, "--jobs")
+    jobs = min(asked, len(parts))
     done = 0
     print(f"warm: {counted(len(parts), 'part')}, {jobs} at a time; a line for each when it is ready", file=sys.stderr)
     try:

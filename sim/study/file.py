@@ -14,7 +14,7 @@ from sim.program.model import Mismatch
 from sim.study.keys import EXPERIMENT
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
-from topologies import WeftError
+from topologies import Topology, WeftError
 from topologies.checks import Count, checked
 from topologies.core.rateless import wiring_of
 from topologies.stages import count
@@ -159,7 +159,7 @@ def _specs(
         spec = Spec.from_dict(_placed(data, place), where).choosing()
         mismatches.append(_mismatch(spec))
         spec.build_faults()
-        topology = topology_of(spec)
+        topology = _built(spec)
         if (wiring := wiring_of(topology)) is not joined:
             check_joined(topology)
             joined = wiring
@@ -170,6 +170,15 @@ def _specs(
         yield spec, place, names, sizes
     if mismatches and all(mismatches):
         raise next(filter(None, mismatches))
+
+
+def _built(spec: Spec) -> Topology:
+    """The fabric of a combination; one that cannot be built is named, for a sweep may have many."""
+    try:
+        return topology_of(spec)
+    except WeftError as wrong:
+        name = spec.topology.spec or ""
+        raise wrong if name in str(wrong) else WeftError(f"topology {name}: {wrong}") from None
 
 
 def _mismatch(spec: Spec) -> Mismatch | None:

@@ -180,6 +180,7 @@ def test_a_run_too_large_for_memory_says_so_before_it_starts(
         (["--plot", "a.bmp"], "--plot a.bmp has the suffix '.bmp': write .png or .pdf or .svg"),
         (["--json", "."], "--json . is a folder"),
         (["--json", "loop"], "--json loop: Too many levels of symbolic"),
+        (["--json", "away"], "--json away: there is no folder "),
         (["--csv", "a" * 300], "File name too long"), (["--json", "file/a.json"], "there is no folder file"),
         (["--csv", "a.png"], "--csv a.png has the suffix '.png' of another kind of file: write .csv"),
         (["--json", "a.csv"], "--json a.csv has the suffix '.csv' of another kind of file: write .json"),
@@ -192,6 +193,7 @@ def test_an_output_that_cannot_be_is_told_before_anything_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sim.study.points.compute", None)
     Path("loop").symlink_to("loop")
+    Path("away").symlink_to("nowhere/a.json")
     Path("file").touch()
     assert message in refused(["compare", "--topology", "torus:4x4", "-b", "1K", *words], capsys)
 

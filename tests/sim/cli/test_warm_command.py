@@ -66,6 +66,7 @@ def test_the_help_has_every_part() -> None:
 
 @pytest.mark.parametrize(("words", "said"), [
     (["fifi"], "part 'fifi' is unknown: choose one of fifo, "), (["fifo", "--jobs", "0"], "--jobs 0 is out of range"),
+    (["fifo", "--jobs", "1025"], "--jobs 1025 is out of range: give 1 to 1024"),
 ])
 def test_what_is_no_part_or_number_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["warm", *words]) == 2

@@ -103,3 +103,12 @@ def test_a_file_that_is_no_sweep_is_named(tmp_path: Path, content: bytes | None,
         file.write_bytes(content)
     with pytest.raises(WeftError, match=f"sweep file .*s.toml {why}"):
         read_sweep(file)
+
+
+def test_a_fabric_that_cannot_be_built_is_named_among_many() -> None:
+    data = {
+        "topology": {"spec": ["torus:4x4", "ring:6"], "link_bandwidth": ["100Gb/s", "50Gb/s,100Gb/s"]},
+        "collective": {"algorithms": ["ring"]}, "sweep": {"begin": "1K", "end": "1K"},
+    }
+    with pytest.raises(WeftError, match="topology ring:6: bandwidth has 2 values; give one for all dimensions or 1"):
+        make_sweep(data)
