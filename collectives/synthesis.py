@@ -156,7 +156,7 @@ def search(topology: Topology, parts: int, seed: int, runs: int, block_bytes: in
     lanes, n_blocks = lanes_of(topology), topology.n_npus * parts
     ends = [(lane.dst, lane.src) if inward else (lane.src, lane.dst) for lane in lanes]
     rates = [int(lane.rate_Bps) or Fraction(lane.rate_Bps) for lane in lanes]
-    # At least 1 ps: a block that takes no time would leave a rank in the picosecond in which it comes.
+    # At least 1 ps, for a block that takes no time could leave a rank in the picosecond in which it arrives.
     costs = [
         max(1, lane.latency_ps + -(-block_bytes * PS_PER_S // rate)) for lane, rate in zip(lanes, rates, strict=True)
     ]

@@ -56,7 +56,7 @@ class Profile:
     stages: dict[str, Stage] = field(default_factory=dict)
     of_workers: dict[str, Stage] = field(default_factory=dict)  # all together
     workers: int = 0  # which these are of
-    untold: int = 0  # workers that were ended before they could tell theirs
+    unmeasured: int = 0  # workers that were ended before they could tell theirs
     _open: list[str] = field(default_factory=lambda: [OTHER])
     _at: tuple[float, float, int] = field(default_factory=lambda: _now())
 

@@ -178,7 +178,7 @@ def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
 
 
 def _threads(row: Row) -> str:
-    """On how many a point ran, where it was more than one."""
+    """How many threads a point ran on, where it was more than one."""
     return str(row["threads"]) if row["threads"] > 1 else ""
 
 

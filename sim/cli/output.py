@@ -194,8 +194,9 @@ def _of_workers(profile: Profile) -> list[str]:
     """How workers are counted, and those that are not."""
     lines = []
     if profile.workers:
-        lines.append("# of workers: the sum of all, also of the time in which they wait for a point: "
+        lines.append("# rows of workers: the sum over all of them, waiting for points included: "
                      "it may exceed the time of the command")
-    if profile.untold:
-        lines.append(f"# not in the table: what {counted(profile.untold, 'worker')} did before they were interrupted")
+    if profile.unmeasured:
+        ended = counted(profile.unmeasured, "worker")
+        lines.append(f"# not in the table: what {ended} did before they were interrupted")
     return lines

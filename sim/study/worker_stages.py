@@ -55,4 +55,4 @@ def _add_up(profile: Profile, folder: Path) -> None:
         if text := begun.read_text(encoding="utf-8"):
             profile.add({name: Stage(**one) for name, one in json.loads(text).items()})
         else:
-            profile.untold += 1
+            profile.unmeasured += 1

@@ -65,10 +65,10 @@ def test_what_workers_do_has_rows_of_its_own(capsys: pytest.CaptureFixture[str])
     rows = {row["stage"]: row for row in json.loads(said.out)["stages"] if "workers" in row}
     assert {"imports", "lowering", "engine"} <= set(rows)
     assert all(row["workers"] == 2 for row in rows.values()) and rows["engine"]["calls"] >= 2
-    assert "engine, 2 workers" in said.err and "# of workers: the sum" in said.err
+    assert "engine, 2 workers" in said.err and "# rows of workers: the sum" in said.err
 
 
 def test_workers_that_told_nothing_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    profile = stages.Profile(untold=2)
+    profile = stages.Profile(unmeasured=2)
     say_stages(profile)
     assert capsys.readouterr().err.splitlines()[-1].startswith("# not in the table: what 2 workers did")

@@ -24,7 +24,7 @@ def test_nothing_is_gathered_where_nobody_asks() -> None:
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
-def test_workers_are_added_up_and_the_untold_counted(profile: Profile, ends_well: bool) -> None:
+def test_workers_are_added_up_and_the_unmeasured_counted(profile: Profile, ends_well: bool) -> None:
     """Also where something inside has failed."""
     stages = {"engine": vars(Stage(2.0, 1.0, 8, 3))}
     try:
@@ -37,6 +37,6 @@ def test_workers_are_added_up_and_the_untold_counted(profile: Profile, ends_well
     except ZeroDivisionError:
         assert not ends_well
     assert profile.of_workers == {"engine": Stage(4.0, 2.0, 16, 6)}
-    assert (profile.workers, profile.untold) == (2, 1)
+    assert (profile.workers, profile.unmeasured) == (2, 1)
     assert isinstance(told, Path) and not told.exists()
     assert [row["workers"] for row in profile.rows() if row["stage"] == "engine"] == [2]
