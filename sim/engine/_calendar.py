@@ -42,6 +42,7 @@ from sim.engine._fifo_state import (
     NOW,
     OPEN,
     OPENED,
+    PAST,
     PLACE,
     RADIX,
     SLOTS,
@@ -51,7 +52,7 @@ from sim.engine._fifo_state import (
     WORDS,
 )
 from sim.engine._jit import count_leading_zeros, count_trailing_zeros, helper, section, u64
-from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
+from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, OUT_OF_ORDER, PAUSED, STUCK
 
 BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 _ENTRY = (1 << 32) - 1
@@ -61,9 +62,14 @@ _FEW, _MANY = 32, 512
 
 @helper
 def put(program, state, time, key, place, event):
-    """Let an event happen at a later time; in the open bucket it reuses the place of `event`, unless that is NONE."""
+    """Let an event happen at a later time; in the open bucket it reuses the place of `event`, unless that is NONE.
+
+    A time before the present would never come: `advance` then ends the run with OUT_OF_ORDER.
+    """
     register = state.register
     width = register[WIDTH]
+    if time < register[NOW]:
+        register[PAST] = 1
     differs = (time ^ register[NOW]) >> width
     if differs == 0:
         if event == NONE:
@@ -198,9 +204,12 @@ def _next_open(state):
 def advance(program, state, until_ps):
     """Move the present to the next event.
 
-    Returns FINISHED, PAUSED when the next event lies after `until_ps`, STUCK when there is none, or NEEDS_TOKENS.
+    Returns FINISHED, PAUSED when the next event lies after `until_ps`, STUCK when there is none, NEEDS_TOKENS, or
+    OUT_OF_ORDER when an event was put into the past.
     """
     register = state.register
+    if register[PAST] != 0:
+        return OUT_OF_ORDER
     while register[HAPPENED] == register[OPENED] and register[LATE] == 0:
         if register[MOVING] != NONE:
             if not _move_down(state, register[MOVING]):

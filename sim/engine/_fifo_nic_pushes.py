@@ -236,6 +236,9 @@ def push_until(program, state, base, present):
             if not _commit_together(program, state, base):
                 return False
             continue
+        # Room of the queue and the time of the last push change together or not at all: memory is reserved before.
+        if not has_room(state):
+            return False
         first = engine_at(state, base, 0)
         from_ps = state.engine[u64(first + FROM_PS)]
         pushed_ps = max(from_ps, state.nic[u64(base + LAST_PS)])
@@ -255,8 +258,6 @@ def push_until(program, state, base, present):
                 _take_room_back(state, base, pushed_ps)
         if pushed_ps > present:
             return _look_again(program, state, base, pushed_ps)
-        if not has_room(state):
-            return False
         state.nic[u64(base + LAST_PS)] = pushed_ps
         key, place = state.engine[u64(first + NEXT_KEY)], state.engine[u64(first + NEXT_PLACE)]
         if watched:

@@ -30,12 +30,12 @@ RADIX = 256
 # queues of sim/engine/_ordered.py the first free node, how many are free, and the number of the next one; and the
 # constants of the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many
 # buckets one has, bits of a rank that they do not look at, and the least priority; events that a service may put into
-# the calendar.
+# the calendar; and whether an event was put into the past, which is a fault of a kernel.
 (
     NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
     TOUCHED_NICS, SERVED_NICS, ENDED, BACKLOG_FREE, FREE_NODE, FREE_NODES, NUMBER, WIDTH, TASK_BITS, HOP_BITS,
-    CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST, MOST, REGISTERS,
-) = range(31)
+    CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST, MOST, PAST, REGISTERS,
+) = range(32)
 
 # Registers of a part of a run on several threads, of sim/engine/_parts.py: which part, of how many; events that fit a
 # box, whether one is full; how far parts may be apart, and the end of the window; windows counted modulo BOXES; windows

@@ -9,10 +9,10 @@ import numpy as np
 from sim.engine._by_pointer import by_pointer
 from sim.program.contract import I32, I64, NEVER_PS
 
-FINISHED, PAUSED, NEEDS_TOKENS, STUCK, NEEDS_JOURNAL, TIRED, LEAPT = 0, 1, 2, 3, 4, 5, 6
+FINISHED, PAUSED, NEEDS_TOKENS, STUCK, NEEDS_JOURNAL, TIRED, LEAPT, OUT_OF_ORDER = range(8)
 """Status of a run: no task is left; a limit was reached; more tokens are needed; tasks are left and no event is; the
 journal is full; looking for stretches to skip has cost enough; a stretch was skipped, and its services are to be
-logged."""
+logged; an event was put into the past, which is a fault of a kernel."""
 
 DIGIT = 10
 SLOTS = 1 << DIGIT

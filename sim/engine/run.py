@@ -12,7 +12,18 @@ import numpy as np
 from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, _turns, fifo, parts, repeats, skipping
 from sim.engine._fifo_state import FifoState
 from sim.engine._skip_state import SkipState
-from sim.engine._state import FINISHED, LEAPT, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, STUCK, TIRED, State
+from sim.engine._state import (
+    FINISHED,
+    LEAPT,
+    NEEDS_JOURNAL,
+    NEEDS_TOKENS,
+    NONE,
+    OUT_OF_ORDER,
+    PAUSED,
+    STUCK,
+    TIRED,
+    State,
+)
 from sim.program import I32, I64, PER_CHUNK, Program
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
@@ -218,6 +229,8 @@ class Run:
                 self.state = self.state._replace(journal=longer)
             else:
                 break
+        if status == OUT_OF_ORDER:
+            raise AssertionError(f"an event before the present, {format_time(self.now_ps)}: the kernel is wrong")
         if status == STUCK:
             self._collect()
             held_up = _stranded(self.program, self.state), _holding(self.program, self.state)
