@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collectives import build
-from sim.engine.fluid import run_flows
+from sim.engine.fluid.run import run_flows
 from sim.lower.job import lower
 from sim.program import Program
 from sim.program.model import Model

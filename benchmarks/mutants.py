@@ -65,7 +65,7 @@ def engine(*names: str) -> tuple[str, ...]:
 
 LIGHT = "--sample=16", "--hypothesis-profile=mutants"
 SKIPPING = (
-    *(f"tests/sim/engine/test_skip_{name}.py" for name in ("conditions", "seeds", "rules")),
+    *(f"tests/sim/engine/skip/test_{name}.py" for name in ("conditions", "seeds", "rules")),
     "-k=not without_the_rule", "-m=not compiled", *LIGHT,
 )
 SUBJECTS = {
@@ -90,38 +90,35 @@ SUBJECTS = {
         ("topologies/core/routing.py", "topologies/core/paths.py"), ("tests/topologies/core/test_routing.py", *LIGHT)
     ),
     "kernel": Subject(
-        tuple(
-            f"sim/engine/_{name}.py"
-            for name in (
-                "kernel", "event", "heap", "wheel", "faults", "draw", "fifo*", "ordered", "nodes", "rooms", "nic",
-                "turns", "credits",
-            )
-        ),
+        engine("loop", "core/*", "policies/*", "nics/*", "general/*"),
         (
             *(
-                f"tests/sim/engine/test_{name}.py"
-                for name in ("calendar", "channels", "engine", "faulty_programs", "nic", "turns", "credits")
+                f"tests/sim/engine/{name}.py"
+                for name in (
+                    "core/test_calendar", "general/test_faulty_programs", "nics/test_nic", "policies/test_channels",
+                    "policies/test_rooms", "policies/test_turns", "test_engine",
+                )
             ),
             "-k=not bytes_a", *LIGHT,
         ),
     ),
-    "calendar": Subject(("sim/engine/_calendar.py",), ("tests/sim/engine/test_calendar.py", *LIGHT)),
-    "skip-limits": Subject(("sim/engine/_skip_limits.py",), SKIPPING),
-    "skip-stages": Subject(engine("_skip_stages", "_skip_runs", "_skip_parts"), SKIPPING),
-    "skip-moves": Subject(engine("_skip_moves", "_skip_events", "_skip_log", "repeats"), SKIPPING),
-    "skip-search": Subject(engine("_skip", "_skip_watch", "skipping"), SKIPPING),
+    "calendar": Subject(("sim/engine/core/calendar.py",), ("tests/sim/engine/core/test_calendar.py", *LIGHT)),
+    "skip-limits": Subject(("sim/engine/skip/limits.py",), SKIPPING),
+    "skip-stages": Subject(engine("skip/stages", "skip/runs", "skip/parts"), SKIPPING),
+    "skip-moves": Subject(engine("skip/moves", "skip/events", "skip/log", "skip/repeats"), SKIPPING),
+    "skip-search": Subject(engine("skip/search", "skip/watch", "skip/setup"), SKIPPING),
     "resume": Subject(
-        engine("resume", "_resume", "_reorder"),
-        ("tests/sim/engine/test_resume_seeds.py", "tests/sim/engine/test_resume.py",
+        engine("tape/resume", "tape/restore", "tape/reorder"),
+        ("tests/sim/engine/tape/test_resume_seeds.py", "tests/sim/engine/tape/test_resume.py",
          "-k=not registry and not random and not skips and not slices", *LIGHT),
     ),
     "threads": Subject(
-        engine("parts", "_parts", "_mail"),
-        ("tests/sim/engine/test_parts_seeds.py", "tests/sim/engine/test_parts.py",
+        engine("threads/parts", "threads/windows", "core/mail"),
+        ("tests/sim/engine/threads/test_parts_seeds.py", "tests/sim/engine/threads/test_parts.py",
          "-k=not registry and not take_all_cores and not stay_on_one and not boxes_and", "-m=not compiled", *LIGHT),
     ),
     "services": Subject(
-        ("sim/program/service_table.py", "sim/engine/_service.py"),
+        ("sim/program/service_table.py", "sim/engine/core/service.py"),
         ("tests/sim/program/test_service_table.py", "-k=not thousand and not faults_of", *LIGHT),
     ),
     "order": Subject(("sim/certify/order.py",), ("tests/sim/certify/test_order.py", "-k=not registry", *LIGHT)),

@@ -9,9 +9,9 @@ import numpy as np
 from benchmarks.stages import cpu_s
 from benchmarks.tables import Table
 from collectives import build
-from sim.engine.resume import record_again, resume
 from sim.engine.run import advance_to_end, run
-from sim.engine.tape import Replay, Tape
+from sim.engine.tape.resume import record_again, resume
+from sim.engine.tape.tape import Replay, Tape
 from sim.lower.job import lower
 from sim.optimizer.retime import retimed, with_base_rates
 from sim.program import Program

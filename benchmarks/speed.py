@@ -12,10 +12,10 @@ import numpy as np
 
 from benchmarks import heapq_loop, plain_loop
 from benchmarks.cases import MIB, Case, ring_all_reduce, torus_all_to_all
-from sim.engine._fifo_state import FifoState
-from sim.engine.reference import run_reference
+from sim.engine.core.state import FifoState
+from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, run
-from sim.engine.tape import Replay, Tape
+from sim.engine.tape.tape import Replay, Tape
 from sim.program import PRIORITY, Program
 
 CASES = (

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from collectives import build
-from sim.engine import parts
 from sim.engine.run import Run
+from sim.engine.threads import parts
 from sim.lower.job import lower
 from sim.program import Program
 from sim.program.model import Model

@@ -14,7 +14,7 @@ from sim.certify.circuits import certify_circuits
 from sim.certify.fluid import certify_flows
 from sim.certify.healthy import certify
 from sim.certify.schedule import certify_schedule
-from sim.engine.run import Progress, check_memory, run
+from sim.engine.run import check_memory, run
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
 from sim.faults.history import history_of
@@ -28,7 +28,7 @@ from sim.program import ORDERS
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of
 from sim.program.model import ENGINES, SYMMETRY, UNLIMITED, Model, check_flows_have_no, make_model, model_of
-from sim.program.outcome import Deadlock, Outcome
+from sim.program.outcome import Deadlock, Outcome, Progress
 from sim.result import Result
 from topologies import WeftError
 from topologies.checks import Choice, Count, checked, choice, told
@@ -294,11 +294,11 @@ class _Run:
 
     def _outcome(self, lowered: Lowered, log: bool) -> Outcome:
         if self.engine == "reference":
-            from sim.engine.reference import run_reference  # SimPy: only the oracle needs it
+            from sim.engine.reference.engine import run_reference  # SimPy: only the oracle needs it
 
             return run_reference(lowered.program, log=log)
         if self.engine == "fluid":
-            from sim.engine.fluid import run_flows  # its kernel: no other run needs it
+            from sim.engine.fluid.run import run_flows  # its kernel: no other run needs it
 
             return run_flows(lowered.program, lowered.link_rates(), log=log, progress=self.progress)
         check_memory(lowered.program, log)

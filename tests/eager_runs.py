@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from sim.certify.healthy import certify
-from sim.engine import skipping
-from sim.engine._skip_state import ALLOWED
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run
+from sim.engine.skip import setup as skipping
+from sim.engine.skip.state import ALLOWED
 from sim.program import Program
 from sim.program.outcome import Deadlock, Outcome
 from sim.why.path import explain

@@ -9,20 +9,18 @@ from typing import Any
 
 import pytest
 
-from sim.engine import (
-    _calendar,
-    _fifo,
-    _fifo_line,
-    _fifo_task,
-    _jit,
-    _skip_events,
-    _skip_limits,
-    _skip_moves,
-    _skip_parts,
-    _skip_runs,
-    _skip_stages,
-    _skip_watch,
-)
+from sim.engine import loop as _fifo
+from sim.engine.compile import door as _jit
+from sim.engine.core import calendar as _calendar
+from sim.engine.core import lines as _fifo_line
+from sim.engine.core import tasks as _fifo_task
+from sim.engine.skip import events as _skip_events
+from sim.engine.skip import limits as _skip_limits
+from sim.engine.skip import moves as _skip_moves
+from sim.engine.skip import parts as _skip_parts
+from sim.engine.skip import runs as _skip_runs
+from sim.engine.skip import stages as _skip_stages
+from sim.engine.skip import watch as _skip_watch
 
 SKIPPING = (
     _calendar, _fifo, _fifo_line, _fifo_task, _skip_events, _skip_limits, _skip_moves, _skip_parts, _skip_runs,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.analytic.cut_bound import cut_bound, is_cheap
-from sim.engine._longest_path import work_and_path
+from sim.analytic.longest_path import work_and_path
 from sim.lower.lowered import Lowered
 from sim.program import Program
 from sim.program.columns import numbered

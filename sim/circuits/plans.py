@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sim.certify.circuits import certify_circuits
-from sim.engine.run import Progress
 from sim.how import AS_USUAL, How
 from sim.program.model import Model
+from sim.program.outcome import Progress
 from sim.result import Result
 from sim.simulation import simulate
 from workloads.job import Job

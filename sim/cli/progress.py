@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from time import monotonic
 
 from sim.cli.beats import LONG_SECONDS, SILENT_SECONDS, beating
-from sim.engine.run import SERVICES, Progress
-from sim.program.outcome import Stopped
+from sim.program.outcome import SERVICES, Progress, Stopped
 from topologies import WeftError
 from topologies.stages import hearing
 

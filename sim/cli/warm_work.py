@@ -11,9 +11,9 @@ from collectives.core.collective import collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
-from sim.engine.resume import record_again
 from sim.engine.run import advance_to_end, start
-from sim.engine.tape import Replay, Tape
+from sim.engine.tape.resume import record_again
+from sim.engine.tape.tape import Replay, Tape
 from sim.faults.plan import FaultPlan, SlowLink
 from sim.lower.job import lower
 from sim.program.model import Model, Nic

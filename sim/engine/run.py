@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from sim.engine import _event, _fifo, _kernel, _nic, _skip, _skip_state, _state, _turns, fifo, parts, repeats, skipping
-from sim.engine._fifo_state import FifoState
-from sim.engine._skip_state import SkipState
-from sim.engine._state import (
+from sim.engine import loop as _fifo
+from sim.engine import setup as fifo
+from sim.engine.core.state import FifoState
+from sim.engine.core.status import (
     FINISHED,
     LEAPT,
     NEEDS_JOURNAL,
@@ -22,15 +22,28 @@ from sim.engine._state import (
     PAUSED,
     STUCK,
     TIRED,
-    State,
 )
+from sim.engine.general import event as _event
+from sim.engine.general import loop as _kernel
+from sim.engine.general import nic as _nic
+from sim.engine.general import state as _state
+from sim.engine.general.state import State
+from sim.engine.policies import turns as _turns
+from sim.engine.skip import repeats
+from sim.engine.skip import search as _skip
+from sim.engine.skip import setup as skipping
+from sim.engine.skip import state as _skip_state
+from sim.engine.skip.state import SkipState
+from sim.engine.threads import parts
 from sim.program import I32, I64, PER_CHUNK, Program
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
 from sim.program.outcome import (
+    SERVICES,
     Journal,
     Log,
     Outcome,
+    Progress,
     Stopped,
     Stranded,
     Stretch,
@@ -53,25 +66,6 @@ SERVER_BYTES, SENT_BYTES = 72, 56
 """State of a server; and of a task, beside that of every task, where there are NICs."""
 
 
-SERVICES = "services"
-"""What runs count."""
-
-
-class Progress(NamedTuple):
-    """What a long run reports: services done and in all, picoseconds simulated, services a second; or flows."""
-
-    events: int
-    total_events: int
-    now_ps: int
-    events_per_s: float
-    unit: str = SERVICES
-
-    @property
-    def seconds_left(self) -> float:
-        """At this rate; 0 when more services are done than a healthy run has."""
-        return max(self.total_events - self.events, 0) / max(self.events_per_s, 1e-9)
-
-
 def _what_is_ordered(program: Program) -> str:
     """What the loop for several threads does not have."""
     found = {
@@ -87,7 +81,7 @@ class Run:
 
     `log`: keep every service, for `why` and for pictures.
     `general`: the loop that runs any program, also where that of fifo servers would do.
-    `skip`: do not simulate stretches that repeat; see sim/engine/_skip.py. A log has every service nevertheless.
+    `skip`: do not simulate stretches that repeat; see sim/engine/skip/search.py. A log has every service nevertheless.
     `threads`: that `spread` may go on with, of which no more are taken than there are cores, or two; None: as many as
     there are idle cores, where it pays.
     """
@@ -444,7 +438,7 @@ def _nics(program: Program, events: I64) -> dict[str, Any]:
     turns[_turns.IN_LINE :: _turns.QUEUE_WORDS] = 0
     in_lists = n_nics or turns.size or program.has_credits or program.has_channels
     line = np.full(2 * program.n_servers * program.channels if in_lists else 0, NONE, np.int32)
-    rooms = np.tile([NONE, NONE, 0, 0], program.server_buffer.size)  # the words of sim/engine/_credits.py
+    rooms = np.tile([NONE, NONE, 0, 0], program.server_buffer.size)  # the words of sim/engine/general/credits.py
     of_routers = {
         "line": line, "turn": turns, "buffered": np.zeros(program.server_buffer.size, np.int64), "room": rooms,
         "channel": np.zeros(program.n_servers if program.has_channels else 0, np.int32),

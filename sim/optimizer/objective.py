@@ -10,9 +10,9 @@ import numpy as np
 from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
-from sim.engine.resume import record_again
 from sim.engine.run import check_memory
-from sim.engine.tape import Tape, can_record
+from sim.engine.tape.resume import record_again
+from sim.engine.tape.tape import Tape, can_record
 from sim.how import AS_USUAL, How
 from sim.optimizer.retime import Retimed
 from sim.program import Program

@@ -97,6 +97,25 @@ class Outcome(NamedTuple):
     alone: str = ""  # why it ran on one where more were asked for
 
 
+SERVICES = "services"
+"""What runs count."""
+
+
+class Progress(NamedTuple):
+    """What a long run reports: services done and in all, picoseconds simulated, services a second; or flows."""
+
+    events: int
+    total_events: int
+    now_ps: int
+    events_per_s: float
+    unit: str = SERVICES
+
+    @property
+    def seconds_left(self) -> float:
+        """At this rate; 0 when more services are done than a healthy run has."""
+        return max(self.total_events - self.events, 0) / max(self.events_per_s, 1e-9)
+
+
 WAITS_TOLD = 3
 
 

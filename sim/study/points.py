@@ -18,11 +18,10 @@ from collectives.registry import check_implements
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds
 from sim.analytic.program_bound import flows_bound_ps
-from sim.engine.run import Progress
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.program.model import Model
-from sim.program.outcome import Deadlock
+from sim.program.outcome import Deadlock, Progress
 from sim.result import Result
 from sim.simulation import check_limits, simulate
 from sim.study.best_form import BestForm, best_form, ready_forms

@@ -13,8 +13,7 @@ from queue import SimpleQueue
 from time import sleep
 from typing import ParamSpec, TypeVar
 
-from sim.engine.run import Progress
-from sim.program.outcome import Deadlock
+from sim.program.outcome import Deadlock, Progress
 from sim.study.claims import Claims
 from sim.study.key import point_key, point_spec, stamps_of
 from sim.study.keyed import by_key

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.engine import _tape as kernel
-from sim.engine.tape import Tape
+from sim.engine.tape import record as kernel
+from sim.engine.tape.tape import Tape
 from sim.program import I32, I64, Program
 from topologies import WeftError
 from topologies.stages import staged

@@ -9,10 +9,11 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from collectives.core.schedule import Schedule
-from sim.engine.run import Progress, check_memory, run
+from sim.engine.run import check_memory, run
 from sim.lower.job import lower
 from sim.program import Program
 from sim.program.model import MOST_SPREAD, SYMMETRY, Model
+from sim.program.outcome import Progress
 from sim.program.perturb import perturb
 from topologies import Topology
 from topologies.checks import Choice, Integer, Natural, checked

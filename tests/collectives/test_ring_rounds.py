@@ -2,7 +2,7 @@ import pytest
 
 from collectives import ring_rounds, totient_rings
 from collectives.totient_rings import ring_jumps
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import WeftError, circulant, ring, switch

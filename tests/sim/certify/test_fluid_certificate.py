@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sim.certify.fluid import certify_flows
-from sim.engine.fluid import run_flows
+from sim.engine.fluid.run import run_flows
 from sim.program import ProgramBuilder
 from sim.program.flows import Flows, flows_of
 from sim.program.outcome import CertificateError, Outcome, Rates

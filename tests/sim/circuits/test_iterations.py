@@ -5,7 +5,7 @@ import pytest
 
 from collectives.totient_rings import ring_jumps
 from sim.circuits.iterations import bandwidth_tax, lower_bound_ps, simulate_iteration
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from topologies import WeftError, circulant, fat_tree, from_links, switch
 from workloads.topoopt import (
     ONE_RING,

@@ -16,8 +16,7 @@ from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, command_parser
 from sim.cli.output import write_text, write_whole
 from sim.cli.progress import _fitted, _Plain, _Warning, progress
-from sim.engine.run import Progress
-from sim.program.outcome import Stopped
+from sim.program.outcome import Progress, Stopped
 from sim.study import points
 from topologies import WeftError
 from topologies.stages import count, doing

@@ -13,37 +13,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.cases import ring_all_reduce, torus_all_to_all
-from sim.engine import (
-    _calendar,
-    _draw,
-    _event,
-    _faults,
-    _fifo,
-    _fifo_line,
-    _fifo_nic,
-    _fifo_nic_heaps,
-    _fifo_nic_pushes,
-    _fifo_pools,
-    _fifo_task,
-    _fifo_turns,
-    _heap,
-    _kernel,
-    _nic,
-    _nodes,
-    _ordered,
-    _rooms,
-    _wheel,
-    fifo,
-)
+from sim.engine import loop as _fifo
 from sim.engine import run as engine
-from sim.engine._fifo import run_fifo, run_links, run_ordered
-from sim.engine._fifo_state import BLOCK, WIDTH
-from sim.engine._kernel import run_general
-from sim.engine._state import LOGGED
-from sim.engine.reference import run_reference
-from sim.engine.run import Progress, Run, check_memory, memory_bytes, run
+from sim.engine import setup as fifo
+from sim.engine.core import calendar as _calendar
+from sim.engine.core import lines as _fifo_line
+from sim.engine.core import nodes as _nodes
+from sim.engine.core import tasks as _fifo_task
+from sim.engine.core.state import BLOCK, WIDTH
+from sim.engine.general import event as _event
+from sim.engine.general import faults as _faults
+from sim.engine.general import heap as _heap
+from sim.engine.general import loop as _kernel
+from sim.engine.general import nic as _nic
+from sim.engine.general import wheel as _wheel
+from sim.engine.general.loop import run_general
+from sim.engine.general.state import LOGGED
+from sim.engine.loop import run_fifo, run_links, run_ordered
+from sim.engine.nics import heaps as _fifo_nic_heaps
+from sim.engine.nics import posts as _fifo_nic
+from sim.engine.nics import pushes as _fifo_nic_pushes
+from sim.engine.policies import choose as _ordered
+from sim.engine.policies import draw as _draw
+from sim.engine.policies import pools as _fifo_pools
+from sim.engine.policies import rooms as _rooms
+from sim.engine.policies import turns as _fifo_turns
+from sim.engine.reference.engine import run_reference
+from sim.engine.run import Run, check_memory, memory_bytes, run
 from sim.program import ORDERS, PER_CHUNK, PER_TASK, PRIORITY, Cutting, Program, ProgramBuilder
-from sim.program.outcome import Deadlock, Outcome, Stopped
+from sim.program.outcome import Deadlock, Outcome, Progress, Stopped
 from tests.eager_runs import assert_same
 from tests.strategies import fifo_programs, pooled_fifo_programs, programs
 from topologies import WeftError

@@ -7,7 +7,7 @@ from collectives import pairwise, recursive_doubling, ring, swing
 from collectives.reconfigured import menu
 from sim.certify.circuits import certify_circuits
 from sim.circuits.plans import simulate_plan
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.program.model import make_model
 from sim.program.outcome import CertificateError
 from sim.simulation import simulate

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collectives import build, direct, hierarchical, swing
 from collectives.core.process_groups import process_group
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.program.model import Model

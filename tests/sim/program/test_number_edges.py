@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from collectives import Schedule, build
 from sim import Result, simulate
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
-from sim.engine.tape import Tape
+from sim.engine.tape.tape import Tape
 from sim.faults.plan import FaultPlan, Jitter, Loss
 from sim.lower.job import lower
 from sim.program import Cutting, ProgramBuilder, service_time_ps

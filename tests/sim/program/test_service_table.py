@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sim import Result, simulate
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
-from sim.engine.tape import Tape
+from sim.engine.tape.tape import Tape
 from sim.faults.plan import FaultPlan, LinkDown, SlowLink, Straggler
 from sim.program import I64, WHOLE, Columns, Cutting, Program, ProgramBuilder, assemble, service_time_ps
 from sim.program.assemble import with_rates

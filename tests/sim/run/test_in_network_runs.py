@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from collectives import in_network, parameter_server, ring
 from collectives.trees.aggregation import minimum_depth_tree
 from sim import simulate
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.program.model import Model

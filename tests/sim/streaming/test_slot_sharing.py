@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.program import service_time_ps
 from sim.streaming.pool_streaming import PoolStreaming, time_ps

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from sim.engine.run import run
-from sim.engine.tape import Tape
+from sim.engine.tape.tape import Tape
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
 from sim.why.gradient import gradient

@@ -1,0 +1,134 @@
+"""Lower bounds of a program in one pass: work of every server, and the longest path through its waits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.engine.compile.door import entry, helper, u64
+from sim.engine.core.service import service_ps
+
+
+@entry
+def work_and_path(program, task_kind, kind_cut, kind_route, kind_tasks, busy, longest, kind_ps, waits, order, times):
+    """Work of every server, and the latest finish if no task ever waited for another's service.
+
+    Parameters
+    ----------
+    program : Program
+    task_kind : (T,) int32
+        Kind of each task: tasks of one kind have the same cut and route.
+    kind_cut, kind_route, kind_tasks : (K,) int64
+        Cut and route of each kind, and its number of tasks.
+    busy, longest : (S,) int64
+        Filled: sum of the services of each server, and its longest service; zeros on entry.
+    kind_ps : (3, K) int64
+        Filled: least time from release to delivery of the first chunk, of the whole task, and of one more chunk.
+    waits, order : (T,) int32
+        Parents of each task, windows left out, and scratch; zeros on entry.
+    times : (2, T) int64
+        Filled: release and finish; zeros on entry.
+
+    Returns
+    -------
+    int
+        The latest finish.
+    """
+    for kind in range(kind_cut.size):
+        cut, route, tasks = kind_cut[u64(kind)], kind_route[u64(kind)], kind_tasks[u64(kind)]
+        if tasks > 0:
+            _alone(program, kind, cut, route, tasks, busy, longest, kind_ps)
+    _count_waits(program, waits)
+    return _longest_path(program, task_kind, kind_ps, waits, order, times)
+
+
+@helper
+def _alone(program, kind, cut, route, tasks, busy, longest, kind_ps):
+    """A task alone on its route, from the last hop to the first.
+
+    The first chunk waits at each hop for the services before it (none in cut-through) and the latencies, and after it
+    for what is behind; the whole task is bound by the slowest hop, which serves every chunk. With head delivery the
+    last hop's last service does not count; in cut-through, that of no hop does.
+    """
+    stored = np.int64(1 - program.cut_through)
+    begin, end = program.route_ptr[u64(route)], program.route_ptr[u64(route + 1)]
+    chunks, leading = np.int64(program.cut_chunks[u64(cut)]), np.int64(program.cut_first[u64(cut)])
+    first_size, rest_size = program.cut_size[u64(cut), 0], program.cut_size[u64(cut), 1]
+    if leading == 0:
+        first_size = rest_size
+    if leading == chunks:
+        rest_size = first_size
+    before = np.int64(0)
+    for at in range(begin, end):
+        hop = program.route_hop[u64(at)]
+        rate = program.server_rate[u64(program.hop_server[u64(hop)])]
+        before += stored * service_ps(program, first_size, rate) + program.hop_latency_ps[u64(hop)]
+    first_ps = whole_ps = last_ps = lead_behind = rest_behind = latency_behind = np.int64(0)
+    drop_first = drop_last = np.int64(0)
+    for at in range(end - 1, begin - 1, -1):
+        hop = program.route_hop[u64(at)]
+        server = program.hop_server[u64(hop)]
+        rate = program.server_rate[u64(server)]
+        lead, rest = service_ps(program, first_size, rate), service_ps(program, rest_size, rate)
+        total = leading * lead + (chunks - leading) * rest
+        busy[u64(server)] += tasks * total
+        longest[u64(server)] = max(longest[u64(server)], max(lead, rest))
+        if program.deliver_head and (program.cut_through or at == end - 1):
+            drop_first, drop_last = lead, rest
+        before -= stored * lead + program.hop_latency_ps[u64(hop)]
+        latency_behind += program.hop_latency_ps[u64(hop)]
+        first_ps = max(first_ps, before + lead + lead_behind + latency_behind - drop_first)
+        whole_ps = max(whole_ps, before + total + rest_behind + latency_behind - drop_last)
+        last_ps = max(last_ps, rest + rest_behind + latency_behind - drop_last)
+        lead_behind += stored * lead
+        rest_behind += stored * rest
+    kind_ps[0, u64(kind)], kind_ps[1, u64(kind)], kind_ps[2, u64(kind)] = first_ps, whole_ps, last_ps
+
+
+@helper
+def _count_waits(program, waits):
+    for edge in range(program.whole_child.size):
+        waits[u64(program.whole_child[u64(edge)])] += 1
+    for edge in range(program.stream_child.size):
+        if program.stream_lag.size == 0 or program.stream_lag[u64(edge)] == 0:
+            waits[u64(program.stream_child[u64(edge)])] += 1
+
+
+@helper
+def _longest_path(program, task_kind, kind_ps, waits, order, times):
+    release, finish = times[0], times[1]
+    n_tasks = waits.size
+    head, tail = 0, 0
+    for task in range(n_tasks):
+        if waits[u64(task)] == 0:
+            order[u64(tail)] = task
+            tail += 1
+    latest = np.int64(0)
+    while head < tail:
+        task = order[u64(head)]
+        head += 1
+        finish[u64(task)] = max(finish[u64(task)], release[u64(task)] + kind_ps[1, u64(task_kind[u64(task)])])
+        latest = max(latest, finish[u64(task)])
+        first, last = 0, 0
+        if program.whole_child.size:
+            first, last = program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]
+        for edge in range(first, last):
+            child = program.whole_child[u64(edge)]
+            release[u64(child)] = max(release[u64(child)], finish[u64(task)])
+            waits[u64(child)] -= 1
+            if waits[u64(child)] == 0:
+                order[u64(tail)] = child
+                tail += 1
+        first, last = 0, 0
+        if program.stream_child.size:
+            first, last = program.stream_ptr[u64(task)], program.stream_ptr[u64(task + 1)]
+        for edge in range(first, last):
+            if program.stream_lag.size == 0 or program.stream_lag[u64(edge)] == 0:
+                child = program.stream_child[u64(edge)]
+                first_ps, last_ps = kind_ps[0, u64(task_kind[u64(task)])], kind_ps[2, u64(task_kind[u64(child)])]
+                release[u64(child)] = max(release[u64(child)], release[u64(task)] + first_ps)
+                finish[u64(child)] = max(finish[u64(child)], finish[u64(task)] + last_ps)
+                waits[u64(child)] -= 1
+                if waits[u64(child)] == 0:
+                    order[u64(tail)] = child
+                    tail += 1
+    return latest

@@ -1,0 +1,1 @@
+"""How kernels are compiled: the only access to numba. Imports the contract."""

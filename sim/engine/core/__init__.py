@@ -1,0 +1,1 @@
+"""What every run has: the calendar, tasks, lines at servers, nodes. Imports compile."""

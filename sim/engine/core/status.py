@@ -1,0 +1,16 @@
+"""How a call of a kernel ends, and the values that stand for no time, nothing, and not on a stack."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.program.contract import NEVER_PS
+
+FINISHED, PAUSED, NEEDS_TOKENS, STUCK, NEEDS_JOURNAL, TIRED, LEAPT, OUT_OF_ORDER = range(8)
+"""Status of a run: no task is left; a limit was reached; more tokens are needed; tasks are left and no event is; the
+journal is full; looking for stretches to skip has cost enough; a stretch was skipped, and its services are to be
+logged; an event was put into the past, which is a fault of a kernel."""
+
+FAR = np.int64(NEVER_PS)
+NONE = -1
+UNSTACKED = -2

@@ -1,0 +1,1 @@
+"""Flows that share links, max-min fair. Imports compile."""

@@ -1,0 +1,91 @@
+"""State of a fluid run, and where its fields lie."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sim.engine.compile.pointers import by_pointer
+from sim.program.contract import I32, I64
+
+# Registers, kept between calls: present, flows ended, last delivery, top of the stack of released tasks, tasks in the
+# heap of times, changes of rates in the log, marks so far; and of one picosecond: links that are looked at, flows whose
+# rates are found anew, the least rate that may change.
+NOW, EVENTS, MAKESPAN, TOP, PENDING, LOGGED, MARKS, LINKS, FLOWS, FROM_RATE, REGISTERS = range(11)
+
+FINISHED, PAUSED, TOO_LATE, NEEDS_LOG = range(4)
+"""Statuses."""
+
+HIGH, LOW, WORK_WORDS = 0, 1, 2
+RATE, SINCE_PS, MARK, NEW_RATE, FLOW_WORDS = 0, 1, 2, 3, 4
+LOG_WORDS = 3
+
+NONE = -1
+WAITING, FLOWING, LEAVING = range(3)
+"""A task before its release, a flow, and one whose last byte is on its way."""
+
+
+@by_pointer
+class FluidState(NamedTuple):
+    """State of a run; L links, T tasks, X crossings.
+
+    Attributes
+    ----------
+    register : (REGISTERS,) int64
+    missing : (T,) int32
+        Tasks that each still waits for.
+    below : (T,) int32
+        Stack of the tasks that are released in this picosecond.
+    phase : (T,) int8
+    start_ps, finish_ps : (T,) int64
+    flow_word : (T, FLOW_WORDS) int64
+        Rate of a flow, since when `work` is what is left of it, a mark if its rate is found anew, and what was found.
+    work : (T, 2) int64
+    due_ps : (T,) int64
+        When a flow ends, or is delivered.
+    pending, place : (T,) int32
+        Heap of the tasks in the order of `due_ps`, and where each is in it.
+    link_first : (L+1,) int32
+        The crossings of link l by flows are the first `link_flows[l]` of `crossing[link_first[l]:link_first[l+1]]`.
+    link_flows : (L,) int32
+    crossing, carrier, crossing_place : (X,) int32
+        Crossings by link, the task of each, and where each is.
+    flow, new_due_ps : (T,) int32, int64
+        The flows whose rates are found anew, and when each will end.
+    link_mark, link : (L,) int64, int32
+        The same of links, without a result.
+    free_rate, share, unfrozen : (L,) int64, int64, int32
+        What frozen flows leave of a link, its equal share at some time, and crossings that are not frozen.
+    filling : (L,) int32
+        Heap of links in the order of `share`.
+    full : (L,) int32
+        Links of one round of filling.
+    log : (N, 3) int64
+        Changes of rates: time, task, rate; (0, 3) without a log.
+    """
+
+    register: I64
+    missing: I32
+    below: I32
+    phase: I32
+    start_ps: I64
+    finish_ps: I64
+    flow_word: I64
+    work: I64
+    due_ps: I64
+    pending: I32
+    place: I32
+    link_first: I32
+    link_flows: I32
+    crossing: I32
+    carrier: I32
+    crossing_place: I32
+    flow: I32
+    new_due_ps: I64
+    link_mark: I64
+    link: I32
+    free_rate: I64
+    share: I64
+    unfrozen: I32
+    filling: I32
+    full: I32
+    log: I64

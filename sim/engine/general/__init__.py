@@ -1,0 +1,1 @@
+"""The loop that runs any program. Imports compile."""

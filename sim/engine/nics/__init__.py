@@ -1,0 +1,1 @@
+"""What NICs post, give engines to and push. Imports core."""

@@ -1,0 +1,382 @@
+"""What the fifo loop runs, its state before the first picosecond, and more room for events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.engine import loop as _fifo
+from sim.engine.core import state as fields
+from sim.engine.core.state import FifoState
+from sim.engine.core.status import FAR, NONE, UNSTACKED
+from sim.engine.nics import state as of_nic
+from sim.engine.policies import rooms as _rooms
+from sim.engine.policies import turns as _turns
+from sim.engine.policies.choose import NUMBER_BITS, SPARE_NODES
+from sim.program import FIFO, I32, I64, LOWEST_CHUNK_FIRST, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
+from sim.program.contract import UNBOUNDED
+from sim.program.outcome import log_base
+
+KEY_BITS = 63
+SAMPLE = 4096
+"""Tasks that are looked at to find how long a service takes."""
+
+SERVERS_A_BUCKET = 512
+"""Servers that begin a service in the span of a bucket, if all are busy; a bucket is a quarter of a service at most, so
+that hardly an event becomes due in the bucket that is open. Where servers choose it is a quarter of that: the ends of
+services are events too."""
+
+MOST_BUCKETS = 256
+ROOM_FOR_BUCKETS = 1 << 22
+"""Of the queue of a server, a power of two; and of all queues of a run, where servers are many."""
+
+
+def loop(program: Program) -> Callable[..., int] | None:
+    """The loop for a healthy program whose keys fit a word; None where only the general ones do."""
+    if not program.is_healthy:
+        return None
+    if program.task_class.min(initial=0) < 0 or sum(bits(program)) > KEY_BITS:
+        return None
+    chooses = choosers(program)
+    if not chooses.any() and _pools_are_simple(program):
+        return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
+    if program.has_nics and chooses[program.server_nic != NONE].any():
+        return None
+    if _most_rank(program).bit_length() + NUMBER_BITS > KEY_BITS:
+        return None
+    ranks = not (program.takes_turns or program.has_credits or program.has_channels or program.has_nics)
+    return _fifo.run_ordered if ranks else _fifo.run_links
+
+
+def without_room_to_spare(program: Program) -> Program:
+    """The program without buffers that have room for all that ever crosses their server."""
+    if not program.has_credits:
+        return program
+    n_first, size = program.cut_first.astype(np.int64), program.chunk_work[program.cut_size].astype(np.float64)
+    of_cut = n_first * size[:, 0] + (program.cut_chunks - n_first) * size[:, 1]
+    lengths = np.diff(program.route_ptr)
+    of_route = np.bincount(program.task_route, of_cut[program.task_cut], lengths.size)
+    of_hop = np.bincount(program.route_hop, np.repeat(of_route, lengths), program.hop_server.size)
+    line = program.hop_server.astype(np.int64)
+    if program.has_channels:
+        line += program.n_servers * program.hop_channel.astype(np.int64)
+    work = np.bincount(line, of_hop, program.server_buffer.size).reshape(program.channels, -1)
+    if program.buffer_shared:
+        work[:] = work.sum(axis=0)
+    room = program.server_buffer.reshape(program.channels, -1)
+    buffer = np.where((work * 1.001 < room).all(axis=0), UNBOUNDED, room).reshape(-1)
+    if np.all(buffer == UNBOUNDED):
+        return program._replace(server_buffer=buffer[:0], server_credit_ps=program.server_credit_ps[:0])
+    return program._replace(server_buffer=buffer)
+
+
+def choosers(program: Program) -> npt.NDArray[np.bool_]:
+    """Servers that choose when they are free, (S,); the others are committed on arrival.
+
+    A fifo server chooses where it has a buffer, or where hops in several channels cross it.
+    """
+    chooses = np.asarray(program.server_discipline != FIFO)
+    if program.has_credits:
+        chooses |= (program.server_buffer != UNBOUNDED).reshape(program.channels, -1).any(axis=0)
+    if program.has_channels:
+        used = np.zeros((program.n_servers, program.channels), np.bool_)
+        used[program.hop_server, program.hop_channel] = True
+        chooses |= used.sum(axis=1) > 1
+    return chooses
+
+
+def _pools_are_simple(program: Program) -> bool:
+    """Whether pools are fifo, and units are taken by joins of one chunk and given back by whole tasks."""
+    if program.pool_capacity.size == 0:
+        return True
+    chunks = program.chunks()
+    asks = np.flatnonzero(program.task_pool >= 0)
+    gives = np.repeat(np.arange(program.n_tasks), np.diff(program.give_ptr))
+    joins = bool(np.all(program.hops()[asks] == 0) and np.all(chunks[asks] == 1))
+    whole = bool(np.all((program.give_per == PER_TASK) | (chunks[gives] == 1)))
+    return joins and whole and bool(np.all(program.pool_discipline == FIFO))
+
+
+def bits(program: Program) -> list[int]:
+    """Bits of a task, a hop, a chunk and a class in a key."""
+    most = (
+        program.n_tasks - 1, np.diff(program.route_ptr).max(initial=1) - 1, program.cut_chunks.max(initial=1) - 1,
+        program.task_class.max(initial=0),
+    )
+    return [max(int(value), 0).bit_length() for value in most]
+
+
+def width(program: Program, n_servers: int) -> int:
+    """Bits of a bucket in the calendar of some servers, from the median of first services."""
+    step = max(program.n_tasks // SAMPLE, 1)
+    route, cut = program.task_route[::step], program.task_cut[::step]
+    first = program.route_ptr[route]
+    if (first == program.route_ptr[route + 1]).any():
+        crosses = first < program.route_ptr[route + 1]
+        first, cut = first[crosses], cut[crosses]
+    if first.size == 0:
+        return 0
+    server = program.hop_server[program.route_hop[first]]
+    service = program.service(program.cut_size[cut, 0], program.server_rate[server])
+    median = int(np.partition(service, service.size // 2)[service.size // 2])
+    span = median * SERVERS_A_BUCKET // max(n_servers, 4 * SERVERS_A_BUCKET)
+    return min(max(span.bit_length() - 1 - 2 * bool(choosers(program).any()), 0), 30)
+
+
+def initial_state(program: Program, log: bool) -> FifoState:
+    """The state before the first picosecond."""
+    n_tasks, n_servers = program.n_tasks, program.n_servers
+    task = np.zeros((n_tasks, fields.TASK_WORDS), np.int32)
+    task[:, fields.MISSING] = program.waited_for()
+    task[:, fields.CHUNKS] = program.cut_chunks[program.task_cut]
+    ready = np.flatnonzero(task[:, fields.MISSING] == 0)
+    task[:, fields.LINK] = UNSTACKED
+    task[ready, fields.LINK] = np.append(ready[1:], NONE)[: ready.size]
+    server = np.zeros((n_servers, fields.SERVER_WORDS), np.int64)
+    server[:, fields.STAMP_PS] = -1
+    register = np.zeros(fields.REGISTERS, np.int64)
+    register[fields.LEFT] = n_tasks
+    register[fields.TOP] = ready[0] if ready.size else NONE
+    register[[fields.ENDED, fields.STIRRED, fields.FREE_NODE]] = NONE
+    register[fields.WIDTH] = width(program, n_servers)
+    register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = bits(program)[:3]
+    calendar = empty_calendar(register, ready.size + n_servers, n_servers)
+    base = log_base(program) if log else np.zeros(0, np.int64)
+    n_logged = int(base[-1]) if log else 0
+    flat = task.reshape(-1)
+    return FifoState(
+        register=register,
+        task=flat,
+        gate_ps=flat.view(np.int64),
+        start_ps=np.full(n_tasks, -1, np.int64),
+        server=server.reshape(-1),
+        touched=np.zeros(n_servers, np.int32),
+        **calendar,
+        log_base=base,
+        log_start_ps=np.full(n_logged, -1, np.int64),
+        log_before=np.full(n_logged, -1, np.int64),
+        last_row=np.full(n_servers if log else 0, -1, np.int64),
+        **(nics(program, register) if program.has_nics else {}),
+        **_queues(program, register),
+    )
+
+
+def nics(program: Program, register: I64) -> dict[str, Any]:
+    """State of NICs."""
+    n_nics = program.nic_engines.size
+    sent = np.flatnonzero(program.hops() > 0)
+    nic = program.server_nic[program.route_server[program.route_ptr[program.task_route[sent]]]].astype(np.int64)
+    sent, nic = sent[nic >= 0], nic[nic >= 0]
+    left = np.zeros((n_nics, int(program.task_port.max(initial=0)) + 1), np.int32)
+    np.add.at(left, (nic, program.task_port[sent]), 1)
+    cut = program.task_cut[sent]
+    n_first = program.cut_first[cut].astype(np.int64)
+    first, rest = program.chunk_work[program.cut_size[cut]].T
+    work = np.zeros(n_nics, np.float64)
+    np.add.at(work, nic, n_first * first.astype(np.float64) + (program.cut_chunks[cut] - n_first) * rest)
+    engines = program.nic_engines.astype(np.int64)
+    words = np.zeros((n_nics, of_nic.NIC_WORDS), np.int64)
+    words[:, [of_nic.READY, of_nic.ASIDE, of_nic.LINE, of_nic.PAUSED, of_nic.LAST_PORT]] = NONE
+    words[:, [of_nic.OLDEST, of_nic.NEWEST, of_nic.TOGETHER, of_nic.STAMP]] = NONE
+    words[:, of_nic.LOOK_PS] = FAR
+    words[:, of_nic.IDLE] = engines
+    words[:, of_nic.ENGINES] = np.cumsum(engines) - engines
+    words[:, of_nic.ROOM] = program.nic_queue
+    # What all engines push at once; a queue with as much room is not likely to be full soon.
+    at_once = np.maximum(engines * program.chunk_work.max(initial=1).astype(np.float64), 1)
+    words[:, of_nic.WATCHED] = np.where(work < 0.999 * program.nic_queue, 0, np.minimum(at_once, UNBOUNDED))
+    server = np.flatnonzero(program.server_nic >= 0)
+    words[program.server_nic[server], of_nic.SERVER] = server
+    register[fields.ENDED] = NONE
+    backlog = np.zeros((2 * int(engines.sum()) + 2, of_nic.BACKLOG_WORDS), np.int64)
+    backlog[:, of_nic.BEHIND] = np.append(np.arange(1, len(backlog)), NONE)
+    n_flows = int(program.task_flow.max(initial=-1)) + 1
+    return {
+        "nic": words.reshape(-1), "flow": np.full(n_flows * of_nic.FLOW_WORDS, NONE, np.int64),
+        "wish": np.zeros(program.n_tasks * of_nic.WISH_WORDS, np.int64),
+        "engine": np.zeros(int(engines.sum()) * of_nic.ENGINE_WORDS, np.int64), "backlog": backlog.reshape(-1),
+        "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
+    }
+
+
+def _most_rank(program: Program) -> int:
+    """The highest rank of a chunk at a server, counted from 0."""
+    most, found = 0, set(np.unique(program.server_discipline).tolist())
+    if PRIORITY in found:
+        most = int(program.task_priority.max()) - int(program.task_priority.min())
+    if SMALLEST_FIRST in found:
+        most = max(most, np.unique(program.cut_work).size - 1)
+    if LOWEST_CHUNK_FIRST in found:
+        most = max(most, int(program.cut_chunks.max()) - 1)
+    return most
+
+
+def _buckets(program: Program) -> int:
+    """Buckets of the queue of each server, a power of two, and at least one for each channel."""
+    bits = min(_most_rank(program).bit_length(), MOST_BUCKETS.bit_length() - 1)
+    bits = min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1)
+    return 1 << max(bits, (program.channels - 1).bit_length())
+
+
+def queue_bytes(program: Program) -> int:
+    """Memory of pools, and of the queues of servers that choose, but for the chunks that wait there."""
+    if not choosers(program).any() and not program.pool_capacity.size:
+        return 0
+    words = program.n_servers * (5 + 2 * _buckets(program)) + _rooms.ROOM_WORDS * program.server_buffer.size
+    words += (fields.NODE_WORDS + 1) * int((program.task_pool >= 0).sum())
+    return 8 * (words + _turns.QUEUE_WORDS * program.hop_queue.size) + 4 * program.cut_work.size
+
+
+def _queues(program: Program, register: I64) -> dict[str, Any]:
+    """The fields of pools and of queues of servers that choose, which are empty; sets their registers."""
+    chooses, n_servers, n_pools = choosers(program), program.n_servers, program.pool_capacity.size
+    if not chooses.any() and n_pools == 0:
+        return {}
+    buckets = _buckets(program)
+    register[fields.BUCKETS] = buckets
+    register[fields.RANK_SHIFT] = (_most_rank(program) // buckets).bit_length()
+    register[fields.LEAST] = program.task_priority.min() if program.task_priority.size else 0
+    register[fields.MOST] = 5 + program.channels
+    node = _with_nodes(np.zeros(0, np.int64), register, max(16, n_servers))
+    in_heaps = n_pools > 0 or register[fields.RANK_SHIFT] > 0
+    turns = np.full(int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0, NONE, np.int64)
+    turns = np.repeat(turns, _turns.QUEUE_WORDS)
+    turns[_turns.IN_LINE :: _turns.QUEUE_WORDS] = 0
+    return {
+        "choice": np.tile([0, -1], n_servers),
+        "filled": np.zeros(n_servers * -(-buckets // 64), np.int64),
+        "ends": np.zeros(n_servers * buckets * 2, np.int32),
+        "node": node,
+        "link": node.view(np.int32),
+        "node_rank": np.zeros(register[fields.FREE_NODES] if in_heaps else 0, np.int64),
+        "pool": np.stack([
+            program.pool_capacity, np.full(n_pools, NONE, np.int32), np.full(n_pools, UNSTACKED, np.int32)
+        ], axis=1).reshape(-1),
+        "work_rank": np.unique(program.cut_work, return_inverse=True)[1].astype(np.int32),
+        "chooses": chooses.astype(np.int8),
+        "channel": np.zeros(n_servers if program.has_channels else 0, np.int32),
+        "room": np.tile([NONE] * 4 + [0] * 3, program.server_buffer.size),  # the words of sim/engine/policies/rooms.py
+        "turn": turns,
+        "turn_line": np.full(2 * n_servers if program.takes_turns else 0, NONE, np.int64),
+    }
+
+
+def held_up(state: FifoState) -> I64:
+    """Places in the routes of the chunks that wait there, but at the first server, when nothing happens any more."""
+    if state.node.size == 0:
+        return np.zeros(0, np.int64)
+    node, onward = state.node.reshape(-1, fields.NODE_WORDS), state.link.reshape(-1, 2 * fields.NODE_WORDS)
+    other, onward = np.zeros(len(node), np.bool_), onward[:, [fields.NEXT]]
+    returns = state.room.reshape(-1, _rooms.ROOM_WORDS)[:, [_rooms.FIRST, _rooms.FIRST_DELIVERED]]
+    for first in (int(state.register[fields.FREE_NODE]), *returns.reshape(-1).tolist()):
+        mark(other, onward, first)
+    hop = node[:, fields.KEY] >> state.register[fields.TASK_BITS] & (1 << state.register[fields.HOP_BITS]) - 1
+    return np.asarray(node[~other & (hop > 0), fields.PLACE] >> 32)
+
+
+def mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
+    """Mark every token or node that is reached from one along (N, links) others: of a list, or of a heap."""
+    left = [root]
+    while left:
+        token = left.pop()
+        if token != NONE and not marked[token]:
+            marked[token] = True
+            left += onward[token].tolist()
+
+
+def empty_calendar(register: I64, n_events: int, n_sorted: int) -> dict[str, Any]:
+    """The fields of a calendar with nothing in it and room for some events; sets its registers."""
+    n_blocks, n_sorted = max(16, n_events // fields.BLOCK), max(64, n_sorted)
+    register[[fields.OPENED, fields.HAPPENED, fields.LATE, fields.FREE]] = 0
+    register[fields.BLOCKS] = n_blocks
+    register[[fields.SPARE, fields.MOVING]] = NONE
+    return {
+        "event": np.zeros(n_blocks * fields.BLOCK * fields.EVENT_WORDS, np.int64),
+        "next_block": np.arange(1, n_blocks + 1, dtype=np.int32),
+        "slot": np.zeros(2 * fields.OPEN + 2, np.int32),
+        "occupied": np.zeros(fields.LEVELS * fields.WORDS, np.int64),
+        "order": np.zeros(n_sorted, np.int64),
+        "other": np.zeros(n_sorted, np.int64),
+        "late": np.zeros(n_sorted, np.int64),
+        "digit": np.zeros(fields.RADIX, np.int32),
+    }
+
+
+def waiting(state: FifoState) -> I64:
+    """Time, key and place of all events that wait, between two picoseconds, (N, EVENT_WORDS)."""
+    register, rows = state.register, state.event.reshape(-1, fields.EVENT_WORDS)
+    words = np.concatenate([
+        state.order[register[fields.HAPPENED] : register[fields.OPENED]], state.late[: register[fields.LATE]]
+    ])
+    opened = rows[words & ((1 << 32) - 1)]
+    opened[:, fields.TIME] = (register[fields.NOW] >> register[fields.WIDTH] << register[fields.WIDTH]) | words >> 32
+    found, within = [opened], np.arange(fields.BLOCK)
+    left = state.slot[1 : 2 * fields.OPEN : 2]
+    block, left = state.slot[: 2 * fields.OPEN : 2][left > 0], left[left > 0]
+    while left.size:  # block by block of all slots, the first of each partly filled
+        count = (left - 1) % fields.BLOCK + 1
+        event = (block[:, None].astype(np.int64) * fields.BLOCK + within)[within < count[:, None]]
+        found.append(rows[event])
+        left = left - count
+        block, left = state.next_block[block[left > 0]], left[left > 0]
+    return np.concatenate(found)
+
+
+def with_more_room(state: FifoState) -> FifoState:
+    """More room to sort in, for services of NICs, for nodes, or half as many blocks again: whichever is short."""
+    if state.backlog.size and state.register[fields.BACKLOG_FREE] == NONE:
+        return _with_longer_backlog(state)
+    if state.node.size and state.register[fields.FREE_NODES] < SPARE_NODES:
+        more = state.node.size // fields.NODE_WORDS // 2
+        node, rank = _with_nodes(state.node, state.register, more), state.node_rank
+        return state._replace(
+            node=node, link=node.view(np.int32), node_rank=_longer(rank, more) if rank.size else rank
+        )
+    largest, size = int(state.slot[1 : 2 * fields.SLOTS : 2].max()), state.order.size
+    if largest > size or state.register[fields.LATE] + max(state.register[fields.MOST], 2) > size:
+        more = max(size // 2, largest - size)
+        return state._replace(
+            order=_longer(state.order, more), other=_longer(state.other, more), late=_longer(state.late, more)
+        )
+    return with_blocks(state, max(state.next_block.size // 2, 16))
+
+
+def _with_longer_backlog(state: FifoState) -> FifoState:
+    """Room for half as many services of NICs again."""
+    old = state.backlog.size // of_nic.BACKLOG_WORDS
+    more = np.zeros((max(old // 2, 16), of_nic.BACKLOG_WORDS), np.int64)
+    more[:, of_nic.BEHIND] = np.append(np.arange(old + 1, old + len(more)), NONE)
+    state.register[fields.BACKLOG_FREE] = old
+    return state._replace(backlog=np.concatenate([state.backlog, more.reshape(-1)]))
+
+
+def with_blocks(state: FifoState, more: int) -> FifoState:
+    """More blocks."""
+    old = state.next_block.size
+    linked = np.arange(old + 1, old + more + 1, dtype=np.int32)
+    linked[-1] = state.register[fields.FREE]
+    state.register[fields.FREE] = old
+    state.register[fields.BLOCKS] += more
+    return state._replace(
+        next_block=np.concatenate([state.next_block, linked]),
+        event=_longer(state.event, more * fields.BLOCK * fields.EVENT_WORDS),
+    )
+
+
+def _with_nodes(node: I64, register: I64, more: int) -> I64:
+    """More nodes, all free."""
+    old = node.size // fields.NODE_WORDS
+    node = _longer(node, more * fields.NODE_WORDS)
+    linked = node.view(np.int32)[2 * fields.NODE_WORDS * old + fields.NEXT :: 2 * fields.NODE_WORDS]
+    linked[:] = np.arange(old + 1, old + more + 1)
+    linked[-1] = register[fields.FREE_NODE]
+    register[fields.FREE_NODE] = old
+    register[fields.FREE_NODES] += more
+    return node
+
+
+def _longer(array: I64, more: int) -> I64:
+    return np.concatenate([array, np.zeros(more, np.int64)])

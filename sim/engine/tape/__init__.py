@@ -1,0 +1,1 @@
+"""The order of a run, to time it anew with other rates. Imports runs."""
