@@ -9,16 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engine import loop as _fifo
+from sim.engine.core import nic_state as of_nic
 from sim.engine.core import state as fields
 from sim.engine.core.state import FifoState
 from sim.engine.core.status import FAR, NONE, UNSTACKED
-from sim.engine.nics import state as of_nic
 from sim.engine.policies import rooms as _rooms
 from sim.engine.policies import turns as _turns
-from sim.engine.policies.choose import NUMBER_BITS, SPARE_NODES
+from sim.engine.policies.choose import NUMBER_BITS
+from sim.engine.policies.faults import SPARE_NODES
 from sim.program import FIFO, I32, I64, LOWEST_CHUNK_FIRST, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
-from sim.program.contract import UNBOUNDED
-from sim.program.outcome import log_base
+from sim.program.contract import ATTEMPTS, UNBOUNDED
+from sim.program.outcome import Stranded, log_base
+from topologies import WeftError
 
 KEY_BITS = 63
 SAMPLE = 4096
@@ -29,31 +31,53 @@ SERVERS_A_BUCKET = 512
 that hardly an event becomes due in the bucket that is open. Where servers choose it is a quarter of that: the ends of
 services are events too."""
 
+JOURNAL_TO_SPARE = 64
+"""Rows of a journal beyond those of a run in which nothing is lost."""
+
 MOST_BUCKETS = 256
 ROOM_FOR_BUCKETS = 1 << 22
 """Of the queue of a server, a power of two; and of all queues of a run, where servers are many."""
 
 
-def loop(program: Program) -> Callable[..., int] | None:
-    """The loop for a healthy program whose keys fit a word; None where only the general ones do."""
+def loop(program: Program) -> Callable[..., int]:
+    """The entry of the loop with the fewest flags that a program runs in."""
     if not program.is_healthy:
-        return None
-    if program.task_class.min(initial=0) < 0 or sum(bits(program)) > KEY_BITS:
-        return None
-    chooses = choosers(program)
-    if not chooses.any() and _pools_are_simple(program):
+        return _fifo.run_faulty
+    if not choosers(program).any() and _pools_are_simple(program):
         return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
-    if program.has_nics and chooses[program.server_nic != NONE].any():
-        return None
-    if _most_rank(program).bit_length() + NUMBER_BITS > KEY_BITS:
-        return None
     ranks = not (program.takes_turns or program.has_credits or program.has_channels or program.has_nics)
     return _fifo.run_ordered if ranks else _fifo.run_links
 
 
+def check_fits(program: Program) -> None:
+    """Reject a program whose keys or places do not fit a word."""
+    limits = (
+        (sum(bits(program)), KEY_BITS, "of (class, chunk, hop, task) in a key"),
+        (_most_rank(program).bit_length() + NUMBER_BITS, KEY_BITS, "of a rank and a running number"),
+        (max(int(program.service_row.size) - 1, 0).bit_length(), fields.ATTEMPT_SHIFT, "of a chunk size"),
+    )
+    for needed, most, what in limits:
+        if needed > most:
+            raise WeftError(f"the program needs {needed} bits {what}; the chunk engine has {most}")
+
+
+def simplified(program: Program) -> Program:
+    """The program as the loop runs it: classes from 0, dense priorities, NICs named, no buffers with room to spare."""
+    least = int(program.task_class.min(initial=0))
+    if least < 0:
+        program = program._replace(task_class=program.task_class - np.int32(least))
+    if program.task_priority.size and int(np.ptp(program.task_priority)).bit_length() + NUMBER_BITS > KEY_BITS:
+        rank = np.unique(program.task_priority, return_inverse=True)[1]
+        program = program._replace(task_priority=rank.astype(np.int32))
+    program = without_room_to_spare(program)
+    if not program.has_nics and loop(program) in (_fifo.run_links, _fifo.run_faulty):
+        program = program._replace(server_nic=np.full(program.n_servers, NONE, np.int32))
+    return program
+
+
 def without_room_to_spare(program: Program) -> Program:
     """The program without buffers that have room for all that ever crosses their server."""
-    if not program.has_credits:
+    if not program.has_credits or not program.is_healthy:
         return program
     n_first, size = program.cut_first.astype(np.int64), program.chunk_work[program.cut_size].astype(np.float64)
     of_cut = n_first * size[:, 0] + (program.cut_chunks - n_first) * size[:, 1]
@@ -81,11 +105,31 @@ def choosers(program: Program) -> npt.NDArray[np.bool_]:
     chooses = np.asarray(program.server_discipline != FIFO)
     if program.has_credits:
         chooses |= (program.server_buffer != UNBOUNDED).reshape(program.channels, -1).any(axis=0)
+    if not program.is_healthy:
+        chooses |= _may_go_wrong(program)
     if program.has_channels:
         used = np.zeros((program.n_servers, program.channels), np.bool_)
         used[program.hop_server, program.hop_channel] = True
         chooses |= used.sum(axis=1) > 1
     return chooses
+
+
+def _may_go_wrong(program: Program) -> npt.NDArray[np.bool_]:
+    """Servers whose services are not known on arrival, (S,): faulty ones, first ones of detours, and NICs."""
+    found = np.zeros(program.n_servers, np.bool_)
+    if program.timetable_ptr.size:
+        found |= np.diff(program.timetable_ptr) > 0
+    if program.server_loss.size:
+        found |= program.server_loss > 0
+    if program.server_jitter.size:
+        found |= program.server_jitter != NONE
+    if program.detour_ptr.size:
+        tasks = np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))
+        routes = np.concatenate([program.task_route[tasks], program.detour_route])
+        found[program.route_server[program.route_ptr[routes]]] = True
+    if program.has_nics:
+        found |= program.server_nic != NONE
+    return found
 
 
 def _pools_are_simple(program: Program) -> bool:
@@ -100,11 +144,22 @@ def _pools_are_simple(program: Program) -> bool:
     return joins and whole and bool(np.all(program.pool_discipline == FIFO))
 
 
+def hops_in_keys(program: Program) -> tuple[int, int]:
+    """Least and most hop of a key: those of detours count from where the task's own route begins."""
+    least, most = 0, int(np.diff(program.route_ptr).max(initial=1)) - 1
+    if program.detour_ptr.size:
+        own = program.task_route[np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))]
+        begin = program.route_ptr[program.detour_route].astype(np.int64) - program.route_ptr[own]
+        end = begin + np.diff(program.route_ptr)[program.detour_route] - 1
+        least, most = min(least, int(begin.min(initial=0))), max(most, int(end.max(initial=0)))
+    return least, most
+
+
 def bits(program: Program) -> list[int]:
     """Bits of a task, a hop, a chunk and a class in a key."""
+    least, most_hop = hops_in_keys(program)
     most = (
-        program.n_tasks - 1, np.diff(program.route_ptr).max(initial=1) - 1, program.cut_chunks.max(initial=1) - 1,
-        program.task_class.max(initial=0),
+        program.n_tasks - 1, most_hop - least, program.cut_chunks.max(initial=1) - 1, program.task_class.max(initial=0),
     )
     return [max(int(value), 0).bit_length() for value in most]
 
@@ -143,9 +198,12 @@ def initial_state(program: Program, log: bool) -> FifoState:
     register[[fields.ENDED, fields.STIRRED, fields.FREE_NODE]] = NONE
     register[fields.WIDTH] = width(program, n_servers)
     register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = bits(program)[:3]
+    register[fields.BIAS] = -hops_in_keys(program)[0]
+    register[fields.GIVEN_UP] = NONE
     calendar = empty_calendar(register, ready.size + n_servers, n_servers)
-    base = log_base(program) if log else np.zeros(0, np.int64)
-    n_logged = int(base[-1]) if log else 0
+    logs = log and program.is_healthy
+    base = log_base(program) if logs else np.zeros(0, np.int64)
+    n_logged = int(base[-1]) if logs else 0
     flat = task.reshape(-1)
     return FifoState(
         register=register,
@@ -158,10 +216,20 @@ def initial_state(program: Program, log: bool) -> FifoState:
         log_base=base,
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
-        last_row=np.full(n_servers if log else 0, -1, np.int64),
+        last_row=np.full(n_servers if logs else 0, -1, np.int64),
         **(nics(program, register) if program.has_nics else {}),
         **_queues(program, register),
+        **({} if program.is_healthy else _faults(program, log)),
     )
+
+
+def _faults(program: Program, log: bool) -> dict[str, Any]:
+    """State of what changes in time; the journal has room for all services if none is lost, and some more."""
+    rows = program.chunk_hops() + program.n_servers + JOURNAL_TO_SPARE if log else 0
+    return {
+        "row": (program.timetable_ptr[:-1] - 1).astype(np.int32), "held": np.full(program.n_tasks, NONE, np.int32),
+        "journal": np.zeros(rows * fields.JOURNAL_COLUMNS, np.int64),
+    }
 
 
 def nics(program: Program, register: I64) -> dict[str, Any]:
@@ -187,7 +255,9 @@ def nics(program: Program, register: I64) -> dict[str, Any]:
     words[:, of_nic.ROOM] = program.nic_queue
     # What all engines push at once; a queue with as much room is not likely to be full soon.
     at_once = np.maximum(engines * program.chunk_work.max(initial=1).astype(np.float64), 1)
-    words[:, of_nic.WATCHED] = np.where(work < 0.999 * program.nic_queue, 0, np.minimum(at_once, UNBOUNDED))
+    # What is lost comes again, so that with faults no queue has room for all.
+    plenty = work < (0.999 * program.nic_queue if program.is_healthy else 0)
+    words[:, of_nic.WATCHED] = np.where(plenty, 0, np.minimum(at_once, UNBOUNDED))
     server = np.flatnonzero(program.server_nic >= 0)
     words[program.server_nic[server], of_nic.SERVER] = server
     register[fields.ENDED] = NONE
@@ -233,13 +303,13 @@ def queue_bytes(program: Program) -> int:
 def _queues(program: Program, register: I64) -> dict[str, Any]:
     """The fields of pools and of queues of servers that choose, which are empty; sets their registers."""
     chooses, n_servers, n_pools = choosers(program), program.n_servers, program.pool_capacity.size
-    if not chooses.any() and n_pools == 0:
+    if not chooses.any() and n_pools == 0 and program.is_healthy:
         return {}
     buckets = _buckets(program)
     register[fields.BUCKETS] = buckets
     register[fields.RANK_SHIFT] = (_most_rank(program) // buckets).bit_length()
     register[fields.LEAST] = program.task_priority.min() if program.task_priority.size else 0
-    register[fields.MOST] = 5 + program.channels
+    register[fields.MOST] = 8 + program.channels
     node = _with_nodes(np.zeros(0, np.int64), register, max(16, n_servers))
     in_heaps = n_pools > 0 or register[fields.RANK_SHIFT] > 0
     turns = np.full(int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0, NONE, np.int64)
@@ -252,6 +322,7 @@ def _queues(program: Program, register: I64) -> dict[str, Any]:
         "node": node,
         "link": node.view(np.int32),
         "node_rank": np.zeros(register[fields.FREE_NODES] if in_heaps else 0, np.int64),
+        "node_since": np.zeros(0 if program.is_healthy else register[fields.FREE_NODES], np.int64),
         "pool": np.stack([
             program.pool_capacity, np.full(n_pools, NONE, np.int32), np.full(n_pools, UNSTACKED, np.int32)
         ], axis=1).reshape(-1),
@@ -264,17 +335,47 @@ def _queues(program: Program, register: I64) -> dict[str, Any]:
     }
 
 
-def held_up(state: FifoState) -> I64:
+def _waiting_nodes(state: FifoState) -> npt.NDArray[np.bool_]:
+    """Which nodes are chunks that wait at servers: not free, no returns of room, no requests, not in or given up."""
+    onward = state.link.reshape(-1, 2 * fields.NODE_WORDS)
+    other = np.zeros(len(onward), np.bool_)
+    returns = state.room.reshape(-1, _rooms.ROOM_WORDS)[:, [_rooms.FIRST, _rooms.FIRST_DELIVERED]]
+    chains = int(state.register[fields.FREE_NODE]), int(state.register[fields.GIVEN_UP])
+    for first in (*chains, *returns.reshape(-1).tolist(), *state.held[state.held != NONE].tolist()):
+        mark(other, onward[:, [fields.NEXT]], first)
+    for first in state.pool[fields.REQUESTS :: fields.POOL_WORDS].tolist():
+        mark(other, onward[:, [fields.NEXT, fields.CHILD]], first)
+    return ~other
+
+
+def held_up(program: Program, state: FifoState) -> I64:
     """Places in the routes of the chunks that wait there, but at the first server, when nothing happens any more."""
     if state.node.size == 0:
         return np.zeros(0, np.int64)
+    at = state.node.reshape(-1, fields.NODE_WORDS)[_waiting_nodes(state), fields.PLACE] >> 32
+    follows = np.append(False, program.hop_last[program.route_hop] == 0)
+    return np.asarray(at[follows[at]])
+
+
+def stranded(program: Program, state: FifoState) -> list[Stranded]:
+    """Chunks that faults hold up for good, when nothing happens any more: given up, or at servers that stay down."""
+    if program.is_healthy:
+        return []
     node, onward = state.node.reshape(-1, fields.NODE_WORDS), state.link.reshape(-1, 2 * fields.NODE_WORDS)
-    other, onward = np.zeros(len(node), np.bool_), onward[:, [fields.NEXT]]
-    returns = state.room.reshape(-1, _rooms.ROOM_WORDS)[:, [_rooms.FIRST, _rooms.FIRST_DELIVERED]]
-    for first in (int(state.register[fields.FREE_NODE]), *returns.reshape(-1).tolist()):
-        mark(other, onward, first)
-    hop = node[:, fields.KEY] >> state.register[fields.TASK_BITS] & (1 << state.register[fields.HOP_BITS]) - 1
-    return np.asarray(node[~other & (hop > 0), fields.PLACE] >> 32)
+    given_up = np.zeros(len(node), np.bool_)
+    mark(given_up, onward[:, [fields.NEXT]], int(state.register[fields.GIVEN_UP]))
+    waits = _waiting_nodes(state)
+    server = program.route_server[np.where(waits, node[:, fields.PLACE] >> 32, 0)]
+    waits &= state.server.reshape(-1, fields.SERVER_WORDS)[server, fields.FREE_PS] == FAR
+    shifts = np.cumsum([0, *state.register[[fields.TASK_BITS, fields.HOP_BITS]]])
+    found = []
+    for number in np.flatnonzero(waits | given_up).tolist():
+        key, place = node[number, [fields.KEY, fields.PLACE]].tolist()
+        task = key & (1 << int(shifts[1])) - 1
+        chunk = key >> int(shifts[2]) & (1 << int(state.register[fields.CHUNK_BITS])) - 1
+        lost = (place >> fields.ATTEMPT_SHIFT & ATTEMPTS - 1) + bool(given_up[number])
+        found.append(Stranded(task, chunk, int(program.route_server[place >> 32]), lost))
+    return found
 
 
 def mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
@@ -331,10 +432,15 @@ def with_more_room(state: FifoState) -> FifoState:
         return _with_longer_backlog(state)
     if state.node.size and state.register[fields.FREE_NODES] < SPARE_NODES:
         more = state.node.size // fields.NODE_WORDS // 2
-        node, rank = _with_nodes(state.node, state.register, more), state.node_rank
+        node, rank, since = _with_nodes(state.node, state.register, more), state.node_rank, state.node_since
         return state._replace(
-            node=node, link=node.view(np.int32), node_rank=_longer(rank, more) if rank.size else rank
+            node=node, link=node.view(np.int32), node_rank=_longer(rank, more) if rank.size else rank,
+            node_since=_longer(since, more) if since.size else since,
         )
+    rows = state.journal.size // fields.JOURNAL_COLUMNS
+    if 0 < rows < state.register[fields.JOURNALED] + state.register[fields.MOST]:
+        more = rows // 2 + JOURNAL_TO_SPARE
+        return state._replace(journal=_longer(state.journal, more * fields.JOURNAL_COLUMNS))
     largest, size = int(state.slot[1 : 2 * fields.SLOTS : 2].max()), state.order.size
     if largest > size or state.register[fields.LATE] + max(state.register[fields.MOST], 2) > size:
         more = max(size // 2, largest - size)

@@ -5,7 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import helper, u64
-from sim.engine.core.state import EVENT_WORDS, KEY, LINE, NOW, SERVER_WORDS, STAMP_PS, TIME, TOUCHED
+from sim.engine.core.calendar import append, hop_of
+from sim.engine.core.state import (
+    EVENT_WORDS,
+    KEY,
+    LINE,
+    NOW,
+    OPEN,
+    PLACE,
+    SERVER_WORDS,
+    SPARE,
+    STAMP_PS,
+    TIME,
+    TOUCHED,
+)
 from sim.engine.core.status import NONE
 
 _LOW = (1 << 32) - 1
@@ -58,3 +71,17 @@ def _arrive(program, state, event):
             before = _next_of(state, before)
         _link(state, event, _next_of(state, before))
         _link(state, before, event)
+
+
+@helper
+def arrive_now(program, state, key, place):
+    """Let a chunk arrive in this picosecond. There must be a free block."""
+    register = state.register
+    event = register[SPARE]
+    if event == NONE:
+        event = append(state, OPEN)
+    register[SPARE] = NONE
+    state.event[u64(EVENT_WORDS * event + TIME)] = hop_of(program, place)
+    state.event[u64(EVENT_WORDS * event + KEY)] = key
+    state.event[u64(EVENT_WORDS * event + PLACE)] = place
+    _arrive(program, state, event)

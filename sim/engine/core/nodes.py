@@ -76,19 +76,22 @@ def lone(state, node, rank):
 
 
 @helper
-def _before(state, a, b):
-    """Whether a node comes before another: by rank, what PLACE is, and KEY."""
+def _before(state, a, b, faulty):
+    """Whether a node comes before another: by rank, by when it came (without faults by what PLACE is), and by KEY."""
     if state.node_rank[u64(a)] != state.node_rank[u64(b)]:
         return state.node_rank[u64(a)] < state.node_rank[u64(b)]
-    if state.node[word_of(a, PLACE)] != state.node[word_of(b, PLACE)]:
+    if faulty:
+        if state.node_since[u64(a)] != state.node_since[u64(b)]:
+            return state.node_since[u64(a)] < state.node_since[u64(b)]
+    elif state.node[word_of(a, PLACE)] != state.node[word_of(b, PLACE)]:
         return state.node[word_of(a, PLACE)] < state.node[word_of(b, PLACE)]
     return state.node[word_of(a, KEY)] < state.node[word_of(b, KEY)]
 
 
 @section
-def meld(state, a, b):
+def meld(state, a, b, faulty):
     """One pairing heap from two, the least at the root; its children are a list through NEXT, the first CHILD."""
-    if _before(state, b, a):
+    if _before(state, b, a, faulty):
         a, b = b, a
     state.link[_link_of(b, NEXT)] = state.link[_link_of(a, CHILD)]
     state.link[_link_of(a, CHILD)] = b
@@ -96,7 +99,7 @@ def meld(state, a, b):
 
 
 @helper
-def without_root(state, root):
+def without_root(state, root, faulty):
     """The heap that is left when its root is taken: its children melded in pairs, and these from the last on."""
     child, pairs, heap = np.int64(state.link[_link_of(root, CHILD)]), np.int64(NONE), np.int64(NONE)
     while child != NONE:
@@ -104,11 +107,11 @@ def without_root(state, root):
         child = other
         if other != NONE:
             child = next_node(state, other)
-            pair = meld(state, pair, other)
+            pair = meld(state, pair, other, faulty)
         let_next(state, pair, pairs)
         pairs = pair
     while pairs != NONE:
         following = next_node(state, pairs)
-        heap = pairs if heap == NONE else meld(state, heap, pairs)
+        heap = pairs if heap == NONE else meld(state, heap, pairs, faulty)
         pairs = following
     return heap

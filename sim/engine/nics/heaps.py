@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64
-from sim.engine.core.status import NONE
-from sim.engine.nics.state import (
+from sim.engine.core.nic_state import (
     BUSY,
     CHILD,
     ENGINE_WORDS,
@@ -22,6 +21,7 @@ from sim.engine.nics.state import (
     WANTED,
     WISH_WORDS,
 )
+from sim.engine.core.status import NONE
 
 
 @helper
@@ -46,7 +46,7 @@ def _melded(state, one, other):
 
 @helper
 def meld(state, one, other):
-    """One pairing heap from two; see sim/engine/general/heap.py."""
+    """One pairing heap from two."""
     if one == NONE:
         return np.int64(other)
     if other == NONE:

@@ -16,26 +16,8 @@ import numpy as np
 
 from sim.engine.compile.door import helper, u64
 from sim.engine.core.calendar import put
-from sim.engine.core.state import (
-    ALARM,
-    CHUNKS,
-    DELIVERED,
-    ENDED,
-    EVENT_WORDS,
-    JOINED,
-    KEY,
-    NOW,
-    PUSHED,
-    RELEASED,
-    SERVED_NICS,
-    SPARE,
-    TOUCHED_NICS,
-)
-from sim.engine.core.status import FAR, NONE
-from sim.engine.core.tasks import _free_child, _gate_of, _key, _let, _of
-from sim.engine.nics.heaps import let_wish, meld, put_in, taken, wish
-from sim.engine.nics.pushes import begin_run, expect_end, has_room, look_at, push_until
-from sim.engine.nics.state import (
+from sim.engine.core.nic_room import has_room, look_at
+from sim.engine.core.nic_state import (
     ASIDE,
     CHILD,
     FLOW_WORDS,
@@ -56,6 +38,25 @@ from sim.engine.nics.state import (
     STAMP,
     WANTED,
 )
+from sim.engine.core.state import (
+    ALARM,
+    CHUNKS,
+    DELIVERED,
+    ENDED,
+    EVENT_WORDS,
+    JOINED,
+    KEY,
+    NOW,
+    PUSHED,
+    RELEASED,
+    SERVED_NICS,
+    SPARE,
+    TOUCHED_NICS,
+)
+from sim.engine.core.status import FAR, NONE
+from sim.engine.core.tasks import _free_child, _gate_of, _key, _let, _of
+from sim.engine.nics.heaps import let_wish, meld, put_in, taken, wish
+from sim.engine.nics.pushes import begin_run, chooses, expect_end, push_now, push_until
 
 
 @helper
@@ -74,11 +75,11 @@ def nic_at(program, at):
 
 
 @helper
-def ask_nic(program, state, nic, task, key):
+def ask_nic(program, state, nic, task, key, ordered):
     """A released chunk: to be pushed if its transfer has an engine, else to be posted. There must be room."""
     holder = state.flow[u64(FLOW_WORDS * program.task_flow[u64(task)] + HOLDER)]
     if holder == task:
-        begin_run(program, state, nic * NIC_WORDS, task, key)
+        begin_run(program, state, nic * NIC_WORDS, task, key, ordered)
     else:
         let_wish(state, task, SINCE, state.register[NOW])
         let_wish(state, task, WANTED, key)
@@ -103,7 +104,7 @@ def happen(program, state, event, place):
 
 
 @helper
-def end_runs(program, state):
+def end_runs(program, state, ordered):
     """What becomes of engines that may have pushed all that was released. Returns False where there is no room left."""
     register = state.register
     while register[ENDED] != NONE:
@@ -111,7 +112,9 @@ def end_runs(program, state):
         task = state.flow[u64(FLOW_WORDS * flow + HOLDER)]
         nic = nic_at(program, program.route_ptr[u64(program.task_route[u64(task)])])
         base = nic * NIC_WORDS
-        if not push_until(program, state, base, register[NOW] - 1) or not has_room(state):
+        if not (ordered and chooses(state, base)) and not push_until(program, state, base, register[NOW] - 1):
+            return False
+        if not has_room(state):
             return False
         register[ENDED] = state.flow[u64(FLOW_WORDS * flow + NEXT_FLOW)]
         _touch(state, nic)
@@ -122,7 +125,7 @@ def end_runs(program, state):
         elif _of(state, task, JOINED) < _of(state, task, RELEASED):
             joined = _of(state, task, JOINED)
             _let(state, task, JOINED, joined + 1)
-            begin_run(program, state, base, task, _key(program, state, task, joined))
+            begin_run(program, state, base, task, _key(program, state, task, joined), ordered)
         else:
             _pause(program, state, nic, flow, task)
     return True
@@ -145,7 +148,7 @@ def _pause(program, state, nic, flow, task):
 
 
 @helper
-def serve_nics(program, state):
+def serve_nics(program, state, ordered, faulty):
     """What touched NICs do once nothing more is delivered or released: none of it delivers or releases anything now.
 
     Returns False where there is no room left.
@@ -159,7 +162,12 @@ def serve_nics(program, state):
         waits = state.nic[u64(base + READY)] != NONE or state.nic[u64(base + ASIDE)] != NONE
         if waits and not _post(program, state, nic, base):
             return False
-        if not _give_engines(program, state, base) or not push_until(program, state, base, register[NOW]):
+        if not _give_engines(program, state, base, ordered):
+            return False
+        if ordered and chooses(state, base):
+            if not push_now(program, state, base, faulty):
+                return False
+        elif not push_until(program, state, base, register[NOW]):
             return False
         register[SERVED_NICS] += 1
     register[SERVED_NICS] = register[TOUCHED_NICS] = 0
@@ -222,7 +230,7 @@ def _post(program, state, nic, base):
 
 
 @helper
-def _give_engines(program, state, base):
+def _give_engines(program, state, base, ordered):
     while state.nic[u64(base + LINE)] != NONE and state.nic[u64(base + IDLE)] > 0:
         if not has_room(state):
             return False
@@ -235,5 +243,5 @@ def _give_engines(program, state, base):
         else:
             state.flow[u64(flow + HOLDER)] = task
             state.nic[u64(base + IDLE)] -= 1
-            begin_run(program, state, base, task, wish(state, task, WANTED))
+            begin_run(program, state, base, task, wish(state, task, WANTED), ordered)
     return True

@@ -13,31 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64
-from sim.engine.core.calendar import put
-from sim.engine.core.service import service_ps
-from sim.engine.core.state import (
-    ALARM,
-    BACKLOG_FREE,
-    BLOCKS,
-    BUSY_PS,
-    CHUNK_BITS,
-    EVENTS,
-    FREE_PS,
-    HOP_BITS,
-    JOINED,
-    LATE,
-    NOW,
-    PUSHED,
-    RELEASED,
-    SERVER_WORDS,
-    TASK_BITS,
-)
-from sim.engine.core.status import NONE
-from sim.engine.core.tasks import _let, _of, _size, log_service
-from sim.engine.nics.heaps import add_engine, engine_at, let_wish, remove_first, replace_first, wish
-from sim.engine.nics.state import (
+from sim.engine.core.calendar import put, size_of
+from sim.engine.core.lines import arrive_now
+from sim.engine.core.nic_room import has_room, look_at, take_room_back, wait_for_end
+from sim.engine.core.nic_state import (
     BACKLOG_WORDS,
-    BEHIND,
     BUSY,
     CHILD,
     END_PS,
@@ -45,8 +25,6 @@ from sim.engine.nics.state import (
     HAS_WAITED,
     IS_PUSHING,
     LAST_PS,
-    LOOK_PS,
-    NEWEST,
     NEXT,
     NEXT_KEY,
     NEXT_PLACE,
@@ -58,25 +36,41 @@ from sim.engine.nics.state import (
     WAITED,
     WANTED,
     WATCHED,
-    WORK,
 )
-
-_LOW = (1 << 32) - 1
+from sim.engine.core.service import service_ps
+from sim.engine.core.state import (
+    BUSY_PS,
+    CHUNK_BITS,
+    EVENTS,
+    FREE_PS,
+    HOP_BITS,
+    JOINED,
+    NOW,
+    PUSHED,
+    RELEASED,
+    SERVER_WORDS,
+    TASK_BITS,
+)
+from sim.engine.core.status import NONE
+from sim.engine.core.tasks import _let, _of, _size, log_service
+from sim.engine.nics.heaps import add_engine, engine_at, let_wish, remove_first, replace_first, wish
+from sim.engine.policies.faults import injected
 
 
 @helper
-def has_room(state):
-    """Whether a NIC may do one thing more."""
-    register = state.register
-    return register[BLOCKS] > 1 and register[LATE] + 2 <= state.late.size and register[BACKLOG_FREE] != NONE
+def chooses(state, base):
+    """Whether the server of a NIC chooses when it is free: what is pushed does not determine its service yet."""
+    return state.chooses[u64(state.nic[u64(base + SERVER)])] != 0
 
 
 @section
-def begin_run(program, state, base, task, key):
+def begin_run(program, state, base, task, key, ordered):
     """A transfer has an engine, and chunks from that of `key` on are released."""
     at = np.int64(program.route_ptr[u64(program.task_route[u64(task)])])
     place = (at << 32) | _size(program, task, _of(state, task, JOINED) - 1)
     add_engine(state, base, state.register[NOW], key, place)
+    if ordered and chooses(state, base):
+        return
     let_wish(state, task, CHILD, IS_PUSHING)
     expect_end(program, state, base, task)
 
@@ -106,7 +100,7 @@ def _chunk(state, key):
 def _commit(program, state, base, pushed_ps, key, place):
     """The service of a chunk that was pushed: after all that were pushed before."""
     register = state.register
-    at, size = place >> 32, place & _LOW
+    at, size = place >> 32, size_of(place)
     server = state.nic[u64(base + SERVER)]
     words = SERVER_WORDS * server
     service = service_ps(program, size, program.server_rate[u64(server)])
@@ -131,37 +125,7 @@ def _commit(program, state, base, pushed_ps, key, place):
             ready = max(start + latency, ready - service_ps(program, size, after))
         put(program, state, ready, key + (np.int64(1) << register[TASK_BITS]), place + (np.int64(1) << 32), NONE)
     if state.nic[u64(base + WATCHED)] != 0:
-        _wait_for_end(state, base, end, program.chunk_work[u64(size)])
-
-
-@helper
-def _wait_for_end(state, base, end, work):
-    """Remember a service until its end gives room back."""
-    node = state.register[BACKLOG_FREE]
-    words = BACKLOG_WORDS * node
-    state.register[BACKLOG_FREE] = state.backlog[u64(words + BEHIND)]
-    state.backlog[u64(words + END_PS)] = end
-    state.backlog[u64(words + WORK)] = work
-    state.backlog[u64(words + BEHIND)] = NONE
-    if state.nic[u64(base + OLDEST)] == NONE:
-        state.nic[u64(base + OLDEST)] = node
-    else:
-        state.backlog[u64(BACKLOG_WORDS * state.nic[u64(base + NEWEST)] + BEHIND)] = node
-    state.nic[u64(base + NEWEST)] = node
-
-
-@helper
-def _take_room_back(state, base, present):
-    """What services that have ended give back."""
-    node = state.nic[u64(base + OLDEST)]
-    while node != NONE and state.backlog[u64(BACKLOG_WORDS * node + END_PS)] <= present:
-        words = BACKLOG_WORDS * node
-        state.nic[u64(base + ROOM)] += state.backlog[u64(words + WORK)]
-        after = state.backlog[u64(words + BEHIND)]
-        state.backlog[u64(words + BEHIND)] = state.register[BACKLOG_FREE]
-        state.register[BACKLOG_FREE] = node
-        node = after
-    state.nic[u64(base + OLDEST)] = node
+        wait_for_end(state, base, end, program.chunk_work[u64(size)])
 
 
 @helper
@@ -173,7 +137,7 @@ def _go_on(program, state, base, pushed_ps, key, place, is_first):
     register = state.register
     task = key & ((np.int64(1) << register[TASK_BITS]) - 1)
     joined = _of(state, task, JOINED)
-    done_ps = pushed_ps + program.push_ps[u64(place & _LOW)]
+    done_ps = pushed_ps + program.push_ps[u64(size_of(place))]
     if joined < _of(state, task, RELEASED):
         _let(state, task, JOINED, joined + 1)
         key += np.int64(1) << (register[TASK_BITS] + register[HOP_BITS])
@@ -249,19 +213,19 @@ def push_until(program, state, base, present):
                 return False
             continue
         if watched:
-            _take_room_back(state, base, min(pushed_ps, present))
+            take_room_back(state, base, min(pushed_ps, present))
             while state.nic[u64(base + ROOM)] <= 0:
                 end_ps = state.backlog[u64(BACKLOG_WORDS * state.nic[u64(base + OLDEST)] + END_PS)]
                 pushed_ps = max(pushed_ps, end_ps)
                 if pushed_ps > present:
                     break
-                _take_room_back(state, base, pushed_ps)
+                take_room_back(state, base, pushed_ps)
         if pushed_ps > present:
             return _look_again(program, state, base, pushed_ps)
         state.nic[u64(base + LAST_PS)] = pushed_ps
         key, place = state.engine[u64(first + NEXT_KEY)], state.engine[u64(first + NEXT_PLACE)]
         if watched:
-            state.nic[u64(base + ROOM)] -= program.chunk_work[u64(place & _LOW)]
+            state.nic[u64(base + ROOM)] -= program.chunk_work[u64(size_of(place))]
         others_may = pushed_ps > from_ps and state.nic[u64(base + ROOM)] > 0  # be pushed now, and served before
         if watched and (others_may or state.nic[u64(base + TOGETHER)] != NONE):
             _push_together(state, base)
@@ -282,12 +246,28 @@ def _look_again(program, state, base, pushed_ps):
     return look_at(program, state, base, pushed_ps)
 
 
-@helper
-def look_at(program, state, base, time):
-    """Look at a NIC at a later time. Returns False where there is no room left."""
-    if time < state.nic[u64(base + LOOK_PS)]:
+@section
+def push_now(program, state, base, faulty):
+    """Push chunks into the queue of a server that chooses, when it happens. Returns False where there is no room."""
+    present = state.register[NOW]
+    take_room_back(state, base, present)
+    while state.nic[u64(base + BUSY)] > 0 and state.nic[u64(base + ROOM)] > 0:
         if not has_room(state):
             return False
-        state.nic[u64(base + LOOK_PS)] = time
-        put(program, state, time, base, np.int64(ALARM), NONE)
+        first = engine_at(state, base, 0)
+        key, place = state.engine[u64(first + NEXT_KEY)], state.engine[u64(first + NEXT_PLACE)]
+        task = key & ((np.int64(1) << state.register[TASK_BITS]) - 1)
+        remove_first(state, base)
+        if state.nic[u64(base + WATCHED)] != 0:
+            state.nic[u64(base + ROOM)] -= program.chunk_work[u64(size_of(place))]
+        done_ps = present + program.push_ps[u64(size_of(place))]
+        let_wish(state, task, SINCE, done_ps)
+        let_wish(state, task, CHILD, 0)
+        put(program, state, done_ps, task, np.int64(PUSHED), NONE)
+        if faulty:
+            key, place = injected(program, state, key, place, present)
+        arrive_now(program, state, key, place)
+    if state.nic[u64(base + BUSY)] > 0 and state.nic[u64(base + OLDEST)] != NONE:
+        end_ps = state.backlog[u64(BACKLOG_WORDS * state.nic[u64(base + OLDEST)] + END_PS)]
+        return look_at(program, state, base, end_ps)
     return True

@@ -43,7 +43,7 @@ def asks(program, task, chunk, ordered):
 
 
 @section
-def ask(program, state, task, chunk, ordered):
+def ask(program, state, task, chunk, ordered, faulty):
     """Let the next chunk of a task wait for its units. In a heap there must be a free node."""
     pool = np.int64(program.task_pool[u64(task)])
     first = u64(POOL_WORDS * pool + REQUESTS)
@@ -52,8 +52,10 @@ def ask(program, state, task, chunk, ordered):
         key = _key(program, state, task, chunk)
         rank = rank_of(program, state, program.pool_discipline[u64(pool)], key)
         node = lone(state, new_node(state, key, state.register[NOW]), rank)
+        if faulty:
+            state.node_since[u64(node)] = state.register[NOW]
         root = np.int64(state.pool[first])
-        state.pool[first] = node if root == NONE else meld(state, root, node)
+        state.pool[first] = node if root == NONE else meld(state, root, node, faulty)
     else:
         state.pool[first] = _in_line(program, state, np.int64(state.pool[first]), task)
     stir(state, pool)
@@ -80,7 +82,7 @@ def _in_line(program, state, first, task):
 
 
 @section
-def grant(program, state, ordered):
+def grant(program, state, ordered, faulty):
     """Let pools grant what they can: who got his units goes back on the stack. Returns whether anybody did."""
     register = state.register
     while register[STIRRED] != NONE:
@@ -97,7 +99,7 @@ def grant(program, state, ordered):
                 break
             state.pool[u64(base + FREE_UNITS)] -= units
             if ordered:
-                rest = without_root(state, first)
+                rest = without_root(state, first, faulty)
                 free_node(state, first)
                 first = rest
             else:

@@ -15,13 +15,11 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64
-from sim.engine.core.calendar import put
+from sim.engine.core.calendar import put, size_of
 from sim.engine.core.nodes import free_node, let_next, let_previous, new_node, next_node, previous_node, word_of
 from sim.engine.core.state import NOW, WOKEN
 from sim.engine.core.status import FAR, NONE
 from sim.program.contract import UNBOUNDED
-
-_LOW = (1 << 32) - 1
 
 # Words of a room: first and last return of chunks that go on, and of those that are delivered; when its alarm rings;
 # whether a chunk did not fit; work of the chunks that hold it, returns that were not collected yet included.
@@ -83,38 +81,49 @@ def fits(program, state, server, channel, place):
         return True
     limit = program.server_buffer[u64(server + program.server_rate.size * channel)]
     room = _room_of(program, server, channel)
-    work = program.chunk_work[u64(place & _LOW)]
+    work = program.chunk_work[u64(size_of(place))]
     if state.room[u64(room + TAKEN)] + work <= limit:
         return True
     return _fits_now(program, state, server, room, work, limit)
 
 
 @helper
-def change_rooms(program, state, server, hop, place, begins, last, end, ready):
-    """A service is committed: its chunk takes room behind the server, and gives back what it held before."""
+def change_rooms(program, state, server, hop, place, begins, last, lost, end, ready):
+    """A service is committed: its chunk takes room behind the server, and gives back what it held before.
+
+    `lost`: the chunk does not leave the server, and gives back what it takes.
+    """
     if program.server_buffer.size == 0:
         return
     if program.server_buffer[u64(server)] != UNBOUNDED:
         room = _room_of(program, server, channel_of(program, hop))
-        state.room[u64(room + TAKEN)] += program.chunk_work[u64(place & _LOW)]
+        state.room[u64(room + TAKEN)] += program.chunk_work[u64(size_of(place))]
         state.room[u64(room + WANTED)] = 0
     if not begins:
-        before = place - (np.int64(1) << 32)
-        _give_back(program, state, np.int64(program.route_hop[u64(before >> 32)]), before, end, FIRST)
-    if last:
+        give_back_before(program, state, place, end)
+    if lost:
+        _give_back(program, state, hop, place, end, FIRST)
+    elif last:
         _give_back(program, state, hop, place, ready, FIRST_DELIVERED)
+
+
+@helper
+def give_back_before(program, state, place, time):
+    """Note when a server will know that a chunk, which is not at the first hop of its route, has left the next one."""
+    before = place - (np.int64(1) << 32)
+    _give_back(program, state, np.int64(program.route_hop[u64(before >> 32)]), before, time, FIRST)
 
 
 @helper
 def _give_back(program, state, hop, place, time, of):
     """Note when a server will know that a chunk has gone on from a hop of it, or has been delivered."""
     server = np.int64(program.hop_server[u64(hop)])
-    if program.server_buffer[u64(server)] == UNBOUNDED:
+    if program.server_buffer.size == 0 or program.server_buffer[u64(server)] == UNBOUNDED:
         return
     words, room = state.room, _room_of(program, server, channel_of(program, hop))
     _collect(state, room, of)
     known_ps = time + program.server_credit_ps[u64(server)]
-    node = new_node(state, known_ps, program.chunk_work[u64(place & _LOW)])
+    node = new_node(state, known_ps, program.chunk_work[u64(size_of(place))])
     first, after = words[u64(room + of)], np.int64(NONE)
     before = np.int64(NONE) if first == NONE else words[u64(room + of + 1)]
     while before != NONE and state.node[word_of(before, DUE_PS)] > known_ps:
