@@ -428,6 +428,11 @@ class Program(NamedTuple):
         """Hops of each task, (T,)."""
         return np.diff(self.route_ptr)[self.task_route].astype(np.int64)
 
+    def every_route(self) -> tuple[I64, I64]:
+        """Task and route of every task, and then of every row of the detours."""
+        task, owner = np.arange(self.n_tasks), _owners(self.detour_ptr)
+        return np.append(task, owner), np.append(self.task_route, self.detour_route).astype(np.int64)
+
     def has_hops(self, task: int) -> bool:
         """Whether a task crosses a server."""
         route = self.task_route[task]

@@ -15,9 +15,10 @@ def with_turns(program: Program) -> Program:
     turning = np.isin(program.server_discipline, (ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT))
     if not turning.any():
         return program
-    flow = program.task_flow if program.task_flow.size else np.zeros(program.n_tasks, np.int32)
+    task, route = program.every_route()
+    flow = program.task_flow[task] if program.task_flow.size else np.zeros(task.size, np.int32)
     n_routes = program.route_ptr.size - 1
-    kinds, kind = unique_rows(flow.astype(np.int64) * n_routes + program.task_route)
+    kinds, kind = unique_rows(flow.astype(np.int64) * n_routes + route)
     flows, route = np.divmod(kinds, max(n_routes, 1))
     hops = np.diff(program.route_ptr)[route].astype(np.int64)
     base = np.cumsum(hops) - hops
@@ -31,7 +32,8 @@ def with_turns(program: Program) -> Program:
     keys, key = unique_rows(key)
     queue = unique_rows(server * max(keys.size, 1) + key)[1]
     return program._replace(
-        task_queue=i32(base[kind]), hop_queue=i32(queue), server_quantum=np.maximum(largest_chunks(program), 1)
+        task_queue=i32(base[kind[: program.n_tasks]]), detour_queue=i32(base[kind[program.n_tasks :]]),
+        hop_queue=i32(queue), server_quantum=np.maximum(largest_chunks(program), 1),
     )
 
 
@@ -69,11 +71,11 @@ def check_channels(program: Program) -> None:
 
 
 def largest_chunks(program: Program) -> I64:
-    """Work of the largest chunk that crosses each server."""
+    """Work of the largest chunk that may cross each server."""
     lead = np.where(program.cut_first > 0, program.chunk_work[program.cut_size[:, 0]], 0)
     rest = np.where(program.cut_first < program.cut_chunks, program.chunk_work[program.cut_size[:, 1]], 0)
-    largest = np.zeros(program.route_ptr.size - 1, np.int64)
-    np.maximum.at(largest, program.task_route, np.maximum(lead, rest)[program.task_cut])
+    largest, (task, route) = np.zeros(program.route_ptr.size - 1, np.int64), program.every_route()
+    np.maximum.at(largest, route, np.maximum(lead, rest)[program.task_cut[task]])
     found = np.zeros(program.n_servers, np.int64)
     np.maximum.at(found, program.route_server, np.repeat(largest, np.diff(program.route_ptr)))
     return found

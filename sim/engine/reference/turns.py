@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -61,9 +61,13 @@ class Turns(Generic[Chunk]):
             queue.allowance += self.quantum
             self.line.append(queue)
 
-    def take(self) -> None:
+    def leave(self, chunk: Chunk) -> None:
+        """Let the chunk that was chosen leave its queue."""
+        self.line[0].chunks.remove(chunk)
+
+    def pay(self, chunk: Chunk) -> None:
         """Serve the chunk that was chosen."""
-        self.line[0].allowance -= self.line[0].chunks.pop(0).cost
+        self.line[0].allowance -= chunk.cost
 
     def _in_line(self, name: Hashable) -> _Queue[Chunk]:
         found = next((queue for queue in self.line if queue.name == name), None)
@@ -80,8 +84,7 @@ class Channels(Generic[Chunk]):
     count: int
     served_last: int = -1
 
-    def choose(self, waiting: list[Chunk], fits: Callable[[Chunk], bool]) -> Chunk | None:
-        """The chunk to serve now, of all that wait; none where no first one of a queue has room."""
-        first = {one.channel: one for one in sorted(waiting, key=lambda one: one.key, reverse=True)}
-        ready = [one for one in first.values() if fits(one)]
-        return min(ready, key=lambda one: (one.channel - self.served_last - 1) % self.count, default=None)
+    def first(self, waiting: list[Chunk]) -> list[Chunk]:
+        """The first chunk of each queue, of all that wait, from the queue whose turn it is."""
+        found = {one.channel: one for one in sorted(waiting, key=lambda one: one.key, reverse=True)}
+        return sorted(found.values(), key=lambda one: (one.channel - self.served_last - 1) % self.count)

@@ -18,7 +18,6 @@ from sim.engine.reference.engine import Simulation, run_reference
 from sim.engine.reference.nic import Nic, Want
 from sim.engine.run import Run, memory_bytes, run
 from sim.program import Cutting, Posting, Program, ProgramBuilder
-from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
 from tests.eager_runs import assert_same
 from tests.oracles.general_loop.run import run_general_loop
@@ -191,7 +190,7 @@ def test_an_engine_does_not_wait_for_chunks_that_are_not_released() -> None:
 
 @pytest.mark.parametrize(("where", "said"), [
     ("second hop", "server 0 is a NIC: routes begin there"), ("pool", "task 0 asks a pool and a NIC"),
-    ("pushed", "task 1 is waited for until it is pushed, and has no NIC"), ("faults", "faults and NICs"),
+    ("pushed", "task 1 is waited for until it is pushed, and has no NIC"),
 ])
 def test_what_nics_do_not_do_is_rejected(where: str, said: str) -> None:
     builder = building()
@@ -203,7 +202,7 @@ def test_what_nics_do_not_do_is_rejected(where: str, said: str) -> None:
     if where == "pushed":
         builder.task(1, [(link, 0)], pushed=[other])
     with pytest.raises(WeftError, match=said):
-        disrupt(builder.build(), Disruptions(deadline_ps={0: 5}))
+        builder.build()
 
 
 def test_a_nic_has_an_engine() -> None:
