@@ -347,6 +347,8 @@ class _Lowering:
                 said += f" ({'; '.join(links)})"
             if named[-1:] != [said]:
                 named.append(said)
+        if not self.changes:  # waits inside one operation, which a model has added
+            return f"transfers of {named[0]} wait for each other in a circle: choose another rank progress"
         return (
             f"operations wait for each other in a circle: {' -> '.join(named)}; a change waits for all that crosses "
             "links that it takes down, and all that crosses links that it brings up waits for it"

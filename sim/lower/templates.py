@@ -112,7 +112,7 @@ def _of_messages(messages: Messages, where: Where) -> tuple[Template, ...]:
     moves = src[row] != dst[row]
     sent, received = np.flatnonzero(~(moves & messages.of_sends("detached")[row])), np.flatnonzero(moves)
     last = np.append(sent, received)
-    lag = np.append(_sent_lag(moves[row[sent]], where.pushed), np.full(received.size, WHOLE))
+    lag = np.append(_sent_lag(moves[sent], where.pushed), np.full(received.size, WHOLE))
     begun = np.stack([task, here[row]])
     ended = np.stack([task[last], np.append(here[row[sent]], there[row[received]]), lag])
     order = np.argsort(number[row[last]], kind="stable")
