@@ -173,8 +173,6 @@ class Model:
             raise Mismatch(f"{what} has queues of its own at each link: it is not for discipline {self.discipline}")
         if self.nic is None and self.rank_progress == "any":
             raise Mismatch("rank progress 'any' is about the order of posts: it needs nic shared")
-        if self.tie == "split" and (self.nic is not None or self.rank_progress != "free"):
-            raise Mismatch("tie 'split' makes two transfers of one: choose another with nic shared or rank progress")
 
     @property
     def only_fifo(self) -> bool:
