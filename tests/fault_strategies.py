@@ -20,7 +20,7 @@ from sim.faults.plan import (
     SlowLink,
     Straggler,
 )
-from sim.program import DISCIPLINES, FIFO, ORDERS, Program
+from sim.program import DISCIPLINES, ORDERS, Program
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from tests.strategies import nic_programs, programs, with_some_buffers
 from topologies import Topology
@@ -82,8 +82,8 @@ def _path(draw: st.DrawFn, program: Program, task: int) -> tuple[tuple[int, ...]
     servers = draw(st.lists(others, min_size=1, max_size=3))
     if nic[source] >= 0 or draw(st.booleans()):
         servers[:0] = [source]
-    fifo, latency, channel = program.server_discipline == FIFO, st.integers(0, 3), st.integers(0, program.channels - 1)
-    return tuple((one, draw(latency), draw(channel) if fifo[one] else 0) for one in servers)
+    latency, channel = st.integers(0, 3), st.integers(0, program.channels - 1)
+    return tuple((one, draw(latency), draw(channel)) for one in servers)
 
 
 @st.composite

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from sim.program import (
     DELIVERY,
     DISCIPLINES,
-    FIFO,
     FORWARDING,
     ORDERS,
     PER_CHUNK,
@@ -196,8 +195,7 @@ def _path(drawn: _Drawn) -> list[tuple[int, ...]]:
     path = drawn.draw(st.lists(st.tuples(st.sampled_from(drawn.servers), latency), min_size=hops, max_size=hops))
     if drawn.channels == 1:
         return path
-    fifo = [drawn.builder._servers[server][1] == FIFO for server, _ in path]
-    return [(*hop, drawn.integer(0, drawn.channels - 1) * one) for hop, one in zip(path, fifo, strict=True)]
+    return [(*hop, drawn.integer(0, drawn.channels - 1)) for hop in path]
 
 
 def _cutting_and_work(drawn: _Drawn) -> tuple[Cutting, int]:
@@ -257,7 +255,7 @@ def credit_programs(draw: st.DrawFn) -> Program:
 
 @st.composite
 def channel_programs(draw: st.DrawFn) -> Program:
-    """Programs with virtual channels, most of them on fifo servers; many with buffers, by channel or shared."""
+    """Programs with virtual channels, on servers of any discipline; many with buffers, by channel or shared."""
     disciplines, channels = draw(st.sampled_from((DISCIPLINES[:1], DISCIPLINES))), draw(st.sampled_from((2, 2, 3)))
     buffers = draw(st.sampled_from(("none", "by channel", "shared")))
     channels = 2 if buffers == "shared" else channels

@@ -285,17 +285,17 @@ def _most_rank(program: Program) -> int:
 
 
 def _buckets(program: Program) -> int:
-    """Buckets of the queue of each server, a power of two, and at least one for each channel."""
+    """Buckets of each channel of a server, a power of two."""
     bits = min(_most_rank(program).bit_length(), MOST_BUCKETS.bit_length() - 1)
-    bits = min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1)
-    return 1 << max(bits, (program.channels - 1).bit_length())
+    return 1 << max(min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1), 0)
 
 
 def queue_bytes(program: Program) -> int:
     """Memory of pools, and of the queues of servers that choose, but for the chunks that wait there."""
     if not choosers(program).any() and not program.pool_capacity.size:
         return 0
-    words = program.n_servers * (5 + 2 * _buckets(program)) + _rooms.ROOM_WORDS * program.server_buffer.size
+    words = program.n_servers * (5 + 2 * program.channels * _buckets(program))
+    words += _rooms.ROOM_WORDS * program.server_buffer.size
     words += (fields.NODE_WORDS + 1) * int((program.task_pool >= 0).sum())
     return 8 * (words + _turns.QUEUE_WORDS * program.hop_queue.size) + 4 * program.cut_work.size
 
@@ -306,8 +306,9 @@ def _queues(program: Program, register: I64) -> dict[str, Any]:
     if not chooses.any() and n_pools == 0 and program.is_healthy:
         return {}
     buckets = _buckets(program)
-    register[fields.BUCKETS] = buckets
+    register[fields.BUCKET_BITS] = buckets.bit_length() - 1
     register[fields.RANK_SHIFT] = (_most_rank(program) // buckets).bit_length()
+    register[fields.BUCKETS] = buckets = buckets * program.channels
     register[fields.LEAST] = program.task_priority.min() if program.task_priority.size else 0
     register[fields.MOST] = 8 + program.channels
     node = _with_nodes(np.zeros(0, np.int64), register, max(16, n_servers))
@@ -331,7 +332,7 @@ def _queues(program: Program, register: I64) -> dict[str, Any]:
         "channel": np.zeros(n_servers if program.has_channels else 0, np.int32),
         "room": np.tile([NONE] * 4 + [0] * 3, program.server_buffer.size),  # the words of sim/engine/policies/rooms.py
         "turn": turns,
-        "turn_line": np.full(2 * n_servers if program.takes_turns else 0, NONE, np.int64),
+        "turn_line": np.full(2 * n_servers * program.channels if program.takes_turns else 0, NONE, np.int64),
     }
 
 

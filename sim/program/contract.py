@@ -65,11 +65,12 @@ Credits
     starts nothing, and chooses anew when a chunk arrives or room is given back, which is the first of the stages of a
     picosecond. Where queues take turns, the one whose turn it is waits for room, and the others for it.
 Channels
-    With `channels` above 1 every FIFO server has so many queues, each in the order of FIFO; a chunk waits in that of
-    its hop (`hop_channel`). To choose, the server looks at them from the one behind the queue that it served last, at
-    first from channel 0, and serves the first chunk of the first queue whose first chunk fits; a queue whose first
-    chunk does not fit holds up no other. Each channel has a buffer of its own; or all of a server share one
-    (`buffer_shared`), and what all of them hold counts against the `server_buffer` of the channel of a chunk.
+    With `channels` above 1 a chunk waits in the channel of its hop (`hop_channel`). Each channel of a server is in the
+    order of its discipline, or has a line of queues of its own that take turns. To choose, the server looks at the
+    channels from the one behind that which it served last, at first from channel 0, and serves the choice of the first
+    whose choice fits; a channel whose choice does not fit holds up no other. Each channel has a buffer of its own; or
+    all of a server share one (`buffer_shared`), and what all of them hold counts against the `server_buffer` of the
+    channel of a chunk.
 
 What changes in time (arrays that are empty in a healthy program)
     Timetable. A server has a rate, or is down (DOWN), and adds a latency, each from a time on; what holds at the
@@ -247,9 +248,9 @@ class Program(NamedTuple):
         Work for which there is room behind a server, or UNBOUNDED, all servers of channel 0 first; time until room that
         is given back is known to the server, at least 1. Empty where no server has a buffer.
     hop_channel : (H,) or (0,) int8
-        Channel of each kind of hop; 0 at servers that are not FIFO. Empty where there is one.
+        Channel of each kind of hop. Empty where there is one.
     channels, buffer_shared : int
-        Queues of each FIFO server; 1 where all channels of a server share one buffer.
+        Channels of each server; 1 where all channels of a server share one buffer.
     """
 
     cut_through: int

@@ -16,7 +16,7 @@ from sim.program.checks import check_nics
 from sim.program.columns import i32
 from sim.program.contract import CLOCK_END_PS, DOWN, I64, NEVER_PS, WAITS, Program
 from sim.program.service_table import pairs_that_meet, slowest_ps, times_of, with_services
-from sim.program.turns import check_channels, with_buffers, with_turns
+from sim.program.turns import with_buffers, with_turns
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_time
 
@@ -178,7 +178,6 @@ def _jitter(program: Program, faults: Disruptions) -> Program:
 
 def _with_room(program: Program) -> Program:
     """The program with queues, quanta and buffers of its detours as well."""
-    check_channels(program)
     check_nics(program)
     if program.has_credits:
         buffer = program.server_buffer[: program.n_servers]

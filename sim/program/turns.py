@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.program.columns import i32, unique_rows
-from sim.program.contract import FIFO, I64, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT, Program
+from sim.program.contract import I64, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT, Program
 from topologies import WeftError
 from topologies.core.paths import ranges
 
@@ -30,7 +30,8 @@ def with_turns(program: Program) -> Program:
     by_port = program.server_discipline[server] == ROUND_ROBIN_PORT
     key = np.where(turning[server], np.where(by_port, before + 1, by_flow), 0)
     keys, key = unique_rows(key)
-    queue = unique_rows(server * max(keys.size, 1) + key)[1]
+    line = program.route_line[at]
+    queue = unique_rows(line * max(keys.size, 1) + key)[1]
     return program._replace(
         task_queue=i32(base[kind[: program.n_tasks]]), detour_queue=i32(base[kind[program.n_tasks :]]),
         hop_queue=i32(queue), server_quantum=np.maximum(largest_chunks(program), 1),
@@ -57,17 +58,6 @@ def with_buffers(program: Program, buffer: I64, credit_ps: I64, bubble: bool = F
         server_buffer=np.concatenate(of_channels).astype(np.int64), buffer_shared=int(bubble),
         server_credit_ps=np.maximum(np.ascontiguousarray(credit_ps, np.int64), 1),
     )
-
-
-def check_channels(program: Program) -> None:
-    """Reject hops of further channels at servers that are not fifo, and so have one queue.
-
-    WeftError: with the server.
-    """
-    if program.has_channels:
-        wrong = program.hop_server[(program.hop_channel > 0) & (program.server_discipline[program.hop_server] != FIFO)]
-        if wrong.size:
-            raise WeftError(f"server {wrong[0]} is not fifo, and has virtual channels: only fifo servers have them")
 
 
 def largest_chunks(program: Program) -> I64:

@@ -32,12 +32,13 @@ RADIX = 256
 # buckets one has, bits of a rank that they do not look at, and the least priority; events that a service may put into
 # the calendar; whether an event was put into the past, which is a fault of a kernel; and with faults, what is added to
 # hops in keys, the next task whose deadline is to be set, when the chunk arrived that is served now, rows of the
-# journal, and the first node of the chunks that were given up.
+# journal, and the first node of the chunks that were given up; bits of the number of buckets of a channel.
 (
     NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
     TOUCHED_NICS, SERVED_NICS, ENDED, BACKLOG_FREE, FREE_NODE, FREE_NODES, NUMBER, WIDTH, TASK_BITS, HOP_BITS,
-    CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST, MOST, PAST, BIAS, TIMER, ARRIVED_PS, JOURNALED, GIVEN_UP, REGISTERS,
-) = range(37)
+    CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST, MOST, PAST, BIAS, TIMER, ARRIVED_PS, JOURNALED, GIVEN_UP,
+    BUCKET_BITS, REGISTERS,
+) = range(38)
 
 # Registers of a part of a run on several threads, of threads/windows.py: which part, of how many; events that fit a
 # box, whether one is full; how far parts may be apart, and the end of the window; windows counted modulo BOXES; windows
@@ -157,7 +158,7 @@ class FifoState(NamedTuple):
         Channel that has the next turn; empty where there is one.
     room : (channels * S * ROOM_WORDS,) or (0,) int64
         Words of sim/engine/policies/rooms.py; empty where there are no buffers.
-    turn, turn_line : (queues * QUEUE_WORDS,), (2 * S,) or (0,) int64
+    turn, turn_line : (queues * QUEUE_WORDS,), (2 * channels * S,) or (0,) int64
         Words of sim/engine/policies/turns.py; empty where no queues take turns.
     row : (S,) or (0,) int32
         Row of the timetable that held when the server last looked; the row before its first where none did. Empty, as

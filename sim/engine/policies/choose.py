@@ -7,7 +7,7 @@ the upper bits of the rank, with a bit for each that is not empty:
     one rank a bucket:      a list of nodes, from the first to the last that came; no two are ever compared
     several ranks:          a pairing heap by rank and a running number
 
-A fifo server with several channels in use has a bucket for each channel. Queues that take turns are in
+With virtual channels each channel has buckets of its own. Queues that take turns are in
 policies/turns.py, the room behind servers in policies/rooms.py; `routers`: whether there may be either.
 """
 
@@ -22,6 +22,7 @@ from sim.engine.core.nic_room import comes_again, leaves_unserved
 from sim.engine.core.nodes import free_node, let_next, lone, meld, new_node, next_node, without_root, word_of
 from sim.engine.core.state import (
     ARRIVED_PS,
+    BUCKET_BITS,
     BUCKETS,
     CHOICE_WORDS,
     EVENT_WORDS,
@@ -60,8 +61,8 @@ from sim.engine.policies.faults import (
     was_lost,
 )
 from sim.engine.policies.rooms import channel_of, fits, give_back_before
-from sim.engine.policies.turns import CHANGED, first_in_turn, leave_line, line_up, look_in_turn, take_any, take_in_turn
-from sim.program.contract import FIFO, ROUND_ROBIN_FLOW
+from sim.engine.policies.turns import CHANGED, first_in_turn, leave_lines, line_up, look_in_turn, take_any, take_in_turn
+from sim.program.contract import ROUND_ROBIN_FLOW
 
 NUMBER_BITS = 40
 WAKE = -1
@@ -81,6 +82,28 @@ def _word(state, server, bucket):
 def _ends(state, server, bucket):
     """Where the first node of a bucket is, or its root; the last node is next to it."""
     return u64(2 * (server * state.register[BUCKETS] + bucket))
+
+
+@helper
+def _bucket_of(program, state, key, place, discipline, routers):
+    """The bucket of a chunk: by its channel, and the upper bits of its rank."""
+    bucket = rank_of(program, state, discipline, key) >> state.register[RANK_SHIFT]
+    if routers:
+        bucket += channel_of(program, hop_of(program, place)) << state.register[BUCKET_BITS]
+    return bucket
+
+
+@helper
+def _first_of_channel(state, server, channel):
+    """The first bucket of a channel that is not empty; NONE where all are."""
+    bucket, end = channel << state.register[BUCKET_BITS], (channel + 1) << state.register[BUCKET_BITS]
+    while bucket < end:
+        word = state.filled[_word(state, server, bucket)] >> (bucket & 63)
+        if word != 0:
+            bucket += count_trailing_zeros(word)
+            return bucket if bucket < end else np.int64(NONE)
+        bucket = (bucket | 63) + 1
+    return np.int64(NONE)
 
 
 @helper
@@ -130,9 +153,7 @@ def _put_back(program, state, server, node):
     key, place = state.node[word_of(node, KEY)], state.node[word_of(node, PLACE)]
     discipline = program.server_discipline[u64(server)]
     rank = rank_of(program, state, discipline, key)
-    bucket = rank >> state.register[RANK_SHIFT]
-    if discipline == FIFO:
-        bucket = channel_of(program, hop_of(program, place))
+    bucket = _bucket_of(program, state, key, place, discipline, True)
     ends = _ends(state, server, bucket)
     let_next(state, node, NONE)
     if state.register[RANK_SHIFT] > 0 or state.filled[_word(state, server, bucket)] & BIT[u64(bucket & 63)] == 0:
@@ -170,16 +191,22 @@ def _takes_detour(program, state, server, bucket):
 
 
 @helper
-def _look_at_channels(program, state, server, faulty):
-    """The next channel that has a chunk with room for it; NONE where none may start, or CHANGED."""
-    channel = np.int64(state.channel[u64(server)])
+def _look_at_channels(program, state, server, discipline, faulty):
+    """The queue of the next channel whose first chunk has room; NONE where none may start, or CHANGED."""
+    after = np.int64(state.channel[u64(server)])
     for _ in range(program.channels):
-        bucket, channel = channel, np.int64(0) if channel + 1 == program.channels else channel + 1
-        if state.filled[_word(state, server, bucket)] & BIT[u64(bucket & 63)] != 0:
+        channel, after = after, np.int64(0) if after + 1 == program.channels else after + 1
+        if discipline >= ROUND_ROBIN_FLOW:
+            queue = look_in_turn(program, state, server, channel, faulty)
+            if queue != NONE:
+                return queue
+            continue
+        bucket = _first_of_channel(state, server, channel)
+        if bucket != NONE:
             if faulty and _takes_detour(program, state, server, bucket):
                 return np.int64(CHANGED)
             node = np.int64(state.ends[_ends(state, server, bucket)])
-            if fits(program, state, server, bucket, state.node[word_of(node, PLACE)]):
+            if fits(program, state, server, channel, state.node[word_of(node, PLACE)]):
                 return bucket
     return np.int64(NONE)
 
@@ -187,10 +214,10 @@ def _look_at_channels(program, state, server, faulty):
 @helper
 def _look(program, state, server, discipline, routers, faulty):
     """The queue whose first chunk a free server serves next; something waits. NONE where none may start, or CHANGED."""
+    if routers and program.channels > 1:
+        return _look_at_channels(program, state, server, discipline, faulty)
     if routers and discipline >= ROUND_ROBIN_FLOW:
-        return look_in_turn(program, state, server, faulty)
-    if routers and discipline == FIFO and program.channels > 1:
-        return _look_at_channels(program, state, server, faulty)
+        return look_in_turn(program, state, server, np.int64(0), faulty)
     bucket = _first_bucket(state, server)
     if faulty and _takes_detour(program, state, server, bucket):
         return np.int64(CHANGED)
@@ -210,11 +237,13 @@ def _first_in(state, server, discipline, queue, routers):
 
 @helper
 def _take_from(program, state, server, discipline, queue, routers, faulty):
-    """Take the first chunk out of a queue, which has had its turn then."""
+    """Take the first chunk out of a queue, whose channel has had its turn then."""
+    if routers and program.channels > 1:
+        node = _first_in(state, server, discipline, queue, routers)
+        channel = channel_of(program, hop_of(program, state.node[word_of(node, PLACE)]))
+        state.channel[u64(server)] = 0 if channel + 1 == program.channels else channel + 1
     if routers and discipline >= ROUND_ROBIN_FLOW:
         return take_in_turn(program, state, queue)
-    if routers and discipline == FIFO and program.channels > 1:
-        state.channel[u64(server)] = 0 if queue + 1 == program.channels else queue + 1
     return _take(state, server, queue, faulty)
 
 
@@ -226,7 +255,7 @@ def _may_pass(program, state, server, discipline, event):
     channel = channel_of(program, state.event[u64(EVENT_WORDS * event + TIME)] & _LOW)
     if not fits(program, state, server, channel, state.event[u64(EVENT_WORDS * event + PLACE)]):
         return False
-    if program.channels > 1 and discipline == FIFO:
+    if program.channels > 1:
         state.channel[u64(server)] = 0 if channel + 1 == program.channels else channel + 1
     return True
 
@@ -264,9 +293,7 @@ def _line_joins(program, state, server, discipline, event, routers, faulty):
                 line_up(program, state, server, node, faulty)
             else:
                 rank = rank_of(program, state, discipline, key)
-                bucket = rank >> state.register[RANK_SHIFT]
-                if routers and discipline == FIFO:
-                    bucket = channel_of(program, hop_of(program, place))
+                bucket = _bucket_of(program, state, key, place, discipline, routers)
                 _wait(state, server, bucket, rank, node, faulty)
         event = _next_of(state, event)
     return True
@@ -365,7 +392,7 @@ def _lose_all(program, state, server, discipline):
         if not has_space(state, register[MOST]):
             return np.int64(SHORT)
         if discipline >= ROUND_ROBIN_FLOW:
-            node = take_any(state, server)
+            node = take_any(program, state, server)
         else:
             node = _take(state, server, _first_bucket(state, server), True)
         state.choice[choice] -= 1
@@ -378,7 +405,7 @@ def _lose_all(program, state, server, discipline):
         elif program.server_nic[u64(server)] != NONE:
             leaves_unserved(program, state, server, place)
     if discipline >= ROUND_ROBIN_FLOW:
-        leave_line(state, server)
+        leave_lines(program, state, server)
     return np.int64(NONE)
 
 

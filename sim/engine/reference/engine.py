@@ -9,7 +9,7 @@ it is caused by a later one (a grant that delivers a chunk goes back to SETTLE, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
@@ -20,9 +20,8 @@ from simpy.events import NORMAL, EventPriority
 
 from sim.engine.reference.faults import Conditions, detours_of, route_from
 from sim.engine.reference.nic import Nic
-from sim.engine.reference.turns import Channels, Turns
+from sim.engine.reference.turns import Turns
 from sim.program import (
-    FIFO,
     I64,
     LOWEST_CHUNK_FIRST,
     PER_CHUNK,
@@ -329,8 +328,8 @@ class Server:
     conditions: Conditions
     way_now: Callable[[Visit], Visit | None]
     nic: Nic | None = None
-    turns: Turns[Visit] | None = None
-    channels: Channels[Visit] | None = None
+    turns: list[Turns[Visit]] = field(default_factory=list)  # of each channel, where queues take turns
+    served_last: int = -1  # channel
     limits: list[int] = field(default_factory=list)
     rooms: list[Room] = field(default_factory=list)
     credit_ps: int = 1
@@ -355,13 +354,16 @@ class Server:
         room.used -= work
         self._something_changed()
 
-    def _looked_at(self) -> list[Visit]:
-        """What the server would serve now; with channels, the first of each queue, in their turn."""
-        if self.channels is not None:
-            return self.channels.first(self.waiting)
-        if self.turns is not None:
-            return [self.turns.choose(self.waiting)]
-        return [min(self.waiting, key=attrgetter("key"))]
+    def _looked_at(self) -> Iterator[Visit]:
+        """What the server would serve now of each channel, from the one whose turn it is."""
+        waiting = [[one for one in self.waiting if one.channel == channel] for channel in range(len(self.rooms))]
+        for turns, of_channel in zip(self.turns, waiting, strict=False):
+            turns.line_up(of_channel)
+        for step in range(1, len(waiting) + 1):
+            channel = (self.served_last + step) % len(waiting)
+            if waiting[channel]:
+                first = min(waiting[channel], key=attrgetter("key"))
+                yield self.turns[channel].choose() if self.turns else first
 
     def _choice(self) -> Visit | None:
         """The chunk to serve now, after all that would be chosen have taken their detours; none without room."""
@@ -412,10 +414,9 @@ class Server:
                 yield self.clock.at(begin_ps, SETTLE)
                 continue
             self._leave(visit)
-            if self.turns is not None:
-                self.turns.pay(visit)
-            if self.channels is not None:
-                self.channels.served_last = visit.channel
+            if self.turns:
+                self.turns[visit.channel].pay(visit)
+            self.served_last = visit.channel
             self._start(visit)
             yield self.clock.at(visit.end_ps, SETTLE)
             visit.ended.succeed()
@@ -425,8 +426,8 @@ class Server:
     def _leave(self, visit: Visit) -> None:
         """A chunk waits no more."""
         self.waiting.remove(visit)
-        if self.turns is not None:
-            self.turns.leave(visit)
+        if self.turns:
+            self.turns[visit.channel].leave(visit)
 
     def _send(self, visit: Visit, way: Visit) -> None:
         """Let a chunk at its source take another route, which may start elsewhere."""
@@ -435,6 +436,8 @@ class Server:
             self._leave(visit)
             self.moved.append((visit.task.index, visit.chunk, visit.at, ~visit.arrival_ps, now, now, now + 1))
             self.clock.process(_join_at(way.server, visit, now + 1))
+        elif self.turns and way.channel != visit.channel:
+            self.turns[visit.channel].leave(visit)
         visit.take(way)
 
     def _end_ps(self, visit: Visit) -> int:
@@ -461,8 +464,8 @@ class Server:
                 self.nic.dropped(visit.work)
         self.dropped += self.waiting
         self.waiting = []
-        if self.turns is not None:
-            self.turns.line = []
+        for turns in self.turns:
+            turns.line = []
 
     def _start(self, visit: Visit) -> None:
         now = self.clock.now_ps
@@ -667,8 +670,6 @@ class Simulation:
             server.rooms = rooms[:1] * p.channels if p.buffer_shared else rooms
             server.limits = [int(p.server_buffer[number]) if p.has_credits else UNBOUNDED for number in numbers]
             server.credit_ps = int(p.server_credit_ps[index]) if p.has_credits else 1
-            if p.has_channels and server.discipline == FIFO:
-                server.channels = Channels(p.channels)
 
     def _add_turns(self) -> None:
         turning = [one for one in self.servers if one.discipline in (ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT)]
@@ -680,7 +681,7 @@ class Simulation:
                     for visit in self.visits(task, chunk, 0, route):
                         largest[id(visit.server)] = max(largest.get(id(visit.server), 1), visit.cost)
         for server in turning:
-            server.turns = Turns(largest[id(server)])
+            server.turns = [Turns(largest[id(server)]) for _ in range(self.program.channels)]
 
     def _add_nics(self) -> None:
         p = self.program

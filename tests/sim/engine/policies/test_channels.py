@@ -152,13 +152,6 @@ def test_channels_are_fifo_and_none_has_two_turns_while_another_may_go(program: 
         simulation.run()
 
 
-def test_only_fifo_servers_have_channels() -> None:
-    builder = ProgramBuilder()
-    builder.task(1, [(builder.server(UNIT, "priority"), 0, 1)])
-    with pytest.raises(WeftError, match="server 0 is not fifo, and has virtual channels"):
-        builder.build()
-
-
 def test_a_bubble_needs_room_for_two() -> None:
     builder = ProgramBuilder(bubble=True)
     builder.task(4, [(builder.server(UNIT, buffer=7), 0, 1)])
