@@ -28,7 +28,6 @@ from sim.engine.general import loop as _kernel
 from sim.engine.general import nic as _nic
 from sim.engine.general import wheel as _wheel
 from sim.engine.general.loop import run_general
-from sim.engine.general.state import LOGGED
 from sim.engine.loop import run_fifo, run_links, run_ordered
 from sim.engine.nics import heaps as _fifo_nic_heaps
 from sim.engine.nics import posts as _fifo_nic
@@ -40,7 +39,7 @@ from sim.engine.policies import rooms as _rooms
 from sim.engine.policies import turns as _fifo_turns
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, check_memory, memory_bytes, run
-from sim.program import ORDERS, PER_CHUNK, PER_TASK, PRIORITY, Cutting, Program, ProgramBuilder
+from sim.program import ORDERS, PRIORITY, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome, Progress, Stopped
 from tests.eager_runs import assert_same
 from tests.strategies import fifo_programs, pooled_fifo_programs, programs
@@ -345,23 +344,6 @@ def test_a_pause_is_due_when_as_many_services_have_begun(discipline: str) -> Non
         assert one.events == so_far
     assert not one.advance(until_ps=5) and one.now_ps == 5
     assert one.advance() and one.now_ps == 10
-
-
-def test_uses_of_pools_are_noted_in_order() -> None:
-    """Two tasks of two chunks take two units of three: the first by the chunk, between which the other has its own."""
-    builder = ProgramBuilder(forwarding="store-and-forward")
-    builder.pool(9)
-    pool = builder.pool(3)
-    for per in (PER_CHUNK, PER_TASK):
-        task = builder.task(10, [(builder.server(1e12), 1)], Cutting(chunks=2), tie_class=per)
-        builder.ask(task, pool, 2, per)
-        builder.give(task, pool, 2, per)
-    one = Run(builder.build(), log=True, general=True)
-    one.advance()
-    assert one.state.pool_log.reshape(-1, 4)[: int(one.state.register[LOGGED])].tolist() == [
-        [1, 0, 0, 2], [~1, 0, 0, 2], [1, 1, 0, 2], [~1, 1, 1, 2], [1, 0, 1, 2], [~1, 0, 1, 2],
-    ]
-    assert Run(one.program, general=True).state.pool_log.size == 0
 
 
 @given(st.lists(st.integers(0, 2**63 - 1), min_size=6, max_size=6))
