@@ -1,7 +1,6 @@
 """The general loops of the chunk engine: what changes in time, NICs whose own server chooses, and large keys.
 
-The rest, which they can run too, is run by sim/engine/loop.py, and compared with them by the tests. They note the uses
-of pools for a tape.
+The rest, which they can run too, is run by sim/engine/loop.py, and compared with them by the tests.
 
 The contract is that of sim/program/contract.py; the arrays come from sim/engine/run.py, which has cast them. Numba
 keys its cache on a function's own file; compile/door.py keys it on all files of jitted code, so that none can go
