@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import bounds, codec, flows, plain_loop, quotes, replays, scale, skipping, speed, stages, start, threads
+from benchmarks import bounds, codec, flows, plain_loop, quotes, scale, skipping, speed, stages, start, threads
 from benchmarks.cases import Case
 from benchmarks.tables import FILE, Table, keep, kept, show
 from sim.plots.style import WIDE, figure, legend, line_of, log_axis
@@ -35,7 +35,7 @@ PEERS_TITLE = "Peers"
 
 def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
     """What is measured, in order; `missed` gets the gates that the codec misses."""
-    yield Table("Chunk engine and tape", SPEED_HEAD, lambda: (speed_row(speed.measure(c, times)) for c in speed.CASES))
+    yield Table("Chunk engine", SPEED_HEAD, lambda: (speed_row(speed.measure(c, times)) for c in speed.CASES))
     yield Table("Against plain Python, in one process", RATIO_HEAD,
                 lambda: (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES))
     yield Table("Against a plain C++ loop, in one process", PLAIN_HEAD, lambda: plain_rows(times))
@@ -44,7 +44,6 @@ def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
     yield Table("What a record costs", LOG_HEAD, lambda: [log_row(speed.CASES[0], times)])
     yield from stages.TABLES
     yield Table("Exact bounds and packed trees", bounds.HEAD, bounds.rows)
-    yield replays.TABLE
     yield Table("Stretches that repeat", skipping.HEAD, lambda: (skipping.row(*case) for case in skipping.CASES),
                 skipping.NOTE)
     yield Table("Where nothing repeats", skipping.NOTHING_HEAD,
@@ -90,7 +89,7 @@ def main() -> int:
 
 
 SPEED_HEAD = (
-    "case", "chunk-hops", "engine M/s", "tape M/s", "bytes per transfer", "bytes per chunk in flight",
+    "case", "chunk-hops", "engine M/s", "bytes per transfer", "bytes per chunk in flight",
     "program built, s",
 )
 RATIO_HEAD = ("case", "chunk-hops", "engine M/s", "SimPy reference M/s", "ratio", "heapq loop M/s", "ratio")
@@ -104,9 +103,8 @@ MEMORY_HEAD = ("topology", "algorithm", "transfers", "peak memory", "bytes per t
 
 def speed_row(one: speed.Speed) -> Sequence[str]:
     """A row of the first table."""
-    tape = f"{one.replay_rate / 1e6:.0f}" if one.replay_rate else "-"
     memory = (f"{one.bytes_a_transfer:.1f}", f"{one.bytes_a_chunk:.1f}")
-    return one.case, f"{one.services:,}", f"{one.rate / 1e6:.2f}", tape, *memory, f"{one.build_s:.3f}"
+    return one.case, f"{one.services:,}", f"{one.rate / 1e6:.2f}", *memory, f"{one.build_s:.3f}"
 
 
 def ratio_row(one: speed.Ratio) -> Sequence[str]:

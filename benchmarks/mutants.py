@@ -107,11 +107,6 @@ SUBJECTS = {
     "skip-stages": Subject(engine("skip/stages", "skip/runs", "skip/parts"), SKIPPING),
     "skip-moves": Subject(engine("skip/moves", "skip/events", "skip/log", "skip/repeats"), SKIPPING),
     "skip-search": Subject(engine("skip/search", "skip/watch", "skip/setup"), SKIPPING),
-    "resume": Subject(
-        engine("tape/resume", "tape/restore", "tape/reorder"),
-        ("tests/sim/engine/tape/test_resume_seeds.py", "tests/sim/engine/tape/test_resume.py",
-         "-k=not registry and not random and not skips and not slices", *LIGHT),
-    ),
     "threads": Subject(
         engine("threads/parts", "threads/windows", "core/mail"),
         ("tests/sim/engine/threads/test_parts_seeds.py", "tests/sim/engine/threads/test_parts.py",

@@ -14,7 +14,7 @@ from topologies.units import parse_size
 ROOT = Path(__file__).parents[1]
 Row = tuple[str, str]
 
-ENGINE, SKIPPED, RATE = "Chunk engine and tape", "Stretches that repeat", "engine M/s"
+ENGINE, SKIPPED, RATE = "Chunk engine", "Stretches that repeat", "engine M/s"
 PYTHON, PLAIN, GENERAL = (
     f"Against {what}, in one process" for what in ("plain Python", "a plain C++ loop", "the general loop"))
 NOTHING, SEVERAL, FLOWS = "Where nothing repeats", "One run on several threads", "Fluid engine, no symmetry"
@@ -153,8 +153,6 @@ def of_performance(at: Found) -> Iterator[Row]:
 
 def of_engine(at: Found) -> Iterator[Row]:
     """Its rows of runs."""
-    tape = {name: float(at(ENGINE, name, "tape M/s")) for name in (RING, ALL, OWN)}
-    times = [tape[name] / float(at(ENGINE, name, RATE)) for name in tape]
     yield "ring of 256, 64 MiB, 16 chunks", (
         f"{at(ENGINE, RING, RATE)} million chunk-hops per second; "
         f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer")
@@ -173,10 +171,6 @@ def of_engine(at: Found) -> Iterator[Row]:
         name, by = row[0], " by symmetry" if row[1] == "auto" else ""
         yield f"two threads of real-time priority, 8 KiB chunks, {name}{by}", (
             f"{at(SEVERAL, row, 'ratio')} times as fast as one")
-    how_often = "[how often](performance_tables.md#replays-of-a-tape-at-other-bandwidths)"
-    yield f"replay of a tape, where it holds ({how_often})", (
-        f"{tape[RING]:.0f} million on the ring, {tape[ALL]:.0f} on the all-to-all, {tape[OWN]:.0f} with own "
-        f"bandwidths: {times[0]:.0f}, {times[1]:.0f} and {times[2]:.0f} times the fifo loop")
 
 
 def of_surroundings(at: Found) -> Iterator[Row]:

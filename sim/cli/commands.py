@@ -107,7 +107,6 @@ WARM_PARTS = {
     "fabrics": (0.3, "what is true of a whole fabric, such as its diameter"),
     "flows": (1.0, "flows that share links: --engine fluid, validate"),
     "pools": (1.4, "tasks that share a resource: training, optimize"),
-    "replay": (2.6, "runs at other bandwidths: optimize, sweeps"),
     "proofs": (1.9, "proofs of large schedules"),
     "trees": (1.1, "packed trees and exact bounds"),
     "search": (1.1, "searches for schedules: tacos"),

@@ -12,13 +12,10 @@ from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
 from sim.engine.run import advance_to_end, start
-from sim.engine.tape.resume import record_again
-from sim.engine.tape.tape import Replay, Tape
 from sim.faults.plan import FaultPlan, SlowLink
 from sim.lower.job import lower
 from sim.program.model import Model, Nic
 from sim.simulation import simulate
-from sim.why.gradient import gradient
 from topologies import from_spec
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
 
@@ -71,15 +68,6 @@ def _faults() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), faults=plan)
 
 
-def _replay() -> None:
-    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "64MiB"), Model(chunks=2048)).program
-    tape = Tape.record(program)
-    gradient(tape, program)
-    makespan_ps = tape.replay(program).makespan_ps
-    # From any time before the first change of order a run can be resumed; here there is no change.
-    record_again(tape, program, Replay(makespan_ps, makespan_ps // 2))
-
-
 def _fabrics() -> None:
     diameter_hops(from_spec("ring:4"))
 
@@ -121,7 +109,7 @@ def _floats() -> None:
 
 WORK: dict[str, Callable[[], None]] = {
     "fifo": _plain, "stretches": _stretches, "fabrics": _fabrics, "flows": _fluid, "pools": _pools,
-    "replay": _replay, "proofs": _proofs, "trees": _trees, "search": _matches, "ordered": _ordered,
+    "proofs": _proofs, "trees": _trees, "search": _matches, "ordered": _ordered,
     "threads": _threads, "nics": _nics, "turns": _turns, "routers": _routers, "faults": _faults,
     "integers": _integers, "floats": _floats,
 }

@@ -66,7 +66,7 @@ def test_all_commands_that_simulate_take_the_same_flags() -> None:
 def test_each_flag_reaches_every_run(
     name: str, words: str, given: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the door of the engine, whoever calls it. Without flags, accounts and tapes are recorded there as well."""
+    """At the door of the engine, whoever calls it. Without flags, accounts are recorded there as well."""
     seen: list[Any] = []
     checked: list[Any] = []
     start, to_end, conserve = engine.start, engine.advance_to_end, healthy._conservation
