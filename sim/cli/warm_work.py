@@ -27,14 +27,6 @@ def _plain() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), check=True)
 
 
-def _stretches() -> None:
-    simulate(build("ring", "all-reduce", from_spec("ring:8"), "64MiB"), chunks=8192, log=True)
-
-
-def _threads() -> None:
-    simulate(build("direct", "all-reduce", from_spec("switch:8"), "1KiB"), symmetry="off", threads=2)
-
-
 def _ordered() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="lowest-chunk-first")
 
@@ -120,9 +112,9 @@ def _floats() -> None:
 
 
 WORK: dict[str, Callable[[], None]] = {
-    "fifo": _plain, "stretches": _stretches, "fabrics": _fabrics, "flows": _fluid, "pools": _pools,
+    "fifo": _plain, "fabrics": _fabrics, "flows": _fluid, "pools": _pools,
     "replay": _replay, "proofs": _proofs, "trees": _trees, "search": _matches, "ordered": _ordered,
-    "threads": _threads, "nics": _nics, "turns": _turns, "routers": _routers, "faults": _faults,
+    "nics": _nics, "turns": _turns, "routers": _routers, "faults": _faults,
     "integers": _integers, "floats": _floats,
 }
 """What `weft warm` runs, by the names of its parts."""
