@@ -11,12 +11,11 @@ from collectives.core.collective import collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
-from sim.engine.run import advance_to_end, start
 from sim.engine.tape.resume import record_again
 from sim.engine.tape.tape import Replay, Tape
 from sim.faults.plan import FaultPlan, SlowLink
 from sim.lower.job import lower
-from sim.program.model import Model, Nic
+from sim.program.model import Model
 from sim.simulation import simulate
 from sim.why.gradient import gradient
 from topologies import from_spec
@@ -29,21 +28,6 @@ def _plain() -> None:
 
 def _ordered() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="lowest-chunk-first")
-
-
-def _general(model: Model) -> None:
-    """A loop that runs what no other does, such as pools that chunks ask."""
-    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), model).program
-    advance_to_end(start(program, general=True))
-
-
-def _pools() -> None:
-    _general(Model())
-
-
-def _routers() -> None:
-    _general(Model(nic=Nic()))
-    _general(Model(discipline="round-robin-flow"))
 
 
 def _nics() -> None:
@@ -112,9 +96,9 @@ def _floats() -> None:
 
 
 WORK: dict[str, Callable[[], None]] = {
-    "fifo": _plain, "fabrics": _fabrics, "flows": _fluid, "pools": _pools,
+    "fifo": _plain, "fabrics": _fabrics, "flows": _fluid,
     "replay": _replay, "proofs": _proofs, "trees": _trees, "search": _matches, "ordered": _ordered,
-    "nics": _nics, "turns": _turns, "routers": _routers, "faults": _faults,
+    "nics": _nics, "turns": _turns, "faults": _faults,
     "integers": _integers, "floats": _floats,
 }
 """What `weft warm` runs, by the names of its parts."""

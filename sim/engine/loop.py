@@ -2,7 +2,7 @@
 
 A fifo server is committed when a chunk arrives: start, end and next arrival are known then, so that the end of a
 service is no event. Servers that choose are in sim/engine/policies/choose.py. The stages of a picosecond are those of
-sim/engine/general/loop.py; the calendar is sim/engine/core/calendar.py.
+tests/oracles/general_loop/loop.py; the calendar is sim/engine/core/calendar.py.
 """
 
 from __future__ import annotations
