@@ -13,7 +13,7 @@ COVERED := $(ROOMS:%=--cov=%) --cov-report=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))
 
-COMMON := fifo stretches fabrics flows pools proofs trees search ordered threads  # what the commands of README run
+COMMON := fifo fabrics flows proofs trees search ordered  # what the commands of README run
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 

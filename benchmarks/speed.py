@@ -169,22 +169,6 @@ def against_plain(case: Case, times: int = 5) -> tuple[float, float]:
     return case.services / engine, case.services / loop
 
 
-def against_general(case: Case, times: int = 5) -> tuple[float, float, float]:
-    """Rates of the fifo loop and of the loop that runs any program, in turn, and the median ratio."""
-    program = case.build()
-    seconds = []
-    for _ in range(times):
-        runs = [Run(program, general=general, skip=False) for general in (False, True)]
-        at = [process_time()]
-        for one in runs:
-            one.advance()
-            at.append(process_time())
-            assert one.events == case.services
-        seconds.append(np.diff(at))
-    fifo, general = np.median(seconds, axis=0)
-    return case.services / fifo, case.services / general, float(np.median([two / one for one, two in seconds]))
-
-
 def log_cost(case: Case, times: int = 5) -> tuple[float, float]:
     """Rates without a log, and with one."""
     program = case.build()

@@ -54,11 +54,6 @@ def fifo_programs() -> st.SearchStrategy[Program]:
     return _programs(DISCIPLINES[:1], 0)
 
 
-def long_programs() -> st.SearchStrategy[Program]:
-    """Programs of `fifo_programs` whose tasks have up to 200 chunks: most have stretches that repeat."""
-    return _programs(DISCIPLINES[:1], 0, LONG)
-
-
 @st.composite
 def merging_programs(draw: st.DrawFn) -> Program:
     """Programs of fifo servers, many of which get more chunks than they can serve: queues that grow, and shrink."""

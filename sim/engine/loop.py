@@ -2,7 +2,7 @@
 
 A fifo server is committed when a chunk arrives: start, end and next arrival are known then, so that the end of a
 service is no event. Servers that choose are in sim/engine/policies/choose.py. The stages of a picosecond are those of
-sim/engine/general/loop.py; the calendar is sim/engine/core/calendar.py.
+tests/oracles/general_loop/loop.py; the calendar is sim/engine/core/calendar.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 from sim.engine.compile.door import entry, helper, section, u64
 from sim.engine.core.calendar import advance, put, size_of, take
 from sim.engine.core.lines import _arrive, _next_of, arrive_now
-from sim.engine.core.mail import send, tell
 from sim.engine.core.nic_room import serves_chosen
 from sim.engine.core.nodes import free_node
 from sim.engine.core.service import service_ps
@@ -30,7 +29,6 @@ from sim.engine.core.state import (
     FREE_NODES,
     FREE_PS,
     FRESH,
-    FULL,
     HOP_BITS,
     JOINED,
     KEY,
@@ -40,7 +38,6 @@ from sim.engine.core.state import (
     LINK,
     MOST,
     NOW,
-    OWN,
     PLACE,
     RELEASED,
     RINGS,
@@ -81,7 +78,7 @@ _LOW = (1 << 32) - 1
 
 
 @helper
-def _pass_on(program, state, task, joined, parted, ordered, faulty):
+def _pass_on(program, state, task, joined, ordered, faulty):
     """Deliver the released chunks of a task without servers, each once it has its units. Returns as `_join`."""
     register, granted = state.register, state.gate_ps[_gate_of(task)] == GRANTED
     while joined < _of(state, task, RELEASED):
@@ -97,7 +94,7 @@ def _pass_on(program, state, task, joined, parted, ordered, faulty):
             state.start_ps[u64(task)] = register[NOW]
         joined += 1
         _let(state, task, JOINED, joined)
-        _deliver(program, state, task, parted, ordered)
+        _deliver(program, state, task, ordered)
     return True
 
 
@@ -116,7 +113,7 @@ def _ask_in_time(program, state, task, joined, gate, faulty):
 
 
 @helper
-def _join(program, state, task, parted, nics, ordered, faulty):
+def _join(program, state, task, nics, ordered, faulty):
     """Send a released chunk of a task to its first server, or, without servers, all of them to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
@@ -129,7 +126,7 @@ def _join(program, state, task, parted, nics, ordered, faulty):
     route = program.task_route[u64(task)]
     at = np.int64(program.route_ptr[u64(route)])
     if at == program.route_ptr[u64(route + 1)]:
-        return _pass_on(program, state, task, joined, parted, ordered, faulty)
+        return _pass_on(program, state, task, joined, ordered, faulty)
     if ordered and gate != GRANTED and asks(program, task, joined, ordered):
         return _ask_in_time(program, state, task, joined, gate, faulty)
     if nics and nic_at(program, at) != NONE:
@@ -154,7 +151,7 @@ def _join(program, state, task, parted, nics, ordered, faulty):
 
 
 @section
-def _settle(program, state, parted, nics, ordered, faulty):
+def _settle(program, state, nics, ordered, faulty):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
     register = state.register
     while register[TOP] != NONE:
@@ -162,18 +159,18 @@ def _settle(program, state, parted, nics, ordered, faulty):
         register[TOP] = _of(state, task, LINK)
         _let(state, task, LINK, UNSTACKED)
         _release(program, state, task)
-        if not _join(program, state, task, parted, nics, ordered, faulty):
+        if not _join(program, state, task, nics, ordered, faulty):
             _stack(state, task)
             return False
     return True
 
 
 @helper
-def _serve(program, state, server, event, parted, nics, ordered, routers, faulty):
+def _serve(program, state, server, event, nics, ordered, routers, faulty):
     """Serve an event that has just arrived at a server, after all that came before it.
 
-    `parted`, `nics`, `ordered`, `routers` and `faulty` are constants of each entry, here and below: a branch that an
-    entry never takes is not compiled.
+    `nics`, `ordered`, `routers` and `faulty` are constants of each entry, here and below: a branch that an entry never
+    takes is not compiled.
     """
     register = state.register
     key = state.event[u64(EVENT_WORDS * event + KEY)]
@@ -207,19 +204,13 @@ def _serve(program, state, server, event, parted, nics, ordered, routers, faulty
         lose(program, state, server, key, place & ~np.int64(FRESH), start, end)
     elif last:
         ready = (start if program.deliver_head else end) + latency
-        if parted:
-            tell(program, state, task, ready, key, event)
-        else:
-            put(program, state, ready, key, NONE, event)
+        put(program, state, ready, key, NONE, event)
     else:
         following = program.hop_server[u64(program.route_hop[u64(at + 1)])]
         if program.cut_through:
             after = program.server_rate[u64(following)]
             ready = max(start + latency, ready - service_ps(program, size, after))
-        if not parted or state.server_part[u64(following)] == state.own[OWN]:
-            put(program, state, ready, key + one, onward, event)
-        else:
-            send(state, np.int64(state.server_part[u64(following)]), ready, key + one, onward)
+        put(program, state, ready, key + one, onward, event)
     if faulty and not lost:
         journal(state, key, place, register[ARRIVED_PS], start, end, ready)
     if routers:
@@ -267,7 +258,7 @@ def _may_serve(state, ordered, routers, faulty):
 
 
 @helper
-def _serve_all(program, state, parted, nics, ordered, routers, faulty):
+def _serve_all(program, state, nics, ordered, routers, faulty):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
     register = state.register
     while register[SERVED] < register[TOUCHED]:
@@ -275,7 +266,7 @@ def _serve_all(program, state, parted, nics, ordered, routers, faulty):
         line = u64(SERVER_WORDS * server + LINE)
         event = state.server[line] >> 32
         while event != NONE:
-            if not _may_serve(state, ordered, routers, faulty) or (parted and state.own[FULL] != 0):
+            if not _may_serve(state, ordered, routers, faulty):
                 state.server[line] = (event << 32) | (state.server[line] & _LOW)
                 return False
             after = _next_of(state, event)
@@ -291,7 +282,7 @@ def _serve_all(program, state, parted, nics, ordered, routers, faulty):
             elif faulty:
                 register[ARRIVED_PS] = register[NOW]
             if not chooses or event != NONE:
-                _serve(program, state, server, event, parted, nics, ordered, routers, faulty)
+                _serve(program, state, server, event, nics, ordered, routers, faulty)
             if chooses:
                 wake(program, state, server, routers, faulty)
             event = after
@@ -306,16 +297,16 @@ def _deliver_in_order(program, state, key):
     if not is_next(state, key):
         return
     task = task_of(state, key)
-    _deliver(program, state, task, False, True)
+    _deliver(program, state, task, True)
     node = next_held(state, task)
     while node != NONE:
         free_node(state, node)
-        _deliver(program, state, task, False, True)
+        _deliver(program, state, task, True)
         node = next_held(state, task)
 
 
 @helper
-def _happen(program, state, event, parted, nics, ordered, faulty):
+def _happen(program, state, event, nics, ordered, faulty):
     """An event of this picosecond: an arrival waits for its turn, the others take effect."""
     register, place = state.register, state.event[u64(EVENT_WORDS * event + PLACE)]
     if place >= 0:
@@ -338,7 +329,7 @@ def _happen(program, state, event, parted, nics, ordered, faulty):
         if faulty:
             _deliver_in_order(program, state, key)
         else:
-            _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1), parted, ordered)
+            _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1), ordered)
 
 
 @entry
@@ -360,49 +351,49 @@ def run_fifo(program, state, max_events, until_ps):
     int
         FINISHED, PAUSED, STUCK, OUT_OF_ORDER, or NEEDS_TOKENS: call again with more room.
     """
-    return fifo_loop(program, state, max_events, until_ps, False, False, False, False, False)
+    return fifo_loop(program, state, max_events, until_ps, False, False, False, False)
 
 
 @entry
 def run_fifo_nics(program, state, max_events, until_ps):
     """Run such a program with NICs."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, False, False, False)
+    return fifo_loop(program, state, max_events, until_ps, True, False, False, False)
 
 
 @entry
 def run_ordered(program, state, max_events, until_ps):
     """Run a program with servers that choose by a rank, and any pools."""
-    return fifo_loop(program, state, max_events, until_ps, False, False, True, False, False)
+    return fifo_loop(program, state, max_events, until_ps, False, True, False, False)
 
 
 @entry
 def run_links(program, state, max_events, until_ps):
     """Run a program with turns, channels or buffers, or with NICs beside ranks or pools; `server_nic` may be -1."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, True, True, False)
+    return fifo_loop(program, state, max_events, until_ps, True, True, True, False)
 
 
 @entry
 def run_faulty(program, state, max_events, until_ps):
     """Run any program, also one in which something changes in time; `server_nic` may be -1."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, True, True, True)
+    return fifo_loop(program, state, max_events, until_ps, True, True, True, True)
 
 
 @section
-def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, routers, faulty):
-    """The loop of all entries above, of `run_skipping` between its tries, and of `run_part` within a window."""
+def fifo_loop(program, state, max_events, until_ps, nics, ordered, routers, faulty):
+    """The loop of all entries above."""
     register = state.register
     limit = register[EVENTS] + max_events
     if faulty and not set_timers(program, state):
         return NEEDS_TOKENS
     while True:
-        if register[TOP] != NONE and not _settle(program, state, parted, nics, ordered, faulty):
+        if register[TOP] != NONE and not _settle(program, state, nics, ordered, faulty):
             return NEEDS_TOKENS
         # A chunk that is in before another one waits in a node.
         if faulty and register[FREE_NODES] < SPARE_NODES:
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
-            _happen(program, state, due, parted, nics, ordered, faulty)
+            _happen(program, state, due, nics, ordered, faulty)
             if faulty and register[FREE_NODES] < SPARE_NODES:
                 return NEEDS_TOKENS
             due = take(state)
@@ -412,7 +403,7 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, route
             continue
         if nics and not serve_nics(program, state, ordered, faulty):
             return NEEDS_TOKENS
-        if not _serve_all(program, state, parted, nics, ordered, routers, faulty):
+        if not _serve_all(program, state, nics, ordered, routers, faulty):
             return NEEDS_TOKENS
         if register[LEFT] == 0:
             return FINISHED

@@ -164,8 +164,8 @@ def bits(program: Program) -> list[int]:
     return [max(int(value), 0).bit_length() for value in most]
 
 
-def width(program: Program, n_servers: int) -> int:
-    """Bits of a bucket in the calendar of some servers, from the median of first services."""
+def width(program: Program) -> int:
+    """Bits of a bucket in the calendar, from the median of first services."""
     step = max(program.n_tasks // SAMPLE, 1)
     route, cut = program.task_route[::step], program.task_cut[::step]
     first = program.route_ptr[route]
@@ -177,7 +177,7 @@ def width(program: Program, n_servers: int) -> int:
     server = program.hop_server[program.route_hop[first]]
     service = program.service(program.cut_size[cut, 0], program.server_rate[server])
     median = int(np.partition(service, service.size // 2)[service.size // 2])
-    span = median * SERVERS_A_BUCKET // max(n_servers, 4 * SERVERS_A_BUCKET)
+    span = median * SERVERS_A_BUCKET // max(program.n_servers, 4 * SERVERS_A_BUCKET)
     return min(max(span.bit_length() - 1 - 2 * bool(choosers(program).any()), 0), 30)
 
 
@@ -196,7 +196,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
     register[fields.LEFT] = n_tasks
     register[fields.TOP] = ready[0] if ready.size else NONE
     register[[fields.ENDED, fields.STIRRED, fields.FREE_NODE]] = NONE
-    register[fields.WIDTH] = width(program, n_servers)
+    register[fields.WIDTH] = width(program)
     register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = bits(program)[:3]
     register[fields.BIAS] = -hops_in_keys(program)[0]
     register[fields.GIVEN_UP] = NONE
@@ -405,26 +405,6 @@ def empty_calendar(register: I64, n_events: int, n_sorted: int) -> dict[str, Any
         "late": np.zeros(n_sorted, np.int64),
         "digit": np.zeros(fields.RADIX, np.int32),
     }
-
-
-def waiting(state: FifoState) -> I64:
-    """Time, key and place of all events that wait, between two picoseconds, (N, EVENT_WORDS)."""
-    register, rows = state.register, state.event.reshape(-1, fields.EVENT_WORDS)
-    words = np.concatenate([
-        state.order[register[fields.HAPPENED] : register[fields.OPENED]], state.late[: register[fields.LATE]]
-    ])
-    opened = rows[words & ((1 << 32) - 1)]
-    opened[:, fields.TIME] = (register[fields.NOW] >> register[fields.WIDTH] << register[fields.WIDTH]) | words >> 32
-    found, within = [opened], np.arange(fields.BLOCK)
-    left = state.slot[1 : 2 * fields.OPEN : 2]
-    block, left = state.slot[: 2 * fields.OPEN : 2][left > 0], left[left > 0]
-    while left.size:  # block by block of all slots, the first of each partly filled
-        count = (left - 1) % fields.BLOCK + 1
-        event = (block[:, None].astype(np.int64) * fields.BLOCK + within)[within < count[:, None]]
-        found.append(rows[event])
-        left = left - count
-        block, left = state.next_block[block[left > 0]], left[left > 0]
-    return np.concatenate(found)
 
 
 def with_more_room(state: FifoState) -> FifoState:

@@ -31,7 +31,6 @@ import numpy.typing as npt
 from sim.program import I32, I64, Program
 from sim.program.contract import UNBOUNDED
 from sim.program.outcome import Log, Outcome
-from sim.why.repeats import Repeats
 from sim.why.walks import Piece, State, Stretch, Walks, clipped
 from topologies import WeftError
 from topologies.checks import checked
@@ -168,41 +167,15 @@ class Walk(Walks):
         self.names: dict[tuple[str, int], tuple[str, str]] = {}
         self.latencies: dict[int, list[tuple[str, int]]] = {}
         self.givers: dict[int, tuple[I64, dict[int, list[int]]]] = {}
-        # services of stretches that the walk has met: in which period, after how many pieces, and the account by then
-        self.met: dict[tuple[int, int, int, int], tuple[int, int, dict[str, int]]] = {}
 
     def walk(self) -> Why:
         """The path to the last delivery."""
-        repeats = Repeats(self.outcome.stretches) if self.outcome.stretches else None
         if self.program.n_tasks and self.outcome.makespan_ps:
             task = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[0])
             state: State | None = (task, self.chunks[task] - 1)
             while state is not None:
                 state = self.step(state)
-                if repeats is not None and isinstance(state, int):
-                    state = self._leap(repeats, state)
         return Why(self.outcome.makespan_ps, tuple(reversed(self.pieces)), self.service)
-
-    def _leap(self, repeats: Repeats, row: int) -> int:
-        """Where a walk has come round to a service of an earlier period, as many such rounds on as were skipped.
-
-        What was skipped is the same in all periods, and so is the way from it, as long as it leads to nothing earlier.
-        """
-        task, chunk, hop = self._place(row)
-        place = repeats.find(task, chunk, hop)
-        if place is None:
-            return row
-        met = self.met.get(place.which)
-        self.met[place.which] = place.period, len(self.pieces), dict(self.service)
-        if met is None:
-            return row
-        periods = met[0] - place.period
-        times, pieces, round_ps = (place.period - 1) // periods, self.pieces[met[1] :], periods * place.period_ps
-        for back_ps in range(round_ps, (times + 1) * round_ps, round_ps):
-            self.pieces += [Piece(one[0] - back_ps, one[1] - back_ps, *one[2:]) for one in pieces]
-        for label, ps in self.service.items():
-            self.service[label] += times * (ps - met[2].get(label, 0))
-        return row - times * periods * place.step * self.hops[task]
 
     def path(self, wait: Wait) -> tuple[Piece, ...]:
         """Pieces of the path to the start or end of a task, the part before `since_ps` cut off."""

@@ -53,7 +53,7 @@ from sim.engine.core.state import (
     WIDTH,
     WORDS,
 )
-from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, OUT_OF_ORDER, PAUSED, STUCK
+from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, OUT_OF_ORDER, PAUSED, STUCK
 
 BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 _ENTRY = (1 << 32) - 1
@@ -243,18 +243,6 @@ def advance(program, state, until_ps):
         return PAUSED
     register[NOW] = present
     return FINISHED
-
-
-@helper
-def soonest(state):
-    """Time of the next event, or start of its slot, once `advance` has paused; FAR where there is none."""
-    register = state.register
-    if register[HAPPENED] < register[OPENED] or register[LATE] > 0:
-        return _next_open(state)
-    word = _first_word(state)
-    if word == LEVELS * WORDS:
-        return FAR
-    return _first_time(state, word // WORDS, _digit(state, word))
 
 
 @helper

@@ -40,14 +40,6 @@ RADIX = 256
     BUCKET_BITS, REGISTERS,
 ) = range(38)
 
-# Registers of a part of a run on several threads, of threads/windows.py: which part, of how many; events that fit a
-# box, whether one is full; how far parts may be apart, and the end of the window; windows counted modulo BOXES; windows
-# that it is done with, and whether it is at work in the next; the part whose events are received next, and how many of
-# them were; the first event that it sent in the window, and in the one before.
-(
-    OWN, PARTS, ROOM, FULL, AHEAD, END, BOX, DONE, AT_WORK, SENDER, TAKEN, FIRST_PS, BEFORE_PS, FILLED,
-) = range(14)
-
 # Words of an event, int64.
 TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
 WOKEN, ALARM, PUSHED, ASKS, RINGS = -2, -3, -4, -5, -6
@@ -73,17 +65,6 @@ NEXT, CHILD = 0, 1
 FREE_UNITS, REQUESTS, LOOK, POOL_WORDS = 0, 1, 2, 3
 # Words of a server that chooses, int64.
 WAITING, WAKE_PS, CHOICE_WORDS = 0, 1, 2
-BOXES = 4
-"""Windows for which events that are sent, and what parts show, are kept: parts are at most a window apart, and what is
-sent in one window is received in the next but one."""
-BOARD_WORDS = 64
-"""Room for what a part shows: a cache line for each of BOXES windows, away from those of other parts."""
-
-MOST_PARTS = 32
-"""Also the room for the lengths of a part's boxes."""
-
-BOX_END, OWN_REGISTERS = FILLED + MOST_PARTS, FILLED + 2 * MOST_PARTS
-"""For each receiver, from FILLED on, where the next event goes in its box of this window, and where that box ends."""
 
 _NONE, _FEW, _SMALL = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8)
 
@@ -121,18 +102,6 @@ class FifoState(NamedTuple):
     log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
     last_row : (S,) or (0,) int64
         The log, where asked for; see sim.program.outcome.Log.
-    own : (OWN_REGISTERS,) or (0,) int64
-        Registers of a part of a run on several threads. Empty, as all up to `board`, where there is one thread.
-    server_part, begin_part : (S,) or (0,), (T,) or (0,) int8
-        Part of a server, and the part in which a task begins.
-    delivery_parts : (T,) or (0,) int64
-        The parts that a delivery is told to, as bits: those in which tasks begin that wait for it.
-    mail : (parts * BOXES * parts * ROOM * EVENT_WORDS,) or (0,) int64
-        Events that the parts send to each other: boxes by sender, window, and receiver.
-    mailed : (parts * BOXES * MOST_PARTS,) or (0,) int64
-        Events in each box, once its window is over.
-    board : (parts * BOARD_WORDS,) or (0,) int64
-        What every part shows to the others.
     nic, flow, wish : (N * NIC_WORDS,), (flows * FLOW_WORDS,), (T * WISH_WORDS,) or (0,) int64
     engine, backlog : (engines * ENGINE_WORDS,), (services * BACKLOG_WORDS,) or (0,) int64
         Words of sim/engine/core/nic_state.py. Empty, as the two that follow, where there are no NICs.
@@ -190,13 +159,6 @@ class FifoState(NamedTuple):
     log_start_ps: I64
     log_before: I64
     last_row: I64
-    own: I64 = _NONE
-    server_part: I8 = _SMALL
-    begin_part: I8 = _SMALL
-    delivery_parts: I64 = _NONE
-    mail: I64 = _NONE
-    mailed: I64 = _NONE
-    board: I64 = _NONE
     nic: I64 = _NONE
     flow: I64 = _NONE
     wish: I64 = _NONE

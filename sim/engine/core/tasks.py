@@ -19,7 +19,6 @@ from sim.engine.core.state import (
     MAKESPAN,
     MISSING,
     NOW,
-    OWN,
     POOL_WORDS,
     RELEASED,
     STIRRED,
@@ -93,10 +92,8 @@ def _release(program, state, task):
 
 
 @helper
-def _free_child(state, child, parted):
-    """One parent less holds a child back, which another part looks after where it begins there."""
-    if parted and state.begin_part[u64(child)] != state.own[OWN]:
-        return
+def _free_child(state, child):
+    """One parent less holds a child back."""
     missing = _of(state, child, MISSING) - 1
     _let(state, child, MISSING, missing)
     if missing == 0:
@@ -123,7 +120,7 @@ def _give_units(program, state, task, whole):
 
 
 @helper
-def _deliver(program, state, task, parted, ordered):
+def _deliver(program, state, task, ordered):
     """Deliver the next chunk of a task: free what waits for it."""
     delivered = _of(state, task, DELIVERED) + 1
     _let(state, task, DELIVERED, delivered)
@@ -135,7 +132,7 @@ def _deliver(program, state, task, parted, ordered):
             following = _of(state, child, RELEASED)
             lag = np.int64(program.stream_lag[u64(edge)]) if program.stream_lag.size else np.int64(0)
             if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
-                _free_child(state, child, parted)
+                _free_child(state, child)
     if (ordered or delivered == chunks) and program.give_pool.size:
         _give_units(program, state, task, delivered == chunks)
     if delivered == chunks:
@@ -145,7 +142,7 @@ def _deliver(program, state, task, parted, ordered):
         state.register[LEFT] -= 1
         if program.whole_child.size:
             for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
-                _free_child(state, np.int64(program.whole_child[u64(edge)]), parted)
+                _free_child(state, np.int64(program.whole_child[u64(edge)]))
 
 
 @helper

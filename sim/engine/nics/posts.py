@@ -144,7 +144,7 @@ def _pause(program, state, nic, flow, task):
         state.port_left[u64(nic * ports + program.task_port[u64(task)])] -= 1
         if program.pushed_child.size:
             for edge in range(program.pushed_ptr[u64(task)], program.pushed_ptr[u64(task + 1)]):
-                _free_child(state, np.int64(program.pushed_child[u64(edge)]), False)
+                _free_child(state, np.int64(program.pushed_child[u64(edge)]))
 
 
 @helper

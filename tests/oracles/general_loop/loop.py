@@ -27,7 +27,7 @@ import numpy as np
 
 from sim.engine.compile.door import entry, helper, section, u64
 from sim.engine.core.service import service_ps
-from sim.engine.core.status import FAR, FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
+from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
 from sim.program.contract import FIFO, PER_CHUNK, ROUND_ROBIN_FLOW
 from tests.oracles.general_loop.credits import fits, give_back, hold, line_of, rings, room_for_returns
 from tests.oracles.general_loop.event import (
@@ -65,6 +65,7 @@ from tests.oracles.general_loop.state import (
     FREE,
     LEFT,
     MAKESPAN,
+    NEEDS_JOURNAL,
     NOW,
     RETURN,
     RING,

@@ -29,6 +29,8 @@ ARM, RING = -2, -1
 RETURN = -3
 """In place of a chunk, in a token of tests/oracles/general_loop/credits.py."""
 JOURNAL_COLUMNS = 7
+NEEDS_JOURNAL = 10
+"""Status of a run whose journal is full, beside those of sim/engine/core/status.py."""
 
 
 @by_pointer

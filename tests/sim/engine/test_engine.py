@@ -37,8 +37,8 @@ from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, check_memory, memory_bytes, run
 from sim.program import ORDERS, PRIORITY, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome, Progress, Stopped
-from tests.eager_runs import assert_same
 from tests.oracles.general_loop.run import run_general_loop
+from tests.same_runs import assert_same
 from tests.strategies import fifo_programs, pooled_fifo_programs, programs
 from topologies import WeftError
 from topologies.core import extents
@@ -230,9 +230,9 @@ def test_a_run_that_cannot_go_on_ends() -> None:
     builder = ProgramBuilder(forwarding="store-and-forward")
     first = builder.task(4, [(builder.server(1e12), 1)], Cutting(chunks=2))
     builder.window(first, builder.task(4, [(builder.server(1e12), 1)], after=[first]), 1)
-    for general in (False, True):
+    for engine_of in (run, run_general_loop):
         with pytest.raises(Deadlock):
-            Run(builder.build(), general=general).advance()
+            engine_of(builder.build())
 
 
 def test_event_limit_says_how_far_it_came() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from types import FunctionType
 
 import numpy as np
 import pytest
 
+from sim.engine.compile import door
 from sim.engine.core import calendar as _calendar
 from sim.engine.core.state import (
     BLOCK,
@@ -22,10 +24,9 @@ from sim.engine.core.state import (
     WIDTH,
     FifoState,
 )
-from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
+from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
 from sim.engine.setup import initial_state, with_more_room
 from sim.program import I64, ProgramBuilder
-from tests.plain_kernels import as_python
 
 MOST_CALLS = 100_000
 """In a test: a calendar that does not come to its end fails, and does not go on for ever."""
@@ -37,7 +38,12 @@ PROGRAM = builder.build()
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    as_python(monkeypatch, [_calendar])
+    """Helpers have no callers but the loops, which are compiled."""
+    for name, one in list(vars(_calendar).items()):
+        if isinstance(getattr(one, "py_func", None), FunctionType):
+            monkeypatch.setattr(_calendar, name, one.py_func)
+        elif name in ("count_leading_zeros", "count_trailing_zeros"):
+            monkeypatch.setattr(_calendar, name, getattr(door, name.removeprefix("count")))
 
 
 class Calendar:
@@ -78,15 +84,6 @@ class Calendar:
             events.append(event)
         raise AssertionError("events are due without end")
 
-    def soonest(self) -> int:
-        """Of what waits, the time of the first, if its bucket is open; else when its slot begins."""
-        if not self.heap:
-            return int(FAR)
-        time, width = self.heap[0][0], int(self.state.register[WIDTH])
-        differs = (time ^ self.now) >> width
-        shift = width + (differs.bit_length() - 1) // DIGIT * DIGIT if differs else 0
-        return time >> shift << shift
-
     def drain(self) -> None:
         """Let all that waits happen, in its order."""
         while self.heap:
@@ -123,7 +120,6 @@ def test_events_happen_in_the_order_of_a_heap(width: int, seed: int) -> None:
         due = calendar.heap[0][0]
         if draw.random() < 0.3:  # a pause before it: the present stays before it, too
             assert calendar.advance(due - 1) == PAUSED
-            assert _calendar.soonest(calendar.state) == calendar.soonest()
         assert calendar.advance(due + int(draw.choice([0, 10**9]))) == FINISHED
         assert calendar.now == due
         expected = []
@@ -136,25 +132,6 @@ def test_events_happen_in_the_order_of_a_heap(width: int, seed: int) -> None:
             if draw.random() < 0.3:
                 calendar.put(due + int(draw.choice(STEPS)) * int(draw.integers(1, 5)))
     assert calendar.keys > 1000 and calendar.advance(2**61) == STUCK
-    assert _calendar.soonest(calendar.state) == calendar.soonest() == FAR
-
-
-def test_the_soonest_of_the_open_bucket_is_known() -> None:
-    """One that was there when it was opened, one that came later, or either; what has happened does not count."""
-    calendar = Calendar(10)
-    for time in (3000, 3007, 5000):
-        calendar.put(time)
-    assert _calendar.soonest(calendar.state) == 2048
-    assert calendar.advance(2**61) == FINISHED
-    calendar.put(3001)
-    for expected in (3000, 3001, 3007):
-        assert _calendar.soonest(calendar.state) == expected
-        assert calendar.advance(2**61) == FINISHED and calendar.now == expected
-        heappop(calendar.heap)
-        calendar.take()
-    assert _calendar.soonest(calendar.state) == 4096
-    calendar.drain()
-    assert _calendar.soonest(calendar.state) == FAR
 
 
 @pytest.mark.parametrize("count", [2, 32, 33, 64, 65, 512, 513, 1500])

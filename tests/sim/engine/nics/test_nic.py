@@ -19,8 +19,8 @@ from sim.engine.reference.nic import Nic, Want
 from sim.engine.run import Run, memory_bytes, run
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome
-from tests.eager_runs import assert_same
 from tests.oracles.general_loop.run import run_general_loop
+from tests.same_runs import assert_same
 from tests.strategies import nic_programs
 from topologies import WeftError
 

@@ -19,7 +19,7 @@ from sim.engine.reference.engine import Simulation, Visit, run_reference
 from sim.engine.run import run
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
-from tests.eager_runs import assert_same
+from tests.same_runs import assert_same
 from tests.sim.engine.test_engine import outcome_or_deadlock
 from tests.strategies import channel_programs, nic_programs, programs
 from topologies import WeftError, from_spec

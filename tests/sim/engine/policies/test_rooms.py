@@ -23,7 +23,7 @@ from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.contract import UNBOUNDED
 from sim.program.outcome import Deadlock, Outcome
 from sim.program.turns import with_buffers
-from tests.eager_runs import assert_same
+from tests.same_runs import assert_same
 from tests.sim.engine.test_engine import assert_loops_agree, outcome_or_deadlock
 from tests.strategies import channel_programs, credit_programs, nic_programs, programs
 from topologies import WeftError, from_spec

@@ -17,7 +17,7 @@ from sim import FaultPlan, SlowLink, simulate
 from sim.engine.reference.engine import Simulation, run_reference
 from sim.engine.run import run
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
-from tests.eager_runs import assert_same
+from tests.same_runs import assert_same
 from tests.sim.engine.test_engine import outcome_or_deadlock
 from tests.strategies import nic_programs, programs
 from topologies import WeftError, from_spec
