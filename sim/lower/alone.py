@@ -76,7 +76,8 @@ def _assembled(
         cuttings, model.forwarding, model.deliver,
         NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),
         nics=nics_of(schedule.topology, shape, schedule.pattern, model),
-        buffers=buffers_of(schedule.topology, shape, model, _largest_chunk(works[0], cuttings)), bubble=model.bubble,
+        buffers=buffers_of(schedule.topology, shape.server_link, model, _largest_chunk(works[0], cuttings)),
+        bubble=model.bubble,
         task_flow=flows(schedule.topology, shape) if model.discipline == "round-robin-flow" else None,
         waits=shape.waits, works=works,
     )

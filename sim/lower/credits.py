@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.lower.shape import Shape
-from sim.program import I64
+from sim.program import I32, I64
 from sim.program.contract import UNBOUNDED
 from sim.program.model import Model
 from topologies import Topology, WeftError
@@ -24,9 +23,10 @@ def _credit_ps(topology: Topology, model: Model, links: I64) -> I64:
     return found
 
 
-def buffers_of(topology: Topology, shape: Shape, model: Model, largest_bytes: int) -> tuple[I64, I64] | None:
-    """Room behind each server of a shape, and the time until what is given back is known.
+def buffers_of(topology: Topology, server_link: I32, model: Model, largest_bytes: int) -> tuple[I64, I64] | None:
+    """Room behind each server, and the time until what is given back is known.
 
+    `server_link`: no link of the topology where there is no buffer.
     `largest_bytes`: of the largest chunk.
     NoRoom: it has more than a buffer.
     """
@@ -38,8 +38,8 @@ def buffers_of(topology: Topology, shape: Shape, model: Model, largest_bytes: in
             f"{'two of ' * model.bubble}the largest chunk, {format_size(largest_bytes)} ({largest_bytes:,} B with "
             "headers): give larger buffers, or cut smaller chunks"
         )
-    is_link = shape.server_link < topology.n_links
-    links = np.where(is_link, shape.server_link, 0).astype(np.int64)
+    is_link = (server_link >= 0) & (server_link < topology.n_links)
+    links = np.where(is_link, server_link, 0).astype(np.int64)
     return (
         np.where(is_link, model.buffer_bytes, UNBOUNDED), np.where(is_link, _credit_ps(topology, model, links), 1)
     )

@@ -144,7 +144,7 @@ def test_routes_of_a_nic_begin_there_and_no_others(task: int, path: Sequence[int
     nic, link, _, _ = builder.nic(UNIT), builder.server(UNIT), builder.server(UNIT), builder.nic(UNIT)
     builder.task(5, [(nic, 0), (link, 0)])
     builder.task(5, [(link, 0)])
-    with pytest.raises(WeftError, match="is a NIC: routes begin there|one of them is a NIC"):
+    with pytest.raises(WeftError, match=r"is a NIC: routes begin there|one of them is a NIC"):
         disrupt(builder.build(), Disruptions(detours={task: [(3, tuple((server, 0) for server in path))]}))
 
 
@@ -253,7 +253,7 @@ def test_queues_whose_chunks_are_dropped_leave_the_line(drops: int, starts: list
 def test_a_queue_looks_for_detours_when_it_has_its_turn() -> None:
     """The detour of task 1 holds since 1; flow 1 has its turn at 3, flow 0 at 6. There it goes away, and task 3 of its
     flow is served."""
-    builder, wire = turning([(0, 3), (0, 3), (1, 3), (0, 3)])
+    builder, _ = turning([(0, 3), (0, 3), (1, 3), (0, 3)])
     new = builder.server(UNIT)
     rows = served(builder, detours={1: [(1, ((new, 0),))]})
     assert rows == {(0, 0): [0], (1, 0): [6, 7], (2, 0): [3], (3, 0): [6]}
@@ -303,7 +303,7 @@ def test_a_bubble_is_of_the_largest_chunk_of_detours_too() -> None:
 
 
 def test_a_detour_may_change_the_channel() -> None:
-    """At 5 task 2 of channel 1 has its turn; at 10 task 1, which goes to channel 1: task 3 is the first of channel 0."""
+    """At 5 task 2 of channel 1 has its turn; at 10 task 1, which goes to channel 1: task 3 is first in channel 0."""
     builder = building()
     wire = builder.server(UNIT)
     for channel in (0, 0, 1, 0):
@@ -322,8 +322,12 @@ def test_a_channel_whose_first_chunk_goes_away_is_looked_at_again() -> None:
     assert [rows[task, 0] for task in range(4)] == [[0], [5, 6], [5], [10]]
 
 
-def test_a_detour_of_a_channel_that_is_not_there_is_refused() -> None:
+def test_a_detour_may_bring_a_channel() -> None:
+    """Servers have two queues then, and each has a buffer."""
     builder = building()
-    builder.task(5, [(builder.server(UNIT), 0)])
-    with pytest.raises(WeftError, match="a detour takes channel 1; there are 1"):
-        disrupt(builder.build(), Disruptions(detours={0: [(5, ((0, 0, 1),))]}))
+    wire = builder.server(UNIT, buffer=5)
+    for _ in range(2):
+        builder.task(5, [(wire, 0)])
+    program = disrupt(builder.build(), Disruptions(detours={1: [(3, ((wire, 0, 1),))]}))
+    assert (program.channels, program.server_buffer.tolist()) == (2, [5, 5])
+    assert run_reference(program).start_ps.tolist() == [0, 5]
