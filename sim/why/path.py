@@ -305,7 +305,7 @@ class Walk(Walks):
         if left > start:
             self._add(start, left, SERIALIZATION, task, chunk, hop)
 
-    def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
+    def _release(self, task: int, chunk: int, time: int) -> State | None:
         """The delivery, by a server, that released a chunk or gave it its units, at this time; None at time 0."""
         if time == 0:
             return None
