@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sim.certify.conditions import Conditions, detour_at, route_at
 from sim.certify.order import overtaken
 from sim.certify.rooms import rooms
-from sim.certify.times import TimeBounds, bounded, deliveries, free_ps, joins, ready_ps, routed_chunks
+from sim.certify.times import TimeBounds, deliveries, free_ps, joins, ready_ps, routed_chunks
 from sim.program.contract import COMPLETES, DOWN, I64, WAITS, Program
 from sim.program.outcome import CertificateError, Journal, Outcome
 
@@ -235,7 +235,7 @@ def _rooms(program: Program, journal: Journal, conditions: Conditions) -> Rows:
     over = given.copy()
     over[rows], given[rows] = behind
     _refuse(over, journal, "capacity: it starts without room behind its server")
-    limited = bounded(program)[conditions.server]
+    limited = program.bounded[conditions.server]
     if moves:
         times = np.unique(np.append(journal.arrival_ps, journal.start_ps))
         came, starts = (

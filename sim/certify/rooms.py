@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.contract import I64, UNBOUNDED, Program
+from sim.program.contract import I64, Program
 
 
 class Rooms(NamedTuple):
@@ -36,5 +36,5 @@ def rooms(program: Program, line: I64, work: I64, start: I64, gone: I64, by_serv
     times, number = np.unique(np.append(back, start), return_inverse=True)
     of = server if by_server else room
     keys = np.append(of, of) * times.size + number.reshape(-1)
-    given = np.isin(keys[rows.size :], keys[: rows.size]) & (program.server_buffer[server] < UNBOUNDED)
+    given = np.isin(keys[rows.size :], keys[: rows.size]) & program.bounded[server]
     return Rooms(over, given)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, UNBOUNDED, Program
+from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import CertificateError, Outcome
 
 
@@ -211,13 +211,8 @@ def idle_ps(program: Program, served: I64, server: I32, start: I64, free: I64) -
     since = np.empty_like(begins)
     since[served] = _running_maximum(np.cumsum(_first_of(server[served])), begins)
     if program.has_credits:
-        since[bounded(program)[server]] = 0
+        since[program.bounded[server]] = 0
     return since
-
-
-def bounded(program: Program) -> npt.NDArray[np.bool_]:
-    """Whether a server has a buffer with a limit, (S,)."""
-    return np.asarray(np.any(program.server_buffer.reshape(program.channels, -1) < UNBOUNDED, axis=0), np.bool_)
 
 
 def _first_of(group: I32 | I64) -> npt.NDArray[np.bool_]:

@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 
-from sim.certify.times import bounded
 from sim.program import I64
 from sim.program.contract import NEVER_PS, Program
 from sim.program.outcome import Journal, Log, Outcome
@@ -158,14 +157,14 @@ class _FaultyWalk(Walk):
         last, onward = p.hop_last[p.route_hop[j.at]] != 0, np.empty(self.order.size, np.int64)
         onward[self.order] = np.roll(self.order, -1)
         gone = np.where(j.lost, j.end_ps, np.where(last, j.ready_ps, j.end_ps[onward]))
-        rows = np.flatnonzero((j.end_ps > j.start_ps) & bounded(p)[self.on])
+        rows = np.flatnonzero((j.end_ps > j.start_ps) & p.bounded[self.on])
         back = (gone + p.server_credit_ps[self.on])[rows]
         return dict(zip(zip(self.room_of[rows].tolist(), back.tolist(), strict=True), rows.tolist(), strict=True))
 
     def _waited_for_room(self, row: int) -> bool:
         """Whether the server of a service has a buffer, and nothing changed there as it began."""
         p, server, start = self.program, int(self.on[row]), int(self.journal.start_ps[row])
-        if not (p.has_credits and bounded(p)[server]):
+        if not p.bounded[server]:
             return False
         begins = p.timetable_from_ps[slice(*p.timetable_ptr[server : server + 2])] if p.timetable_ptr.size else ()
         return start not in begins

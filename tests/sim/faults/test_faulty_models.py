@@ -112,16 +112,16 @@ def test_a_detour_changes_channel_at_the_dateline() -> None:
     ]
 
 
-def test_links_that_only_detours_cross_have_buffers() -> None:
-    """The first of two spines takes all, until a link to it is down."""
-    fabric = from_spec("leaf-spine:2x2x2", **ROUTERS)
-    lowered = lower(job_of_ring(fabric), make_model(buffer="64KiB"), "off")
-    link = next(link for link in lowered.server_link.tolist() if min(fabric.src[link], fabric.dst[link]) >= 4)
-    faults = (LinkDown(link=fabric.link_name(link), at="1us"),)
+@pytest.mark.parametrize(("options", "rooms"), [({}, {2**16}), ({"bubble": True}, {2**16, 2**16 - 2**12})])
+def test_links_that_only_detours_cross_have_buffers(options: dict[str, Any], rooms: set[int]) -> None:
+    """A broadcast along a tree crosses 3 of 8 links, until one is down."""
+    job = Job.of(build("tree", "broadcast", RING, "64KiB"))
+    lowered = lower(job, make_model(chunk="4KiB", buffer="64KiB", **options), "off")
+    faults = (LinkDown(link=RING.link_name(int(lowered.server_link[0])), at="1us"),)
     whole = add_faults(lowered, FaultPlan(faults=faults, reroute="0s"))
-    assert lowered.program.n_servers < whole.program.n_servers == fabric.n_links
-    assert set(whole.program.server_buffer.tolist()) == {2**16}
-    assert set(whole.program.server_credit_ps.tolist()) == {400_000, 100_000}
+    assert (lowered.program.n_servers, whole.program.n_servers) == (3, 8)
+    assert set(whole.program.server_buffer.tolist()) == rooms
+    assert set(whole.program.server_credit_ps.tolist()) == {400_000}
 
 
 def test_a_nic_that_sends_slowly_or_is_down_is_that_of_its_npu() -> None:
