@@ -262,7 +262,7 @@ def channel_programs(draw: st.DrawFn) -> Program:
 def with_some_buffers(draw: st.DrawFn, program: Program, *, bubble: bool) -> Program:
     """The program with buffers of a few chunks behind some servers."""
     largest, n = largest_chunks(program) * (1 + (bubble and program.has_channels)), program.n_servers
-    more = draw(st.lists(st.sampled_from((0, 0, 1, 3, 8, 10**6, None)), min_size=n, max_size=n))
+    more = draw(st.lists(st.sampled_from((0, 2, 8, 30, None, None)), min_size=n, max_size=n))
     room = [UNBOUNDED if one is None else int(chunk) + one for chunk, one in zip(largest, more, strict=True)]
     credit_ps = draw(st.lists(st.sampled_from((1, 1, 2, 5)), min_size=n, max_size=n))
     return with_buffers(program, np.array(room, np.int64), np.array(credit_ps, np.int64), bubble)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, UNBOUNDED, Program
+from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import CertificateError, Outcome
 
 
@@ -122,7 +122,7 @@ def joins(
 ) -> TimeBounds:
     """When each routed chunk arrives at its first server, by the ends of the first services of all of them.
 
-    `seen`: when it arrived there by what that server did, of programs with NICs.
+    `seen`: when it arrived there by what that server did, or its journal says, of programs with NICs.
     CertificateError: a task with an empty route that was delivered before its release, or later than then without a
         pool to ask.
     """
@@ -162,6 +162,8 @@ def _after_pushes(program: Program, release: TimeBounds, seen: TimeBounds) -> Ti
         end, due = np.zeros((2, program.n_tasks), np.int64)
         end[sender[last]] = (begins + push)[last]
         np.maximum.at(due, child, end[parent])
+        if program.task_deadline_ps.size:
+            due = np.minimum(due, program.task_deadline_ps)
         found.append(np.maximum(times, due[task]))
     return TimeBounds(*found)
 
@@ -209,8 +211,7 @@ def idle_ps(program: Program, served: I64, server: I32, start: I64, free: I64) -
     since = np.empty_like(begins)
     since[served] = _running_maximum(np.cumsum(_first_of(server[served])), begins)
     if program.has_credits:
-        bounded = np.any(program.server_buffer.reshape(program.channels, -1) < UNBOUNDED, axis=0)
-        since[bounded[server]] = 0
+        since[program.bounded[server]] = 0
     return since
 
 

@@ -12,8 +12,6 @@ from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
 from sim.faults.plan import FaultPlan, SlowLink
-from sim.lower.job import lower
-from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import from_spec
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for

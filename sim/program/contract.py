@@ -348,6 +348,13 @@ class Program(NamedTuple):
         return bool(self.server_buffer.size)
 
     @property
+    def bounded(self) -> npt.NDArray[np.bool_]:
+        """Whether each server may wait for room behind it, (S,); computed."""
+        if not self.has_credits:
+            return np.zeros(self.n_servers, np.bool_)
+        return np.asarray(self.server_buffer.reshape(self.channels, -1).min(axis=0) < UNBOUNDED, np.bool_)
+
+    @property
     def has_channels(self) -> bool:
         """Whether fifo servers have several queues."""
         return self.channels > 1

@@ -177,7 +177,7 @@ def _jitter(program: Program, faults: Disruptions) -> Program:
 
 
 def _with_room(program: Program) -> Program:
-    """The program with queues, quanta and buffers of its detours as well."""
+    """The program with the queues, quanta and buffers that its detours need as well."""
     check_nics(program)
     if program.has_credits:
         buffer = program.server_buffer[: program.n_servers]
@@ -201,8 +201,6 @@ def _detours(program: Program, faults: Disruptions) -> Program:
         """The route that takes a path, which may be the task's own."""
         if program.is_packed and (unknown := {hop[0] for hop in path} - faults.rates.keys()):
             raise WeftError(f"a detour crosses server {min(unknown)}, whose rate is needed: give it in `rates`")
-        if (most := max((*hop, 0)[2] for hop in path)) >= program.channels:
-            raise WeftError(f"a detour takes channel {most}; there are {program.channels}")
         ends = [
             (server, max(latency, least), int(hop == len(path) - 1), channel)
             for hop, (server, latency, channel) in enumerate((*hop, 0)[:3] for hop in path)
@@ -227,12 +225,14 @@ def _detours(program: Program, faults: Disruptions) -> Program:
     ptr = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
     table = np.concatenate(parts)
     hop_kinds = np.array(list(kinds), np.int64).reshape(-1, 4)
+    channels = max(program.channels, 1 + int(hop_kinds[:, 3].max(initial=0)))
     lengths = np.cumsum([len(route) for route in routes]) + program.route_ptr[-1]
     return program._replace(
         hop_server=i32(hop_kinds[:, 0]),
         hop_latency_ps=np.ascontiguousarray(hop_kinds[:, 1]),
         hop_last=np.ascontiguousarray(hop_kinds[:, 2], np.int8),
-        hop_channel=np.ascontiguousarray(hop_kinds[:, 3] if program.has_channels else [], np.int8),
+        hop_channel=np.ascontiguousarray(hop_kinds[:, 3] if channels > 1 else [], np.int8),
+        channels=channels,
         route_ptr=i32(np.concatenate([program.route_ptr, lengths])),
         route_hop=i32(np.concatenate([program.route_hop, *(list(route) for route in routes)])),
         detour_ptr=i32(ptr),

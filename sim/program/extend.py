@@ -19,7 +19,7 @@ def with_servers(program: Program, per_s: Sequence[Fraction], discipline: int = 
     """The program with more servers, of rates of their own; services beyond the clock are its end, as in `assemble`."""
     n, more = program.n_rates, len(per_s)
     times = times_of(program, [Fraction(PS_PER_S)] * n + list(per_s), np.append(np.arange(n), np.full(more, -1)))
-    return with_services(_with_servers(program, np.arange(n, n + more), discipline), n + more, times)
+    return with_turns(with_services(_with_servers(program, np.arange(n, n + more), discipline), n + more, times))
 
 
 def _with_servers(program: Program, rate: I64, discipline: int) -> Program:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import build
-from sim import PRESETS, FaultPlan, SlowLink, simulate
+from sim import PRESETS, simulate
 from sim.certify.healthy import certify
 from sim.engine.loop import run_fifo, run_links
 from sim.engine.reference.engine import Simulation, run_reference
@@ -198,9 +198,7 @@ def test_a_deadlock_names_the_links_of_its_circle() -> None:
 def test_what_buffers_are_not_combined_with_is_rejected() -> None:
     fabric = from_spec("ring:4")
     schedule = build("ring", "all-reduce", fabric, "1MiB")
-    plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
     rejected: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"faults": plan, "buffer": "1MiB"}, "faults and buffers"),
         ({"credit_latency": "1us"}, "is of buffers, and there"),
         ({"buffer": "1KiB"}, r"buffers of 1 KiB \(1,024 B\) are smaller than the largest chunk, 8 KiB"),
     )

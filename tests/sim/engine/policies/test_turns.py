@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectives import ALGORITHMS, build, ring
-from sim import FaultPlan, SlowLink, simulate
+from collectives import ALGORITHMS, build
+from sim import simulate
 from sim.engine.reference.engine import Simulation, run_reference
 from sim.engine.run import run
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
@@ -174,9 +174,6 @@ def test_what_symmetry_is_kept(algorithm: str, spec: str, discipline: str, ranks
 
 def test_what_turns_are_not_combined_with_is_rejected() -> None:
     fabric = from_spec("ring:4")
-    schedule, plan = ring.all_reduce(fabric, "1KiB"), FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
-    with pytest.raises(WeftError, match="faults and links that serve in turn"):
-        simulate(schedule, discipline=TURNS[0], faults=plan)
     job = Job(fabric)
     job.compute("forward", 10**9)
     with pytest.raises(WeftError, match="of a schedule alone"):
