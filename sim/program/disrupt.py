@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.program.columns import i32
-from sim.program.contract import CLOCK_END_PS, DOWN, I64, NEVER_PS, WAITS, Program
+from sim.program.contract import CLOCK_END_PS, DOWN, HEAD, I64, NEVER_PS, WAITS, Program
 from sim.program.service_table import pairs_that_meet, slowest_ps, times_of, with_services
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_time
@@ -178,7 +178,6 @@ def _jitter(program: Program, faults: Disruptions) -> Program:
 def _detours(program: Program, faults: Disruptions) -> Program:
     if not faults.detours:
         return program
-    least = 1 if program.cut_through or program.deliver_head else 0
     kinds = {
         kind: at for at, kind in enumerate(zip(
             program.hop_server.tolist(), program.hop_latency_ps.tolist(), program.hop_last.tolist(), strict=True
@@ -193,7 +192,11 @@ def _detours(program: Program, faults: Disruptions) -> Program:
         """The route that takes a path, which may be the task's own."""
         if program.is_packed and (unknown := {server for server, _ in path} - faults.rates.keys()):
             raise WeftError(f"a detour crosses server {min(unknown)}, whose rate is needed: give it in `rates`")
-        ends = [(server, max(latency, least), int(hop == len(path) - 1)) for hop, (server, latency) in enumerate(path)]
+        last = int(program.hop_last[program.route_hop[program.route_ptr[home + 1] - 1]])
+        least = int(program.cut_through or last == HEAD)
+        ends = [
+            (server, max(latency, least), last * (hop == len(path) - 1)) for hop, (server, latency) in enumerate(path)
+        ]
         route = tuple(kinds.setdefault(end, len(kinds)) for end in ends)
         if route == tuple(program.route_hop[program.route_ptr[home] : program.route_ptr[home + 1]].tolist()):
             return home

@@ -81,7 +81,7 @@ def _saved(tape: Tape, program: Program, service: I64, own: I32, after: I32) -> 
     """The service that cutting through, or delivering heads, takes off a path, and at whose rate."""
     kinds = tape.kinds
     last = kinds.following < 0
-    saved: I64 = np.where(last & bool(program.deliver_head), service, 0)
+    saved: I64 = np.where(tape.heads, service, 0)
     column = own.copy()
     if program.cut_through:
         there = program.service(kinds.size, after)
