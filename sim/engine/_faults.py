@@ -19,7 +19,7 @@ from sim.engine._state import (
     NOW,
 )
 from sim.engine._wheel import push
-from sim.program.contract import ATTEMPTS, DOWN, DROPS, LOSES, WAITS
+from sim.program.contract import ATTEMPTS, DOWN, DROPS, HEAD, LOSES, WAITS
 
 OF_LOSS, OF_JITTER = 0, 1
 
@@ -126,7 +126,7 @@ def begin_faulty(program, state, token, server, start, end, extra):
     latency = program.hop_latency_ps[u64(hop)] + extra + jitter_ps(program, state, token, server, False)
     last = program.hop_last[u64(hop)] != 0
     if last:
-        ready = (start if program.deliver_head else end) + latency
+        ready = (start if program.hop_last[u64(hop)] == HEAD else end) + latency
     else:
         ready = end + latency
         if program.cut_through:

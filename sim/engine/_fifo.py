@@ -56,6 +56,7 @@ from sim.engine._ordered import SHORT, SPARE_NODES, choose, look_at, wake
 from sim.engine._rooms import change_rooms
 from sim.engine._service import service_ps
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
+from sim.program.contract import HEAD
 
 _LOW = (1 << 32) - 1
 
@@ -179,7 +180,7 @@ def _serve(program, state, server, event, parted, ordered, routers):
     if state.log_base.size:
         log_service(program, state, server, start, task, chunk, at)
     if program.hop_last[hop] != 0:
-        ready = (start if program.deliver_head else end) + latency
+        ready = (start if program.hop_last[hop] == HEAD else end) + latency
         if parted:
             tell(program, state, task, ready, key, event)
         else:

@@ -60,6 +60,7 @@ from sim.engine._fifo_task import _let, _of, _size, log_service
 from sim.engine._jit import helper, section, u64
 from sim.engine._service import service_ps
 from sim.engine._state import NONE
+from sim.program.contract import HEAD
 
 _LOW = (1 << 32) - 1
 
@@ -123,7 +124,7 @@ def _commit(program, state, base, pushed_ps, key, place):
     if state.log_base.size:
         log_service(program, state, server, start, task, chunk, at)
     if program.hop_last[hop] != 0:
-        put(program, state, (start if program.deliver_head else end) + latency, key, np.int64(NONE), NONE)
+        put(program, state, (start if program.hop_last[hop] == HEAD else end) + latency, key, np.int64(NONE), NONE)
     else:
         ready = end + latency
         if program.cut_through:

@@ -59,7 +59,7 @@ from sim.engine._state import (
 )
 from sim.engine._turns import line_up, next_in_turn
 from sim.engine._wheel import advance, push
-from sim.program.contract import FIFO, PER_CHUNK, ROUND_ROBIN_FLOW
+from sim.program.contract import FIFO, HEAD, PER_CHUNK, ROUND_ROBIN_FLOW
 
 # --- releases and deliveries -------------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ def _begin(program, state, token, server, start):
         state.last_row[u64(server)] = row
     last = program.hop_last[u64(hop)] != 0
     if last:
-        ready = (start if program.deliver_head else end) + latency
+        ready = (start if program.hop_last[u64(hop)] == HEAD else end) + latency
     else:
         ready = end + latency
         if program.cut_through:

@@ -21,6 +21,7 @@ from sim.engine._parts import ALONE, CROWDED, LINE, NEXT, WAS_FULL, find_deliver
 from sim.engine._state import FAR, FINISHED, NEEDS_TOKENS, NONE, STUCK
 from sim.engine.halves import part_of_nodes
 from sim.program import I8, I32, I64, Program
+from sim.program.contract import TAIL
 from sim.program.service_table import shortest_ps
 from topologies.core.extents import physical_memory
 from topologies.core.paths import ranges
@@ -185,7 +186,7 @@ def dealt(program: Program, groups: Groups, parts: int, part_of_group: npt.NDArr
     n_sent = np.repeat(chunks[:, 0], np.diff(program.route_ptr))[across].sum() + chunks[:, 1].sum()
     across[program.route_ptr[1:][chunks[:, 1] > 0] - 1] = True
     shortest = shortest_ps(program)[program.server_rate[program.route_server]]
-    after_its_end = np.where(last, not program.deliver_head, not program.cut_through)
+    after_its_end = np.where(last, program.hop_last[program.route_hop] == TAIL, not program.cut_through)
     ahead_ps = int((program.route_latency_ps + after_its_end * shortest)[across].min(initial=FAR >> 2))
     return Cut(server_part, begin_part, delivery_parts, ahead_ps, _gain(groups, server_part, parts, n_sent))
 

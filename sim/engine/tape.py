@@ -21,7 +21,7 @@ from sim.engine._tape import JOIN, Ops, Scratch, Waits
 from sim.engine.run import advance_to_end, start
 from sim.program import FIFO, I32, I64, Program, check_healthy, unique_rows
 from sim.program.checks import check_clock
-from sim.program.contract import CLOCK_END_PS
+from sim.program.contract import CLOCK_END_PS, HEAD
 from sim.program.outcome import Outcome, log_base
 from topologies import WeftError
 from topologies.stages import staged
@@ -109,6 +109,13 @@ class Tape:
         """Services and joins on the tape."""
         return self.ops.server.size - 1
 
+    @property
+    def heads(self) -> npt.NDArray[np.bool_]:
+        """Kinds of service that deliver heads, (K,)."""
+        of_class = np.zeros(int(self.hop_class.max(initial=-1)) + 1, np.bool_)
+        of_class[self.hop_class] = self.program.hop_last == HEAD
+        return of_class[self.kinds.hop]
+
     def nbytes(self) -> int:
         """Bytes of the tape, the times of a sweep included."""
         return sum(array.nbytes for array in (*self.ops, *self.places, self._out, self._end))
@@ -150,9 +157,8 @@ class Tape:
             return np.zeros(1, np.int64), np.zeros(1, np.int64)
         service = program.service(kinds.size, rate[kinds.hop])
         onward = latency[kinds.hop].copy()
-        last = kinds.following < 0
-        if program.deliver_head:
-            onward[last] -= service[last]
+        last, heads = kinds.following < 0, self.heads
+        onward[heads] -= service[heads]
         if program.cut_through:
             there = program.service(kinds.size, rate[kinds.following])
             onward[~last] -= np.minimum(service, there)[~last]
@@ -163,7 +169,7 @@ class Tape:
         mine = self.program
         if program.hop_server.size != mine.hop_server.size or program.chunk_work.size != mine.chunk_work.size:
             raise WeftError("this is not the program that was recorded: only rates and latencies may differ")
-        if (program.cut_through, program.deliver_head) != (mine.cut_through, mine.deliver_head):
+        if program.cut_through != mine.cut_through or np.any(program.hop_last != mine.hop_last):
             raise WeftError("the tape was recorded with another forwarding or delivery")
         hop_rate = program.server_rate[program.hop_server]
         n_classes = int(self.hop_class.max(initial=-1)) + 1
@@ -194,8 +200,8 @@ def can_record(program: Program) -> bool:
 
 
 def _hop_classes(program: Program) -> I64:
-    """Hops of one rate column and latency are one class."""
-    latency = unique_rows(program.hop_latency_ps)[1]
+    """Hops of one rate column and latency are one class, but for those that deliver heads."""
+    latency = 2 * unique_rows(program.hop_latency_ps)[1] + (program.hop_last == HEAD)
     rate = program.server_rate[program.hop_server].astype(np.int64)
     return unique_rows(rate * (int(latency.max(initial=0)) + 1) + latency)[1]
 
