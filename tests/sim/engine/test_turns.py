@@ -22,7 +22,6 @@ from tests.eager_runs import assert_same
 from tests.sim.engine.test_engine import outcome_or_deadlock
 from tests.strategies import nic_programs, programs
 from topologies import WeftError, from_spec
-from workloads import Job
 
 UNIT = 10**12
 TURNS = ("round-robin-flow", "round-robin-port")
@@ -185,7 +184,3 @@ def test_what_turns_are_not_combined_with_is_rejected() -> None:
     schedule, plan = ring.all_reduce(fabric, "1KiB"), FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
     with pytest.raises(WeftError, match="faults and links that serve in turn"):
         simulate(schedule, discipline=TURNS[0], faults=plan)
-    job = Job(fabric)
-    job.compute("forward", 10**9)
-    with pytest.raises(WeftError, match="of a schedule alone"):
-        simulate(job, discipline=TURNS[1])

@@ -10,7 +10,6 @@ from sim import FaultPlan, simulate
 from sim.lower.job import lower
 from sim.program.model import SWING_SST, Model
 from topologies import WeftError, from_spec, torus
-from workloads import Job
 
 SHAPE = torus((4, 4))
 
@@ -74,9 +73,3 @@ def test_what_is_not_simulated_with_nics_is_rejected() -> None:
     schedule = build("ring", "all-reduce", SHAPE, "1KiB")
     with pytest.raises(WeftError, match="faults and NICs are not simulated together"):
         simulate(schedule, nic="shared", faults=FaultPlan())
-    job = Job(SHAPE)
-    job.compute("a", 1_000_000)
-    job.compute("b", 1_000_000)
-    for model in ({"nic": "shared"}, {"rank_progress": "all"}):
-        with pytest.raises(WeftError, match="of a schedule alone"):
-            simulate(job, **model)  # type: ignore[arg-type]  # names of two arguments
