@@ -53,7 +53,7 @@ def _conservation(program: Program, outcome: Outcome) -> None:
 
 def _capacity(program: Program, outcome: Outcome) -> None:
     # With head delivery the last service of a server may end after the last delivery.
-    slack = slowest_ps(program) if program.deliver_head else 0
+    slack = slowest_ps(program) if program.delivers_heads else 0
     over = outcome.busy_ps > outcome.makespan_ps + slack
     if np.any(over):
         server = int(np.flatnonzero(over)[0])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, Program
+from sim.program.contract import HEAD, I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import CertificateError, Outcome
 
 
@@ -38,8 +38,9 @@ def ready_ps(program: Program, at: I32 | I64, size: I64, start: I64, end: I64, l
     if program.cut_through and at.size:
         after = program.server_rate[program.route_server[np.minimum(at + 1, program.route_hop.size - 1)]]
         ready = np.maximum(start + latency, ready - program.service(size, after))
-    delivered = (start if program.deliver_head else end) + latency
-    return np.where(program.hop_last[program.route_hop[at]] != 0, delivered, ready)
+    last = program.hop_last[program.route_hop[at]]
+    delivered = np.where(last == HEAD, start, end) + latency
+    return np.where(last != 0, delivered, ready)
 
 
 def _chunks(program: Program) -> tuple[I64, I64, I64]:

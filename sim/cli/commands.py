@@ -265,7 +265,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC, "workload.name"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
-        without=("model.deliver", "model.preset", "workload.job"),
+        without=("workload.job",),
         defaults={"collective.algorithms": ("hierarchical",)}, run_flags=RUNS,
         helps={
             **_OF_JOBS,
@@ -287,7 +287,7 @@ COMMANDS: dict[str, Command] = {
             "weft share --spec examples/tenants.toml --faults examples/faults.toml --check --csv shares.csv",
         ),
         needs=(FABRIC, "tenant"),
-        uses=("topology", "model", "tenant"), without=("model.deliver", "model.preset"),
+        uses=("topology", "model", "tenant"),
         run_flags=RUNS,
         helps={
             **_OF_JOBS,

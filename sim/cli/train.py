@@ -48,7 +48,7 @@ def simulate_iteration(spec: Spec, *, drawn: bool, how: How) -> tuple[Workload, 
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
     model = spec.build_model()
-    if spec.model.chunks is None and spec.model.chunk is None:
+    if spec.model.chunks is None and spec.model.chunk is None and spec.model.preset is None:
         model = replace(model, chunks=1)  # the chunks of a hierarchical collective are already small
     if drawn:
         check_size(job, model, spec.symmetry)

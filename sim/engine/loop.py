@@ -73,6 +73,7 @@ from sim.engine.policies.faults import (
 )
 from sim.engine.policies.pools import GRANTED, ask, asks, grant
 from sim.engine.policies.rooms import change_rooms
+from sim.program.contract import HEAD
 
 _LOW = (1 << 32) - 1
 
@@ -203,7 +204,7 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty):
     if lost:
         lose(program, state, server, key, place & ~np.int64(FRESH), start, end)
     elif last:
-        ready = (start if program.deliver_head else end) + latency
+        ready = (start if program.hop_last[hop] == HEAD else end) + latency
         put(program, state, ready, key, NONE, event)
     else:
         following = program.hop_server[u64(program.route_hop[u64(at + 1)])]

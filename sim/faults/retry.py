@@ -188,7 +188,7 @@ class _Star(NamedTuple):
 
 def _star(program: Program, topology: Topology, server_link: I32) -> _Star:
     """What a program of aggregation through one switch consists of; others are rejected."""
-    rank, plain = np.arange(topology.n_npus), program.is_healthy and not program.deliver_head
+    rank, plain = np.arange(topology.n_npus), program.is_healthy and not program.delivers_heads
     others = program.whole_child.size + program.pool_capacity.size + program.has_credits
     if plain and not others and np.all(program.server_discipline == FIFO) and np.all(program.hops() == 1):
         link = server_link[program.route_server[program.route_ptr[program.task_route]]]

@@ -314,6 +314,7 @@ class _Lowering:
             task_class=unique_rows(self._column("tie", np.int64))[1].astype(np.int32),
             task_priority=ordered.astype(np.int32), edge_parent=parent, edge_child=child, edge_lag=lag,
             route_channel=_joined([part.channel for part in self.routes], np.int8),
+            server_computes=own if model.deliver == "head" and np.any(own) else None,
         )
         check_buffers(model, work[sent], 0 if cutting is None else cutting[sent], self.cuttings)
         try:

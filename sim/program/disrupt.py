@@ -14,7 +14,7 @@ import numpy as np
 
 from sim.program.checks import check_nics
 from sim.program.columns import i32
-from sim.program.contract import CLOCK_END_PS, DOWN, I64, NEVER_PS, WAITS, Program
+from sim.program.contract import CLOCK_END_PS, DOWN, HEAD, I64, NEVER_PS, WAITS, Program
 from sim.program.service_table import pairs_that_meet, slowest_ps, times_of, with_services
 from sim.program.turns import with_buffers, with_turns
 from topologies import WeftError
@@ -188,7 +188,6 @@ def _with_room(program: Program) -> Program:
 def _detours(program: Program, faults: Disruptions) -> Program:
     if not faults.detours:
         return program
-    least = 1 if program.cut_through or program.deliver_head else 0
     channel = program.hop_channel if program.has_channels else np.zeros(program.hop_server.size, np.int8)
     columns = program.hop_server, program.hop_latency_ps, program.hop_last, channel
     kinds = {kind: at for at, kind in enumerate(zip(*(column.tolist() for column in columns), strict=True))}
@@ -201,8 +200,10 @@ def _detours(program: Program, faults: Disruptions) -> Program:
         """The route that takes a path, which may be the task's own."""
         if program.is_packed and (unknown := {hop[0] for hop in path} - faults.rates.keys()):
             raise WeftError(f"a detour crosses server {min(unknown)}, whose rate is needed: give it in `rates`")
+        last = int(program.hop_last[program.route_hop[program.route_ptr[home + 1] - 1]])
+        least = int(program.cut_through or last == HEAD)
         ends = [
-            (server, max(latency, least), int(hop == len(path) - 1), channel)
+            (server, max(latency, least), last * (hop == len(path) - 1), channel)
             for hop, (server, latency, channel) in enumerate((*hop, 0)[:3] for hop in path)
         ]
         route = tuple(kinds.setdefault(end, len(kinds)) for end in ends)

@@ -90,7 +90,7 @@ class _FaultyWalk(Walk):
         at = int(j.at[row])
         latency = self.latency_ps[at]
         if self.program.hop_last[self.program.route_hop[at]]:
-            leaves = start if self.program.deliver_head else end
+            leaves = start if self.delivers_head(at) else end
         elif self.program.cut_through:
             leaves = max(start, end - self._nominal_ps(row, at + 1))
         else:

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program import I32, I64, Program
-from sim.program.contract import UNBOUNDED
+from sim.program.contract import HEAD, UNBOUNDED
 from sim.program.outcome import Log, Outcome
 from sim.why.walks import Piece, State, Stretch, Walks, clipped
 from topologies import WeftError
@@ -156,6 +156,7 @@ class Walk(Walks):
         self.cut_size, self.server_rate = view(program.cut_size.ravel()), view(program.server_rate)
         self.service_row, self.service_ps = view(program.service_row), view(program.service_ps)
         self.server, self.latency_ps = view(program.route_server), view(program.route_latency_ps)
+        self.route_hop, self.hop_last = view(program.route_hop), view(program.hop_last)
         self.first_hop = view(program.route_ptr[program.task_route])
         self.base, self.start_ps, self.before = (view(column) for column in log)
         self.finish_ps = view(outcome.finish_ps)
@@ -197,8 +198,9 @@ class Walk(Walks):
             return self._release(task, chunk, self._delivered(task, chunk))
         hop = self.hops[task] - 1
         start, end = self._service(task, chunk, hop)
-        self._latency(task, hop, start if self.program.deliver_head else end)
-        if not self.program.deliver_head:
+        leaves = start if self.delivers_head(self._at(task, hop)) else end
+        self._latency(task, hop, leaves)
+        if leaves > start:
             self._add(start, end, SERIALIZATION, task, chunk, hop)
         return self._row(task, chunk, hop)
 
@@ -373,7 +375,8 @@ class Walk(Walks):
         if hops == 0:
             return self._delivered_at_once(task, chunk)
         start, end = self._service(task, chunk, hops - 1)
-        return (start if self.program.deliver_head else end) + self.latency_ps[self._at(task, hops - 1)]
+        at = self._at(task, hops - 1)
+        return (start if self.delivers_head(at) else end) + self.latency_ps[at]
 
     def _delivered_at_once(self, task: int, chunk: int) -> int:
         """Delivery of a chunk of a task without servers: the last thing that it waited for."""
@@ -394,6 +397,10 @@ class Walk(Walks):
         cut = self.task_cut[task]
         size = self.cut_size[2 * cut + (chunk >= self.cut_first[cut])]
         return self.service_ps[self.service_row[size] + self.server_rate[self.server[self._at(task, hop)]]]
+
+    def delivers_head(self, at: int) -> bool:
+        """Whether a hop of the routes is the last one, and delivers heads."""
+        return self.hop_last[self.route_hop[at]] == HEAD
 
     def _at(self, task: int, hop: int) -> int:
         return self.first_hop[task] + hop

@@ -55,6 +55,7 @@ from sim.engine.core.status import NONE
 from sim.engine.core.tasks import _let, _of, _size, log_service
 from sim.engine.nics.heaps import add_engine, engine_at, let_wish, remove_first, replace_first, wish
 from sim.engine.policies.faults import injected
+from sim.program.contract import HEAD
 
 
 @helper
@@ -117,7 +118,7 @@ def _commit(program, state, base, pushed_ps, key, place):
     if state.log_base.size:
         log_service(program, state, server, start, task, chunk, at)
     if program.hop_last[hop] != 0:
-        put(program, state, (start if program.deliver_head else end) + latency, key, np.int64(NONE), NONE)
+        put(program, state, (start if program.hop_last[hop] == HEAD else end) + latency, key, np.int64(NONE), NONE)
     else:
         ready = end + latency
         if program.cut_through:

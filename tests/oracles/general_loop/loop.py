@@ -28,7 +28,7 @@ import numpy as np
 from sim.engine.compile.door import entry, helper, section, u64
 from sim.engine.core.service import service_ps
 from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
-from sim.program.contract import FIFO, PER_CHUNK, ROUND_ROBIN_FLOW
+from sim.program.contract import FIFO, HEAD, PER_CHUNK, ROUND_ROBIN_FLOW
 from tests.oracles.general_loop.credits import fits, give_back, hold, line_of, rings, room_for_returns
 from tests.oracles.general_loop.event import (
     AT,
@@ -269,7 +269,7 @@ def _begin(program, state, token, server, start):
         state.last_row[u64(server)] = row
     last = program.hop_last[u64(hop)] != 0
     if last:
-        ready = (start if program.deliver_head else end) + latency
+        ready = (start if program.hop_last[u64(hop)] == HEAD else end) + latency
     else:
         ready = end + latency
         if program.cut_through:

@@ -23,7 +23,6 @@ from tests.sim.engine.policies.test_rooms import UNIT, assert_engines_agree, sta
 from tests.sim.engine.test_engine import outcome_or_deadlock
 from tests.strategies import channel_programs, nic_programs, programs
 from topologies import WeftError, from_spec
-from workloads import Job
 
 
 def served_by(builder: ProgramBuilder, link: int) -> list[int]:
@@ -220,10 +219,6 @@ def test_what_channels_are_not_combined_with_is_rejected() -> None:
     for options, said in rejected:
         with pytest.raises(WeftError, match=said):
             simulate(schedule, **options)
-    job = Job(fabric)
-    job.compute("forward", 10**9)
-    with pytest.raises(WeftError, match="virtual channels are simulated of a schedule alone"):
-        simulate(job, vcs=2)
     for spec in ("switch:4", "fc:4", "circulant:16x1x5", "twisted-torus:4x4x8"):
         with pytest.raises(WeftError, match=f"datelines are of rings: on {spec} the link .* is no step along"):
             simulate(build("direct", "all-to-all", from_spec(spec), "1KiB"), vcs=2)

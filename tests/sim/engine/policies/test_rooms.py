@@ -27,7 +27,6 @@ from tests.same_runs import assert_same
 from tests.sim.engine.test_engine import assert_loops_agree, outcome_or_deadlock
 from tests.strategies import channel_programs, credit_programs, nic_programs, programs
 from topologies import WeftError, from_spec
-from workloads import Job
 
 UNIT = 10**12
 
@@ -205,7 +204,3 @@ def test_what_buffers_are_not_combined_with_is_rejected() -> None:
     for options, said in rejected:
         with pytest.raises(WeftError, match=said):
             simulate(schedule, **options)
-    job = Job(fabric)
-    job.compute("forward", 10**9)
-    with pytest.raises(WeftError, match="buffers are simulated of a schedule alone"):
-        simulate(job, buffer="1MiB")
