@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sim.certify.conditions import Conditions, detour_at, route_at
 from sim.certify.order import overtaken
 from sim.certify.rooms import rooms
-from sim.certify.times import TimeBounds, deliveries, free_ps, joins, ready_ps, routed_chunks
+from sim.certify.times import deliveries, free_ps, joins, ready_ps, routed_chunks
 from sim.program.contract import COMPLETES, DOWN, I64, WAITS, Program
 from sim.program.outcome import CertificateError, Journal, Outcome
 
@@ -181,8 +181,8 @@ def _arrivals(program: Program, outcome: Outcome, journal: Journal, first: Rows)
     wrong[starts] = outcome.start_ps[journal.task[starts]] != journal.start_ps[opening[journal.chunk[first] == 0]]
     _refuse(wrong, journal, "causality: its task started at another time")
     came = journal.arrival_ps[first]
-    seen = TimeBounds(came, came) if program.has_nics else None  # those that a NIC sends came as they were pushed
-    due = joins(program, outcome, delivered, journal.end_ps[opening], seen)
+    pushed_ps = came if program.has_nics else None  # those that a NIC sends came as they were pushed
+    due = joins(program, outcome, delivered, journal.end_ps[opening], pushed_ps)
     for bad, what in (
         (journal.arrival_ps[first] < due.earliest, "joined before it was released and the chunk before it was served"),
         (journal.arrival_ps[first] > due.latest, "joined later than its release and the service of the one before it"),

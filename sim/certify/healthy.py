@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sim.certify.faulty import certify_faulty
 from sim.certify.order import overtaken
 from sim.certify.rooms import rooms
-from sim.certify.times import TimeBounds, deliveries, free_ps, idle_ps, joins, ready_ps, sizes
+from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
 from sim.program import I64, Program
 from sim.program.columns import work_ps
 from sim.program.contract import I32
@@ -80,8 +80,8 @@ def _causality(program: Program, outcome: Outcome) -> None:
 def _services(program: Program, outcome: Outcome, log: Log) -> None:
     """No server serves two chunks at once or lets one wait while it is free, and none is served before it is there.
 
-    Whom servers choose is looked at by `sim.certify.order`; where there are NICs, only by what does not begin there.
-    When a pool granted is not looked at.
+    Whom servers choose is looked at by `sim.certify.order`, when NICs push by `sim.certify.nics`. When a pool granted
+    is not looked at.
     """
     hops, chunks = program.hops(), program.chunks()
     task = np.repeat(np.arange(program.n_tasks), chunks * hops)
@@ -97,10 +97,7 @@ def _services(program: Program, outcome: Outcome, log: Log) -> None:
     wrong = first & (chunk == 0) & (start != outcome.start_ps[task])
     what = "causality: task {task} started at another time than its first service, at {start} ps"
     _refuse(wrong, what, task, chunk, server, start)
-    seen = None
-    if program.has_nics:
-        seen = TimeBounds(idle_ps(program, served, server, start, free)[first], start[first])
-    joining = joins(program, outcome, deliveries(program, outcome, ready[last]), end[first], seen)
+    joining = joins(program, outcome, deliveries(program, outcome, ready[last]), end[first])
     earliest, latest = (np.roll(ready, 1) for _ in joining)
     earliest[first], latest[first] = joining
     what = "causality: chunk {chunk} of task {task} is served by server {server} at {start} ps, before it is there"
@@ -114,8 +111,6 @@ def _services(program: Program, outcome: Outcome, log: Log) -> None:
     what = "capacity: chunk {chunk} of task {task} waits at server {server}, which is free, until {start} ps"
     _refuse(start > np.maximum(latest, free), what, task, chunk, server, start)
     known = earliest == latest
-    if program.has_nics:
-        known &= ~first & (program.server_nic[server] < 0)
     _order(program, task, chunk, hop, at, start, earliest, served[known[served]])
 
 
