@@ -13,8 +13,8 @@ from sim.lower.lowered import NO_TASKS, Lowered
 from sim.lower.nics import bandwidths, flows, legend, nics_of
 from sim.lower.pools import pools_alone
 from sim.lower.shape import Shape, Timed
-from sim.program import DISCIPLINES, FIFO, I8, I32, I64, NO_POOLS, ORDERS, Columns, Cutting, assemble, i32
-from sim.program.assemble import with_rates
+from sim.program import DISCIPLINES, FIFO, I8, I32, I64, NO_POOLS, ORDERS, Columns, Cutting, i32
+from sim.program.assemble import assemble, with_rates
 from sim.program.model import Model
 from topologies import Topology
 from workloads.job import Job

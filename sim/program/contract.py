@@ -109,11 +109,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT = range(6)
-ORDERS = ("fifo", "priority", "smallest-first", "lowest-chunk-first")
-"""Of one queue; pools have no others."""
-DISCIPLINES = (*ORDERS, "round-robin-flow", "round-robin-port")
-FORWARDING = ("cut-through", "store-and-forward")
-DELIVERY = ("tail", "head")
+"""Places in `sim.program.model_options.DISCIPLINES`."""
 PER_CHUNK, PER_TASK = 0, 1
 WHOLE = -1
 """Lag of an edge to a child that waits for the whole task; 0 is chunk by chunk, w >= 1 a window."""

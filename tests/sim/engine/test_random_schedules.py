@@ -16,11 +16,12 @@ from sim import simulate
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING
-from sim.program.model import NIC_ORDERS, SEND_COMPLETE, Model, Nic
+from sim.program.model import Model, Nic
+from sim.program.model_options import OPTIONS
 from sim.program.outcome import Deadlock
 from tests.fabrics import random_fabric
 from topologies import Topology, WeftError, from_spec
-from topologies.core.paths import TIES
+from topologies.core.ties import TIES
 from topologies.registry import TOPOLOGIES
 
 SPECS = (
@@ -59,8 +60,8 @@ def models_with_ranks(draw: st.DrawFn) -> Model:
     nic = draw(st.one_of(st.none(), st.builds(
         Nic, injection_Bps=rate, ejection_Bps=rate, engines=st.sampled_from((None, 1, 3)),
         post_ps=st.sampled_from((0, 1000, 10**6)), push_ps=st.sampled_from((0, 1000, 10**6)),
-        queue_bytes=st.sampled_from((1, 5000, 2**26)), order=st.sampled_from(NIC_ORDERS),
-        send_complete=st.sampled_from(SEND_COMPLETE),
+        queue_bytes=st.sampled_from((1, 5000, 2**26)), order=st.sampled_from(OPTIONS["nic_order"].choices),
+        send_complete=st.sampled_from(OPTIONS["send_complete"].choices),
     )))
     progress = draw(st.sampled_from(("free", "any", "all", "authors") if nic else ("all", "authors")))
     tie = "first" if model.tie == "split" else model.tie

@@ -17,8 +17,8 @@ from sim.engine.reference import run_reference
 from sim.engine.run import run
 from sim.engine.tape import Tape
 from sim.faults.plan import FaultPlan, LinkDown, SlowLink, Straggler
-from sim.program import I64, WHOLE, Columns, Cutting, Program, ProgramBuilder, assemble, service_time_ps
-from sim.program.assemble import with_rates
+from sim.program import I64, WHOLE, Columns, Cutting, Program, ProgramBuilder, service_time_ps
+from sim.program.assemble import assemble, with_rates
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from sim.program.extend import Late, late_tasks, with_servers
 from sim.program.outcome import Deadlock, Outcome

@@ -1,0 +1,283 @@
+"""All options of the model: a row each, and the field that it sets.
+
+A row `credit_latency` of `ModelOptions` is that argument of `simulate`, that key of `[model]` in a spec, the flag
+`--credit-latency`, and its line of every help and of docs/reference/spec.md. A new option is a row here, its field
+below, and its use. No library is imported: the command line builds its help from here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from textwrap import fill
+from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar, get_type_hints
+
+from topologies.checks import Count, Integer, WeftError, choice
+from topologies.core.ties import TIES
+from topologies.units import (
+    Bytes,
+    BytesPerSecond,
+    Picoseconds,
+    PositiveBytes,
+    Quantity,
+    Rate,
+    format_rate,
+    format_size,
+    format_time,
+    parse_bandwidth,
+    parse_size,
+    parse_time,
+)
+
+ORDERS = ("fifo", "priority", "smallest-first", "lowest-chunk-first")
+"""Of one queue; pools have no others."""
+DISCIPLINES = (*ORDERS, "round-robin-flow", "round-robin-port")
+FORWARDING = ("cut-through", "store-and-forward")
+DELIVERY = ("tail", "head")
+
+DEFAULT_CHUNKS = 16
+UNLIMITED = "unlimited"
+"""Of buffers and of rates at which NICs eject: the default, spelled out."""
+
+MOST_ENGINES = 65_536
+"""Limit on the engines of a NIC, each of which has a place of its own in memory."""
+
+FLUID, ANALYTIC = "fluid", "analytic"
+
+C = TypeVar("C", bound=type[Any])
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Mismatch(WeftError):
+    """Values that are accepted each by itself, and not together."""
+
+
+class Need(NamedTuple):
+    """What an option is of no use without."""
+
+    met: Callable[[ModelFields], bool]
+    otherwise: str  # what is told where it is not
+
+
+A_NIC = Need(lambda model: model.nic is not None, "is of a NIC, and there is none: give nic shared as well")
+QUEUE = Need(
+    lambda model: model.nic is None or model.nic.order == "fifo",
+    "with engines that take turns it is one chunk; give nic_order fifo",
+)
+POSTS = Need(
+    lambda model: model.nic is not None or model.rank_progress != "any",
+    "is about the order of posts: it needs nic shared",
+)
+BUFFERS = Need(lambda model: model.buffer_bytes is not None, "is of buffers, and there are none: give buffer as well")
+ONE_BUFFER = Need(
+    lambda model: model.buffer_bytes is not None and model.vcs == 1,
+    "is about buffers of links with one virtual channel: give a buffer, and no vcs",
+)
+
+
+@dataclass(frozen=True)
+class Option:
+    """How people write one thing of the model, and what they are told of it."""
+
+    help: str  # one line, without the default
+    metavar: str = ""  # what stands for the value; SIZE, TIME and RATE have units
+    default: str = ""  # as shown to people
+    field: str = ""  # of `Model`, or "nic." and that of its NIC, where it has another name
+    choices: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
+    engines_without: tuple[str, ...] = ()  # those that know the default alone
+    told: str = ""  # in the line that describes a model, where it is not the default
+    kind: str = "text"  # of values in a file; of `sim.study.keys.KINDS`
+    least: int = 0  # of a size
+
+    @property
+    def of_nic(self) -> bool:
+        return self.field.startswith("nic.")
+
+    def value(self, written: Any, name: str) -> Any:
+        """What a field holds.
+
+        WeftError: no unit, or a word that is not accepted.
+        """
+        if written == UNLIMITED == self.default:
+            return None
+        if self.choices:
+            return choice(written, self.choices, name)
+        read = _UNITS[self.metavar][0] if self.metavar in _UNITS else None
+        least = (self.least,) if self.least else ()
+        return written if read is None else read(written, name.replace("_", " "), *least)
+
+    @property
+    def takes(self) -> str:
+        """What is written, as docstrings say it."""
+        if self.metavar in _UNITS:
+            return f'text such as "{_UNITS[self.metavar][2]}"'
+        words = ", ".join(map(repr, self.choices))
+        return f"{{{words}}}" if words else "bool" if self.kind == "flag" else "int"
+
+    @property
+    def said(self) -> str:
+        """The help, as the body of an entry of a docstring."""
+        text = self.help.partition(";")[0] + (f"; default: {self.default}" if self.default else "")
+        return fill(text, 120, initial_indent=" " * 8, subsequent_indent=" " * 8) + "\n"
+
+    def text(self, value: Any) -> str:
+        """A value of the field for people; "" for one that the name says."""
+        if value is True:
+            return ""
+        if self.metavar in _UNITS:
+            return _UNITS[self.metavar][1](value)
+        return "shared" if isinstance(value, NicFields) else str(value)
+
+
+_UNITS: dict[str, tuple[Callable[..., float], Callable[[Any], str], str]] = {
+    "SIZE": (parse_size, format_size, "64KiB"), "TIME": (parse_time, format_time, "500ns"),
+    "RATE": (parse_bandwidth, format_rate, "400Gb/s"),
+}
+"""Units by metavar: what reads them, what writes them, and an example."""
+
+
+class ModelOptions(TypedDict, total=False):
+    """The options of a model as people write them; None is as good as left out."""
+
+    forwarding: Annotated[str | None, Option(
+        "cut-through or store-and-forward", "MODE", "cut-through", choices=FORWARDING, engines_without=(FLUID,))]
+    deliver: Annotated[str | None, Option(
+        "what counts as delivery of a chunk: tail or head", "END", "tail", choices=DELIVERY,
+        engines_without=(FLUID, ANALYTIC), told="{} delivery")]
+    chunk: Annotated[Quantity | None, Option(
+        "size of a chunk; alternative to --chunks", "SIZE", field="chunk_bytes", engines_without=(FLUID,), least=1)]
+    chunks: Annotated[Count | None, Option(
+        "chunks per transfer; auto: chosen by point, with discipline and trees", "N|auto", str(DEFAULT_CHUNKS),
+        kind="chunks")]
+    header: Annotated[Quantity | None, Option(
+        "added to every transfer", "SIZE", "0B", "header_bytes", engines_without=(ANALYTIC,))]
+    packet_header: Annotated[Quantity | None, Option(
+        "added to every chunk", "SIZE", "0B", "packet_header_bytes", engines_without=(FLUID, ANALYTIC))]
+    endpoint_latency: Annotated[Quantity | None, Option(
+        "time that a transfer spends outside the links", "TIME", "0s", "endpoint_latency_ps", told="endpoints {}")]
+    tie: Annotated[str | None, Option(
+        "between equal routes: first, split, alternating or ecmp", "RULE", "first", choices=TIES)]
+    discipline: Annotated[str | None, Option(
+        "of links: fifo, priority, smallest-first, lowest-chunk-first, or in turn round-robin-flow or round-robin-port",
+        "NAME", "fifo", choices=DISCIPLINES, engines_without=(FLUID, ANALYTIC), told="{}")]
+    nic: Annotated[str | None, Option(
+        "none, or shared: the links of an NPU share one (docs/background/model.md)", "NIC", "none",
+        choices=("none", "shared"), engines_without=(FLUID, ANALYTIC))]
+    injection_rate: Annotated[Rate | None, Option(
+        "of a shared NIC", "RATE", "twice the links", "nic.injection_Bps", needs=(A_NIC,), told="injection {}")]
+    ejection_rate: Annotated[Quantity | None, Option(
+        "at which what arrives leaves a NIC", "RATE", UNLIMITED, "nic.ejection_Bps", needs=(A_NIC,),
+        told="ejection {}")]
+    nic_engines: Annotated[Count | None, Option(
+        "transfers that a NIC takes at once", "N", "one per link", "nic.engines", needs=(A_NIC,), told="engines {}",
+        kind="integer")]
+    post_time: Annotated[Quantity | None, Option(
+        "between two transfers that a rank posts", "TIME", "1ns", "nic.post_ps", needs=(A_NIC,), told="post {}")]
+    push_time: Annotated[Quantity | None, Option(
+        "of an engine of a NIC for 8 KiB", "TIME", "1ns", "nic.push_ps", needs=(A_NIC,), told="push {}")]
+    nic_queue: Annotated[Quantity | None, Option(
+        "at which engines wait, of NICs in order of fifo", "SIZE", "64MiB", "nic.queue_bytes", needs=(A_NIC, QUEUE),
+        told="queue {}")]
+    nic_order: Annotated[str | None, Option(
+        "of the queue of a NIC: rotate (engines take turns) or fifo", "ORDER", "rotate", "nic.order",
+        choices=("rotate", "fifo"), needs=(A_NIC,))]
+    send_complete: Annotated[str | None, Option(
+        "when a rank's own send ends for it: delivered or pushed", "WHEN", "delivered", "nic.send_complete",
+        choices=("delivered", "pushed"), needs=(A_NIC,))]
+    rank_progress: Annotated[str | None, Option(
+        "what a rank waits for before its next step: free, any, all or authors", "RULE", "free",
+        choices=("free", "any", "all", "authors"), needs=(POSTS,), engines_without=(ANALYTIC,),
+        told="progress of ranks: {}")]
+    buffer: Annotated[Quantity | None, Option(
+        "room for chunks behind each link", "SIZE", UNLIMITED, "buffer_bytes", engines_without=(FLUID, ANALYTIC),
+        told="buffers of {}", least=1)]
+    credit_latency: Annotated[Quantity | None, Option(
+        "until a link knows of room that is given back", "TIME", "its wire and router", "credit_ps", needs=(BUFFERS,),
+        told="credits after {}")]
+    vcs: Annotated[Count | None, Option(
+        "virtual channels of each link: 1, or 2 with datelines on rings", "N", "1", engines_without=(FLUID, ANALYTIC),
+        told="{} virtual channels", kind="integer")]
+    bubble: Annotated[bool | None, Option(
+        "chunks enter a ring only where they leave room for another one", needs=(ONE_BUFFER,), kind="flag")]
+    seed: Annotated[int | None, Option("of all random numbers", "N", "0", kind="integer")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NicFields:
+    """Fields of `sim.program.model.Nic`."""
+
+    injection_Bps: BytesPerSecond | None = None
+    ejection_Bps: BytesPerSecond | None = None
+    engines: Annotated[int, Integer(1, MOST_ENGINES)] | None = None
+    post_ps: Picoseconds = 1_000
+    push_ps: Picoseconds = 1_000
+    queue_bytes: PositiveBytes = 64 << 20
+    order: str = "rotate"
+    send_complete: str = "delivered"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFields:
+    """Fields of `sim.program.model.Model`."""
+
+    forwarding: str = "cut-through"
+    deliver: str = "tail"
+    chunks: Count | None = DEFAULT_CHUNKS
+    chunk_bytes: PositiveBytes | None = None
+    header_bytes: Bytes = 0
+    packet_header_bytes: Bytes = 0
+    endpoint_latency_ps: Picoseconds = 0
+    tie: str = "first"
+    discipline: str = "fifo"
+    seed: int = 0
+    nic: NicFields | None = None
+    rank_progress: str = "free"
+    buffer_bytes: PositiveBytes | None = None
+    credit_ps: Picoseconds | None = None
+    vcs: Count = 1
+    bubble: bool = False
+
+
+def _rows() -> Iterator[tuple[str, Option]]:
+    for name, hint in get_type_hints(ModelOptions, include_extras=True).items():
+        row = next(one for one in hint.__metadata__ if isinstance(one, Option))
+        yield name, row if row.field else replace(row, field=name)
+
+
+OPTIONS: Mapping[str, Option] = dict(_rows())
+"""Rows by name."""
+
+NAMES = {row.field: name for name, row in OPTIONS.items()}
+"""Names by field."""
+
+
+def check_needs(model: ModelFields, written: Mapping[str, object]) -> None:
+    """Reject an option of no use: one that a model lacks something for.
+
+    `written`: values by name, as people write them.
+    """
+    for name in (name for name in OPTIONS if written.get(name, False) is not False):
+        value = written[name]
+        for need in OPTIONS[name].needs:
+            if not need.met(model):
+                raise Mismatch(f"{name if value is True else f'{name} {value}'}: {need.otherwise}")
+
+
+def with_attributes(prefix: str) -> Callable[[C], C]:
+    """Class decorator: the docstring lists fields, which begin with `prefix` in the table."""
+    def listed(cls: C) -> C:
+        rows = {field.name: OPTIONS[NAMES[prefix + field.name]] for field in fields(cls)}
+        entries = "".join(f"    {name}\n{row.said}" for name, row in rows.items())
+        cls.__doc__ = f"{cls.__doc__}\n\n    Attributes\n    ----------\n{entries}    "
+        return cls
+
+    return listed
+
+
+def with_parameters(function: F) -> F:
+    """Decorator: the entry `**options` of the docstring is followed by all of them."""
+    entries = "".join(f"    {name} : {row.takes}, optional\n{row.said}" for name, row in OPTIONS.items())
+    function.__doc__ = re.sub(r"    \*\*options.*\n.*\n", lambda entry: entry[0] + entries, function.__doc__ or "")
+    return function
