@@ -28,7 +28,7 @@ from sim.program import ORDERS
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of
 from sim.program.model import ENGINES, SYMMETRY, Model, check_flows_have_no, make_model, model_of
-from sim.program.model_options import ModelOptions, with_parameters
+from sim.program.model_options import OPTIONS, ModelOptions, listing
 from sim.program.outcome import Deadlock, Outcome
 from sim.result import Result
 from topologies import WeftError
@@ -41,7 +41,7 @@ JOB_ENGINES = ("chunk", "reference", "fluid")
 
 
 @checked
-@with_parameters
+@listing("Other Parameters", OPTIONS)
 def simulate(
     work: Schedule | Job | Sequence[Tenant],
     *,
@@ -89,7 +89,7 @@ def simulate(
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
     **options : ModelOptions
-        Of the model, as people write them: `sim.program.model_options`.
+        Of the model, as people write them: sizes "64KiB" or bytes, times "500ns", rates "400Gb/s"; listed below.
 
     Raises
     ------
@@ -108,10 +108,8 @@ def simulate(
     """
     model = make_model(model, **options)
     if engine == "fluid":
-        chunks = options.get("chunks")
-        for name, value in {"chunk": options.get("chunk"), "chunks": None if chunks == 1 else chunks,
-                            "faults": faults}.items():
-            check_flows_have_no(name, value)
+        check_flows_have_no("chunks", options.get("chunks") or 1, 1)
+        check_flows_have_no("faults", faults)
     model = model_of(engine, model)
     job = _job_of(work, model)
     if job.alone is None:

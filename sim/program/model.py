@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NoReturn, Unpack
@@ -10,16 +10,18 @@ from typing import Any, NoReturn, Unpack
 from sim.program.cutting import Cutting
 from sim.program.model_options import (
     DEFAULT_CHUNKS,
-    NAMES,
+    OF_MODEL,
+    OF_NIC,
     OPTIONS,
     Mismatch,
     ModelFields,
     ModelOptions,
     NicFields,
+    Option,
     check_needs,
-    with_attributes,
+    listing,
 )
-from topologies.checks import WeftError, checked, choice
+from topologies.checks import WeftError, checked
 from topologies.text.brief import Registry, one_line
 from topologies.units import counted, format_size
 
@@ -37,18 +39,15 @@ MOST_SPREAD = 10_000
 
 @checked
 @one_line
-@with_attributes("nic.")
+@listing("Attributes", OF_NIC)
 @dataclass(frozen=True, kw_only=True)
 class Nic(NicFields):
     """The NIC that the links of an NPU share, and how its transfers get there."""
 
-    def __post_init__(self) -> None:
-        _check_words(self, "nic.")
-
     def describe(self) -> str:
         """One line for people."""
         words = [self.order] + ["sends end when pushed"] * (self.send_complete == "pushed")
-        return f"shared NICs ({', '.join([*words, *_told(self, 'nic.').values()])})"
+        return f"shared NICs ({', '.join([*words, *_told(self, OF_NIC).values()])})"
 
     def row(self) -> dict[str, object]:
         """Columns: the order, and what else differs from the default."""
@@ -57,7 +56,7 @@ class Nic(NicFields):
 
 @checked
 @one_line
-@with_attributes("")
+@listing("Attributes", OF_MODEL)
 @dataclass(frozen=True, kw_only=True)
 class Model(ModelFields):
     """How chunks are cut, forwarded and served; docs/background/model.md."""
@@ -66,8 +65,7 @@ class Model(ModelFields):
 
     def __post_init__(self) -> None:
         _ = self.cutting
-        _check_words(self)
-        check_needs(self, {NAMES[name]: OPTIONS[NAMES[name]].text(value) or True for name, value in changed(self)})
+        check_needs(self, {OF_MODEL[name].name: OF_MODEL[name].text(value) or True for name, value in changed(self)})
         if self.vcs > MOST_VCS:
             raise WeftError(f"vcs {self.vcs}: links have 1 virtual channel, or 2 with datelines")
         if self.only_fifo and self.discipline != "fifo":
@@ -94,7 +92,7 @@ class Model(ModelFields):
         count = f"{counted(self.chunks or 1, 'chunk')} per transfer"
         size = f"{format_size(self.chunk_bytes or 0)} chunks"
         words = [self.forwarding, cut or (count if self.chunk_bytes is None else size)]
-        told = _told(self)
+        told = _told(self, OF_MODEL)
         if self.bubble:
             told["buffer_bytes"] += " with bubbles"
         ranks = told.pop("rank_progress", "")
@@ -113,17 +111,9 @@ def changed(thing: Nic | Model) -> Iterator[tuple[str, Any]]:
             yield one.name, value
 
 
-def _told(thing: Nic | Model, prefix: str = "") -> dict[str, str]:
+def _told(thing: Nic | Model, rows: Mapping[str, Option]) -> dict[str, str]:
     """What the table says of them, by field."""
-    rows = {name: OPTIONS[NAMES[prefix + name]] for name, _ in changed(thing)}
-    return {name: row.told.format(row.text(getattr(thing, name))) for name, row in rows.items() if row.told}
-
-
-def _check_words(thing: Nic | Model, prefix: str = "") -> None:
-    for one in fields(thing):
-        accepted = OPTIONS[NAMES[prefix + one.name]].choices
-        if accepted and one.name != "nic":
-            choice(getattr(thing, one.name), accepted, one.name)
+    return {name: rows[name].told.format(rows[name].text(value)) for name, value in changed(thing) if rows[name].told}
 
 
 _WITHOUT = {
@@ -135,9 +125,8 @@ _WITHOUT = {
 
 def unknown_to(engine: str, model: Model) -> dict[str, str]:
     """What a model has and an engine knows nothing of, by field, as a user writes it."""
-    rows = {name: OPTIONS[NAMES[name]] for name, _ in changed(model)}
-    return {name: f"{NAMES[name].replace('_', ' ')} {row.text(getattr(model, name))}".rstrip()
-            for name, row in rows.items() if engine in row.engines_without}
+    return {name: f"{OF_MODEL[name].name.replace('_', ' ')} {OF_MODEL[name].text(value)}".rstrip()
+            for name, value in changed(model) if engine in OF_MODEL[name].engines_without}
 
 
 def model_of(engine: str, model: Model, preset: str | None = None) -> Model:
@@ -186,7 +175,7 @@ def make_model(base: Model = Model(), **options: Unpack[ModelOptions]) -> Model:
     given = {name: written[name] for name in OPTIONS if written.get(name) is not None}
     if given.keys() >= {"chunk", "chunks"}:
         raise Mismatch("give a chunk size or a number of chunks, not both")
-    values = {OPTIONS[name].field: OPTIONS[name].value(value, name) for name, value in given.items()}
+    values = {OPTIONS[name].field: OPTIONS[name].value(value) for name, value in given.items()}
     if "chunk" in given:
         values["chunks"] = None
     if "chunks" in given:

@@ -7,13 +7,12 @@ below, and its use. No library is imported: the command line builds its help fro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from textwrap import fill
+from dataclasses import dataclass, replace
+from textwrap import wrap
 from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar, get_type_hints
 
-from topologies.checks import Count, Integer, WeftError, choice
+from topologies.checks import Choice, Count, Integer, WeftError, choice
 from topologies.core.ties import TIES
 from topologies.units import (
     Bytes,
@@ -45,8 +44,7 @@ MOST_ENGINES = 65_536
 
 FLUID, ANALYTIC = "fluid", "analytic"
 
-C = TypeVar("C", bound=type[Any])
-F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class Mismatch(WeftError):
@@ -84,18 +82,15 @@ class Option:
     metavar: str = ""  # what stands for the value; SIZE, TIME and RATE have units
     default: str = ""  # as shown to people
     field: str = ""  # of `Model`, or "nic." and that of its NIC, where it has another name
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()  # those of the field
     needs: tuple[Need, ...] = ()
     engines_without: tuple[str, ...] = ()  # those that know the default alone
     told: str = ""  # in the line that describes a model, where it is not the default
     kind: str = "text"  # of values in a file; of `sim.study.keys.KINDS`
     least: int = 0  # of a size
+    name: str = ""
 
-    @property
-    def of_nic(self) -> bool:
-        return self.field.startswith("nic.")
-
-    def value(self, written: Any, name: str) -> Any:
+    def value(self, written: Any) -> Any:
         """What a field holds.
 
         WeftError: no unit, or a word that is not accepted.
@@ -103,24 +98,10 @@ class Option:
         if written == UNLIMITED == self.default:
             return None
         if self.choices:
-            return choice(written, self.choices, name)
+            return choice(written, self.choices, self.name)
         read = _UNITS[self.metavar][0] if self.metavar in _UNITS else None
         least = (self.least,) if self.least else ()
-        return written if read is None else read(written, name.replace("_", " "), *least)
-
-    @property
-    def takes(self) -> str:
-        """What is written, as docstrings say it."""
-        if self.metavar in _UNITS:
-            return f'text such as "{_UNITS[self.metavar][2]}"'
-        words = ", ".join(map(repr, self.choices))
-        return f"{{{words}}}" if words else "bool" if self.kind == "flag" else "int"
-
-    @property
-    def said(self) -> str:
-        """The help, as the body of an entry of a docstring."""
-        text = self.help.partition(";")[0] + (f"; default: {self.default}" if self.default else "")
-        return fill(text, 120, initial_indent=" " * 8, subsequent_indent=" " * 8) + "\n"
+        return written if read is None else read(written, self.name.replace("_", " "), *least)
 
     def text(self, value: Any) -> str:
         """A value of the field for people; "" for one that the name says."""
@@ -131,21 +112,20 @@ class Option:
         return "shared" if isinstance(value, NicFields) else str(value)
 
 
-_UNITS: dict[str, tuple[Callable[..., float], Callable[[Any], str], str]] = {
-    "SIZE": (parse_size, format_size, "64KiB"), "TIME": (parse_time, format_time, "500ns"),
-    "RATE": (parse_bandwidth, format_rate, "400Gb/s"),
+_UNITS: dict[str, tuple[Callable[..., float], Callable[[Any], str]]] = {
+    "SIZE": (parse_size, format_size), "TIME": (parse_time, format_time), "RATE": (parse_bandwidth, format_rate),
 }
-"""Units by metavar: what reads them, what writes them, and an example."""
+"""Units by metavar: what reads them, and what writes them."""
 
 
 class ModelOptions(TypedDict, total=False):
     """The options of a model as people write them; None is as good as left out."""
 
     forwarding: Annotated[str | None, Option(
-        "cut-through or store-and-forward", "MODE", "cut-through", choices=FORWARDING, engines_without=(FLUID,))]
+        "cut-through or store-and-forward", "MODE", "cut-through", engines_without=(FLUID,))]
     deliver: Annotated[str | None, Option(
-        "what counts as delivery of a chunk: tail or head", "END", "tail", choices=DELIVERY,
-        engines_without=(FLUID, ANALYTIC), told="{} delivery")]
+        "what counts as delivery of a chunk: tail or head", "END", "tail", engines_without=(FLUID, ANALYTIC),
+        told="{} delivery")]
     chunk: Annotated[Quantity | None, Option(
         "size of a chunk; alternative to --chunks", "SIZE", field="chunk_bytes", engines_without=(FLUID,), least=1)]
     chunks: Annotated[Count | None, Option(
@@ -157,39 +137,33 @@ class ModelOptions(TypedDict, total=False):
         "added to every chunk", "SIZE", "0B", "packet_header_bytes", engines_without=(FLUID, ANALYTIC))]
     endpoint_latency: Annotated[Quantity | None, Option(
         "time that a transfer spends outside the links", "TIME", "0s", "endpoint_latency_ps", told="endpoints {}")]
-    tie: Annotated[str | None, Option(
-        "between equal routes: first, split, alternating or ecmp", "RULE", "first", choices=TIES)]
+    tie: Annotated[str | None, Option("between equal routes: first, split, alternating or ecmp", "RULE", "first")]
     discipline: Annotated[str | None, Option(
         "of links: fifo, priority, smallest-first, lowest-chunk-first, or in turn round-robin-flow or round-robin-port",
-        "NAME", "fifo", choices=DISCIPLINES, engines_without=(FLUID, ANALYTIC), told="{}")]
+        "NAME", "fifo", engines_without=(FLUID, ANALYTIC), told="{}")]
     nic: Annotated[str | None, Option(
         "none, or shared: the links of an NPU share one (docs/background/model.md)", "NIC", "none",
         choices=("none", "shared"), engines_without=(FLUID, ANALYTIC))]
     injection_rate: Annotated[Rate | None, Option(
-        "of a shared NIC", "RATE", "twice the links", "nic.injection_Bps", needs=(A_NIC,), told="injection {}")]
+        "of a shared NIC", "RATE", "twice the links", "nic.injection_Bps", told="injection {}")]
     ejection_rate: Annotated[Quantity | None, Option(
-        "at which what arrives leaves a NIC", "RATE", UNLIMITED, "nic.ejection_Bps", needs=(A_NIC,),
-        told="ejection {}")]
+        "at which what arrives leaves a NIC", "RATE", UNLIMITED, "nic.ejection_Bps", told="ejection {}")]
     nic_engines: Annotated[Count | None, Option(
-        "transfers that a NIC takes at once", "N", "one per link", "nic.engines", needs=(A_NIC,), told="engines {}",
-        kind="integer")]
+        "transfers that a NIC takes at once", "N", "one per link", "nic.engines", told="engines {}", kind="integer")]
     post_time: Annotated[Quantity | None, Option(
-        "between two transfers that a rank posts", "TIME", "1ns", "nic.post_ps", needs=(A_NIC,), told="post {}")]
+        "between two transfers that a rank posts", "TIME", "1ns", "nic.post_ps", told="post {}")]
     push_time: Annotated[Quantity | None, Option(
-        "of an engine of a NIC for 8 KiB", "TIME", "1ns", "nic.push_ps", needs=(A_NIC,), told="push {}")]
+        "of an engine of a NIC for 8 KiB", "TIME", "1ns", "nic.push_ps", told="push {}")]
     nic_queue: Annotated[Quantity | None, Option(
-        "at which engines wait, of NICs in order of fifo", "SIZE", "64MiB", "nic.queue_bytes", needs=(A_NIC, QUEUE),
+        "at which engines wait, of NICs in order of fifo", "SIZE", "64MiB", "nic.queue_bytes", needs=(QUEUE,),
         told="queue {}")]
     nic_order: Annotated[str | None, Option(
-        "of the queue of a NIC: rotate (engines take turns) or fifo", "ORDER", "rotate", "nic.order",
-        choices=("rotate", "fifo"), needs=(A_NIC,))]
+        "of the queue of a NIC: rotate (engines take turns) or fifo", "ORDER", "rotate", "nic.order")]
     send_complete: Annotated[str | None, Option(
-        "when a rank's own send ends for it: delivered or pushed", "WHEN", "delivered", "nic.send_complete",
-        choices=("delivered", "pushed"), needs=(A_NIC,))]
+        "when a rank's own send ends for it: delivered or pushed", "WHEN", "delivered", "nic.send_complete")]
     rank_progress: Annotated[str | None, Option(
-        "what a rank waits for before its next step: free, any, all or authors", "RULE", "free",
-        choices=("free", "any", "all", "authors"), needs=(POSTS,), engines_without=(ANALYTIC,),
-        told="progress of ranks: {}")]
+        "what a rank waits for before its next step: free, any, all or authors", "RULE", "free", needs=(POSTS,),
+        engines_without=(ANALYTIC,), told="progress of ranks: {}")]
     buffer: Annotated[Quantity | None, Option(
         "room for chunks behind each link", "SIZE", UNLIMITED, "buffer_bytes", engines_without=(FLUID, ANALYTIC),
         told="buffers of {}", least=1)]
@@ -214,43 +188,49 @@ class NicFields:
     post_ps: Picoseconds = 1_000
     push_ps: Picoseconds = 1_000
     queue_bytes: PositiveBytes = 64 << 20
-    order: str = "rotate"
-    send_complete: str = "delivered"
+    order: Annotated[str, Choice(("rotate", "fifo"))] = "rotate"
+    send_complete: Annotated[str, Choice(("delivered", "pushed"))] = "delivered"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFields:
     """Fields of `sim.program.model.Model`."""
 
-    forwarding: str = "cut-through"
-    deliver: str = "tail"
+    forwarding: Annotated[str, Choice(FORWARDING)] = "cut-through"
+    deliver: Annotated[str, Choice(DELIVERY)] = "tail"
     chunks: Count | None = DEFAULT_CHUNKS
     chunk_bytes: PositiveBytes | None = None
     header_bytes: Bytes = 0
     packet_header_bytes: Bytes = 0
     endpoint_latency_ps: Picoseconds = 0
-    tie: str = "first"
-    discipline: str = "fifo"
+    tie: Annotated[str, Choice(TIES)] = "first"
+    discipline: Annotated[str, Choice(DISCIPLINES)] = "fifo"
     seed: int = 0
     nic: NicFields | None = None
-    rank_progress: str = "free"
+    rank_progress: Annotated[str, Choice(("free", "any", "all", "authors"))] = "free"
     buffer_bytes: PositiveBytes | None = None
     credit_ps: Picoseconds | None = None
     vcs: Count = 1
     bubble: bool = False
 
 
-def _rows() -> Iterator[tuple[str, Option]]:
+def _rows() -> Iterator[Option]:
+    of_nic = {f"nic.{name}": hint for name, hint in get_type_hints(NicFields, include_extras=True).items()}
+    hints = of_nic | get_type_hints(ModelFields, include_extras=True)
     for name, hint in get_type_hints(ModelOptions, include_extras=True).items():
         row = next(one for one in hint.__metadata__ if isinstance(one, Option))
-        yield name, row if row.field else replace(row, field=name)
+        field = row.field or name
+        words = (one.words for one in getattr(hints[field], "__metadata__", ()) if isinstance(one, Choice))
+        needs = (A_NIC, *row.needs) if field in of_nic else row.needs
+        yield replace(row, name=name, field=field, needs=needs, choices=row.choices or tuple(*words))
 
 
-OPTIONS: Mapping[str, Option] = dict(_rows())
+OPTIONS: Mapping[str, Option] = {row.name: row for row in _rows()}
 """Rows by name."""
 
-NAMES = {row.field: name for name, row in OPTIONS.items()}
-"""Names by field."""
+OF_NIC = {row.field[4:]: row for row in OPTIONS.values() if row.field.startswith("nic.")}
+OF_MODEL = {row.field: row for row in OPTIONS.values() if not row.field.startswith("nic.")}
+"""Rows by field."""
 
 
 def check_needs(model: ModelFields, written: Mapping[str, object]) -> None:
@@ -258,26 +238,21 @@ def check_needs(model: ModelFields, written: Mapping[str, object]) -> None:
 
     `written`: values by name, as people write them.
     """
-    for name in (name for name in OPTIONS if written.get(name, False) is not False):
-        value = written[name]
-        for need in OPTIONS[name].needs:
-            if not need.met(model):
-                raise Mismatch(f"{name if value is True else f'{name} {value}'}: {need.otherwise}")
+    for row in OPTIONS.values():
+        value = written.get(row.name, False)
+        for need in row.needs:
+            if value is not False and not need.met(model):
+                raise Mismatch(f"{row.name if value is True else f'{row.name} {value}'}: {need.otherwise}")
 
 
-def with_attributes(prefix: str) -> Callable[[C], C]:
-    """Class decorator: the docstring lists fields, which begin with `prefix` in the table."""
-    def listed(cls: C) -> C:
-        rows = {field.name: OPTIONS[NAMES[prefix + field.name]] for field in fields(cls)}
-        entries = "".join(f"    {name}\n{row.said}" for name, row in rows.items())
-        cls.__doc__ = f"{cls.__doc__}\n\n    Attributes\n    ----------\n{entries}    "
-        return cls
+def listing(heading: str, rows: Mapping[str, Option]) -> Callable[[T], T]:
+    """Decorator: the docstring ends with a section of rows."""
+    def listed(target: T) -> T:
+        lines = [f"{(target.__doc__ or '').rstrip()}\n", heading, "-" * len(heading)]
+        for name, row in rows.items():
+            text = row.help.partition(";")[0] + (f"; default: {row.default}" if row.default else "")
+            lines += [name, *wrap(text, 112, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)]
+        target.__doc__ = "\n    ".join([*lines, ""])
+        return target
 
     return listed
-
-
-def with_parameters(function: F) -> F:
-    """Decorator: the entry `**options` of the docstring is followed by all of them."""
-    entries = "".join(f"    {name} : {row.takes}, optional\n{row.said}" for name, row in OPTIONS.items())
-    function.__doc__ = re.sub(r"    \*\*options.*\n.*\n", lambda entry: entry[0] + entries, function.__doc__ or "")
-    return function

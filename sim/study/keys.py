@@ -169,22 +169,6 @@ class CollectiveKeys:
     element_bytes: int | None = key("integer", "blocks are padded to a multiple of it", "BYTES", default="4")
 
 
-def _of_model() -> dict[str, Any]:
-    options = {name: key(row.kind, row.help, row.metavar, default=row.default) for name, row in OPTIONS.items()}
-    seed = options.pop("seed")
-    return {
-        "preset": key("text", "start from the parameters of a published evaluation: swing-paper, swing-sst or swing-hx",
-                      "NAME"),
-        **options,
-        "engine": key("text", "chunk, reference, analytic or fluid", "NAME", default="chunk"),
-        "symmetry": key("text", "auto: simulate one rank per orbit; off: simulate all ranks", "auto|off",
-                        default="auto"),
-        "seed": seed,
-        "faults": key("plan", "fault plan in TOML: what fails, and when (docs/guides/faults.md)", "FILE",
-                      default="no faults"),
-    }
-
-
 if TYPE_CHECKING:
     class ModelKeys:
         """Its keys are those of the table, which a type checker does not read."""
@@ -198,8 +182,21 @@ if TYPE_CHECKING:
         def __init__(self, **keys: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
 else:
+    _of_table = {name: key(row.kind, row.help, row.metavar, default=row.default) for name, row in OPTIONS.items()}
+    _of_seed = _of_table.pop("seed")
+    _model = {
+        "preset": key("text", "start from the parameters of a published evaluation: swing-paper, swing-sst or swing-hx",
+                      "NAME"),
+        **_of_table,
+        "engine": key("text", "chunk, reference, analytic or fluid", "NAME", default="chunk"),
+        "symmetry": key("text", "auto: simulate one rank per orbit; off: simulate all ranks", "auto|off",
+                        default="auto"),
+        "seed": _of_seed,
+        "faults": key("plan", "fault plan in TOML: what fails, and when (docs/guides/faults.md)", "FILE",
+                      default="no faults"),
+    }
     ModelKeys = make_dataclass(
-        "ModelKeys", [(name, Any, one) for name, one in _of_model().items()], frozen=True, kw_only=True,
+        "ModelKeys", [(name, Any, one) for name, one in _model.items()], frozen=True, kw_only=True,
         namespace={"__doc__": "Section `[model]`: what the simulation assumes; see `sim.program.model_options`.",
                    "__module__": __name__},
     )

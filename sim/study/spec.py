@@ -235,9 +235,8 @@ class Spec(Sections):
             for name, value in {"chunks": None if keys.chunks in (1, AUTO) else keys.chunks, "faults": keys.faults,
                                 "why": account.why or None, "spread": account.spread or None}.items():
                 check_flows_have_no(name, value)
-        given = {name: getattr(keys, name) for name in OPTIONS}
-        if keys.chunks == AUTO:
-            given["chunks"] = DEFAULT_CHUNKS
+        chunks = {"chunks": DEFAULT_CHUNKS} if keys.chunks == AUTO else {}
+        given = {name: getattr(keys, name) for name in OPTIONS} | chunks
         found = make_model(PRESETS[keys.preset] if keys.preset else Model(), **given)
         return model_of(self.engine, found, keys.preset)
 

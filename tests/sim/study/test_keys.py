@@ -45,7 +45,8 @@ def test_choices_are_those_of_the_registries() -> None:
 def test_defaults_that_a_help_shows_are_the_defaults() -> None:
     shown = {name: shown_default(key) for name, key in keys_of("model").items()}
     for name, row in OPTIONS.items():
-        base = Model(nic=Nic(order="fifo" if name == "nic_queue" else "rotate")) if row.of_nic else Model()
+        nic = Nic(order="fifo" if name == "nic_queue" else "rotate")
+        base = Model(nic=nic) if row.field.startswith("nic.") else Model()
         if shown[name] and shown[name] not in ("twice the links", "one per link", "its wire and router"):
             given = int(shown[name]) if row.kind in ("integer", "chunks") else shown[name]
             assert make_model(base, **{name: given}) == base
