@@ -20,7 +20,7 @@ from sim.lower.lowered import Lowered
 from sim.lower.progress import progress_of
 from sim.program import Program
 from sim.program.columns import work_of_servers
-from sim.program.model import MOST_SPREAD, Model
+from sim.program.model import MOST_SPREAD, Model, changed
 from sim.program.outcome import Outcome
 from sim.timeline.timeline import timeline
 from sim.why.explain import explain_run, run_with_log
@@ -304,10 +304,7 @@ class Result(Tabular):
             row |= nic | {"rank_progress": self.rank_progress}
         if self.model.buffer_bytes is not None:
             row |= {"buffer_bytes": self.model.buffer_bytes, "bubble": self.model.bubble}
-        plain = "deliver", "header_bytes", "packet_header_bytes", "endpoint_latency_ps", "tie", "credit_ps", "vcs"
-        for name in plain:
-            if (value := getattr(self.model, name)) != getattr(Model, name):
-                row[name] = value
+        row |= {name: value for name, value in changed(self.model) if name not in row and name != "seed"}
         if self.estimate_ps is not None:
             row["estimate_s"] = self.estimate_ps / PS_PER_S
         return row | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())

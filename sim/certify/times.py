@@ -130,8 +130,10 @@ def joins(
     _, task, chunk = _chunks(program)
     release = releases(program, outcome, delivered)
     if program.has_nics:
-        noted = pushed_ps is not None
-        pushed, ends = _noted(program, release, pushed_ps) if noted else _replayed(program, release, first_end)
+        if pushed_ps is None:
+            pushed, ends = _replayed(program, release, first_end)
+        else:
+            pushed, ends = _noted(program, release, pushed_ps)
         release = _after_pushes(program, release, ends)
     latest = release.latest.copy()
     if program.task_pool.size:

@@ -14,8 +14,8 @@ from sim.lower.nics import Ports, flows, has_flows, nics_of
 from sim.lower.pools import pools_alone
 from sim.lower.servers import bandwidths, disciplines_of, legend
 from sim.lower.shape import Shape, Timed
-from sim.program import I32, I64, NO_POOLS, Columns, assemble, i32
-from sim.program.assemble import with_rates
+from sim.program import I32, I64, NO_POOLS, Columns, i32
+from sim.program.assemble import assemble, with_rates
 from sim.program.model import Model
 from workloads.job import Job
 

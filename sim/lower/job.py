@@ -40,9 +40,9 @@ from sim.program import (
     Columns,
     Cutting,
     Pools,
-    assemble,
     unique_rows,
 )
+from sim.program.assemble import assemble
 from sim.program.model import Model
 from sim.program.waits import Cycle
 from topologies import WeftError

@@ -14,8 +14,6 @@ from sim.program.checks import check_clock, check_nics, check_windows
 from sim.program.columns import i32, numbered, unique_rows
 from sim.program.contract import (
     CLOCK_END_PS,
-    DELIVERY,
-    FORWARDING,
     HEAD,
     I8,
     I32,
@@ -25,6 +23,7 @@ from sim.program.contract import (
     Program,
 )
 from sim.program.cutting import Cutting, Rates, service_time_ps
+from sim.program.model_options import DELIVERY, FORWARDING
 from sim.program.service_table import pairs_that_meet, with_services
 from sim.program.turns import with_buffers, with_turns
 from sim.program.waits import Waits, waits_of

@@ -127,11 +127,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT = range(6)
-ORDERS = ("fifo", "priority", "smallest-first", "lowest-chunk-first")
-"""Of one queue; pools have no others."""
-DISCIPLINES = (*ORDERS, "round-robin-flow", "round-robin-port")
-FORWARDING = ("cut-through", "store-and-forward")
-DELIVERY = ("tail", "head")
+"""Places in `sim.program.model_options.DISCIPLINES`."""
 TAIL, HEAD = 1, 2
 """Of the last hop of a route: which of them counts as delivery."""
 PER_CHUNK, PER_TASK = 0, 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.how import How
-from sim.program.model import Mismatch
+from sim.program.model_options import Mismatch
 from sim.study.keys import EXPERIMENT
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
