@@ -84,12 +84,12 @@ SUBJECTS = {
         ("topologies/core/routing.py", "topologies/core/paths.py"), ("tests/topologies/core/test_routing.py", *LIGHT)
     ),
     "kernel": Subject(
-        engine("loop", "core/*", "policies/*", "nics/*", "general/*"),
+        engine("loop", "core/*", "policies/*", "nics/*"),
         (
             *(
                 f"tests/sim/engine/{name}.py"
                 for name in (
-                    "core/test_calendar", "general/test_faulty_programs", "nics/test_nic", "policies/test_channels",
+                    "core/test_calendar", "policies/test_faults", "nics/test_nic", "policies/test_channels",
                     "policies/test_rooms", "policies/test_turns", "test_engine",
                 )
             ),
