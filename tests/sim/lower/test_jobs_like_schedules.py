@@ -137,7 +137,7 @@ def several(draw: st.DrawFn) -> Job | list[Tenant]:
         try:
             return build(name, kind, topology, draw(st.sampled_from((1, 7_777, 24_000))))
         except WeftError:
-            return build("ring", "all-gather", topology, 7_777)
+            return build("direct", "all-to-all", topology, 7_777)
 
     one, other, p = schedule(), schedule(), topology.n_npus
     if draw(st.booleans()):
