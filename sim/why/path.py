@@ -287,17 +287,20 @@ class Walk(Walks):
             self._add(start, left, SERIALIZATION, task, chunk, hop)
 
     def _release(self, task: int, chunk: int, time: int) -> State | None:
-        """The delivery, by a server, that released a chunk or gave it its units, at this time; None at time 0."""
+        """The delivery that released a chunk or gave it its units, at this time; None at time 0.
+
+        By a server, or of a task without one that waited for pushes.
+        """
         if time == 0:
             return None
         seen = {(task, chunk)}
         cause = self._cause(task, chunk, time, seen)
         if cause is not None:
             return cause
-        pushed = [parent for one, _ in seen if self.hops[one] == 0 for parent in self.pushed_parents(one)]
-        if not pushed:  # a fault of the engine, not of the input
+        waited = next((one for one in seen if self.hops[one[0]] == 0 and self.pushed_parents(one[0])), None)
+        if waited is None:  # a fault of the engine, not of the input
             raise AssertionError(f"nothing released task {task} at {time} ps")
-        return self._push(pushed, time)
+        return self._push(self.pushed_parents(task), time) if waited == (task, chunk) else waited
 
     def _push(self, tasks: list[int], time: int) -> State | None:
         """Walk from the end of the last push of these tasks to the service of what it pushed, or before its posting.
