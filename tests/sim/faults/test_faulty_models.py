@@ -9,9 +9,11 @@ import pytest
 from collectives import build
 from sim import simulate
 from sim.faults.apply import add_faults
+from sim.faults.cost import named_deadlock
 from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower.job import lower
 from sim.program.model import Model, make_model
+from sim.program.outcome import Deadlock
 from topologies import Topology, WeftError, from_spec
 from workloads.job import Job
 
@@ -145,3 +147,11 @@ def test_the_jitter_of_an_npu_is_not_of_its_nic() -> None:
     plan = FaultPlan(faults=(Jitter(npu="npu0", mean="1us"),))
     with pytest.raises(WeftError, match="npu0 computes nothing here"):
         add_faults(lower(job_of_ring(), make_model(nic="shared"), "off"), plan)
+
+
+def test_a_circle_of_full_buffers_under_faults_has_its_links() -> None:
+    lowered = lower(job_of_ring(), make_model(buffer="64KiB"), "off")
+    stuck = named_deadlock(Deadlock("", unfinished=2, circle=(0, 1)), lowered, str, FaultPlan())
+    names = [RING.link_name(int(lowered.server_link[server])) for server in (0, 1, 0)]
+    assert str(stuck).endswith(f"buffers are full in a circle, each of chunks that wait for room behind the next link: "
+                               f"{', '.join(names)}")

@@ -13,7 +13,7 @@ from sim.certify.healthy import certify
 from sim.engine.reference.engine import run_reference
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.contract import COMPLETES, DROPS, LOSES, WAITS
-from sim.program.disrupt import Disruptions, Phase, disrupt
+from sim.program.disrupt import Disruptions, Path, Phase, disrupt
 from sim.program.outcome import Deadlock
 from sim.why.faulty_path import walk_of
 from sim.why.path import PLAIN
@@ -61,9 +61,9 @@ def test_every_certificate_holds_and_every_picosecond_has_a_name(program: Progra
 # Hand-computed: a server takes 1 ps for a unit of work unless said otherwise.
 
 
-def building(push_ps: int = 1, queue: int = 5, **more: object) -> ProgramBuilder:
+def building(push_ps: int = 1, queue: int = 5, bubble: bool = False) -> ProgramBuilder:
     """Of NPUs that post at once, and engines that push a unit in so much time."""
-    return ProgramBuilder("store-and-forward", posting=Posting(0, Fraction(push_ps, 5), queue), **more)  # type: ignore
+    return ProgramBuilder("store-and-forward", posting=Posting(0, Fraction(push_ps, 5), queue), bubble=bubble)
 
 
 def outage(down: int, up: int) -> list[Phase]:
@@ -294,8 +294,10 @@ def test_detours_have_queues_and_count_for_quanta() -> None:
     builder.task(2, [(a, 0), (flows, 0), (ports, 0)], flow=4)
     builder.task(9, [(a, 0)], flow=4)
     builder.task(1, [(a, 0), (ports, 0)], flow=5)
-    detours = {1: [(5, ((a, 0), (flows, 3), (ports, 0)))], 2: [(5, ((flows, 0), (a, 0), (ports, 0)))]}
-    program = disrupt(builder.build(), Disruptions(detours=detours))  # type: ignore[arg-type]
+    detours: dict[int, list[tuple[int, Path]]] = {
+        1: [(5, ((a, 0), (flows, 3), (ports, 0)))], 2: [(5, ((flows, 0), (a, 0), (ports, 0)))],
+    }
+    program = disrupt(builder.build(), Disruptions(detours=detours))
     first = program.hop_queue[program.task_queue[0] + np.arange(3)]
     second, third = (program.hop_queue[at + np.arange(3)] for at in program.detour_queue)
     assert np.array_equal(second[1:], first[1:])
