@@ -5,9 +5,10 @@ From here come the table in docs/background/model.md and the tests that run all 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from collectives import Schedule, build
@@ -21,9 +22,9 @@ class Feature(NamedTuple):
     """One of them: what it adds to a run."""
 
     title: str
-    options: dict[str, Any] = {}  # of `simulate`
+    options: Mapping[str, Any] = MappingProxyType({})  # of `simulate`
     faults: tuple[Fault, ...] = ()
-    plan: dict[str, Any] = {}  # further keys of the fault plan
+    plan: Mapping[str, Any] = MappingProxyType({})  # further keys of the fault plan
     work: str = ""  # what it wants of the work
 
 
@@ -75,7 +76,7 @@ NONE_HERE: dict[frozenset[str], str] = {
         "nic", "buffer", "vcs", "bubble", "turns", "ports", "priority", "head", "pools", "slots", "loss", "jitter",
     )},
     frozenset(("vcs", "bubble")): "bubbles are the channels of a link by another rule",
-    frozenset(("progress", "pools")): "pools let chunks of later steps in, so that the ports of a step wait for each other",
+    frozenset(("progress", "pools")): "pools let chunks of later steps in: ports of a step wait for each other",
     frozenset(("schedule", "circuits")): OF_A_JOB,
     **{frozenset((one, "slots")): NO_RINGS for one in ("vcs", "bubble")},
 }
