@@ -9,48 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine.compile.door import entry, helper, section, u64
+from sim.engine.compile.door import entry, helper, section
 from sim.engine.core.calendar import advance, append, hop_of, put, take
 from sim.engine.core.lines import _arrive, _next_of
 from sim.engine.core.mail import send, tell
 from sim.engine.core.service import service_ps
 from sim.engine.core.state import (
     ASKS,
-    BLOCKS,
-    BUSY_PS,
-    CHOICE_WORDS,
-    CHUNK_BITS,
-    EVENT_WORDS,
-    EVENTS,
-    FREE_NODES,
-    FREE_PS,
     FULL,
-    HOP_BITS,
-    JOINED,
-    KEY,
-    LATE,
-    LEFT,
-    LINE,
-    LINK,
-    MOST,
-    NOW,
     OPEN,
     OWN,
-    PLACE,
-    RELEASED,
-    SERVED,
-    SERVER_WORDS,
-    SPARE,
-    STIRRED,
-    TASK_BITS,
-    TIME,
-    TOP,
-    TOUCHED,
-    WAKE_PS,
     WOKEN,
 )
 from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
-from sim.engine.core.tasks import _deliver, _gate_of, _key, _let, _of, _release, _size, _stack, log_service
+from sim.engine.core.tasks import _deliver, _key, _release, _size, _stack, log_service
 from sim.engine.nics.posts import ask_nic, end_runs, happen, nic_at, serve_nics
 from sim.engine.nics.pushes import has_room
 from sim.engine.policies.choose import SHORT, SPARE_NODES, choose, look_at, wake
@@ -63,20 +35,20 @@ _LOW = (1 << 32) - 1
 @helper
 def _pass_on(program, state, task, joined, parted, ordered):
     """Deliver the released chunks of a task without servers, each once it has its units. Returns as `_join`."""
-    register, granted = state.register, state.gate_ps[_gate_of(task)] == GRANTED
-    while joined < _of(state, task, RELEASED):
+    run, granted = state.run, state.tasks[task].gate_ps == GRANTED
+    while joined < state.tasks[task].released:
         if not granted and asks(program, task, joined, ordered):
-            if ordered and register[FREE_NODES] < SPARE_NODES:
+            if ordered and run.free_nodes < SPARE_NODES:
                 return False
             ask(program, state, task, joined, ordered)
             return True
         if granted:
-            state.gate_ps[_gate_of(task)] = register[NOW]
+            state.tasks[task].gate_ps = run.now_ps
             granted = False
         if joined == 0:
-            state.start_ps[u64(task)] = register[NOW]
+            state.start_ps[task] = run.now_ps
         joined += 1
-        _let(state, task, JOINED, joined)
+        state.tasks[task].joined = joined
         _deliver(program, state, task, parted, ordered)
     return True
 
@@ -84,11 +56,11 @@ def _pass_on(program, state, task, joined, parted, ordered):
 @helper
 def _ask_in_time(program, state, task, joined, gate):
     """Let a chunk ask for units once the chunk before it has left the first server. Returns as `_join`."""
-    register = state.register
-    if register[FREE_NODES] < SPARE_NODES or register[BLOCKS] == 0 or register[LATE] + 2 > state.late.size:
+    run = state.run
+    if run.free_nodes < SPARE_NODES or run.blocks == 0 or run.late + 2 > state.late.size:
         return False
-    if gate > register[NOW]:
-        state.gate_ps[_gate_of(task)] = FAR
+    if gate > run.now_ps:
+        state.tasks[task].gate_ps = FAR
         put(program, state, gate, task, np.int64(ASKS), NONE)
     else:
         ask(program, state, task, joined, True)
@@ -101,39 +73,38 @@ def _join(program, state, task, parted, nics, ordered):
 
     Returns False where there is no room left; the task then stays on the stack.
     """
-    register = state.register
-    joined = _of(state, task, JOINED)
-    gate = state.gate_ps[_gate_of(task)]
-    if joined == _of(state, task, RELEASED) or gate == FAR:
+    run = state.run
+    joined = state.tasks[task].joined
+    gate = state.tasks[task].gate_ps
+    if joined == state.tasks[task].released or gate == FAR:
         return True
-    route = program.task_route[u64(task)]
-    at = np.int64(program.route_ptr[u64(route)])
-    if at == program.route_ptr[u64(route + 1)]:
+    route = program.task_route[task]
+    at = np.int64(program.route_ptr[route])
+    if at == program.route_ptr[route + 1]:
         return _pass_on(program, state, task, joined, parted, ordered)
     if ordered and gate != GRANTED and asks(program, task, joined, ordered):
         return _ask_in_time(program, state, task, joined, gate)
     if nics and nic_at(program, at) != NONE:
         if not has_room(state):
             return False
-        _let(state, task, JOINED, joined + 1)
-        state.gate_ps[_gate_of(task)] = FAR
+        state.tasks[task].joined = joined + 1
+        state.tasks[task].gate_ps = FAR
         ask_nic(program, state, nic_at(program, at), task, _key(program, state, task, joined))
         return True
-    if register[BLOCKS] == 0 or register[LATE] + 2 > state.late.size:
+    if run.blocks == 0 or run.late + 2 > state.late.size:
         return False
     key, place = _key(program, state, task, joined), (at << 32) | _size(program, task, joined)
-    _let(state, task, JOINED, joined + 1)
-    state.gate_ps[_gate_of(task)] = FAR
-    if gate > register[NOW]:
+    state.tasks[task].joined = joined + 1
+    state.tasks[task].gate_ps = FAR
+    if gate > run.now_ps:
         put(program, state, gate, key, place, NONE)
     else:
-        event = register[SPARE]
+        event = run.spare
         if event == NONE:
             event = append(state, OPEN)
-        register[SPARE] = NONE
-        state.event[u64(EVENT_WORDS * event + TIME)] = hop_of(program, place)
-        state.event[u64(EVENT_WORDS * event + KEY)] = key
-        state.event[u64(EVENT_WORDS * event + PLACE)] = place
+        run.spare = NONE
+        its = state.events[event]
+        its.time_ps, its.key, its.place = hop_of(program, place), key, place
         _arrive(program, state, event)
     return True
 
@@ -141,11 +112,11 @@ def _join(program, state, task, parted, nics, ordered):
 @section
 def _settle(program, state, parted, nics, ordered):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
-    register = state.register
-    while register[TOP] != NONE:
-        task = register[TOP]
-        register[TOP] = _of(state, task, LINK)
-        _let(state, task, LINK, UNSTACKED)
+    run = state.run
+    while run.top != NONE:
+        task = run.top
+        run.top = state.tasks[task].link
+        state.tasks[task].link = UNSTACKED
         _release(program, state, task)
         if not _join(program, state, task, parted, nics, ordered):
             _stack(state, task)
@@ -160,22 +131,21 @@ def _serve(program, state, server, event, parted, ordered, routers):
     `parted`, `nics`, `ordered` and `routers` are constants of each entry, here and below: a branch that an entry never
     takes is not compiled.
     """
-    register = state.register
-    key = state.event[u64(EVENT_WORDS * event + KEY)]
-    place = state.event[u64(EVENT_WORDS * event + PLACE)]
+    run = state.run
+    key, place = state.events[event].key, state.events[event].place
     at, size = place >> 32, place & _LOW
-    base = SERVER_WORDS * server
-    service = service_ps(program, size, program.server_rate[u64(server)])
-    start = max(register[NOW], state.server[u64(base + FREE_PS)])
+    its = state.servers[server]
+    service = service_ps(program, size, program.server_rate[server])
+    start = max(run.now_ps, its.free_ps)
     end = start + service
-    state.server[u64(base + FREE_PS)] = end
-    state.server[u64(base + BUSY_PS)] += service
-    register[EVENTS] += 1
-    hop = u64(state.event[u64(EVENT_WORDS * event + TIME)] & _LOW)
+    its.free_ps = end
+    its.busy_ps += service
+    run.events += 1
+    hop = state.events[event].time_ps & _LOW
     latency = program.hop_latency_ps[hop]
-    task = key & ((np.int64(1) << register[TASK_BITS]) - 1)
-    one = np.int64(1) << register[TASK_BITS]
-    chunk = (key >> (register[TASK_BITS] + register[HOP_BITS])) & ((np.int64(1) << register[CHUNK_BITS]) - 1)
+    task = key & ((np.int64(1) << run.task_bits) - 1)
+    one = np.int64(1) << run.task_bits
+    chunk = (key >> (run.task_bits + run.hop_bits)) & ((np.int64(1) << run.chunk_bits) - 1)
     if state.log_base.size:
         log_service(program, state, server, start, task, chunk, at)
     if program.hop_last[hop] != 0:
@@ -186,52 +156,51 @@ def _serve(program, state, server, event, parted, ordered, routers):
             put(program, state, ready, key, NONE, event)
     else:
         ready = end + latency
-        following = program.hop_server[u64(program.route_hop[u64(at + 1)])]
+        following = program.hop_server[program.route_hop[at + 1]]
         if program.cut_through:
-            after = program.server_rate[u64(following)]
+            after = program.server_rate[following]
             ready = max(start + latency, ready - service_ps(program, size, after))
-        if not parted or state.server_part[u64(following)] == state.own[OWN]:
+        if not parted or state.server_part[following] == state.own[OWN]:
             put(program, state, ready, key + one, place + (1 << 32), event)
         else:
-            send(state, np.int64(state.server_part[u64(following)]), ready, key + one, place + (1 << 32))
-    begins = (key >> register[TASK_BITS]) & ((np.int64(1) << register[HOP_BITS]) - 1) == 0
+            send(state, np.int64(state.server_part[following]), ready, key + one, place + (1 << 32))
+    begins = (key >> run.task_bits) & ((np.int64(1) << run.hop_bits) - 1) == 0
     if routers:
         change_rooms(program, state, server, np.int64(hop), place, begins, program.hop_last[hop] != 0, end, ready)
     if begins:
         if chunk == 0:
-            state.start_ps[u64(task)] = start
+            state.start_ps[task] = start
         joined = chunk + 1
-        if ordered and joined < _of(state, task, RELEASED) and asks(program, task, joined, ordered):
+        if ordered and joined < state.tasks[task].released and asks(program, task, joined, ordered):
             put(program, state, end, task, np.int64(ASKS), NONE)
-        elif joined < _of(state, task, RELEASED):
-            _let(state, task, JOINED, joined + 1)
-            key += np.int64(1) << (register[TASK_BITS] + register[HOP_BITS])
+        elif joined < state.tasks[task].released:
+            state.tasks[task].joined = joined + 1
+            key += np.int64(1) << (run.task_bits + run.hop_bits)
             put(program, state, end, key, (at << 32) | _size(program, task, joined), NONE)
             if ordered:
-                state.choice[u64(CHOICE_WORDS * server + WAKE_PS)] = end
+                state.choices[server].wake_ps = end
         else:
-            state.gate_ps[_gate_of(task)] = end
+            state.tasks[task].gate_ps = end
 
 
 @helper
 def _serve_all(program, state, parted, ordered, routers):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
-    register = state.register
-    while register[SERVED] < register[TOUCHED]:
-        server = np.int64(state.touched[u64(register[SERVED])])
-        line = u64(SERVER_WORDS * server + LINE)
-        event = state.server[line] >> 32
+    run = state.run
+    while run.served < run.touched:
+        server = np.int64(state.touched[run.served])
+        event = state.servers[server].line >> 32
         while event != NONE:
             # A service puts at most two events into the calendar, one of a server that chooses up to MOST.
-            most = register[MOST] if ordered else 2
-            if routers and register[FREE_NODES] < SPARE_NODES:
-                state.server[line] = (event << 32) | (state.server[line] & _LOW)
+            most = run.most if ordered else 2
+            if routers and run.free_nodes < SPARE_NODES:
+                state.servers[server].line = (event << 32) | (state.servers[server].line & _LOW)
                 return False
-            if register[BLOCKS] < most or register[LATE] + most > state.late.size or (parted and state.own[FULL] != 0):
-                state.server[line] = (event << 32) | (state.server[line] & _LOW)
+            if run.blocks < most or run.late + most > state.late.size or (parted and state.own[FULL] != 0):
+                state.servers[server].line = (event << 32) | (state.servers[server].line & _LOW)
                 return False
             after = _next_of(state, event)
-            chooses = ordered and state.chooses[u64(server)] != 0
+            chooses = ordered and state.chooses[server] != 0
             if chooses:
                 event, after = choose(program, state, server, event, routers), np.int64(NONE)
                 if event == SHORT:
@@ -241,8 +210,8 @@ def _serve_all(program, state, parted, ordered, routers):
             if chooses:
                 wake(program, state, server, routers)
             event = after
-        register[SERVED] += 1
-    register[SERVED] = register[TOUCHED] = 0
+        run.served += 1
+    run.served = run.touched = 0
     return True
 
 
@@ -273,41 +242,41 @@ def run_links(program, state, max_events, until_ps):
 @section
 def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, routers):
     """The loop of all entries above, of `run_skipping` between its tries, and of `run_part` within a window."""
-    register = state.register
-    limit = register[EVENTS] + max_events
+    run = state.run
+    limit = run.events + max_events
     while True:
-        if register[TOP] != NONE and not _settle(program, state, parted, nics, ordered):
+        if run.top != NONE and not _settle(program, state, parted, nics, ordered):
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
-            place = state.event[u64(EVENT_WORDS * due + PLACE)]
+            place = state.events[due].place
             if place >= 0:
                 _arrive(program, state, due)
             elif ordered and place == WOKEN:
                 look_at(state, due)
             elif ordered and place == ASKS:
-                task = state.event[u64(EVENT_WORDS * due + KEY)]
-                register[SPARE] = due
-                state.gate_ps[_gate_of(task)] = register[NOW]
+                task = state.events[due].key
+                run.spare = due
+                state.tasks[task].gate_ps = run.now_ps
                 _stack(state, task)
             elif nics and place != NONE:
                 happen(program, state, due, place)
             else:
-                key = state.event[u64(EVENT_WORDS * due + KEY)]
-                register[SPARE] = due
-                _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1), parted, ordered)
+                key = state.events[due].key
+                run.spare = due
+                _deliver(program, state, key & ((np.int64(1) << run.task_bits) - 1), parted, ordered)
             due = take(state)
         if nics and not end_runs(program, state):
             return NEEDS_TOKENS
-        if register[TOP] != NONE or (register[STIRRED] != NONE and grant(program, state, ordered)):
+        if run.top != NONE or (run.stirred != NONE and grant(program, state, ordered)):
             continue
         if nics and not serve_nics(program, state):
             return NEEDS_TOKENS
         if not _serve_all(program, state, parted, ordered, routers):
             return NEEDS_TOKENS
-        if register[LEFT] == 0:
+        if run.left == 0:
             return FINISHED
-        if register[EVENTS] >= limit:
+        if run.events >= limit:
             return PAUSED
         status = advance(program, state, until_ps)
         if status != FINISHED:

@@ -27,8 +27,8 @@ from sim.engine.general import event as _event
 from sim.engine.general import loop as _kernel
 from sim.engine.general import nic as _nic
 from sim.engine.general import state as _state
+from sim.engine.general import turns as _turns
 from sim.engine.general.state import State
-from sim.engine.policies import turns as _turns
 from sim.engine.skip import repeats
 from sim.engine.skip import search as _skip
 from sim.engine.skip import setup as skipping

@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from sim.engine.compile.line import item_address
 from sim.engine.compile.one_module import PART, WHOLE
 from sim.engine.compile.pointers import by_pointer
-from sim.engine.compile.rows import DATA
 from sim.program.contract import I64, Program
 from topologies.compiled import cached
 
@@ -96,7 +96,7 @@ def _shared_read(typing: Any, array: Any, index: Any) -> Any:
     """A word that another thread writes, and after it all that was written before it."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(_word(context, builder, array, arguments), "acquire", 8)
+        return builder.load_atomic(item_address(builder, array, *arguments), "acquire", 8)
 
     return types.int64(array, types.int64), emit
 
@@ -105,7 +105,7 @@ def _shared_write(typing: Any, array: Any, index: Any, value: Any) -> Any:
     """Write a word that another thread reads, after all that was written before it."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store_atomic(arguments[2], _word(context, builder, array, arguments), "release", 8)
+        builder.store_atomic(arguments[2], item_address(builder, array, *arguments[:2]), "release", 8)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64), emit
@@ -115,17 +115,13 @@ def _prefetch(typing: Any, array: Any, index: Any) -> Any:
     """Bring a word into the cache that will be read soon; nothing waits for it."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = builder.bitcast(_word(context, builder, array, arguments), ir.IntType(8).as_pointer())
+        word = builder.bitcast(item_address(builder, array, *arguments[:2]), ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [word.type, *[ir.IntType(32)] * 3])
         function = builder.module.declare_intrinsic("llvm.prefetch", (word.type,), kind)
         builder.call(function, [word, *(ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))])
         return context.get_dummy_value()
 
     return types.void(array, types.int64), emit
-
-
-def _word(context: Any, builder: Any, array: Any, arguments: Any) -> Any:
-    return builder.gep(builder.extract_value(arguments[0], DATA), [arguments[1]])
 
 
 def _leading_zeros(word: int) -> int:

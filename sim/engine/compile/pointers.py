@@ -15,13 +15,20 @@ from numba.core.datamodel import PrimitiveModel
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
 
-from sim.engine.compile.rows import DATA, SIZE, Line
+from sim.engine.compile.line import DATA, SIZE, Line, RowAt
 
 Class = TypeVar("Class", bound=type)
 
 _WORD = ir.IntType(64)
 _N_ITEMS, _DATA, _SHAPE = 2, 4, 5
 """Words of an array; its strides follow its shape."""
+
+
+_FLAT = {
+    "register": ("run", types.int64), "task": ("tasks", types.int32), "gate_ps": ("tasks", types.int64),
+    "server": ("servers", types.int64), "event": ("events", types.int64), "slot": ("slots", types.int32),
+}
+"""Rows as arrays of words, for kernels that are not by name: skipping, tapes and threads."""
 
 
 class Pointer(types.Type):
@@ -33,6 +40,10 @@ class Pointer(types.Type):
         for name, kind in zip(to.fields, to.types, strict=True):
             self.place[name] = self.words, kind
             self.words += _SHAPE + 2 * kind.ndim if isinstance(kind, types.Array) else 1
+        self.fields = list(self.place.values())
+        for name, (rows, word) in _FLAT.items():
+            if rows in self.place and name not in self.place:
+                self.place[name] = self.place[rows][0], types.Array(word, 1, "C")
         super().__init__(name=f"{to.instance_class.__name__}_{hashlib.sha256(str(to).encode()).hexdigest()[:8]}")
 
 
@@ -55,11 +66,17 @@ class _Fields(AttributeTemplate):
 
     def generic_resolve(self, pointer: Pointer, name: str) -> types.Type | None:
         kind = pointer.place[name][1] if name in pointer.place else None
+        if _is_row(kind):
+            return RowAt(kind.dtype)
         return Line(kind.dtype) if _is_plain(kind) else kind
 
 
 def _is_plain(kind: Any) -> bool:
     return isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C" and kind.aligned
+
+
+def _is_row(kind: Any) -> bool:
+    return isinstance(kind, types.Array) and kind.ndim == 0 and isinstance(kind.dtype, types.Record)
 
 
 @unbox(Pointer)
@@ -69,7 +86,7 @@ def _take(pointer: Pointer, named_tuple: Any, python: Any) -> NativeValue:
     with builder.goto_entry_block():
         address = builder.alloca(_WORD, pointer.words)
     failed = ir.Constant(ir.IntType(1), 0)
-    for i, (place, kind) in enumerate(pointer.place.values()):
+    for i, (place, kind) in enumerate(pointer.fields):
         item = python.pyapi.tuple_getitem(named_tuple, i)
         if isinstance(kind, types.Array):
             whole = builder.bitcast(_word(builder, address, place, _WORD), python.pyapi.voidptr)
@@ -89,6 +106,8 @@ def _load_field(context: Any, builder: Any, pointer: Pointer, address: Any, name
     model = context.data_model_manager[kind]
     if not isinstance(kind, types.Array):
         return model.from_data(builder, _load(builder, address, place, model.get_data_type()))
+    if _is_row(kind):
+        return _load(builder, address, place + _DATA, context.get_value_type(RowAt(kind.dtype)))
     if _is_plain(kind):
         whole = context.get_value_type(Line(kind.dtype))
         data = _load(builder, address, place + _DATA, whole.elements[DATA])

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine.compile.door import count_trailing_zeros, helper, u64
+from sim.engine.compile.door import count_trailing_zeros, helper
 from sim.engine.core.calendar import put
 from sim.engine.core.state import (
     BEFORE_PS,
-    BLOCKS,
     BOX,
     BOX_END,
     BOXES,
@@ -25,7 +24,6 @@ from sim.engine.core.state import (
     FIRST_PS,
     FULL,
     KEY,
-    LATE,
     MOST_PARTS,
     OWN,
     PARTS,
@@ -41,7 +39,7 @@ from sim.engine.core.status import FAR, NONE
 @helper
 def _length(sender, box, receiver):
     """Where the number of events in a box stands."""
-    return u64((BOXES * sender + box) * MOST_PARTS + receiver)
+    return (BOXES * sender + box) * MOST_PARTS + receiver
 
 
 @helper
@@ -55,20 +53,20 @@ def _in_box(state, sender, box, receiver, count):
 def send(state, receiver, time, key, place):
     """Send an event to another part; there must be room."""
     own = state.own
-    at = own[u64(FILLED + receiver)]
-    state.mail[u64(at + TIME)] = time
-    state.mail[u64(at + KEY)] = key
-    state.mail[u64(at + PLACE)] = place
-    own[u64(FILLED + receiver)] = at + EVENT_WORDS
+    at = own[FILLED + receiver]
+    state.mail[at + TIME] = time
+    state.mail[at + KEY] = key
+    state.mail[at + PLACE] = place
+    own[FILLED + receiver] = at + EVENT_WORDS
     own[FIRST_PS] = min(own[FIRST_PS], time)
-    if at + EVENT_WORDS == own[u64(BOX_END + receiver)]:
+    if at + EVENT_WORDS == own[BOX_END + receiver]:
         own[FULL] = 1
 
 
 @helper
 def tell(program, state, task, time, key, event):
     """Put the delivery of a chunk into the calendar of each part in which something waits for it."""
-    parts = state.delivery_parts[u64(task)]
+    parts = state.delivery_parts[task]
     mine = np.int64(1) << state.own[OWN]
     if parts & mine != 0:
         put(program, state, time, key, np.int64(NONE), event)
@@ -81,16 +79,16 @@ def tell(program, state, task, time, key, event):
 @helper
 def receive(program, state):
     """Put the events of the window before the last into the calendar. Returns False where there is no room left."""
-    own, register = state.own, state.register
+    own, run = state.own, state.run
     box = (own[BOX] - 2) & (BOXES - 1)
     while own[SENDER] < own[PARTS]:
         count = state.mailed[_length(own[SENDER], box, own[OWN])]
         end = _in_box(state, own[SENDER], box, own[OWN], count)
         for at in range(_in_box(state, own[SENDER], box, own[OWN], own[TAKEN]), end, EVENT_WORDS):
-            if register[BLOCKS] < 1 or register[LATE] + 1 > state.late.size:
+            if run.blocks < 1 or run.late + 1 > state.late.size:
                 own[TAKEN] = count - (end - at) // EVENT_WORDS
                 return False
-            put(program, state, state.mail[u64(at + TIME)], state.mail[u64(at + KEY)], state.mail[u64(at + PLACE)],
+            put(program, state, state.mail[at + TIME], state.mail[at + KEY], state.mail[at + PLACE],
                 np.int64(NONE))
         own[SENDER] += 1
         own[TAKEN] = 0
@@ -105,8 +103,8 @@ def turn_over(state):
     own[SENDER] = own[TAKEN] = own[FULL] = 0
     own[BEFORE_PS], own[FIRST_PS] = own[FIRST_PS], FAR
     for receiver in range(own[PARTS]):
-        own[u64(FILLED + receiver)] = _in_box(state, own[OWN], own[BOX], receiver, np.int64(0))
-        own[u64(BOX_END + receiver)] = _in_box(state, own[OWN], own[BOX], receiver, own[ROOM])
+        own[FILLED + receiver] = _in_box(state, own[OWN], own[BOX], receiver, np.int64(0))
+        own[BOX_END + receiver] = _in_box(state, own[OWN], own[BOX], receiver, own[ROOM])
 
 
 @helper
@@ -114,5 +112,5 @@ def close(state):
     """End a window: let all receivers see how much there is in its boxes."""
     own = state.own
     for receiver in range(own[PARTS]):
-        sent = own[u64(FILLED + receiver)] - _in_box(state, own[OWN], own[BOX], receiver, np.int64(0))
+        sent = own[FILLED + receiver] - _in_box(state, own[OWN], own[BOX], receiver, np.int64(0))
         state.mailed[_length(own[OWN], own[BOX], receiver)] = sent // EVENT_WORDS

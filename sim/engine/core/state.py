@@ -1,7 +1,4 @@
-"""State of the fifo loop, and where its fields lie.
-
-What is used together lies together: a task and a server take half a cache line each, an event takes 24 bytes.
-"""
+"""State of the fifo loop; its rows are declared in sim/engine/core/layouts.py."""
 
 from __future__ import annotations
 
@@ -10,6 +7,26 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.engine.compile.pointers import by_pointer
+from sim.engine.compile.rows import Rows, rows
+from sim.engine.core.layouts import (
+    Backlog,
+    Choice,
+    Ends,
+    Engine,
+    Event,
+    Flow,
+    Nic,
+    Node,
+    Pool,
+    Queue,
+    Return,
+    Room,
+    Run,
+    Server,
+    Slot,
+    Task,
+    Wish,
+)
 from sim.program.contract import I8, I32, I64
 
 DIGIT = 13
@@ -83,25 +100,15 @@ class FifoState(NamedTuple):
 
     Attributes
     ----------
-    register : (REGISTERS,) int64
-    task : (T * TASK_WORDS,) int32
-        Chunks released; of these, that went to the first server; delivered; parents that hold back the next chunk;
-        the stack of the tasks to look at in this picosecond: the task below, NONE at the bottom, or UNSTACKED; chunks.
-        In the lines of sim/engine/policies/pools.py the task behind is in place of the one below.
-    gate_ps : (T * TASK_WORDS / 2,) int64
-        The same memory. When the first server is done with the chunk before; FAR while that chunk was not served, or
-        waits for units of a pool; GRANTED when it has them; when the task finished, once it has.
+    run : Run
+        One row, of the registers.
+    tasks, servers : (T,), (S,)
     start_ps : (T,) int64
-    server : (S * SERVER_WORDS,) int64
-        End of the last service begun; busy time; picosecond of the last arrival; first and last event that arrived
-        then, in one word.
     touched : (S,) int32
         Servers at which something arrived in this picosecond.
-    event : (B * BLOCK * EVENT_WORDS,) int64
-        Events that wait in the calendar; see sim/engine/core/calendar.py.
+    events : (B * BLOCK,)
     next_block : (B,) int32
-    slot : (OPEN * 2 + 2,) int32
-        First block of a slot, and its number of events.
+    slots : (OPEN + 1,)
     occupied : (LEVELS * WORDS,) int64
         Which slots are not empty.
     order, other, late : (N,) int64
@@ -122,44 +129,42 @@ class FifoState(NamedTuple):
         Events in each box, once its window is over.
     board : (parts * BOARD_WORDS,) or (0,) int64
         What every part shows to the others.
-    nic, flow, wish : (N * NIC_WORDS,), (flows * FLOW_WORDS,), (T * WISH_WORDS,) or (0,) int64
-    engine, backlog : (engines * ENGINE_WORDS,), (services * BACKLOG_WORDS,) or (0,) int64
-        Words of sim/engine/nics/state.py. Empty, as the two that follow, where there are no NICs.
+    nics, flows, wishes : (N,), (flows,), (T,) or (0,)
+    engines, backlog : (engines,), (services,) or (0,)
+        Empty, as the two that follow, where there are no NICs.
     port_left : (N * ports,) or (0,) int32
         Transfers of each port that are not pushed in full.
     touched_nic : (N,) or (0,) int32
         NICs to look at in this picosecond.
-    choice : (S * CHOICE_WORDS,) or (0,) int64
-        Chunks that wait at a server that chooses, and when it will be looked at again, if that was ever set. Empty, as
-        the rest, where no server chooses and there are no pools.
-    filled, ends : (S * words,), (S * BUCKETS * 2,) or (0,) int64, int32
+    choices : (S,) or (0,)
+        Empty, as the rest, where no server chooses and there are no pools.
+    filled, ends : (S * words,), (S * buckets,) or (0,) int64, Ends
         Buckets of the queues, and which of them are not empty; see sim/engine/policies/choose.py.
-    node, link : (nodes * NODE_WORDS,), (nodes * NODE_WORDS * 2,) or (0,) int64, int32
-        Chunks that wait for servers or pools, and the same memory in half-words.
+    nodes, returns : (nodes,) or (0,)
+        Chunks that wait for servers or pools, and the same memory as returns of room.
     node_rank : (nodes,) or (0,) int64
         What is compared first of nodes in heaps; empty where there are none.
-    pool : (P * POOL_WORDS,) int32
+    pools : (P,)
     work_rank : (K,) or (0,) int32
         Place of each cut in the order of the work of its tasks.
     chooses : (S,) or (0,) int8
         Whether a server chooses; the others are committed on arrival.
     channel : (S,) or (0,) int32
         Channel that has the next turn; empty where there is one.
-    room : (channels * S * ROOM_WORDS,) or (0,) int64
-        Words of sim/engine/policies/rooms.py; empty where there are no buffers.
-    turn, turn_line : (queues * QUEUE_WORDS,), (2 * S,) or (0,) int64
-        Words of sim/engine/general/turns.py; empty where no queues take turns.
+    rooms, returned : (channels * S,), (channels * S * 2,) or (0,)
+        Buffers, and lists of returns of each: of chunks that go on, and of those that are delivered.
+    queues, turns : (queues,), (S,) or (0,)
+        Queues that take turns, and the line of queues of each server; empty where there are none.
     """
 
-    register: I64
-    task: I32
-    gate_ps: I64
+    run: Rows[Run]
+    tasks: Rows[Task]
     start_ps: I64
-    server: I64
+    servers: Rows[Server]
     touched: I32
-    event: I64
+    events: Rows[Event]
     next_block: I32
-    slot: I32
+    slots: Rows[Slot]
     occupied: I64
     order: I64
     other: I64
@@ -176,48 +181,75 @@ class FifoState(NamedTuple):
     mail: I64 = _NONE
     mailed: I64 = _NONE
     board: I64 = _NONE
-    nic: I64 = _NONE
-    flow: I64 = _NONE
-    wish: I64 = _NONE
-    engine: I64 = _NONE
-    backlog: I64 = _NONE
+    nics: Rows[Nic] = rows(Nic)
+    flows: Rows[Flow] = rows(Flow)
+    wishes: Rows[Wish] = rows(Wish)
+    engines: Rows[Engine] = rows(Engine)
+    backlog: Rows[Backlog] = rows(Backlog)
     port_left: I32 = _FEW
     touched_nic: I32 = _FEW
-    choice: I64 = _NONE
+    choices: Rows[Choice] = rows(Choice)
     filled: I64 = _NONE
-    ends: I32 = _FEW
-    node: I64 = _NONE
-    link: I32 = _FEW
+    ends: Rows[Ends] = rows(Ends)
+    nodes: Rows[Node] = rows(Node)
+    returns: Rows[Return] = rows(Return)
     node_rank: I64 = _NONE
-    pool: I32 = _FEW
+    pools: Rows[Pool] = rows(Pool)
     work_rank: I32 = _FEW
     chooses: I8 = _SMALL
     channel: I32 = _FEW
-    room: I64 = _NONE
-    turn: I64 = _NONE
-    turn_line: I64 = _NONE
+    rooms: Rows[Room] = rows(Room)
+    returned: Rows[Ends] = rows(Ends)
+    queues: Rows[Queue] = rows(Queue)
+    turns: Rows[Ends] = rows(Ends)
 
     @property
     def joined(self) -> I32:
         """Chunks of each task that went to the first server, (T,)."""
-        return self.task[JOINED::TASK_WORDS]
+        return np.asarray(self.tasks["joined"])
 
     @property
     def delivered(self) -> I32:
         """Chunks delivered of each task, (T,)."""
-        return self.task[DELIVERED::TASK_WORDS]
+        return np.asarray(self.tasks["delivered"])
 
     @property
     def finish_ps(self) -> I64:
         """When each task was delivered, -1 where it was not, (T,); computed."""
-        return np.where(self.delivered == self.task[CHUNKS::TASK_WORDS], self.gate_ps[GATE :: TASK_WORDS // 2], -1)
+        return np.where(self.delivered == self.tasks["chunks"], self.tasks["gate_ps"], -1)
 
     @property
     def busy_ps(self) -> I64:
         """Busy time of each server, (S,); computed."""
-        return self.server[BUSY_PS::SERVER_WORDS].copy()
+        return np.array(self.servers["busy_ps"])
 
     @property
     def tokens(self) -> int:
         """Room for chunks in flight: for events, and for nodes, in which chunks wait for servers that choose."""
-        return self.next_block.size * BLOCK + self.node.size // NODE_WORDS
+        return self.events.size + self.nodes.size
+
+    # The same memory as arrays of words, for skipping, tapes and threads, which are not by name.
+
+    @property
+    def register(self) -> I64:
+        return self.run.reshape(1).view(np.int64)
+
+    @property
+    def task(self) -> I32:
+        return self.tasks.view(np.int32)
+
+    @property
+    def gate_ps(self) -> I64:
+        return self.tasks.view(np.int64)
+
+    @property
+    def server(self) -> I64:
+        return self.servers.view(np.int64)
+
+    @property
+    def event(self) -> I64:
+        return self.events.view(np.int64)
+
+    @property
+    def slot(self) -> I32:
+        return self.slots.view(np.int32)

@@ -17,8 +17,12 @@ from sim.engine.general.credits import fits
 from sim.engine.general.event import NEXT, at_of, field, next_of, size_of, task_of
 from sim.engine.general.heap import without_root
 from sim.engine.general.state import FIRST_HOP
-from sim.engine.policies.turns import ALLOWANCE, BACK, FIRST, FRONT, IN_LINE, LAST, NEXT_QUEUE, QUEUE_WORDS
 from sim.program.contract import FIFO
+
+FIRST, LAST, NEXT_QUEUE, IN_LINE, ALLOWANCE, QUEUE_WORDS = range(6)
+"""Words of a queue."""
+FRONT, BACK = 0, 1
+"""Words of the line of a server."""
 
 
 @helper

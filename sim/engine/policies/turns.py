@@ -1,79 +1,73 @@
 """Queues that take turns at a server, in the fifo loop: lists of nodes, and of the queues that have some.
 
-    queues: FIRST to LAST, lists of nodes;  line of the server: FRONT to BACK, a list of queues by NEXT_QUEUE
+    queues: first to last, lists of nodes;  turns of a server: first to last, a list of queues by next_queue
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from sim.engine.compile.door import helper, u64
-from sim.engine.core.nodes import let_next, next_node, word_of
-from sim.engine.core.state import HOP_BITS, KEY, PLACE, TASK_BITS
+from sim.engine.compile.door import helper
 from sim.engine.core.status import NONE
 from sim.engine.policies.rooms import fits
 
-FIRST, LAST, NEXT_QUEUE, IN_LINE, ALLOWANCE, QUEUE_WORDS = range(6)
-"""Words of a queue."""
-FRONT, BACK = 0, 1
-"""Words of the line of a server."""
 _LOW = (1 << 32) - 1
 
 
 @helper
 def _to_the_back(state, server, queue):
     """Put a queue that is in no line at the back of that of a server."""
-    back = state.turn_line[u64(2 * server + BACK)]
-    if state.turn_line[u64(2 * server + FRONT)] == NONE:
-        state.turn_line[u64(2 * server + FRONT)] = queue
+    line = state.turns[server]
+    if line.first == NONE:
+        line.first = queue
     else:
-        state.turn[u64(QUEUE_WORDS * back + NEXT_QUEUE)] = queue
-    state.turn_line[u64(2 * server + BACK)] = queue
-    state.turn[u64(QUEUE_WORDS * queue + NEXT_QUEUE)] = NONE
+        state.queues[line.last].next_queue = queue
+    line.last = queue
+    state.queues[queue].next_queue = NONE
 
 
 @helper
 def line_up(program, state, server, node):
     """Let a chunk that arrived now join its queue, and this the line."""
-    turn, key = state.turn, state.node[word_of(node, KEY)]
-    task = key & ((np.int64(1) << state.register[TASK_BITS]) - 1)
-    hop = (key >> state.register[TASK_BITS]) & ((np.int64(1) << state.register[HOP_BITS]) - 1)
-    queue = np.int64(program.hop_queue[u64(program.task_queue[u64(task)] + hop)])
-    word = QUEUE_WORDS * queue
-    if turn[u64(word + FIRST)] == NONE:
-        turn[u64(word + FIRST)] = node
+    key = state.nodes[node].key
+    task = key & ((np.int64(1) << state.run.task_bits) - 1)
+    hop = (key >> state.run.task_bits) & ((np.int64(1) << state.run.hop_bits) - 1)
+    queue = np.int64(program.hop_queue[program.task_queue[task] + hop])
+    its = state.queues[queue]
+    if its.first == NONE:
+        its.first = node
     else:
-        let_next(state, turn[u64(word + LAST)], node)
-    turn[u64(word + LAST)] = node
-    if turn[u64(word + IN_LINE)] == 0:
-        turn[u64(word + IN_LINE)] = 1
-        turn[u64(word + ALLOWANCE)] = program.server_quantum[u64(server)]
+        state.nodes[its.last].next = node
+    its.last = node
+    if its.in_line == 0:
+        its.in_line = 1
+        its.allowance = program.server_quantum[server]
         _to_the_back(state, server, queue)
 
 
 @helper
 def next_in_turn(program, state, server):
     """Take the chunk that a free server serves next out of its queue; NONE where none may start."""
-    turn, line = state.turn, state.turn_line
-    while line[u64(2 * server + FRONT)] != NONE:
-        queue = np.int64(line[u64(2 * server + FRONT)])
-        word = QUEUE_WORDS * queue
-        node = turn[u64(word + FIRST)]
+    line = state.turns[server]
+    while line.first != NONE:
+        queue = line.first
+        its = state.queues[queue]
+        node = its.first
         if node != NONE:
-            place = state.node[word_of(node, PLACE)]
-            cost = max(program.chunk_work[u64(place & _LOW)], np.int64(1))
-            if cost <= turn[u64(word + ALLOWANCE)]:
+            place = state.nodes[node].place
+            cost = max(program.chunk_work[place & _LOW], np.int64(1))
+            if cost <= its.allowance:
                 if not fits(program, state, server, np.int64(0), place):
                     break
-                turn[u64(word + ALLOWANCE)] -= cost
-                turn[u64(word + FIRST)] = next_node(state, node)
+                its.allowance -= cost
+                its.first = state.nodes[node].next
                 return node
-        elif turn[u64(word + NEXT_QUEUE)] == NONE:
+        elif its.next_queue == NONE:
             break  # only the queue in front, which had the last turn, may be empty: nothing waits
-        line[u64(2 * server + FRONT)] = turn[u64(word + NEXT_QUEUE)]
+        line.first = its.next_queue
         if node == NONE:
-            turn[u64(word + IN_LINE)] = 0
+            its.in_line = 0
         else:
-            turn[u64(word + ALLOWANCE)] += program.server_quantum[u64(server)]
+            its.allowance += program.server_quantum[server]
             _to_the_back(state, server, queue)
     return np.int64(NONE)

@@ -15,7 +15,9 @@ from scipy.sparse import csr_array
 
 from sim.engine import setup as fifo
 from sim.engine.compile.door import DISABLED
+from sim.engine.compile.rows import row
 from sim.engine.core import state as fields
+from sim.engine.core.layouts import Run
 from sim.engine.core.state import FifoState
 from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, STUCK
 from sim.engine.threads.halves import part_of_nodes
@@ -206,7 +208,7 @@ def obstacle(cut: Cut, state: FifoState, parts: int) -> str:
         return "chunks are passed on without any latency"
     if cut.gain <= 1:
         return "it does not fall into parts that share its work"
-    copies = parts * (state.task.nbytes + state.server.nbytes)
+    copies = parts * (state.tasks.nbytes + state.servers.nbytes)
     return "" if copies < physical_memory() // 4 else "the copies of its state would not fit in memory"
 
 
@@ -232,10 +234,10 @@ class Parts:
     def __init__(self, program: Program, whole: FifoState, parts: int, cut: Cut, in_turn: bool = DISABLED) -> None:
         self.program, self.whole, self.cut, self.in_turn = program, whole, cut, in_turn
         events = fifo.waiting(whole)
-        task = events[:, fields.KEY] & ((1 << whole.register[fields.TASK_BITS]) - 1)
-        server = program.route_server[np.maximum(events[:, fields.PLACE] >> 32, 0)]
+        task = events["key"] & ((1 << whole.run["task_bits"]) - 1)
+        server = program.route_server[np.maximum(events["place"] >> 32, 0)]
         to = 1 << cut.server_part[server].astype(np.int64)
-        to = np.where(events[:, fields.PLACE] == NONE, cut.delivery_parts[task], to)
+        to = np.where(events["place"] == NONE, cut.delivery_parts[task], to)
         own = [events[to >> part & 1 == 1] for part in range(parts)]
         counts = np.array([one.shape[0] for one in own])
         room = max(FIRST_ROOM, int(counts.max()))
@@ -243,7 +245,7 @@ class Parts:
         mailed = np.zeros((parts, fields.BOXES, fields.MOST_PARTS), np.int64)
         # As if the first part had sent them in the window before the last, of the number -1; the last has the number 0.
         for part in range(parts):
-            mail[0, -1, part, : counts[part]] = own[part]
+            mail[0, -1, part, : counts[part]] = own[part].view(np.int64).reshape(-1, fields.EVENT_WORDS)
         mailed[0, -1, :parts] = counts
         board = np.zeros((parts, fields.BOARD_WORDS), np.int64)
         board[:, NEXT] = whole.register[fields.NOW]
@@ -269,11 +271,10 @@ class Parts:
         own[[fields.BOX, fields.AT_WORK]] = 1
         boxes = fields.EVENT_WORDS * room * ((fields.BOXES * part + 1) * parts + np.arange(parts + 1))
         own[fields.FILLED : fields.FILLED + parts], own[fields.BOX_END : fields.BOX_END + parts] = boxes[:-1], boxes[1:]
-        task = whole.task.copy()
+        run = row(Run, register)
         return whole._replace(
-            register=register, own=own, task=task, gate_ps=task.view(np.int64), server=whole.server.copy(),
-            touched=np.zeros_like(whole.touched), **fifo.empty_calendar(register, n_events + n_servers, n_servers),
-            **shared,
+            run=run, own=own, tasks=whole.tasks.copy(), servers=whole.servers.copy(),
+            touched=np.zeros_like(whole.touched), **fifo.empty_calendar(run, n_events + n_servers, n_servers), **shared,
         )
 
     def advance(self, most: int, until_ps: int) -> int:
