@@ -121,7 +121,7 @@ def measure(case: Case, times: int = 5) -> Speed:
     one = Run(program)
     one.advance()
     assert isinstance(one.state, FifoState)
-    in_flight = one.state.event.nbytes + one.state.node.nbytes + one.state.node_rank.nbytes
+    in_flight = one.state.events.nbytes + one.state.nodes.nbytes + one.state.node_rank.nbytes
     replayed = 0.0
     if program.task_priority.size == 0:
         tape = Tape.record(program)

@@ -301,7 +301,7 @@ def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int, limi
     program = build(least, 2)
     one = Run(program)
     one.advance()
-    in_flight = one.state.event.nbytes + one.state.node.nbytes
+    in_flight = one.state.events.nbytes + one.state.nodes.nbytes
     assert in_flight == 24 * one.tokens
     wheel = one.state.slot.nbytes + one.state.occupied.nbytes
     assert program.nbytes() + one.nbytes - in_flight - wheel < limit * program.n_tasks
