@@ -24,7 +24,6 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.names import task_names
 from sim.lower.tenants import Tenant, merge
-from sim.program import ORDERS
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of
 from sim.program.model import ENGINES, SYMMETRY, UNLIMITED, Model, check_flows_have_no, make_model, model_of
@@ -184,14 +183,6 @@ def simulate(
         choice(engine, JOB_ENGINES, "engine of a job")
     check_limits(engine, max_events, threads, check, skip)
     if faults is not None:
-        if model.nic is not None:
-            raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
-        if model.buffer_bytes is not None:
-            raise WeftError("faults and buffers are not simulated together: give a fault plan, or buffers")
-        if model.vcs > 1:
-            raise WeftError("faults and virtual channels are not simulated together: give a fault plan, or vcs 1")
-        if model.discipline not in ORDERS:
-            raise WeftError(f"faults and links that serve in turn ({model.discipline}) are not simulated together")
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
     run = _Run(engine, log or check, check, progress, max_events, skip, threads)
     healthy = run.healthy(job, model, symmetry)

@@ -16,6 +16,7 @@ from sim.engine.skip.state import ALLOWED
 from sim.program import Program
 from sim.program.outcome import Deadlock, Outcome
 from sim.why.path import explain
+from tests.oracles.general_loop.run import run_general_loop
 
 DEFAULTS = {name: getattr(skipping, name) for name in ("LEAST_CHUNKS", "LEAST_SERVICES", "FIRST_WAIT")}
 MOST_WALKED, MOST_BY_REFERENCE = 6000, 1500
@@ -85,9 +86,7 @@ def check_everything(program: Program, share: float = 0.5, allowed: int = 10**12
     one.advance()
     assert_same(one.outcome(), found)
     if whole.events < MOST_WALKED:
-        general = Run(program, log=True, general=True)
-        general.advance()
-        assert_same(general.outcome(), found)
+        assert_same(run_general_loop(program, log=True), found)
     if whole.events < MOST_BY_REFERENCE:
         assert_same(run_reference(program, log=True), found)
     return skipped

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from sim.program import (
     DELIVERY,
     DISCIPLINES,
-    FIFO,
     FORWARDING,
     ORDERS,
     PER_CHUNK,
@@ -196,8 +195,7 @@ def _path(drawn: _Drawn) -> list[tuple[int, ...]]:
     path = drawn.draw(st.lists(st.tuples(st.sampled_from(drawn.servers), latency), min_size=hops, max_size=hops))
     if drawn.channels == 1:
         return path
-    fifo = [drawn.builder._servers[server][1] == FIFO for server, _ in path]
-    return [(*hop, drawn.integer(0, drawn.channels - 1) * one) for hop, one in zip(path, fifo, strict=True)]
+    return [(*hop, drawn.integer(0, drawn.channels - 1)) for hop in path]
 
 
 def _cutting_and_work(drawn: _Drawn) -> tuple[Cutting, int]:
@@ -252,22 +250,23 @@ def _give_back(drawn: _Drawn, task: int, pool: int, units: int, per: int, capaci
 @st.composite
 def credit_programs(draw: st.DrawFn) -> Program:
     """Any program, with and without NICs, in which some servers have buffers of a few chunks; some deadlock."""
-    return _with_buffers(draw, draw(st.one_of(programs(), nic_programs(pools=True))), bubble=False)
+    return with_some_buffers(draw, draw(st.one_of(programs(), nic_programs(pools=True))), bubble=False)
 
 
 @st.composite
 def channel_programs(draw: st.DrawFn) -> Program:
-    """Programs with virtual channels, most of them on fifo servers; many with buffers, by channel or shared."""
+    """Programs with virtual channels, on servers of any discipline; many with buffers, by channel or shared."""
     disciplines, channels = draw(st.sampled_from((DISCIPLINES[:1], DISCIPLINES))), draw(st.sampled_from((2, 2, 3)))
     buffers = draw(st.sampled_from(("none", "by channel", "shared")))
     channels = 2 if buffers == "shared" else channels
     of = {"disciplines": disciplines, "channels": channels}
     program = draw(st.one_of(programs(**of), nic_programs(**of, pools=True)))
-    return program if buffers == "none" else _with_buffers(draw, program, bubble=buffers == "shared")
+    return program if buffers == "none" else with_some_buffers(draw, program, bubble=buffers == "shared")
 
 
-def _with_buffers(draw: st.DrawFn, program: Program, *, bubble: bool) -> Program:
-    largest, n = largest_chunks(program) * (1 + bubble), program.n_servers
+def with_some_buffers(draw: st.DrawFn, program: Program, *, bubble: bool) -> Program:
+    """The program with buffers of a few chunks behind some servers."""
+    largest, n = largest_chunks(program) * (1 + (bubble and program.has_channels)), program.n_servers
     more = draw(st.lists(st.sampled_from((0, 0, 1, 3, 8, 10**6, None)), min_size=n, max_size=n))
     room = [UNBOUNDED if one is None else int(chunk) + one for chunk, one in zip(largest, more, strict=True)]
     credit_ps = draw(st.lists(st.sampled_from((1, 1, 2, 5)), min_size=n, max_size=n))

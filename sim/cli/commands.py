@@ -164,17 +164,7 @@ FABRIC = "topology.spec|topology.machine"
 
 LINKS = ("topology.link_bandwidth", "topology.link_latency", "topology.hop_latency")
 
-_OF_ONE_SCHEDULE = tuple(f"model.{name}" for name in (
-    "nic", "injection_rate", "ejection_rate", "nic_engines", "post_time", "push_time", "nic_queue", "nic_order",
-    "send_complete", "rank_progress", "buffer", "credit_latency", "vcs", "bubble",
-))
-"""Keys that are of a schedule alone, not of jobs."""
-
-_OF_JOBS = {
-    "model.engine": ("NAME", "chunk or reference (default: chunk)"),
-    "model.discipline": ("NAME", "of links: fifo, priority, smallest-first or lowest-chunk-first (default: fifo; "
-                         "priority where tenants differ in it)"),
-}
+_OF_JOBS = {"model.engine": ("NAME", "chunk or reference (default: chunk)")}
 """Help of keys of which jobs take fewer values."""
 
 COMMANDS: dict[str, Command] = {
@@ -280,7 +270,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC, "workload.name"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
-        without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset", "workload.job"),
+        without=("model.deliver", "model.preset", "workload.job"),
         defaults={"collective.algorithms": ("hierarchical",)}, run_flags=RUNS,
         helps={
             **_OF_JOBS,
@@ -302,10 +292,12 @@ COMMANDS: dict[str, Command] = {
             "weft share --spec examples/tenants.toml --faults examples/faults.toml --check --csv shares.csv",
         ),
         needs=(FABRIC, "tenant"),
-        uses=("topology", "model", "tenant"), without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset"),
+        uses=("topology", "model", "tenant"), without=("model.deliver", "model.preset"),
         run_flags=RUNS,
         helps={
             **_OF_JOBS,
+            "model.discipline": ("NAME", "of links: one of those of compare (default: fifo; priority where tenants "
+                                 "differ in it)"),
             "model.chunks": ("N", "chunks per transfer of all tenants at once, so that none is tried alone: auto is "
                              "for compare (default: 16)"),
         },

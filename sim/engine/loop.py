@@ -10,22 +10,39 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import entry, helper, section
-from sim.engine.core.calendar import advance, append, hop_of, put, take
-from sim.engine.core.lines import _arrive, _next_of
+from sim.engine.core.calendar import advance, put, size_of, take
+from sim.engine.core.lines import _arrive, _next_of, arrive_now
 from sim.engine.core.mail import send, tell
+from sim.engine.core.nic_room import serves_chosen
+from sim.engine.core.nodes import free_node
 from sim.engine.core.service import service_ps
 from sim.engine.core.state import (
     ASKS,
+    FRESH,
     FULL,
-    OPEN,
     OWN,
+    RINGS,
     WOKEN,
 )
 from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
 from sim.engine.core.tasks import _deliver, _key, _release, _size, _stack, log_service
 from sim.engine.nics.posts import ask_nic, end_runs, happen, nic_at, serve_nics
 from sim.engine.nics.pushes import has_room
-from sim.engine.policies.choose import SHORT, SPARE_NODES, choose, look_at, wake
+from sim.engine.policies.choose import SHORT, SPARE_NODES, choose, choose_under_faults, look_at, wake
+from sim.engine.policies.faults import (
+    begins_at,
+    conditions,
+    has_space,
+    injected,
+    is_fresh,
+    is_next,
+    journal,
+    lose,
+    next_held,
+    ring,
+    set_timers,
+    task_of,
+)
 from sim.engine.policies.pools import GRANTED, ask, asks, grant
 from sim.engine.policies.rooms import change_rooms
 
@@ -33,14 +50,14 @@ _LOW = (1 << 32) - 1
 
 
 @helper
-def _pass_on(program, state, task, joined, parted, ordered):
+def _pass_on(program, state, task, joined, parted, ordered, faulty):
     """Deliver the released chunks of a task without servers, each once it has its units. Returns as `_join`."""
     run, granted = state.run, state.tasks[task].gate_ps == GRANTED
     while joined < state.tasks[task].released:
         if not granted and asks(program, task, joined, ordered):
             if ordered and run.free_nodes < SPARE_NODES:
                 return False
-            ask(program, state, task, joined, ordered)
+            ask(program, state, task, joined, ordered, faulty)
             return True
         if granted:
             state.tasks[task].gate_ps = run.now_ps
@@ -54,7 +71,7 @@ def _pass_on(program, state, task, joined, parted, ordered):
 
 
 @helper
-def _ask_in_time(program, state, task, joined, gate):
+def _ask_in_time(program, state, task, joined, gate, faulty):
     """Let a chunk ask for units once the chunk before it has left the first server. Returns as `_join`."""
     run = state.run
     if run.free_nodes < SPARE_NODES or run.blocks == 0 or run.late + 2 > state.late.size:
@@ -63,12 +80,12 @@ def _ask_in_time(program, state, task, joined, gate):
         state.tasks[task].gate_ps = FAR
         put(program, state, gate, task, np.int64(ASKS), NONE)
     else:
-        ask(program, state, task, joined, True)
+        ask(program, state, task, joined, True, faulty)
     return True
 
 
 @helper
-def _join(program, state, task, parted, nics, ordered):
+def _join(program, state, task, parted, nics, ordered, faulty):
     """Send a released chunk of a task to its first server, or, without servers, all of them to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
@@ -81,36 +98,32 @@ def _join(program, state, task, parted, nics, ordered):
     route = program.task_route[task]
     at = np.int64(program.route_ptr[route])
     if at == program.route_ptr[route + 1]:
-        return _pass_on(program, state, task, joined, parted, ordered)
+        return _pass_on(program, state, task, joined, parted, ordered, faulty)
     if ordered and gate != GRANTED and asks(program, task, joined, ordered):
-        return _ask_in_time(program, state, task, joined, gate)
+        return _ask_in_time(program, state, task, joined, gate, faulty)
     if nics and nic_at(program, at) != NONE:
         if not has_room(state):
             return False
         state.tasks[task].joined = joined + 1
         state.tasks[task].gate_ps = FAR
-        ask_nic(program, state, nic_at(program, at), task, _key(program, state, task, joined))
+        ask_nic(program, state, nic_at(program, at), task, _key(program, state, task, joined), ordered)
         return True
     if run.blocks == 0 or run.late + 2 > state.late.size:
         return False
     key, place = _key(program, state, task, joined), (at << 32) | _size(program, task, joined)
+    if faulty:
+        key, place = injected(program, state, key, place, max(gate, run.now_ps))
     state.tasks[task].joined = joined + 1
     state.tasks[task].gate_ps = FAR
     if gate > run.now_ps:
         put(program, state, gate, key, place, NONE)
     else:
-        event = run.spare
-        if event == NONE:
-            event = append(state, OPEN)
-        run.spare = NONE
-        its = state.events[event]
-        its.time_ps, its.key, its.place = hop_of(program, place), key, place
-        _arrive(program, state, event)
+        arrive_now(program, state, key, place)
     return True
 
 
 @section
-def _settle(program, state, parted, nics, ordered):
+def _settle(program, state, parted, nics, ordered, faulty):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
     run = state.run
     while run.top != NONE:
@@ -118,161 +131,255 @@ def _settle(program, state, parted, nics, ordered):
         run.top = state.tasks[task].link
         state.tasks[task].link = UNSTACKED
         _release(program, state, task)
-        if not _join(program, state, task, parted, nics, ordered):
+        if not _join(program, state, task, parted, nics, ordered, faulty):
             _stack(state, task)
             return False
     return True
 
 
 @helper
-def _serve(program, state, server, event, parted, ordered, routers):
+def _serve(program, state, server, event, parted, nics, ordered, routers, faulty):
     """Serve an event that has just arrived at a server, after all that came before it.
 
-    `parted`, `nics`, `ordered` and `routers` are constants of each entry, here and below: a branch that an entry never
-    takes is not compiled.
+    `parted`, `nics`, `ordered`, `routers` and `faulty` are constants of each entry, here and below: a branch that an
+    entry never takes is not compiled.
     """
     run = state.run
     key, place = state.events[event].key, state.events[event].place
-    at, size = place >> 32, place & _LOW
+    at, size = place >> 32, size_of(place)
     its = state.servers[server]
-    service = service_ps(program, size, program.server_rate[server])
     start = max(run.now_ps, its.free_ps)
+    extra, lost = np.int64(0), False
+    if faulty and state.chooses[server] != 0:
+        service, extra, lost = conditions(program, state, server, key, place)
+    else:
+        service = service_ps(program, size, program.server_rate[server])
     end = start + service
     its.free_ps = end
     its.busy_ps += service
     run.events += 1
     hop = state.events[event].time_ps & _LOW
-    latency = program.hop_latency_ps[hop]
+    latency = program.hop_latency_ps[hop] + extra
     task = key & ((np.int64(1) << run.task_bits) - 1)
     one = np.int64(1) << run.task_bits
     chunk = (key >> (run.task_bits + run.hop_bits)) & ((np.int64(1) << run.chunk_bits) - 1)
-    if state.log_base.size:
-        log_service(program, state, server, start, task, chunk, at)
-    if program.hop_last[hop] != 0:
+    last, onward = program.hop_last[hop] != 0, place + (np.int64(1) << 32)
+    if faulty:
+        begins, onward = is_fresh(place), onward & ~np.int64(FRESH)
+    else:
+        begins = (key >> run.task_bits) & ((np.int64(1) << run.hop_bits) - 1) == 0
+        if state.log_base.size:
+            log_service(program, state, server, start, task, chunk, at)
+    ready = end + latency
+    if lost:
+        lose(program, state, server, key, place & ~np.int64(FRESH), start, end)
+    elif last:
         ready = (start if program.deliver_head else end) + latency
         if parted:
             tell(program, state, task, ready, key, event)
         else:
             put(program, state, ready, key, NONE, event)
     else:
-        ready = end + latency
         following = program.hop_server[program.route_hop[at + 1]]
         if program.cut_through:
             after = program.server_rate[following]
             ready = max(start + latency, ready - service_ps(program, size, after))
         if not parted or state.server_part[following] == state.own[OWN]:
-            put(program, state, ready, key + one, place + (1 << 32), event)
+            put(program, state, ready, key + one, onward, event)
         else:
-            send(state, np.int64(state.server_part[following]), ready, key + one, place + (1 << 32))
-    begins = (key >> run.task_bits) & ((np.int64(1) << run.hop_bits) - 1) == 0
+            send(state, np.int64(state.server_part[following]), ready, key + one, onward)
+    if faulty and not lost:
+        journal(state, key, place, run.arrived_ps, start, end, ready)
     if routers:
-        change_rooms(program, state, server, np.int64(hop), place, begins, program.hop_last[hop] != 0, end, ready)
+        first = begins_at(program, at) if faulty else begins
+        change_rooms(program, state, server, np.int64(hop), place, first, last, lost, end, ready)
+    of_nic = nics and ordered and program.server_nic[server] != NONE
+    if of_nic and state.chooses[server] != 0:
+        serves_chosen(program, state, server, end, place)
     if begins:
         if chunk == 0:
             state.start_ps[task] = start
-        joined = chunk + 1
-        if ordered and joined < state.tasks[task].released and asks(program, task, joined, ordered):
-            put(program, state, end, task, np.int64(ASKS), NONE)
-        elif joined < state.tasks[task].released:
-            state.tasks[task].joined = joined + 1
-            key += np.int64(1) << (run.task_bits + run.hop_bits)
-            put(program, state, end, key, (at << 32) | _size(program, task, joined), NONE)
-            if ordered:
-                state.choices[server].wake_ps = end
-        else:
-            state.tasks[task].gate_ps = end
+        if not of_nic:
+            _follow(program, state, server, task, key, at, chunk + 1, end, ordered, faulty)
 
 
 @helper
-def _serve_all(program, state, parted, ordered, routers):
+def _follow(program, state, server, task, key, at, joined, end, ordered, faulty):
+    """Let the next chunk of a task join its first server, which is done with the one before at `end`."""
+    run = state.run
+    if joined == state.tasks[task].released:
+        state.tasks[task].gate_ps = end
+    elif ordered and asks(program, task, joined, ordered):
+        put(program, state, end, task, np.int64(ASKS), NONE)
+    else:
+        state.tasks[task].joined = joined + 1
+        key += np.int64(1) << (run.task_bits + run.hop_bits)
+        place = (at << 32) | _size(program, task, joined)
+        if faulty:
+            key, place = injected(program, state, key, place, end)
+        put(program, state, end, key, place, NONE)
+        if ordered and (not faulty or program.hop_server[program.route_hop[place >> 32]] == server):
+            state.choices[server].wake_ps = end
+
+
+@helper
+def _may_serve(state, ordered, routers, faulty):
+    """Whether there is memory for a service: for two events, or for up to MOST of a server that chooses, and nodes."""
+    run = state.run
+    most = run.most if ordered else np.int64(2)
+    if faulty:
+        return has_space(state, most)
+    if routers and (run.free_nodes < SPARE_NODES or run.backlog_free == NONE):
+        return False
+    return run.blocks >= most and run.late + most <= state.late.size
+
+
+@helper
+def _serve_all(program, state, parted, nics, ordered, routers, faulty):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
     run = state.run
     while run.served < run.touched:
         server = np.int64(state.touched[run.served])
         event = state.servers[server].line >> 32
         while event != NONE:
-            # A service puts at most two events into the calendar, one of a server that chooses up to MOST.
-            most = run.most if ordered else 2
-            if routers and run.free_nodes < SPARE_NODES:
-                state.servers[server].line = (event << 32) | (state.servers[server].line & _LOW)
-                return False
-            if run.blocks < most or run.late + most > state.late.size or (parted and state.own[FULL] != 0):
+            if not _may_serve(state, ordered, routers, faulty) or (parted and state.own[FULL] != 0):
                 state.servers[server].line = (event << 32) | (state.servers[server].line & _LOW)
                 return False
             after = _next_of(state, event)
             chooses = ordered and state.chooses[server] != 0
             if chooses:
-                event, after = choose(program, state, server, event, routers), np.int64(NONE)
+                after = np.int64(NONE)
+                if faulty:
+                    event = choose_under_faults(program, state, server, event)
+                else:
+                    event = choose(program, state, server, event, routers)
                 if event == SHORT:
                     return False
+            elif faulty:
+                run.arrived_ps = run.now_ps
             if not chooses or event != NONE:
-                _serve(program, state, server, event, parted, ordered, routers)
+                _serve(program, state, server, event, parted, nics, ordered, routers, faulty)
             if chooses:
-                wake(program, state, server, routers)
+                wake(program, state, server, routers, faulty)
             event = after
         run.served += 1
     run.served = run.touched = 0
     return True
 
 
+@helper
+def _deliver_in_order(program, state, key):
+    """Deliver a chunk that is in, and those that were in before it and waited for it; or let it wait."""
+    if not is_next(state, key):
+        return
+    task = task_of(state, key)
+    _deliver(program, state, task, False, True)
+    node = next_held(state, task)
+    while node != NONE:
+        free_node(state, node)
+        _deliver(program, state, task, False, True)
+        node = next_held(state, task)
+
+
+@helper
+def _happen(program, state, event, parted, nics, ordered, faulty):
+    """An event of this picosecond: an arrival waits for its turn, the others take effect."""
+    run, place = state.run, state.events[event].place
+    if place >= 0:
+        _arrive(program, state, event)
+        return
+    key = state.events[event].key
+    if ordered and place == WOKEN:
+        look_at(state, event)
+    elif ordered and place == ASKS:
+        run.spare = event
+        state.tasks[key].gate_ps = run.now_ps
+        _stack(state, key)
+    elif faulty and place == RINGS:
+        run.spare = event
+        ring(state, key, state.tasks[key].chunks)
+    elif nics and place != NONE:
+        happen(program, state, event, place)
+    else:
+        run.spare = event
+        if faulty:
+            _deliver_in_order(program, state, key)
+        else:
+            _deliver(program, state, key & ((np.int64(1) << run.task_bits) - 1), parted, ordered)
+
+
 @entry
 def run_fifo(program, state, max_events, until_ps):
-    """Run a program of fifo servers and simple pools, see `sim.engine.setup.loop`; the rest as in `run_general`."""
-    return fifo_loop(program, state, max_events, until_ps, False, False, False, False)
+    """Run a program of fifo servers and simple pools until it ends or a limit is reached, between two picoseconds.
+
+    Parameters
+    ----------
+    program : Program
+    state : FifoState
+        Updated; a later call goes on from it.
+    max_events : int
+        Pause after the picosecond in which this many more services have begun.
+    until_ps : int
+        Pause before the first event later than this.
+
+    Returns
+    -------
+    int
+        FINISHED, PAUSED, STUCK, OUT_OF_ORDER, or NEEDS_TOKENS: call again with more room.
+    """
+    return fifo_loop(program, state, max_events, until_ps, False, False, False, False, False)
 
 
 @entry
 def run_fifo_nics(program, state, max_events, until_ps):
     """Run such a program with NICs."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, False, False)
+    return fifo_loop(program, state, max_events, until_ps, False, True, False, False, False)
 
 
 @entry
 def run_ordered(program, state, max_events, until_ps):
-    """Run a program with servers that choose by a rank, and any pools; the rest as in `run_general`."""
-    return fifo_loop(program, state, max_events, until_ps, False, False, True, False)
+    """Run a program with servers that choose by a rank, and any pools."""
+    return fifo_loop(program, state, max_events, until_ps, False, False, True, False, False)
 
 
 @entry
 def run_links(program, state, max_events, until_ps):
     """Run a program with turns, channels or buffers, or with NICs beside ranks or pools; `server_nic` may be -1."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, True, True)
+    return fifo_loop(program, state, max_events, until_ps, False, True, True, True, False)
+
+
+@entry
+def run_faulty(program, state, max_events, until_ps):
+    """Run any program, also one in which something changes in time; `server_nic` may be -1."""
+    return fifo_loop(program, state, max_events, until_ps, False, True, True, True, True)
 
 
 @section
-def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, routers):
+def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, routers, faulty):
     """The loop of all entries above, of `run_skipping` between its tries, and of `run_part` within a window."""
     run = state.run
     limit = run.events + max_events
+    if faulty and not set_timers(program, state):
+        return NEEDS_TOKENS
     while True:
-        if run.top != NONE and not _settle(program, state, parted, nics, ordered):
+        if run.top != NONE and not _settle(program, state, parted, nics, ordered, faulty):
+            return NEEDS_TOKENS
+        # A chunk that is in before another one waits in a node.
+        if faulty and run.free_nodes < SPARE_NODES:
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
-            place = state.events[due].place
-            if place >= 0:
-                _arrive(program, state, due)
-            elif ordered and place == WOKEN:
-                look_at(state, due)
-            elif ordered and place == ASKS:
-                task = state.events[due].key
-                run.spare = due
-                state.tasks[task].gate_ps = run.now_ps
-                _stack(state, task)
-            elif nics and place != NONE:
-                happen(program, state, due, place)
-            else:
-                key = state.events[due].key
-                run.spare = due
-                _deliver(program, state, key & ((np.int64(1) << run.task_bits) - 1), parted, ordered)
+            _happen(program, state, due, parted, nics, ordered, faulty)
+            if faulty and run.free_nodes < SPARE_NODES:
+                return NEEDS_TOKENS
             due = take(state)
-        if nics and not end_runs(program, state):
+        if nics and not end_runs(program, state, ordered):
             return NEEDS_TOKENS
-        if run.top != NONE or (run.stirred != NONE and grant(program, state, ordered)):
+        if run.top != NONE or (run.stirred != NONE and grant(program, state, ordered, faulty)):
             continue
-        if nics and not serve_nics(program, state):
+        if nics and not serve_nics(program, state, ordered, faulty):
             return NEEDS_TOKENS
-        if not _serve_all(program, state, parted, ordered, routers):
+        if not _serve_all(program, state, parted, nics, ordered, routers, faulty):
             return NEEDS_TOKENS
         if run.left == 0:
             return FINISHED

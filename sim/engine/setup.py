@@ -25,16 +25,19 @@ from sim.engine.core.layouts import (
     Room,
     Run,
     Server,
+    Service,
     Slot,
     Task,
     Wish,
 )
-from sim.engine.core.state import BLOCK, LEVELS, OPEN, RADIX, SLOTS, WORDS, FifoState
+from sim.engine.core.state import ATTEMPT_SHIFT, BLOCK, LEVELS, OPEN, RADIX, SLOTS, WORDS, FifoState
 from sim.engine.core.status import FAR, NONE, UNSTACKED
-from sim.engine.policies.choose import NUMBER_BITS, SPARE_NODES
+from sim.engine.policies.choose import NUMBER_BITS
+from sim.engine.policies.faults import SPARE_NODES
 from sim.program import FIFO, I32, I64, LOWEST_CHUNK_FIRST, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
-from sim.program.contract import UNBOUNDED
-from sim.program.outcome import log_base
+from sim.program.contract import ATTEMPTS, UNBOUNDED
+from sim.program.outcome import Stranded, log_base
+from topologies import WeftError
 
 KEY_BITS = 63
 SAMPLE = 4096
@@ -45,31 +48,53 @@ SERVERS_A_BUCKET = 512
 that hardly an event becomes due in the bucket that is open. Where servers choose it is a quarter of that: the ends of
 services are events too."""
 
+JOURNAL_TO_SPARE = 64
+"""Rows of a journal beyond those of a run in which nothing is lost."""
+
 MOST_BUCKETS = 256
 ROOM_FOR_BUCKETS = 1 << 22
 """Of the queue of a server, a power of two; and of all queues of a run, where servers are many."""
 
 
-def loop(program: Program) -> Callable[..., int] | None:
-    """The loop for a healthy program whose keys fit a word; None where only the general ones do."""
+def loop(program: Program) -> Callable[..., int]:
+    """The entry of the loop with the fewest flags that a program runs in."""
     if not program.is_healthy:
-        return None
-    if program.task_class.min(initial=0) < 0 or sum(bits(program)) > KEY_BITS:
-        return None
-    chooses = choosers(program)
-    if not chooses.any() and _pools_are_simple(program):
+        return _fifo.run_faulty
+    if not choosers(program).any() and _pools_are_simple(program):
         return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
-    if program.has_nics and chooses[program.server_nic != NONE].any():
-        return None
-    if _most_rank(program).bit_length() + NUMBER_BITS > KEY_BITS:
-        return None
     ranks = not (program.takes_turns or program.has_credits or program.has_channels or program.has_nics)
     return _fifo.run_ordered if ranks else _fifo.run_links
 
 
+def check_fits(program: Program) -> None:
+    """Reject a program whose keys or places do not fit a word."""
+    limits = (
+        (sum(bits(program)), KEY_BITS, "of (class, chunk, hop, task) in a key"),
+        (_most_rank(program).bit_length() + NUMBER_BITS, KEY_BITS, "of a rank and a running number"),
+        (max(int(program.service_row.size) - 1, 0).bit_length(), ATTEMPT_SHIFT, "of a chunk size"),
+    )
+    for needed, most, what in limits:
+        if needed > most:
+            raise WeftError(f"the program needs {needed} bits {what}; the chunk engine has {most}")
+
+
+def simplified(program: Program) -> Program:
+    """The program as the loop runs it: classes from 0, dense priorities, NICs named, no buffers with room to spare."""
+    least = int(program.task_class.min(initial=0))
+    if least < 0:
+        program = program._replace(task_class=program.task_class - np.int32(least))
+    if program.task_priority.size and int(np.ptp(program.task_priority)).bit_length() + NUMBER_BITS > KEY_BITS:
+        rank = np.unique(program.task_priority, return_inverse=True)[1]
+        program = program._replace(task_priority=rank.astype(np.int32))
+    program = without_room_to_spare(program)
+    if not program.has_nics and loop(program) in (_fifo.run_links, _fifo.run_faulty):
+        program = program._replace(server_nic=np.full(program.n_servers, NONE, np.int32))
+    return program
+
+
 def without_room_to_spare(program: Program) -> Program:
     """The program without buffers that have room for all that ever crosses their server."""
-    if not program.has_credits:
+    if not program.has_credits or not program.is_healthy:
         return program
     n_first, size = program.cut_first.astype(np.int64), program.chunk_work[program.cut_size].astype(np.float64)
     of_cut = n_first * size[:, 0] + (program.cut_chunks - n_first) * size[:, 1]
@@ -97,11 +122,31 @@ def choosers(program: Program) -> npt.NDArray[np.bool_]:
     chooses = np.asarray(program.server_discipline != FIFO)
     if program.has_credits:
         chooses |= (program.server_buffer != UNBOUNDED).reshape(program.channels, -1).any(axis=0)
+    if not program.is_healthy:
+        chooses |= _may_go_wrong(program)
     if program.has_channels:
         used = np.zeros((program.n_servers, program.channels), np.bool_)
         used[program.hop_server, program.hop_channel] = True
         chooses |= used.sum(axis=1) > 1
     return chooses
+
+
+def _may_go_wrong(program: Program) -> npt.NDArray[np.bool_]:
+    """Servers whose services are not known on arrival, (S,): faulty ones, first ones of detours, and NICs."""
+    found = np.zeros(program.n_servers, np.bool_)
+    if program.timetable_ptr.size:
+        found |= np.diff(program.timetable_ptr) > 0
+    if program.server_loss.size:
+        found |= program.server_loss > 0
+    if program.server_jitter.size:
+        found |= program.server_jitter != NONE
+    if program.detour_ptr.size:
+        tasks = np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))
+        routes = np.concatenate([program.task_route[tasks], program.detour_route])
+        found[program.route_server[program.route_ptr[routes]]] = True
+    if program.has_nics:
+        found |= program.server_nic != NONE
+    return found
 
 
 def _pools_are_simple(program: Program) -> bool:
@@ -116,11 +161,22 @@ def _pools_are_simple(program: Program) -> bool:
     return joins and whole and bool(np.all(program.pool_discipline == FIFO))
 
 
+def hops_in_keys(program: Program) -> tuple[int, int]:
+    """Least and most hop of a key: those of detours count from where the task's own route begins."""
+    least, most = 0, int(np.diff(program.route_ptr).max(initial=1)) - 1
+    if program.detour_ptr.size:
+        own = program.task_route[np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))]
+        begin = program.route_ptr[program.detour_route].astype(np.int64) - program.route_ptr[own]
+        end = begin + np.diff(program.route_ptr)[program.detour_route] - 1
+        least, most = min(least, int(begin.min(initial=0))), max(most, int(end.max(initial=0)))
+    return least, most
+
+
 def bits(program: Program) -> list[int]:
     """Bits of a task, a hop, a chunk and a class in a key."""
+    least, most_hop = hops_in_keys(program)
     most = (
-        program.n_tasks - 1, np.diff(program.route_ptr).max(initial=1) - 1, program.cut_chunks.max(initial=1) - 1,
-        program.task_class.max(initial=0),
+        program.n_tasks - 1, most_hop - least, program.cut_chunks.max(initial=1) - 1, program.task_class.max(initial=0),
     )
     return [max(int(value), 0).bit_length() for value in most]
 
@@ -154,12 +210,14 @@ def initial_state(program: Program, log: bool) -> FifoState:
     servers["stamp_ps"] = -1
     run["left"] = n_tasks
     run["top"] = ready[0] if ready.size else NONE
-    run["ended"] = run["stirred"] = run["free_node"] = NONE
+    run["ended"] = run["stirred"] = run["free_node"] = run["given_up"] = NONE
     run["width"] = width(program, n_servers)
     run["task_bits"], run["hop_bits"], run["chunk_bits"] = bits(program)[:3]
+    run["bias"] = -hops_in_keys(program)[0]
     calendar = empty_calendar(run, ready.size + n_servers, n_servers)
-    base = log_base(program) if log else np.zeros(0, np.int64)
-    n_logged = int(base[-1]) if log else 0
+    logs = log and program.is_healthy
+    base = log_base(program) if logs else np.zeros(0, np.int64)
+    n_logged = int(base[-1]) if logs else 0
     return FifoState(
         run=run,
         tasks=tasks,
@@ -170,10 +228,20 @@ def initial_state(program: Program, log: bool) -> FifoState:
         log_base=base,
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
-        last_row=np.full(n_servers if log else 0, -1, np.int64),
+        last_row=np.full(n_servers if logs else 0, -1, np.int64),
         **(nics(program) if program.has_nics else {}),
         **_queues(program, run),
+        **({} if program.is_healthy else _faults(program, log)),
     )
+
+
+def _faults(program: Program, log: bool) -> dict[str, Any]:
+    """State of what changes in time; the journal has room for all services if none is lost, and some more."""
+    journal = rows(Service, program.chunk_hops() + program.n_servers + JOURNAL_TO_SPARE if log else 0)
+    return {
+        "row": (program.timetable_ptr[:-1] - 1).astype(np.int32), "held": np.full(program.n_tasks, NONE, np.int32),
+        "journal": journal,
+    }
 
 
 def nics(program: Program) -> dict[str, Any]:
@@ -199,7 +267,9 @@ def nics(program: Program) -> dict[str, Any]:
     nics["room"] = program.nic_queue
     # What all engines push at once; a queue with as much room is not likely to be full soon.
     at_once = np.maximum(engines * program.chunk_work.max(initial=1).astype(np.float64), 1)
-    nics["watched"] = np.where(work < 0.999 * program.nic_queue, 0, np.minimum(at_once, UNBOUNDED))
+    # What is lost comes again, so that with faults no queue has room for all.
+    plenty = work < (0.999 * program.nic_queue if program.is_healthy else 0)
+    nics["watched"] = np.where(plenty, 0, np.minimum(at_once, UNBOUNDED))
     server = np.flatnonzero(program.server_nic >= 0)
     nics["server"][program.server_nic[server]] = server
     backlog, flows = rows(Backlog, 2 * int(engines.sum()) + 2), rows(Flow, int(program.task_flow.max(initial=-1)) + 1)
@@ -225,17 +295,17 @@ def _most_rank(program: Program) -> int:
 
 
 def _buckets(program: Program) -> int:
-    """Buckets of the queue of each server, a power of two, and at least one for each channel."""
+    """Buckets of each channel of a server, a power of two."""
     bits = min(_most_rank(program).bit_length(), MOST_BUCKETS.bit_length() - 1)
-    bits = min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1)
-    return 1 << max(bits, (program.channels - 1).bit_length())
+    return 1 << max(min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1), 0)
 
 
 def queue_bytes(program: Program) -> int:
     """Memory of pools, and of the queues of servers that choose, but for the chunks that wait there."""
     if not choosers(program).any() and not program.pool_capacity.size:
         return 0
-    words = program.n_servers * (5 + 2 * _buckets(program)) + 4 * int((program.task_pool >= 0).sum())
+    words = program.n_servers * (5 + 2 * program.channels * _buckets(program))
+    words += 4 * int((program.task_pool >= 0).sum())
     of_rooms = (Room.words.itemsize + 2 * Ends.words.itemsize) * program.server_buffer.size
     return 8 * words + of_rooms + Queue.words.itemsize * program.hop_queue.size + 4 * program.cut_work.size
 
@@ -243,13 +313,14 @@ def queue_bytes(program: Program) -> int:
 def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
     """The fields of pools and of queues of servers that choose, which are empty; sets their registers."""
     chooses, n_servers, n_pools = choosers(program), program.n_servers, program.pool_capacity.size
-    if not chooses.any() and n_pools == 0:
+    if not chooses.any() and n_pools == 0 and program.is_healthy:
         return {}
     buckets = _buckets(program)
-    run["buckets"] = buckets
+    run["bucket_bits"] = buckets.bit_length() - 1
     run["rank_shift"] = (_most_rank(program) // buckets).bit_length()
+    run["buckets"] = buckets = buckets * program.channels
     run["least"] = program.task_priority.min() if program.task_priority.size else 0
-    run["most"] = 5 + program.channels
+    run["most"] = 8 + program.channels
     nodes = _with_nodes(rows(Node), run, max(16, n_servers))
     in_heaps = n_pools > 0 or run["rank_shift"] > 0
     choices, pools = rows(Choice, n_servers), rows(Pool, n_pools)
@@ -264,7 +335,8 @@ def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
         "ends": rows(Ends, n_servers * buckets),
         "nodes": nodes,
         "returns": rows(Return, nodes),
-        "node_rank": np.zeros(int(run["free_nodes"]) if in_heaps else 0, np.int64),
+        "node_rank": np.zeros(nodes.size if in_heaps else 0, np.int64),
+        "node_since": np.zeros(0 if program.is_healthy else nodes.size, np.int64),
         "pools": pools,
         "work_rank": np.unique(program.cut_work, return_inverse=True)[1].astype(np.int32),
         "chooses": chooses.astype(np.int8),
@@ -272,7 +344,7 @@ def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
         "rooms": rooms,
         "returned": _empty_lists(2 * rooms.size),
         "queues": queues,
-        "turns": _empty_lists(n_servers if program.takes_turns else 0),
+        "turns": _empty_lists(n_servers * program.channels if program.takes_turns else 0),
     }
 
 
@@ -282,16 +354,45 @@ def _empty_lists(count: int) -> Rows[Ends]:
     return ends
 
 
-def held_up(state: FifoState) -> I64:
+def _waiting_nodes(state: FifoState) -> npt.NDArray[np.bool_]:
+    """Which nodes are chunks that wait at servers: not free, no returns of room, no requests, not in or given up."""
+    run, onward = state.run, np.stack([state.nodes["next"], state.nodes["child"]], axis=1)
+    other = np.zeros(len(onward), np.bool_)
+    chains = int(run["free_node"]), int(run["given_up"])
+    for first in (*chains, *state.returned["first"].tolist(), *state.held[state.held != NONE].tolist()):
+        mark(other, onward[:, :1], first)
+    for first in state.pools["requests"].tolist():
+        mark(other, onward, first)
+    return ~other
+
+
+def held_up(program: Program, state: FifoState) -> I64:
     """Places in the routes of the chunks that wait there, but at the first server, when nothing happens any more."""
-    nodes, run = state.nodes, state.run
-    if nodes.size == 0:
+    if state.nodes.size == 0:
         return np.zeros(0, np.int64)
-    other = np.zeros(nodes.size, np.bool_)
-    for first in (int(run["free_node"]), *state.returned["first"].tolist()):
-        mark(other, nodes["next"][:, None], first)
-    hop = nodes["key"] >> run["task_bits"] & (1 << run["hop_bits"]) - 1
-    return np.asarray(nodes["place"][~other & (hop > 0)] >> 32)
+    at = state.nodes["place"][_waiting_nodes(state)] >> 32
+    follows = np.append(False, program.hop_last[program.route_hop] == 0)
+    return np.asarray(at[follows[at]])
+
+
+def stranded(program: Program, state: FifoState) -> list[Stranded]:
+    """Chunks that faults hold up for good, when nothing happens any more: given up, or at servers that stay down."""
+    if program.is_healthy:
+        return []
+    run, nodes = state.run, state.nodes
+    given_up = np.zeros(nodes.size, np.bool_)
+    mark(given_up, nodes["next"][:, None], int(run["given_up"]))
+    waits = _waiting_nodes(state)
+    server = program.route_server[np.where(waits, nodes["place"] >> 32, 0)]
+    waits &= state.servers["free_ps"][server] == FAR
+    task_bits, hop_bits, chunk_bits = (int(run[bits]) for bits in ("task_bits", "hop_bits", "chunk_bits"))
+    found = []
+    for number in np.flatnonzero(waits | given_up).tolist():
+        key, place = int(nodes["key"][number]), int(nodes["place"][number])
+        task, chunk = key & (1 << task_bits) - 1, key >> task_bits + hop_bits & (1 << chunk_bits) - 1
+        lost = (place >> ATTEMPT_SHIFT & ATTEMPTS - 1) + bool(given_up[number])
+        found.append(Stranded(task, chunk, int(program.route_server[place >> 32]), lost))
+    return found
 
 
 def mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
@@ -347,10 +448,14 @@ def with_more_room(state: FifoState) -> FifoState:
         return _with_longer_backlog(state)
     if state.nodes.size and run["free_nodes"] < SPARE_NODES:
         more = state.nodes.size // 2
-        nodes, rank = _with_nodes(state.nodes, run, more), state.node_rank
+        nodes, rank, since = _with_nodes(state.nodes, run, more), state.node_rank, state.node_since
         return state._replace(
-            nodes=nodes, returns=rows(Return, nodes), node_rank=_longer(rank, more) if rank.size else rank
+            nodes=nodes, returns=rows(Return, nodes), node_rank=_longer(rank, more) if rank.size else rank,
+            node_since=_longer(since, more) if since.size else since,
         )
+    if 0 < state.journal.size < run["journaled"] + run["most"]:
+        more = state.journal.size // 2 + JOURNAL_TO_SPARE
+        return state._replace(journal=rows(Service, _longer(state.journal, more)))
     largest, size = int(state.slots["count"][:SLOTS].max()), state.order.size
     if largest > size or run["late"] + max(run["most"], 2) > size:
         more = max(size // 2, largest - size)

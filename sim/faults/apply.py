@@ -8,14 +8,14 @@ from functools import cache, partial
 import numpy as np
 import numpy.typing as npt
 
-from sim.faults.detours import Links, Path, detours
+from sim.faults.detours import Links, detours
 from sim.faults.history import History, history_of
 from sim.faults.plan import FaultPlan
 from sim.faults.retry import NPU, with_retries
 from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.program.columns import i32
 from sim.program.contract import COMPLETES, DROPS, FIFO, I32, I64, LOSES, WAITS, Program
-from sim.program.disrupt import Disruptions, disrupt
+from sim.program.disrupt import Disruptions, Path, disrupt
 from sim.program.extend import Late, late_tasks, with_servers
 from topologies import Topology, WeftError
 from topologies.units import parse_time

@@ -11,11 +11,10 @@ import numpy as np
 
 from sim.program.columns import distinct_of
 from sim.program.contract import I32, Program
+from sim.program.disrupt import Path
 from topologies import Topology
 from topologies.core.routing import ShortestPathRouter, distances
 
-Path = tuple[tuple[int, int], ...]
-"""Server and latency of each hop."""
 Links = tuple[int, ...]
 
 

@@ -23,7 +23,7 @@ from sim.program.contract import (
 )
 from sim.program.cutting import Cutting, Rates, service_time_ps
 from sim.program.service_table import pairs_that_meet, with_services
-from sim.program.turns import check_channels, with_buffers, with_turns
+from sim.program.turns import with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
 from topologies import WeftError
 from topologies.checks import choice
@@ -164,7 +164,6 @@ def assemble(
     )
     check_nics(program)
     check_windows(program, *waits.windows)
-    check_channels(program)
     if buffers is not None:
         program = with_buffers(program, *buffers, bubble)
     return with_turns(with_rates(program, columns.rates))

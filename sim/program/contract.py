@@ -33,6 +33,7 @@ NIC
     `push_ps[z]` later. If the next chunk is released by then, it waits to be pushed; else the engine is free, and that
     chunk will be posted when it is released.
     A child that waits for a pushed parent (`pushed_child`) waits until an engine has pushed the last chunk of it.
+    Room in the queue is given back at the end of a service of the NIC's server.
 Pool
     A chunk that would join (or, on an empty route, be delivered) first asks its task's pool, if any, for
     units: each chunk (`PER_CHUNK`), or the first chunk for all (`PER_TASK`). Requests are served in the
@@ -60,15 +61,16 @@ Turns
 Credits
     A server with a buffer (`server_buffer`) starts a chunk only if the chunks that hold the buffer, that one included,
     have no more work than it. A chunk holds it from the start of its service until `server_credit_ps` after the end of
-    its service at the next server, or after it is delivered where there is none. A free server whose choice does
-    not fit starts nothing, and chooses anew when a chunk arrives or room is given back, which is the first of the
-    stages of a picosecond. Where queues take turns, the one whose turn it is waits for room, and the others for it.
+    its service at the next server, or after it is in where there is none. A free server whose choice does not fit
+    starts nothing, and chooses anew when a chunk arrives or room is given back, which is the first of the stages of a
+    picosecond. Where queues take turns, the one whose turn it is waits for room, and the others for it.
 Channels
-    With `channels` above 1 every FIFO server has so many queues, each in the order of FIFO; a chunk waits in that of
-    its hop (`hop_channel`). To choose, the server looks at them from the one behind the queue that it served last, at
-    first from channel 0, and serves the first chunk of the first queue whose first chunk fits; a queue whose first
-    chunk does not fit holds up no other. Each channel has a buffer of its own; or all of a server share one
-    (`buffer_shared`), and what all of them hold counts against the `server_buffer` of the channel of a chunk.
+    With `channels` above 1 a chunk waits in the channel of its hop (`hop_channel`). Each channel of a server is in the
+    order of its discipline, or has a line of queues of its own that take turns. To choose, the server looks at the
+    channels from the one behind that which it served last, at first from channel 0, and serves the choice of the first
+    whose choice fits; a channel whose choice does not fit holds up no other. Each channel has a buffer of its own; or
+    all of a server share one (`buffer_shared`), and what all of them hold counts against the `server_buffer` of the
+    channel of a chunk.
 
 What changes in time (arrays that are empty in a healthy program)
     Timetable. A server has a rate, or is down (DOWN), and adds a latency, each from a time on; what holds at the
@@ -77,21 +79,37 @@ What changes in time (arrays that are empty in a healthy program)
     nothing until it is up again, when it chooses anew. With `COMPLETES` that service ends as if nothing were. With
     `LOSES` it is cut off there and the chunk is lost. With `DROPS` added to one of the three, a free server that is
     down loses whatever waits for it (and a service that may not cross waits until then, to be lost).
+    To choose, a server that is up first lets the chunk that it would choose take its detour, and chooses anew if there
+    was one; then it looks whether the chunk fits, and last whether its service may cross `down`. What would be chosen
+    is, with channels, the first chunk of each queue at which the server looks, and with turns that of the queue whose
+    turn it is. To look moves the line of turns as ever; an allowance is spent, and the turn of a channel passes, when a
+    service begins. A server that is down does not look. One that waits for room looks again when a chunk arrives or
+    room is given back, and, with `DROPS`, at the time that it goes down; neither that it is up again nor a detour
+    makes it look.
     Loss. A service on server s that was not cut off is lost where `draw(0, ...) < server_loss[s]`.
     A lost chunk arrives again at the first server of its task's route, `server_resend_ps` after the loss (of the
-    server that lost it); if it had not been served at its first server, the chunk after it waits on. What is lost
-    ATTEMPTS times is not sent again.
+    server that lost it); if it had not been served at its first server, the chunk after it waits on, unless a NIC sends
+    the task. What is lost ATTEMPTS times is not sent again.
+    What is lost in a service gives back the buffer behind that server, like the one before it, at the end of the
+    service, and what is lost while it waits the one before it then; each is known `server_credit_ps` of the server that
+    has the buffer later. Where what waits is lost, all queues that take turns leave the line.
+    What arrives again at a NIC's server is not posted again, needs no engine and waits for no room. It is in the queue
+    of the NIC from its arrival on, after the pushes of that picosecond, until the end of its service there, or until it
+    is lost while it waits there, which engines see in the picosecond after.
     Jitter. A service on server s takes `jitter_ps[row, draw(1, ...) % columns]` longer, or its latency does
     (`jitter_of_service`), where row is `server_jitter[s]`.
     draw(what, task, chunk, hop, attempt) are the upper 63 bits of `hash64(seed, what, task, chunk, hop, attempt)`
     of topologies.core.routing.
-    Detours. A chunk that joins or is sent again at or after `detour_from_ps` takes that route: the last one that
-    holds. So does one that a server which is up chooses at the first hop of its route: with the same server it stays
-    in its place of the queue and the server chooses anew; with another it arrives there 1 ps later. Its hops count
-    from where the task's own route begins in `route_hop`, wherever hops are compared or drawn.
+    Detours. A chunk that joins (is pushed, at a NIC) or is sent again at or after `detour_from_ps` takes that route:
+    the last one that holds. So does one that a server which is up chooses at the first hop of its route: with the same
+    server it stays in its place of the queue, or goes to its place in the queue of its new channel, and the server
+    chooses anew; with another it arrives there 1 ps later. Its hops count from where the task's own route begins in
+    `route_hop`, wherever hops are compared or drawn; those that tell queues of flows apart count from where its detour
+    begins. All routes of a task that a NIC sends begin at that NIC's server, and no other route crosses it. Quanta and
+    buffers are of the chunks that may cross a server, those on detours included.
     Order. With jitter, loss or detours chunks may overtake; they are delivered in order, each when all before it
     are in.
-    Deadline. At its deadline a task waits for no other task any more.
+    Deadline. At its deadline a task waits for no other task any more, also for none to be pushed.
 """
 
 from __future__ import annotations
@@ -198,6 +216,9 @@ class Program(NamedTuple):
     detour_ptr, detour_from_ps, detour_route : (T+1,) or (0,) int32, int64, int32
         Routes of each task from a time on, in the order of time. Only tasks with a route have detours, and none is
         empty.
+    detour_queue : (D,) or (0,) int32
+        Queue of hop h of row d of the detours, counted from 0, is `hop_queue[detour_queue[d] + h]`. Empty where no
+        server takes turns.
     task_deadline_ps : (T,) or (0,) int64
         NEVER_PS where there is none.
     seed : int
@@ -227,9 +248,9 @@ class Program(NamedTuple):
         Work for which there is room behind a server, or UNBOUNDED, all servers of channel 0 first; time until room that
         is given back is known to the server, at least 1. Empty where no server has a buffer.
     hop_channel : (H,) or (0,) int8
-        Channel of each kind of hop; 0 at servers that are not FIFO. Empty where there is one.
+        Channel of each kind of hop. Empty where there is one.
     channels, buffer_shared : int
-        Queues of each FIFO server; 1 where all channels of a server share one buffer.
+        Channels of each server; 1 where all channels of a server share one buffer.
     """
 
     cut_through: int
@@ -283,6 +304,7 @@ class Program(NamedTuple):
     detour_ptr: I32 = _NONE[1]
     detour_from_ps: I64 = _NONE[2]
     detour_route: I32 = _NONE[1]
+    detour_queue: I32 = _NONE[1]
     task_deadline_ps: I64 = _NONE[2]
     seed: int = 0
     server_nic: I32 = _NONE[1]
@@ -406,6 +428,11 @@ class Program(NamedTuple):
     def hops(self) -> I64:
         """Hops of each task, (T,)."""
         return np.diff(self.route_ptr)[self.task_route].astype(np.int64)
+
+    def every_route(self) -> tuple[I64, I64]:
+        """Task and route of every task, and then of every row of the detours."""
+        task, owner = np.arange(self.n_tasks), _owners(self.detour_ptr)
+        return np.append(task, owner), np.append(self.task_route, self.detour_route).astype(np.int64)
 
     def has_hops(self, task: int) -> bool:
         """Whether a task crosses a server."""

@@ -168,18 +168,8 @@ class Model:
             raise WeftError(f"vcs {self.vcs}: links have 1 virtual channel, or 2 with datelines")
         if self.bubble and (self.buffer_bytes is None or self.vcs > 1):
             raise Mismatch("bubble: is about buffers of links with one virtual channel: give a buffer, and no vcs")
-        if self.only_fifo and self.discipline != "fifo":
-            what = "bubble" if self.bubble else f"vcs {self.vcs}"
-            raise Mismatch(f"{what} has queues of its own at each link: it is not for discipline {self.discipline}")
         if self.nic is None and self.rank_progress == "any":
             raise Mismatch("rank progress 'any' is about the order of posts: it needs nic shared")
-        if self.tie == "split" and (self.nic is not None or self.rank_progress != "free"):
-            raise Mismatch("tie 'split' makes two transfers of one: choose another with nic shared or rank progress")
-
-    @property
-    def only_fifo(self) -> bool:
-        """Whether links have queues of their own, which no other discipline has."""
-        return self.bubble or self.vcs > 1
 
     @cached_property
     def cutting(self) -> Cutting:

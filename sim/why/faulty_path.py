@@ -113,7 +113,7 @@ class _FaultyWalk(Walk):
                 return self._serve_all(served, SERIALIZATION)
         return self._release(task, chunk, time)
 
-    def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
+    def _release(self, task: int, chunk: int, time: int) -> State | None:
         try:
             return super()._release(task, chunk, time)
         except AssertionError:

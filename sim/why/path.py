@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sim.program import I64, Program
+from sim.program import I32, I64, Program
 from sim.program.contract import UNBOUNDED
 from sim.program.outcome import Log, Outcome
 from sim.why.repeats import Repeats
@@ -161,7 +161,9 @@ class Walk(Walks):
         self.base, self.start_ps, self.before = (view(column) for column in log)
         self.finish_ps = view(outcome.finish_ps)
         self.room = program.route_server if program.buffer_shared else program.route_line
-        self.whole_parents, self.stream_parents = _parents_of(program), _streams_of(program)
+        self.whole_parents = _parents_of(program, *program.whole_edges())
+        self.pushed_parents = _parents_of(program, *program.pushed_edges())
+        self.stream_parents = _streams_of(program)
         self.service: dict[str, int] = {}
         self.names: dict[tuple[str, int], tuple[str, str]] = {}
         self.latencies: dict[int, list[tuple[str, int]]] = {}
@@ -241,7 +243,7 @@ class Walk(Walks):
             self._hop_before(task, chunk, hop - 1, start)
             return row - 1
         # At the first server, the chunk before this one or a release decides.
-        cause = self._cause(task, chunk, start) if hop == 0 and start else None
+        cause = self._cause(task, chunk, start, {(task, chunk)}) if hop == 0 and start else None
         if cause or (hop == 0 and start == 0):
             return cause
         before = self.before[row]
@@ -284,13 +286,17 @@ class Walk(Walks):
         if ahead is not None and self._service(*ahead)[1] == start:
             self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
             return before
+        return self._posted(task, chunk, start)
+
+    def _posted(self, task: int, chunk: int, time: int) -> State | None:
+        """Walk from a time at which a chunk was posted to the last delivery that it waited for."""
         times = [self.finish_ps[parent] for parent in self.whole_parents(task)]
         for parent, lag in self.stream_parents(task):
             needed = self._needed(task, chunk, parent, lag)
             times += [self._delivered(parent, needed - 1)] if needed > 0 else []
         released = max(times, default=0)
-        if start > released:
-            self.pieces.append(Piece(released, start, POSTING, task, self.server[self._at(task, 0)]))
+        if time > released:
+            self.pieces.append(Piece(released, time, POSTING, task, self.server[self._at(task, 0)]))
         return self._release(task, chunk, released)
 
     def _needed(self, task: int, chunk: int, parent: int, lag: int) -> int:
@@ -305,22 +311,37 @@ class Walk(Walks):
         if left > start:
             self._add(start, left, SERIALIZATION, task, chunk, hop)
 
-    def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
+    def _release(self, task: int, chunk: int, time: int) -> State | None:
         """The delivery, by a server, that released a chunk or gave it its units, at this time; None at time 0."""
         if time == 0:
             return None
-        cause = self._cause(task, chunk, time)
-        if cause is None:  # a fault of the engine, not of the input
+        seen = {(task, chunk)}
+        cause = self._cause(task, chunk, time, seen)
+        if cause is not None:
+            return cause
+        pushed = [parent for one, _ in seen if self.hops[one] == 0 for parent in self.pushed_parents(one)]
+        if not pushed:  # a fault of the engine, not of the input
             raise AssertionError(f"nothing released task {task} at {time} ps")
-        return cause
+        return self._push(pushed, time)
 
-    def _cause(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
+    def _push(self, tasks: list[int], time: int) -> State | None:
+        """Walk from the end of the last push of these tasks to the service of what it pushed, or before its posting.
+
+        When it was pushed leaves no trace: not after that service began.
+        """
+        start, task = max((self._service(task, self.chunks[task] - 1, 0)[0], task) for task in tasks)
+        row = self._row(task, self.chunks[task] - 1, 0)
+        if start > time:
+            return self._posted(task, self.chunks[task] - 1, time)
+        self.pieces.append(Piece(start, time, POSTING, task, self.server[self._at(task, 0)]))
+        return row
+
+    def _cause(self, task: int, chunk: int, time: int, seen: set[tuple[int, int]]) -> tuple[int, int] | None:
         """The same; None if nothing did.
 
         Tasks without servers pass things on within the picosecond, and may give the units that they took
-        themselves: each of them is looked at once.
+        themselves: each of them is looked at once, and is among those seen then.
         """
-        seen = {(task, chunk)}
         path = [self._causes(task, chunk, time)]
         while path:
             cause = next((one for one in path[-1] if one not in seen), None)
@@ -446,9 +467,8 @@ def view(column: npt.NDArray[np.integer]) -> memoryview:
     return column.data
 
 
-def _parents_of(program: Program) -> Callable[[int], list[int]]:
-    """Whole parents of a task."""
-    parent, child = program.whole_edges()
+def _parents_of(program: Program, parent: I32, child: I32) -> Callable[[int], list[int]]:
+    """Parents of a task, by some edges."""
     order = np.argsort(child, kind="stable")
     ptr = view(np.concatenate(([0], np.cumsum(np.bincount(child, minlength=program.n_tasks)))))
     ordered = view(parent[order])

@@ -49,7 +49,8 @@ everywhere.
 
 def entry(function: Function) -> Function:
     """A kernel that Python calls."""
-    return cached(function, _SOURCES, **_FLAGS, pipeline_class=WHOLE)
+    beside = Path(function.__code__.co_filename).parent.glob("*.py")
+    return cached(function, sorted({*_SOURCES, *beside}), **_FLAGS, pipeline_class=WHOLE)
 
 
 def helper(function: Function) -> Function:

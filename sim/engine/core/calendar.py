@@ -35,6 +35,7 @@ from sim.engine.core.state import (
     LEVELS,
     OPEN,
     RADIX,
+    SIZES,
     SLOTS,
     WORDS,
 )
@@ -70,6 +71,12 @@ def put(program, state, time, key, place, event):
 def hop_of(program, place):
     """Kind of the hop of a place; for a delivery any, which is not used."""
     return np.int64(program.route_hop[max(place >> 32, 0)])
+
+
+@helper
+def size_of(place):
+    """Chunk size of a place."""
+    return place & (SIZES - 1)
 
 
 @helper

@@ -42,6 +42,12 @@ class Run(Row):
     least: Word  # least priority
     most: Word  # events that a service may put into the calendar
     past: Word  # whether an event was put into the past, which is a fault of a kernel
+    bias: Word  # added to hops in keys, as those of detours may lie before the task's own route
+    timer: Word  # the next task whose deadline is to be set
+    arrived_ps: Word  # when the chunk arrived that is served now
+    journaled: Word  # rows of the journal
+    given_up: Word  # the first node of the chunks that were given up
+    bucket_bits: Word  # of the number of buckets of a channel
 
 
 class Task(Row):
@@ -193,3 +199,15 @@ class Backlog(Row):
     end_ps: Word
     work: Word
     behind: Word
+
+
+class Service(Row):
+    """A row of the journal."""
+
+    task: Word
+    chunk: Word
+    at: Word  # place in the routes
+    since_ps: Word  # arrival; its complement where the chunk was sent on another route
+    start_ps: Word
+    end_ps: Word
+    ready_ps: Word  # when the chunk is ready for what follows; its complement, resent after it was lost

@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import helper
+from sim.engine.core.calendar import append, hop_of
+from sim.engine.core.state import (
+    OPEN,
+)
 from sim.engine.core.status import NONE
 
 _LOW = (1 << 32) - 1
@@ -57,3 +61,16 @@ def _arrive(program, state, event):
             before = _next_of(state, before)
         _link(state, event, _next_of(state, before))
         _link(state, before, event)
+
+
+@helper
+def arrive_now(program, state, key, place):
+    """Let a chunk arrive in this picosecond. There must be a free block."""
+    run = state.run
+    event = run.spare
+    if event == NONE:
+        event = append(state, OPEN)
+    run.spare = NONE
+    its = state.events[event]
+    its.time_ps, its.key, its.place = hop_of(program, place), key, place
+    _arrive(program, state, event)

@@ -44,19 +44,22 @@ def lone(state, node, rank):
 
 
 @helper
-def _before(state, a, b):
-    """Whether a node comes before another: by rank, what `place` is, and key."""
+def _before(state, a, b, faulty):
+    """Whether a node comes before another: by rank, by when it came (without faults by what `place` is), and by key."""
     if state.node_rank[a] != state.node_rank[b]:
         return state.node_rank[a] < state.node_rank[b]
-    if state.nodes[a].place != state.nodes[b].place:
+    if faulty:
+        if state.node_since[a] != state.node_since[b]:
+            return state.node_since[a] < state.node_since[b]
+    elif state.nodes[a].place != state.nodes[b].place:
         return state.nodes[a].place < state.nodes[b].place
     return state.nodes[a].key < state.nodes[b].key
 
 
 @section
-def meld(state, a, b):
+def meld(state, a, b, faulty):
     """One pairing heap from two, the least at the root; its children are a list through `next`, the first `child`."""
-    if _before(state, b, a):
+    if _before(state, b, a, faulty):
         a, b = b, a
     state.nodes[b].next = state.nodes[a].child
     state.nodes[a].child = b
@@ -64,7 +67,7 @@ def meld(state, a, b):
 
 
 @helper
-def without_root(state, root):
+def without_root(state, root, faulty):
     """The heap that is left when its root is taken: its children melded in pairs, and these from the last on."""
     child, pairs, heap = state.nodes[root].child, np.int64(NONE), np.int64(NONE)
     while child != NONE:
@@ -72,11 +75,11 @@ def without_root(state, root):
         child = other
         if other != NONE:
             child = state.nodes[other].next
-            pair = meld(state, pair, other)
+            pair = meld(state, pair, other, faulty)
         state.nodes[pair].next = pairs
         pairs = pair
     while pairs != NONE:
         following = state.nodes[pairs].next
-        heap = pairs if heap == NONE else meld(state, heap, pairs)
+        heap = pairs if heap == NONE else meld(state, heap, pairs, faulty)
         pairs = following
     return heap

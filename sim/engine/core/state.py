@@ -23,6 +23,7 @@ from sim.engine.core.layouts import (
     Room,
     Run,
     Server,
+    Service,
     Slot,
     Task,
     Wish,
@@ -47,12 +48,15 @@ RADIX = 256
 # queues of policies/choose.py the first free node, how many are free, and the number of the next one; and the
 # constants of the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many
 # buckets one has, bits of a rank that they do not look at, and the least priority; events that a service may put into
-# the calendar; and whether an event was put into the past, which is a fault of a kernel.
+# the calendar; whether an event was put into the past, which is a fault of a kernel; and with faults, what is added to
+# hops in keys, the next task whose deadline is to be set, when the chunk arrived that is served now, rows of the
+# journal, and the first node of the chunks that were given up; bits of the number of buckets of a channel.
 (
     NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
     TOUCHED_NICS, SERVED_NICS, ENDED, BACKLOG_FREE, FREE_NODE, FREE_NODES, NUMBER, WIDTH, TASK_BITS, HOP_BITS,
-    CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST, MOST, PAST, REGISTERS,
-) = range(32)
+    CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST, MOST, PAST, BIAS, TIMER, ARRIVED_PS, JOURNALED, GIVEN_UP,
+    BUCKET_BITS, REGISTERS,
+) = range(38)
 
 # Registers of a part of a run on several threads, of threads/windows.py: which part, of how many; events that fit a
 # box, whether one is full; how far parts may be apart, and the end of the window; windows counted modulo BOXES; windows
@@ -64,9 +68,17 @@ RADIX = 256
 
 # Words of an event, int64.
 TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
-WOKEN, ALARM, PUSHED, ASKS = -2, -3, -4, -5
+WOKEN, ALARM, PUSHED, ASKS, RINGS = -2, -3, -4, -5, -6
 """In place of a place. KEY then has: a server that is to choose again; the place of a NIC; a task; a task that asks a
-pool."""
+pool; a task that has come to its deadline."""
+# A place: where its hop is in the routes, FRESH before the first service of a chunk that faults may lose, how often it
+# was lost, and its chunk size.
+#
+#     bit   63 ... 32 | 31    | 30 ... 23 | 22 ... 0
+#           at        | FRESH | attempt   | size
+ATTEMPT_SHIFT = 23
+SIZES, FRESH = 1 << ATTEMPT_SHIFT, 1 << 31
+JOURNAL_COLUMNS = 7
 # Words of a server, int64.
 FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
 # Half-words of a task, int32; the last two are its gate, int64.
@@ -153,8 +165,17 @@ class FifoState(NamedTuple):
         Channel that has the next turn; empty where there is one.
     rooms, returned : (channels * S,), (channels * S * 2,) or (0,)
         Buffers, and lists of returns of each: of chunks that go on, and of those that are delivered.
-    queues, turns : (queues,), (S,) or (0,)
-        Queues that take turns, and the line of queues of each server; empty where there are none.
+    queues, turns : (queues,), (channels * S,) or (0,)
+        Queues that take turns, and lines of them, as rooms are numbered; empty where there are none.
+    row : (S,) or (0,) int32
+        Row of the timetable that held when the server last looked; the row before its first where none did. Empty, as
+        all that follows, in a healthy program.
+    held : (T,) or (0,) int32
+        Nodes of chunks that are in, while one of a chunk before them is not: a list.
+    node_since : (nodes,) or (0,) int64
+        When the chunks in nodes arrived, or asked.
+    journal : (rows,) or (0,)
+        Every service, where asked for.
     """
 
     run: Rows[Run]
@@ -202,6 +223,10 @@ class FifoState(NamedTuple):
     returned: Rows[Ends] = rows(Ends)
     queues: Rows[Queue] = rows(Queue)
     turns: Rows[Ends] = rows(Ends)
+    row: I32 = _FEW
+    held: I32 = _FEW
+    node_since: I64 = _NONE
+    journal: Rows[Service] = rows(Service)
 
     @property
     def joined(self) -> I32:

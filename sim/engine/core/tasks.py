@@ -16,6 +16,9 @@ from sim.program.contract import LOWEST_CHUNK_FIRST, PER_CHUNK, PRIORITY, SMALLE
 # By number, for skipping and tapes.
 
 
+# By number, for skipping and tapes.
+
+
 @helper
 def _of(state, task, what):
     return np.int64(state.task[TASK_WORDS * task + what])
@@ -29,6 +32,9 @@ def _let(state, task, what, value):
 @helper
 def _gate_of(task):
     return (TASK_WORDS // 2) * task + GATE
+
+
+# By name.
 
 
 # By name.

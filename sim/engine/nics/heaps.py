@@ -23,7 +23,7 @@ def _melded(state, one, other):
 
 @helper
 def meld(state, one, other):
-    """One pairing heap from two; see sim/engine/general/heap.py."""
+    """One pairing heap from two."""
     if one == NONE:
         return np.int64(other)
     if other == NONE:

@@ -16,6 +16,7 @@ import numpy as np
 
 from sim.engine.compile.door import helper
 from sim.engine.core.calendar import put
+from sim.engine.core.nic_room import has_room, look_at
 from sim.engine.core.state import (
     ALARM,
     PUSHED,
@@ -23,7 +24,7 @@ from sim.engine.core.state import (
 from sim.engine.core.status import FAR, NONE
 from sim.engine.core.tasks import _free_child, _key
 from sim.engine.nics.heaps import meld, with_task, without_root
-from sim.engine.nics.pushes import IS_PUSHING, begin_run, expect_end, has_room, look_at, push_until
+from sim.engine.nics.pushes import IS_PUSHING, begin_run, chooses, expect_end, push_now, push_until
 
 
 @helper
@@ -43,11 +44,11 @@ def nic_at(program, at):
 
 
 @helper
-def ask_nic(program, state, nic, task, key):
+def ask_nic(program, state, nic, task, key, ordered):
     """A released chunk: to be pushed if its transfer has an engine, else to be posted. There must be room."""
     holder = state.flows[program.task_flow[task]].holder
     if holder == task:
-        begin_run(program, state, nic, task, key)
+        begin_run(program, state, nic, task, key, ordered)
     else:
         its = state.wishes[task]
         its.since_ps, its.wanted = state.run.now_ps, key
@@ -72,14 +73,16 @@ def happen(program, state, event, place):
 
 
 @helper
-def end_runs(program, state):
+def end_runs(program, state, ordered):
     """What becomes of engines that may have pushed all that was released. Returns False where there is no room left."""
     run = state.run
     while run.ended != NONE:
         flow = run.ended
         task = state.flows[flow].holder
         nic = nic_at(program, program.route_ptr[program.task_route[task]])
-        if not push_until(program, state, nic, run.now_ps - 1) or not has_room(state):
+        if not (ordered and chooses(state, nic)) and not push_until(program, state, nic, run.now_ps - 1):
+            return False
+        if not has_room(state):
             return False
         run.ended = state.flows[flow].next_flow
         _touch(state, nic)
@@ -90,7 +93,7 @@ def end_runs(program, state):
             put(program, state, wish.since_ps, task, np.int64(PUSHED), NONE)
         elif its.joined < its.released:
             its.joined += 1
-            begin_run(program, state, nic, task, _key(program, state, task, its.joined - 1))
+            begin_run(program, state, nic, task, _key(program, state, task, its.joined - 1), ordered)
         else:
             _pause(program, state, nic, flow, task)
     return True
@@ -113,7 +116,7 @@ def _pause(program, state, nic, flow, task):
 
 
 @helper
-def serve_nics(program, state):
+def serve_nics(program, state, ordered, faulty):
     """What touched NICs do once nothing more is delivered or released: none of it delivers or releases anything now.
 
     Returns False where there is no room left.
@@ -126,7 +129,12 @@ def serve_nics(program, state):
         waits = state.nics[nic].ready != NONE or state.nics[nic].aside != NONE
         if waits and not _post(program, state, nic):
             return False
-        if not _give_engines(program, state, nic) or not push_until(program, state, nic, run.now_ps):
+        if not _give_engines(program, state, nic, ordered):
+            return False
+        if ordered and chooses(state, nic):
+            if not push_now(program, state, nic, faulty):
+                return False
+        elif not push_until(program, state, nic, run.now_ps):
             return False
         run.served_nics += 1
     run.served_nics = run.touched_nics = 0
@@ -191,7 +199,7 @@ def _post(program, state, nic):
 
 
 @helper
-def _give_engines(program, state, nic):
+def _give_engines(program, state, nic, ordered):
     its = state.nics[nic]
     while its.line != NONE and its.idle > 0:
         if not has_room(state):
@@ -204,5 +212,5 @@ def _give_engines(program, state, nic):
         else:
             flow.holder = task
             its.idle -= 1
-            begin_run(program, state, nic, task, state.wishes[task].wanted)
+            begin_run(program, state, nic, task, state.wishes[task].wanted, ordered)
     return True

@@ -13,34 +13,36 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64
-from sim.engine.core.calendar import put
+from sim.engine.core.calendar import put, size_of
+from sim.engine.core.lines import arrive_now
+from sim.engine.core.nic_room import has_room, look_at, take_room_back, wait_for_end
 from sim.engine.core.service import service_ps
 from sim.engine.core.state import (
-    ALARM,
     PUSHED,
 )
 from sim.engine.core.status import NONE
 from sim.engine.core.tasks import _size, log_service
 from sim.engine.nics.heaps import add_engine, engine_at, remove_first, replace_first
+from sim.engine.policies.faults import injected
 
-_LOW = (1 << 32) - 1
 IS_PUSHING, HAS_WAITED = 1, 2
 """What an engine does, in place of the first child of its transfer."""
 
 
 @helper
-def has_room(state):
-    """Whether a NIC may do one thing more."""
-    run = state.run
-    return run.blocks > 1 and run.late + 2 <= state.late.size and run.backlog_free != NONE
+def chooses(state, nic):
+    """Whether the server of a NIC chooses when it is free: what is pushed does not determine its service yet."""
+    return state.chooses[state.nics[nic].server] != 0
 
 
 @section
-def begin_run(program, state, nic, task, key):
+def begin_run(program, state, nic, task, key, ordered):
     """A transfer has an engine, and chunks from that of `key` on are released."""
     at = np.int64(program.route_ptr[program.task_route[task]])
     place = (at << 32) | _size(program, task, state.tasks[task].joined - 1)
     add_engine(state, nic, state.run.now_ps, key, place)
+    if ordered and chooses(state, nic):
+        return
     state.wishes[task].child = IS_PUSHING
     expect_end(program, state, nic, task)
 
@@ -71,7 +73,7 @@ def _chunk(state, key):
 def _commit(program, state, nic, pushed_ps, key, place):
     """The service of a chunk that was pushed: after all that were pushed before."""
     run = state.run
-    at, size = place >> 32, place & _LOW
+    at, size = place >> 32, size_of(place)
     server = state.nics[nic].server
     its = state.servers[server]
     service = service_ps(program, size, program.server_rate[server])
@@ -96,36 +98,7 @@ def _commit(program, state, nic, pushed_ps, key, place):
             ready = max(start + latency, ready - service_ps(program, size, after))
         put(program, state, ready, key + (np.int64(1) << run.task_bits), place + (np.int64(1) << 32), NONE)
     if state.nics[nic].watched != 0:
-        _wait_for_end(state, nic, end, program.chunk_work[size])
-
-
-@helper
-def _wait_for_end(state, nic, end, work):
-    """Remember a service until its end gives room back."""
-    its, node = state.nics[nic], state.run.backlog_free
-    service = state.backlog[node]
-    state.run.backlog_free = service.behind
-    service.end_ps, service.work, service.behind = end, work, NONE
-    if its.oldest == NONE:
-        its.oldest = node
-    else:
-        state.backlog[its.newest].behind = node
-    its.newest = node
-
-
-@helper
-def _take_room_back(state, nic, present):
-    """What services that have ended give back."""
-    its = state.nics[nic]
-    node = its.oldest
-    while node != NONE and state.backlog[node].end_ps <= present:
-        service = state.backlog[node]
-        its.room += service.work
-        after = service.behind
-        service.behind = state.run.backlog_free
-        state.run.backlog_free = node
-        node = after
-    its.oldest = node
+        wait_for_end(state, nic, end, program.chunk_work[size])
 
 
 @helper
@@ -137,7 +110,7 @@ def _go_on(program, state, nic, pushed_ps, key, place, is_first):
     run = state.run
     task = key & ((np.int64(1) << run.task_bits) - 1)
     joined = state.tasks[task].joined
-    done_ps = pushed_ps + program.push_ps[place & _LOW]
+    done_ps = pushed_ps + program.push_ps[size_of(place)]
     if joined < state.tasks[task].released:
         state.tasks[task].joined = joined + 1
         key += np.int64(1) << (run.task_bits + run.hop_bits)
@@ -213,19 +186,19 @@ def push_until(program, state, nic, present):
                 return False
             continue
         if watched:
-            _take_room_back(state, nic, min(pushed_ps, present))
+            take_room_back(state, nic, min(pushed_ps, present))
             while its.room <= 0:
                 end_ps = state.backlog[its.oldest].end_ps
                 pushed_ps = max(pushed_ps, end_ps)
                 if pushed_ps > present:
                     break
-                _take_room_back(state, nic, pushed_ps)
+                take_room_back(state, nic, pushed_ps)
         if pushed_ps > present:
             return _look_again(program, state, nic, pushed_ps)
         its.last_ps = pushed_ps
         key, place = first.next_key, first.next_place
         if watched:
-            its.room -= program.chunk_work[place & _LOW]
+            its.room -= program.chunk_work[size_of(place)]
         others_may = pushed_ps > from_ps and its.room > 0  # be pushed now, and served before
         if watched and (others_may or its.together != NONE):
             _push_together(state, nic)
@@ -246,12 +219,28 @@ def _look_again(program, state, nic, pushed_ps):
     return look_at(program, state, nic, pushed_ps)
 
 
-@helper
-def look_at(program, state, nic, time):
-    """Look at a NIC at a later time. Returns False where there is no room left."""
-    if time < state.nics[nic].look_ps:
+@section
+def push_now(program, state, nic, faulty):
+    """Push chunks into the queue of a server that chooses, when it happens. Returns False where there is no room."""
+    present = state.run.now_ps
+    take_room_back(state, nic, present)
+    while state.nics[nic].busy > 0 and state.nics[nic].room > 0:
         if not has_room(state):
             return False
-        state.nics[nic].look_ps = time
-        put(program, state, time, nic, np.int64(ALARM), NONE)
+        first = engine_at(state, nic, 0)
+        key, place = first.next_key, first.next_place
+        task = key & ((np.int64(1) << state.run.task_bits) - 1)
+        remove_first(state, nic)
+        if state.nics[nic].watched != 0:
+            state.nics[nic].room -= program.chunk_work[size_of(place)]
+        done_ps = present + program.push_ps[size_of(place)]
+        state.wishes[task].since_ps = done_ps
+        state.wishes[task].child = 0
+        put(program, state, done_ps, task, np.int64(PUSHED), NONE)
+        if faulty:
+            key, place = injected(program, state, key, place, present)
+        arrive_now(program, state, key, place)
+    if state.nics[nic].busy > 0 and state.nics[nic].oldest != NONE:
+        end_ps = state.backlog[state.nics[nic].oldest].end_ps
+        return look_at(program, state, nic, end_ps)
     return True

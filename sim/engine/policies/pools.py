@@ -30,7 +30,7 @@ def asks(program, task, chunk, ordered):
 
 
 @section
-def ask(program, state, task, chunk, ordered):
+def ask(program, state, task, chunk, ordered, faulty):
     """Let the next chunk of a task wait for its units. In a heap there must be a free node."""
     pool = np.int64(program.task_pool[task])
     if ordered:
@@ -38,8 +38,10 @@ def ask(program, state, task, chunk, ordered):
         key = _key(program, state, task, chunk)
         rank = rank_of(program, state, program.pool_discipline[pool], key)
         node = lone(state, new_node(state, key, state.run.now_ps), rank)
+        if faulty:
+            state.node_since[node] = state.run.now_ps
         root = state.pools[pool].requests
-        state.pools[pool].requests = node if root == NONE else meld(state, root, node)
+        state.pools[pool].requests = node if root == NONE else meld(state, root, node, faulty)
     else:
         state.pools[pool].requests = _in_line(program, state, state.pools[pool].requests, task)
     stir(state, pool)
@@ -66,7 +68,7 @@ def _in_line(program, state, first, task):
 
 
 @section
-def grant(program, state, ordered):
+def grant(program, state, ordered, faulty):
     """Let pools grant what they can: who got his units goes back on the stack. Returns whether anybody did."""
     run = state.run
     while run.stirred != NONE:
@@ -83,7 +85,7 @@ def grant(program, state, ordered):
                 break
             its.free_units -= units
             if ordered:
-                rest = without_root(state, first)
+                rest = without_root(state, first, faulty)
                 free_node(state, first)
                 first = rest
             else:

@@ -15,13 +15,11 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import helper, section
-from sim.engine.core.calendar import put
+from sim.engine.core.calendar import put, size_of
 from sim.engine.core.nodes import free_node, new_node
 from sim.engine.core.state import WOKEN
 from sim.engine.core.status import FAR, NONE
 from sim.program.contract import UNBOUNDED
-
-_LOW = (1 << 32) - 1
 
 GONE_ON, DELIVERED = 0, 1
 """Lists of returns of a room."""
@@ -79,38 +77,49 @@ def fits(program, state, server, channel, place):
         return True
     limit = program.server_buffer[server + program.server_rate.size * channel]
     room = _room_of(program, server, channel)
-    work = program.chunk_work[place & _LOW]
+    work = program.chunk_work[size_of(place)]
     if state.rooms[room].taken + work <= limit:
         return True
     return _fits_now(program, state, server, room, work, limit)
 
 
 @helper
-def change_rooms(program, state, server, hop, place, begins, last, end, ready):
-    """A service is committed: its chunk takes room behind the server, and gives back what it held before."""
+def change_rooms(program, state, server, hop, place, begins, last, lost, end, ready):
+    """A service is committed: its chunk takes room behind the server, and gives back what it held before.
+
+    `lost`: the chunk does not leave the server, and gives back what it takes.
+    """
     if program.server_buffer.size == 0:
         return
     if program.server_buffer[server] != UNBOUNDED:
         its = state.rooms[_room_of(program, server, channel_of(program, hop))]
-        its.taken += program.chunk_work[place & _LOW]
+        its.taken += program.chunk_work[size_of(place)]
         its.wanted = 0
     if not begins:
-        before = place - (np.int64(1) << 32)
-        _give_back(program, state, np.int64(program.route_hop[before >> 32]), before, end, GONE_ON)
-    if last:
+        give_back_before(program, state, place, end)
+    if lost:
+        _give_back(program, state, hop, place, end, GONE_ON)
+    elif last:
         _give_back(program, state, hop, place, ready, DELIVERED)
+
+
+@helper
+def give_back_before(program, state, place, time):
+    """Note when a server will know that a chunk, which is not at the first hop of its route, has left the next one."""
+    before = place - (np.int64(1) << 32)
+    _give_back(program, state, np.int64(program.route_hop[before >> 32]), before, time, GONE_ON)
 
 
 @helper
 def _give_back(program, state, hop, place, time, of):
     """Note when a server will know that a chunk has gone on from a hop of it, or has been delivered."""
     server = np.int64(program.hop_server[hop])
-    if program.server_buffer[server] == UNBOUNDED:
+    if program.server_buffer.size == 0 or program.server_buffer[server] == UNBOUNDED:
         return
     room = _room_of(program, server, channel_of(program, hop))
     _collect(state, room, of)
     known_ps = time + program.server_credit_ps[server]
-    node = new_node(state, known_ps, program.chunk_work[place & _LOW])
+    node = new_node(state, known_ps, program.chunk_work[size_of(place)])
     its, after = state.returned[2 * room + of], np.int64(NONE)
     before = np.int64(NONE) if its.first == NONE else its.last
     while before != NONE and state.returns[before].due_ps > known_ps:

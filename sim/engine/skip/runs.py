@@ -148,7 +148,7 @@ def go_on(program, state, skip, max_events, until_ps):
     while True:
         horizon_ps = skip.register[HORIZON_PS]
         until = min(until_ps, horizon_ps - 1)
-        status = fifo_loop(program, state, goal - register[EVENTS], until, False, False, False, False)
+        status = fifo_loop(program, state, goal - register[EVENTS], until, False, False, False, False, False)
         if (status != PAUSED and status != STUCK) or horizon_ps == FAR_OFF or register[EVENTS] >= goal:
             return status
         if horizon_ps > until_ps:

@@ -59,7 +59,7 @@ def watch(program, state, skip, most, until_ps):
             status = advance_on(program, state, skip, until_ps)
             if status != FINISHED:
                 return status
-        status = fifo_loop(program, state, np.int64(0), until_ps, False, False, False, False)
+        status = fifo_loop(program, state, np.int64(0), until_ps, False, False, False, False, False)
         if status != PAUSED or register[EVENTS] >= most:
             return status
         if register[LEFT] != own[LEFT_THEN]:

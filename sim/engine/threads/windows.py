@@ -122,7 +122,7 @@ def _run(program, state, most, until_ps, patience):
         if own[AT_WORK] != 0:
             if not receive(program, state):
                 return NEEDS_TOKENS
-            status = fifo_loop(program, state, FAR >> 1, own[END] - 1, True, False, False, False)
+            status = fifo_loop(program, state, FAR >> 1, own[END] - 1, True, False, False, False, False)
             if status == NEEDS_TOKENS and own[FULL] == 0:
                 return NEEDS_TOKENS
             # With a full box the window ends at once, in the midst of a picosecond, and the next one goes on there.

@@ -18,7 +18,6 @@ from sim import FaultPlan, SlowLink, simulate
 from sim.engine.reference.engine import Simulation, Visit, run_reference
 from sim.engine.run import run
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
-from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock
 from tests.eager_runs import assert_same
 from tests.sim.engine.test_engine import outcome_or_deadlock
@@ -151,20 +150,6 @@ def test_channels_are_fifo_and_none_has_two_turns_while_another_may_go(program: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation.servers[0].__class__, "_start", start)
         simulation.run()
-
-
-def test_only_fifo_servers_have_channels() -> None:
-    builder = ProgramBuilder()
-    builder.task(1, [(builder.server(UNIT, "priority"), 0, 1)])
-    with pytest.raises(WeftError, match="server 0 is not fifo, and has virtual channels"):
-        builder.build()
-
-
-def test_faults_and_channels_are_not_simulated_together() -> None:
-    builder = ProgramBuilder()
-    task = builder.task(1, [(builder.server(UNIT), 0, 1)])
-    with pytest.raises(WeftError, match="faults and virtual channels"):
-        disrupt(builder.build(), Disruptions(deadline_ps={task: 5}))
 
 
 def test_a_bubble_needs_room_for_two() -> None:

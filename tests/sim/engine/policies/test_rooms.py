@@ -21,7 +21,6 @@ from sim.engine.reference.engine import Simulation, run_reference
 from sim.engine.run import Run, run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.contract import UNBOUNDED
-from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
 from sim.program.turns import with_buffers
 from tests.eager_runs import assert_same
@@ -164,11 +163,6 @@ def test_a_buffer_has_room_for_the_largest_chunk() -> None:
     builder.task(5, [(builder.server(UNIT, buffer=2), 0)], Cutting(None, 3))
     with pytest.raises(WeftError, match="the buffer behind server 0 has room for 2, and a chunk of 3 crosses it"):
         builder.build()
-
-
-def test_faults_and_buffers_are_not_simulated_together() -> None:
-    with pytest.raises(WeftError, match="faults and buffers"):
-        disrupt(line(2, 1).build(), Disruptions(deadline_ps={0: 5}))
 
 
 ROUTERS: dict[str, Any] = {"bandwidth": "400Gb/s", "latency": "100ns", "hop_latency": "300ns"}

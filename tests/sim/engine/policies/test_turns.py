@@ -17,7 +17,6 @@ from sim import FaultPlan, SlowLink, simulate
 from sim.engine.reference.engine import Simulation, run_reference
 from sim.engine.run import run
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
-from sim.program.disrupt import Disruptions, disrupt
 from tests.eager_runs import assert_same
 from tests.sim.engine.test_engine import outcome_or_deadlock
 from tests.strategies import nic_programs, programs
@@ -141,13 +140,6 @@ def test_one_queue_at_each_link_is_fifo(program: Program) -> None:
         assert one == other
     else:
         assert_same(one, other)
-
-
-def test_faults_and_turns_are_not_simulated_together() -> None:
-    builder = ProgramBuilder()
-    task = builder.task(1, [(builder.server(UNIT, "round-robin-flow"), 0)])
-    with pytest.raises(WeftError, match="links that serve in turn"):
-        disrupt(builder.build(), Disruptions(deadline_ps={task: 5}))
 
 
 def test_pools_have_one_queue() -> None:

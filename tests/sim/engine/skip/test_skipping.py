@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from collectives import ALGORITHMS, build
 from sim import simulate
 from sim.engine.compile.door import DISABLED
-from sim.engine.core.state import FifoState
 from sim.engine.run import Run, run
 from sim.engine.skip import setup as skipping
 from sim.engine.skip.state import ALLOWED, MADE, N_RUNS, STRETCHES, TRY
@@ -35,6 +34,7 @@ from tests.eager_runs import (
     eager,
     on_programs_of_any_size,
 )
+from tests.oracles.general_loop.run import run_general_loop
 from tests.repeating_programs import repeating_programs
 from tests.strategies import joining_programs, long_programs, merging_programs
 from topologies import WeftError, from_spec
@@ -82,18 +82,17 @@ def test_random_queues(program: Program) -> None:
 @given(program=joining_programs())
 def test_random_pools(program: Program) -> None:
     """Stretches end where units are given back, and what waits for units does not stand in their way."""
-    general, whole = Run(program, log=True, general=True), Run(program, log=True, skip=False)
-    assert isinstance(whole.state, FifoState)
+    whole = Run(program, log=True, skip=False)
     if check(program):
         event("skipped")
     try:
-        general.advance()
+        oracle = run_general_loop(program, log=True)
     except Deadlock as stuck:
         with pytest.raises(Deadlock, match=re.escape(str(stuck))):
             whole.advance()
         return
     whole.advance()
-    assert_same(whole.outcome(), general.outcome())
+    assert_same(whole.outcome(), oracle)
 
 
 @settings(max_examples=60, deadline=None)
@@ -258,7 +257,6 @@ def two_on_one(chunks: tuple[int, int], work: tuple[int, int], classes: tuple[in
 @pytest.mark.usefixtures("_by_default")
 def test_nothing_is_tried_on_few_chunks() -> None:
     assert Run(two_on_one((63, 1), (10**6, 1)))._skipping is None
-    assert Run(two_on_one((10**6, 1), (10**8, 1)), general=True)._skipping is None
     assert Run(two_on_one((10**6, 1), (10**8, 1)), skip=False)._skipping is None
     assert Run(two_on_one((10**6, 1), (10**8, 1)))._skipping is not None
 

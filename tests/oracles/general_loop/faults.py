@@ -7,12 +7,12 @@ import numpy as np
 from sim.engine.compile.door import helper, u64
 from sim.engine.core.service import service_ps
 from sim.engine.core.status import FAR, NONE
-from sim.engine.general.event import AT, SIZE, at_of, chunk_of, field, size_of, task_of, time_of
-from sim.engine.general.heap import lone, meld, without_root
-from sim.engine.general.state import EVENTS, FIRST_HOP, JOURNAL_COLUMNS, JOURNALED, NOW
-from sim.engine.general.wheel import push
 from sim.engine.policies.draw import draw
 from sim.program.contract import ATTEMPTS, DOWN, DROPS, LOSES, WAITS
+from tests.oracles.general_loop.event import AT, SIZE, at_of, chunk_of, field, size_of, task_of, time_of
+from tests.oracles.general_loop.heap import lone, meld, without_root
+from tests.oracles.general_loop.state import EVENTS, FIRST_HOP, JOURNAL_COLUMNS, JOURNALED, NOW
+from tests.oracles.general_loop.wheel import push
 
 OF_LOSS, OF_JITTER = 0, 1
 

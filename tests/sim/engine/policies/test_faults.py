@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.certify.healthy import certify
-from sim.engine.general.faults import OF_LOSS
 from sim.engine.policies.draw import _plain_draw
+from sim.engine.policies.faults import OF_LOSS
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, run
-from sim.engine.tape.tape import Tape
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.contract import ATTEMPTS, COMPLETES, DROPS, LOSES, WAITS
 from sim.program.disrupt import Disruptions, Phase, disrupt
@@ -355,8 +354,3 @@ def test_what_is_refused(faults: dict[str, object], message: str) -> None:
     """Each fault that means nothing is named."""
     with pytest.raises(WeftError, match=message):
         two_chunks(**faults)
-
-
-def test_the_tape_does_not_follow_faults() -> None:
-    with pytest.raises(WeftError, match="does not follow faults"):
-        Tape.record(two_chunks(loss={0: 0.1}))

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from sim.engine.compile.door import helper, u64
 from sim.engine.core.status import FAR, NONE
-from sim.engine.general.event import NEXT, TASK, chunk_of, field, next_of, size_of, task_of, time_of
-from sim.engine.general.heap import lone, meld, ties_before, without_root
-from sim.engine.general.state import ARRIVING, FIRST_HOP, NOW, TOUCHED_NICS
-from sim.engine.general.wheel import push
 from sim.program.contract import FIFO
+from tests.oracles.general_loop.event import NEXT, TASK, chunk_of, field, next_of, size_of, task_of, time_of
+from tests.oracles.general_loop.heap import lone, meld, ties_before, without_root
+from tests.oracles.general_loop.state import ARRIVING, FIRST_HOP, NOW, TOUCHED_NICS
+from tests.oracles.general_loop.wheel import push
 
 # Words of a NIC: heaps, lists of engines, the port posted last, when the NPU may post again, whether its alarm is set,
 # work that the queue has room for, work in service, when it was touched.
@@ -70,7 +70,7 @@ def ask_nic(program, state, nic, token):
 def join_line(program, state, server, token):
     """Put a token that arrives now into the line of a fifo server: a list, in which only those of now are compared.
 
-    `server`: or the queue of one of its channels (sim/engine/general/credits.py).
+    `server`: or the queue of one of its channels (tests/oracles/general_loop/credits.py).
 
     Bursts are long: with heaps, Swing on 8x8 at 128 MiB took twice as long.
     """

@@ -15,10 +15,10 @@ import numpy as np
 
 from sim.engine.compile.door import helper, u64
 from sim.engine.core.status import NONE
-from sim.engine.general.event import AT, CHUNK, NEXT, SIZE, TASK, field, next_of, size_of, task_of, time_of
-from sim.engine.general.state import FIRST_HOP, FREE, NOW, RETURN, RETURNS, STOCK, TOUCHED
-from sim.engine.general.wheel import push
 from sim.program.contract import UNBOUNDED
+from tests.oracles.general_loop.event import AT, CHUNK, NEXT, SIZE, TASK, field, next_of, size_of, task_of, time_of
+from tests.oracles.general_loop.state import FIRST_HOP, FREE, NOW, RETURN, RETURNS, STOCK, TOUCHED
+from tests.oracles.general_loop.wheel import push
 
 # Words of a room: its returns, the first and the last; when its alarm rings; whether a chunk did not fit.
 FIRST, LAST, ALARM_PS, WANTED, ROOM_WORDS = range(5)

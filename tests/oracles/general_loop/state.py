@@ -27,7 +27,7 @@ FIRST_HOP = 1 << 30
 ARM, RING = -2, -1
 """In place of a chunk, in a token that is the timer of a task: to be set, and set."""
 RETURN = -3
-"""In place of a chunk, in a token of sim/engine/general/credits.py."""
+"""In place of a chunk, in a token of tests/oracles/general_loop/credits.py."""
 JOURNAL_COLUMNS = 7
 
 
@@ -35,7 +35,7 @@ JOURNAL_COLUMNS = 7
 class State(NamedTuple):
     """State of a run; S servers, T tasks, P pools, N tokens.
 
-    A token is a chunk in flight, numbered by its event: S + n (sim/engine/general/event.py has the layout).
+    A token is a chunk in flight, numbered by its event: S + n (tests/oracles/general_loop/event.py has the layout).
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class State(NamedTuple):
     event_ps : ((S+N) * 4,) int64
         Time of event e at 4 e; an arrival time while the token waits.
     event : ((S+N) * 8,) int32
-        The same memory in half-words, the fields of sim/engine/general/event.py.
+        The same memory in half-words, the fields of tests/oracles/general_loop/event.py.
     slot, occupied : (LEVELS * SLOTS,) int32, (LEVELS * WORDS,) int64
         Heads of the wheel's lists, and which are not empty.
     pool_free, pool_queue : (P,) int32
@@ -81,7 +81,7 @@ class State(NamedTuple):
         Task, chunk, place in the routes, arrival (its complement: sent on another route), start, end, and when the
         chunk is ready for what follows (its complement: resent after it was lost), of every service, where asked for.
     nic : (N * NIC_WORDS,) or (0,) int64
-        Words of sim/engine/general/nic.py. Empty, as all that follows, where there are no NICs.
+        Words of tests/oracles/general_loop/nic.py. Empty, as all that follows, where there are no NICs.
     flow : (flows * FLOW_WORDS,) or (0,) int32
     port_left : (N * ports,) or (0,) int32
         Transfers of each port that are not pushed in full.
@@ -89,14 +89,14 @@ class State(NamedTuple):
         NICs to look at in this picosecond.
     line : (2 * channels * S,) or (0,) int32
         Of fifo servers, whose `queue` is the first of a list here: LAST and EARLIER of general/nic.py. Also there
-        where queues take turns: FRONT and BACK of sim/engine/general/turns.py.
+        where queues take turns: FRONT and BACK of tests/oracles/general_loop/turns.py.
     turn : (queues * QUEUE_WORDS,) or (0,) int64
         Words of the queues that take turns; empty where there are none.
     buffered : (channels * S,) or (0,) int64
         Work of the chunks that hold a buffer, and of those that gave it back since a return was last looked at; empty
         where there are no buffers.
     room : (channels * S * ROOM_WORDS,) or (0,) int64
-        Words of sim/engine/general/credits.py.
+        Words of tests/oracles/general_loop/credits.py.
     channel : (S,) or (0,) int32
         Channel that has the next turn; empty where there is one.
     """

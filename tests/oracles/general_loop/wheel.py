@@ -22,8 +22,8 @@ import numpy as np
 
 from sim.engine.compile.door import count_leading_zeros, count_trailing_zeros, helper, u64
 from sim.engine.core.status import FINISHED, NONE, PAUSED, STUCK
-from sim.engine.general.event import NEXT, field, next_of, time_of
-from sim.engine.general.state import BATCH, DIGIT, LEVELS, NOW, SLOTS, WORDS
+from tests.oracles.general_loop.event import NEXT, field, next_of, time_of
+from tests.oracles.general_loop.state import BATCH, DIGIT, LEVELS, NOW, SLOTS, WORDS
 
 BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 

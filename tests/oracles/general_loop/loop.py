@@ -29,11 +29,24 @@ import numpy as np
 from sim.engine.compile.door import entry, helper, section, u64
 from sim.engine.core.service import service_ps
 from sim.engine.core.status import FAR, FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
-from sim.engine.general.credits import fits, give_back, hold, line_of, rings, room_for_returns
-from sim.engine.general.event import AT, CHUNK, NEXT, SIZE, TASK, at_of, chunk_of, field, next_of, size_of, task_of
-from sim.engine.general.faults import first_hop_at, room_for_journal, serve_faulty
-from sim.engine.general.heap import lone, meld, without_root
-from sim.engine.general.nic import (
+from sim.program.contract import FIFO, PER_CHUNK, ROUND_ROBIN_FLOW
+from tests.oracles.general_loop.credits import fits, give_back, hold, line_of, rings, room_for_returns
+from tests.oracles.general_loop.event import (
+    AT,
+    CHUNK,
+    NEXT,
+    SIZE,
+    TASK,
+    at_of,
+    chunk_of,
+    field,
+    next_of,
+    size_of,
+    task_of,
+)
+from tests.oracles.general_loop.faults import first_hop_at, room_for_journal, serve_faulty
+from tests.oracles.general_loop.heap import lone, meld, without_root
+from tests.oracles.general_loop.nic import (
     ALARM,
     NIC_WORDS,
     SERVING,
@@ -44,7 +57,7 @@ from sim.engine.general.nic import (
     served,
     touch_nic,
 )
-from sim.engine.general.state import (
+from tests.oracles.general_loop.state import (
     ARM,
     ARRIVING,
     BATCH,
@@ -61,9 +74,8 @@ from sim.engine.general.state import (
     TOP,
     TOUCHED,
 )
-from sim.engine.general.turns import line_up, next_in_turn
-from sim.engine.general.wheel import advance, push
-from sim.program.contract import FIFO, PER_CHUNK, ROUND_ROBIN_FLOW
+from tests.oracles.general_loop.turns import line_up, next_in_turn
+from tests.oracles.general_loop.wheel import advance, push
 
 # --- releases and deliveries -------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from sim.engine.compile.door import helper, u64
 from sim.engine.core.status import NONE
-from sim.engine.general.event import CHILD, NEXT, at_of, child_of, chunk_of, field, next_of, task_of, time_of
 from sim.program.contract import LOWEST_CHUNK_FIRST, PRIORITY, SMALLEST_FIRST
+from tests.oracles.general_loop.event import CHILD, NEXT, at_of, child_of, chunk_of, field, next_of, task_of, time_of
 
 
 @helper
