@@ -7,17 +7,17 @@ STAMP := $(VENV)/.installed
 ROOMS := topologies collectives workloads sim
 SHARE ?= 16
 FLOORS := topologies=98 collectives=98 workloads=98.2 sim=97.2
-DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program topologies/core collectives)
+DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program sim/run sim/streaming sim/circuits topologies/core collectives)
 KERNELS := $(addprefix tests/,collectives/core/test_follow.py collectives/test_synthesis.py sim/engine sim/faults sim/program sim/run sim/streaming sim/timeline sim/why topologies/flows workloads/compression)
 COVERED := $(ROOMS:%=--cov=%) --cov-report=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))
 
-COMMON := fifo stretches fabrics flows pools replay proofs trees search ordered threads  # what the commands of README run
+COMMON := fifo fabrics flows proofs trees search ordered  # what the commands of README run
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 
-.PHONY: demo test test-all test-rest test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench docs examples docs-site clean
+.PHONY: demo test test-all test-rest test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench bench-commands docs examples docs-site clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -87,6 +87,9 @@ verify: $(STAMP)  ## the verification book: papers reproduced, tables in docs/
 
 bench: $(STAMP)  ## speed and scale, table and plot in docs/
 	$(BIN)/python -m benchmarks
+
+bench-commands: $(STAMP)  ## thirty real commands, CPU and memory of each, table in docs/
+	$(BIN)/python -m benchmarks.commands
 
 docs: $(STAMP)  ## regenerate the tables that docs/ takes from the registries
 	$(BIN)/python -m docs.generate

@@ -4,7 +4,7 @@
 
 A case draws a network, a workload (one or two collectives with weights, on whole or partial groups), a budget, the
 latency of wires and the chunks of the pipeline. Nelder-Mead starts from the analytic optimum, from the equal split and
-then from random points until its evaluations are used up. Evaluations of ours are engine runs and replays together;
+then from random points until its evaluations are used up. Evaluations of ours are engine runs;
 both count a collective that is simulated as one.
 """
 
@@ -127,7 +127,7 @@ def solve(case: Case, evaluations: int) -> Row:
         found.starts[0].time_ns / 1e3,
         found.best.time_ns / 1e3,
         reference / 1e3,
-        found.runs + found.replays,
+        found.runs,
         evaluations * parts,
         found.ended,
     )
@@ -158,8 +158,8 @@ def table(rows: list[Row], evaluations: int) -> str:
         "",
         f"{len(rows)} random cases; made by `python -m benchmarks.optimize_random`. *start* is the simulated time at "
         "the analytic optimum, *ours* that of `sim.optimize`, *reference* the best of restarted Nelder-Mead "
-        f"runs of {evaluations} evaluations together on the same simulated objective. Evaluations are engine runs and "
-        "replays, counted together; a case of two collectives simulates each.",
+        f"runs of {evaluations} evaluations together on the same simulated objective. Evaluations are engine runs; a "
+        "case of two collectives simulates each.",
         "",
         f"Ours over reference: worst {worst:.4f}, mean {np.mean([row.ratio for row in rows]):.4f}; within 0.5 % in "
         f"{sum(row.ratio <= 1.005 for row in rows)} of {len(rows)} cases; never worse than the start "

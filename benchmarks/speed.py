@@ -15,7 +15,6 @@ from benchmarks.cases import MIB, Case, ring_all_reduce, torus_all_to_all
 from sim.engine.core.state import FifoState
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, run
-from sim.engine.tape.tape import Replay, Tape
 from sim.program import PRIORITY, Program
 
 CASES = (
@@ -47,8 +46,8 @@ class Speed(NamedTuple):
     ----------
     case : str
     services : int
-    rate, replay_rate : float
-        Chunk-hops a second of CPU of the engine and of the tape; the latter 0 where there is no tape.
+    rate : float
+        Chunk-hops a second of CPU.
     bytes_a_transfer : float
         Program, dependencies included, and state, without chunks in flight.
     bytes_a_chunk : float
@@ -61,7 +60,6 @@ class Speed(NamedTuple):
     case: str
     services: int
     rate: float
-    replay_rate: float
     bytes_a_transfer: float
     bytes_a_chunk: float
     chunks_in_flight: int
@@ -113,7 +111,7 @@ def engine_rate(program: Program, services: int, times: int = 5) -> float:
 
 
 def measure(case: Case, times: int = 5) -> Speed:
-    """Engine, tape and memory of one case, and what it takes to build its program."""
+    """Engine and memory of one case, and what it takes to build its program."""
     built_per_s = rate(1, times, lambda: case.build)
     program = case.build()
     assert program.chunk_hops() == case.services
@@ -122,16 +120,10 @@ def measure(case: Case, times: int = 5) -> Speed:
     one.advance()
     assert isinstance(one.state, FifoState)
     in_flight = one.state.events.nbytes + one.state.nodes.nbytes + one.state.node_rank.nbytes
-    replayed = 0.0
-    if program.task_priority.size == 0:
-        tape = Tape.record(program)
-        assert tape.replay(program) == Replay(one.outcome().makespan_ps)
-        replayed = rate(case.services, times, lambda: lambda: tape.replay(program))
     return Speed(
         case.name,
         case.services,
         found,
-        replayed,
         (program.nbytes() + one.nbytes - in_flight) / program.n_tasks,
         in_flight / one.tokens,
         one.tokens,
@@ -177,22 +169,6 @@ def against_plain(case: Case, times: int = 5) -> tuple[float, float]:
     return case.services / engine, case.services / loop
 
 
-def against_general(case: Case, times: int = 5) -> tuple[float, float, float]:
-    """Rates of the fifo loop and of the loop that runs any program, in turn, and the median ratio."""
-    program = case.build()
-    seconds = []
-    for _ in range(times):
-        runs = [Run(program, general=general, skip=False) for general in (False, True)]
-        at = [process_time()]
-        for one in runs:
-            one.advance()
-            at.append(process_time())
-            assert one.events == case.services
-        seconds.append(np.diff(at))
-    fifo, general = np.median(seconds, axis=0)
-    return case.services / fifo, case.services / general, float(np.median([two / one for one, two in seconds]))
-
-
 def log_cost(case: Case, times: int = 5) -> tuple[float, float]:
     """Rates without a log, and with one."""
     program = case.build()
@@ -218,13 +194,3 @@ class TimeEngine:
     def track_bytes_a_transfer(self, name: str) -> float:
         return measure(self.case, 1).bytes_a_transfer
 
-
-class TimeReplay:
-    """For asv: seconds of a sweep over the tape."""
-
-    def setup(self) -> None:
-        self.program = CASES[0].build()
-        self.tape = Tape.record(self.program)
-
-    def time_sweep(self) -> None:
-        assert self.tape.replay(self.program).in_order

@@ -74,8 +74,6 @@ def simulate(
     log: bool = False,
     progress: Callable[[Progress], None] | None = None,
     max_events: Count | None = None,
-    skip: bool = True,
-    threads: Count | None = None,
     faults: FaultPlan | None = None,
 ) -> Result:
     """Simulate a collective, a job, or several of them on one fabric.
@@ -141,13 +139,6 @@ def simulate(
         Called with `Progress` on long runs.
     max_events : int, optional
         Give up after this many services.
-    skip : bool
-        Do not simulate stretches that repeat exactly: the result is the same, and says how many services they had.
-        A log has their services too.
-    threads : int, optional
-        Threads that a run may use, where its parts have little to do with each other; the result is the same. No more
-        than there are cores, or two, are used, and the notes say so. Without it as many as cores are idle when a run
-        begins, in long runs in which much happens at a time.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
 
@@ -181,26 +172,20 @@ def simulate(
     job = _job_of(work, model)
     if job.alone is None:
         choice(engine, JOB_ENGINES, "engine of a job")
-    check_limits(engine, max_events, threads, check, skip)
+    check_limits(engine, max_events, check)
     if faults is not None:
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
-    run = _Run(engine, log or check, check, progress, max_events, skip, threads)
+    run = _Run(engine, log or check, check, progress, max_events)
     healthy = run.healthy(job, model, symmetry)
     return healthy if faults is None else run.faulty(healthy, faults, symmetry)
 
 
-def check_limits(
-    engine: str, max_events: int | None, threads: int | None, check: bool = False, skip: bool = True
-) -> None:
+def check_limits(engine: str, max_events: int | None, check: bool = False) -> None:
     """Reject of how a run is done what an engine does not do."""
     if check and engine == "analytic":
         raise WeftError("a check needs an engine that simulates, not 'analytic', which has no events to check")
-    if not skip and engine in ("fluid", "analytic"):
-        raise WeftError(f"to skip nothing needs the chunk engine, not {engine!r}, which never skips")
     if max_events is not None and engine != "chunk":
         raise WeftError(f"a limit of {max_events:,} services needs the chunk engine, not {engine!r}")
-    if threads is not None and threads > 1 and engine != "chunk":
-        raise WeftError(f"{threads} threads need the chunk engine, not {engine!r}")
 
 
 def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
@@ -222,8 +207,6 @@ class _Run:
     check: bool
     progress: Callable[[Progress], None] | None
     max_events: int | None
-    skip: bool
-    threads: int | None
 
     def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
         """A job on a fabric on which nothing goes wrong."""
@@ -293,10 +276,7 @@ class _Run:
 
             return run_flows(lowered.program, lowered.link_rates(), log=log, progress=self.progress)
         check_memory(lowered.program, log)
-        return run(
-            lowered.program, log=log, progress=self.progress, max_events=self.max_events, skip=self.skip,
-            threads=self.threads,
-        )
+        return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
 
 
 def _time_ps(lowered: Lowered, outcome: Outcome | None, estimate_ps: int | None) -> int:

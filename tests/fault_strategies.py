@@ -47,7 +47,7 @@ def faulty_programs(draw: st.DrawFn, *, base: st.SearchStrategy[Program] | None 
     hops = program.hops()
     for task in range(program.n_tasks):
         if hops[task] and draw(st.integers(1, 3)) == 1:
-            times = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=2)))
+            times = sorted(draw(st.sets(st.integers(0, 20), min_size=1, max_size=2)))
             faults.detours[task] = [(time * step, draw(_path(program, task))) for time in times]
         if draw(st.integers(1, 5)) == 1:
             faults.deadline_ps[task] = draw(st.integers(0, 60)) * step
@@ -68,7 +68,7 @@ def composed_programs(draw: st.DrawFn) -> Program:
 def _phases(draw: st.DrawFn, step: int) -> list[Phase]:
     times = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=4)))
     phases = [Phase(time * step, draw(st.sampled_from(FACTORS)), draw(st.integers(0, 3)) * step) for time in times]
-    if phases[-1].factor == 0 and draw(st.integers(1, 4)) > 1:  # most that fail are repaired
+    if phases[-1].factor == 0 and draw(st.integers(1, 8)) > 1:  # most that fail are repaired
         phases.append(Phase((times[-1] + 1 + draw(st.integers(0, 20))) * step))
     return phases
 

@@ -26,7 +26,7 @@ def parsed(kind: str, text: str) -> Any:
         raise argparse.ArgumentTypeError(f"{text!r}: {KINDS[kind].wanted}") from None
 
 
-RUNS = ("check", "max_events", "skip", "threads")
+RUNS = ("check", "max_events")
 """Flags of all commands that simulate: how their runs are done; as in `sim.how`."""
 
 
@@ -103,19 +103,14 @@ def _paper(parser: argparse.ArgumentParser) -> None:
 
 WARM_PARTS = {
     "fifo": (2.4, "events in fifo order: the first command of nearly everybody"),
-    "stretches": (4.9, "stretches that repeat and are skipped: many chunks"),
     "fabrics": (0.3, "what is true of a whole fabric, such as its diameter"),
     "flows": (1.0, "flows that share links: --engine fluid, validate"),
-    "pools": (1.4, "tasks that share a resource: training, optimize"),
-    "replay": (2.6, "runs at other bandwidths: optimize, sweeps"),
     "proofs": (1.9, "proofs of large schedules"),
     "trees": (1.1, "packed trees and exact bounds"),
     "search": (1.1, "searches for schedules: tacos"),
-    "ordered": (1.7, "links that serve by priority"),
-    "threads": (1.7, "one run on several threads"),
+    "ordered": (1.7, "links that serve by priority, tasks that share a resource: training, optimize"),
     "nics": (3.2, "NICs in front of fifo links"),
     "turns": (3.4, "links that serve in turn, buffers, virtual channels"),
-    "routers": (3.6, "NICs beside those"),
     "faults": (1.7, "links that are slow, down or lossy"),
     "integers": (8.1, "compression of integers: workloads.compression"),
     "floats": (6.1, "compression of floats"),
@@ -270,7 +265,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC, "workload.name"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
-        without=("model.deliver", "model.preset", "workload.job"),
+        without=("workload.job",),
         defaults={"collective.algorithms": ("hierarchical",)}, run_flags=RUNS,
         helps={
             **_OF_JOBS,
@@ -292,7 +287,7 @@ COMMANDS: dict[str, Command] = {
             "weft share --spec examples/tenants.toml --faults examples/faults.toml --check --csv shares.csv",
         ),
         needs=(FABRIC, "tenant"),
-        uses=("topology", "model", "tenant"), without=("model.deliver", "model.preset"),
+        uses=("topology", "model", "tenant"),
         run_flags=RUNS,
         helps={
             **_OF_JOBS,
@@ -478,7 +473,7 @@ COMMANDS: dict[str, Command] = {
         help="compile the engine, once for each version and machine; any command does so if needed",
         examples=(
             "weft warm",
-            "weft warm fifo stretches --jobs 1",
+            "weft warm fifo ordered --jobs 1",
         ),
         outputs=(), more=_warm, notes=_told_parts(),
     ),

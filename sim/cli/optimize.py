@@ -104,7 +104,7 @@ def _bounds(row: dict[str, Any]) -> list[str]:
         f"  lower bound of {of}: {_time(row['lower_bound_s'])}, by {row['bound_of']}; gap of the objective "
         f"{max(row['gap'], 0):.2g}"
     ]
-    runs = f"{counted(row['simulations'], 'engine run')}, {counted(row['replays'], 'replay')}"
+    runs = counted(row["simulations"], "engine run")
     counts = f"{counted(row['evaluations'], 'evaluation')}: {runs}; "
     lines.append(f"  {counts if row['evaluations'] else ''}{row['ended']}")
     lines.append(f"  certified: {row['certified']}; not by simulation")

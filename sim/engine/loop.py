@@ -2,7 +2,7 @@
 
 A fifo server is committed when a chunk arrives: start, end and next arrival are known then, so that the end of a
 service is no event. Servers that choose are in sim/engine/policies/choose.py. The stages of a picosecond are those of
-sim/engine/general/loop.py; the calendar is sim/engine/core/calendar.py.
+tests/oracles/general_loop/loop.py; the calendar is sim/engine/core/calendar.py.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ import numpy as np
 from sim.engine.compile.door import entry, helper, section
 from sim.engine.core.calendar import advance, put, size_of, take
 from sim.engine.core.lines import _arrive, _next_of, arrive_now
-from sim.engine.core.mail import send, tell
 from sim.engine.core.nic_room import serves_chosen
 from sim.engine.core.nodes import free_node
 from sim.engine.core.service import service_ps
 from sim.engine.core.state import (
     ASKS,
     FRESH,
-    FULL,
-    OWN,
     RINGS,
     WOKEN,
 )
@@ -45,12 +42,13 @@ from sim.engine.policies.faults import (
 )
 from sim.engine.policies.pools import GRANTED, ask, asks, grant
 from sim.engine.policies.rooms import change_rooms
+from sim.program.contract import HEAD
 
 _LOW = (1 << 32) - 1
 
 
 @helper
-def _pass_on(program, state, task, joined, parted, ordered, faulty):
+def _pass_on(program, state, task, joined, ordered, faulty):
     """Deliver the released chunks of a task without servers, each once it has its units. Returns as `_join`."""
     run, granted = state.run, state.tasks[task].gate_ps == GRANTED
     while joined < state.tasks[task].released:
@@ -66,7 +64,7 @@ def _pass_on(program, state, task, joined, parted, ordered, faulty):
             state.start_ps[task] = run.now_ps
         joined += 1
         state.tasks[task].joined = joined
-        _deliver(program, state, task, parted, ordered)
+        _deliver(program, state, task, ordered)
     return True
 
 
@@ -85,7 +83,7 @@ def _ask_in_time(program, state, task, joined, gate, faulty):
 
 
 @helper
-def _join(program, state, task, parted, nics, ordered, faulty):
+def _join(program, state, task, nics, ordered, faulty):
     """Send a released chunk of a task to its first server, or, without servers, all of them to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
@@ -98,7 +96,7 @@ def _join(program, state, task, parted, nics, ordered, faulty):
     route = program.task_route[task]
     at = np.int64(program.route_ptr[route])
     if at == program.route_ptr[route + 1]:
-        return _pass_on(program, state, task, joined, parted, ordered, faulty)
+        return _pass_on(program, state, task, joined, ordered, faulty)
     if ordered and gate != GRANTED and asks(program, task, joined, ordered):
         return _ask_in_time(program, state, task, joined, gate, faulty)
     if nics and nic_at(program, at) != NONE:
@@ -123,7 +121,7 @@ def _join(program, state, task, parted, nics, ordered, faulty):
 
 
 @section
-def _settle(program, state, parted, nics, ordered, faulty):
+def _settle(program, state, nics, ordered, faulty):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
     run = state.run
     while run.top != NONE:
@@ -131,18 +129,18 @@ def _settle(program, state, parted, nics, ordered, faulty):
         run.top = state.tasks[task].link
         state.tasks[task].link = UNSTACKED
         _release(program, state, task)
-        if not _join(program, state, task, parted, nics, ordered, faulty):
+        if not _join(program, state, task, nics, ordered, faulty):
             _stack(state, task)
             return False
     return True
 
 
 @helper
-def _serve(program, state, server, event, parted, nics, ordered, routers, faulty):
+def _serve(program, state, server, event, nics, ordered, routers, faulty):
     """Serve an event that has just arrived at a server, after all that came before it.
 
-    `parted`, `nics`, `ordered`, `routers` and `faulty` are constants of each entry, here and below: a branch that an
-    entry never takes is not compiled.
+    `nics`, `ordered`, `routers` and `faulty` are constants of each entry, here and below: a branch that an entry never
+    takes is not compiled.
     """
     run = state.run
     key, place = state.events[event].key, state.events[event].place
@@ -174,20 +172,14 @@ def _serve(program, state, server, event, parted, nics, ordered, routers, faulty
     if lost:
         lose(program, state, server, key, place & ~np.int64(FRESH), start, end)
     elif last:
-        ready = (start if program.deliver_head else end) + latency
-        if parted:
-            tell(program, state, task, ready, key, event)
-        else:
-            put(program, state, ready, key, NONE, event)
+        ready = (start if program.hop_last[hop] == HEAD else end) + latency
+        put(program, state, ready, key, NONE, event)
     else:
         following = program.hop_server[program.route_hop[at + 1]]
         if program.cut_through:
             after = program.server_rate[following]
             ready = max(start + latency, ready - service_ps(program, size, after))
-        if not parted or state.server_part[following] == state.own[OWN]:
-            put(program, state, ready, key + one, onward, event)
-        else:
-            send(state, np.int64(state.server_part[following]), ready, key + one, onward)
+        put(program, state, ready, key + one, onward, event)
     if faulty and not lost:
         journal(state, key, place, run.arrived_ps, start, end, ready)
     if routers:
@@ -235,14 +227,14 @@ def _may_serve(state, ordered, routers, faulty):
 
 
 @helper
-def _serve_all(program, state, parted, nics, ordered, routers, faulty):
+def _serve_all(program, state, nics, ordered, routers, faulty):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
     run = state.run
     while run.served < run.touched:
         server = np.int64(state.touched[run.served])
         event = state.servers[server].line >> 32
         while event != NONE:
-            if not _may_serve(state, ordered, routers, faulty) or (parted and state.own[FULL] != 0):
+            if not _may_serve(state, ordered, routers, faulty):
                 state.servers[server].line = (event << 32) | (state.servers[server].line & _LOW)
                 return False
             after = _next_of(state, event)
@@ -258,7 +250,7 @@ def _serve_all(program, state, parted, nics, ordered, routers, faulty):
             elif faulty:
                 run.arrived_ps = run.now_ps
             if not chooses or event != NONE:
-                _serve(program, state, server, event, parted, nics, ordered, routers, faulty)
+                _serve(program, state, server, event, nics, ordered, routers, faulty)
             if chooses:
                 wake(program, state, server, routers, faulty)
             event = after
@@ -273,16 +265,16 @@ def _deliver_in_order(program, state, key):
     if not is_next(state, key):
         return
     task = task_of(state, key)
-    _deliver(program, state, task, False, True)
+    _deliver(program, state, task, True)
     node = next_held(state, task)
     while node != NONE:
         free_node(state, node)
-        _deliver(program, state, task, False, True)
+        _deliver(program, state, task, True)
         node = next_held(state, task)
 
 
 @helper
-def _happen(program, state, event, parted, nics, ordered, faulty):
+def _happen(program, state, event, nics, ordered, faulty):
     """An event of this picosecond: an arrival waits for its turn, the others take effect."""
     run, place = state.run, state.events[event].place
     if place >= 0:
@@ -305,7 +297,7 @@ def _happen(program, state, event, parted, nics, ordered, faulty):
         if faulty:
             _deliver_in_order(program, state, key)
         else:
-            _deliver(program, state, key & ((np.int64(1) << run.task_bits) - 1), parted, ordered)
+            _deliver(program, state, key & ((np.int64(1) << run.task_bits) - 1), ordered)
 
 
 @entry
@@ -327,49 +319,49 @@ def run_fifo(program, state, max_events, until_ps):
     int
         FINISHED, PAUSED, STUCK, OUT_OF_ORDER, or NEEDS_TOKENS: call again with more room.
     """
-    return fifo_loop(program, state, max_events, until_ps, False, False, False, False, False)
+    return fifo_loop(program, state, max_events, until_ps, False, False, False, False)
 
 
 @entry
 def run_fifo_nics(program, state, max_events, until_ps):
     """Run such a program with NICs."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, False, False, False)
+    return fifo_loop(program, state, max_events, until_ps, True, False, False, False)
 
 
 @entry
 def run_ordered(program, state, max_events, until_ps):
     """Run a program with servers that choose by a rank, and any pools."""
-    return fifo_loop(program, state, max_events, until_ps, False, False, True, False, False)
+    return fifo_loop(program, state, max_events, until_ps, False, True, False, False)
 
 
 @entry
 def run_links(program, state, max_events, until_ps):
     """Run a program with turns, channels or buffers, or with NICs beside ranks or pools; `server_nic` may be -1."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, True, True, False)
+    return fifo_loop(program, state, max_events, until_ps, True, True, True, False)
 
 
 @entry
 def run_faulty(program, state, max_events, until_ps):
     """Run any program, also one in which something changes in time; `server_nic` may be -1."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, True, True, True)
+    return fifo_loop(program, state, max_events, until_ps, True, True, True, True)
 
 
 @section
-def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, routers, faulty):
-    """The loop of all entries above, of `run_skipping` between its tries, and of `run_part` within a window."""
+def fifo_loop(program, state, max_events, until_ps, nics, ordered, routers, faulty):
+    """The loop of all entries above."""
     run = state.run
     limit = run.events + max_events
     if faulty and not set_timers(program, state):
         return NEEDS_TOKENS
     while True:
-        if run.top != NONE and not _settle(program, state, parted, nics, ordered, faulty):
+        if run.top != NONE and not _settle(program, state, nics, ordered, faulty):
             return NEEDS_TOKENS
         # A chunk that is in before another one waits in a node.
         if faulty and run.free_nodes < SPARE_NODES:
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
-            _happen(program, state, due, parted, nics, ordered, faulty)
+            _happen(program, state, due, nics, ordered, faulty)
             if faulty and run.free_nodes < SPARE_NODES:
                 return NEEDS_TOKENS
             due = take(state)
@@ -379,7 +371,7 @@ def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, route
             continue
         if nics and not serve_nics(program, state, ordered, faulty):
             return NEEDS_TOKENS
-        if not _serve_all(program, state, parted, nics, ordered, routers, faulty):
+        if not _serve_all(program, state, nics, ordered, routers, faulty):
             return NEEDS_TOKENS
         if run.left == 0:
             return FINISHED

@@ -181,8 +181,8 @@ def bits(program: Program) -> list[int]:
     return [max(int(value), 0).bit_length() for value in most]
 
 
-def width(program: Program, n_servers: int) -> int:
-    """Bits of a bucket in the calendar of some servers, from the median of first services."""
+def width(program: Program) -> int:
+    """Bits of a bucket in the calendar, from the median of first services."""
     step = max(program.n_tasks // SAMPLE, 1)
     route, cut = program.task_route[::step], program.task_cut[::step]
     first = program.route_ptr[route]
@@ -194,7 +194,7 @@ def width(program: Program, n_servers: int) -> int:
     server = program.hop_server[program.route_hop[first]]
     service = program.service(program.cut_size[cut, 0], program.server_rate[server])
     median = int(np.partition(service, service.size // 2)[service.size // 2])
-    span = median * SERVERS_A_BUCKET // max(n_servers, 4 * SERVERS_A_BUCKET)
+    span = median * SERVERS_A_BUCKET // max(program.n_servers, 4 * SERVERS_A_BUCKET)
     return min(max(span.bit_length() - 1 - 2 * bool(choosers(program).any()), 0), 30)
 
 
@@ -211,7 +211,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
     run["left"] = n_tasks
     run["top"] = ready[0] if ready.size else NONE
     run["ended"] = run["stirred"] = run["free_node"] = run["given_up"] = NONE
-    run["width"] = width(program, n_servers)
+    run["width"] = width(program)
     run["task_bits"], run["hop_bits"], run["chunk_bits"] = bits(program)[:3]
     run["bias"] = -hops_in_keys(program)[0]
     calendar = empty_calendar(run, ready.size + n_servers, n_servers)
@@ -421,24 +421,6 @@ def empty_calendar(run: Rows[Run], n_events: int, n_sorted: int) -> dict[str, An
         "late": np.zeros(n_sorted, np.int64),
         "digit": np.zeros(RADIX, np.int32),
     }
-
-
-def waiting(state: FifoState) -> Rows[Event]:
-    """All events that wait, between two picoseconds, (N,)."""
-    run = state.run
-    words = np.concatenate([state.order[run["happened"] : run["opened"]], state.late[: run["late"]]])
-    opened = state.events[words & ((1 << 32) - 1)]
-    opened["time_ps"] = (run["now_ps"] >> run["width"] << run["width"]) | words >> 32
-    found, within = [opened], np.arange(BLOCK)
-    block, left = state.slots["block"][:OPEN], state.slots["count"][:OPEN]
-    block, left = block[left > 0], left[left > 0]
-    while left.size:  # block by block of all slots, the first of each partly filled
-        count = (left - 1) % BLOCK + 1
-        event = (block[:, None].astype(np.int64) * BLOCK + within)[within < count[:, None]]
-        found.append(state.events[event])
-        left = left - count
-        block, left = state.next_block[block[left > 0]], left[left > 0]
-    return rows(Event, np.concatenate(found))
 
 
 def with_more_room(state: FifoState) -> FifoState:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from collectives.core.schedule import Schedule
-from sim.lower.credits import buffers_of
+from sim.lower.credits import buffers_of, check_buffers
 from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TASKS, Lowered
 from sim.lower.nics import Ports, flows, has_flows, nics_of
@@ -67,6 +67,7 @@ def _assembled(
     flow = flows(topology, t)[shape.task_row] if has_flows(model) else None
     ports = Ports(model, [(schedule.pattern, t)])
     port = np.broadcast_to(ports.of(schedule.pattern, t), t.src.size)[shape.task_row]
+    check_buffers(model, task_bytes, cutting, cuttings)
     program = assemble(
         Columns(
             rates=rates, server_rate=server_rate,
@@ -80,7 +81,7 @@ def _assembled(
         cuttings, model.forwarding, model.deliver,
         NO_POOLS if t.pool is None else pools_alone(schedule.pattern, shape),
         nics=nics_of(topology, keys, model, port, flow, ports.in_turn), task_flow=flow,
-        buffers=buffers_of(topology, keys, model, task_bytes, cutting, cuttings), bubble=model.bubble,
+        buffers=buffers_of(topology, keys, model), bubble=model.bubble,
         waits=shape.waits, works=works,
     )
     operation = np.broadcast_to(np.int32(0), task_bytes.size)

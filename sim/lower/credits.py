@@ -25,16 +25,14 @@ def _credit_ps(topology: Topology, model: Model, links: I64) -> I64:
     return found
 
 
-def buffers_of(
-    topology: Topology, keys: I32 | I64, model: Model, work: I64, cutting: I32 | I64 | int, cuttings: Sequence[Cutting]
-) -> tuple[I64, I64] | None:
-    """Room behind each server, links by their number, and the time until what is given back is known.
+def check_buffers(model: Model, work: I64, cutting: I32 | I64 | int, cuttings: Sequence[Cutting]) -> None:
+    """Reject buffers that have no room for the largest chunk.
 
     `work`, `cutting`: bytes of each transfer, and which of the cuttings it has, or all have.
-    NoRoom: the largest chunk has more than a buffer.
+    NoRoom: with both sizes.
     """
     if model.buffer_bytes is None:
-        return None
+        return
     cut_alike = [work] if isinstance(cutting, int) else [work[cutting == number] for number in range(len(cuttings))]
     largest_bytes = max(cuttings[at].cut(int(some.max()))[2] if some.size else 0 for at, some in enumerate(cut_alike))
     if largest_bytes * (1 + model.bubble) > model.buffer_bytes:
@@ -43,7 +41,13 @@ def buffers_of(
             f"{'two of ' * model.bubble}the largest chunk, {format_size(largest_bytes)} ({largest_bytes:,} B with "
             "headers): give larger buffers, or cut smaller chunks"
         )
-    is_link = keys < topology.n_links
+
+
+def buffers_of(topology: Topology, keys: I32 | I64, model: Model) -> tuple[I64, I64] | None:
+    """Room behind each server, and the time until what is given back is known; `keys`: links by their number."""
+    if model.buffer_bytes is None:
+        return None
+    is_link = (keys >= 0) & (keys < topology.n_links)
     links = np.where(is_link, keys, 0).astype(np.int64)
     return (
         np.where(is_link, model.buffer_bytes, UNBOUNDED), np.where(is_link, _credit_ps(topology, model, links), 1)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from collectives.core.schedule import Schedule
 from sim.lower.alone import lower_alone
 from sim.lower.channels import channels_of, check_rings
-from sim.lower.credits import buffers_of
+from sim.lower.credits import buffers_of, check_buffers
 from sim.lower.epochs import circuit_edges
 from sim.lower.job_symmetry import job_orbits
 from sim.lower.links import distinct_rates, own_cuttings, route_latencies
@@ -314,15 +314,14 @@ class _Lowering:
             task_class=unique_rows(self._column("tie", np.int64))[1].astype(np.int32),
             task_priority=ordered.astype(np.int32), edge_parent=parent, edge_child=child, edge_lag=lag,
             route_channel=_joined([part.channel for part in self.routes], np.int8),
+            server_computes=own if model.deliver == "head" and np.any(own) else None,
         )
+        check_buffers(model, work[sent], 0 if cutting is None else cutting[sent], self.cuttings)
         try:
             program = assemble(
                 columns, self.cuttings, model.forwarding, model.deliver, pools,
                 nics=nics_of(topology, used, model, self._column("port", np.int64), flow, self.ports.in_turn),
-                task_flow=flow, bubble=model.bubble,
-                buffers=buffers_of(
-                    topology, used, model, work[sent], 0 if cutting is None else cutting[sent], self.cuttings
-                ),
+                task_flow=flow, buffers=buffers_of(topology, used, model), bubble=model.bubble,
             )
         except Cycle as cycle:
             raise WeftError(self._told(cycle)) from None

@@ -94,7 +94,7 @@ def best_choice(
 
     A choice whose certified bound is not below the best value so far is skipped without loss. At most MOST_SOLVED
     are optimized; the result reports which others were only evaluated. Of the forms of an algorithm those that are
-    slower at the start, and too large to be replayed, are evaluated once more at the optimum and at its equal split,
+    slower at the start, and not small, are evaluated once more at the optimum and at its equal split,
     and optimized where they are faster there.
 
     `solve`: of an objective, and bandwidths to begin from as well.
@@ -133,13 +133,13 @@ class _Choosing:
             self._solve(*faster)
         assert self.best is not None
         knobs, design = self.best
-        evaluations, runs, replays = spent(self.ready.objectives.values())
+        evaluations, runs = spent(self.ready.objectives.values())
         floors = [self.floors[one] for one in self.ready.family(knobs)]
         known = [floor for floor in floors if floor is not None]
         if len(known) == len(floors):  # the bound of all forms
             least_ns = min(floor.time_bound_ns for floor in known)
             design = replace(design, bound=min(floor.bound for floor in known), lower_bound_ns=least_ns)
-        design = replace(design, evaluations=evaluations, runs=runs, replays=replays)
+        design = replace(design, evaluations=evaluations, runs=runs)
         tried = tuple(sorted(self.tried.values(), key=lambda one: one.value))
         return Best(knobs, design, self.ready.objectives[knobs], tried)
 
@@ -247,11 +247,11 @@ class Forms:
         return dict(sorted(said.items()))
 
 
-def spent(objectives: Iterable[Objective]) -> tuple[int, int, int]:
-    """Evaluations, engine runs and replays of some objectives together."""
-    counts = [(one.evaluations, one.runs, one.replays) for one in objectives]
-    evaluations, runs, replays = (sum(column) for column in zip(*counts, strict=True))
-    return evaluations, runs, replays
+def spent(objectives: Iterable[Objective]) -> tuple[int, int]:
+    """Evaluations and engine runs of some objectives together."""
+    counts = [(one.evaluations, one.runs) for one in objectives]
+    evaluations, runs = (sum(column) for column in zip(*counts, strict=True))
+    return evaluations, runs
 
 
 def _floor_ns(objective: Objective, bandwidth_GBps: F64) -> float:

@@ -59,8 +59,8 @@ class Optimum(Tabular):
         ns, or ns x $; nothing feasible is below the bound, None where no floor is known.
     time_bound_ns : float
         No feasible time is below; nan where no floor is known.
-    evaluations, runs, replays : int
-        Distinct bandwidths evaluated; programs simulated by the engine; programs replayed from a tape.
+    evaluations, runs : int
+        Distinct bandwidths evaluated; programs simulated by the engine.
     history : tuple of float
         Best value after each evaluation.
     ended : str
@@ -74,7 +74,6 @@ class Optimum(Tabular):
     time_bound_ns: float
     evaluations: int
     runs: int
-    replays: int
     history: tuple[float, ...]
     ended: str
 
@@ -167,7 +166,7 @@ class _Search:
             check_well_posed(feasible, cost)
         self.objective, self.feasible, self.cost = objective, feasible, cost
         self.tolerance, self.max_evaluations = tolerance, max_evaluations
-        self.before = objective.runs, objective.replays
+        self.before = objective.runs
         self.rows: list[Row] = []
         self.seen: list[Evaluation] = []
         self.history: list[float] = []
@@ -187,10 +186,9 @@ class _Search:
                 break
         ended = self._look_around(begun, reached) or ended
         best = min(self.seen, key=self._value)
-        runs, replays = self.objective.runs - self.before[0], self.objective.replays - self.before[1]
         return Optimum(
-            best, tuple(begun), self._value(best), self.bound, self.time_bound_ns, len(self.seen), runs, replays,
-            tuple(self.history), ended,
+            best, tuple(begun), self._value(best), self.bound, self.time_bound_ns, len(self.seen),
+            self.objective.runs - self.before, tuple(self.history), ended,
         )
 
     def _starts(self, given: Sequence[F64]) -> tuple[float | None, list[F64]]:

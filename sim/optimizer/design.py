@@ -34,7 +34,6 @@ class Design:
     bound: float  # of the objective: nothing feasible is below it
     evaluations: int = 0
     runs: int = 0
-    replays: int = 0
     ended: str = ""
 
     @property
@@ -56,7 +55,6 @@ class Design:
             "perf_per_cost_gain": None,
             "evaluations": self.evaluations,
             "simulations": self.runs,
-            "replays": self.replays,
             "ended": self.ended,
         }
         if cost is not None:
@@ -101,7 +99,7 @@ def design_simulated(
     max_evaluations: int = MAX_EVALUATIONS,
 ) -> Design:
     """The best bandwidths for a simulated time; the equal split is simulated too, and is the answer if it is best."""
-    evaluations, runs, replays = objective.evaluations, objective.runs, objective.replays
+    evaluations, runs = objective.evaluations, objective.runs
     found = optimize(objective, feasible, cost=cost, starts=starts, max_evaluations=max_evaluations)
     best, value = found.best, found.value
     equal = objective.evaluate(equal_split(best.bandwidth_GBps))
@@ -117,7 +115,6 @@ def design_simulated(
         float("nan") if found.bound is None else found.bound,
         objective.evaluations - evaluations,
         objective.runs - runs,
-        objective.replays - replays,
         found.ended,
     )
 

@@ -11,14 +11,11 @@ from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
 from sim.engine.run import check_memory
-from sim.engine.tape.resume import record_again
-from sim.engine.tape.tape import Tape, can_record
 from sim.how import AS_USUAL, How
 from sim.optimizer.retime import Retimed
-from sim.program import Program
+from sim.program import FIFO, Program
 from sim.program.outcome import Outcome
 from sim.program.perturb import SHARE, perturb
-from sim.why.gradient import gradient
 from sim.why.path import Labels, explain
 from sim.why.spread import Spread
 from topologies import WeftError
@@ -26,12 +23,8 @@ from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import counted
 
-MOST_TAPES = 64
-"""Limit on the recorded tapes that are kept."""
-
-MOST_RECORDED = 1 << 16
-"""Services of a program that is recorded: with more, recording takes as long as two runs and their critical paths,
-which pays only where more than half of the replays hold. While a search looks around, a third of them do."""
+MOST_SMALL = 1 << 16
+"""Services of a small program, in which servers and pools are fifo: other forms of it are optimized as well."""
 
 PERTURBED = 8
 """Perturbed runs of a split whose spread is asked for."""
@@ -79,8 +72,6 @@ class Objective(Protocol):
     @property
     def runs(self) -> int: ...  # programs simulated by the engine
     @property
-    def replays(self) -> int: ...  # programs evaluated from a recorded tape
-    @property
     def is_small(self) -> bool: ...  # whether an evaluation is cheap, as a rule
     @property
     def floors(self) -> tuple[Epigraph, ...]: ...  # lower bounds on the times of its parts; empty if none is known
@@ -99,11 +90,6 @@ class Timed(Protocol):
 class Simulated:
     """A weighted sum of the simulated times of several programs, and a constant.
 
-    Where servers and pools are fifo, a tape of the last run is replayed as long as the order of service, and the order
-    of requests and releases of pools, do not change; where a replay finds another order the engine runs, from there on
-    if that pays. Programs with another discipline, or of more than 65,536 services, run in the engine each time; so
-    do all that are to be checked, since there are no certificates of a replay.
-
     `parts`: weight, and program.
     `constant_ns`: compute that nothing overlaps.
     `how`: the engine runs.
@@ -116,10 +102,9 @@ class Simulated:
             raise WeftError("nothing to simulate: the workload has no collective of more than one NPU")
         self.parts, self.constant_ns, self.how = tuple(parts), constant_ns, how
         self.floors = tuple(part.floor() for _, part in self.parts)
-        self.runs = self.replays = 0
+        self.runs = 0
         self._known: dict[bytes, Evaluation] = {}
         self._spreads: dict[bytes, Spread] = {}
-        self._tapes: dict[Retimed, Tape] = {}
         self._is_small = False
 
     def __repr__(self) -> str:
@@ -135,7 +120,7 @@ class Simulated:
 
     @property
     def is_small(self) -> bool:
-        """Whether what it evaluated may be replayed, as a rule; the same where each run is checked instead."""
+        """Whether it has evaluated a small program."""
         return self._is_small
 
     def check_memory(self) -> None:
@@ -198,51 +183,18 @@ class Simulated:
         weight, part = self.parts[index]
         retimed = part.retimed(bandwidth)
         program = retimed.at(bandwidth)
-        tape = self._tape(retimed, program)
-        makespan_ps, service_ps = self._of_tape(tape, program) if tape else self._run(retimed, program)
-        return Part(weight, makespan_ps / 1e3, service_ps / 1e3)
-
-    def _tape(self, retimed: Retimed, program: Program) -> Tape | None:
-        """A tape with the program's order of service: the one that is kept if it has it, else one of an engine run."""
-        known = self._tapes.get(retimed)
-        if known is not None and (replay := known.replay(program)).in_order:
-            self.replays += 1
-            return known
+        self._is_small |= _is_small(program)
         self.runs += 1
-        check_memory(program, log=True)
-        if not self._is_recorded(program):
-            return None
-        tape = self._recorded(program) if known is None else record_again(known, program, replay)
-        if not tape.replay(program).in_order:  # chunks request a slot of a pool in the same picosecond
-            return None
-        if len(self._tapes) >= MOST_TAPES:
-            del self._tapes[next(iter(self._tapes))]
-        self._tapes[retimed] = tape
-        return tape
-
-    def _is_recorded(self, program: Program) -> bool:
-        """Whether a tape of its run may be kept: not of one that is stopped, or checked."""
-        if not can_record(program) or program.chunk_hops() > MOST_RECORDED:
-            return False
-        self._is_small = True
-        return not self.how.check and (self.how.max_events is None or program.chunk_hops() <= self.how.max_events)
-
-    def _recorded(self, program: Program) -> Tape:
-        """The tape of a run; one with pools is that of the loop that notes who asked for their units."""
-        has_pools = program.pool_capacity.size > 0
-        return Tape.record(program, None if has_pools else self._outcome(program, log=True))
+        outcome = self._outcome(program, log=True)
+        names = [str(dim) for dim in retimed.server_dim]
+        why = staged("critical path")(explain)(program, outcome, Labels(names.__getitem__, lambda hop: []))
+        service_ps = np.array([why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)], np.float64)
+        return Part(weight, outcome.makespan_ps / 1e3, service_ps / 1e3)
 
     def _outcome(self, program: Program, log: bool = False) -> Outcome:
         return self.how.run(program, log=log, lower_bound_ps=lambda one: max(busy_and_path_ps(one)))
 
-    def _of_tape(self, tape: Tape, program: Program) -> tuple[int, F64]:
-        found = gradient(tape, program)
-        return found.makespan_ps, found.service_ps[: self.n_dims].astype(np.float64)
 
-    def _run(self, retimed: Retimed, program: Program) -> tuple[int, F64]:
-        """The same from a log."""
-        outcome = self._outcome(program, log=True)
-        names = [str(dim) for dim in retimed.server_dim]
-        why = staged("critical path")(explain)(program, outcome, Labels(names.__getitem__, lambda hop: []))
-        service = [why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)]
-        return outcome.makespan_ps, np.array(service, np.float64)
+def _is_small(program: Program) -> bool:
+    is_fifo = np.all(program.server_discipline == FIFO) and np.all(program.pool_discipline == FIFO)
+    return bool(is_fifo) and program.is_healthy and program.chunk_hops() <= MOST_SMALL

@@ -112,10 +112,7 @@ class Study:
         evaluate = _evaluator(forms)
         design = replace(design, equal_time_ns=evaluate(equal_split(design.bandwidth_GBps)))
         more = [after - first for after, first in zip(spent(forms.ready.values()), before, strict=True)]
-        design = replace(
-            design, evaluations=design.evaluations + more[0], runs=design.runs + more[1],
-            replays=design.replays + more[2],
-        )
+        design = replace(design, evaluations=design.evaluations + more[0], runs=design.runs + more[1])
         row = self._row(design, _evaluator(self._objective(knobs)), knobs, formula, analytic, forms)
         start = positive(analytic.bandwidth_GBps)
         row |= {

@@ -117,7 +117,6 @@ class GainPoint:
     analytic_split: str
     simulated_split: str
     runs: int
-    replays: int
 
 
 def network_of(name: str) -> Network:
@@ -159,7 +158,6 @@ def compute_points(
                     yield GainPoint(
                         network=network_name, workload=name, goal=goal, budget_GBps=total, **gains,
                         analytic_split=_words(analytic), simulated_split=_words(simulated), runs=simulated.runs,
-                        replays=simulated.replays,
                     )
 
 

@@ -11,7 +11,7 @@ Path
     overtake each other. With service [start, end) and latency L at a hop:
     store-and-forward: ready for the next server at end + L;
     cut-through: ready at max(start + L, end + L - service there).
-    Delivered at end + L of the last hop, or, when heads are delivered, at start + L.
+    Delivered at end + L of the last hop, or, if that delivers heads (HEAD), at start + L.
     A task with an empty route delivers each chunk at the picosecond it is released (and granted).
 Release
     Chunk j of task B is released when every whole parent is delivered in full, every stream parent A with
@@ -132,6 +132,8 @@ ORDERS = ("fifo", "priority", "smallest-first", "lowest-chunk-first")
 DISCIPLINES = (*ORDERS, "round-robin-flow", "round-robin-port")
 FORWARDING = ("cut-through", "store-and-forward")
 DELIVERY = ("tail", "head")
+TAIL, HEAD = 1, 2
+"""Of the last hop of a route: which of them counts as delivery."""
 PER_CHUNK, PER_TASK = 0, 1
 WHOLE = -1
 """Lag of an edge to a child that waits for the whole task; 0 is chunk by chunk, w >= 1 a window."""
@@ -161,7 +163,7 @@ class Program(NamedTuple):
 
     Attributes
     ----------
-    cut_through, deliver_head : int
+    cut_through : int
         0 or 1.
     server_rate : (S,) int32
         Rate of each server, below `n_rates`.
@@ -181,7 +183,7 @@ class Program(NamedTuple):
     cut_work : (K,) int64
         Work of the whole task, for SMALLEST_FIRST.
     hop_server, hop_latency_ps, hop_last : (H,) int32, int64, int8
-        Kinds of hop: server, latency after it, and whether it ends a route.
+        Kinds of hop: server, latency after it, and whether it ends a route: 0, TAIL or HEAD by what it delivers.
     route_ptr : (U+1,) int32
         Hops of route u are `route_hop[route_ptr[u]:route_ptr[u+1]]`.
     route_hop : int32
@@ -254,7 +256,6 @@ class Program(NamedTuple):
     """
 
     cut_through: int
-    deliver_head: int
     server_rate: I32
     server_discipline: I8
     service_ps: I64
@@ -333,6 +334,11 @@ class Program(NamedTuple):
         return all(array.size == 0 for array in given)
 
     @property
+    def delivers_heads(self) -> bool:
+        """Whether a task is delivered with its head."""
+        return bool(np.any(self.hop_last == HEAD))
+
+    @property
     def has_nics(self) -> bool:
         """Whether transfers are posted, and pushed into the queues of NICs."""
         return bool(self.nic_engines.size)
@@ -346,6 +352,13 @@ class Program(NamedTuple):
     def has_credits(self) -> bool:
         """Whether a server waits for room behind it."""
         return bool(self.server_buffer.size)
+
+    @property
+    def bounded(self) -> npt.NDArray[np.bool_]:
+        """Whether each server may wait for room behind it, (S,); computed."""
+        if not self.has_credits:
+            return np.zeros(self.n_servers, np.bool_)
+        return np.asarray(self.server_buffer.reshape(self.channels, -1).min(axis=0) < UNBOUNDED, np.bool_)
 
     @property
     def has_channels(self) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sim.program.checks import check_nics
 from sim.program.columns import i32
-from sim.program.contract import CLOCK_END_PS, DOWN, I64, NEVER_PS, WAITS, Program
+from sim.program.contract import CLOCK_END_PS, DOWN, HEAD, I64, NEVER_PS, WAITS, Program
 from sim.program.service_table import pairs_that_meet, slowest_ps, times_of, with_services
 from sim.program.turns import with_buffers, with_turns
 from topologies import WeftError
@@ -177,7 +177,7 @@ def _jitter(program: Program, faults: Disruptions) -> Program:
 
 
 def _with_room(program: Program) -> Program:
-    """The program with queues, quanta and buffers of its detours as well."""
+    """The program with the queues, quanta and buffers that its detours need as well."""
     check_nics(program)
     if program.has_credits:
         buffer = program.server_buffer[: program.n_servers]
@@ -188,7 +188,6 @@ def _with_room(program: Program) -> Program:
 def _detours(program: Program, faults: Disruptions) -> Program:
     if not faults.detours:
         return program
-    least = 1 if program.cut_through or program.deliver_head else 0
     channel = program.hop_channel if program.has_channels else np.zeros(program.hop_server.size, np.int8)
     columns = program.hop_server, program.hop_latency_ps, program.hop_last, channel
     kinds = {kind: at for at, kind in enumerate(zip(*(column.tolist() for column in columns), strict=True))}
@@ -201,10 +200,10 @@ def _detours(program: Program, faults: Disruptions) -> Program:
         """The route that takes a path, which may be the task's own."""
         if program.is_packed and (unknown := {hop[0] for hop in path} - faults.rates.keys()):
             raise WeftError(f"a detour crosses server {min(unknown)}, whose rate is needed: give it in `rates`")
-        if (most := max((*hop, 0)[2] for hop in path)) >= program.channels:
-            raise WeftError(f"a detour takes channel {most}; there are {program.channels}")
+        last = int(program.hop_last[program.route_hop[program.route_ptr[home + 1] - 1]])
+        least = int(program.cut_through or last == HEAD)
         ends = [
-            (server, max(latency, least), int(hop == len(path) - 1), channel)
+            (server, max(latency, least), last * (hop == len(path) - 1), channel)
             for hop, (server, latency, channel) in enumerate((*hop, 0)[:3] for hop in path)
         ]
         route = tuple(kinds.setdefault(end, len(kinds)) for end in ends)
@@ -227,12 +226,14 @@ def _detours(program: Program, faults: Disruptions) -> Program:
     ptr = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
     table = np.concatenate(parts)
     hop_kinds = np.array(list(kinds), np.int64).reshape(-1, 4)
+    channels = max(program.channels, 1 + int(hop_kinds[:, 3].max(initial=0)))
     lengths = np.cumsum([len(route) for route in routes]) + program.route_ptr[-1]
     return program._replace(
         hop_server=i32(hop_kinds[:, 0]),
         hop_latency_ps=np.ascontiguousarray(hop_kinds[:, 1]),
         hop_last=np.ascontiguousarray(hop_kinds[:, 2], np.int8),
-        hop_channel=np.ascontiguousarray(hop_kinds[:, 3] if program.has_channels else [], np.int8),
+        hop_channel=np.ascontiguousarray(hop_kinds[:, 3] if channels > 1 else [], np.int8),
+        channels=channels,
         route_ptr=i32(np.concatenate([program.route_ptr, lengths])),
         route_hop=i32(np.concatenate([program.route_hop, *(list(route) for route in routes)])),
         detour_ptr=i32(ptr),

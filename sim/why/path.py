@@ -29,9 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program import I32, I64, Program
-from sim.program.contract import UNBOUNDED
+from sim.program.contract import HEAD, UNBOUNDED
 from sim.program.outcome import Log, Outcome
-from sim.why.repeats import Repeats
 from sim.why.walks import Piece, State, Stretch, Walks, clipped
 from topologies import WeftError
 from topologies.checks import checked
@@ -157,6 +156,7 @@ class Walk(Walks):
         self.cut_size, self.server_rate = view(program.cut_size.ravel()), view(program.server_rate)
         self.service_row, self.service_ps = view(program.service_row), view(program.service_ps)
         self.server, self.latency_ps = view(program.route_server), view(program.route_latency_ps)
+        self.route_hop, self.hop_last = view(program.route_hop), view(program.hop_last)
         self.first_hop = view(program.route_ptr[program.task_route])
         self.base, self.start_ps, self.before = (view(column) for column in log)
         self.finish_ps = view(outcome.finish_ps)
@@ -168,41 +168,15 @@ class Walk(Walks):
         self.names: dict[tuple[str, int], tuple[str, str]] = {}
         self.latencies: dict[int, list[tuple[str, int]]] = {}
         self.givers: dict[int, tuple[I64, dict[int, list[int]]]] = {}
-        # services of stretches that the walk has met: in which period, after how many pieces, and the account by then
-        self.met: dict[tuple[int, int, int, int], tuple[int, int, dict[str, int]]] = {}
 
     def walk(self) -> Why:
         """The path to the last delivery."""
-        repeats = Repeats(self.outcome.stretches) if self.outcome.stretches else None
         if self.program.n_tasks and self.outcome.makespan_ps:
             task = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[0])
             state: State | None = (task, self.chunks[task] - 1)
             while state is not None:
                 state = self.step(state)
-                if repeats is not None and isinstance(state, int):
-                    state = self._leap(repeats, state)
         return Why(self.outcome.makespan_ps, tuple(reversed(self.pieces)), self.service)
-
-    def _leap(self, repeats: Repeats, row: int) -> int:
-        """Where a walk has come round to a service of an earlier period, as many such rounds on as were skipped.
-
-        What was skipped is the same in all periods, and so is the way from it, as long as it leads to nothing earlier.
-        """
-        task, chunk, hop = self._place(row)
-        place = repeats.find(task, chunk, hop)
-        if place is None:
-            return row
-        met = self.met.get(place.which)
-        self.met[place.which] = place.period, len(self.pieces), dict(self.service)
-        if met is None:
-            return row
-        periods = met[0] - place.period
-        times, pieces, round_ps = (place.period - 1) // periods, self.pieces[met[1] :], periods * place.period_ps
-        for back_ps in range(round_ps, (times + 1) * round_ps, round_ps):
-            self.pieces += [Piece(one[0] - back_ps, one[1] - back_ps, *one[2:]) for one in pieces]
-        for label, ps in self.service.items():
-            self.service[label] += times * (ps - met[2].get(label, 0))
-        return row - times * periods * place.step * self.hops[task]
 
     def path(self, wait: Wait) -> tuple[Piece, ...]:
         """Pieces of the path to the start or end of a task, the part before `since_ps` cut off."""
@@ -224,8 +198,9 @@ class Walk(Walks):
             return self._release(task, chunk, self._delivered(task, chunk))
         hop = self.hops[task] - 1
         start, end = self._service(task, chunk, hop)
-        self._latency(task, hop, start if self.program.deliver_head else end)
-        if not self.program.deliver_head:
+        leaves = start if self.delivers_head(self._at(task, hop)) else end
+        self._latency(task, hop, leaves)
+        if leaves > start:
             self._add(start, end, SERIALIZATION, task, chunk, hop)
         return self._row(task, chunk, hop)
 
@@ -400,7 +375,8 @@ class Walk(Walks):
         if hops == 0:
             return self._delivered_at_once(task, chunk)
         start, end = self._service(task, chunk, hops - 1)
-        return (start if self.program.deliver_head else end) + self.latency_ps[self._at(task, hops - 1)]
+        at = self._at(task, hops - 1)
+        return (start if self.delivers_head(at) else end) + self.latency_ps[at]
 
     def _delivered_at_once(self, task: int, chunk: int) -> int:
         """Delivery of a chunk of a task without servers: the last thing that it waited for."""
@@ -421,6 +397,10 @@ class Walk(Walks):
         cut = self.task_cut[task]
         size = self.cut_size[2 * cut + (chunk >= self.cut_first[cut])]
         return self.service_ps[self.service_row[size] + self.server_rate[self.server[self._at(task, hop)]]]
+
+    def delivers_head(self, at: int) -> bool:
+        """Whether a hop of the routes is the last one, and delivers heads."""
+        return self.hop_last[self.route_hop[at]] == HEAD
 
     def _at(self, task: int, hop: int) -> int:
         return self.first_hop[task] + hop

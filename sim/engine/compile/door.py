@@ -93,25 +93,6 @@ def _bit_count(name: str) -> Function:
     return counted
 
 
-def _shared_read(typing: Any, array: Any, index: Any) -> Any:
-    """A word that another thread writes, and after it all that was written before it."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(item_address(builder, array, *arguments), "acquire", 8)
-
-    return types.int64(array, types.int64), emit
-
-
-def _shared_write(typing: Any, array: Any, index: Any, value: Any) -> Any:
-    """Write a word that another thread reads, after all that was written before it."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store_atomic(arguments[2], item_address(builder, array, *arguments[:2]), "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, types.int64), emit
-
-
 def _prefetch(typing: Any, array: Any, index: Any) -> Any:
     """Bring a word into the cache that will be read soon; nothing waits for it."""
 
@@ -133,24 +114,13 @@ def _trailing_zeros(word: int) -> int:
     return (int(word) & -int(word)).bit_length() - 1
 
 
-def _read(array: I64, index: int) -> int:
-    return int(array[index])
-
-
-def _write(array: I64, index: int, value: int) -> None:
-    array[index] = value
-
-
 def _nothing(array: I64, index: int) -> None:
     """Python has no cache to bring a word into."""
 
 
 if DISABLED:
     count_leading_zeros, count_trailing_zeros = _leading_zeros, _trailing_zeros
-    read_shared: Function = _read
-    write_shared: Function = _write
     prefetch: Function = _nothing
 else:
     count_leading_zeros, count_trailing_zeros = _bit_count("ctlz"), _bit_count("cttz")
-    read_shared, write_shared = intrinsic(_shared_read), intrinsic(_shared_write)
     prefetch = intrinsic(_prefetch)

@@ -24,13 +24,6 @@ _N_ITEMS, _DATA, _SHAPE = 2, 4, 5
 """Words of an array; its strides follow its shape."""
 
 
-_FLAT = {
-    "register": ("run", types.int64), "task": ("tasks", types.int32), "gate_ps": ("tasks", types.int64),
-    "server": ("servers", types.int64), "event": ("events", types.int64), "slot": ("slots", types.int32),
-}
-"""Rows as arrays of words, for kernels that are not by name: skipping, tapes and threads."""
-
-
 class Pointer(types.Type):
     """Address of what a named tuple has; its own name, of which those of all helpers are made, is short."""
 
@@ -40,10 +33,6 @@ class Pointer(types.Type):
         for name, kind in zip(to.fields, to.types, strict=True):
             self.place[name] = self.words, kind
             self.words += _SHAPE + 2 * kind.ndim if isinstance(kind, types.Array) else 1
-        self.fields = list(self.place.values())
-        for name, (rows, word) in _FLAT.items():
-            if rows in self.place and name not in self.place:
-                self.place[name] = self.place[rows][0], types.Array(word, 1, "C")
         super().__init__(name=f"{to.instance_class.__name__}_{hashlib.sha256(str(to).encode()).hexdigest()[:8]}")
 
 
@@ -86,7 +75,7 @@ def _take(pointer: Pointer, named_tuple: Any, python: Any) -> NativeValue:
     with builder.goto_entry_block():
         address = builder.alloca(_WORD, pointer.words)
     failed = ir.Constant(ir.IntType(1), 0)
-    for i, (place, kind) in enumerate(pointer.fields):
+    for i, (place, kind) in enumerate(pointer.place.values()):
         item = python.pyapi.tuple_getitem(named_tuple, i)
         if isinstance(kind, types.Array):
             whole = builder.bitcast(_word(builder, address, place, _WORD), python.pyapi.voidptr)

@@ -39,7 +39,7 @@ from sim.engine.core.state import (
     SLOTS,
     WORDS,
 )
-from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, OUT_OF_ORDER, PAUSED, STUCK
+from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, OUT_OF_ORDER, PAUSED, STUCK
 
 BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 _ENTRY = (1 << 32) - 1
@@ -229,18 +229,6 @@ def advance(program, state, until_ps):
         return PAUSED
     run.now_ps = present
     return FINISHED
-
-
-@helper
-def soonest(state):
-    """Time of the next event, or start of its slot, once `advance` has paused; FAR where there is none."""
-    run = state.run
-    if run.happened < run.opened or run.late > 0:
-        return _next_open(state)
-    word = _first_word(state)
-    if word == LEVELS * WORDS:
-        return FAR
-    return _first_time(state, word // WORDS, _digit(state, word))
 
 
 @helper

@@ -40,37 +40,10 @@ BLOCK = 32
 
 RADIX = 256
 
-# Registers of a run, kept between calls: present, services done, tasks left, last delivery, top of the stack; servers
-# touched in this picosecond, and how many of them are done; open events sorted, how many of these have happened,
-# events in the heap of the late, an event delivered in this bucket whose place is free; first free block, free blocks,
-# the slot whose events move to the levels below; the first pool that may have something to grant; NICs touched, how
-# many of them are done, the first flow whose engine may be done, the first free place for a service of a NIC; of the
-# queues of policies/choose.py the first free node, how many are free, and the number of the next one; and the
-# constants of the run: bits of the offset in a bucket, of a task, a hop and a chunk in a key; of these queues how many
-# buckets one has, bits of a rank that they do not look at, and the least priority; events that a service may put into
-# the calendar; whether an event was put into the past, which is a fault of a kernel; and with faults, what is added to
-# hops in keys, the next task whose deadline is to be set, when the chunk arrived that is served now, rows of the
-# journal, and the first node of the chunks that were given up; bits of the number of buckets of a channel.
-(
-    NOW, EVENTS, LEFT, MAKESPAN, TOP, TOUCHED, SERVED, OPENED, HAPPENED, LATE, SPARE, FREE, BLOCKS, MOVING, STIRRED,
-    TOUCHED_NICS, SERVED_NICS, ENDED, BACKLOG_FREE, FREE_NODE, FREE_NODES, NUMBER, WIDTH, TASK_BITS, HOP_BITS,
-    CHUNK_BITS, BUCKETS, RANK_SHIFT, LEAST, MOST, PAST, BIAS, TIMER, ARRIVED_PS, JOURNALED, GIVEN_UP,
-    BUCKET_BITS, REGISTERS,
-) = range(38)
-
-# Registers of a part of a run on several threads, of threads/windows.py: which part, of how many; events that fit a
-# box, whether one is full; how far parts may be apart, and the end of the window; windows counted modulo BOXES; windows
-# that it is done with, and whether it is at work in the next; the part whose events are received next, and how many of
-# them were; the first event that it sent in the window, and in the one before.
-(
-    OWN, PARTS, ROOM, FULL, AHEAD, END, BOX, DONE, AT_WORK, SENDER, TAKEN, FIRST_PS, BEFORE_PS, FILLED,
-) = range(14)
-
-# Words of an event, int64.
-TIME, KEY, PLACE, EVENT_WORDS = 0, 1, 2, 3
 WOKEN, ALARM, PUSHED, ASKS, RINGS = -2, -3, -4, -5, -6
-"""In place of a place. KEY then has: a server that is to choose again; the place of a NIC; a task; a task that asks a
-pool; a task that has come to its deadline."""
+"""In place of a place. The key is then: a server that is to choose again; a NIC; a task; a task that asks a pool; a
+task that has come to its deadline."""
+
 # A place: where its hop is in the routes, FRESH before the first service of a chunk that faults may lose, how often it
 # was lost, and its chunk size.
 #
@@ -78,30 +51,6 @@ pool; a task that has come to its deadline."""
 #           at        | FRESH | attempt   | size
 ATTEMPT_SHIFT = 23
 SIZES, FRESH = 1 << ATTEMPT_SHIFT, 1 << 31
-JOURNAL_COLUMNS = 7
-# Words of a server, int64.
-FREE_PS, BUSY_PS, STAMP_PS, LINE, SERVER_WORDS = 0, 1, 2, 3, 4
-# Half-words of a task, int32; the last two are its gate, int64.
-RELEASED, JOINED, DELIVERED, MISSING, LINK, CHUNKS, GATE, TASK_WORDS = 0, 1, 2, 3, 4, 5, 3, 8
-# Words of a node of sim/engine/core/nodes.py, int64, beside KEY and PLACE; its links, half-words, int32.
-NODE_WORDS = 3
-NEXT, CHILD = 0, 1
-# Words of a pool, int32: units left, the first of those that ask (a node; in a line, a task) or NONE, and the pool
-# below on the stack of those to look at, NONE at the bottom, or UNSTACKED.
-FREE_UNITS, REQUESTS, LOOK, POOL_WORDS = 0, 1, 2, 3
-# Words of a server that chooses, int64.
-WAITING, WAKE_PS, CHOICE_WORDS = 0, 1, 2
-BOXES = 4
-"""Windows for which events that are sent, and what parts show, are kept: parts are at most a window apart, and what is
-sent in one window is received in the next but one."""
-BOARD_WORDS = 64
-"""Room for what a part shows: a cache line for each of BOXES windows, away from those of other parts."""
-
-MOST_PARTS = 32
-"""Also the room for the lengths of a part's boxes."""
-
-BOX_END, OWN_REGISTERS = FILLED + MOST_PARTS, FILLED + 2 * MOST_PARTS
-"""For each receiver, from FILLED on, where the next event goes in its box of this window, and where that box ends."""
 
 _NONE, _FEW, _SMALL = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8)
 
@@ -129,18 +78,6 @@ class FifoState(NamedTuple):
     log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
     last_row : (S,) or (0,) int64
         The log, where asked for; see sim.program.outcome.Log.
-    own : (OWN_REGISTERS,) or (0,) int64
-        Registers of a part of a run on several threads. Empty, as all up to `board`, where there is one thread.
-    server_part, begin_part : (S,) or (0,), (T,) or (0,) int8
-        Part of a server, and the part in which a task begins.
-    delivery_parts : (T,) or (0,) int64
-        The parts that a delivery is told to, as bits: those in which tasks begin that wait for it.
-    mail : (parts * BOXES * parts * ROOM * EVENT_WORDS,) or (0,) int64
-        Events that the parts send to each other: boxes by sender, window, and receiver.
-    mailed : (parts * BOXES * MOST_PARTS,) or (0,) int64
-        Events in each box, once its window is over.
-    board : (parts * BOARD_WORDS,) or (0,) int64
-        What every part shows to the others.
     nics, flows, wishes : (N,), (flows,), (T,) or (0,)
     engines, backlog : (engines,), (services,) or (0,)
         Empty, as the two that follow, where there are no NICs.
@@ -195,13 +132,6 @@ class FifoState(NamedTuple):
     log_start_ps: I64
     log_before: I64
     last_row: I64
-    own: I64 = _NONE
-    server_part: I8 = _SMALL
-    begin_part: I8 = _SMALL
-    delivery_parts: I64 = _NONE
-    mail: I64 = _NONE
-    mailed: I64 = _NONE
-    board: I64 = _NONE
     nics: Rows[Nic] = rows(Nic)
     flows: Rows[Flow] = rows(Flow)
     wishes: Rows[Wish] = rows(Wish)
@@ -252,29 +182,3 @@ class FifoState(NamedTuple):
     def tokens(self) -> int:
         """Room for chunks in flight: for events, and for nodes, in which chunks wait for servers that choose."""
         return self.events.size + self.nodes.size
-
-    # The same memory as arrays of words, for skipping, tapes and threads, which are not by name.
-
-    @property
-    def register(self) -> I64:
-        return self.run.reshape(1).view(np.int64)
-
-    @property
-    def task(self) -> I32:
-        return self.tasks.view(np.int32)
-
-    @property
-    def gate_ps(self) -> I64:
-        return self.tasks.view(np.int64)
-
-    @property
-    def server(self) -> I64:
-        return self.servers.view(np.int64)
-
-    @property
-    def event(self) -> I64:
-        return self.events.view(np.int64)
-
-    @property
-    def slot(self) -> I32:
-        return self.slots.view(np.int32)

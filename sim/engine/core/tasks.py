@@ -5,34 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64
-from sim.engine.core.state import (
-    GATE,
-    OWN,
-    TASK_WORDS,
-)
 from sim.engine.core.status import UNSTACKED
 from sim.program.contract import LOWEST_CHUNK_FIRST, PER_CHUNK, PRIORITY, SMALLEST_FIRST
-
-# By number, for skipping and tapes.
-
-
-# By number, for skipping and tapes.
-
-
-@helper
-def _of(state, task, what):
-    return np.int64(state.task[TASK_WORDS * task + what])
-
-
-@helper
-def _let(state, task, what, value):
-    state.task[TASK_WORDS * task + what] = value
-
-
-@helper
-def _gate_of(task):
-    return (TASK_WORDS // 2) * task + GATE
-
 
 # By name.
 
@@ -88,10 +62,8 @@ def _release(program, state, task):
 
 
 @helper
-def _free_child(state, child, parted):
-    """One parent less holds a child back, which another part looks after where it begins there."""
-    if parted and state.begin_part[child] != state.own[OWN]:
-        return
+def _free_child(state, child):
+    """One parent less holds a child back."""
     its = state.tasks[child]
     its.missing -= 1
     if its.missing == 0:
@@ -118,7 +90,7 @@ def _give_units(program, state, task, whole):
 
 
 @helper
-def _deliver(program, state, task, parted, ordered):
+def _deliver(program, state, task, ordered):
     """Deliver the next chunk of a task: free what waits for it."""
     its = state.tasks[task]
     delivered = its.delivered + 1
@@ -130,7 +102,7 @@ def _deliver(program, state, task, parted, ordered):
             child_chunks, following = state.tasks[child].chunks, state.tasks[child].released
             lag = np.int64(program.stream_lag[edge]) if program.stream_lag.size else np.int64(0)
             if following < child_chunks and _needed(following, chunks, child_chunks, lag) == delivered:
-                _free_child(state, child, parted)
+                _free_child(state, child)
     if (ordered or delivered == chunks) and program.give_pool.size:
         _give_units(program, state, task, delivered == chunks)
     if delivered == chunks:
@@ -140,7 +112,7 @@ def _deliver(program, state, task, parted, ordered):
         state.run.left -= 1
         if program.whole_child.size:
             for edge in range(program.whole_ptr[task], program.whole_ptr[task + 1]):
-                _free_child(state, np.int64(program.whole_child[edge]), parted)
+                _free_child(state, np.int64(program.whole_child[edge]))
 
 
 @helper

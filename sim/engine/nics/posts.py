@@ -112,7 +112,7 @@ def _pause(program, state, nic, flow, task):
         state.port_left[nic * ports + program.task_port[task]] -= 1
         if program.pushed_child.size:
             for edge in range(program.pushed_ptr[task], program.pushed_ptr[task + 1]):
-                _free_child(state, np.int64(program.pushed_child[edge]), False)
+                _free_child(state, np.int64(program.pushed_child[edge]))
 
 
 @helper

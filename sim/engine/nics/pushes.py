@@ -24,6 +24,7 @@ from sim.engine.core.status import NONE
 from sim.engine.core.tasks import _size, log_service
 from sim.engine.nics.heaps import add_engine, engine_at, remove_first, replace_first
 from sim.engine.policies.faults import injected
+from sim.program.contract import HEAD
 
 IS_PUSHING, HAS_WAITED = 1, 2
 """What an engine does, in place of the first child of its transfer."""
@@ -90,7 +91,7 @@ def _commit(program, state, nic, pushed_ps, key, place):
     if state.log_base.size:
         log_service(program, state, server, start, task, chunk, at)
     if program.hop_last[hop] != 0:
-        put(program, state, (start if program.deliver_head else end) + latency, key, np.int64(NONE), NONE)
+        put(program, state, (start if program.hop_last[hop] == HEAD else end) + latency, key, np.int64(NONE), NONE)
     else:
         ready = end + latency
         if program.cut_through:
@@ -234,8 +235,8 @@ def push_now(program, state, nic, faulty):
         if state.nics[nic].watched != 0:
             state.nics[nic].room -= program.chunk_work[size_of(place)]
         done_ps = present + program.push_ps[size_of(place)]
-        state.wishes[task].since_ps = done_ps
-        state.wishes[task].child = 0
+        wish = state.wishes[task]
+        wish.since_ps, wish.child = done_ps, 0
         put(program, state, done_ps, task, np.int64(PUSHED), NONE)
         if faulty:
             key, place = injected(program, state, key, place, present)

@@ -34,7 +34,7 @@ from sim.program import (
     WHOLE,
     Program,
 )
-from sim.program.contract import ATTEMPTS, CLOCK_END_PS, DOWN, LOSES, NEVER_PS, UNBOUNDED, WAITS
+from sim.program.contract import ATTEMPTS, CLOCK_END_PS, DOWN, HEAD, LOSES, NEVER_PS, UNBOUNDED, WAITS
 from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base, past_the_clock
 
 SETTLE = NORMAL
@@ -306,9 +306,10 @@ class Visit:
         nominal = onward.server.conditions.regimes[0].rate
         return max(self.start_ps + self.latency_ps, self.end_ps + self.latency_ps - onward.time_at(nominal))
 
-    def delivery_ps(self, deliver_head: bool) -> int:
+    def delivery_ps(self, program: Program) -> int:
         """When the chunk is delivered, if this hop is its last."""
-        return (self.start_ps if deliver_head else self.end_ps) + self.latency_ps
+        head = program.hop_last[program.route_hop[self.at]] == HEAD
+        return (self.start_ps if head else self.end_ps) + self.latency_ps
 
 
 @dataclass(eq=False)
@@ -569,7 +570,7 @@ class Simulation:
             if visit.onward is not None:
                 ready_ps = visit.ready_ps(visit.onward, bool(self.program.cut_through))
             else:
-                delivery_ps = visit.delivery_ps(bool(self.program.deliver_head))
+                delivery_ps = visit.delivery_ps(self.program)
                 self.give_back(visit, delivery_ps)
                 yield self.clock.at(delivery_ps, SETTLE)
                 visit.task.deliver(visit.chunk)
@@ -775,7 +776,7 @@ def _log(simulation: Simulation) -> Log:
 
 
 def _journal(simulation: Simulation) -> Journal:
-    cut_through, head = bool(simulation.program.cut_through), bool(simulation.program.deliver_head)
+    cut_through = bool(simulation.program.cut_through)
     rows = []
     for visit in [visit for server in simulation.servers for visit in (*server.done, *server.dropped)]:
         if visit.lost:
@@ -783,7 +784,7 @@ def _journal(simulation: Simulation) -> Journal:
         elif visit.onward is not None:
             ready_ps = visit.ready_ps(visit.onward, cut_through)
         else:
-            ready_ps = visit.delivery_ps(head)
+            ready_ps = visit.delivery_ps(simulation.program)
         rows.append(
             (visit.task.index, visit.chunk, visit.at, visit.arrival_ps, visit.start_ps, visit.end_ps, ready_ps)
         )

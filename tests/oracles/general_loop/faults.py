@@ -8,7 +8,7 @@ from sim.engine.compile.door import helper, u64
 from sim.engine.core.service import service_ps
 from sim.engine.core.status import FAR, NONE
 from sim.engine.policies.draw import draw
-from sim.program.contract import ATTEMPTS, DOWN, DROPS, LOSES, WAITS
+from sim.program.contract import ATTEMPTS, DOWN, DROPS, HEAD, LOSES, WAITS
 from tests.oracles.general_loop.event import AT, SIZE, at_of, chunk_of, field, size_of, task_of, time_of
 from tests.oracles.general_loop.heap import lone, meld, without_root
 from tests.oracles.general_loop.state import EVENTS, FIRST_HOP, JOURNAL_COLUMNS, JOURNALED, NOW
@@ -119,7 +119,7 @@ def begin_faulty(program, state, token, server, start, end, extra):
     latency = program.hop_latency_ps[u64(hop)] + extra + jitter_ps(program, state, token, server, False)
     last = program.hop_last[u64(hop)] != 0
     if last:
-        ready = (start if program.deliver_head else end) + latency
+        ready = (start if program.hop_last[u64(hop)] == HEAD else end) + latency
     else:
         ready = end + latency
         if program.cut_through:

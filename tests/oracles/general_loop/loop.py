@@ -1,7 +1,6 @@
 """The general loops of the chunk engine: what changes in time, NICs whose own server chooses, and large keys.
 
-The rest, which they can run too, is run by sim/engine/loop.py, and compared with them by the tests. They note the uses
-of pools for a tape.
+The rest, which they can run too, is run by sim/engine/loop.py, and compared with them by the tests.
 
 The contract is that of sim/program/contract.py; the arrays come from sim/engine/run.py, which has cast them. Numba
 keys its cache on a function's own file; compile/door.py keys it on all files of jitted code, so that none can go
@@ -28,8 +27,8 @@ import numpy as np
 
 from sim.engine.compile.door import entry, helper, section, u64
 from sim.engine.core.service import service_ps
-from sim.engine.core.status import FAR, FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
-from sim.program.contract import FIFO, PER_CHUNK, ROUND_ROBIN_FLOW
+from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
+from sim.program.contract import FIFO, HEAD, PER_CHUNK, ROUND_ROBIN_FLOW
 from tests.oracles.general_loop.credits import fits, give_back, hold, line_of, rings, room_for_returns
 from tests.oracles.general_loop.event import (
     AT,
@@ -65,8 +64,8 @@ from tests.oracles.general_loop.state import (
     FIRST_HOP,
     FREE,
     LEFT,
-    LOGGED,
     MAKESPAN,
+    NEEDS_JOURNAL,
     NOW,
     RETURN,
     RING,
@@ -134,18 +133,6 @@ def _free_child(state, child):
 
 
 @helper
-def _log_pool(state, what, task, chunk, units):
-    """Note that a chunk took units of a pool, or gave some back."""
-    if state.pool_log.size:
-        row = 4 * state.register[LOGGED]
-        state.pool_log[u64(row)] = what
-        state.pool_log[u64(row + 1)] = task
-        state.pool_log[u64(row + 2)] = chunk
-        state.pool_log[u64(row + 3)] = units
-        state.register[LOGGED] += 1
-
-
-@helper
 def _deliver(program, state, task):
     """Deliver the next chunk of a task: free what waits for it, give units back."""
     delivered = state.delivered[u64(task)] + 1
@@ -164,7 +151,6 @@ def _deliver(program, state, task):
             if program.give_per[u64(give)] == PER_CHUNK or delivered == chunks:
                 pool = program.give_pool[u64(give)]
                 state.pool_free[u64(pool)] += program.give_units[u64(give)]
-                _log_pool(state, ~pool, task, delivered - 1, program.give_units[u64(give)])
     if delivered == chunks:
         present = state.register[NOW]
         state.finish_ps[u64(task)] = present
@@ -283,7 +269,7 @@ def _begin(program, state, token, server, start):
         state.last_row[u64(server)] = row
     last = program.hop_last[u64(hop)] != 0
     if last:
-        ready = (start if program.deliver_head else end) + latency
+        ready = (start if program.hop_last[u64(hop)] == HEAD else end) + latency
     else:
         ready = end + latency
         if program.cut_through:
@@ -415,7 +401,6 @@ def _grant(program, state, faulty):
             if program.task_units[u64(task)] > state.pool_free[u64(pool)]:
                 break
             state.pool_free[u64(pool)] -= program.task_units[u64(task)]
-            _log_pool(state, pool, task, chunk_of(state.event, token), program.task_units[u64(task)])
             state.pool_queue[u64(pool)] = without_root(program, state, discipline, token)
             if at_of(state.event, token) == NONE:
                 if chunk_of(state.event, token) == 0:

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from sim.engine.core.status import FINISHED, NEEDS_JOURNAL, NEEDS_TOKENS, NONE, STUCK
+from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, STUCK
+from sim.engine.policies import turns as _turns
 from sim.engine.setup import mark
-from sim.program import I32, I64, PER_CHUNK, Program
+from sim.program import I32, I64, Program
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
 from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base
 from tests.oracles.general_loop import event as _event
 from tests.oracles.general_loop import loop as _kernel
 from tests.oracles.general_loop import nic as _nic
 from tests.oracles.general_loop import state as _state
-from tests.oracles.general_loop import turns as _turns
-from tests.oracles.general_loop.state import State
+from tests.oracles.general_loop.state import NEEDS_JOURNAL, State
 
 
 def run_general_loop(program: Program, log: bool = False) -> Outcome:
@@ -105,7 +105,6 @@ def _initial_state(program: Program, log: bool) -> State:
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
         last_row=np.full(n_servers if log and healthy else 0, -1, np.int64),
-        pool_log=np.zeros(4 * _pool_uses(program) if log else 0, np.int32),
         place=(program.timetable_ptr[:-1] - 1).astype(np.int32),
         attempt=np.zeros(0 if healthy else n_servers + n_tokens, np.int32),
         held=np.full(0 if healthy else n_tasks, NONE, np.int32),
@@ -201,16 +200,6 @@ def _holding(program: Program, state: State) -> set[tuple[int, int]]:
     at = field[~free & (field[:, _event.AT] != NONE) & (field[:, _event.SIZE] < _state.FIRST_HOP), _event.AT]
     room = program.route_server if program.buffer_shared else program.route_line
     return set(zip(room[at].tolist(), room[at - 1].tolist(), strict=True))
-
-
-def _pool_uses(program: Program) -> int:
-    """How often units are taken and given back in the whole run."""
-    if program.pool_capacity.size == 0:
-        return 0
-    chunks = program.chunks()
-    takes = np.where(program.task_per == PER_CHUNK, chunks, 1)[program.task_pool >= 0].sum()
-    giver = np.repeat(np.arange(program.n_tasks), np.diff(program.give_ptr))
-    return int(takes + np.where(program.give_per == PER_CHUNK, chunks[giver], 1).sum())
 
 
 def _first_tokens(program: Program) -> int:

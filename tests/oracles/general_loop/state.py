@@ -15,12 +15,12 @@ WORDS = SLOTS // 64
 
 # Registers of a run, kept between calls: present, services done, tasks left, last delivery, first event of the
 # present, first token arriving at the present, first free token, top of the stack, number of touched servers, rows
-# of the pools' log, rows of the journal, number of touched NICs, first token after the alarms and engines of NICs,
+# of the journal, number of touched NICs, first token after the alarms and engines of NICs,
 # first of the tokens that are kept for credits, and how many.
 (
-    NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, LOGGED, JOURNALED, TOUCHED_NICS, TOKENS_FROM,
+    NOW, EVENTS, LEFT, MAKESPAN, BATCH, ARRIVING, FREE, TOP, TOUCHED, JOURNALED, TOUCHED_NICS, TOKENS_FROM,
     RETURNS, STOCK, REGISTERS,
-) = range(16)
+) = range(15)
 
 FIRST_HOP = 1 << 30
 """Added to the size of a token that is still at its first server."""
@@ -29,6 +29,8 @@ ARM, RING = -2, -1
 RETURN = -3
 """In place of a chunk, in a token of tests/oracles/general_loop/credits.py."""
 JOURNAL_COLUMNS = 7
+NEEDS_JOURNAL = 10
+"""Status of a run whose journal is full, beside those of sim/engine/core/status.py."""
 
 
 @by_pointer
@@ -69,8 +71,6 @@ class State(NamedTuple):
     log_base, log_start_ps, log_before : (T+1,) or (0,), ... int64
     last_row : (S,) or (0,) int64
         The log, where asked for; see sim.program.outcome.Log.
-    pool_log : (rows * 4,) or (0,) int32
-        Pool (its complement when units are given back), task, chunk and units, in the order of time.
     place : (S,) or (0,) int32
         Row of the timetable that held when the server last looked; the row before its first where none did.
     attempt : (S+N,) or (0,) int32
@@ -126,7 +126,6 @@ class State(NamedTuple):
     log_start_ps: I64
     log_before: I64
     last_row: I64
-    pool_log: I32
     place: I32
     attempt: I32
     held: I32

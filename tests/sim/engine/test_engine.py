@@ -21,7 +21,7 @@ from sim.engine.core import lines as _fifo_line
 from sim.engine.core import nic_room as _room
 from sim.engine.core import nodes as _nodes
 from sim.engine.core import tasks as _fifo_task
-from sim.engine.core.state import BLOCK, WIDTH
+from sim.engine.core.state import BLOCK
 from sim.engine.loop import run_faulty, run_fifo, run_links, run_ordered
 from sim.engine.nics import heaps as _fifo_nic_heaps
 from sim.engine.nics import posts as _fifo_nic
@@ -37,8 +37,8 @@ from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, check_memory, memory_bytes, run
 from sim.program import ORDERS, PRIORITY, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome, Progress, Stopped
-from tests.eager_runs import assert_same
 from tests.oracles.general_loop.run import run_general_loop
+from tests.same_runs import assert_same
 from tests.strategies import fifo_programs, pooled_fifo_programs, programs
 from topologies import WeftError
 from topologies.core import extents
@@ -146,7 +146,7 @@ def test_a_crowd_at_any_width_of_the_buckets(seed: int, disciplines: tuple[str, 
         one = Run(program, log=True)
         assert one._kernel is (run_fifo if disciplines == ORDERS[:1] else run_ordered)
         if width is not None:
-            one.state.register[WIDTH] = width
+            one.state.run["width"] = width
         one.advance()
         assert_same(one.outcome(), oracle)
 
@@ -188,7 +188,7 @@ def test_what_moves_to_a_lower_level_makes_room_as_it_goes() -> None:
         builder.task(1, [(builder.server(1e12), 10**9 + 8192 * bucket), (builder.server(1e12), 0)])
     program = builder.build()
     one = Run(program, log=True)
-    one.state.register[WIDTH] = 10
+    one.state.run["width"] = 10
     few = one.tokens
     one.advance()
     assert few < 600 * BLOCK <= one.tokens
@@ -230,9 +230,9 @@ def test_a_run_that_cannot_go_on_ends() -> None:
     builder = ProgramBuilder(forwarding="store-and-forward")
     first = builder.task(4, [(builder.server(1e12), 1)], Cutting(chunks=2))
     builder.window(first, builder.task(4, [(builder.server(1e12), 1)], after=[first]), 1)
-    for general in (False, True):
+    for engine_of in (run, run_general_loop):
         with pytest.raises(Deadlock):
-            Run(builder.build(), general=general).advance()
+            engine_of(builder.build())
 
 
 def test_event_limit_says_how_far_it_came() -> None:
@@ -272,7 +272,7 @@ def test_memory_is_estimated_before_the_start(program: Program) -> None:
     """The estimate covers the arrays of the whole run, but for what does not grow with the program."""
     one = Run(program)
     one.advance()
-    wheel = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
+    wheel = one.state.slots.nbytes + one.state.occupied.nbytes + one.state.run.nbytes
     assert program.nbytes() + one.nbytes - wheel <= memory_bytes(program) * 1.1
     logged = Run(program, log=True)
     rows = logged.state.log_start_ps.nbytes + logged.state.log_before.nbytes
@@ -295,7 +295,7 @@ def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int, limi
     one.advance()
     in_flight = one.state.events.nbytes + one.state.nodes.nbytes
     assert in_flight == 24 * one.tokens
-    wheel = one.state.slot.nbytes + one.state.occupied.nbytes
+    wheel = one.state.slots.nbytes + one.state.occupied.nbytes
     assert program.nbytes() + one.nbytes - in_flight - wheel < limit * program.n_tasks
 
 

@@ -13,11 +13,10 @@ from sim.analytic.constraints import Feasible, parse_constraint
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.optimizer.cuts import optimize
-from sim.optimizer.objective import MOST_RECORDED, Simulated
+from sim.optimizer.objective import Simulated
 from sim.optimizer.programs import collective_objective
 from sim.optimizer.retime import links_per_npu, rates_of_links, retimed, with_bandwidths, with_base_rates
 from sim.program.model import Model
-from sim.why.path import Labels, explain
 from topologies import WeftError, from_links, from_spec
 from workloads.training import Training, training_job
 from workloads.workload import Call, Layer, Phase, Workload
@@ -95,12 +94,8 @@ def test_no_run_is_faster_than_the_floor(
 
 
 @pytest.mark.parametrize(("spec", "algorithm", "kind", "bandwidth"), COLLECTIVES)
-@pytest.mark.parametrize("most", [MOST_RECORDED, 0], ids=["recorded", "not recorded"])
-def test_replays_are_the_engine(
-    spec: str, algorithm: str, kind: str, bandwidth: tuple[float, ...], most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Time and critical path after a replay, or a run of what is too long to record, are those of a run."""
-    monkeypatch.setattr("sim.optimizer.objective.MOST_RECORDED", most)
+def test_evaluations_are_runs(spec: str, algorithm: str, kind: str, bandwidth: tuple[float, ...]) -> None:
+    """Time and critical path of every evaluation are those of a run, and each is run once."""
     topology = from_spec(spec)
     found = retimed(lower(build(algorithm, kind, with_base_rates(topology), 500_000), Model(chunks=2)))
     objective = Simulated([(1.0, found)])
@@ -111,19 +106,15 @@ def test_replays_are_the_engine(
         program = found.at(point)
         outcome = run(program, log=True)
         assert part.time_ns * 1e3 == outcome.makespan_ps
-        names = [str(dim) for dim in found.server_dim]
-        why = explain(program, outcome, Labels(names.__getitem__, lambda hop: []))
         assert part.service_ns.sum() * 1e3 <= outcome.makespan_ps
-        assert sum(why.parts.values()) == outcome.makespan_ps
-    assert objective.runs + objective.replays == 4
+    assert objective.runs == 4
     objective.evaluate(rates)
-    assert objective.runs + objective.replays == 4
-    assert most or not objective.replays
+    assert objective.runs == 4
 
 
 @pytest.mark.parametrize("options", [{}, {"service": "smallest-first"}], ids=["fifo", "smallest-first"])
-def test_limits_on_active_chunks_are_replayed(options: dict[str, str]) -> None:
-    """To the picosecond where pools are fifo; others run in the engine each time."""
+def test_limits_on_active_chunks(options: dict[str, str]) -> None:
+    """To the picosecond, whatever the pools serve first."""
     schedule = build(
         "hierarchical", "all-reduce", with_base_rates(from_spec("RI(4)_FC(4)_SW(4)")), "4MiB", None,
         pipeline_chunks=4, **options,
@@ -134,8 +125,7 @@ def test_limits_on_active_chunks_are_replayed(options: dict[str, str]) -> None:
     for _ in range(20):
         point = np.array([120.0, 40.0, 20.0]) * np.exp(rng.normal(0, 0.1, 3))
         assert round(objective.evaluate(point).time_ns * 1e3) == run(found.at(point)).makespan_ps
-    assert objective.runs + objective.replays == 20
-    assert (objective.replays > 0) == (not options)
+    assert objective.runs == 20
 
 
 def test_what_is_refused() -> None:

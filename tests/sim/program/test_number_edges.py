@@ -15,7 +15,6 @@ from collectives import Schedule, build
 from sim import Result, simulate
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
-from sim.engine.tape.tape import Tape
 from sim.faults.plan import FaultPlan, Jitter, Loss
 from sim.lower.job import lower
 from sim.program import Cutting, ProgramBuilder, service_time_ps
@@ -198,14 +197,6 @@ def test_latencies_of_a_job_do_not_wrap_around() -> None:
     job.send("far", 8, [0], [1])
     with pytest.raises(WeftError, match=r"the clock(, which)? ends at"):
         lower(job, make_model(endpoint_latency="4611686s"))
-
-
-def test_a_replay_beyond_the_clock_is_refused() -> None:
-    program = last_tick(CLOCK_END_PS // 2 + 1).build()
-    tape = Tape.record(program)
-    assert tape.replay(program).makespan_ps == CLOCK_END_PS // 2 + 1
-    with pytest.raises(WeftError, match="the run could last"):
-        tape.replay(program._replace(service_ps=3 * program.service_ps))
 
 
 @pytest.mark.parametrize("seconds", [10**300, 10**400])

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from sim import Result, simulate
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
-from sim.engine.tape.tape import Tape
 from sim.faults.plan import FaultPlan, LinkDown, SlowLink, Straggler
 from sim.program import I64, WHOLE, Columns, Cutting, Program, ProgramBuilder, assemble, service_time_ps
 from sim.program.assemble import with_rates
@@ -273,19 +272,6 @@ def _dense(program: Program) -> Program:
     service[size, rate] = program.service(size, rate)
     row = np.arange(program.chunk_work.size) * program.n_rates
     return program._replace(service_ps=service.reshape(-1), service_row=row)
-
-
-@pytest.mark.usefixtures("_packed")
-@often
-@given(fifo_programs())
-def test_the_tape_of_a_packed_program(built: Program) -> None:
-    if outcome_of(built) is None:
-        return
-    tape = Tape.record(built)
-    slower = with_services(built, built.n_rates, lambda size, rate: 3 * built.service(size, rate), same_pairs=True)
-    assert tape.replay(built).makespan_ps == run(built).makespan_ps
-    replay = tape.replay(slower)
-    assert not replay.in_order or replay.makespan_ps == run(slower).makespan_ps
 
 
 @pytest.mark.usefixtures("_packed")

@@ -12,7 +12,7 @@ from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
 from sim.why.faulty_path import walk_of
-from sim.why.path import PLAIN, Why, by_kind, explain
+from sim.why.path import PLAIN, Labels, Why, by_kind, explain
 from sim.why.walks import Piece
 from tests.strategies import programs
 from topologies import WeftError, bytes_per_s, from_spec
@@ -96,6 +96,38 @@ def test_services_on_the_path_give_the_derivative() -> None:
     slower = from_spec("torus:4x4", bandwidth=[bytes_per_s(50e9 / 1.001), "50GB/s"])
     moved = simulate(build("bucket", "all-reduce", slower, "1MiB")).time_ps - base.time_ps
     assert moved == pytest.approx(base.why().service_ps["dimension 0"] / 1000, rel=1e-3)
+
+
+def two_dimensions(forwarding: str, deliver: str, size_bytes: int, slow: float) -> Program:
+    """Transfers along a fast and a slow server, each with latency, some waiting for others."""
+    builder = ProgramBuilder(forwarding, deliver)
+    fast_wire, slow_wire, back = builder.server(50e9), builder.server(slow), builder.server(50e9)
+    cut = Cutting(chunks=8)
+    first = builder.task(size_bytes, [(fast_wire, 500_000), (slow_wire, 200_000)], cut)
+    second = builder.task(size_bytes, [(slow_wire, 200_000), (back, 500_000)], cut, stream=[first])
+    builder.task(3 * size_bytes, [(back, 500_000), (slow_wire, 200_000)], cut, after=[second])
+    return builder.build()
+
+
+PROGRAMS = [
+    two_dimensions(forwarding, deliver, 1 << 20, slow)
+    for forwarding in ("store-and-forward", "cut-through")
+    for deliver in ("tail", "head")
+    for slow in (20e9, 130e9)
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_services_on_the_path_are_finite_differences(program: Program) -> None:
+    """A thousandth more of each rate changes the engine's makespan by the services on the path, within a thousandth."""
+    rates = Labels(lambda server: str(program.server_rate[server]), lambda hop: [])
+    found = explain(program, run(program, log=True), rates)
+    for rate in range(program.n_rates):
+        service = program.service_ps.astype(np.float64)
+        service[rate :: program.n_rates] /= 1 + 1e-3
+        faster = run(program._replace(service_ps=np.rint(service).astype(np.int64))).makespan_ps
+        expected = -found.service_ps.get(str(rate), 0) * 1e-3
+        assert faster - found.makespan_ps == pytest.approx(expected, rel=2e-3, abs=100)  # rounding: 1 ps a service
 
 
 def test_a_run_without_a_log_cannot_be_explained() -> None:

@@ -19,8 +19,8 @@ from sim.engine.reference.nic import Nic, Want
 from sim.engine.run import Run, memory_bytes, run
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome
-from tests.eager_runs import assert_same
 from tests.oracles.general_loop.run import run_general_loop
+from tests.same_runs import assert_same
 from tests.strategies import nic_programs
 from topologies import WeftError
 
@@ -343,6 +343,6 @@ def test_memory_is_estimated_with_nics() -> None:
         builder.task(1, [(nics[flow % 50], 1)], flow=flow)
     program = builder.build()
     one = Run(program)
-    calendar = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
+    calendar = one.state.slots.nbytes + one.state.occupied.nbytes + one.state.run.nbytes
     assert program.nbytes() + one.nbytes - calendar <= memory_bytes(program) * 1.1
     assert memory_bytes(program) <= 1.5 * (program.nbytes() + one.nbytes)

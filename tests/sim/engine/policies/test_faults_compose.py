@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from sim.certify.healthy import certify
 from sim.engine.reference.engine import run_reference
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.contract import COMPLETES, DROPS, LOSES, WAITS
 from sim.program.disrupt import Disruptions, Phase, disrupt
+from sim.program.outcome import Deadlock
+from sim.why.faulty_path import walk_of
+from sim.why.path import PLAIN
 from tests.fault_strategies import composed_programs
 from tests.sim.engine.policies.test_faults import assert_engines_agree
 from topologies import WeftError
@@ -35,6 +39,23 @@ def test_engines_agree_on_any_combination(program: Program) -> None:
 def test_engines_agree_on_many_combinations(program: Program) -> None:
     """The same on more programs."""
     assert_engines_agree(program)
+
+
+@settings(max_examples=60)
+@given(composed_programs())
+def test_every_certificate_holds_and_every_picosecond_has_a_name(program: Program) -> None:
+    """Of the reference: pieces follow each other without a gap from 0 to the makespan, whatever went wrong."""
+    try:
+        outcome = run_reference(program, log=True)
+    except Deadlock:
+        return
+    if program.is_healthy:
+        return
+    certify(program, outcome)
+    why = walk_of(program, outcome, PLAIN).walk()
+    ends = [0, *(piece.end_ps for piece in why.pieces)]
+    assert [piece.start_ps for piece in why.pieces] == ends[:-1]
+    assert ends[-1] == outcome.makespan_ps == sum(why.parts.values())
 
 
 # Hand-computed: a server takes 1 ps for a unit of work unless said otherwise.
@@ -322,8 +343,12 @@ def test_a_channel_whose_first_chunk_goes_away_is_looked_at_again() -> None:
     assert [rows[task, 0] for task in range(4)] == [[0], [5, 6], [5], [10]]
 
 
-def test_a_detour_of_a_channel_that_is_not_there_is_refused() -> None:
+def test_a_detour_may_bring_a_channel() -> None:
+    """Servers have two queues then, and each has a buffer."""
     builder = building()
-    builder.task(5, [(builder.server(UNIT), 0)])
-    with pytest.raises(WeftError, match="a detour takes channel 1; there are 1"):
-        disrupt(builder.build(), Disruptions(detours={0: [(5, ((0, 0, 1),))]}))
+    wire = builder.server(UNIT, buffer=5)
+    for _ in range(2):
+        builder.task(5, [(wire, 0)])
+    program = disrupt(builder.build(), Disruptions(detours={1: [(3, ((wire, 0, 1),))]}))
+    assert (program.channels, program.server_buffer.tolist()) == (2, [5, 5])
+    assert run_reference(program).start_ps.tolist() == [0, 5]

@@ -1,0 +1,123 @@
+"""Thirty real commands, each a process: CPU, memory and what of it is the engine, and what a variant saves.
+
+`python -m benchmarks.commands` writes docs/performance_commands.md. `--variant no-skip=--no-skip` adds flags to the
+commands that have them, `--variant none=FILE.py` runs FILE in place of `python -m sim`. Variants take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from benchmarks.tables import Table, machine, show
+from sim.cli import parsers
+
+HERE = Path(__file__).parent
+BOOK = HERE / "commands.toml"
+PAGE = HERE.parent / "docs" / "performance_commands.md"
+PLAIN = "as it is"
+LONG_S = 10.0
+NOTE = "User and system time of processes, medians, kernels compiled before; made by `make bench-commands`."
+
+
+class Used(NamedTuple):
+    """What a process used, or the median of several."""
+
+    cpu_s: float
+    peak_bytes: int
+    engine_s: float
+
+
+def book() -> dict[str, list[str]]:
+    """The words of each command, by its name."""
+    return {name: shlex.split(line) for name, line in tomllib.loads(BOOK.read_text())["commands"].items()}
+
+
+def measured(words: Sequence[str], flags: Sequence[str], entry: Sequence[str]) -> Used:
+    """Run a command in a folder of its own, which has the examples.
+
+    RuntimeError: it fails.
+    """
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "examples").symlink_to(HERE.parent / "examples")
+        errors = Path(folder) / "stderr"
+        process = os.fork()
+        if process == 0:
+            os.chdir(folder)
+            os.environ["PYTHONPATH"] = str(HERE.parent)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(os.open(errors, os.O_CREAT | os.O_WRONLY), 2)
+            os.execv(sys.executable, [sys.executable, *entry, *words, *flags, "--profile"])
+        _, status, used = os.wait4(process, 0)
+        said = errors.read_text()
+    if status:
+        raise RuntimeError(f"weft {shlex.join(words)}: {said}")
+    return Used(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, engine_s(said))
+
+
+def engine_s(profile: str) -> float:
+    """CPU seconds of the engine in what `--profile` prints, worker processes included."""
+    rows = (line.split() for line in profile.splitlines())
+    return sum(float(row[-4]) for row in rows if row and row[0].rstrip(",") == "engine")
+
+
+def turns(words: Sequence[str], variants: Mapping[str, str], times: int) -> dict[str, Used]:
+    """Medians of a command in every variant, A B A B; of one that takes long a single round."""
+    has = {option for action in parsers()[words[0]]._actions for option in action.option_strings}
+    runs: dict[str, list[Used]] = {name: [] for name in variants}
+    while (done := len(runs[PLAIN])) == 0 or (done < times and runs[PLAIN][0].cpu_s < LONG_S):
+        for name in variants:
+            runs[name].append(one(words, variants[name], has))
+    return {name: Used(*map(median, zip(*of, strict=True))) for name, of in runs.items()}
+
+
+def one(words: Sequence[str], variant: str, has: set[str]) -> Used:
+    """A command in a variant; its flags are left out where the command has none of them."""
+    flags = [] if variant.endswith(".py") else shlex.split(variant)
+    entry = [variant] if variant.endswith(".py") else ["-m", "sim"]
+    return measured(words, flags if has.issuperset(flags[:1]) else [], entry)
+
+
+def rows(commands: Mapping[str, Sequence[str]], variants: Mapping[str, str], times: int) -> Iterator[tuple[str, ...]]:
+    """A row for each command, and the whole."""
+    total = dict.fromkeys(variants, 0.0)
+    engine = 0.0
+    for name, words in commands.items():
+        found = turns(words, variants, times)
+        total = {one: total[one] + found[one].cpu_s for one in variants}
+        plain = found[PLAIN]
+        engine += plain.engine_s
+        yield (name, f"{plain.cpu_s:.2f}", f"{plain.engine_s:.2f}", f"{plain.peak_bytes / 2**20:.0f} MiB",
+               *(f"{found[one].cpu_s:.2f}" for one in variants if one != PLAIN))
+    yield "all", f"{total[PLAIN]:.1f}", f"{engine:.1f}", "", *(f"{total[one]:.1f}" for one in variants if one != PLAIN)
+
+
+def main() -> None:
+    """Measure, print, and write the page; of a part of the book, print alone."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=FLAGS|NAME=FILE.py")
+    parser.add_argument("--only", default="", metavar="TEXT", help="commands with this in their names")
+    parser.add_argument("--times", type=int, default=3, help="rounds of commands that take less than 10 s")
+    chosen = parser.parse_args()
+    subprocess.run([sys.executable, "-m", "sim", "warm"], check=True)
+    variants = {PLAIN: "", **dict(one.split("=", 1) for one in chosen.variant)}
+    commands = {name: words for name, words in book().items() if chosen.only in name}
+    others = (f"CPU s, {name}" for name in variants if name != PLAIN)
+    head = ("command", "CPU s", "of these the engine", "peak", *others)
+    text = show(Table("Thirty commands", head, lambda: rows(commands, variants, chosen.times), NOTE))
+    if not chosen.only:
+        lines = "\n".join(f"- {name}: `weft {shlex.join(words)}`" for name, words in commands.items())
+        PAGE.write_text(f"# Performance: thirty commands\n\nMeasured on {machine()}. {text}\n\n{lines}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""The order of a run, to time it anew with other rates. Imports runs."""
