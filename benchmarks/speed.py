@@ -119,7 +119,7 @@ def measure(case: Case, times: int = 5) -> Speed:
     one = Run(program)
     one.advance()
     assert isinstance(one.state, FifoState)
-    in_flight = one.state.event.nbytes + one.state.node.nbytes + one.state.node_rank.nbytes
+    in_flight = one.state.events.nbytes + one.state.nodes.nbytes + one.state.node_rank.nbytes
     return Speed(
         case.name,
         case.services,

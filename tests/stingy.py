@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from sim.engine import setup
-from sim.engine.core import nic_state as of_nic
-from sim.engine.core import state as fields
-from sim.engine.core.state import FifoState
+from sim.engine.compile.rows import Rows, rows
+from sim.engine.core.layouts import Return, Service
+from sim.engine.core.layouts import Run as Registers
+from sim.engine.core.state import BLOCK, FifoState
 from sim.engine.core.status import NONE
 from sim.engine.run import Run
 from sim.program import I32, I64, Program
@@ -29,41 +30,39 @@ class Stingy:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.shortages = 0
-        self._hidden: dict[tuple[int, int], list[int]] = {}
+        self._hidden: dict[tuple[int, str], list[int]] = {}
 
     def hide(self, state: FifoState) -> FifoState:
         """Leave nothing free, or next to nothing."""
-        state.register[fields.BLOCKS] = min(self.rng.choice((0, 0, 1, 3)), _free_blocks(state))
-        if state.node.size:
-            state.register[fields.FREE_NODES] = 0
+        state.run["blocks"] = min(self.rng.choice((0, 0, 1, 3)), _free_blocks(state))
+        if state.nodes.size:
+            state.run["free_nodes"] = 0
         if state.backlog.size:
-            self._hide_list(state.register, fields.BACKLOG_FREE, _links_of_backlog(state))
-        used = state.register[fields.JOURNALED] * fields.JOURNAL_COLUMNS
+            self._hide_list(state.run, "backlog_free", state.backlog["behind"])
         return state._replace(
-            journal=state.journal[: max(used, fields.JOURNAL_COLUMNS)].copy(),
-            late=state.late[: max(state.register[fields.LATE], 1)].copy(),
-            order=state.order[: max(state.register[fields.OPENED], 1)].copy(),
+            journal=rows(Service, state.journal[: max(state.run["journaled"], 1)].copy()),
+            late=state.late[: max(state.run["late"], 1)].copy(),
+            order=state.order[: max(state.run["opened"], 1)].copy(),
         )
 
     def more_room(self, state: FifoState) -> FifoState:
         """A little of some kinds, more of what is used up."""
         self.shortages += 1
-        register = state.register
-        if register[fields.BLOCKS] >= _free_blocks(state):
+        run = state.run
+        if run["blocks"] >= _free_blocks(state):
             state = setup.with_blocks(state, 1)
         elif self._few():
-            register[fields.BLOCKS] = min(register[fields.BLOCKS] + self._few(), _free_blocks(state))
-        if state.node.size and self._few():
-            if register[fields.FREE_NODES] >= _free_nodes(state):
+            run["blocks"] = min(run["blocks"] + self._few(), _free_blocks(state))
+        if state.nodes.size and self._few():
+            if run["free_nodes"] >= _free_nodes(state):
                 state = self._with_nodes(state)
-            register[fields.FREE_NODES] = min(register[fields.FREE_NODES] + self._few(), _free_nodes(state))
+            run["free_nodes"] = min(run["free_nodes"] + self._few(), _free_nodes(state))
         if state.backlog.size:
-            self._give(register, fields.BACKLOG_FREE, _links_of_backlog(state))
-            if not self._list(register, fields.BACKLOG_FREE) and register[fields.BACKLOG_FREE] == NONE:
+            self._give(run, "backlog_free", state.backlog["behind"])
+            if not self._list(run, "backlog_free") and run["backlog_free"] == NONE:
                 state = setup._with_longer_backlog(state)
         if state.journal.size:
-            rows = self._few() * fields.JOURNAL_COLUMNS
-            state = state._replace(journal=np.append(state.journal, np.zeros(rows, np.int64)))
+            state = state._replace(journal=rows(Service, setup._longer(state.journal, self._few())))
         sizes = {name: getattr(state, name).size + self._few() for name in ("late", "order")}
         return state._replace(**{
             name: np.concatenate([array := getattr(state, name), np.zeros(size - array.size, np.int64)])
@@ -73,24 +72,24 @@ class Stingy:
     def _few(self) -> int:
         return self.rng.choice((0, 1, 1, 2, 3))
 
-    def _list(self, register: I64, first: int) -> list[int]:
-        return self._hidden.setdefault((register.ctypes.data, first), [])
+    def _list(self, run: Rows[Registers], first: str) -> list[int]:
+        return self._hidden.setdefault((run.ctypes.data, first), [])
 
-    def _hide_list(self, register: I64, first: int, links: I32 | I64) -> None:
-        hidden = self._list(register, first)
-        hidden += _walk(links, int(register[first]))
-        register[first] = NONE
+    def _hide_list(self, run: Rows[Registers], first: str, links: I32 | I64) -> None:
+        hidden = self._list(run, first)
+        hidden += _walk(links, int(run[first]))
+        run[first] = NONE
 
-    def _give(self, register: I64, first: int, links: I32 | I64) -> None:
-        hidden = self._list(register, first)
+    def _give(self, run: Rows[Registers], first: str, links: I32 | I64) -> None:
+        hidden = self._list(run, first)
         for _ in range(min(self._few(), len(hidden))):
-            links[hidden[-1]], register[first] = register[first], hidden[-1]
+            links[hidden[-1]], run[first] = run[first], hidden[-1]
             hidden.pop()
 
     def _with_nodes(self, state: FifoState) -> FifoState:
-        node, rank, since = setup._with_nodes(state.node, state.register, 1), state.node_rank, state.node_since
+        nodes, rank, since = setup._with_nodes(state.nodes, state.run, 1), state.node_rank, state.node_since
         return state._replace(
-            node=node, link=node.view(np.int32), node_rank=np.append(rank, 0) if rank.size else rank,
+            nodes=nodes, returns=rows(Return, nodes), node_rank=np.append(rank, 0) if rank.size else rank,
             node_since=np.append(since, 0) if since.size else since,
         )
 
@@ -104,18 +103,13 @@ def _walk(links: I32 | I64, first: int) -> list[int]:
     return found
 
 
-def _links_of_backlog(state: FifoState) -> I64:
-    return state.backlog.reshape(-1, of_nic.BACKLOG_WORDS)[:, of_nic.BEHIND]
-
-
 def _free_blocks(state: FifoState) -> int:
     """Blocks that no slot of the calendar has."""
-    return int(state.next_block.size - (-(-state.slot[1::2] // fields.BLOCK)).sum())
+    return int(state.next_block.size - (-(-state.slots["count"] // BLOCK)).sum())
 
 
 def _free_nodes(state: FifoState) -> int:
-    links = state.link.reshape(-1, 2 * fields.NODE_WORDS)[:, fields.NEXT]
-    return len(_walk(links, int(state.register[fields.FREE_NODE])))
+    return len(_walk(state.nodes["next"], int(state.run["free_node"])))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from time import monotonic
 import numpy as np
 
 from sim.engine import setup
-from sim.engine.core import state as fields
+from sim.engine.core.layouts import Service
 from sim.engine.core.state import FifoState
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, OUT_OF_ORDER, PAUSED, STUCK
 from sim.program import Program
@@ -58,7 +58,7 @@ class Run:
     @property
     def events(self) -> int:
         """Services begun so far."""
-        return int(self.state.register[fields.EVENTS])
+        return int(self.state.run["events"])
 
     @property
     def tokens(self) -> int:
@@ -73,7 +73,7 @@ class Run:
     @property
     def now_ps(self) -> int:
         """Picosecond reached."""
-        return int(self.state.register[fields.NOW])
+        return int(self.state.run["now_ps"])
 
     def advance(self, max_events: int = FOREVER_PS, until_ps: int = FOREVER_PS) -> bool:
         """Go on until the end, or until a limit is reached between two picoseconds; returns whether it has ended.
@@ -102,13 +102,13 @@ class Run:
         """Times so far; tasks that have not started or finished have -1."""
         state, journal, healthy = self.state, None, self.program.is_healthy
         if self.log and not healthy:
-            rows = state.journal.reshape(-1, fields.JOURNAL_COLUMNS)[: int(state.register[fields.JOURNALED])]
-            journal = Journal.of_rows(rows)
+            noted = state.journal[: state.run["journaled"]].view(np.int64)
+            journal = Journal.of_rows(noted.reshape(-1, Service.words.itemsize // 8))
         return Outcome(
             start_ps=state.start_ps,
             finish_ps=state.finish_ps,
             busy_ps=state.busy_ps,
-            makespan_ps=int(state.register[fields.MAKESPAN]),
+            makespan_ps=int(state.run["makespan_ps"]),
             events=self.events,
             log=Log(state.log_base, state.log_start_ps, state.log_before) if self.log and healthy else None,
             journal=journal,
@@ -179,7 +179,7 @@ def _most_services(program: Program) -> int:
 def memory_bytes(program: Program, log: bool = False) -> int:
     """Memory that a run takes, the program included, with up to `IN_FLIGHT` chunks of each task in flight."""
     in_flight = int(np.minimum(program.chunks(), IN_FLIGHT).sum())
-    row_bytes = 16 if program.is_healthy else 8 * fields.JOURNAL_COLUMNS
+    row_bytes = 16 if program.is_healthy else Service.words.itemsize
     logged = row_bytes * program.chunk_hops() if log else 0
     task_bytes = TASK_BYTES + SENT_BYTES * program.has_nics
     state = program.n_tasks * task_bytes + program.n_servers * SERVER_BYTES + in_flight * EVENT_BYTES

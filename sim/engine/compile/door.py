@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from sim.engine.compile.line import item_address
 from sim.engine.compile.one_module import PART, WHOLE
 from sim.engine.compile.pointers import by_pointer
-from sim.engine.compile.rows import DATA
 from sim.program.contract import I64, Program
 from topologies.compiled import cached
 
@@ -97,17 +97,13 @@ def _prefetch(typing: Any, array: Any, index: Any) -> Any:
     """Bring a word into the cache that will be read soon; nothing waits for it."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = builder.bitcast(_word(context, builder, array, arguments), ir.IntType(8).as_pointer())
+        word = builder.bitcast(item_address(builder, array, *arguments[:2]), ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [word.type, *[ir.IntType(32)] * 3])
         function = builder.module.declare_intrinsic("llvm.prefetch", (word.type,), kind)
         builder.call(function, [word, *(ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))])
         return context.get_dummy_value()
 
     return types.void(array, types.int64), emit
-
-
-def _word(context: Any, builder: Any, array: Any, arguments: Any) -> Any:
-    return builder.gep(builder.extract_value(arguments[0], DATA), [arguments[1]])
 
 
 def _leading_zeros(word: int) -> int:

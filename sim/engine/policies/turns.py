@@ -1,106 +1,99 @@
 """Queues that take turns at a server, in the fifo loop: lists of nodes, and of the queues that have some.
 
-    queues: FIRST to LAST, lists of nodes;  line of the server: FRONT to BACK, a list of queues by NEXT_QUEUE
+    queues: first to last, lists of nodes;  turns of a server: first to last, a list of queues by next_queue
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from sim.engine.compile.door import helper, section, u64
+from sim.engine.compile.door import helper, section
 from sim.engine.core.calendar import hop_of, size_of
-from sim.engine.core.nodes import let_next, next_node, word_of
-from sim.engine.core.state import CHOICE_WORDS, HOP_BITS, KEY, PLACE, TASK_BITS, WAITING
 from sim.engine.core.status import NONE
 from sim.engine.policies.detours import changes_route, stays
 from sim.engine.policies.rooms import channel_of, fits
 
-FIRST, LAST, NEXT_QUEUE, IN_LINE, ALLOWANCE, QUEUE_WORDS = range(6)
-"""Words of a queue."""
-FRONT, BACK = 0, 1
-"""Words of the line of a server."""
 CHANGED = -2
 """In place of a queue: its first chunk takes another route, so that the server looks anew."""
 
 
 @helper
 def _line_of(program, server, channel):
-    """Where the words of the line of a channel are."""
-    return 2 * (server + program.server_rate.size * channel)
+    return server + program.server_rate.size * channel
 
 
 @helper
 def _to_the_back(state, line, queue):
     """Put a queue that is in no line at the back of one."""
-    back = state.turn_line[u64(line + BACK)]
-    if state.turn_line[u64(line + FRONT)] == NONE:
-        state.turn_line[u64(line + FRONT)] = queue
+    its = state.turns[line]
+    if its.first == NONE:
+        its.first = queue
     else:
-        state.turn[u64(QUEUE_WORDS * back + NEXT_QUEUE)] = queue
-    state.turn_line[u64(line + BACK)] = queue
-    state.turn[u64(QUEUE_WORDS * queue + NEXT_QUEUE)] = NONE
+        state.queues[its.last].next_queue = queue
+    its.last = queue
+    state.queues[queue].next_queue = NONE
 
 
 @helper
 def _queue_of(program, state, key, place, faulty):
     """The queue in which a chunk waits: that of its hop, in its own route or in a detour."""
-    task = key & ((np.int64(1) << state.register[TASK_BITS]) - 1)
+    task = key & ((np.int64(1) << state.run.task_bits) - 1)
     if not faulty:
-        hop = (key >> state.register[TASK_BITS]) & ((np.int64(1) << state.register[HOP_BITS]) - 1)
-        return np.int64(program.hop_queue[u64(program.task_queue[u64(task)] + hop)])
-    route, at = np.int64(program.task_route[u64(task)]), place >> 32
-    first, queue = np.int64(program.route_ptr[u64(route)]), np.int64(program.task_queue[u64(task)])
-    if (at < first or at >= program.route_ptr[u64(route + 1)]) and program.detour_ptr.size:
-        for row in range(program.detour_ptr[u64(task)], program.detour_ptr[u64(task + 1)]):
-            other = np.int64(program.detour_route[u64(row)])
-            if program.route_ptr[u64(other)] <= at < program.route_ptr[u64(other + 1)]:
-                first, queue = np.int64(program.route_ptr[u64(other)]), np.int64(program.detour_queue[u64(row)])
-    return np.int64(program.hop_queue[u64(queue + at - first)])
+        hop = (key >> state.run.task_bits) & ((np.int64(1) << state.run.hop_bits) - 1)
+        return np.int64(program.hop_queue[program.task_queue[task] + hop])
+    route, at = np.int64(program.task_route[task]), place >> 32
+    first, queue = np.int64(program.route_ptr[route]), np.int64(program.task_queue[task])
+    if (at < first or at >= program.route_ptr[route + 1]) and program.detour_ptr.size:
+        for row in range(program.detour_ptr[task], program.detour_ptr[task + 1]):
+            other = np.int64(program.detour_route[row])
+            if program.route_ptr[other] <= at < program.route_ptr[other + 1]:
+                first, queue = np.int64(program.route_ptr[other]), np.int64(program.detour_queue[row])
+    return np.int64(program.hop_queue[queue + at - first])
 
 
 @helper
 def line_up(program, state, server, node, faulty):
     """Let a chunk that arrived now join its queue, and this the line of its channel."""
-    turn, place = state.turn, state.node[word_of(node, PLACE)]
-    queue = _queue_of(program, state, state.node[word_of(node, KEY)], place, faulty)
-    word = QUEUE_WORDS * queue
-    if turn[u64(word + FIRST)] == NONE:
-        turn[u64(word + FIRST)] = node
+    place = state.nodes[node].place
+    queue = _queue_of(program, state, state.nodes[node].key, place, faulty)
+    its = state.queues[queue]
+    if its.first == NONE:
+        its.first = node
     else:
-        let_next(state, turn[u64(word + LAST)], node)
-    turn[u64(word + LAST)] = node
+        state.nodes[its.last].next = node
+    its.last = node
     _in_line(program, state, server, queue, place)
 
 
 @helper
 def _in_line(program, state, server, queue, place):
     """Let a queue that has a chunk now be in the line of its channel."""
-    word = u64(QUEUE_WORDS * queue + IN_LINE)
-    if state.turn[word] == 0:
-        state.turn[word] = 1
-        state.turn[u64(QUEUE_WORDS * queue + ALLOWANCE)] = program.server_quantum[u64(server)]
+    its = state.queues[queue]
+    if its.in_line == 0:
+        its.in_line = 1
+        its.allowance = program.server_quantum[server]
         _to_the_back(state, _line_of(program, server, channel_of(program, hop_of(program, place))), queue)
 
 
 @section
 def _change_channel(program, state, server, node):
     """Let a chunk that has left the queue of another channel join one, before all that came after it."""
-    turn, place, key = state.turn, state.node[word_of(node, PLACE)], state.node[word_of(node, KEY)]
+    place, key = state.nodes[node].place, state.nodes[node].key
     queue = _queue_of(program, state, key, place, True)
-    word, since = QUEUE_WORDS * queue, state.node_since[u64(node)]
-    before, behind = np.int64(NONE), turn[u64(word + FIRST)]
+    its, since = state.queues[queue], state.node_since[node]
+    before, behind = np.int64(NONE), its.first
     while behind != NONE and (
-        state.node_since[u64(behind)] < since
-        or (state.node_since[u64(behind)] == since and state.node[word_of(behind, KEY)] < key)
+        state.node_since[behind] < since
+        or (state.node_since[behind] == since and state.nodes[behind].key < key)
     ):
-        before, behind = behind, next_node(state, behind)
-    let_next(state, node, behind)
+        before, behind = behind, state.nodes[behind].next
+    state.nodes[node].next = behind
     if before == NONE:
-        turn[u64(word + FIRST)] = node
+        its.first = node
     else:
-        let_next(state, before, node)
+        state.nodes[before].next = node
     if behind == NONE:
-        turn[u64(word + LAST)] = node
+        its.last = node
     _in_line(program, state, server, queue, place)
 
 
@@ -109,63 +102,63 @@ def _takes_detour(program, state, server, queue, node, channel):
     """Whether the first chunk of a queue takes another route: it stays there, or leaves the queue."""
     if not changes_route(program, state, node):
         return False
-    following = next_node(state, node)
+    following = state.nodes[node].next
     if not stays(program, state, server, node):
-        state.choice[u64(CHOICE_WORDS * server + WAITING)] -= 1
-    elif channel_of(program, hop_of(program, state.node[word_of(node, PLACE)])) != channel:
-        state.turn[u64(QUEUE_WORDS * queue + FIRST)] = following
+        state.choices[server].waiting -= 1
+    elif channel_of(program, hop_of(program, state.nodes[node].place)) != channel:
+        state.queues[queue].first = following
         _change_channel(program, state, server, node)
         return True
     else:
         return True
-    state.turn[u64(QUEUE_WORDS * queue + FIRST)] = following
+    state.queues[queue].first = following
     return True
 
 
 @helper
 def _cost(program, place):
-    return max(program.chunk_work[u64(size_of(place))], np.int64(1))
+    return max(program.chunk_work[size_of(place)], np.int64(1))
 
 
 @helper
 def look_in_turn(program, state, server, channel, faulty):
     """The queue of a channel whose first chunk a free server serves next; NONE where none may start, or CHANGED."""
-    turn, line = state.turn, _line_of(program, server, channel)
-    front = u64(line + FRONT)
-    while state.turn_line[front] != NONE:
-        queue = np.int64(state.turn_line[front])
-        word = QUEUE_WORDS * queue
-        node = turn[u64(word + FIRST)]
+    number = _line_of(program, server, channel)
+    line = state.turns[number]
+    while line.first != NONE:
+        queue = line.first
+        its = state.queues[queue]
+        node = its.first
         if node != NONE:
-            place = state.node[word_of(node, PLACE)]
-            if _cost(program, place) <= turn[u64(word + ALLOWANCE)]:
+            place = state.nodes[node].place
+            if _cost(program, place) <= its.allowance:
                 if faulty and program.detour_ptr.size and _takes_detour(program, state, server, queue, node, channel):
                     return np.int64(CHANGED)
                 if not fits(program, state, server, channel, place):
                     break
                 return queue
-        elif turn[u64(word + NEXT_QUEUE)] == NONE:
+        elif its.next_queue == NONE:
             break  # only the queue in front, which had the last turn, may be empty: nothing waits
-        state.turn_line[front] = turn[u64(word + NEXT_QUEUE)]
+        line.first = its.next_queue
         if node == NONE:
-            turn[u64(word + IN_LINE)] = 0
+            its.in_line = 0
         else:
-            turn[u64(word + ALLOWANCE)] += program.server_quantum[u64(server)]
-            _to_the_back(state, line, queue)
+            its.allowance += program.server_quantum[server]
+            _to_the_back(state, number, queue)
     return np.int64(NONE)
 
 
 @helper
 def first_in_turn(state, queue):
-    return np.int64(state.turn[u64(QUEUE_WORDS * queue + FIRST)])
+    return state.queues[queue].first
 
 
 @helper
 def take_in_turn(program, state, queue):
     """Take the first chunk out of a queue, which pays for it."""
     node = first_in_turn(state, queue)
-    state.turn[u64(QUEUE_WORDS * queue + ALLOWANCE)] -= _cost(program, state.node[word_of(node, PLACE)])
-    state.turn[u64(QUEUE_WORDS * queue + FIRST)] = next_node(state, node)
+    state.queues[queue].allowance -= _cost(program, state.nodes[node].place)
+    state.queues[queue].first = state.nodes[node].next
     return node
 
 
@@ -174,12 +167,12 @@ def take_any(program, state, server):
     """Take a chunk out of the first queue in a line that has one; there is one."""
     channel, queue = np.int64(0), np.int64(NONE)
     while queue == NONE:
-        queue = np.int64(state.turn_line[u64(_line_of(program, server, channel) + FRONT)])
+        queue = state.turns[_line_of(program, server, channel)].first
         while queue != NONE and first_in_turn(state, queue) == NONE:
-            queue = np.int64(state.turn[u64(QUEUE_WORDS * queue + NEXT_QUEUE)])
+            queue = state.queues[queue].next_queue
         channel += 1
     node = first_in_turn(state, queue)
-    state.turn[u64(QUEUE_WORDS * queue + FIRST)] = next_node(state, node)
+    state.queues[queue].first = state.nodes[node].next
     return node
 
 
@@ -187,9 +180,9 @@ def take_any(program, state, server):
 def leave_lines(program, state, server):
     """Let all queues of a server leave its lines."""
     for channel in range(program.channels):
-        line = _line_of(program, server, np.int64(channel))
-        queue = np.int64(state.turn_line[u64(line + FRONT)])
+        line = state.turns[_line_of(program, server, np.int64(channel))]
+        queue = line.first
         while queue != NONE:
-            state.turn[u64(QUEUE_WORDS * queue + IN_LINE)] = 0
-            queue = np.int64(state.turn[u64(QUEUE_WORDS * queue + NEXT_QUEUE)])
-        state.turn_line[u64(line + FRONT)] = NONE
+            state.queues[queue].in_line = 0
+            queue = state.queues[queue].next_queue
+        line.first = NONE

@@ -13,13 +13,16 @@ import numpy as np
 
 from sim.engine.compile.door import helper, u64
 from sim.engine.core.status import NONE
-from sim.engine.policies.turns import ALLOWANCE, BACK, FIRST, FRONT, IN_LINE, LAST, NEXT_QUEUE, QUEUE_WORDS
 from sim.program.contract import FIFO
 from tests.oracles.general_loop.credits import fits
 from tests.oracles.general_loop.event import NEXT, at_of, field, next_of, size_of, task_of
 from tests.oracles.general_loop.heap import without_root
 from tests.oracles.general_loop.state import FIRST_HOP
 
+FIRST, LAST, NEXT_QUEUE, IN_LINE, ALLOWANCE, QUEUE_WORDS = range(6)
+"""Words of a queue."""
+FRONT, BACK = 0, 1
+"""Words of the line of a server."""
 
 @helper
 def _to_the_back(state, server, queue):

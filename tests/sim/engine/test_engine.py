@@ -21,7 +21,7 @@ from sim.engine.core import lines as _fifo_line
 from sim.engine.core import nic_room as _room
 from sim.engine.core import nodes as _nodes
 from sim.engine.core import tasks as _fifo_task
-from sim.engine.core.state import BLOCK, WIDTH
+from sim.engine.core.state import BLOCK
 from sim.engine.loop import run_faulty, run_fifo, run_links, run_ordered
 from sim.engine.nics import heaps as _fifo_nic_heaps
 from sim.engine.nics import posts as _fifo_nic
@@ -146,7 +146,7 @@ def test_a_crowd_at_any_width_of_the_buckets(seed: int, disciplines: tuple[str, 
         one = Run(program, log=True)
         assert one._kernel is (run_fifo if disciplines == ORDERS[:1] else run_ordered)
         if width is not None:
-            one.state.register[WIDTH] = width
+            one.state.run["width"] = width
         one.advance()
         assert_same(one.outcome(), oracle)
 
@@ -188,7 +188,7 @@ def test_what_moves_to_a_lower_level_makes_room_as_it_goes() -> None:
         builder.task(1, [(builder.server(1e12), 10**9 + 8192 * bucket), (builder.server(1e12), 0)])
     program = builder.build()
     one = Run(program, log=True)
-    one.state.register[WIDTH] = 10
+    one.state.run["width"] = 10
     few = one.tokens
     one.advance()
     assert few < 600 * BLOCK <= one.tokens
@@ -272,7 +272,7 @@ def test_memory_is_estimated_before_the_start(program: Program) -> None:
     """The estimate covers the arrays of the whole run, but for what does not grow with the program."""
     one = Run(program)
     one.advance()
-    wheel = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
+    wheel = one.state.slots.nbytes + one.state.occupied.nbytes + one.state.run.nbytes
     assert program.nbytes() + one.nbytes - wheel <= memory_bytes(program) * 1.1
     logged = Run(program, log=True)
     rows = logged.state.log_start_ps.nbytes + logged.state.log_before.nbytes
@@ -293,9 +293,9 @@ def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int, limi
     program = build(least, 2)
     one = Run(program)
     one.advance()
-    in_flight = one.state.event.nbytes + one.state.node.nbytes
+    in_flight = one.state.events.nbytes + one.state.nodes.nbytes
     assert in_flight == 24 * one.tokens
-    wheel = one.state.slot.nbytes + one.state.occupied.nbytes
+    wheel = one.state.slots.nbytes + one.state.occupied.nbytes
     assert program.nbytes() + one.nbytes - in_flight - wheel < limit * program.n_tasks
 
 

@@ -10,20 +10,7 @@ import pytest
 
 from sim.engine.compile import door
 from sim.engine.core import calendar as _calendar
-from sim.engine.core.state import (
-    BLOCK,
-    BLOCKS,
-    DIGIT,
-    EVENT_WORDS,
-    KEY,
-    LATE,
-    NOW,
-    OPEN,
-    PLACE,
-    TIME,
-    WIDTH,
-    FifoState,
-)
+from sim.engine.core.state import BLOCK, DIGIT, OPEN, FifoState
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
 from sim.engine.setup import initial_state, with_more_room
 from sim.program import I64, ProgramBuilder
@@ -51,18 +38,18 @@ class Calendar:
 
     def __init__(self, width: int) -> None:
         self.state: FifoState = initial_state(PROGRAM, False)
-        self.state.register[WIDTH] = width
+        self.state.run["width"] = width
         self.heap: list[tuple[int, int, int]] = []
         self.keys = 0
 
     @property
     def now(self) -> int:
-        return int(self.state.register[NOW])
+        return int(self.state.run["now_ps"])
 
     def put(self, time: int, event: int = NONE) -> None:
         """Put an event into both; `event`: one that has just happened, whose place is free."""
         for _ in range(20):
-            if self.state.register[BLOCKS] >= 1 and self.state.register[LATE] + 2 <= self.state.late.size:
+            if self.state.run["blocks"] >= 1 and self.state.run["late"] + 2 <= self.state.late.size:
                 break
             self.state = with_more_room(self.state)
         place = NONE if self.keys % 3 == 0 else self.keys % 5 << 32 | self.keys
@@ -77,10 +64,10 @@ class Calendar:
             event = int(_calendar.take(self.state))
             if event == NONE:
                 return taken, events
-            row = self.state.event[EVENT_WORDS * event : EVENT_WORDS * (event + 1)]
-            if row[PLACE] != NONE:
-                assert row[TIME] == PROGRAM.route_hop[row[PLACE] >> 32]
-            taken.append((int(row[KEY]), int(row[PLACE])))
+            row = self.state.events[event]
+            if row.place != NONE:
+                assert row.time_ps == PROGRAM.route_hop[row.place >> 32]
+            taken.append((int(row.key), int(row.place)))
             events.append(event)
         raise AssertionError("events are due without end")
 
@@ -146,10 +133,10 @@ def test_a_bucket_of_any_size_is_opened(count: int) -> None:
 def test_what_moves_down_gets_room() -> None:
     """From one slot of a higher level to more slots below it than there are blocks."""
     calendar = Calendar(3)
-    assert calendar.state.register[BLOCKS] == 16
+    assert calendar.state.run["blocks"] == 16
     for one in np.random.default_rng(0).permutation(100).tolist():
         calendar.put((5 << 3 + DIGIT) + (one << 3))
-    assert calendar.state.register[BLOCKS] == 12
+    assert calendar.state.run["blocks"] == 12
     calendar.drain()
 
 
@@ -162,7 +149,7 @@ def test_what_has_happened_leaves_its_room() -> None:
         assert calendar.advance(2**61) == FINISHED
         calendar.take()
         calendar.put(time + 1)
-    assert calendar.state.next_block.size == room and calendar.state.register[BLOCKS] >= room - 2
+    assert calendar.state.next_block.size == room and calendar.state.run["blocks"] >= room - 2
 
 
 @pytest.mark.parametrize("most", [1, 2, 255, 256, 2**16 - 1, 2**16, 2**30 - 1])
@@ -202,14 +189,14 @@ def test_what_is_open_is_counted() -> None:
     heappop(calendar.heap)
     assert calendar.advance(2**61) == FINISHED
     calendar.take()
-    free = int(calendar.state.register[BLOCKS])
+    free = int(calendar.state.run["blocks"])
     for time in range(2 * BLOCK):
         calendar.put(2 + time)
-    assert calendar.state.slot[2 * OPEN + 1] == 2 * BLOCK + 1
+    assert calendar.state.slots["count"][OPEN] == 2 * BLOCK + 1
     calendar.put(2**21)
     while calendar.heap[0][0] < 2**21:
         heappop(calendar.heap)
         calendar.advance(2**61)
         calendar.take()
     assert calendar.advance(2**61) == FINISHED and calendar.now == 2**21
-    assert calendar.state.register[BLOCKS] == free
+    assert calendar.state.run["blocks"] == free

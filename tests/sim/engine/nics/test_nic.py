@@ -343,6 +343,6 @@ def test_memory_is_estimated_with_nics() -> None:
         builder.task(1, [(nics[flow % 50], 1)], flow=flow)
     program = builder.build()
     one = Run(program)
-    calendar = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
+    calendar = one.state.slots.nbytes + one.state.occupied.nbytes + one.state.run.nbytes
     assert program.nbytes() + one.nbytes - calendar <= memory_bytes(program) * 1.1
     assert memory_bytes(program) <= 1.5 * (program.nbytes() + one.nbytes)
