@@ -40,7 +40,7 @@ from sim.engine.policies.faults import (
     set_timers,
     task_of,
 )
-from sim.engine.policies.pools import GRANTED, ask, asks, grant
+from sim.engine.policies.pools import ask, asks, grant
 from sim.engine.policies.rooms import change_rooms
 from sim.program.contract import HEAD
 
@@ -50,16 +50,13 @@ _LOW = (1 << 32) - 1
 @helper
 def _pass_on(program, state, task, joined, ordered, faulty):
     """Deliver the released chunks of a task without servers, each once it has its units. Returns as `_join`."""
-    run, granted = state.run, state.tasks[task].gate_ps == GRANTED
+    run = state.run
     while joined < state.tasks[task].released:
-        if not granted and asks(program, task, joined, ordered):
+        if asks(program, state, task, joined, ordered):
             if ordered and run.free_nodes < SPARE_NODES:
                 return False
             ask(program, state, task, joined, ordered, faulty)
             return True
-        if granted:
-            state.tasks[task].gate_ps = run.now_ps
-            granted = False
         if joined == 0:
             state.start_ps[task] = run.now_ps
         joined += 1
@@ -97,7 +94,7 @@ def _join(program, state, task, nics, ordered, faulty):
     at = np.int64(program.route_ptr[route])
     if at == program.route_ptr[route + 1]:
         return _pass_on(program, state, task, joined, ordered, faulty)
-    if ordered and gate != GRANTED and asks(program, task, joined, ordered):
+    if ordered and asks(program, state, task, joined, ordered):
         return _ask_in_time(program, state, task, joined, gate, faulty)
     if nics and nic_at(program, at) != NONE:
         if not has_room(state):
@@ -201,7 +198,7 @@ def _follow(program, state, server, task, key, at, joined, end, ordered, faulty)
     run = state.run
     if joined == state.tasks[task].released:
         state.tasks[task].gate_ps = end
-    elif ordered and asks(program, task, joined, ordered):
+    elif ordered and asks(program, state, task, joined, ordered):
         put(program, state, end, task, np.int64(ASKS), NONE)
     else:
         state.tasks[task].joined = joined + 1

@@ -338,6 +338,7 @@ def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
         "node_rank": np.zeros(nodes.size if in_heaps else 0, np.int64),
         "node_since": np.zeros(0 if program.is_healthy else nodes.size, np.int64),
         "pools": pools,
+        "granted": np.zeros(program.n_tasks if n_pools else 0, np.int32),
         "work_rank": np.unique(program.cut_work, return_inverse=True)[1].astype(np.int32),
         "chooses": chooses.astype(np.int8),
         "channel": np.zeros(n_servers if program.has_channels else 0, np.int32),

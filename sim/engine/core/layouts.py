@@ -59,6 +59,9 @@ class Task(Row):
     missing: Half  # parents that hold back the next chunk
     link: Half  # the task below on the stack, NONE at its bottom, or UNSTACKED; in the line of a pool, the one behind
     chunks: Half
+    # When the first server is done with the chunk before, so that the next may join; FAR while that is not known, or
+    # the next waits for units. Of a join in the line of a pool, when it asked. Once all is delivered nothing joins any
+    # more, and it is when that was.
     gate_ps: Word
 
 

@@ -93,7 +93,8 @@ class FifoState(NamedTuple):
         Chunks that wait for servers or pools, and the same memory as returns of room.
     node_rank : (nodes,) or (0,) int64
         What is compared first of nodes in heaps; empty where there are none.
-    pools : (P,)
+    pools, granted : (P,), (T,) or (0,) int32
+        And chunks of each task that have had their units; empty where there are no pools.
     work_rank : (K,) or (0,) int32
         Place of each cut in the order of the work of its tasks.
     chooses : (S,) or (0,) int8
@@ -146,6 +147,7 @@ class FifoState(NamedTuple):
     returns: Rows[Return] = rows(Return)
     node_rank: I64 = _NONE
     pools: Rows[Pool] = rows(Pool)
+    granted: I32 = _FEW
     work_rank: I32 = _FEW
     chooses: I8 = _SMALL
     channel: I32 = _FEW

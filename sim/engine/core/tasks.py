@@ -8,11 +8,6 @@ from sim.engine.compile.door import helper, section, u64
 from sim.engine.core.status import UNSTACKED
 from sim.program.contract import LOWEST_CHUNK_FIRST, PER_CHUNK, PRIORITY, SMALLEST_FIRST
 
-# By name.
-
-
-# By name.
-
 
 @helper
 def _stack(state, task):

@@ -17,14 +17,11 @@ from sim.engine.core.status import FAR, NONE, UNSTACKED
 from sim.engine.core.tasks import _key, _stack, rank_of, stir
 from sim.program.contract import PER_CHUNK
 
-GRANTED = -1
-"""In place of a gate: the next chunk has its units."""
-
 
 @helper
-def asks(program, task, chunk, ordered):
-    """Whether a chunk needs units of a pool; where pools are simple, only the single chunks of joins may."""
-    if program.task_pool.size == 0 or program.task_pool[task] == NONE:
+def asks(program, state, task, chunk, ordered):
+    """Whether a chunk needs units that it has not got; where pools are simple, only joins of one chunk may."""
+    if program.task_pool.size == 0 or program.task_pool[task] == NONE or chunk < state.granted[task]:
         return False
     return not ordered or chunk == 0 or program.task_per[task] == PER_CHUNK
 
@@ -91,7 +88,8 @@ def grant(program, state, ordered, faulty):
             else:
                 first = state.tasks[task].link
                 state.tasks[task].link = UNSTACKED
-            state.tasks[task].gate_ps = GRANTED
+            state.granted[task] = state.tasks[task].joined + 1
+            state.tasks[task].gate_ps = run.now_ps
             _stack(state, task)
         its.requests = first
     return run.top != NONE

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, STUCK
-from sim.engine.policies import turns as _turns
 from sim.engine.setup import mark
 from sim.program import I32, I64, Program
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
@@ -20,6 +19,7 @@ from tests.oracles.general_loop import event as _event
 from tests.oracles.general_loop import loop as _kernel
 from tests.oracles.general_loop import nic as _nic
 from tests.oracles.general_loop import state as _state
+from tests.oracles.general_loop import turns as _turns
 from tests.oracles.general_loop.state import NEEDS_JOURNAL, State
 
 
