@@ -7,13 +7,13 @@ STAMP := $(VENV)/.installed
 ROOMS := topologies collectives workloads sim
 SHARE ?= 16
 FLOORS := topologies=98 collectives=98 workloads=98.2 sim=97.2
-DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program topologies/core collectives)
+DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program sim/run sim/streaming sim/circuits topologies/core collectives)
 KERNELS := $(addprefix tests/,collectives/core/test_follow.py collectives/test_synthesis.py sim/engine sim/faults sim/program sim/run sim/streaming sim/timeline sim/why topologies/flows workloads/compression)
 COVERED := $(ROOMS:%=--cov=%) --cov-report=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))
 
-COMMON := fifo stretches fabrics flows pools proofs trees search ordered threads  # what the commands of README run
+COMMON := fifo fabrics flows proofs trees search ordered  # what the commands of README run
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 

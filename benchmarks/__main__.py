@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import bounds, codec, flows, plain_loop, quotes, scale, skipping, speed, stages, start, threads
+from benchmarks import bounds, codec, flows, plain_loop, quotes, scale, speed, stages, start
 from benchmarks.cases import Case
 from benchmarks.tables import FILE, Table, keep, kept, show
 from sim.plots.style import WIDE, figure, legend, line_of, log_axis
@@ -39,16 +39,9 @@ def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
     yield Table("Against plain Python, in one process", RATIO_HEAD,
                 lambda: (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES))
     yield Table("Against a plain C++ loop, in one process", PLAIN_HEAD, lambda: plain_rows(times))
-    yield Table("Against the general loop, in one process", GENERAL_HEAD,
-                lambda: (general_row(case, times) for case in (speed.CASES[1], speed.CASES[3])))
     yield Table("What a record costs", LOG_HEAD, lambda: [log_row(speed.CASES[0], times)])
     yield from stages.TABLES
     yield Table("Exact bounds and packed trees", bounds.HEAD, bounds.rows)
-    yield Table("Stretches that repeat", skipping.HEAD, lambda: (skipping.row(*case) for case in skipping.CASES),
-                skipping.NOTE)
-    yield Table("Where nothing repeats", skipping.NOTHING_HEAD,
-                lambda: (skipping.nothing_row(*case) for case in skipping.NOTHING))
-    yield Table("One run on several threads", threads.HEAD, lambda: threads.rows(quick), threads.NOTE)
     fabrics = flows.FABRICS[:1] if quick else flows.FABRICS
     yield Table("Fluid engine, no symmetry", flows.HEAD, lambda: flows.rows(fabrics))
     yield Table("From the command line to the first number", start.HEAD, lambda: start.rows(quick), start.NOTE)
@@ -94,7 +87,6 @@ SPEED_HEAD = (
 )
 RATIO_HEAD = ("case", "chunk-hops", "engine M/s", "SimPy reference M/s", "ratio", "heapq loop M/s", "ratio")
 PLAIN_HEAD = ("case", "engine M/s", "C++ M/s", "ratio")
-GENERAL_HEAD = ("case", "fifo loop M/s", "general loop M/s", "ratio")
 LOG_HEAD = ("case", "plain M/s", "log kept M/s")
 SCALE_HEAD = ("topology", "algorithm", "NPUs", "services", "simulated", "CPU s", "peak memory")
 
@@ -120,12 +112,6 @@ def plain_rows(times: int) -> Iterable[Sequence[str]]:
         return [("no C++ compiler on this machine", "-", "-", "-")]
     rates = ((case.name, *speed.against_plain(case, times)) for case in speed.CASES[1:3])
     return ((name, f"{one / 1e6:.1f}", f"{loop / 1e6:.1f}", f"{one / loop:.2f}") for name, one, loop in rates)
-
-
-def general_row(case: Case, times: int) -> Sequence[str]:
-    """A row of the table against the general loop; the ratio is the median of those of runs in turn."""
-    fifo, general, ratio = speed.against_general(case, times)
-    return case.name, f"{fifo / 1e6:.1f}", f"{general / 1e6:.1f}", f"{ratio:.2f}"
 
 
 def log_row(case: Case, times: int) -> Sequence[str]:

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from sim.program import WHOLE, Columns, Cutting, Program, assemble
+from sim.program import WHOLE, Columns, Cutting, Program
+from sim.program.assemble import assemble
 from topologies import torus
 
 LINK_BPS = 50 * 2**30

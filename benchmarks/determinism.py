@@ -12,6 +12,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,19 @@ from collectives.reconfigured import menu
 from sim import simulate
 from sim.circuits.plans import simulate_plan
 from sim.circuits.shared_cluster import ClusterJob, contended_ps
+from sim.engine.run import run
+from sim.faults.apply import add_faults
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, Repair, Straggler
-from sim.program.model import Model
+from sim.lower.job import lower
+from sim.lower.tenants import Tenant, merge
+from sim.program import ORDERS, PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
+from sim.program.model import PRESETS, Model, make_model
 from sim.program.outcome import Outcome
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from sim.whole_file import write_text_whole
 from topologies import fat_tree, from_spec, ring, torus
+from workloads.job import Job
 from workloads.reconfigured import plan_job
 from workloads.topoopt import AllReduce, Iteration, Op
 from workloads.training import Training, training_job
@@ -49,7 +56,14 @@ def book() -> dict[str, Callable[[], Entry]]:
     specs = tomllib.loads(BOOK.read_text(encoding="utf-8"))["spec"]
     named = {str(keys.pop("name")): keys for keys in specs}
     assert len(named) == len(specs), "two specs have one name"
-    return {name: partial(_run_spec, name, keys) for name, keys in named.items()} | JOBS
+    runs = {name: partial(logged, program, run) for name, program in programs().items()}
+    return {name: partial(_run_spec, name, keys) for name, keys in named.items()} | JOBS | runs
+
+
+def programs() -> dict[str, Callable[[], Program]]:
+    """The programs of those entries that are runs of the engine."""
+    lines = tomllib.loads(BOOK.read_text(encoding="utf-8"))["run"]
+    return {name: partial(_lowered, **keys) for name, keys in lines.items()} | PROGRAMS
 
 
 def _run_spec(name: str, keys: dict[str, Any]) -> Entry:
@@ -71,6 +85,31 @@ def outcome_entry(outcome: Outcome) -> Entry:
     return _entry(outcome.makespan_ps, numbers, np.sort(outcome.finish_ps), np.sort(outcome.busy_ps))
 
 
+def _lowered(
+    schedule: str, *, build_with: dict[str, Any] | None = None, fabric: dict[str, Any] | None = None,
+    faults: dict[str, Any] | None = None, preset: str | None = None, **of_model: Any,
+) -> Program:
+    """The program of a line of the book."""
+    name, kind, topology, size, *form = schedule.split()
+    base = Model() if preset is None else PRESETS[preset]
+    made = build(name, kind, from_spec(topology, **fabric or {}), size, *form, **build_with or {})
+    lowered = lower(made, make_model(base, **of_model), "off")
+    return (lowered if faults is None else add_faults(lowered, FaultPlan.from_dict(faults))).program
+
+
+def logged(program: Callable[[], Program], engine: Callable[..., Outcome]) -> Entry:
+    """As `outcome_entry`, and when every service starts, and how long after that before it; or the journal."""
+    outcome = engine(program(), log=True)
+    numbers = np.array([outcome.makespan_ps, outcome.events], np.int64)
+    found = [numbers, np.sort(outcome.finish_ps), np.sort(outcome.busy_ps)]
+    if outcome.log is not None:
+        start_ps, before = outcome.log.start_ps, outcome.log.before
+        found += [np.sort(start_ps), np.sort(np.where(before < 0, start_ps, start_ps - start_ps[before]))]
+    if outcome.journal is not None:
+        found += [np.sort(np.asarray(column, np.int64)) for column in outcome.journal]
+    return _entry(outcome.makespan_ps, *found)
+
+
 def _entry(time_ps: int, *arrays: npt.NDArray[np.int64]) -> Entry:
     digest = hashlib.sha256()
     for array in arrays:
@@ -79,14 +118,49 @@ def _entry(time_ps: int, *arrays: npt.NDArray[np.int64]) -> Entry:
     return {"time_ps": int(time_ps), "sha256": digest.hexdigest()[:HASH_LETTERS]}
 
 
-def _training(loop: str) -> Entry:
+def _training(loop: str) -> Job:
     tensor, data = (Call("all-reduce", 65_536, "tp"),), (Call("all-reduce", 9_600, "dp"),)
     phases = Phase(2000.0, tensor), Phase(2000.0, tensor), Phase(2000.0, data)
     workload = Workload("small", tuple(Layer(f"{layer}", *phases, 50.0) for layer in range(4)))
     groups: Groups = {"tp": (4, 2, 1), "dp": (1, 2, 2)}
     training = Training(loop=loop, bucket_bytes=20_000, updates=True, options={"pipeline_chunks": 2})
-    job = training_job(from_spec("RI(4)_FC(4)_SW(2)"), workload, groups, training)
-    return outcome_entry(simulate(job, chunks=1).outcome)
+    return training_job(from_spec("RI(4)_FC(4)_SW(2)"), workload, groups, training)
+
+
+def _trained(loop: str) -> Entry:
+    return outcome_entry(simulate(_training(loop), chunks=1).outcome)
+
+
+def _lowered_job(work: Callable[[Model], Job], **of_model: Any) -> Program:
+    model = make_model(**of_model)
+    return lower(work(model), model, "off").program
+
+
+def _tenants(model: Model) -> Job:
+    fabric = torus((4, 3))
+    priority = int(model.discipline == "priority")
+    one = Tenant(name="a", work=build("bucket", "all-reduce", fabric, "99991B"), priority=priority)
+    other = Tenant(name="b", work=build("direct", "all-to-all", fabric, "30011B"), arrival="777ns")
+    return merge([one, other], model)
+
+
+def _circuits(model: Model) -> Job:
+    choice = menu(build("recursive-doubling", "all-reduce", ring(16), "99991B", "bandwidth"), interfaces=2)
+    return plan_job(choice, choice.best("10us"), "10us")
+
+
+def _pools(discipline: str, per: int) -> Program:
+    """Tasks of unequal chunks that share three units of a pool, and a server beside others of their own."""
+    builder = ProgramBuilder()
+    shared, pool = builder.server(Fraction(10**12, 3)), builder.pool(3, discipline)
+    for task in range(9):
+        path = [(builder.server(Fraction(10**12, 2 + task % 3)), 5 - task % 4), (shared, 2)]
+        work, cutting, after = 7 * task + 3, Cutting(1 + task % 5), [task - 4] if task > 4 else []
+        builder.task(work, path[task % 4 == 3 :], cutting, after=after, tie_class=task % 2, priority=task % 3)
+        units = 1 + task % 2
+        builder.ask(task, pool, units, per)
+        builder.give(task, pool, units, per)
+    return builder.build()
 
 
 def _shared_tree() -> Entry:
@@ -121,9 +195,9 @@ DOWN = LinkDown(link="npu0->npu1", at="5us")
 SHAKEN = (Straggler(npu="npu3", delay="10us"), Jitter(mean="100ns", link="*"), Loss(link="*", probability=0.001))
 
 JOBS: dict[str, Callable[[], Entry]] = {
-    "iteration without overlap": lambda: _training("no-overlap"),
-    "iteration with wait-free backward passes": lambda: _training("wfbp"),
-    "iteration with DeAR": lambda: _training("dear"),
+    "iteration without overlap": lambda: _trained("no-overlap"),
+    "iteration with wait-free backward passes": lambda: _trained("wfbp"),
+    "iteration with DeAR": lambda: _trained("dear"),
     "three jobs on a thin fat-tree": _shared_tree,
     "circuits switched between steps": _reconfigured,
     "a link fails and is repaired": lambda: _faulty(
@@ -147,6 +221,21 @@ JOBS: dict[str, Callable[[], Entry]] = {
     "a straggler, jitter and loss": lambda: _faulty("swing", FaultPlan(faults=SHAKEN, seed=7)),
 }
 """Programs that are no single collective."""
+
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    "iteration, links by priority": partial(
+        _lowered_job, lambda _: _training("wfbp"), chunks=3, discipline="priority", forwarding="store-and-forward"
+    ),
+    "iteration, 64 chunks": partial(_lowered_job, lambda _: _training("dear"), chunks=64),
+    "two tenants": partial(_lowered_job, _tenants, chunks=5),
+    "two tenants by priority": partial(_lowered_job, _tenants, chunk="1500B", discipline="priority"),
+    "circuits, switched between steps": partial(_lowered_job, _circuits, chunks=3),
+    **{
+        f"units of pools {'by task' if per else 'by chunk'}, {discipline}": partial(_pools, discipline, per)
+        for discipline in ORDERS for per in (PER_CHUNK, PER_TASK)
+    },
+}
+"""Programs of runs as those of the book, and no line of it."""
 
 
 def read_hashes() -> dict[str, Any]:

@@ -37,8 +37,6 @@ PAGE = ROOT / "docs" / "reliability.md"
 COPIED = ("sim", "collectives", "topologies", "workloads", "tests", "benchmarks", "docs", "examples")
 LEAST_KILLED = 0.9
 MOST_BYTES = 2 << 30
-COUNTED = r"^.*\[COST\] \+= .*$"
-"""Lines that are left alone: what the search for stretches has cost decides how long it goes on, and no result."""
 SECONDS = 10
 """Between two lines of progress, where they do not go to a terminal."""
 KILLED, RAN_OUT, TIMED_OUT = 1, 36, (-24, 24, 36, 152)
@@ -64,10 +62,6 @@ def engine(*names: str) -> tuple[str, ...]:
 
 
 LIGHT = "--sample=16", "--hypothesis-profile=mutants"
-SKIPPING = (
-    *(f"tests/sim/engine/skip/test_{name}.py" for name in ("conditions", "seeds", "rules")),
-    "-k=not without_the_rule", "-m=not compiled", *LIGHT,
-)
 SUBJECTS = {
     "quotient": Subject(("sim/lower/quotient.py",), ("tests/sim/lower/test_symmetry_conditions.py",)),
     "proof": Subject(
@@ -90,12 +84,12 @@ SUBJECTS = {
         ("topologies/core/routing.py", "topologies/core/paths.py"), ("tests/topologies/core/test_routing.py", *LIGHT)
     ),
     "kernel": Subject(
-        engine("loop", "core/*", "policies/*", "nics/*", "general/*"),
+        engine("loop", "core/*", "policies/*", "nics/*"),
         (
             *(
                 f"tests/sim/engine/{name}.py"
                 for name in (
-                    "core/test_calendar", "general/test_faulty_programs", "nics/test_nic", "policies/test_channels",
+                    "core/test_calendar", "policies/test_faults", "nics/test_nic", "policies/test_channels",
                     "policies/test_rooms", "policies/test_turns", "test_engine",
                 )
             ),
@@ -103,15 +97,6 @@ SUBJECTS = {
         ),
     ),
     "calendar": Subject(("sim/engine/core/calendar.py",), ("tests/sim/engine/core/test_calendar.py", *LIGHT)),
-    "skip-limits": Subject(("sim/engine/skip/limits.py",), SKIPPING),
-    "skip-stages": Subject(engine("skip/stages", "skip/runs", "skip/parts"), SKIPPING),
-    "skip-moves": Subject(engine("skip/moves", "skip/events", "skip/log", "skip/repeats"), SKIPPING),
-    "skip-search": Subject(engine("skip/search", "skip/watch", "skip/setup"), SKIPPING),
-    "threads": Subject(
-        engine("threads/parts", "threads/windows", "core/mail"),
-        ("tests/sim/engine/threads/test_parts_seeds.py", "tests/sim/engine/threads/test_parts.py",
-         "-k=not registry and not take_all_cores and not stay_on_one and not boxes_and", "-m=not compiled", *LIGHT),
-    ),
     "services": Subject(
         ("sim/program/service_table.py", "sim/engine/core/service.py"),
         ("tests/sim/program/test_service_table.py", "-k=not thousand and not faults_of", *LIGHT),
@@ -177,7 +162,7 @@ def copy(name: str, afresh: bool) -> None:
     for path in (path for pattern in subject.files for path in folder.glob(pattern)):
         # mutmut skips functions with decorators; without the compiler these do nothing.
         text = re.sub(r"^@(?:entry|helper|section)\n", "", path.read_text(), flags=re.MULTILINE)
-        path.write_text(re.sub(COUNTED, r"\g<0>  # pragma: no mutate", text, flags=re.MULTILINE))
+        path.write_text(text)
     shutil.copy(ROOT / "README.md", folder)
     written = {
         "source_paths": ["sim", "collectives", "topologies", "workloads"],

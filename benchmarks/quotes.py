@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
-from benchmarks import bounds, flows, speed, start, tables, threads
+from benchmarks import bounds, flows, speed, start, tables
 from benchmarks.stages import COMMANDS
 from benchmarks.tables import cell, rows_of
 from topologies.units import parse_size
@@ -14,15 +14,12 @@ from topologies.units import parse_size
 ROOT = Path(__file__).parents[1]
 Row = tuple[str, str]
 
-ENGINE, SKIPPED, RATE = "Chunk engine", "Stretches that repeat", "engine M/s"
-PYTHON, PLAIN, GENERAL = (
-    f"Against {what}, in one process" for what in ("plain Python", "a plain C++ loop", "the general loop"))
-NOTHING, SEVERAL, FLOWS = "Where nothing repeats", "One run on several threads", "Fluid engine, no symmetry"
+ENGINE, RATE, FLOWS = "Chunk engine", "engine M/s", "Fluid engine, no symmetry"
+PYTHON, PLAIN = (f"Against {what}, in one process" for what in ("plain Python", "a plain C++ loop"))
 STAGES, POINTS, BOUNDS = "Stages of commands, CPU s", "Points of a sweep", "Bounds beside runs"
 FIRST, CODEC = "From the command line to the first number", "Homomorphic codec, 16 MiB, one core"
 MEMORY = "Memory without symmetry, one chunk per transfer"
 SCALE = "All-reduce of 1 GiB, one chunk per transfer, exact by symmetry"
-TWO = tuple((threads.name_of(number), case[-1]) for number, case in enumerate(threads.CASES))
 EXACT = "Exact bounds and packed trees"
 TREES = (bounds.TREES, "random-regular:256x4x1"), (bounds.TREES_ALIKE, "torus:64x64")
 MILLION = "1,048,576"
@@ -73,9 +70,7 @@ def span(found: Sequence[float], places: int = 0) -> str:
 
 def of_readme(at: Found) -> Iterator[Row]:
     """The table of README."""
-    ring = "ring all-reduce on ring:64"
     least, most = at.sizes(SCALE, "peak memory", MILLION)
-    two = [at(SEVERAL, row, "ratio") for row in TWO]
     yield "ring of 256 NPUs, 16 chunks", (
         f"{at.whole(ENGINE, RING, RATE)} million chunk-hops per second on one core, "
         f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer")
@@ -85,11 +80,6 @@ def of_readme(at: Found) -> Iterator[Row]:
         f"{at.whole(ENGINE, OWN, RATE)} million per second; in turn with the C++ loop {against(at, OWN)}")
     yield "against a 40-line heapq loop, and the SimPy reference (ring of 64)", (
         f"{ratios(at)[0]} and {ratios(at)[1]} times as fast")
-    yield "stretches that repeat are skipped: ring of 64 NPUs, 4,096 chunks", skipped(at, ring)
-    yield "the search for them, where nothing repeats", f"at most {slower(at)} % slower"
-    yield "two threads of real-time priority, 8 KiB chunks", (
-        f"{two[0]} times as fast as one for recursive doubling on 64x64 ({two[1]} by symmetry; {two[2]} for 4 MiB, "
-        f"a short run), {two[3]} for a ring on a random graph of 1,024, {two[4]} for all-to-all on 16x16")
     yield "`compare`, four algorithms at 14 sizes on a 64x64 torus", f"{at(STAGES, COMMANDS[0], 'CPU s')} s of CPU"
     for name, command in (("first number, one small collective", start.FIRST),
                           ("first number, the first command above", start.README)):
@@ -106,12 +96,6 @@ def of_readme(at: Found) -> Iterator[Row]:
         f"{span(at.numbers(SCALE, 'CPU s', MILLION), 1)} s of CPU, {least} to {most} GiB")
 
 
-def skipped(at: Found, case: str) -> str:
-    """What skipping saves at 512 MiB."""
-    return (f"one service in {at(SKIPPED, case, '512MiB: one in')} simulated, "
-            f"{at(SKIPPED, case, '512MiB: ms with')} ms instead of {at.whole(SKIPPED, case, '512MiB: ms without')}")
-
-
 def against(at: Found, case: str) -> str:
     """Beside the C++ loop, in one process."""
     ours, theirs = (at(PLAIN, case, f"{one} M/s") for one in ("engine", "C++"))
@@ -122,11 +106,6 @@ def ratios(at: Found) -> tuple[str, str]:
     """Of the ring of 64: against the heapq loop, whose column is the last, and the SimPy reference."""
     cells = next(line for line in rows_of(at.texts, PYTHON) if line[0] == SMALL)
     return rounded(cells[6]), rounded(cells[4])
-
-
-def slower(at: Found) -> str:
-    """Per cent by which trying to skip slows runs in which nothing repeats, at most."""
-    return f"{max(ratio - 1 for ratio in at.numbers(NOTHING, 'with / without')) * 100:.1f}"
 
 
 def first(at: Found, command: str, compiled: str) -> str:
@@ -162,15 +141,9 @@ def of_engine(at: Found) -> Iterator[Row]:
     yield "the same, every link with its own bandwidth", (
         f"{at(ENGINE, OWN, RATE)} million; in turn with the C++ loop {against(at, OWN)}")
     yield "the same, equal links, served by 255 priorities", (
-        f"{at(ENGINE, PRIORITY, RATE)} million; {at(GENERAL, PRIORITY, 'ratio')} times the general loop")
+        f"{at(ENGINE, PRIORITY, RATE)} million")
     yield "ring of 64, against a 40-line heapq loop and the SimPy reference", (
         f"{ratios(at)[0]} and {ratios(at)[1]} times as fast")
-    yield "ring of 64, 4,096 chunks, 512 MiB, with stretches skipped", skipped(at, "ring all-reduce on ring:64")
-    yield "the search for stretches, where nothing repeats", f"at most {slower(at)} % slower"
-    for row in TWO:
-        name, by = row[0], " by symmetry" if row[1] == "auto" else ""
-        yield f"two threads of real-time priority, 8 KiB chunks, {name}{by}", (
-            f"{at(SEVERAL, row, 'ratio')} times as fast as one")
 
 
 def of_surroundings(at: Found) -> Iterator[Row]:
@@ -187,7 +160,6 @@ def of_surroundings(at: Found) -> Iterator[Row]:
                               "`compare`, recursive doubling on dragonfly:33x16x8"), COMMANDS, strict=True):
         yield name, f"{at(STAGES, command, 'CPU s')} s of CPU"
     for name, command in (("first number, user CPU, imports included", start.FIRST),
-                          ("the same, with stretches that are skipped", start.LONG),
                           ("the same, first command of the README: three algorithms, 13 sizes", start.README)):
         yield name, (
             f"checkout with nothing compiled {first(at, command, start.CHECKOUT)} s, all compiled "

@@ -119,7 +119,7 @@ def measure(case: Case, times: int = 5) -> Speed:
     one = Run(program)
     one.advance()
     assert isinstance(one.state, FifoState)
-    in_flight = one.state.event.nbytes + one.state.node.nbytes + one.state.node_rank.nbytes
+    in_flight = one.state.events.nbytes + one.state.nodes.nbytes + one.state.node_rank.nbytes
     return Speed(
         case.name,
         case.services,
@@ -167,22 +167,6 @@ def against_plain(case: Case, times: int = 5) -> tuple[float, float]:
         seconds.append(np.diff(times_of_one))
     engine, loop = np.median(seconds, axis=0)
     return case.services / engine, case.services / loop
-
-
-def against_general(case: Case, times: int = 5) -> tuple[float, float, float]:
-    """Rates of the fifo loop and of the loop that runs any program, in turn, and the median ratio."""
-    program = case.build()
-    seconds = []
-    for _ in range(times):
-        runs = [Run(program, general=general, skip=False) for general in (False, True)]
-        at = [process_time()]
-        for one in runs:
-            one.advance()
-            at.append(process_time())
-            assert one.events == case.services
-        seconds.append(np.diff(at))
-    fifo, general = np.median(seconds, axis=0)
-    return case.services / fifo, case.services / general, float(np.median([two / one for one, two in seconds]))
 
 
 def log_cost(case: Case, times: int = 5) -> tuple[float, float]:

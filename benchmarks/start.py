@@ -21,17 +21,14 @@ CHECKOUT, WARM, INSTALLED = "a checkout, none", "a checkout, all that it needs",
 
 HELP = "--help"
 FIRST = "compare --topology torus:4x4 --collective all-reduce --algorithms ring -b 1M -e 1M"
-LONG = "compare --topology ring:8 --collective all-reduce --algorithms ring -b 64M -e 64M --chunks 8192"
-"""Has stretches that repeat, and so another kernel to compile."""
 README = "compare --topology torus:8x8 --collective all-reduce --algorithms swing,ring,bucket -b 32 -e 512M -f 4"
-"""Of 39 runs, some have."""
 
 
 def rows(quick: bool) -> Iterator[Sequence[str]]:
     """Help, and results with an empty cache, a filled one, and from a wheel."""
     weft = [sys.executable, "-m", "sim"]
     yield HELP, WARM, f"{user_s([*weft, HELP]):.2f}"
-    for command in (FIRST, LONG, README):
+    for command in (FIRST, README):
         with TemporaryDirectory() as folder:
             for what in (CHECKOUT, WARM):
                 yield command, what, f"{user_s([*weft, *command.split()], NUMBA_CACHE_DIR=folder):.2f}"
@@ -46,7 +43,7 @@ def installed_rows() -> Iterator[Sequence[str]]:
         plain = wheel.install_alone(wheel.build(scratch / "plain"), scratch / "compiles")
         wheel.compile_into(scratch / "shipped", plain, (README,))
         programs = wheel.install_alone(wheel.build(scratch / "full", scratch / "shipped"), scratch / "installed")
-        for command in (FIRST, LONG, README):
+        for command in (FIRST, README):
             with TemporaryDirectory() as home:
                 words = [str(programs / "weft"), *command.split()]
                 yield command, INSTALLED, f"{user_s(words, folder=home, HOME=home):.2f}"

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 
+from docs.composition import on_page
+
 DOCS = Path(__file__).parent
 ABOUT = {
     "tutorial": "learn weft, from the first command to a figure and a report",
@@ -233,6 +235,8 @@ def main() -> None:
     """Write every page."""
     for name, text in pages().items():
         (DOCS / name).write_text(NOTE + text, encoding="utf-8")
+    model = DOCS / "background" / "model.md"
+    model.write_text(on_page(model.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""How runs are done: what changes the time that they take, and no time that they find.
+"""How runs are done: what changes no time that they find.
 
-Everything that simulates is told so by these four, which `simulate` has as arguments.
+Everything that simulates is told so by these two, which `simulate` has as arguments.
 """
 
 from __future__ import annotations
@@ -30,27 +30,21 @@ class How:
         Check every certificate of every run.
     max_events : int, optional
         Give up a run after this many services.
-    skip : bool
-        Do not simulate stretches that repeat.
-    threads : int, optional
-        Of one run at most.
 
     Examples
     --------
     >>> from sim.program import ProgramBuilder
     >>> builder = ProgramBuilder()
     >>> _ = builder.task(1000, [(builder.server(rate=1e9), 500)])
-    >>> How(check=True, threads=1).run(builder.build()).makespan_ps
+    >>> How(check=True).run(builder.build()).makespan_ps
     1000500
     """
 
     check: bool = False
     max_events: Count | None = None
-    skip: bool = True
-    threads: Count | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """These four, for `simulate`."""
+        """These two, for `simulate`."""
         return asdict(self)
 
     def run(
@@ -65,9 +59,7 @@ class How:
         CertificateError: a broken certificate.
         """
         check_memory(program, log or self.check)
-        outcome = run(
-            program, log=log or self.check, max_events=self.max_events, skip=self.skip, threads=self.threads
-        )
+        outcome = run(program, log=log or self.check, max_events=self.max_events)
         if self.check:
             _certify(program, outcome, lower_bound_ps)
         return outcome
@@ -79,4 +71,4 @@ def _certify(program: Program, outcome: Outcome, lower_bound_ps: Callable[[Progr
 
 
 AS_USUAL = How()
-"""Not checked, without a limit, on as many threads as pay."""
+"""Not checked, and without a limit."""

@@ -20,7 +20,7 @@ from sim.lower.lowered import Lowered
 from sim.lower.progress import progress_of
 from sim.program import Program
 from sim.program.columns import work_of_servers
-from sim.program.model import MOST_SPREAD, Model
+from sim.program.model import MOST_SPREAD, Model, changed
 from sim.program.outcome import Outcome
 from sim.timeline.timeline import timeline
 from sim.why.explain import explain_run, run_with_log
@@ -111,11 +111,6 @@ class Result(Tabular):
         if self.engine == "fluid":
             return flows_bound_ps(self.lowered)
         return lower_bound_ps(self.lowered, None if self.faults is None else self.faults.plan)
-
-    @property
-    def skipped(self) -> int:
-        """Of `events`, those in stretches that repeat exactly, which were not simulated."""
-        return 0 if self.outcome is None else self.outcome.skipped
 
     @property
     def time_s(self) -> float:
@@ -294,8 +289,7 @@ class Result(Tabular):
         alone = self.job.alone is not None
         what = self._row_of_schedule() if alone else {"operations": len(self.job.operations), "time_s": self.time_s}
         row = {
-            "topology": topology.name, "npus": topology.n_npus, **what, "events": self.events, "skipped": self.skipped,
-            "engine": self.engine,
+            "topology": topology.name, "npus": topology.n_npus, **what, "events": self.events, "engine": self.engine,
             "symmetry": self.symmetry,
         }
         if alone:
@@ -310,14 +304,10 @@ class Result(Tabular):
             row |= nic | {"rank_progress": self.rank_progress}
         if self.model.buffer_bytes is not None:
             row |= {"buffer_bytes": self.model.buffer_bytes, "bubble": self.model.bubble}
-        plain = "deliver", "header_bytes", "packet_header_bytes", "endpoint_latency_ps", "tie", "credit_ps", "vcs"
-        for name in plain:
-            if (value := getattr(self.model, name)) != getattr(Model, name):
-                row[name] = value
+        row |= {name: value for name, value in changed(self.model) if name not in row and name != "seed"}
         if self.estimate_ps is not None:
             row["estimate_s"] = self.estimate_ps / PS_PER_S
-        of_run = {"wall_s": self.wall_s, "threads": self.threads}
-        return row | of_run | ({} if self.faults is None else self.faults.row())
+        return row | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())
 
     def _row_of_schedule(self) -> dict[str, Any]:
         schedule = self.schedule
@@ -327,21 +317,16 @@ class Result(Tabular):
             "busbw_GBps": self.busbw, "effbw_GBps": self.effbw, "wire_bytes": self.wire_bytes,
         }
 
-    def notes(self, *, of_run: bool = True) -> list[str]:
+    def notes(self) -> list[str]:
         """What a reader of the number should know: the cost of faults, which of them did nothing, and padding.
 
         Notes of the patterns, such as a loss of bandwidth, come first.
-
-        `of_run`: also why it ran on fewer threads than were asked for, which is nothing about the number.
         """
         alone = self.job.alone
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
         notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)
-        if of_run and self.outcome is not None and self.outcome.alone:
-            threads = "one thread" if self.outcome.threads == 1 else f"{self.outcome.threads} threads"
-            notes.append(f"on {threads}: {self.outcome.alone}")
         notes += buffer_note(self.job.topology, self.model)
         return notes if alone is None else notes + _padding(alone)
 
@@ -353,25 +338,10 @@ class Result(Tabular):
             what = f"{alone.name} {alone.kind.name} of {format_size(alone.size_bytes)}"
         return f"{what} on {topology}: {format_time(self.time_ps)}"
 
-    def _told_skipped(self) -> str:
-        if not self.skipped:
-            return ""
-        return f"; {self.skipped / self.events:.1%} of {self.events:,} services repeat others and were skipped"
-
-    @property
-    def threads(self) -> int:
-        """How many threads it ran on, which changes nothing but the time that it took."""
-        return 1 if self.outcome is None else self.outcome.threads
-
-    def told_threads(self) -> str:
-        """The same in words; "" where it is one."""
-        return f"; {self.threads} threads" if self.threads > 1 else ""
-
     def __str__(self) -> str:
         bound = f"lower bound {format_time(self.lower_bound_ps)}"
         told = self.model.describe(progress=self.rank_progress)
-        run = f"{self.engine} engine, {told}{self._told_skipped()}{self.told_threads()}"
-        lines = [self._title(), f"  {bound}", f"  {run}", f"  {self.symmetry}"]
+        lines = [self._title(), f"  {bound}", f"  {self.engine} engine, {told}", f"  {self.symmetry}"]
         if self.estimate_ps is not None:
             lines[1] = f"  algbw {self.algbw:.4g} GB/s, busbw {self.busbw:.4g} GB/s, {bound}, alpha-beta " + (
                 format_time(self.estimate_ps)

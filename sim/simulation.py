@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Unpack
 
 from collectives.core.schedule import Schedule
 from sim.analytic.estimate import estimate_ps
@@ -24,16 +24,15 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.names import task_names
 from sim.lower.tenants import Tenant, merge
-from sim.program import ORDERS
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of
-from sim.program.model import ENGINES, SYMMETRY, UNLIMITED, Model, check_flows_have_no, make_model, model_of
+from sim.program.model import ENGINES, SYMMETRY, Model, check_flows_have_no, make_model, model_of
+from sim.program.model_options import OPTIONS, ModelOptions, listing
 from sim.program.outcome import Deadlock, Outcome, Progress
 from sim.result import Result
 from topologies import WeftError
 from topologies.checks import Choice, Count, checked, choice, told
 from topologies.stages import staged
-from topologies.units import Quantity, Rate
 from workloads.job import Job
 
 JOB_ENGINES = ("chunk", "reference", "fluid")
@@ -41,43 +40,19 @@ JOB_ENGINES = ("chunk", "reference", "fluid")
 
 
 @checked
+@listing("Other Parameters", OPTIONS)
 def simulate(
     work: Schedule | Job | Sequence[Tenant],
     *,
     model: Model = Model(),
-    forwarding: str | None = None,
-    deliver: str | None = None,
-    chunk: Quantity | None = None,
-    chunks: Count | None = None,
-    header: Quantity | None = None,
-    packet_header: Quantity | None = None,
-    endpoint_latency: Quantity | None = None,
-    tie: str | None = None,
-    discipline: str | None = None,
-    seed: int | None = None,
-    nic: str | None = None,
-    injection_rate: Rate | None = None,
-    ejection_rate: Rate | Annotated[str, Choice((UNLIMITED,))] | None = None,
-    nic_engines: Count | None = None,
-    post_time: Quantity | None = None,
-    push_time: Quantity | None = None,
-    nic_queue: Quantity | None = None,
-    nic_order: str | None = None,
-    send_complete: str | None = None,
-    rank_progress: str | None = None,
-    buffer: Quantity | None = None,
-    credit_latency: Quantity | None = None,
-    vcs: Count | None = None,
-    bubble: bool | None = None,
     engine: Annotated[str, Choice(ENGINES)] = "chunk",
     symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
     check: bool = False,
     log: bool = False,
     progress: Callable[[Progress], None] | None = None,
     max_events: Count | None = None,
-    skip: bool = True,
-    threads: Count | None = None,
     faults: FaultPlan | None = None,
+    **options: Unpack[ModelOptions],
 ) -> Result:
     """Simulate a collective, a job, or several of them on one fabric.
 
@@ -86,48 +61,7 @@ def simulate(
     work : Schedule, Job or sequence of Tenant
         A schedule alone is a job of one operation; tenants are one job, whose operations name their tenant.
     model : Model
-        Where to start from; the arguments below, up to `bubble`, change it.
-    forwarding : {"cut-through", "store-and-forward"}, optional
-    deliver : {"tail", "head"}, optional
-        What counts as delivery of a chunk.
-    chunk : str or int, optional
-        Size of a chunk: "8KiB", or bytes.
-    chunks : int, optional
-        Chunks per transfer, cut evenly.
-    header, packet_header : str or int, optional
-        Added to every transfer, and to every chunk: "26B", or bytes.
-    endpoint_latency : str, optional
-        Time a transfer spends outside the links: "500ns".
-    tie : {"first", "split", "alternating", "ecmp"}, optional
-        Which of two equally short routes.
-    discipline : {"fifo", "priority", "smallest-first", "lowest-chunk-first", "round-robin-flow", "round-robin-port"}
-        Order of service of every link, optional; those of round robin serve flows, or the links from which chunks come,
-        in turn.
-    seed : int, optional
-        For `ecmp`.
-    nic : {"none", "shared"}, optional
-        Whether the links of an NPU share a NIC; the seven arguments that follow are of it.
-    injection_rate, ejection_rate : str, optional
-        "3.2Tb/s".
-    nic_engines : int, optional
-        Transfers that are pushed at once.
-    post_time, push_time : str, optional
-        Between two posts of a rank, and of an engine for 8 KiB: "1ns".
-    nic_queue : str or int, optional
-        At which engines wait, of NICs in order of "fifo"; where engines take turns it is one chunk.
-    nic_order : {"rotate", "fifo"}, optional
-    send_complete : {"delivered", "pushed"}, optional
-        When a rank's own send no longer holds up its next one.
-    buffer : str or int, optional
-        Room for chunks behind each link: "64KiB", or bytes; without it, unlimited.
-    credit_latency : str, optional
-        Until a link knows of room that is given back; without it, its wire and the router behind it once more.
-    vcs : int, optional
-        Virtual channels of each link, 1 or 2; 2 are for rings, tori, meshes and hypercubes.
-    bubble : bool, optional
-        Whether chunks enter a ring only where they leave room for another one; needs `buffer`.
-    rank_progress : {"free", "any", "all", "authors"}, optional
-        What a rank waits for before it posts its next step.
+        Where to start from; `options` change it.
     engine : {"chunk", "reference", "analytic", "fluid"}
         "analytic" is for a schedule alone; "fluid" shares links evenly among whole transfers, and is for schedules and
         jobs without computations (docs/background/model.md).
@@ -142,15 +76,10 @@ def simulate(
         Called with `Progress` on long runs.
     max_events : int, optional
         Give up after this many services.
-    skip : bool
-        Do not simulate stretches that repeat exactly: the result is the same, and says how many services they had.
-        A log has their services too.
-    threads : int, optional
-        Threads that a run may use, where its parts have little to do with each other; the result is the same. No more
-        than there are cores, or two, are used, and the notes say so. Without it as many as cores are idle when a run
-        begins, in long runs in which much happens at a time.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
+    **options : ModelOptions
+        Of the model, as people write them: sizes "64KiB" or bytes, times "500ns", rates "400Gb/s"; listed below.
 
     Raises
     ------
@@ -167,49 +96,28 @@ def simulate(
     >>> result.lower_bound_ps <= result.time_ps
     True
     """
-    model = make_model(
-        model, forwarding=forwarding, deliver=deliver, chunk=chunk, chunks=chunks, header=header,
-        packet_header=packet_header, endpoint_latency=endpoint_latency, tie=tie, discipline=discipline, seed=seed,
-        nic=nic, injection_rate=injection_rate, ejection_rate=ejection_rate, nic_engines=nic_engines,
-        post_time=post_time, push_time=push_time, nic_queue=nic_queue, nic_order=nic_order,
-        send_complete=send_complete, rank_progress=rank_progress, buffer=buffer, credit_latency=credit_latency,
-        vcs=vcs, bubble=bubble,
-    )
+    model = make_model(model, **options)
     if engine == "fluid":
-        for name, value in {"chunk": chunk, "chunks": None if chunks == 1 else chunks, "faults": faults}.items():
-            check_flows_have_no(name, value)
+        check_flows_have_no("chunks", options.get("chunks") or 1, 1)
+        check_flows_have_no("faults", faults)
     model = model_of(engine, model)
     job = _job_of(work, model)
     if job.alone is None:
         choice(engine, JOB_ENGINES, "engine of a job")
-    check_limits(engine, max_events, threads, check, skip)
+    check_limits(engine, max_events, check)
     if faults is not None:
-        if model.nic is not None:
-            raise WeftError("faults and NICs are not simulated together: give a fault plan, or nic shared")
-        if model.buffer_bytes is not None:
-            raise WeftError("faults and buffers are not simulated together: give a fault plan, or buffers")
-        if model.vcs > 1:
-            raise WeftError("faults and virtual channels are not simulated together: give a fault plan, or vcs 1")
-        if model.discipline not in ORDERS:
-            raise WeftError(f"faults and links that serve in turn ({model.discipline}) are not simulated together")
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
-    run = _Run(engine, log or check, check, progress, max_events, skip, threads)
+    run = _Run(engine, log or check, check, progress, max_events)
     healthy = run.healthy(job, model, symmetry)
     return healthy if faults is None else run.faulty(healthy, faults, symmetry)
 
 
-def check_limits(
-    engine: str, max_events: int | None, threads: int | None, check: bool = False, skip: bool = True
-) -> None:
+def check_limits(engine: str, max_events: int | None, check: bool = False) -> None:
     """Reject of how a run is done what an engine does not do."""
     if check and engine == "analytic":
         raise WeftError("a check needs an engine that simulates, not 'analytic', which has no events to check")
-    if not skip and engine in ("fluid", "analytic"):
-        raise WeftError(f"to skip nothing needs the chunk engine, not {engine!r}, which never skips")
     if max_events is not None and engine != "chunk":
         raise WeftError(f"a limit of {max_events:,} services needs the chunk engine, not {engine!r}")
-    if threads is not None and threads > 1 and engine != "chunk":
-        raise WeftError(f"{threads} threads need the chunk engine, not {engine!r}")
 
 
 def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
@@ -231,8 +139,6 @@ class _Run:
     check: bool
     progress: Callable[[Progress], None] | None
     max_events: int | None
-    skip: bool
-    threads: int | None
 
     def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
         """A job on a fabric on which nothing goes wrong."""
@@ -302,10 +208,7 @@ class _Run:
 
             return run_flows(lowered.program, lowered.link_rates(), log=log, progress=self.progress)
         check_memory(lowered.program, log)
-        return run(
-            lowered.program, log=log, progress=self.progress, max_events=self.max_events, skip=self.skip,
-            threads=self.threads,
-        )
+        return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
 
 
 def _time_ps(lowered: Lowered, outcome: Outcome | None, estimate_ps: int | None) -> int:

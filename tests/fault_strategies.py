@@ -20,9 +20,9 @@ from sim.faults.plan import (
     SlowLink,
     Straggler,
 )
-from sim.program import ORDERS, Program
+from sim.program import DISCIPLINES, ORDERS, Program
 from sim.program.disrupt import Disruptions, Phase, disrupt
-from tests.strategies import programs
+from tests.strategies import nic_programs, programs, with_some_buffers
 from topologies import Topology
 
 FACTORS = tuple(Fraction(*pair) for pair in ((0, 1), (0, 1), (1, 1), (1, 2), (1, 3), (2, 3)))
@@ -47,25 +47,43 @@ def faulty_programs(draw: st.DrawFn, *, base: st.SearchStrategy[Program] | None 
     hops = program.hops()
     for task in range(program.n_tasks):
         if hops[task] and draw(st.integers(1, 3)) == 1:
-            times = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=2)))
-            faults.detours[task] = [(time * step, draw(_path(program.n_servers))) for time in times]
+            times = sorted(draw(st.sets(st.integers(0, 20), min_size=1, max_size=2)))
+            faults.detours[task] = [(time * step, draw(_path(program, task))) for time in times]
         if draw(st.integers(1, 5)) == 1:
             faults.deadline_ps[task] = draw(st.integers(0, 60)) * step
     return disrupt(program, faults)
 
 
 @st.composite
+def composed_programs(draw: st.DrawFn) -> Program:
+    """Any program with faults: NICs, channels, turns, ranks, pools, windows, and buffers that some detours need too."""
+    buffers = draw(st.sampled_from(("none", "by channel", "by channel", "shared")))
+    channels = 2 if buffers == "shared" else draw(st.integers(1, 3))
+    of = {"disciplines": draw(st.sampled_from((ORDERS[:1], ORDERS, DISCIPLINES))), "channels": channels}
+    program = draw(faulty_programs(base=st.one_of(programs(**of), nic_programs(**of, pools=True))))
+    return program if buffers == "none" else with_some_buffers(draw, program, bubble=buffers == "shared")
+
+
+@st.composite
 def _phases(draw: st.DrawFn, step: int) -> list[Phase]:
     times = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=4)))
     phases = [Phase(time * step, draw(st.sampled_from(FACTORS)), draw(st.integers(0, 3)) * step) for time in times]
-    if phases[-1].factor == 0 and draw(st.integers(1, 4)) > 1:  # most that fail are repaired
+    if phases[-1].factor == 0 and draw(st.integers(1, 8)) > 1:  # most that fail are repaired
         phases.append(Phase((times[-1] + 1 + draw(st.integers(0, 20))) * step))
     return phases
 
 
-def _path(n_servers: int) -> st.SearchStrategy[tuple[tuple[int, int], ...]]:
-    hop = st.tuples(st.integers(0, n_servers - 1), st.integers(0, 3))
-    return st.lists(hop, min_size=1, max_size=3).map(tuple)
+@st.composite
+def _path(draw: st.DrawFn, program: Program, task: int) -> tuple[tuple[int, ...], ...]:
+    """A way for a task, from where its own begins or elsewhere; from its NIC, if it has one."""
+    nic = program.server_nic if program.has_nics else np.full(program.n_servers, -1)
+    source = int(program.route_server[program.route_ptr[program.task_route[task]]])
+    others = st.sampled_from(np.flatnonzero(nic < 0).tolist())
+    servers = draw(st.lists(others, min_size=1, max_size=3))
+    if nic[source] >= 0 or draw(st.booleans()):
+        servers[:0] = [source]
+    latency, channel = st.integers(0, 3), st.integers(0, program.channels - 1)
+    return tuple((one, draw(latency), draw(channel)) for one in servers)
 
 
 @st.composite

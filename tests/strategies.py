@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from sim.program import (
     DELIVERY,
     DISCIPLINES,
-    FIFO,
     FORWARDING,
     ORDERS,
     PER_CHUNK,
@@ -29,12 +28,14 @@ from sim.program import (
 from sim.program.contract import UNBOUNDED
 from sim.program.turns import largest_chunks, with_buffers
 
-SMALL_RATES = tuple(Fraction(10**12) / ps for ps in (1, 2, 3, 5, Fraction(1, 2)))
-REALISTIC_RATES = (Fraction(50 * 10**9), Fraction(25 * 10**9), Fraction(50 * 2**30), Fraction(10**11, 3))
+SMALL_RATES = tuple(Fraction(10**12) / ps for ps in (1, 2, 3, 5, Fraction(1, 2), Fraction(17, 10)))
+REALISTIC_RATES = tuple(map(Fraction, (50 * 10**9, 25 * 10**9, 50 * 2**30, "100000000000/3", "33.3e9", "1.7e9")))
 SMALL_LATENCIES = (0, 1, 2, 3, 5)
 REALISTIC_LATENCIES = (500_000, 0, 100_000, 25_000)
 
-MAX_SERVERS, MAX_TASKS, MAX_HOPS, MAX_CHUNKS, MAX_POOLS = 6, 12, 4, 5, 2
+MAX_SERVERS, MAX_TASKS, MAX_HOPS, MAX_POOLS = 6, 12, 4, 2
+MAX_CHUNKS = (5, 5, 5, 5, 5, 16, 64)
+"""Of the tasks of a program, one of these."""
 LONG = 200
 
 
@@ -53,11 +54,6 @@ def pooled_fifo_programs() -> st.SearchStrategy[Program]:
 def fifo_programs() -> st.SearchStrategy[Program]:
     """Programs of fifo servers without pools; dependencies and windows as in `programs`."""
     return _programs(DISCIPLINES[:1], 0)
-
-
-def long_programs() -> st.SearchStrategy[Program]:
-    """Programs of `fifo_programs` whose tasks have up to 200 chunks: most have stretches that repeat."""
-    return _programs(DISCIPLINES[:1], 0, LONG)
 
 
 @st.composite
@@ -130,7 +126,7 @@ class _Drawn:
     draw: st.DrawFn
     builder: ProgramBuilder
     small: bool
-    most_chunks: int = MAX_CHUNKS
+    most_chunks: int = MAX_CHUNKS[0]
     channels: int = 1
     servers: list[int] = field(default_factory=list)
     chunks: list[int] = field(default_factory=list)
@@ -152,11 +148,11 @@ class _Drawn:
 
 @st.composite
 def _programs(
-    draw: st.DrawFn, disciplines: tuple[str, ...], max_pools: int, most_chunks: int = MAX_CHUNKS, channels: int = 1
+    draw: st.DrawFn, disciplines: tuple[str, ...], max_pools: int, most_chunks: int | None = None, channels: int = 1
 ) -> Program:
     builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)))
     small = draw(st.sampled_from((True, True, True, False)))
-    drawn = _Drawn(draw, builder, small, most_chunks, channels)
+    drawn = _Drawn(draw, builder, small, most_chunks or draw(st.sampled_from(MAX_CHUNKS)), channels)
     rates = SMALL_RATES if drawn.small else REALISTIC_RATES
     for _ in range(drawn.integer(1, MAX_SERVERS)):
         drawn.servers.append(builder.server(draw(st.sampled_from(rates)), draw(st.sampled_from(disciplines))))
@@ -196,8 +192,7 @@ def _path(drawn: _Drawn) -> list[tuple[int, ...]]:
     path = drawn.draw(st.lists(st.tuples(st.sampled_from(drawn.servers), latency), min_size=hops, max_size=hops))
     if drawn.channels == 1:
         return path
-    fifo = [drawn.builder._servers[server][1] == FIFO for server, _ in path]
-    return [(*hop, drawn.integer(0, drawn.channels - 1) * one) for hop, one in zip(path, fifo, strict=True)]
+    return [(*hop, drawn.integer(0, drawn.channels - 1)) for hop in path]
 
 
 def _cutting_and_work(drawn: _Drawn) -> tuple[Cutting, int]:
@@ -252,23 +247,24 @@ def _give_back(drawn: _Drawn, task: int, pool: int, units: int, per: int, capaci
 @st.composite
 def credit_programs(draw: st.DrawFn) -> Program:
     """Any program, with and without NICs, in which some servers have buffers of a few chunks; some deadlock."""
-    return _with_buffers(draw, draw(st.one_of(programs(), nic_programs(pools=True))), bubble=False)
+    return with_some_buffers(draw, draw(st.one_of(programs(), nic_programs(pools=True))), bubble=False)
 
 
 @st.composite
 def channel_programs(draw: st.DrawFn) -> Program:
-    """Programs with virtual channels, most of them on fifo servers; many with buffers, by channel or shared."""
+    """Programs with virtual channels, on servers of any discipline; many with buffers, by channel or shared."""
     disciplines, channels = draw(st.sampled_from((DISCIPLINES[:1], DISCIPLINES))), draw(st.sampled_from((2, 2, 3)))
     buffers = draw(st.sampled_from(("none", "by channel", "shared")))
     channels = 2 if buffers == "shared" else channels
     of = {"disciplines": disciplines, "channels": channels}
     program = draw(st.one_of(programs(**of), nic_programs(**of, pools=True)))
-    return program if buffers == "none" else _with_buffers(draw, program, bubble=buffers == "shared")
+    return program if buffers == "none" else with_some_buffers(draw, program, bubble=buffers == "shared")
 
 
-def _with_buffers(draw: st.DrawFn, program: Program, *, bubble: bool) -> Program:
-    largest, n = largest_chunks(program) * (1 + bubble), program.n_servers
-    more = draw(st.lists(st.sampled_from((0, 0, 1, 3, 8, 10**6, None)), min_size=n, max_size=n))
+def with_some_buffers(draw: st.DrawFn, program: Program, *, bubble: bool) -> Program:
+    """The program with buffers of a few chunks behind some servers."""
+    largest, n = largest_chunks(program) * (1 + (bubble and program.has_channels)), program.n_servers
+    more = draw(st.lists(st.sampled_from((0, 2, 8, 30, None, None)), min_size=n, max_size=n))
     room = [UNBOUNDED if one is None else int(chunk) + one for chunk, one in zip(largest, more, strict=True)]
     credit_ps = draw(st.lists(st.sampled_from((1, 1, 2, 5)), min_size=n, max_size=n))
     return with_buffers(program, np.array(room, np.int64), np.array(credit_ps, np.int64), bubble)
@@ -279,18 +275,21 @@ def nic_programs(
     draw: st.DrawFn, *, disciplines: tuple[str, ...] = DISCIPLINES, channels: int = 1, pools: bool = False
 ) -> Program:
     """Programs in which up to three NPUs post some of the tasks; all that wait, wait for earlier tasks."""
+    small, discipline = draw(st.sampled_from((True, True, True, False))), st.sampled_from(disciplines)
+    unit = 1 if small else 4096
     push_ps, queue = Fraction(draw(st.sampled_from((0, 1, 3, 6))), 3), draw(st.sampled_from((1, 3, 10, 10**6)))
-    posting = Posting(draw(st.sampled_from((0, 1, 2, 5))), push_ps, queue, draw(st.integers(0, 3)))
+    post_ps, in_turn = draw(st.sampled_from((0, 1, 2, 5))) * unit, draw(st.integers(0, 3))
+    posting = Posting(post_ps, push_ps if small else 10 * push_ps, queue * unit, in_turn)
     builder = ProgramBuilder(draw(st.sampled_from(FORWARDING)), draw(st.sampled_from(DELIVERY)), posting)
-    drawn = _Drawn(draw, builder, small=True, channels=channels)
-    rate, discipline = st.sampled_from(SMALL_RATES), st.sampled_from(disciplines)
+    drawn = _Drawn(draw, builder, small, draw(st.sampled_from(MAX_CHUNKS)), channels)
+    rate = st.sampled_from(SMALL_RATES if small else REALISTIC_RATES)
     nics = [builder.nic(draw(rate), drawn.integer(1, 3), draw(discipline)) for _ in range(drawn.integer(1, 3))]
     drawn.servers += [builder.server(draw(rate), draw(discipline)) for _ in range(drawn.integer(1, MAX_SERVERS))]
     sent: list[int] = []
     for task in range(drawn.integer(1, MAX_TASKS)):
         cutting, work = _cutting_and_work(drawn)
         nic = draw(st.sampled_from((*nics, *nics, None)))
-        path = [] if nic is None else [(nic, draw(st.sampled_from(SMALL_LATENCIES)))]
+        path = [] if nic is None else [(nic, draw(st.sampled_from(SMALL_LATENCIES if small else REALISTIC_LATENCIES)))]
         pushed = drawn.some(sent, 2)
         after = drawn.some(set(range(task)) - set(pushed), 2)
         stream = drawn.some(set(range(task)) - {*pushed, *after}, 2)

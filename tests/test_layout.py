@@ -13,7 +13,7 @@ from tests import import_graph
 from tests.places import ROOT
 
 ROOMS = ("topologies", "collectives", "workloads", "sim")
-OF_NO_PACKAGE = {"browser", "data", "determinism", "docs", "oracles"}
+OF_NO_PACKAGE = {"browser", "data", "determinism", "docs", "oracles", "oracles/general_loop"}
 """Folders of tests that try the whole from outside, or have no tests but what tests use."""
 
 

@@ -96,7 +96,7 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "sim.Judgment": lambda: replace(judged(), tables=judged().tables * 50, limit=LONG),
     "sim.LibraryRun": lambda: sim.LibraryRun(**on_machine() | {"source": LONG}),
     "sim.LinkDown": lambda: sim.LinkDown(link="npu0--npu1"),
-    "sim.How": lambda: sim.How(check=True, threads=2),
+    "sim.How": lambda: sim.How(check=True, max_events=2),
     "sim.Loss": lambda: sim.Loss(link="*", probability=0.1),
     "sim.Measurements": measured,
     "sim.Model": lambda: sim.PRESETS["swing-paper"],

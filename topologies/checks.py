@@ -3,7 +3,8 @@
 `checked` reads the annotations of a function or a class and checks every argument by them, before anything else
 happens: `int` is an integer of less than 64 bits (no truth value, float or text), `float` a finite number, a class an
 instance of it. A narrower range stands in the annotation, `Annotated[int, Integer(1)]`; so does what the function reads
-on its own, `Annotated[str | int, UNCHECKED]`. Numbers of numpy become those of Python; nothing is rounded or cut.
+on its own, `Annotated[str | int, UNCHECKED]`. The keys of `**options: Unpack[Keys]` are arguments, None where they are
+not given. Numbers of numpy become those of Python; nothing is rounded or cut.
 """
 
 from __future__ import annotations
@@ -331,6 +332,7 @@ def checked(target: T) -> T:
     topologies.checks.Unfit: chunks is 2.5: give an integer from 1 to 2147483647
     """
     if not isinstance(target, type):
+        _open_keys(target)
         return _wrap(target, target)  # type: ignore[arg-type, return-value]  # a function
     name = "__new__" if issubclass(target, tuple) else "__init__"
     setattr(target, name, _wrap(getattr(target, name), target))
@@ -347,23 +349,39 @@ def _argument(name: str, kind: Kind) -> _Argument:
     return name, kind.plain, None if kind is UNCHECKED else kind.read, least, most
 
 
+def _open_keys(call: Any) -> None:
+    """Make each key of `**options: Unpack[Keys]` an argument, in the signature and the annotations of a function."""
+    signature = inspect.signature(call)
+    *others, last = signature.parameters.values() or [None]
+    if last is None or last.kind is not last.VAR_KEYWORD or "Unpack[" not in str(last.annotation):
+        return
+    alone = types.SimpleNamespace(__annotations__={last.name: last.annotation})
+    (keys,) = get_args(get_type_hints(alone, call.__globals__)[last.name])
+    plain = get_type_hints(keys)
+    own = [last.replace(name=name, kind=last.KEYWORD_ONLY, default=None, annotation=plain[name]) for name in plain]
+    call.__signature__ = signature.replace(parameters=[*others, *own])
+    call.__annotations__ = {**call.__annotations__, **get_type_hints(keys, include_extras=True)}
+    del call.__annotations__[last.name]
+
+
 def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
     @cache
-    def kinds() -> tuple[list[_Argument], dict[str, _Argument]]:
+    def kinds() -> tuple[list[_Argument], dict[str, _Argument], bool]:
         parameters = inspect.signature(call).parameters.values()
         if is_dataclass(annotated) or hasattr(annotated, "_fields"):
             hints = get_type_hints(annotated, include_extras=True)  # at the first call: all names are known by then
         else:
-            given = {one.name: one.annotation for one in parameters if one.annotation is not one.empty}
+            given = {one.name: call.__annotations__[one.name] for one in parameters if one.name in call.__annotations__}
             hints = get_type_hints(types.SimpleNamespace(__annotations__=given), call.__globals__, include_extras=True)
         plain = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
         read = {one.name: kind_of(hints.get(one.name, Any)) for one in plain}
         found = {name: _argument(name, kind) for name, kind in read.items()}
-        return [found[one.name] for one in plain if one.kind is not one.KEYWORD_ONLY], found
+        in_order = [found[one.name] for one in plain if one.kind is not one.KEYWORD_ONLY]
+        return in_order, found, any(one.kind is one.VAR_KEYWORD for one in parameters)
 
     @wraps(call)
     def checking(*args: Any, **kwargs: Any) -> Any:
-        in_order, by_name = kinds()
+        in_order, by_name, takes_any = kinds()
         read = [
             value if reads is None or (kind := type(value)) in plain or (kind is int and least <= value <= most)
             else reads(value, name)
@@ -374,6 +392,8 @@ def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
                 _, plain, reads, least, most = by_name[name]
                 if not (reads is None or (kind := type(value)) in plain or (kind is int and least <= value <= most)):
                     kwargs[name] = reads(value, name)
+            elif not takes_any:
+                raise WeftError(_unbound(annotated, call, args, kwargs))
         try:
             return call(*read, *args[len(read):], **kwargs)
         except MemoryError as fault:

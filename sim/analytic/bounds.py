@@ -67,7 +67,7 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     """
     schedule, size, p = lowered.schedule, lowered.schedule.size_bytes, lowered.schedule.pattern.p
     n = schedule.pattern.group_size
-    if lowered.program.deliver_head or n == 1 or size == 0:
+    if lowered.program.delivers_heads or n == 1 or size == 0:
         return 0
     share = size * (n - 1) / n
     if schedule.kind.rooted:
@@ -116,7 +116,7 @@ def _cut_bound_ps(lowered: Lowered) -> int:
     """Time for the traffic that must cross the tightest cut of the collective."""
     schedule = lowered.schedule
     pattern, topology = schedule.pattern, schedule.topology
-    nothing = lowered.program.deliver_head or schedule.size_bytes == 0 or pattern.group_size < pattern.p
+    nothing = lowered.program.delivers_heads or schedule.size_bytes == 0 or pattern.group_size < pattern.p
     if nothing or not is_cheap(topology):
         return 0
     reducing = (pattern.n_sources or pattern.p) > pattern.p
@@ -153,4 +153,4 @@ def _busy_and_path_ps(program: Program) -> tuple[int, int]:
         program, kind, cut, route, np.bincount(kind, minlength=kinds.size), busy, longest,
         np.empty((3, kinds.size), np.int64), *np.zeros((2, n_tasks), np.int32), np.zeros((2, n_tasks), np.int64),
     )
-    return int((busy - longest if program.deliver_head else busy).max(initial=0)), int(path)
+    return int((busy - longest).max(initial=0)), int(path)

@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.engine.compile.door import entry, helper, u64
 from sim.engine.core.service import service_ps
+from sim.program.contract import HEAD
 
 
 @entry
@@ -64,6 +65,7 @@ def _alone(program, kind, cut, route, tasks, busy, longest, kind_ps):
         before += stored * service_ps(program, first_size, rate) + program.hop_latency_ps[u64(hop)]
     first_ps = whole_ps = last_ps = lead_behind = rest_behind = latency_behind = np.int64(0)
     drop_first = drop_last = np.int64(0)
+    head = end > begin and program.hop_last[u64(program.route_hop[u64(end - 1)])] == HEAD
     for at in range(end - 1, begin - 1, -1):
         hop = program.route_hop[u64(at)]
         server = program.hop_server[u64(hop)]
@@ -71,9 +73,10 @@ def _alone(program, kind, cut, route, tasks, busy, longest, kind_ps):
         lead, rest = service_ps(program, first_size, rate), service_ps(program, rest_size, rate)
         total = leading * lead + (chunks - leading) * rest
         busy[u64(server)] += tasks * total
-        longest[u64(server)] = max(longest[u64(server)], max(lead, rest))
-        if program.deliver_head and (program.cut_through or at == end - 1):
-            drop_first, drop_last = lead, rest
+        if head:
+            longest[u64(server)] = max(longest[u64(server)], max(lead, rest))
+            if program.cut_through or at == end - 1:
+                drop_first, drop_last = lead, rest
         before -= stored * lead + program.hop_latency_ps[u64(hop)]
         latency_behind += program.hop_latency_ps[u64(hop)]
         first_ps = max(first_ps, before + lead + lead_behind + latency_behind - drop_first)

@@ -26,6 +26,7 @@ class Conditions(NamedTuple):
     crossing: I64  # (J,): WAITS, LOSES or COMPLETES
     drops: Rows  # (J,): a server that is down loses what waits for it
     wakes: Rows  # (J,): it is up again just then
+    falls: Rows  # (J,): it goes down just then
     end_ps: I64  # (J,): of a service that begins then, unless it is cut off
     latency_ps: I64  # (J,): after the hop, with what the timetable and the draw add
     drawn: Rows  # (J,): whether the draw loses a service that is not cut off
@@ -40,14 +41,14 @@ class Conditions(NamedTuple):
         """By the rows of a journal and how often the chunk of each had been lost before it."""
         hop = program.route_hop[journal.at]
         server, size = program.hop_server[hop].astype(np.int64), sizes(program, journal.task, journal.chunk)
-        rate, latency, down, wakes = _timetable(program, server, journal.start_ps)
+        rate, latency, down, wakes, falls = _timetable(program, server, journal.start_ps)
         flag = program.server_crossing[server].astype(np.int64) if program.server_crossing.size else np.zeros_like(rate)
         of_service, of_latency = _jitter(program, journal, server, attempt)
         drawn = np.zeros(server.size, np.bool_)
         if program.server_loss.size:
             drawn = _draw(program, LOSS, journal, attempt) < program.server_loss[server].astype(np.uint64)
         return cls(
-            server, size, rate, down, flag % DROPS, flag >= DROPS, wakes,
+            server, size, rate, down, flag % DROPS, flag >= DROPS, wakes, falls,
             journal.start_ps + program.service(size, np.maximum(rate, 0)) + of_service,
             program.hop_latency_ps[hop] + latency + of_latency, drawn,
         )
@@ -62,11 +63,12 @@ def _row_at(ptr: I32, from_ps: I64, owner: I64, time: I64) -> I64:
     return np.where(row >= ptr[owner], row, -1)
 
 
-def _timetable(program: Program, server: I64, time: I64) -> tuple[I64, I64, I64, Rows]:
-    """Rate and added latency in force, when the server next goes down, and whether it is up again just then."""
+def _timetable(program: Program, server: I64, time: I64) -> tuple[I64, I64, I64, Rows, Rows]:
+    """Rate and added latency in force, when the server next goes down, and whether it is up again or down just then."""
     rate = program.server_rate[server].astype(np.int64)
     if not program.timetable_from_ps.size:
-        return rate, np.zeros_like(rate), np.full_like(rate, NEVER_PS), np.zeros(rate.size, np.bool_)
+        never = np.zeros(rate.size, np.bool_)
+        return rate, np.zeros_like(rate), np.full_like(rate, NEVER_PS), never, never
     ptr = program.timetable_ptr.astype(np.int64)
     row = _row_at(program.timetable_ptr, program.timetable_from_ps, server, time)
     none, count = row < 0, program.timetable_rate.size
@@ -74,9 +76,10 @@ def _timetable(program: Program, server: I64, time: I64) -> tuple[I64, I64, I64,
     down = np.minimum.accumulate(down[::-1])[::-1][np.where(none, ptr[server], row + 1)]
     down_ps = np.where(down < ptr[server + 1], np.append(program.timetable_from_ps, NEVER_PS)[down], NEVER_PS)
     woken = program.timetable_rate[np.maximum(row - 1, 0)] == DOWN
-    wakes = (row > ptr[server]) & (program.timetable_from_ps[row] == time) & woken
+    changes = ~none & (program.timetable_from_ps[row] == time)
+    wakes, falls = (row > ptr[server]) & changes & woken, changes & (program.timetable_rate[row] == DOWN)
     rate = np.where(none, rate, program.timetable_rate[row])
-    return rate, np.where(none, 0, program.timetable_latency_ps[row]), down_ps, wakes
+    return rate, np.where(none, 0, program.timetable_latency_ps[row]), down_ps, wakes, falls
 
 
 def _draw(program: Program, what: int, journal: Journal, attempt: I64) -> npt.NDArray[np.uint64]:

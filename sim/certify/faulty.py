@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.certify.conditions import Conditions, detour_at, route_at
+from sim.certify.order import overtaken
+from sim.certify.rooms import rooms
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, routed_chunks
 from sim.program.contract import COMPLETES, DOWN, I64, WAITS, Program
 from sim.program.outcome import CertificateError, Journal, Outcome
@@ -17,7 +19,8 @@ def certify_faulty(program: Program, outcome: Outcome) -> None:
     """Conservation, capacity and causality of a finished run with faults.
 
     Each time in the journal is compared with that of the contract, derived from the program and the services
-    that were done. Not checked: which chunk a server chose, and when a pool granted (never before it was asked).
+    that were done. Not checked: which queue a server chose, of channels or of those that take turns; which transfer
+    an NPU posted or an engine took; and when a pool granted (never before it was asked).
 
     CertificateError: with the rule, and the task or server that broke it.
     """
@@ -36,7 +39,10 @@ def certify_faulty(program: Program, outcome: Outcome) -> None:
     _arrivals(program, outcome, journal, first)
     _ready(program, journal, conditions)
     _routes(program, journal, first)
-    _idle(journal, conditions)
+    _idle(journal, conditions, _rooms(program, journal, conditions))
+    _queues(program, journal, first, conditions)
+    if program.has_nics:
+        _nics(program, journal, first, conditions)
 
 
 def _refuse(bad: Rows, journal: Journal, what: str) -> None:
@@ -174,7 +180,9 @@ def _arrivals(program: Program, outcome: Outcome, journal: Journal, first: Rows)
     wrong = np.zeros(first.size, np.bool_)
     wrong[starts] = outcome.start_ps[journal.task[starts]] != journal.start_ps[opening[journal.chunk[first] == 0]]
     _refuse(wrong, journal, "causality: its task started at another time")
-    due = joins(program, outcome, delivered, journal.end_ps[opening])
+    came = journal.arrival_ps[first]
+    pushed_ps = came if program.has_nics else None  # those that a NIC sends came as they were pushed
+    due = joins(program, outcome, delivered, journal.end_ps[opening], pushed_ps)
     for bad, what in (
         (journal.arrival_ps[first] < due.earliest, "joined before it was released and the chunk before it was served"),
         (journal.arrival_ps[first] > due.latest, "joined later than its release and the service of the one before it"),
@@ -210,8 +218,36 @@ def _routes(program: Program, journal: Journal, first: Rows) -> None:
     _refuse(dropped & still & (journal.at != now), journal, "causality: it takes a route that is not in force")
 
 
-def _idle(journal: Journal, conditions: Conditions) -> None:
-    """What waits at a free server is served or dropped at once, unless the server was down and has just come up.
+def _rooms(program: Program, journal: Journal, conditions: Conditions) -> Rows:
+    """No buffer holds more than there is room for; returns whether there may be new room where a row starts.
+
+    Where servers let chunks take detours as they look, a chunk behind these may start: any look may be the reason.
+    """
+    given = np.zeros(journal.task.size, np.bool_)
+    if not program.has_credits:
+        return given
+    rows = np.flatnonzero(journal.end_ps > journal.start_ps)
+    in_ = journal.lost | (program.hop_last[program.route_hop[journal.at]] != 0)
+    gone = np.where(journal.lost, journal.end_ps, np.where(in_, journal.ready_ps, np.roll(journal.end_ps, -1)))
+    line, work = program.route_line[journal.at], program.chunk_work[conditions.size]
+    moves = bool(program.detour_ptr.size)
+    behind = rooms(program, line[rows], work[rows], journal.start_ps[rows], gone[rows], by_server=moves)
+    over = given.copy()
+    over[rows], given[rows] = behind
+    _refuse(over, journal, "capacity: it starts without room behind its server")
+    limited = program.bounded[conditions.server]
+    if moves:
+        times = np.unique(np.append(journal.arrival_ps, journal.start_ps))
+        came, starts = (
+            conditions.server * times.size + np.searchsorted(times, one)
+            for one in (journal.arrival_ps, journal.start_ps)
+        )
+        given |= limited & np.isin(starts, came)
+    return given | (limited & conditions.falls)
+
+
+def _idle(journal: Journal, conditions: Conditions, given: Rows) -> None:
+    """What waits at a free server is served or dropped at once, unless there was no room, or it has just come up.
 
     Not looked at: those dropped where a server waits for its outage.
     """
@@ -222,4 +258,53 @@ def _idle(journal: Journal, conditions: Conditions) -> None:
     waits = start > np.maximum(free, journal.arrival_ps[rows])
     idle = np.zeros(served.size, np.bool_)
     idle[rows] = waits & (conditions.drops[rows] | ~conditions.wakes[rows])
-    _refuse(idle, journal, "capacity: it waits at a free server")
+    _refuse(idle & ~given, journal, "capacity: it waits at a free server")
+
+
+def _queues(program: Program, journal: Journal, first: Rows, conditions: Conditions) -> None:
+    """Of each queue, the chunk that is due is served; where detours may change the channel, behind the first hop."""
+    hop = journal.at - program.route_ptr[program.task_route[journal.task]]
+    known = journal.end_ps > journal.start_ps
+    if program.has_channels and program.detour_ptr.size:
+        known &= ~(first | _after(journal.lost | journal.moved))
+    rows = np.lexsort((journal.start_ps, conditions.server))
+    wrong = overtaken(
+        program, journal.task, journal.chunk, hop, journal.at, journal.start_ps, journal.arrival_ps, rows[known[rows]]
+    )
+    if wrong is not None:
+        late = np.arange(first.size) == wrong.late
+        _refuse(late, journal, f"order: server {conditions.server[wrong.late]} served another before it")
+
+
+def _nics(program: Program, journal: Journal, first: Rows, conditions: Conditions) -> None:
+    """A chunk is pushed only where the queue of its NIC has less than it may, by no more engines than there are."""
+    nic = program.server_nic[conditions.server].astype(np.int64)
+    rows = np.flatnonzero((nic >= 0) & ~journal.moved)
+    pushed = first[rows]
+    nic, work, arrival = nic[rows], program.chunk_work[conditions.size[rows]], journal.arrival_ps[rows]
+    dropped = journal.end_ps[rows] == journal.start_ps[rows]
+    # In one picosecond: ends of services, pushes, what arrives again, what is dropped.
+    time = np.append(arrival, journal.end_ps[rows])
+    stage = np.append(np.where(pushed, 1, 2), np.where(dropped, 3, 0))
+    # The largest push comes last: in another order there would be room for less.
+    order = np.lexsort((np.append(work, work), stage, time, np.append(nic, nic)))
+    held = np.cumsum(np.append(work, -work)[order]) - np.append(work, 0 * work)[order]
+    full = np.zeros(first.size, np.bool_)
+    here = order < rows.size
+    full[rows[order[here]]] = (held[here] >= program.nic_queue) & pushed[order[here]]
+    _refuse(full, journal, "capacity: pushed into the queue of a NIC that was full")
+    rows, nic = rows[pushed], nic[pushed]
+    begin = journal.arrival_ps[rows]
+    end = begin + program.push_ps[conditions.size[rows]]
+    flow = program.task_flow[journal.task[rows]].astype(np.int64)
+    for group, most, what in (
+        (nic, program.nic_engines, "capacity: pushed while all engines of its NIC are busy"),
+        (nic * (int(flow.max(initial=0)) + 1) + flow, None, "capacity: pushed while another of its flow is"),
+    ):
+        order = np.lexsort((np.repeat((1, 0), rows.size), np.append(begin, end), np.append(group, group)))
+        busy = np.cumsum(np.append(np.ones_like(begin), -np.ones_like(end))[order])
+        here = order < rows.size
+        at = order[here]
+        many = np.zeros(first.size, np.bool_)
+        many[rows[at]] = busy[here] > (1 if most is None else most[nic[at]])
+        _refuse(many, journal, what)

@@ -7,10 +7,11 @@ import numpy.typing as npt
 
 from sim.certify.faulty import certify_faulty
 from sim.certify.order import overtaken
-from sim.certify.times import TimeBounds, deliveries, free_ps, idle_ps, joins, ready_ps, sizes
+from sim.certify.rooms import rooms
+from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
 from sim.program import I64, Program
-from sim.program.columns import i32, work_ps
-from sim.program.contract import I32, UNBOUNDED
+from sim.program.columns import work_ps
+from sim.program.contract import I32
 from sim.program.outcome import CertificateError as CertificateError
 from sim.program.outcome import Log, Outcome
 from sim.program.service_table import slowest_ps
@@ -52,7 +53,7 @@ def _conservation(program: Program, outcome: Outcome) -> None:
 
 def _capacity(program: Program, outcome: Outcome) -> None:
     # With head delivery the last service of a server may end after the last delivery.
-    slack = slowest_ps(program) if program.deliver_head else 0
+    slack = slowest_ps(program) if program.delivers_heads else 0
     over = outcome.busy_ps > outcome.makespan_ps + slack
     if np.any(over):
         server = int(np.flatnonzero(over)[0])
@@ -79,8 +80,8 @@ def _causality(program: Program, outcome: Outcome) -> None:
 def _services(program: Program, outcome: Outcome, log: Log) -> None:
     """No server serves two chunks at once or lets one wait while it is free, and none is served before it is there.
 
-    Whom servers choose is looked at by `sim.certify.order`; where there are NICs, only by what does not begin there.
-    When a pool granted is not looked at.
+    Whom servers choose is looked at by `sim.certify.order`, when NICs push by `sim.certify.nics`. When a pool granted
+    is not looked at.
     """
     hops, chunks = program.hops(), program.chunks()
     task = np.repeat(np.arange(program.n_tasks), chunks * hops)
@@ -96,22 +97,20 @@ def _services(program: Program, outcome: Outcome, log: Log) -> None:
     wrong = first & (chunk == 0) & (start != outcome.start_ps[task])
     what = "causality: task {task} started at another time than its first service, at {start} ps"
     _refuse(wrong, what, task, chunk, server, start)
-    seen = None
-    if program.has_nics:
-        seen = TimeBounds(idle_ps(program, served, server, start, free)[first], start[first])
-    joining = joins(program, outcome, deliveries(program, outcome, ready[last]), end[first], seen)
+    joining = joins(program, outcome, deliveries(program, outcome, ready[last]), end[first])
     earliest, latest = (np.roll(ready, 1) for _ in joining)
     earliest[first], latest[first] = joining
     what = "causality: chunk {chunk} of task {task} is served by server {server} at {start} ps, before it is there"
     _refuse(start < earliest, what, task, chunk, server, start)
     if program.has_credits:
-        line = program.route_line[at]
-        free = _credits(program, task, chunk, line, size, start, np.where(last, ready, np.roll(end, -1)), free)
+        gone = np.where(last, ready, np.roll(end, -1))
+        behind = rooms(program, program.route_line[at], program.chunk_work[size], start, gone)
+        what = "capacity: chunk {chunk} of task {task} starts at server {server} at {start} ps, without room behind it"
+        _refuse(behind.over, what, task, chunk, server, start)
+        free = np.where(behind.given, start, free)
     what = "capacity: chunk {chunk} of task {task} waits at server {server}, which is free, until {start} ps"
     _refuse(start > np.maximum(latest, free), what, task, chunk, server, start)
     known = earliest == latest
-    if program.has_nics:
-        known &= ~first & (program.server_nic[server] < 0)
     _order(program, task, chunk, hop, at, start, earliest, served[known[served]])
 
 
@@ -127,31 +126,6 @@ def _order(
             f"{start[early]} ps, before chunk {chunk[late]} of task {task[late]}, which is there since "
             f"{arrival[late]} ps"
         )
-
-
-def _credits(
-    program: Program, task: I64, chunk: I64, line: I64, size: I64, start: I64, gone: I64, free: I64
-) -> I64:
-    """No buffer holds more than there is room for; returns when each server was free and had room given back.
-
-    `line`: server and channel of each service; `gone`: when the chunk was served by the next server, or delivered.
-    """
-    rows, work, server = np.arange(line.size), program.chunk_work[size], i32(line % program.n_servers)
-    room = server.astype(np.int64) if program.buffer_shared else line
-    back = gone + program.server_credit_ps[server]
-    # At one time room is given back before it is taken.
-    order = np.lexsort((np.repeat((1, 0), rows.size), np.append(start, back), np.append(room, room)))
-    held = np.cumsum(np.append(work, -work)[order])
-    first = np.searchsorted(np.append(room, room)[order], np.arange(program.server_buffer.size))
-    at_start = np.flatnonzero(order < rows.size)
-    over, taker = np.zeros(rows.size, np.bool_), order[at_start]
-    over[taker] = held[at_start] - np.append(0, held)[first][room[taker]] > program.server_buffer[line[taker]]
-    what = "capacity: chunk {chunk} of task {task} starts at server {server} at {start} ps, without room behind it"
-    _refuse(over, what, task, chunk, server, start)
-    times, number = np.unique(np.append(back, start), return_inverse=True)
-    keys = np.append(room, room) * times.size + number.reshape(-1)
-    waited = np.isin(keys[rows.size :], keys[: rows.size]) & (program.server_buffer[server] < UNBOUNDED)
-    return np.where(waited, start, free)
 
 
 def _refuse(bad: npt.NDArray[np.bool_], what: str, task: I64, chunk: I64, server: I32, start: I64) -> None:

@@ -33,8 +33,10 @@ def overtaken(
     start, arrival, server = start[served], arrival[served], program.route_server[at]
     queue = _queue(program, at, server, task, hop)
     order: tuple[I32 | I64, ...] = (
-        queue, _rank(program, server, task, chunk), arrival, program.task_class[task], chunk, hop, task,
+        queue, _rank(program, server, task, chunk), arrival, program.task_class[task], chunk,
     )
+    if not program.detour_ptr.size:  # which change the hop of chunks that wait, and so their places among equals
+        order += hop, task
     if program.takes_turns or program.has_channels:  # elsewhere a server has one queue
         by_queue = np.argsort(queue, kind="stable")
         served, start, queue, arrival = (column[by_queue] for column in (served, start, queue, arrival))
@@ -43,7 +45,7 @@ def overtaken(
         return None  # so it is in nearly every queue of fifo
     due = np.lexsort(order[::-1])
     number = np.empty_like(due)
-    number[due] = np.arange(due.size)
+    number[due] = np.append(0, np.cumsum(np.any([np.diff(column[due]) != 0 for column in order], axis=0)))[: due.size]
     return _passed_over(queue, start, arrival, number, served)
 
 
@@ -72,8 +74,22 @@ def _queue(program: Program, at: I32 | I64, server: I32, task: I64, hop: I64) ->
     if not program.takes_turns:
         return np.asarray(program.route_line[at], np.int64)
     turns = program.server_discipline[server] >= ROUND_ROBIN_FLOW
-    own = program.hop_queue[np.where(turns, program.task_queue[task] + hop, 0)]
+    own = program.hop_queue[np.where(turns, _queue_of(program, task, at, hop), 0)]
     return np.where(turns, own + program.n_servers * program.channels, program.route_line[at])
+
+
+def _queue_of(program: Program, task: I64, at: I32 | I64, hop: I64) -> I64:
+    """Place in `hop_queue` of each: that of a hop of its task's own route, or of one of its detours."""
+    place = program.task_queue[task] + hop
+    away = np.flatnonzero((hop < 0) | (hop >= program.hops()[task]))
+    if away.size:
+        n_routes = program.route_ptr.size
+        owner, route = (column[program.n_tasks :] for column in program.every_route())
+        known, row = np.unique(owner * n_routes + route, return_index=True)
+        taken = np.searchsorted(program.route_ptr, at[away], side="right") - 1
+        detour = row[np.searchsorted(known, task[away] * n_routes + taken)]
+        place[away] = program.detour_queue[detour] + at[away] - program.route_ptr[taken]
+    return np.asarray(place, np.int64)
 
 
 def _passed_over(queue: I64, start: I64, arrival: I64, number: I64, row: I64) -> Overtaken | None:

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.contract import I32, I64, NEVER_PS, PER_CHUNK, UNBOUNDED, Program
+from sim.certify.nics import replay
+from sim.program.contract import HEAD, I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import CertificateError, Outcome
 
 
 class TimeBounds(NamedTuple):
     """Earliest and latest time of each of some chunks, in the order of task and chunk.
 
-    The two differ where a run keeps no trace: grants of pools, pushes of NICs, and the middle chunks of a task with an
-    empty route.
+    The two differ where a run keeps no trace: grants of pools, and the middle chunks of a task with an empty route.
     """
 
     earliest: I64
@@ -38,8 +38,9 @@ def ready_ps(program: Program, at: I32 | I64, size: I64, start: I64, end: I64, l
     if program.cut_through and at.size:
         after = program.server_rate[program.route_server[np.minimum(at + 1, program.route_hop.size - 1)]]
         ready = np.maximum(start + latency, ready - program.service(size, after))
-    delivered = (start if program.deliver_head else end) + latency
-    return np.where(program.hop_last[program.route_hop[at]] != 0, delivered, ready)
+    last = program.hop_last[program.route_hop[at]]
+    delivered = np.where(last == HEAD, start, end) + latency
+    return np.where(last != 0, delivered, ready)
 
 
 def _chunks(program: Program) -> tuple[I64, I64, I64]:
@@ -118,18 +119,22 @@ def releases(program: Program, outcome: Outcome, delivered: TimeBounds) -> TimeB
 
 
 def joins(
-    program: Program, outcome: Outcome, delivered: TimeBounds, first_end: I64, seen: TimeBounds | None = None
+    program: Program, outcome: Outcome, delivered: TimeBounds, first_end: I64, pushed_ps: I64 | None = None
 ) -> TimeBounds:
     """When each routed chunk arrives at its first server, by the ends of the first services of all of them.
 
-    `seen`: when it arrived there by what that server did, of programs with NICs.
+    `pushed_ps`: when it did where a journal says so, of programs with NICs.
     CertificateError: a task with an empty route that was delivered before its release, or later than then without a
         pool to ask.
     """
     _, task, chunk = _chunks(program)
     release = releases(program, outcome, delivered)
-    if seen is not None:
-        release = _after_pushes(program, release, seen)
+    if program.has_nics:
+        if pushed_ps is None:
+            pushed, ends = _replayed(program, release, first_end)
+        else:
+            pushed, ends = _noted(program, release, pushed_ps)
+        release = _after_pushes(program, release, ends)
     latest = release.latest.copy()
     if program.task_pool.size:
         latest[(program.task_pool[task] >= 0) & ((chunk == 0) | (program.task_per[task] == PER_CHUNK))] = NEVER_PS
@@ -137,43 +142,58 @@ def joins(
     _check_empty(program, outcome, TimeBounds(release.earliest, latest))
     gate = np.where(chunk[routed] > 0, np.roll(first_end, 1), 0)
     found = TimeBounds(np.maximum(release.earliest[routed], gate), np.maximum(latest[routed], gate))
-    return _pushed(program, release.earliest[routed], found) if program.has_nics else found
+    if not program.has_nics:
+        return found
+    has_nic = _nic_of(program, task[routed]) >= 0
+    return TimeBounds(*(np.where(has_nic, *both) for both in zip(pushed, found, strict=True)))
 
 
-def _pushes(program: Program, soonest: I64) -> tuple[I64, I64]:
-    """When each routed chunk is pushed at the earliest, given when it may be, and for how long."""
+def _nic_of(program: Program, task: I64) -> I32:
+    """The NIC that takes each of some tasks with a route, -1 for none."""
+    return program.server_nic[program.route_server[program.route_ptr[program.task_route[task]]]]
+
+
+def _replayed(program: Program, release: TimeBounds, first_end: I64) -> tuple[TimeBounds, TimeBounds]:
+    """When each routed chunk is pushed, if a NIC takes it, and each task in full.
+
+    Not known where the release of any chunk is not that a NIC takes.
+    """
     task, chunk = routed_chunks(program)
-    push = program.push_ps[sizes(program, task, chunk)]
-    before = np.cumsum(push) - push
-    before -= before[np.maximum.accumulate(np.where(chunk == 0, np.arange(task.size), 0))]
-    return before + _running_maximum(task, soonest - before), push
-
-
-def _after_pushes(program: Program, release: TimeBounds, seen: TimeBounds) -> TimeBounds:
-    """The same of tasks that wait for others until these are pushed, up to the end of their last push."""
-    parent, child = program.pushed_edges()
-    task = _chunks(program)[1]
-    routed = program.hops()[task] > 0
-    begin, push = _pushes(program, np.maximum(release.earliest[routed], seen.earliest))
-    sender = task[routed]
-    last = np.flatnonzero(np.append(sender[1:] != sender[:-1], True)[: sender.size])
-    found = []
-    for times, begins in zip(release, (begin, seen.latest), strict=True):
-        end, due = np.zeros((2, program.n_tasks), np.int64)
-        end[sender[last]] = (begins + push)[last]
-        np.maximum.at(due, child, end[parent])
-        found.append(np.maximum(times, due[task]))
-    return TimeBounds(*found)
-
-
-def _pushed(program: Program, release: I64, found: TimeBounds) -> TimeBounds:
-    """The same for what NICs take: when a chunk is pushed leaves no trace."""
-    task, _ = routed_chunks(program)
-    has_nic = program.server_nic[program.route_server[program.route_ptr[program.task_route[task]]]] >= 0
-    earliest, _ = _pushes(program, release)
-    return TimeBounds(
-        np.where(has_nic, earliest, found.earliest), np.where(has_nic, NEVER_PS, found.latest)
+    nic = _nic_of(program, task)
+    here = nic >= 0
+    earliest, latest = (times[program.hops()[_chunks(program)[1]] > 0] for times in release)
+    if not np.array_equal(earliest[here], latest[here]):
+        never = np.full(program.n_tasks, NEVER_PS)
+        return TimeBounds(earliest, np.full(task.size, NEVER_PS)), TimeBounds(0 * never, never)
+    found = replay(
+        program, task[here], chunk[here], sizes(program, task[here], chunk[here]), earliest[here], first_end[here],
+        nic[here],
     )
+    exact = np.zeros(task.size, np.int64)
+    exact[here] = found.chunk_ps
+    return TimeBounds(exact, exact), TimeBounds(found.task_ps, found.task_ps)
+
+
+def _noted(program: Program, release: TimeBounds, pushed_ps: I64) -> tuple[TimeBounds, TimeBounds]:
+    """The same where it is known when chunks were pushed: not before their release."""
+    task, chunk = routed_chunks(program)
+    ends = np.zeros(program.n_tasks, np.int64)
+    np.maximum.at(ends, task, pushed_ps + program.push_ps[sizes(program, task, chunk)])
+    earliest = release.earliest[program.hops()[_chunks(program)[1]] > 0]
+    return TimeBounds(earliest, np.full(task.size, NEVER_PS)), TimeBounds(ends, ends)
+
+
+def _after_pushes(program: Program, release: TimeBounds, ends: TimeBounds) -> TimeBounds:
+    """The releases of tasks that also wait for others until these are pushed, by when that was."""
+    (parent, child), of = program.pushed_edges(), _chunks(program)[1]
+    times = []
+    for one, end in zip(release, ends, strict=True):
+        due = np.zeros(program.n_tasks, np.int64)
+        np.maximum.at(due, child, end[parent])
+        if program.task_deadline_ps.size:
+            due = np.minimum(due, program.task_deadline_ps)
+        times.append(np.maximum(one, due[of]))
+    return TimeBounds(*times)
 
 
 def _check_empty(program: Program, outcome: Outcome, release: TimeBounds) -> None:
@@ -198,20 +218,6 @@ def free_ps(served: I64, server: I32 | I64, end: I64) -> I64:
     free = np.empty_like(before)
     free[served] = before
     return free
-
-
-def idle_ps(program: Program, served: I64, server: I32, start: I64, free: I64) -> I64:
-    """When the server of each service was last idle before it: nothing waited then, and so not that chunk.
-
-    0 where the server may wait for room behind it: it may then be idle while chunks wait.
-    """
-    begins = np.where(start > free, start, 0)[served]
-    since = np.empty_like(begins)
-    since[served] = _running_maximum(np.cumsum(_first_of(server[served])), begins)
-    if program.has_credits:
-        bounded = np.any(program.server_buffer.reshape(program.channels, -1) < UNBOUNDED, axis=0)
-        since[bounded[server]] = 0
-    return since
 
 
 def _first_of(group: I32 | I64) -> npt.NDArray[np.bool_]:

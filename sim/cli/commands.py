@@ -26,7 +26,7 @@ def parsed(kind: str, text: str) -> Any:
         raise argparse.ArgumentTypeError(f"{text!r}: {KINDS[kind].wanted}") from None
 
 
-RUNS = ("check", "max_events", "skip", "threads")
+RUNS = ("check", "max_events")
 """Flags of all commands that simulate: how their runs are done; as in `sim.how`."""
 
 
@@ -103,18 +103,14 @@ def _paper(parser: argparse.ArgumentParser) -> None:
 
 WARM_PARTS = {
     "fifo": (2.4, "events in fifo order: the first command of nearly everybody"),
-    "stretches": (4.9, "stretches that repeat and are skipped: many chunks"),
     "fabrics": (0.3, "what is true of a whole fabric, such as its diameter"),
     "flows": (1.0, "flows that share links: --engine fluid, validate"),
-    "pools": (1.4, "tasks that share a resource: training, optimize"),
     "proofs": (1.9, "proofs of large schedules"),
     "trees": (1.1, "packed trees and exact bounds"),
     "search": (1.1, "searches for schedules: tacos"),
-    "ordered": (1.7, "links that serve by priority"),
-    "threads": (1.7, "one run on several threads"),
+    "ordered": (1.7, "links that serve by priority, tasks that share a resource: training, optimize"),
     "nics": (3.2, "NICs in front of fifo links"),
     "turns": (3.4, "links that serve in turn, buffers, virtual channels"),
-    "routers": (3.6, "NICs beside those"),
     "faults": (1.7, "links that are slow, down or lossy"),
     "integers": (8.1, "compression of integers: workloads.compression"),
     "floats": (6.1, "compression of floats"),
@@ -163,17 +159,7 @@ FABRIC = "topology.spec|topology.machine"
 
 LINKS = ("topology.link_bandwidth", "topology.link_latency", "topology.hop_latency")
 
-_OF_ONE_SCHEDULE = tuple(f"model.{name}" for name in (
-    "nic", "injection_rate", "ejection_rate", "nic_engines", "post_time", "push_time", "nic_queue", "nic_order",
-    "send_complete", "rank_progress", "buffer", "credit_latency", "vcs", "bubble",
-))
-"""Keys that are of a schedule alone, not of jobs."""
-
-_OF_JOBS = {
-    "model.engine": ("NAME", "chunk or reference (default: chunk)"),
-    "model.discipline": ("NAME", "of links: fifo, priority, smallest-first or lowest-chunk-first (default: fifo; "
-                         "priority where tenants differ in it)"),
-}
+_OF_JOBS = {"model.engine": ("NAME", "chunk or reference (default: chunk)")}
 """Help of keys of which jobs take fewer values."""
 
 COMMANDS: dict[str, Command] = {
@@ -279,7 +265,7 @@ COMMANDS: dict[str, Command] = {
         ),
         needs=(FABRIC, "workload.name"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
-        without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset", "workload.job"),
+        without=("workload.job",),
         defaults={"collective.algorithms": ("hierarchical",)}, run_flags=RUNS,
         helps={
             **_OF_JOBS,
@@ -301,10 +287,12 @@ COMMANDS: dict[str, Command] = {
             "weft share --spec examples/tenants.toml --faults examples/faults.toml --check --csv shares.csv",
         ),
         needs=(FABRIC, "tenant"),
-        uses=("topology", "model", "tenant"), without=(*_OF_ONE_SCHEDULE, "model.deliver", "model.preset"),
+        uses=("topology", "model", "tenant"),
         run_flags=RUNS,
         helps={
             **_OF_JOBS,
+            "model.discipline": ("NAME", "of links: one of those of compare (default: fifo; priority where tenants "
+                                 "differ in it)"),
             "model.chunks": ("N", "chunks per transfer of all tenants at once, so that none is tried alone: auto is "
                              "for compare (default: 16)"),
         },
@@ -485,7 +473,7 @@ COMMANDS: dict[str, Command] = {
         help="compile the engine, once for each version and machine; any command does so if needed",
         examples=(
             "weft warm",
-            "weft warm fifo stretches --jobs 1",
+            "weft warm fifo ordered --jobs 1",
         ),
         outputs=(), more=_warm, notes=_told_parts(),
     ),

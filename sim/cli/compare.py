@@ -161,9 +161,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
 
 
 def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
-    """What determines the result: links, forwarding and chunking, engine, symmetry, proof; threads, and what was
-    skipped.
-    """
+    """What determines the result: links, forwarding and chunking, engine, symmetry, proof."""
     preset = f", preset {spec.model.preset}" if spec.model.preset else ""
     cut = "chunks as chosen for each point" if spec.chooses else ""
     model = spec.build_model()
@@ -172,23 +170,7 @@ def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
         told = common_notes(rows, lambda row: str(row["rank_progress"]))
         lines += [f"# progress of ranks: {line}" for line in told]
     lines += [f"# symmetry: {line}" for line in common_notes(rows, lambda row: str(row["symmetry"]))]
-    lines += [f"# schedule: {line}" for line in common_notes(rows, lambda row: str(row["proof"]))]
-    lines += [f"# threads: {line}" for line in common_notes(rows, _threads)]
-    return lines + _skipped(rows)
-
-
-def _threads(row: Row) -> str:
-    """How many threads a point ran on, where it was more than one."""
-    return str(row["threads"]) if row["threads"] > 1 else ""
-
-
-def _skipped(rows: Sequence[Row]) -> list[str]:
-    """How much of the runs was not simulated, if any was."""
-    if not (skipped := sum(row["skipped"] for row in rows)):
-        return []
-    every = sum(row["events"] for row in rows)
-    share = f"{skipped:,} of {every:,} services"
-    return [f"# skipped: {share} repeat others and were not simulated (--no-skip simulates them)"]
+    return lines + [f"# schedule: {line}" for line in common_notes(rows, lambda row: str(row["proof"]))]
 
 
 def _forms(rows: Sequence[Row]) -> str:

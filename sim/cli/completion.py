@@ -10,10 +10,10 @@ from collectives import ALGORITHMS, COLLECTIVES
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import Parser, fill
 from sim.cli.output import STANDARD_OUTPUT, write_text
-from sim.program import DELIVERY, DISCIPLINES, FORWARDING
-from sim.program.model import ENGINES, NIC_ORDERS, NICS, PRESETS, RANK_PROGRESS, SEND_COMPLETE, SYMMETRY
-from sim.study.keys import keys_of
-from topologies import TIES, TOPOLOGIES
+from sim.program.model import ENGINES, PRESETS, SYMMETRY
+from sim.program.model_options import OPTIONS
+from sim.study.keys import flags_of, keys_of
+from topologies import TOPOLOGIES
 from workloads.models import MODELS
 
 PREAMBLE = {"bash": "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}  # torus:8x8 is one word\n"}
@@ -50,9 +50,8 @@ def names_by_flag() -> dict[str, tuple[str, ...]]:
         "--topology": fabrics, "--network": fabrics, "--collective": tuple(COLLECTIVES),
         "--algorithm": tuple(ALGORITHMS), "--algorithms": tuple(ALGORITHMS), "--form": tuple(dict.fromkeys(forms)),
         "--preset": tuple(PRESETS), "--engine": tuple(ENGINES), "--symmetry": tuple(SYMMETRY),
-        "--forwarding": tuple(FORWARDING), "--deliver": tuple(DELIVERY), "--discipline": tuple(DISCIPLINES),
-        "--nic": NICS, "--nic-order": NIC_ORDERS, "--send-complete": SEND_COMPLETE, "--rank-progress": RANK_PROGRESS,
-        "--tie": tuple(TIES), "--workload": tuple(MODELS), "--loop": ("no-overlap", "wfbp", "dear"),
+        "--workload": tuple(MODELS), "--loop": ("no-overlap", "wfbp", "dear"),
+        **{flags_of(keys_of("model")[name])[0]: row.choices for name, row in OPTIONS.items() if row.choices},
     }
 
 

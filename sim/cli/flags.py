@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sim.cli.commands import COMMANDS, RUNS, Command, parsed
 from sim.study.keys import AUTO, REPEATED, SECTIONS, flags_of, keys_of, shown_default
-from topologies.checks import MOST_COUNT, Integer, WeftError, nearest
+from topologies.checks import Integer, WeftError, nearest
 
 if TYPE_CHECKING:
     from sim.how import How
@@ -171,13 +171,6 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
     if "max_events" in command.run_flags:
         group.add_argument("--max-events", type=partial(_within, Integer(1)), metavar="N",
                            help="stop a run once it has N services, at the end of a picosecond (default: no limit)")
-    if "skip" in command.run_flags:
-        group.add_argument("--skip", action=argparse.BooleanOptionalAction, default=True,
-                           help="do not simulate stretches that repeat exactly; the times are the same (default: skip)")
-    if "threads" in command.run_flags:
-        group.add_argument("--threads", type=partial(_within, Integer(1, MOST_COUNT)), metavar="N",
-                           help="threads of one run at most; results are the same with any number (default: as many as "
-                                "cores are idle, in long runs in which much happens at a time, else 1)")
 
 
 def how(arguments: argparse.Namespace) -> How:
@@ -192,11 +185,10 @@ def refuse_how(arguments: argparse.Namespace, why: str) -> None:
 
     `why`: what to do instead.
     """
-    usual = {"check": False, "max_events": None, "skip": True, "threads": None, "workers": 1}
+    usual = {"check": False, "max_events": None, "workers": 1}
     for name in COMMANDS[arguments.command].run_flags:
         if getattr(arguments, name) != usual[name]:
-            flag = "no-skip" if name == "skip" else name.replace("_", "-")
-            raise WeftError(f"--{flag} is for simulations: {why}")
+            raise WeftError(f"--{name.replace('_', '-')} is for simulations: {why}")
 
 
 def _within(limits: Integer, text: str) -> int:

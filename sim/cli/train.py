@@ -48,7 +48,7 @@ def simulate_iteration(spec: Spec, *, drawn: bool, how: How) -> tuple[Workload, 
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
     model = spec.build_model()
-    if spec.model.chunks is None and spec.model.chunk is None:
+    if spec.model.chunks is None and spec.model.chunk is None and spec.model.preset is None:
         model = replace(model, chunks=1)  # the chunks of a hierarchical collective are already small
     if drawn:
         check_size(job, model, spec.symmetry)
@@ -100,7 +100,7 @@ def _lines(spec: Spec, workload: Workload, result: Result) -> list[str]:
     lines = [
         f"# weft train: {workload.name}, {counted(len(workload.layers), 'layer')}, loop {spec.training.loop}, on "
         f"{result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}",
-        f"# {result.model.describe()}{result.told_threads()}; {result.symmetry}",
+        f"# {result.model.describe()}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
     ]
     return lines + [line for ranks in _alike(result) for line in _lines_of(result, ranks)]
@@ -163,7 +163,7 @@ def rows_of(spec: Spec, workload: Workload, result: Result) -> list[dict[str, An
             "exposed_s": (result.time_ps - result.compute_ps(rank)) / 1e12,
             "communication_s": {kind: time / 1e12 for kind, time in result.communication_ps(rank).items()},
             "parts": parts(result, rank), "events": result.events, "symmetry": result.symmetry,
-            "lower_bound_s": result.lower_bound_ps / 1e12, "wall_s": result.wall_s, "threads": result.threads,
+            "lower_bound_s": result.lower_bound_ps / 1e12, "wall_s": result.wall_s,
             **({} if result.faults is None else result.faults.row()),
         }
         for rank in result.ranks

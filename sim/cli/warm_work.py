@@ -11,10 +11,7 @@ from collectives.core.collective import collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
-from sim.engine.run import advance_to_end, start
 from sim.faults.plan import FaultPlan, SlowLink
-from sim.lower.job import lower
-from sim.program.model import Model, Nic
 from sim.simulation import simulate
 from topologies import from_spec
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
@@ -24,31 +21,8 @@ def _plain() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), check=True)
 
 
-def _stretches() -> None:
-    simulate(build("ring", "all-reduce", from_spec("ring:8"), "64MiB"), chunks=8192, log=True)
-
-
-def _threads() -> None:
-    simulate(build("direct", "all-reduce", from_spec("switch:8"), "1KiB"), symmetry="off", threads=2)
-
-
 def _ordered() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="lowest-chunk-first")
-
-
-def _general(model: Model) -> None:
-    """A loop that runs what no other does, such as pools that chunks ask."""
-    program = lower(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), model).program
-    advance_to_end(start(program, general=True))
-
-
-def _pools() -> None:
-    _general(Model())
-
-
-def _routers() -> None:
-    _general(Model(nic=Nic()))
-    _general(Model(discipline="round-robin-flow"))
 
 
 def _nics() -> None:
@@ -108,9 +82,8 @@ def _floats() -> None:
 
 
 WORK: dict[str, Callable[[], None]] = {
-    "fifo": _plain, "stretches": _stretches, "fabrics": _fabrics, "flows": _fluid, "pools": _pools,
-    "proofs": _proofs, "trees": _trees, "search": _matches, "ordered": _ordered,
-    "threads": _threads, "nics": _nics, "turns": _turns, "routers": _routers, "faults": _faults,
+    "fifo": _plain, "fabrics": _fabrics, "flows": _fluid, "proofs": _proofs, "trees": _trees, "search": _matches,
+    "ordered": _ordered, "nics": _nics, "turns": _turns, "faults": _faults,
     "integers": _integers, "floats": _floats,
 }
 """What `weft warm` runs, by the names of its parts."""

@@ -2,312 +2,380 @@
 
 A fifo server is committed when a chunk arrives: start, end and next arrival are known then, so that the end of a
 service is no event. Servers that choose are in sim/engine/policies/choose.py. The stages of a picosecond are those of
-sim/engine/general/loop.py; the calendar is sim/engine/core/calendar.py.
+tests/oracles/general_loop/loop.py; the calendar is sim/engine/core/calendar.py.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from sim.engine.compile.door import entry, helper, section, u64
-from sim.engine.core.calendar import advance, append, hop_of, put, take
-from sim.engine.core.lines import _arrive, _next_of
-from sim.engine.core.mail import send, tell
+from sim.engine.compile.door import entry, helper, section
+from sim.engine.core.calendar import advance, put, size_of, take
+from sim.engine.core.lines import _arrive, _next_of, arrive_now
+from sim.engine.core.nic_room import serves_chosen
+from sim.engine.core.nodes import free_node
 from sim.engine.core.service import service_ps
 from sim.engine.core.state import (
     ASKS,
-    BLOCKS,
-    BUSY_PS,
-    CHOICE_WORDS,
-    CHUNK_BITS,
-    EVENT_WORDS,
-    EVENTS,
-    FREE_NODES,
-    FREE_PS,
-    FULL,
-    HOP_BITS,
-    JOINED,
-    KEY,
-    LATE,
-    LEFT,
-    LINE,
-    LINK,
-    MOST,
-    NOW,
-    OPEN,
-    OWN,
-    PLACE,
-    RELEASED,
-    SERVED,
-    SERVER_WORDS,
-    SPARE,
-    STIRRED,
-    TASK_BITS,
-    TIME,
-    TOP,
-    TOUCHED,
-    WAKE_PS,
+    FRESH,
+    RINGS,
     WOKEN,
 )
 from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
-from sim.engine.core.tasks import _deliver, _gate_of, _key, _let, _of, _release, _size, _stack, log_service
+from sim.engine.core.tasks import _deliver, _key, _release, _size, _stack, log_service
 from sim.engine.nics.posts import ask_nic, end_runs, happen, nic_at, serve_nics
 from sim.engine.nics.pushes import has_room
-from sim.engine.policies.choose import SHORT, SPARE_NODES, choose, look_at, wake
+from sim.engine.policies.choose import SHORT, SPARE_NODES, choose, choose_under_faults, look_at, wake
+from sim.engine.policies.faults import (
+    begins_at,
+    conditions,
+    has_space,
+    injected,
+    is_fresh,
+    is_next,
+    journal,
+    lose,
+    next_held,
+    ring,
+    set_timers,
+    task_of,
+)
 from sim.engine.policies.pools import GRANTED, ask, asks, grant
 from sim.engine.policies.rooms import change_rooms
+from sim.program.contract import HEAD
 
 _LOW = (1 << 32) - 1
 
 
 @helper
-def _pass_on(program, state, task, joined, parted, ordered):
+def _pass_on(program, state, task, joined, ordered, faulty):
     """Deliver the released chunks of a task without servers, each once it has its units. Returns as `_join`."""
-    register, granted = state.register, state.gate_ps[_gate_of(task)] == GRANTED
-    while joined < _of(state, task, RELEASED):
+    run, granted = state.run, state.tasks[task].gate_ps == GRANTED
+    while joined < state.tasks[task].released:
         if not granted and asks(program, task, joined, ordered):
-            if ordered and register[FREE_NODES] < SPARE_NODES:
+            if ordered and run.free_nodes < SPARE_NODES:
                 return False
-            ask(program, state, task, joined, ordered)
+            ask(program, state, task, joined, ordered, faulty)
             return True
         if granted:
-            state.gate_ps[_gate_of(task)] = register[NOW]
+            state.tasks[task].gate_ps = run.now_ps
             granted = False
         if joined == 0:
-            state.start_ps[u64(task)] = register[NOW]
+            state.start_ps[task] = run.now_ps
         joined += 1
-        _let(state, task, JOINED, joined)
-        _deliver(program, state, task, parted, ordered)
+        state.tasks[task].joined = joined
+        _deliver(program, state, task, ordered)
     return True
 
 
 @helper
-def _ask_in_time(program, state, task, joined, gate):
+def _ask_in_time(program, state, task, joined, gate, faulty):
     """Let a chunk ask for units once the chunk before it has left the first server. Returns as `_join`."""
-    register = state.register
-    if register[FREE_NODES] < SPARE_NODES or register[BLOCKS] == 0 or register[LATE] + 2 > state.late.size:
+    run = state.run
+    if run.free_nodes < SPARE_NODES or run.blocks == 0 or run.late + 2 > state.late.size:
         return False
-    if gate > register[NOW]:
-        state.gate_ps[_gate_of(task)] = FAR
+    if gate > run.now_ps:
+        state.tasks[task].gate_ps = FAR
         put(program, state, gate, task, np.int64(ASKS), NONE)
     else:
-        ask(program, state, task, joined, True)
+        ask(program, state, task, joined, True, faulty)
     return True
 
 
 @helper
-def _join(program, state, task, parted, nics, ordered):
+def _join(program, state, task, nics, ordered, faulty):
     """Send a released chunk of a task to its first server, or, without servers, all of them to delivery.
 
     Returns False where there is no room left; the task then stays on the stack.
     """
-    register = state.register
-    joined = _of(state, task, JOINED)
-    gate = state.gate_ps[_gate_of(task)]
-    if joined == _of(state, task, RELEASED) or gate == FAR:
+    run = state.run
+    joined = state.tasks[task].joined
+    gate = state.tasks[task].gate_ps
+    if joined == state.tasks[task].released or gate == FAR:
         return True
-    route = program.task_route[u64(task)]
-    at = np.int64(program.route_ptr[u64(route)])
-    if at == program.route_ptr[u64(route + 1)]:
-        return _pass_on(program, state, task, joined, parted, ordered)
+    route = program.task_route[task]
+    at = np.int64(program.route_ptr[route])
+    if at == program.route_ptr[route + 1]:
+        return _pass_on(program, state, task, joined, ordered, faulty)
     if ordered and gate != GRANTED and asks(program, task, joined, ordered):
-        return _ask_in_time(program, state, task, joined, gate)
+        return _ask_in_time(program, state, task, joined, gate, faulty)
     if nics and nic_at(program, at) != NONE:
         if not has_room(state):
             return False
-        _let(state, task, JOINED, joined + 1)
-        state.gate_ps[_gate_of(task)] = FAR
-        ask_nic(program, state, nic_at(program, at), task, _key(program, state, task, joined))
+        state.tasks[task].joined = joined + 1
+        state.tasks[task].gate_ps = FAR
+        ask_nic(program, state, nic_at(program, at), task, _key(program, state, task, joined), ordered)
         return True
-    if register[BLOCKS] == 0 or register[LATE] + 2 > state.late.size:
+    if run.blocks == 0 or run.late + 2 > state.late.size:
         return False
     key, place = _key(program, state, task, joined), (at << 32) | _size(program, task, joined)
-    _let(state, task, JOINED, joined + 1)
-    state.gate_ps[_gate_of(task)] = FAR
-    if gate > register[NOW]:
+    if faulty:
+        key, place = injected(program, state, key, place, max(gate, run.now_ps))
+    state.tasks[task].joined = joined + 1
+    state.tasks[task].gate_ps = FAR
+    if gate > run.now_ps:
         put(program, state, gate, key, place, NONE)
     else:
-        event = register[SPARE]
-        if event == NONE:
-            event = append(state, OPEN)
-        register[SPARE] = NONE
-        state.event[u64(EVENT_WORDS * event + TIME)] = hop_of(program, place)
-        state.event[u64(EVENT_WORDS * event + KEY)] = key
-        state.event[u64(EVENT_WORDS * event + PLACE)] = place
-        _arrive(program, state, event)
+        arrive_now(program, state, key, place)
     return True
 
 
 @section
-def _settle(program, state, parted, nics, ordered):
+def _settle(program, state, nics, ordered, faulty):
     """Look at every task on the stack, until none is left. Returns False where there is no room left."""
-    register = state.register
-    while register[TOP] != NONE:
-        task = register[TOP]
-        register[TOP] = _of(state, task, LINK)
-        _let(state, task, LINK, UNSTACKED)
+    run = state.run
+    while run.top != NONE:
+        task = run.top
+        run.top = state.tasks[task].link
+        state.tasks[task].link = UNSTACKED
         _release(program, state, task)
-        if not _join(program, state, task, parted, nics, ordered):
+        if not _join(program, state, task, nics, ordered, faulty):
             _stack(state, task)
             return False
     return True
 
 
 @helper
-def _serve(program, state, server, event, parted, ordered, routers):
+def _serve(program, state, server, event, nics, ordered, routers, faulty):
     """Serve an event that has just arrived at a server, after all that came before it.
 
-    `parted`, `nics`, `ordered` and `routers` are constants of each entry, here and below: a branch that an entry never
+    `nics`, `ordered`, `routers` and `faulty` are constants of each entry, here and below: a branch that an entry never
     takes is not compiled.
     """
-    register = state.register
-    key = state.event[u64(EVENT_WORDS * event + KEY)]
-    place = state.event[u64(EVENT_WORDS * event + PLACE)]
-    at, size = place >> 32, place & _LOW
-    base = SERVER_WORDS * server
-    service = service_ps(program, size, program.server_rate[u64(server)])
-    start = max(register[NOW], state.server[u64(base + FREE_PS)])
-    end = start + service
-    state.server[u64(base + FREE_PS)] = end
-    state.server[u64(base + BUSY_PS)] += service
-    register[EVENTS] += 1
-    hop = u64(state.event[u64(EVENT_WORDS * event + TIME)] & _LOW)
-    latency = program.hop_latency_ps[hop]
-    task = key & ((np.int64(1) << register[TASK_BITS]) - 1)
-    one = np.int64(1) << register[TASK_BITS]
-    chunk = (key >> (register[TASK_BITS] + register[HOP_BITS])) & ((np.int64(1) << register[CHUNK_BITS]) - 1)
-    if state.log_base.size:
-        log_service(program, state, server, start, task, chunk, at)
-    if program.hop_last[hop] != 0:
-        ready = (start if program.deliver_head else end) + latency
-        if parted:
-            tell(program, state, task, ready, key, event)
-        else:
-            put(program, state, ready, key, NONE, event)
+    run = state.run
+    key, place = state.events[event].key, state.events[event].place
+    at, size = place >> 32, size_of(place)
+    its = state.servers[server]
+    start = max(run.now_ps, its.free_ps)
+    extra, lost = np.int64(0), False
+    if faulty and state.chooses[server] != 0:
+        service, extra, lost = conditions(program, state, server, key, place)
     else:
-        ready = end + latency
-        following = program.hop_server[u64(program.route_hop[u64(at + 1)])]
+        service = service_ps(program, size, program.server_rate[server])
+    end = start + service
+    its.free_ps = end
+    its.busy_ps += service
+    run.events += 1
+    hop = state.events[event].time_ps & _LOW
+    latency = program.hop_latency_ps[hop] + extra
+    task = key & ((np.int64(1) << run.task_bits) - 1)
+    one = np.int64(1) << run.task_bits
+    chunk = (key >> (run.task_bits + run.hop_bits)) & ((np.int64(1) << run.chunk_bits) - 1)
+    last, onward = program.hop_last[hop] != 0, place + (np.int64(1) << 32)
+    if faulty:
+        begins, onward = is_fresh(place), onward & ~np.int64(FRESH)
+    else:
+        begins = (key >> run.task_bits) & ((np.int64(1) << run.hop_bits) - 1) == 0
+        if state.log_base.size:
+            log_service(program, state, server, start, task, chunk, at)
+    ready = end + latency
+    if lost:
+        lose(program, state, server, key, place & ~np.int64(FRESH), start, end)
+    elif last:
+        ready = (start if program.hop_last[hop] == HEAD else end) + latency
+        put(program, state, ready, key, NONE, event)
+    else:
+        following = program.hop_server[program.route_hop[at + 1]]
         if program.cut_through:
-            after = program.server_rate[u64(following)]
+            after = program.server_rate[following]
             ready = max(start + latency, ready - service_ps(program, size, after))
-        if not parted or state.server_part[u64(following)] == state.own[OWN]:
-            put(program, state, ready, key + one, place + (1 << 32), event)
-        else:
-            send(state, np.int64(state.server_part[u64(following)]), ready, key + one, place + (1 << 32))
-    begins = (key >> register[TASK_BITS]) & ((np.int64(1) << register[HOP_BITS]) - 1) == 0
+        put(program, state, ready, key + one, onward, event)
+    if faulty and not lost:
+        journal(state, key, place, run.arrived_ps, start, end, ready)
     if routers:
-        change_rooms(program, state, server, np.int64(hop), place, begins, program.hop_last[hop] != 0, end, ready)
+        first = begins_at(program, at) if faulty else begins
+        change_rooms(program, state, server, np.int64(hop), place, first, last, lost, end, ready)
+    of_nic = nics and ordered and program.server_nic[server] != NONE
+    if of_nic and state.chooses[server] != 0:
+        serves_chosen(program, state, server, end, place)
     if begins:
         if chunk == 0:
-            state.start_ps[u64(task)] = start
-        joined = chunk + 1
-        if ordered and joined < _of(state, task, RELEASED) and asks(program, task, joined, ordered):
-            put(program, state, end, task, np.int64(ASKS), NONE)
-        elif joined < _of(state, task, RELEASED):
-            _let(state, task, JOINED, joined + 1)
-            key += np.int64(1) << (register[TASK_BITS] + register[HOP_BITS])
-            put(program, state, end, key, (at << 32) | _size(program, task, joined), NONE)
-            if ordered:
-                state.choice[u64(CHOICE_WORDS * server + WAKE_PS)] = end
-        else:
-            state.gate_ps[_gate_of(task)] = end
+            state.start_ps[task] = start
+        if not of_nic:
+            _follow(program, state, server, task, key, at, chunk + 1, end, ordered, faulty)
 
 
 @helper
-def _serve_all(program, state, parted, ordered, routers):
+def _follow(program, state, server, task, key, at, joined, end, ordered, faulty):
+    """Let the next chunk of a task join its first server, which is done with the one before at `end`."""
+    run = state.run
+    if joined == state.tasks[task].released:
+        state.tasks[task].gate_ps = end
+    elif ordered and asks(program, task, joined, ordered):
+        put(program, state, end, task, np.int64(ASKS), NONE)
+    else:
+        state.tasks[task].joined = joined + 1
+        key += np.int64(1) << (run.task_bits + run.hop_bits)
+        place = (at << 32) | _size(program, task, joined)
+        if faulty:
+            key, place = injected(program, state, key, place, end)
+        put(program, state, end, key, place, NONE)
+        if ordered and (not faulty or program.hop_server[program.route_hop[place >> 32]] == server):
+            state.choices[server].wake_ps = end
+
+
+@helper
+def _may_serve(state, ordered, routers, faulty):
+    """Whether there is memory for a service: for two events, or for up to MOST of a server that chooses, and nodes."""
+    run = state.run
+    most = run.most if ordered else np.int64(2)
+    if faulty:
+        return has_space(state, most)
+    if routers and (run.free_nodes < SPARE_NODES or run.backlog_free == NONE):
+        return False
+    return run.blocks >= most and run.late + most <= state.late.size
+
+
+@helper
+def _serve_all(program, state, nics, ordered, routers, faulty):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
-    register = state.register
-    while register[SERVED] < register[TOUCHED]:
-        server = np.int64(state.touched[u64(register[SERVED])])
-        line = u64(SERVER_WORDS * server + LINE)
-        event = state.server[line] >> 32
+    run = state.run
+    while run.served < run.touched:
+        server = np.int64(state.touched[run.served])
+        event = state.servers[server].line >> 32
         while event != NONE:
-            # A service puts at most two events into the calendar, one of a server that chooses up to MOST.
-            most = register[MOST] if ordered else 2
-            if routers and register[FREE_NODES] < SPARE_NODES:
-                state.server[line] = (event << 32) | (state.server[line] & _LOW)
-                return False
-            if register[BLOCKS] < most or register[LATE] + most > state.late.size or (parted and state.own[FULL] != 0):
-                state.server[line] = (event << 32) | (state.server[line] & _LOW)
+            if not _may_serve(state, ordered, routers, faulty):
+                state.servers[server].line = (event << 32) | (state.servers[server].line & _LOW)
                 return False
             after = _next_of(state, event)
-            chooses = ordered and state.chooses[u64(server)] != 0
+            chooses = ordered and state.chooses[server] != 0
             if chooses:
-                event, after = choose(program, state, server, event, routers), np.int64(NONE)
+                after = np.int64(NONE)
+                if faulty:
+                    event = choose_under_faults(program, state, server, event)
+                else:
+                    event = choose(program, state, server, event, routers)
                 if event == SHORT:
                     return False
+            elif faulty:
+                run.arrived_ps = run.now_ps
             if not chooses or event != NONE:
-                _serve(program, state, server, event, parted, ordered, routers)
+                _serve(program, state, server, event, nics, ordered, routers, faulty)
             if chooses:
-                wake(program, state, server, routers)
+                wake(program, state, server, routers, faulty)
             event = after
-        register[SERVED] += 1
-    register[SERVED] = register[TOUCHED] = 0
+        run.served += 1
+    run.served = run.touched = 0
     return True
+
+
+@helper
+def _deliver_in_order(program, state, key):
+    """Deliver a chunk that is in, and those that were in before it and waited for it; or let it wait."""
+    if not is_next(state, key):
+        return
+    task = task_of(state, key)
+    _deliver(program, state, task, True)
+    node = next_held(state, task)
+    while node != NONE:
+        free_node(state, node)
+        _deliver(program, state, task, True)
+        node = next_held(state, task)
+
+
+@helper
+def _happen(program, state, event, nics, ordered, faulty):
+    """An event of this picosecond: an arrival waits for its turn, the others take effect."""
+    run, place = state.run, state.events[event].place
+    if place >= 0:
+        _arrive(program, state, event)
+        return
+    key = state.events[event].key
+    if ordered and place == WOKEN:
+        look_at(state, event)
+    elif ordered and place == ASKS:
+        run.spare = event
+        state.tasks[key].gate_ps = run.now_ps
+        _stack(state, key)
+    elif faulty and place == RINGS:
+        run.spare = event
+        ring(state, key, state.tasks[key].chunks)
+    elif nics and place != NONE:
+        happen(program, state, event, place)
+    else:
+        run.spare = event
+        if faulty:
+            _deliver_in_order(program, state, key)
+        else:
+            _deliver(program, state, key & ((np.int64(1) << run.task_bits) - 1), ordered)
 
 
 @entry
 def run_fifo(program, state, max_events, until_ps):
-    """Run a program of fifo servers and simple pools, see `sim.engine.setup.loop`; the rest as in `run_general`."""
+    """Run a program of fifo servers and simple pools until it ends or a limit is reached, between two picoseconds.
+
+    Parameters
+    ----------
+    program : Program
+    state : FifoState
+        Updated; a later call goes on from it.
+    max_events : int
+        Pause after the picosecond in which this many more services have begun.
+    until_ps : int
+        Pause before the first event later than this.
+
+    Returns
+    -------
+    int
+        FINISHED, PAUSED, STUCK, OUT_OF_ORDER, or NEEDS_TOKENS: call again with more room.
+    """
     return fifo_loop(program, state, max_events, until_ps, False, False, False, False)
 
 
 @entry
 def run_fifo_nics(program, state, max_events, until_ps):
     """Run such a program with NICs."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, False, False)
+    return fifo_loop(program, state, max_events, until_ps, True, False, False, False)
 
 
 @entry
 def run_ordered(program, state, max_events, until_ps):
-    """Run a program with servers that choose by a rank, and any pools; the rest as in `run_general`."""
-    return fifo_loop(program, state, max_events, until_ps, False, False, True, False)
+    """Run a program with servers that choose by a rank, and any pools."""
+    return fifo_loop(program, state, max_events, until_ps, False, True, False, False)
 
 
 @entry
 def run_links(program, state, max_events, until_ps):
     """Run a program with turns, channels or buffers, or with NICs beside ranks or pools; `server_nic` may be -1."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, True, True)
+    return fifo_loop(program, state, max_events, until_ps, True, True, True, False)
+
+
+@entry
+def run_faulty(program, state, max_events, until_ps):
+    """Run any program, also one in which something changes in time; `server_nic` may be -1."""
+    return fifo_loop(program, state, max_events, until_ps, True, True, True, True)
 
 
 @section
-def fifo_loop(program, state, max_events, until_ps, parted, nics, ordered, routers):
-    """The loop of all entries above, of `run_skipping` between its tries, and of `run_part` within a window."""
-    register = state.register
-    limit = register[EVENTS] + max_events
+def fifo_loop(program, state, max_events, until_ps, nics, ordered, routers, faulty):
+    """The loop of all entries above."""
+    run = state.run
+    limit = run.events + max_events
+    if faulty and not set_timers(program, state):
+        return NEEDS_TOKENS
     while True:
-        if register[TOP] != NONE and not _settle(program, state, parted, nics, ordered):
+        if run.top != NONE and not _settle(program, state, nics, ordered, faulty):
+            return NEEDS_TOKENS
+        # A chunk that is in before another one waits in a node.
+        if faulty and run.free_nodes < SPARE_NODES:
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
-            place = state.event[u64(EVENT_WORDS * due + PLACE)]
-            if place >= 0:
-                _arrive(program, state, due)
-            elif ordered and place == WOKEN:
-                look_at(state, due)
-            elif ordered and place == ASKS:
-                task = state.event[u64(EVENT_WORDS * due + KEY)]
-                register[SPARE] = due
-                state.gate_ps[_gate_of(task)] = register[NOW]
-                _stack(state, task)
-            elif nics and place != NONE:
-                happen(program, state, due, place)
-            else:
-                key = state.event[u64(EVENT_WORDS * due + KEY)]
-                register[SPARE] = due
-                _deliver(program, state, key & ((np.int64(1) << register[TASK_BITS]) - 1), parted, ordered)
+            _happen(program, state, due, nics, ordered, faulty)
+            if faulty and run.free_nodes < SPARE_NODES:
+                return NEEDS_TOKENS
             due = take(state)
-        if nics and not end_runs(program, state):
+        if nics and not end_runs(program, state, ordered):
             return NEEDS_TOKENS
-        if register[TOP] != NONE or (register[STIRRED] != NONE and grant(program, state, ordered)):
+        if run.top != NONE or (run.stirred != NONE and grant(program, state, ordered, faulty)):
             continue
-        if nics and not serve_nics(program, state):
+        if nics and not serve_nics(program, state, ordered, faulty):
             return NEEDS_TOKENS
-        if not _serve_all(program, state, parted, ordered, routers):
+        if not _serve_all(program, state, nics, ordered, routers, faulty):
             return NEEDS_TOKENS
-        if register[LEFT] == 0:
+        if run.left == 0:
             return FINISHED
-        if register[EVENTS] >= limit:
+        if run.events >= limit:
             return PAUSED
         status = advance(program, state, until_ps)
         if status != FINISHED:

@@ -9,16 +9,35 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engine import loop as _fifo
-from sim.engine.core import state as fields
-from sim.engine.core.state import FifoState
+from sim.engine.compile.rows import Rows, row, rows
+from sim.engine.core.layouts import (
+    Backlog,
+    Choice,
+    Ends,
+    Engine,
+    Event,
+    Flow,
+    Nic,
+    Node,
+    Pool,
+    Queue,
+    Return,
+    Room,
+    Run,
+    Server,
+    Service,
+    Slot,
+    Task,
+    Wish,
+)
+from sim.engine.core.state import ATTEMPT_SHIFT, BLOCK, LEVELS, OPEN, RADIX, SLOTS, WORDS, FifoState
 from sim.engine.core.status import FAR, NONE, UNSTACKED
-from sim.engine.nics import state as of_nic
-from sim.engine.policies import rooms as _rooms
-from sim.engine.policies import turns as _turns
-from sim.engine.policies.choose import NUMBER_BITS, SPARE_NODES
+from sim.engine.policies.choose import NUMBER_BITS
+from sim.engine.policies.faults import SPARE_NODES
 from sim.program import FIFO, I32, I64, LOWEST_CHUNK_FIRST, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
-from sim.program.contract import UNBOUNDED
-from sim.program.outcome import log_base
+from sim.program.contract import ATTEMPTS, UNBOUNDED
+from sim.program.outcome import Stranded, log_base
+from topologies import WeftError
 
 KEY_BITS = 63
 SAMPLE = 4096
@@ -29,31 +48,53 @@ SERVERS_A_BUCKET = 512
 that hardly an event becomes due in the bucket that is open. Where servers choose it is a quarter of that: the ends of
 services are events too."""
 
+JOURNAL_TO_SPARE = 64
+"""Rows of a journal beyond those of a run in which nothing is lost."""
+
 MOST_BUCKETS = 256
 ROOM_FOR_BUCKETS = 1 << 22
 """Of the queue of a server, a power of two; and of all queues of a run, where servers are many."""
 
 
-def loop(program: Program) -> Callable[..., int] | None:
-    """The loop for a healthy program whose keys fit a word; None where only the general ones do."""
+def loop(program: Program) -> Callable[..., int]:
+    """The entry of the loop with the fewest flags that a program runs in."""
     if not program.is_healthy:
-        return None
-    if program.task_class.min(initial=0) < 0 or sum(bits(program)) > KEY_BITS:
-        return None
-    chooses = choosers(program)
-    if not chooses.any() and _pools_are_simple(program):
+        return _fifo.run_faulty
+    if not choosers(program).any() and _pools_are_simple(program):
         return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
-    if program.has_nics and chooses[program.server_nic != NONE].any():
-        return None
-    if _most_rank(program).bit_length() + NUMBER_BITS > KEY_BITS:
-        return None
     ranks = not (program.takes_turns or program.has_credits or program.has_channels or program.has_nics)
     return _fifo.run_ordered if ranks else _fifo.run_links
 
 
+def check_fits(program: Program) -> None:
+    """Reject a program whose keys or places do not fit a word."""
+    limits = (
+        (sum(bits(program)), KEY_BITS, "of (class, chunk, hop, task) in a key"),
+        (_most_rank(program).bit_length() + NUMBER_BITS, KEY_BITS, "of a rank and a running number"),
+        (max(int(program.service_row.size) - 1, 0).bit_length(), ATTEMPT_SHIFT, "of a chunk size"),
+    )
+    for needed, most, what in limits:
+        if needed > most:
+            raise WeftError(f"the program needs {needed} bits {what}; the chunk engine has {most}")
+
+
+def simplified(program: Program) -> Program:
+    """The program as the loop runs it: classes from 0, dense priorities, NICs named, no buffers with room to spare."""
+    least = int(program.task_class.min(initial=0))
+    if least < 0:
+        program = program._replace(task_class=program.task_class - np.int32(least))
+    if program.task_priority.size and int(np.ptp(program.task_priority)).bit_length() + NUMBER_BITS > KEY_BITS:
+        rank = np.unique(program.task_priority, return_inverse=True)[1]
+        program = program._replace(task_priority=rank.astype(np.int32))
+    program = without_room_to_spare(program)
+    if not program.has_nics and loop(program) in (_fifo.run_links, _fifo.run_faulty):
+        program = program._replace(server_nic=np.full(program.n_servers, NONE, np.int32))
+    return program
+
+
 def without_room_to_spare(program: Program) -> Program:
     """The program without buffers that have room for all that ever crosses their server."""
-    if not program.has_credits:
+    if not program.has_credits or not program.is_healthy:
         return program
     n_first, size = program.cut_first.astype(np.int64), program.chunk_work[program.cut_size].astype(np.float64)
     of_cut = n_first * size[:, 0] + (program.cut_chunks - n_first) * size[:, 1]
@@ -81,11 +122,31 @@ def choosers(program: Program) -> npt.NDArray[np.bool_]:
     chooses = np.asarray(program.server_discipline != FIFO)
     if program.has_credits:
         chooses |= (program.server_buffer != UNBOUNDED).reshape(program.channels, -1).any(axis=0)
+    if not program.is_healthy:
+        chooses |= _may_go_wrong(program)
     if program.has_channels:
         used = np.zeros((program.n_servers, program.channels), np.bool_)
         used[program.hop_server, program.hop_channel] = True
         chooses |= used.sum(axis=1) > 1
     return chooses
+
+
+def _may_go_wrong(program: Program) -> npt.NDArray[np.bool_]:
+    """Servers whose services are not known on arrival, (S,): faulty ones, first ones of detours, and NICs."""
+    found = np.zeros(program.n_servers, np.bool_)
+    if program.timetable_ptr.size:
+        found |= np.diff(program.timetable_ptr) > 0
+    if program.server_loss.size:
+        found |= program.server_loss > 0
+    if program.server_jitter.size:
+        found |= program.server_jitter != NONE
+    if program.detour_ptr.size:
+        tasks = np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))
+        routes = np.concatenate([program.task_route[tasks], program.detour_route])
+        found[program.route_server[program.route_ptr[routes]]] = True
+    if program.has_nics:
+        found |= program.server_nic != NONE
+    return found
 
 
 def _pools_are_simple(program: Program) -> bool:
@@ -100,17 +161,28 @@ def _pools_are_simple(program: Program) -> bool:
     return joins and whole and bool(np.all(program.pool_discipline == FIFO))
 
 
+def hops_in_keys(program: Program) -> tuple[int, int]:
+    """Least and most hop of a key: those of detours count from where the task's own route begins."""
+    least, most = 0, int(np.diff(program.route_ptr).max(initial=1)) - 1
+    if program.detour_ptr.size:
+        own = program.task_route[np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))]
+        begin = program.route_ptr[program.detour_route].astype(np.int64) - program.route_ptr[own]
+        end = begin + np.diff(program.route_ptr)[program.detour_route] - 1
+        least, most = min(least, int(begin.min(initial=0))), max(most, int(end.max(initial=0)))
+    return least, most
+
+
 def bits(program: Program) -> list[int]:
     """Bits of a task, a hop, a chunk and a class in a key."""
+    least, most_hop = hops_in_keys(program)
     most = (
-        program.n_tasks - 1, np.diff(program.route_ptr).max(initial=1) - 1, program.cut_chunks.max(initial=1) - 1,
-        program.task_class.max(initial=0),
+        program.n_tasks - 1, most_hop - least, program.cut_chunks.max(initial=1) - 1, program.task_class.max(initial=0),
     )
     return [max(int(value), 0).bit_length() for value in most]
 
 
-def width(program: Program, n_servers: int) -> int:
-    """Bits of a bucket in the calendar of some servers, from the median of first services."""
+def width(program: Program) -> int:
+    """Bits of a bucket in the calendar, from the median of first services."""
     step = max(program.n_tasks // SAMPLE, 1)
     route, cut = program.task_route[::step], program.task_cut[::step]
     first = program.route_ptr[route]
@@ -122,49 +194,57 @@ def width(program: Program, n_servers: int) -> int:
     server = program.hop_server[program.route_hop[first]]
     service = program.service(program.cut_size[cut, 0], program.server_rate[server])
     median = int(np.partition(service, service.size // 2)[service.size // 2])
-    span = median * SERVERS_A_BUCKET // max(n_servers, 4 * SERVERS_A_BUCKET)
+    span = median * SERVERS_A_BUCKET // max(program.n_servers, 4 * SERVERS_A_BUCKET)
     return min(max(span.bit_length() - 1 - 2 * bool(choosers(program).any()), 0), 30)
 
 
 def initial_state(program: Program, log: bool) -> FifoState:
     """The state before the first picosecond."""
     n_tasks, n_servers = program.n_tasks, program.n_servers
-    task = np.zeros((n_tasks, fields.TASK_WORDS), np.int32)
-    task[:, fields.MISSING] = program.waited_for()
-    task[:, fields.CHUNKS] = program.cut_chunks[program.task_cut]
-    ready = np.flatnonzero(task[:, fields.MISSING] == 0)
-    task[:, fields.LINK] = UNSTACKED
-    task[ready, fields.LINK] = np.append(ready[1:], NONE)[: ready.size]
-    server = np.zeros((n_servers, fields.SERVER_WORDS), np.int64)
-    server[:, fields.STAMP_PS] = -1
-    register = np.zeros(fields.REGISTERS, np.int64)
-    register[fields.LEFT] = n_tasks
-    register[fields.TOP] = ready[0] if ready.size else NONE
-    register[[fields.ENDED, fields.STIRRED, fields.FREE_NODE]] = NONE
-    register[fields.WIDTH] = width(program, n_servers)
-    register[[fields.TASK_BITS, fields.HOP_BITS, fields.CHUNK_BITS]] = bits(program)[:3]
-    calendar = empty_calendar(register, ready.size + n_servers, n_servers)
-    base = log_base(program) if log else np.zeros(0, np.int64)
-    n_logged = int(base[-1]) if log else 0
-    flat = task.reshape(-1)
+    run, tasks, servers = row(Run), rows(Task, n_tasks), rows(Server, n_servers)
+    tasks["missing"] = program.waited_for()
+    tasks["chunks"] = program.cut_chunks[program.task_cut]
+    ready = np.flatnonzero(tasks["missing"] == 0)
+    tasks["link"] = UNSTACKED
+    tasks["link"][ready] = np.append(ready[1:], NONE)[: ready.size]
+    servers["stamp_ps"] = -1
+    run["left"] = n_tasks
+    run["top"] = ready[0] if ready.size else NONE
+    run["ended"] = run["stirred"] = run["free_node"] = run["given_up"] = NONE
+    run["width"] = width(program)
+    run["task_bits"], run["hop_bits"], run["chunk_bits"] = bits(program)[:3]
+    run["bias"] = -hops_in_keys(program)[0]
+    calendar = empty_calendar(run, ready.size + n_servers, n_servers)
+    logs = log and program.is_healthy
+    base = log_base(program) if logs else np.zeros(0, np.int64)
+    n_logged = int(base[-1]) if logs else 0
     return FifoState(
-        register=register,
-        task=flat,
-        gate_ps=flat.view(np.int64),
+        run=run,
+        tasks=tasks,
         start_ps=np.full(n_tasks, -1, np.int64),
-        server=server.reshape(-1),
+        servers=servers,
         touched=np.zeros(n_servers, np.int32),
         **calendar,
         log_base=base,
         log_start_ps=np.full(n_logged, -1, np.int64),
         log_before=np.full(n_logged, -1, np.int64),
-        last_row=np.full(n_servers if log else 0, -1, np.int64),
-        **(nics(program, register) if program.has_nics else {}),
-        **_queues(program, register),
+        last_row=np.full(n_servers if logs else 0, -1, np.int64),
+        **(nics(program) if program.has_nics else {}),
+        **_queues(program, run),
+        **({} if program.is_healthy else _faults(program, log)),
     )
 
 
-def nics(program: Program, register: I64) -> dict[str, Any]:
+def _faults(program: Program, log: bool) -> dict[str, Any]:
+    """State of what changes in time; the journal has room for all services if none is lost, and some more."""
+    journal = rows(Service, program.chunk_hops() + program.n_servers + JOURNAL_TO_SPARE if log else 0)
+    return {
+        "row": (program.timetable_ptr[:-1] - 1).astype(np.int32), "held": np.full(program.n_tasks, NONE, np.int32),
+        "journal": journal,
+    }
+
+
+def nics(program: Program) -> dict[str, Any]:
     """State of NICs."""
     n_nics = program.nic_engines.size
     sent = np.flatnonzero(program.hops() > 0)
@@ -178,26 +258,26 @@ def nics(program: Program, register: I64) -> dict[str, Any]:
     work = np.zeros(n_nics, np.float64)
     np.add.at(work, nic, n_first * first.astype(np.float64) + (program.cut_chunks[cut] - n_first) * rest)
     engines = program.nic_engines.astype(np.int64)
-    words = np.zeros((n_nics, of_nic.NIC_WORDS), np.int64)
-    words[:, [of_nic.READY, of_nic.ASIDE, of_nic.LINE, of_nic.PAUSED, of_nic.LAST_PORT]] = NONE
-    words[:, [of_nic.OLDEST, of_nic.NEWEST, of_nic.TOGETHER, of_nic.STAMP]] = NONE
-    words[:, of_nic.LOOK_PS] = FAR
-    words[:, of_nic.IDLE] = engines
-    words[:, of_nic.ENGINES] = np.cumsum(engines) - engines
-    words[:, of_nic.ROOM] = program.nic_queue
+    nics = rows(Nic, n_nics)
+    for word in ("ready", "aside", "line", "paused", "last_port", "oldest", "newest", "together", "stamp_ps"):
+        nics[word] = NONE
+    nics["look_ps"] = FAR
+    nics["idle"] = engines
+    nics["engines"] = np.cumsum(engines) - engines
+    nics["room"] = program.nic_queue
     # What all engines push at once; a queue with as much room is not likely to be full soon.
     at_once = np.maximum(engines * program.chunk_work.max(initial=1).astype(np.float64), 1)
-    words[:, of_nic.WATCHED] = np.where(work < 0.999 * program.nic_queue, 0, np.minimum(at_once, UNBOUNDED))
+    # What is lost comes again, so that with faults no queue has room for all.
+    plenty = work < (0.999 * program.nic_queue if program.is_healthy else 0)
+    nics["watched"] = np.where(plenty, 0, np.minimum(at_once, UNBOUNDED))
     server = np.flatnonzero(program.server_nic >= 0)
-    words[program.server_nic[server], of_nic.SERVER] = server
-    register[fields.ENDED] = NONE
-    backlog = np.zeros((2 * int(engines.sum()) + 2, of_nic.BACKLOG_WORDS), np.int64)
-    backlog[:, of_nic.BEHIND] = np.append(np.arange(1, len(backlog)), NONE)
-    n_flows = int(program.task_flow.max(initial=-1)) + 1
+    nics["server"][program.server_nic[server]] = server
+    backlog, flows = rows(Backlog, 2 * int(engines.sum()) + 2), rows(Flow, int(program.task_flow.max(initial=-1)) + 1)
+    backlog["behind"] = np.append(np.arange(1, len(backlog)), NONE)
+    flows["holder"] = flows["later"] = flows["next_flow"] = NONE
     return {
-        "nic": words.reshape(-1), "flow": np.full(n_flows * of_nic.FLOW_WORDS, NONE, np.int64),
-        "wish": np.zeros(program.n_tasks * of_nic.WISH_WORDS, np.int64),
-        "engine": np.zeros(int(engines.sum()) * of_nic.ENGINE_WORDS, np.int64), "backlog": backlog.reshape(-1),
+        "nics": nics, "flows": flows, "wishes": rows(Wish, program.n_tasks),
+        "engines": rows(Engine, int(engines.sum())), "backlog": backlog,
         "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
     }
 
@@ -215,66 +295,104 @@ def _most_rank(program: Program) -> int:
 
 
 def _buckets(program: Program) -> int:
-    """Buckets of the queue of each server, a power of two, and at least one for each channel."""
+    """Buckets of each channel of a server, a power of two."""
     bits = min(_most_rank(program).bit_length(), MOST_BUCKETS.bit_length() - 1)
-    bits = min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1)
-    return 1 << max(bits, (program.channels - 1).bit_length())
+    return 1 << max(min(bits, (ROOM_FOR_BUCKETS // max(program.n_servers, 1)).bit_length() - 1), 0)
 
 
 def queue_bytes(program: Program) -> int:
     """Memory of pools, and of the queues of servers that choose, but for the chunks that wait there."""
     if not choosers(program).any() and not program.pool_capacity.size:
         return 0
-    words = program.n_servers * (5 + 2 * _buckets(program)) + _rooms.ROOM_WORDS * program.server_buffer.size
-    words += (fields.NODE_WORDS + 1) * int((program.task_pool >= 0).sum())
-    return 8 * (words + _turns.QUEUE_WORDS * program.hop_queue.size) + 4 * program.cut_work.size
+    words = program.n_servers * (5 + 2 * program.channels * _buckets(program))
+    words += 4 * int((program.task_pool >= 0).sum())
+    of_rooms = (Room.words.itemsize + 2 * Ends.words.itemsize) * program.server_buffer.size
+    return 8 * words + of_rooms + Queue.words.itemsize * program.hop_queue.size + 4 * program.cut_work.size
 
 
-def _queues(program: Program, register: I64) -> dict[str, Any]:
+def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
     """The fields of pools and of queues of servers that choose, which are empty; sets their registers."""
     chooses, n_servers, n_pools = choosers(program), program.n_servers, program.pool_capacity.size
-    if not chooses.any() and n_pools == 0:
+    if not chooses.any() and n_pools == 0 and program.is_healthy:
         return {}
     buckets = _buckets(program)
-    register[fields.BUCKETS] = buckets
-    register[fields.RANK_SHIFT] = (_most_rank(program) // buckets).bit_length()
-    register[fields.LEAST] = program.task_priority.min() if program.task_priority.size else 0
-    register[fields.MOST] = 5 + program.channels
-    node = _with_nodes(np.zeros(0, np.int64), register, max(16, n_servers))
-    in_heaps = n_pools > 0 or register[fields.RANK_SHIFT] > 0
-    turns = np.full(int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0, NONE, np.int64)
-    turns = np.repeat(turns, _turns.QUEUE_WORDS)
-    turns[_turns.IN_LINE :: _turns.QUEUE_WORDS] = 0
+    run["bucket_bits"] = buckets.bit_length() - 1
+    run["rank_shift"] = (_most_rank(program) // buckets).bit_length()
+    run["buckets"] = buckets = buckets * program.channels
+    run["least"] = program.task_priority.min() if program.task_priority.size else 0
+    run["most"] = 8 + program.channels
+    nodes = _with_nodes(rows(Node), run, max(16, n_servers))
+    in_heaps = n_pools > 0 or run["rank_shift"] > 0
+    choices, pools = rows(Choice, n_servers), rows(Pool, n_pools)
+    choices["wake_ps"] = -1
+    pools["free_units"], pools["requests"], pools["look"] = program.pool_capacity, NONE, UNSTACKED
+    queues = rows(Queue, int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0)
+    queues["first"] = queues["last"] = queues["next_queue"] = NONE
+    rooms = rows(Room, program.server_buffer.size)
     return {
-        "choice": np.tile([0, -1], n_servers),
+        "choices": choices,
         "filled": np.zeros(n_servers * -(-buckets // 64), np.int64),
-        "ends": np.zeros(n_servers * buckets * 2, np.int32),
-        "node": node,
-        "link": node.view(np.int32),
-        "node_rank": np.zeros(register[fields.FREE_NODES] if in_heaps else 0, np.int64),
-        "pool": np.stack([
-            program.pool_capacity, np.full(n_pools, NONE, np.int32), np.full(n_pools, UNSTACKED, np.int32)
-        ], axis=1).reshape(-1),
+        "ends": rows(Ends, n_servers * buckets),
+        "nodes": nodes,
+        "returns": rows(Return, nodes),
+        "node_rank": np.zeros(nodes.size if in_heaps else 0, np.int64),
+        "node_since": np.zeros(0 if program.is_healthy else nodes.size, np.int64),
+        "pools": pools,
         "work_rank": np.unique(program.cut_work, return_inverse=True)[1].astype(np.int32),
         "chooses": chooses.astype(np.int8),
         "channel": np.zeros(n_servers if program.has_channels else 0, np.int32),
-        "room": np.tile([NONE] * 4 + [0] * 3, program.server_buffer.size),  # the words of sim/engine/policies/rooms.py
-        "turn": turns,
-        "turn_line": np.full(2 * n_servers if program.takes_turns else 0, NONE, np.int64),
+        "rooms": rooms,
+        "returned": _empty_lists(2 * rooms.size),
+        "queues": queues,
+        "turns": _empty_lists(n_servers * program.channels if program.takes_turns else 0),
     }
 
 
-def held_up(state: FifoState) -> I64:
-    """Places in the routes of the chunks that wait there, but at the first server, when nothing happens any more."""
-    if state.node.size == 0:
-        return np.zeros(0, np.int64)
-    node, onward = state.node.reshape(-1, fields.NODE_WORDS), state.link.reshape(-1, 2 * fields.NODE_WORDS)
-    other, onward = np.zeros(len(node), np.bool_), onward[:, [fields.NEXT]]
-    returns = state.room.reshape(-1, _rooms.ROOM_WORDS)[:, [_rooms.FIRST, _rooms.FIRST_DELIVERED]]
-    for first in (int(state.register[fields.FREE_NODE]), *returns.reshape(-1).tolist()):
+def _empty_lists(count: int) -> Rows[Ends]:
+    ends = rows(Ends, count)
+    ends["first"] = ends["last"] = NONE
+    return ends
+
+
+def _waiting_nodes(state: FifoState) -> npt.NDArray[np.bool_]:
+    """Which nodes are chunks that wait at servers: not free, no returns of room, no requests, not in or given up."""
+    run, onward = state.run, np.stack([state.nodes["next"], state.nodes["child"]], axis=1)
+    other = np.zeros(len(onward), np.bool_)
+    chains = int(run["free_node"]), int(run["given_up"])
+    for first in (*chains, *state.returned["first"].tolist(), *state.held[state.held != NONE].tolist()):
+        mark(other, onward[:, :1], first)
+    for first in state.pools["requests"].tolist():
         mark(other, onward, first)
-    hop = node[:, fields.KEY] >> state.register[fields.TASK_BITS] & (1 << state.register[fields.HOP_BITS]) - 1
-    return np.asarray(node[~other & (hop > 0), fields.PLACE] >> 32)
+    return ~other
+
+
+def held_up(program: Program, state: FifoState) -> I64:
+    """Places in the routes of the chunks that wait there, but at the first server, when nothing happens any more."""
+    if state.nodes.size == 0:
+        return np.zeros(0, np.int64)
+    at = state.nodes["place"][_waiting_nodes(state)] >> 32
+    follows = np.append(False, program.hop_last[program.route_hop] == 0)
+    return np.asarray(at[follows[at]])
+
+
+def stranded(program: Program, state: FifoState) -> list[Stranded]:
+    """Chunks that faults hold up for good, when nothing happens any more: given up, or at servers that stay down."""
+    if program.is_healthy:
+        return []
+    run, nodes = state.run, state.nodes
+    given_up = np.zeros(nodes.size, np.bool_)
+    mark(given_up, nodes["next"][:, None], int(run["given_up"]))
+    waits = _waiting_nodes(state)
+    server = program.route_server[np.where(waits, nodes["place"] >> 32, 0)]
+    waits &= state.servers["free_ps"][server] == FAR
+    task_bits, hop_bits, chunk_bits = (int(run[bits]) for bits in ("task_bits", "hop_bits", "chunk_bits"))
+    found = []
+    for number in np.flatnonzero(waits | given_up).tolist():
+        key, place = int(nodes["key"][number]), int(nodes["place"][number])
+        task, chunk = key & (1 << task_bits) - 1, key >> task_bits + hop_bits & (1 << chunk_bits) - 1
+        lost = (place >> ATTEMPT_SHIFT & ATTEMPTS - 1) + bool(given_up[number])
+        found.append(Stranded(task, chunk, int(program.route_server[place >> 32]), lost))
+    return found
 
 
 def mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
@@ -287,56 +405,41 @@ def mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
             left += onward[token].tolist()
 
 
-def empty_calendar(register: I64, n_events: int, n_sorted: int) -> dict[str, Any]:
+def empty_calendar(run: Rows[Run], n_events: int, n_sorted: int) -> dict[str, Any]:
     """The fields of a calendar with nothing in it and room for some events; sets its registers."""
-    n_blocks, n_sorted = max(16, n_events // fields.BLOCK), max(64, n_sorted)
-    register[[fields.OPENED, fields.HAPPENED, fields.LATE, fields.FREE]] = 0
-    register[fields.BLOCKS] = n_blocks
-    register[[fields.SPARE, fields.MOVING]] = NONE
+    n_blocks, n_sorted = max(16, n_events // BLOCK), max(64, n_sorted)
+    run["opened"] = run["happened"] = run["late"] = run["free_block"] = 0
+    run["blocks"] = n_blocks
+    run["spare"] = run["moving"] = NONE
     return {
-        "event": np.zeros(n_blocks * fields.BLOCK * fields.EVENT_WORDS, np.int64),
+        "events": rows(Event, n_blocks * BLOCK),
         "next_block": np.arange(1, n_blocks + 1, dtype=np.int32),
-        "slot": np.zeros(2 * fields.OPEN + 2, np.int32),
-        "occupied": np.zeros(fields.LEVELS * fields.WORDS, np.int64),
+        "slots": rows(Slot, OPEN + 1),
+        "occupied": np.zeros(LEVELS * WORDS, np.int64),
         "order": np.zeros(n_sorted, np.int64),
         "other": np.zeros(n_sorted, np.int64),
         "late": np.zeros(n_sorted, np.int64),
-        "digit": np.zeros(fields.RADIX, np.int32),
+        "digit": np.zeros(RADIX, np.int32),
     }
-
-
-def waiting(state: FifoState) -> I64:
-    """Time, key and place of all events that wait, between two picoseconds, (N, EVENT_WORDS)."""
-    register, rows = state.register, state.event.reshape(-1, fields.EVENT_WORDS)
-    words = np.concatenate([
-        state.order[register[fields.HAPPENED] : register[fields.OPENED]], state.late[: register[fields.LATE]]
-    ])
-    opened = rows[words & ((1 << 32) - 1)]
-    opened[:, fields.TIME] = (register[fields.NOW] >> register[fields.WIDTH] << register[fields.WIDTH]) | words >> 32
-    found, within = [opened], np.arange(fields.BLOCK)
-    left = state.slot[1 : 2 * fields.OPEN : 2]
-    block, left = state.slot[: 2 * fields.OPEN : 2][left > 0], left[left > 0]
-    while left.size:  # block by block of all slots, the first of each partly filled
-        count = (left - 1) % fields.BLOCK + 1
-        event = (block[:, None].astype(np.int64) * fields.BLOCK + within)[within < count[:, None]]
-        found.append(rows[event])
-        left = left - count
-        block, left = state.next_block[block[left > 0]], left[left > 0]
-    return np.concatenate(found)
 
 
 def with_more_room(state: FifoState) -> FifoState:
     """More room to sort in, for services of NICs, for nodes, or half as many blocks again: whichever is short."""
-    if state.backlog.size and state.register[fields.BACKLOG_FREE] == NONE:
+    run = state.run
+    if state.backlog.size and run["backlog_free"] == NONE:
         return _with_longer_backlog(state)
-    if state.node.size and state.register[fields.FREE_NODES] < SPARE_NODES:
-        more = state.node.size // fields.NODE_WORDS // 2
-        node, rank = _with_nodes(state.node, state.register, more), state.node_rank
+    if state.nodes.size and run["free_nodes"] < SPARE_NODES:
+        more = state.nodes.size // 2
+        nodes, rank, since = _with_nodes(state.nodes, run, more), state.node_rank, state.node_since
         return state._replace(
-            node=node, link=node.view(np.int32), node_rank=_longer(rank, more) if rank.size else rank
+            nodes=nodes, returns=rows(Return, nodes), node_rank=_longer(rank, more) if rank.size else rank,
+            node_since=_longer(since, more) if since.size else since,
         )
-    largest, size = int(state.slot[1 : 2 * fields.SLOTS : 2].max()), state.order.size
-    if largest > size or state.register[fields.LATE] + max(state.register[fields.MOST], 2) > size:
+    if 0 < state.journal.size < run["journaled"] + run["most"]:
+        more = state.journal.size // 2 + JOURNAL_TO_SPARE
+        return state._replace(journal=rows(Service, _longer(state.journal, more)))
+    largest, size = int(state.slots["count"][:SLOTS].max()), state.order.size
+    if largest > size or run["late"] + max(run["most"], 2) > size:
         more = max(size // 2, largest - size)
         return state._replace(
             order=_longer(state.order, more), other=_longer(state.other, more), late=_longer(state.late, more)
@@ -346,37 +449,33 @@ def with_more_room(state: FifoState) -> FifoState:
 
 def _with_longer_backlog(state: FifoState) -> FifoState:
     """Room for half as many services of NICs again."""
-    old = state.backlog.size // of_nic.BACKLOG_WORDS
-    more = np.zeros((max(old // 2, 16), of_nic.BACKLOG_WORDS), np.int64)
-    more[:, of_nic.BEHIND] = np.append(np.arange(old + 1, old + len(more)), NONE)
-    state.register[fields.BACKLOG_FREE] = old
-    return state._replace(backlog=np.concatenate([state.backlog, more.reshape(-1)]))
+    old = state.backlog.size
+    backlog = rows(Backlog, _longer(state.backlog, max(old // 2, 16)))
+    backlog["behind"][old:] = np.append(np.arange(old + 1, backlog.size), NONE)
+    state.run["backlog_free"] = old
+    return state._replace(backlog=backlog)
 
 
 def with_blocks(state: FifoState, more: int) -> FifoState:
     """More blocks."""
     old = state.next_block.size
     linked = np.arange(old + 1, old + more + 1, dtype=np.int32)
-    linked[-1] = state.register[fields.FREE]
-    state.register[fields.FREE] = old
-    state.register[fields.BLOCKS] += more
+    linked[-1] = state.run["free_block"]
+    state.run["free_block"] = old
+    state.run["blocks"] += more
     return state._replace(
-        next_block=np.concatenate([state.next_block, linked]),
-        event=_longer(state.event, more * fields.BLOCK * fields.EVENT_WORDS),
+        next_block=np.concatenate([state.next_block, linked]), events=rows(Event, _longer(state.events, more * BLOCK))
     )
 
 
-def _with_nodes(node: I64, register: I64, more: int) -> I64:
+def _with_nodes(nodes: Rows[Node], run: Rows[Run], more: int) -> Rows[Node]:
     """More nodes, all free."""
-    old = node.size // fields.NODE_WORDS
-    node = _longer(node, more * fields.NODE_WORDS)
-    linked = node.view(np.int32)[2 * fields.NODE_WORDS * old + fields.NEXT :: 2 * fields.NODE_WORDS]
-    linked[:] = np.arange(old + 1, old + more + 1)
-    linked[-1] = register[fields.FREE_NODE]
-    register[fields.FREE_NODE] = old
-    register[fields.FREE_NODES] += more
-    return node
+    old, nodes = nodes.size, rows(Node, _longer(nodes, more))
+    nodes["next"][old:] = np.append(np.arange(old + 1, old + more), run["free_node"])
+    run["free_node"] = old
+    run["free_nodes"] += more
+    return nodes
 
 
-def _longer(array: I64, more: int) -> I64:
-    return np.concatenate([array, np.zeros(more, np.int64)])
+def _longer(array: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
+    return np.concatenate([array, np.zeros(more, array.dtype)])

@@ -8,16 +8,23 @@ from functools import cache, partial
 import numpy as np
 import numpy.typing as npt
 
-from sim.faults.detours import Links, Path, detours
+from sim.faults.detours import Links, detours
 from sim.faults.history import History, history_of
 from sim.faults.plan import FaultPlan
 from sim.faults.retry import NPU, with_retries
+from sim.lower.channels import channels_of, route_channels
+from sim.lower.credits import buffers_of
 from sim.lower.lowered import NO_TRANSFER, Lowered
+from sim.lower.nics import STREAMS
+from sim.lower.servers import bandwidths
 from sim.program.columns import i32
 from sim.program.contract import COMPLETES, DROPS, FIFO, I32, I64, LOSES, WAITS, Program
-from sim.program.disrupt import Disruptions, disrupt
+from sim.program.disrupt import Disruptions, Path, disrupt
 from sim.program.extend import Late, late_tasks, with_servers
+from sim.program.model import Model
+from sim.program.turns import with_buffers
 from topologies import Topology, WeftError
+from topologies.core.paths import Paths
 from topologies.units import parse_time
 from workloads.job import CLOCK, Compute
 
@@ -39,13 +46,14 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
     if is_resent:
         lowered, task_rank = _retried(lowered, history, plan)
     program, late = _late_starts(lowered, task_rank, history)
-    rank_of, link_of = _longer(_computing(lowered), program), _longer(lowered.server_link, program)
+    link_of = _longer(lowered.server_link, program)
     moves = plan.reroute is not None and bool(history.breaks)
     if moves:
-        program, link_of = _with_all_links(program, topology, link_of)
-        rank_of = _longer(rank_of, program)
+        program, link_of = _with_all_links(program, topology, link_of, lowered.model)
+    rank_of = _longer(_computing(lowered), program)
     _check_computes(rank_of, history, topology)
     faults = _disruptions(link_of, rank_of, history, plan, topology, {} if is_resent else history.loss)
+    _add_nics(faults, lowered, history)
     if moves:
         server_of = {link: server for server, link in enumerate(link_of.tolist()) if link >= 0}
         faults.detours = detours(
@@ -61,8 +69,28 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
 
 def _computing(lowered: Lowered) -> I32:
     """NPU of each compute stream; -1 for links and clocks, which are of no NPU."""
-    clocks = [number for number, name in enumerate(lowered.streams) if name.startswith(CLOCK)]
-    return np.where(np.isin(lowered.server_stream, clocks), -1, lowered.server_rank).astype(np.int32)
+    others = [number for number, name in enumerate(lowered.streams) if name.startswith(CLOCK)]
+    others += _nic_streams(lowered)
+    return np.where(np.isin(lowered.server_stream, others), -1, lowered.server_rank).astype(np.int32)
+
+
+def _nic_streams(lowered: Lowered) -> list[int]:
+    """The streams that are ends of NICs, in their order."""
+    return [lowered.streams.index(name) for name in STREAMS if lowered.program.has_nics and name in lowered.streams]
+
+
+def _add_nics(faults: Disruptions, lowered: Lowered, history: History) -> None:
+    """NICs send as slowly as their NPUs, and are down with them: what they have waits."""
+    rates = bandwidths(lowered.topology, lowered.model)[lowered.topology.n_links :].reshape(-1, lowered.topology.n_npus)
+    for end, stream in enumerate(_nic_streams(lowered)):
+        for server in np.flatnonzero(lowered.server_stream == stream).tolist():
+            rank = int(lowered.server_rank[server])
+            phases = history.npu_phases.get(rank, [])
+            if end == STREAMS.index("ejection"):
+                phases = [phase._replace(factor=Fraction(phase.factor > 0)) for phase in phases]
+            if phases:
+                faults.phases[server] = phases
+            faults.rates[server] = Fraction(rates[end, rank].item())
 
 
 def _beginning(lowered: Lowered) -> I32:
@@ -155,20 +183,31 @@ def _disruptions(
     return faults
 
 
-def _with_all_links(program: Program, topology: Topology, server_link: I32) -> tuple[Program, I32]:
+def _with_all_links(program: Program, topology: Topology, server_link: I32, model: Model) -> tuple[Program, I32]:
     """The program with a server for every link, so that detours may cross those that no route crosses."""
     disciplines = program.server_discipline[server_link >= 0]
     links = np.setdiff1d(np.arange(topology.n_links), server_link)
     rates = [Fraction(rate) for rate in topology.bandwidth_Bps[links].tolist()]
     program = with_servers(program, rates, int(disciplines[0]) if disciplines.size else FIFO)
-    return program, i32(np.append(server_link, links))
+    server_link = i32(np.append(server_link, links))
+    buffers = buffers_of(topology, server_link, model)
+    return program if buffers is None else with_buffers(program, *buffers, model.bubble), server_link
 
 
-def _path(lowered: Lowered, server_of: dict[int, int], links: Links) -> Path:
-    topology = lowered.topology
-    hops = [
-        (server_of[link], int(topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]))
-        for link in links
-    ]
-    server, latency = hops[-1]
-    return (*hops[:-1], (server, latency + lowered.model.endpoint_latency_ps))
+def _path(lowered: Lowered, server_of: dict[int, int], links: Links, nic: int, behind: int) -> Path:
+    """A way over some links, from a NIC and into another where there are any; latencies as in `sim.lower.links`."""
+    topology, rest_ps, of_links = lowered.topology, lowered.model.endpoint_latency_ps, np.array(links)
+    latency = topology.latency_ps[of_links] + topology.hop_latency_ps[topology.dst[of_links]]
+    channel = np.zeros(of_links.size, np.int8)
+    if channels := channels_of(lowered.model):
+        way = Paths(np.array([0, of_links.size]), of_links.astype(np.int32), np.zeros(1, np.int64))
+        channel = route_channels(topology, way, channels)
+    path = list(zip((server_of[link] for link in links), latency.tolist(), channel.tolist(), strict=True))
+    if nic >= 0:
+        first_ps = int(topology.latency_ps[links[0]] + topology.hop_latency_ps[topology.src[links[0]]])
+        path.insert(0, (nic, min(first_ps, rest_ps), 0))
+        rest_ps -= path[0][1]
+    if behind >= 0:
+        path.append((behind, 0, 0))
+    *before, (server, latency_ps, last) = path
+    return (*before, (server, latency_ps + rest_ps, last))

@@ -91,7 +91,7 @@ def named_deadlock(
 ) -> Deadlock:
     """The same report with the names of the topology: a node that is down replaces all its links."""
     if not stuck.stranded:
-        return stuck
+        return named_circle(stuck, lowered) if stuck.circle else stuck
     dead = _dead_nodes(plan, lowered.topology)
     held: dict[str, list[Stranded]] = {}
     for one in sorted(stuck.stranded, key=lambda one: (one.server, one.task)):

@@ -188,9 +188,9 @@ class _Star(NamedTuple):
 
 def _star(program: Program, topology: Topology, server_link: I32) -> _Star:
     """What a program of aggregation through one switch consists of; others are rejected."""
-    rank, plain = np.arange(topology.n_npus), program.is_healthy and not program.deliver_head
-    whole_or_pooled = program.whole_child.size + program.pool_capacity.size
-    if plain and not whole_or_pooled and np.all(program.server_discipline == FIFO) and np.all(program.hops() == 1):
+    rank, plain = np.arange(topology.n_npus), program.is_healthy and not program.delivers_heads
+    others = program.whole_child.size + program.pool_capacity.size + program.has_credits
+    if plain and not others and np.all(program.server_discipline == FIFO) and np.all(program.hops() == 1):
         link = server_link[program.route_server[program.route_ptr[program.task_route]]]
         up, down = (np.argsort(end[link], kind="stable")[: rank.size] for end in (topology.src, topology.dst))
         parent, child, lag = program.stream_edges()
@@ -205,7 +205,7 @@ def _star(program: Program, topology: Topology, server_link: I32) -> _Star:
             return _Star(up, down, int(windows[0]) if windows.size else 0)
     raise WeftError(
         "retry 'npu' is that of aggregation through one switch: simulate an in-network all-reduce (push, one tree) of "
-        "fifo links on a switch, or take retry 'source'"
+        "fifo links without buffers on a switch, or take retry 'source'"
     )
 
 

@@ -7,16 +7,16 @@ from fractions import Fraction
 import numpy as np
 
 from collectives.core.schedule import Schedule
-from sim.lower.credits import buffers_of
+from sim.lower.credits import buffers_of, check_buffers
 from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TASKS, Lowered
-from sim.lower.nics import bandwidths, flows, legend, nics_of
+from sim.lower.nics import Ports, flows, has_flows, nics_of
 from sim.lower.pools import pools_alone
+from sim.lower.servers import bandwidths, disciplines_of, legend
 from sim.lower.shape import Shape, Timed
-from sim.program import DISCIPLINES, FIFO, I8, I32, I64, NO_POOLS, ORDERS, Columns, Cutting, assemble, i32
-from sim.program.assemble import with_rates
+from sim.program import I32, I64, NO_POOLS, Columns, i32
+from sim.program.assemble import assemble, with_rates
 from sim.program.model import Model
-from topologies import Topology
 from workloads.job import Job
 
 MOST_TIMED = 8
@@ -63,10 +63,15 @@ def _assembled(
     task_bytes = works[0][works[1]] if works[0].size > 1 else np.broadcast_to(works[0], works[1].size)
     none = np.zeros(0, np.int32)
     cuttings, cutting = own_cuttings(shape, [model.cutting])
+    topology, t, keys = schedule.topology, shape.quotient.transfers, shape.server_link
+    flow = flows(topology, t)[shape.task_row] if has_flows(model) else None
+    ports = Ports(model, [(schedule.pattern, t)])
+    port = np.broadcast_to(ports.of(schedule.pattern, t), t.src.size)[shape.task_row]
+    check_buffers(model, task_bytes, cutting, cuttings)
     program = assemble(
         Columns(
             rates=rates, server_rate=server_rate,
-            server_discipline=_disciplines(schedule.topology, shape, model.discipline),
+            server_discipline=disciplines_of(topology, model, keys),
             route_ptr=shape.route_ptr, route_server=shape.route_server, route_latency_ps=latency_ps,
             task_work=task_bytes, task_cutting=None if isinstance(cutting, int) else i32(cutting),
             task_route=shape.task_route, task_class=shape.task_class, task_priority=_priority(shape, model.discipline),
@@ -74,27 +79,13 @@ def _assembled(
             route_channel=shape.route_channel,
         ),
         cuttings, model.forwarding, model.deliver,
-        NO_POOLS if shape.quotient.transfers.pool is None else pools_alone(schedule.pattern, shape),
-        nics=nics_of(schedule.topology, shape, schedule.pattern, model),
-        buffers=buffers_of(schedule.topology, shape, model, _largest_chunk(works[0], cuttings)), bubble=model.bubble,
-        task_flow=flows(schedule.topology, shape) if model.discipline == "round-robin-flow" else None,
+        NO_POOLS if t.pool is None else pools_alone(schedule.pattern, shape),
+        nics=nics_of(topology, keys, model, port, flow, ports.in_turn), task_flow=flow,
+        buffers=buffers_of(topology, keys, model), bubble=model.bubble,
         waits=shape.waits, works=works,
     )
     operation = np.broadcast_to(np.int32(0), task_bytes.size)
-    return Timed(program, task_bytes, latency_ps, schedule.topology, (*legend(schedule.topology, shape), operation))
-
-
-def _largest_chunk(works: I64, cuttings: list[Cutting]) -> int:
-    """Bytes of the largest chunk that some works are cut into, with headers."""
-    return max((cut.cut(int(works.max(initial=0)))[2] for cut in cuttings), default=0)
-
-
-def _disciplines(topology: Topology, shape: Shape, discipline: str) -> I8:
-    """Of each server; links alone serve in turn."""
-    in_turn = discipline not in ORDERS
-    others = FIFO if in_turn else DISCIPLINES.index(discipline)
-    links = shape.server_link < topology.n_links
-    return np.where(links, DISCIPLINES.index(discipline), others).astype(np.int8)
+    return Timed(program, task_bytes, latency_ps, topology, (*legend(topology, model, keys), operation))
 
 
 def _priority(shape: Shape, discipline: str) -> I32:

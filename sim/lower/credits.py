@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from sim.lower.shape import Shape
-from sim.program import I64
+from sim.program import I32, I64, Cutting
 from sim.program.contract import UNBOUNDED
 from sim.program.model import Model
 from topologies import Topology, WeftError
@@ -24,22 +25,30 @@ def _credit_ps(topology: Topology, model: Model, links: I64) -> I64:
     return found
 
 
-def buffers_of(topology: Topology, shape: Shape, model: Model, largest_bytes: int) -> tuple[I64, I64] | None:
-    """Room behind each server of a shape, and the time until what is given back is known.
+def check_buffers(model: Model, work: I64, cutting: I32 | I64 | int, cuttings: Sequence[Cutting]) -> None:
+    """Reject buffers that have no room for the largest chunk.
 
-    `largest_bytes`: of the largest chunk.
-    NoRoom: it has more than a buffer.
+    `work`, `cutting`: bytes of each transfer, and which of the cuttings it has, or all have.
+    NoRoom: with both sizes.
     """
     if model.buffer_bytes is None:
-        return None
+        return
+    cut_alike = [work] if isinstance(cutting, int) else [work[cutting == number] for number in range(len(cuttings))]
+    largest_bytes = max(cuttings[at].cut(int(some.max()))[2] if some.size else 0 for at, some in enumerate(cut_alike))
     if largest_bytes * (1 + model.bubble) > model.buffer_bytes:
         raise NoRoom(
             f"buffers of {format_size(model.buffer_bytes)} ({model.buffer_bytes:,} B) are smaller than "
             f"{'two of ' * model.bubble}the largest chunk, {format_size(largest_bytes)} ({largest_bytes:,} B with "
             "headers): give larger buffers, or cut smaller chunks"
         )
-    is_link = shape.server_link < topology.n_links
-    links = np.where(is_link, shape.server_link, 0).astype(np.int64)
+
+
+def buffers_of(topology: Topology, keys: I32 | I64, model: Model) -> tuple[I64, I64] | None:
+    """Room behind each server, and the time until what is given back is known; `keys`: links by their number."""
+    if model.buffer_bytes is None:
+        return None
+    is_link = (keys >= 0) & (keys < topology.n_links)
+    links = np.where(is_link, keys, 0).astype(np.int64)
     return (
         np.where(is_link, model.buffer_bytes, UNBOUNDED), np.where(is_link, _credit_ps(topology, model, links), 1)
     )

@@ -17,19 +17,20 @@ import numpy.typing as npt
 from collectives.core.schedule import Schedule
 from sim.lower.alone import lower_alone
 from sim.lower.channels import channels_of, check_rings
+from sim.lower.credits import buffers_of, check_buffers
 from sim.lower.epochs import circuit_edges
 from sim.lower.job_symmetry import job_orbits
-from sim.lower.links import link_rates, own_cuttings, route_latencies
+from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TRANSFER, Lowered, Span, TaskTable
 from sim.lower.marks import Marks
-from sim.lower.nics import ends_of
+from sim.lower.nics import Ports, ends_of, flows, has_flows, nics_of
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.progress import waiting_of
-from sim.lower.quotient import Orbits
+from sim.lower.quotient import Orbits, Ranks
+from sim.lower.servers import bandwidths, disciplines_of, first_stream, legend
 from sim.lower.shape import Shape, shape_of
 from sim.lower.templates import Template, templates_of
 from sim.program import (
-    DISCIPLINES,
     I8,
     I32,
     I64,
@@ -39,9 +40,9 @@ from sim.program import (
     Columns,
     Cutting,
     Pools,
-    assemble,
     unique_rows,
 )
+from sim.program.assemble import assemble
 from sim.program.model import Model
 from sim.program.waits import Cycle
 from topologies import WeftError
@@ -77,37 +78,26 @@ def lower(
     `symmetry`: {"auto", "off"}; whether to simulate representatives only.
     `marks`: what faults will make unlike, so that only the symmetry that keeps it is used.
     `joins`: whether a schedule alone also gets the joins of an operation, which show when each NPU has finished.
-    WeftError: head delivery where there are computations, which would end as they begin; a collective that covers part
-        of a process group; pools of unequal capacity; latencies beyond the clock.
+    WeftError: a collective that covers part of a process group; pools of unequal capacity; latencies beyond the clock.
     """
     job = Job.of(work) if isinstance(work, Schedule) else work
     seed = model.seed if model.tie == "ecmp" else 0
-    alone = job.alone
+    alone, ranks = job.alone, _ranks(job, model)
+    check_rings(job.topology, ranks.channels)
     if alone is not None and not joins:
-        waiting, ends = waiting_of(alone.pattern, model), ends_of(model)
-        turns, channels = model.discipline if model.discipline not in ORDERS else "", channels_of(model)
-        check_rings(alone.topology, channels)
-        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting, ends, turns, channels)
+        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting_of(alone.pattern, model), ranks)
         return lower_alone(job, alone, model, shape)._replace(marks=marks)
-    if model.nic is not None or model.rank_progress != "free":
-        raise WeftError(
-            "NICs and the progress of ranks are simulated of a schedule alone: not of jobs of several operations, nor "
-            "with the times at which each NPU has finished"
-        )
-    if model.buffer_bytes is not None or model.vcs > 1:
-        raise WeftError(
-            f"{'buffers' if model.vcs == 1 else 'virtual channels'} are simulated of a schedule alone: not of jobs of "
-            "several operations, nor with the times at which each NPU has finished"
-        )
-    if model.discipline not in ORDERS:
-        raise WeftError(
-            f"discipline {model.discipline}: links that serve in turn are simulated of a schedule alone: not of jobs "
-            "of several operations, nor with the times at which each NPU has finished"
-        )
-    if model.deliver == "head" and any(isinstance(one.work, (Compute, Reconfigure)) for one in job.operations):
-        raise WeftError("a job has computations, which deliver their end: head delivery is not for jobs")
-    orbits, words = job_orbits(job, model.tie, seed, symmetry, marks)
-    return _Lowering(job, model, orbits).run(words)._replace(marks=marks)
+    orbits, words = job_orbits(job, model.tie, seed, symmetry, marks, ranks)
+    return _Lowering(job, model, orbits, ranks).run(words)._replace(marks=marks)
+
+
+def _ranks(job: Job, model: Model) -> Ranks:
+    """What a group of a job has to keep besides links and transfers."""
+    patterns = [one.work.schedule.pattern for one in job.operations if isinstance(one.work, Communicate)]
+    return Ranks(
+        ends_of(model), any(waiting_of(pattern, model).steps is not None for pattern in patterns),
+        "" if model.discipline in ORDERS else model.discipline, channels_of(model),
+    )
 
 
 class _Block(NamedTuple):
@@ -121,6 +111,8 @@ class _Block(NamedTuple):
     operation: int
     rank: I64 | I32
     row: I32 | int
+    port: I64 | int = 0
+    flow: I64 | int = 0
 
 
 class _Routes(NamedTuple):
@@ -129,14 +121,21 @@ class _Routes(NamedTuple):
     hops: I64 | I32
     server: I32
     latency_ps: I64
+    channel: I8 = np.zeros(0, np.int8)  # of each hop; empty where links have one
 
 
 class _Lowering:
     """Collects the columns of a program, operation by operation."""
 
-    def __init__(self, job: Job, model: Model, orbits: Orbits) -> None:
+    def __init__(self, job: Job, model: Model, orbits: Orbits, ranks: Ranks) -> None:
         self.job, self.model, self.orbits, self.alone = job, model, orbits, job.alone
-        self.templates = templates_of(job, orbits, model)  # by operation
+        self.templates = templates_of(job, orbits, model, ranks)  # by operation
+        self.patterns = [one.work.schedule.pattern if isinstance(one.work, Communicate) else None
+                         for one in job.operations]
+        self.ports = Ports(model, [
+            (pattern, template.transfers) for pattern, template in zip(self.patterns, self.templates, strict=True)
+            if pattern is not None and template is not None
+        ])
         self.blocks: list[tuple[int, _Block]] = []  # tasks, and their columns
         self.edges: list[tuple[I64 | I32, I64 | I32, I32 | int]] = []  # parent, child, lag
         self.waits: list[tuple[int, I64, int]] = []  # operation waited for, the NPUs that wait, the task of the first
@@ -150,6 +149,7 @@ class _Lowering:
         self.pools = PoolUses()
         self.changes: list[tuple[int, Reconfigure]] = []
         self.cuttings = [model.cutting, Cutting(chunks=1)]
+        self.one_hop = np.zeros(int(bool(ranks.channels)), np.int8)  # of streams
         self._add_routes(_Routes(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)))
 
     def run(self, words: str) -> Lowered:
@@ -196,13 +196,16 @@ class _Lowering:
 
     def _add_transfers(self, number: int, operation: Operation, template: Template) -> None:
         shape, tasks, n_ranks = template.shape, template.tasks, template.ranks.size
+        row, port = shape.task_row[tasks], self.ports.of(self.patterns[number], template.transfers)
         route, cutting = self._of_shape(shape)
         begin = self._add_joins(number, template.ranks)
         self._wait(operation, template.ranks, begin)
         first = self._add_tasks(template.tie.size, _Block(
             shape.task_bytes(_block_bytes(operation), tasks), cutting if isinstance(cutting, int) else cutting[tasks],
             route + shape.task_route[tasks], (operation.turn << TURN_BITS) + self.next_class + template.tie,
-            self._priority(operation, shape), number, shape.task_src[tasks], shape.task_row[tasks],
+            self._priority(operation, shape), number, shape.task_src[tasks], row,
+            port if isinstance(port, int) else port[row],
+            flows(self.job.topology, template.transfers)[row] if has_flows(self.model) else 0,
         ))
         self.next_class += int(template.tie.max(initial=-1)) + 1
         parent, child, lag = shape.edges
@@ -210,9 +213,9 @@ class _Lowering:
         self._edges(begin + template.begins[1], first + template.begins[0])
         end = self._add_joins(number, template.ranks)
         self._edges(begin + np.arange(n_ranks), end + np.arange(n_ranks))
-        self._edges(first + template.ends[0], end + template.ends[1])
-        if isinstance(operation.work, Communicate) and self.alone is None:
-            self.pools.add(operation.name, operation.work.schedule.pattern.pools, shape, first)
+        self._edges(first + template.ends[0], end + template.ends[1], template.ends[2].astype(np.int32))
+        if (pattern := self.patterns[number]) is not None and self.alone is None:
+            self.pools.add(operation.name, pattern.pools, shape, first)
         self.begin[number], self.end[number] = Span(template.ranks, begin), Span(template.ranks, end)
 
     def _priority(self, operation: Operation, shape: Shape) -> I32 | int:
@@ -244,15 +247,16 @@ class _Lowering:
             latency = route_latencies(self.job.topology, shape, self.model.endpoint_latency_ps)
             link = shape.server_link[shape.route_server]
             self.cuttings, cutting = own_cuttings(shape, self.cuttings)
-            self.shapes[id(shape)] = self._add_routes(_Routes(np.diff(shape.route_ptr), link, latency)), cutting
+            routes = _Routes(np.diff(shape.route_ptr), link, latency, shape.route_channel)
+            self.shapes[id(shape)] = self._add_routes(routes), cutting
         return self.shapes[id(shape)]
 
     def _stream(self, rank: int, stream: str, latency_ps: int = 0) -> int:
         """Route over the compute server of a stream."""
         if (rank, stream) not in self.stream_route:
-            key = self.job.topology.n_links + len(self.stream_route)
+            key = first_stream(self.job.topology, self.model) + len(self.stream_route)
             self.stream_route[rank, stream] = self._add_routes(
-                _Routes(np.ones(1, np.int64), np.array([key], np.int32), np.array([latency_ps], np.int64))
+                _Routes(np.ones(1, np.int64), np.array([key], np.int32), np.array([latency_ps], np.int64), self.one_hop)
             )
         return self.stream_route[rank, stream]
 
@@ -285,9 +289,10 @@ class _Lowering:
         hops, latency = (_joined([part[at] for part in self.routes], np.int64) for at in (0, 2))
         keys = _joined([part.server for part in self.routes], np.int32)
         used, server = unique_rows(keys)
-        server_link, server_rank, server_stream, streams = self._servers(used)
-        rates, server_rate = self._rates(server_link, server_rank, server_stream, streams)
-        disciplines = self._disciplines(server_link >= 0, priority)
+        topology, model, streams = self.job.topology, self.model, list(self.stream_route)
+        own = used >= first_stream(topology, model)
+        rates, server_rate = self._rates(used[~own], [streams[at] for at in used[own] - first_stream(topology, model)])
+        in_order = "priority" if np.any(own) and np.unique(priority).size > 1 else "fifo"
         pools, ordered = self._pools(priority)
         if self.changes:
             self._edges(*circuit_edges(self.changes, self._column("route", np.int64), hops, keys.astype(np.int64))[:2])
@@ -296,21 +301,32 @@ class _Lowering:
         child = _joined([part for _, part, _ in self.edges], np.int32)
         lag = _filled([(part[0].size, part[2]) for part in self.edges], np.int32)
         cut_apart = bool(streams) or any(np.any(block.cutting) for _, block in self.blocks)
+        cutting = self._column("cutting", np.int32) if cut_apart else None
+        flow = self._column("flow", np.int64) if has_flows(model) else None
+        sent = row >= 0
         columns = Columns(
-            rates=rates, server_rate=server_rate, server_discipline=disciplines,
+            rates=rates, server_rate=server_rate,
+            server_discipline=disciplines_of(topology, model, used, in_order),
             route_ptr=np.concatenate(([0], np.cumsum(hops))).astype(np.int32),
             route_server=server.astype(np.int32), route_latency_ps=latency,
-            task_work=work, task_cutting=self._column("cutting", np.int32) if cut_apart else None,
+            task_work=work, task_cutting=cutting,
             task_route=self._column("route", np.int32),
             task_class=unique_rows(self._column("tie", np.int64))[1].astype(np.int32),
             task_priority=ordered.astype(np.int32), edge_parent=parent, edge_child=child, edge_lag=lag,
+            route_channel=_joined([part.channel for part in self.routes], np.int8),
+            server_computes=own if model.deliver == "head" and np.any(own) else None,
         )
+        check_buffers(model, work[sent], 0 if cutting is None else cutting[sent], self.cuttings)
         try:
-            program = assemble(columns, self.cuttings, self.model.forwarding, self.model.deliver, pools)
+            program = assemble(
+                columns, self.cuttings, model.forwarding, model.deliver, pools,
+                nics=nics_of(topology, used, model, self._column("port", np.int64), flow, self.ports.in_turn),
+                task_flow=flow, buffers=buffers_of(topology, used, model), bubble=model.bubble,
+            )
         except Cycle as cycle:
             raise WeftError(self._told(cycle)) from None
         return Lowered(
-            program, self.job, self.model, self.orbits, words, server_link, server_rank, server_stream, streams,
+            program, self.job, model, self.orbits, words, *legend(topology, model, used, streams),
             self._column("operation", np.int32), self._column("rank", np.int32), row,
             np.where(row >= 0, work, 0), tuple(None if one is None else one.transfers for one in self.templates),
             TaskTable(self.begin), TaskTable(self.end),
@@ -330,48 +346,24 @@ class _Lowering:
                 said += f" ({'; '.join(links)})"
             if named[-1:] != [said]:
                 named.append(said)
+        if not self.changes:  # waits inside one operation, which a model has added
+            return f"transfers of {named[0]} wait for each other in a circle: choose another rank progress"
         return (
             f"operations wait for each other in a circle: {' -> '.join(named)}; a change waits for all that crosses "
             "links that it takes down, and all that crosses links that it brings up waits for it"
         )
 
-    def _servers(self, used: I64) -> tuple[I32, I32, I32, tuple[str, ...]]:
-        """Link, NPU and stream of each server (-1: none), and the names of the streams."""
-        n_links, streams = self.job.topology.n_links, list(self.stream_route)
-        is_link = used < n_links
-        names = tuple(dict.fromkeys(name for _, name in streams))
-        mine = [streams[key - n_links] for key in used[~is_link].tolist()]
-        rank, stream = np.full(used.size, -1, np.int32), np.full(used.size, -1, np.int32)
-        rank[~is_link] = [one for one, _ in mine]
-        stream[~is_link] = [names.index(name) for _, name in mine]
-        return np.where(is_link, used, -1).astype(np.int32), rank, stream, names
-
-    def _rates(
-        self, server_link: I32, server_rank: I32, server_stream: I32, streams: tuple[str, ...]
-    ) -> tuple[list[Fraction], I32]:
-        """Distinct rates, and which of them each server has; clocks go at one speed everywhere."""
-        is_link, speed = server_link >= 0, self.job.speed
-        of_links, column = link_rates(self.job.topology, server_link[is_link])
-        own = zip(server_rank[~is_link].tolist(), server_stream[~is_link].tolist(), strict=True)
-        of_streams = [
-            Fraction(
-                1.0 if speed is None or rank == NO_RANK or streams[stream].startswith(CLOCK) else float(speed[rank])
-            ) * PS_PER_S
-            for rank, stream in own
-        ]
+    def _rates(self, links: I64, streams: list[tuple[int, str]]) -> tuple[list[Fraction], I32]:
+        """Distinct rates, and which of them servers have, streams last; clocks go at one speed everywhere."""
+        speed = self.job.speed
+        of_links, column = distinct_rates(bandwidths(self.job.topology, self.model), links)
+        own = [1.0 if speed is None or rank == NO_RANK or name.startswith(CLOCK) else float(speed[rank])
+               for rank, name in streams]
+        of_streams = [Fraction(one) * PS_PER_S for one in own]
         rates = sorted({*of_links, *of_streams})
         number = {rate: at for at, rate in enumerate(rates)}
-        server_rate = np.empty(server_link.size, np.int32)
-        server_rate[is_link] = np.array([number[rate] for rate in of_links], np.int32)[column]
-        server_rate[~is_link] = [number[rate] for rate in of_streams]
-        return rates, server_rate
-
-    def _disciplines(self, is_link: npt.NDArray[np.bool_], priority: npt.NDArray[np.integer]) -> I8:
-        links = DISCIPLINES.index(self.model.discipline)
-        if np.all(is_link):
-            return np.full(is_link.size, links, np.int8)
-        streams = DISCIPLINES.index("priority" if np.unique(priority).size > 1 else "fifo")
-        return np.where(is_link, links, streams).astype(np.int8)
+        row = np.array([number[rate] for rate in of_links], np.int32)[column]
+        return rates, np.append(row, np.array([number[rate] for rate in of_streams], np.int32))
 
     def _pools(self, priority: npt.NDArray[np.integer]) -> tuple[Pools, npt.NDArray[np.integer]]:
         """Pools, and the priorities of the tasks, which name their places in a pool's line as well."""

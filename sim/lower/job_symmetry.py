@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +11,17 @@ from collectives.core.pattern import Pattern
 from collectives.core.symmetry import Action, Group, translations
 from sim.lower.marks import Marks, keeping
 from sim.lower.messages import Messages
-from sim.lower.quotient import Emitter, Orbits, check, divide, orbits_of
+from sim.lower.quotient import (
+    LINKS_ONLY,
+    Emitter,
+    Orbits,
+    Ranks,
+    check,
+    divide,
+    orbits_of,
+    turns_differ,
+    turns_of,
+)
 from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 
 
@@ -24,16 +35,18 @@ def emitter_of(job: Job, operation: Operation) -> Pattern | Messages | None:
 
 
 def job_orbits(
-    job: Job, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None
+    job: Job, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None, ranks: Ranks = LINKS_ONLY
 ) -> tuple[Orbits, str]:
     """Representatives of NPUs and links, and how they were found.
 
     The symmetries that the collectives declare are tried one after the other; a generator stays if it keeps the NPUs
     and messages of every operation, and if every collective, by itself, passes the check of `sim.lower.quotient`.
-    Transfers of different operations never tie, so that what holds for each holds for all together.
+    Transfers of different operations never tie, so that what holds for each holds for all together, but for what takes
+    turns at a link: that is looked at of all at once.
 
     `tie`: rule for equally short routes.
     `symmetry`: {"auto", "off"}.
+    `ranks`: what else a group has to keep.
     """
     emitters = _emitters(job)
     sources = max([job.topology.n_npus, *(one.n_sources or 0 for one in emitters)])
@@ -47,7 +60,7 @@ def job_orbits(
     for declared in _candidates(job, emitters) if symmetry == "auto" else ():
         group = declared if marks is None else keeping(declared, marks)
         kept = tuple(action for action in group.generators if _keeps(job, action))
-        held = _holding(emitters, Group(group.name, kept), tie, seed)
+        held = _holding(emitters, Group(group.name, kept), tie, seed, ranks)
         count = orbits_of(held, sources, job.topology.n_links).sources.size
         if count < few:
             best, few = held, count
@@ -92,13 +105,16 @@ def _keeps(job: Job, action: Action) -> bool:
     return all({(int(to[a]), int(to[b])) for a, b in one} == one for one in pairs)
 
 
-def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int) -> Group:
+def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int, ranks: Ranks) -> Group:
     """The generators of a group that hold for all emitters together."""
     kept = group.generators
+    tests = [partial(_holds, emitter) for emitter in emitters]
+    if ranks.turns and len(emitters) > 1:
+        tests.append(partial(_take_turns_alike, emitters))
     while kept:
-        for emitter in emitters:
-            if not _holds(emitter, Group(group.name, kept), tie, seed):
-                alone = tuple(one for one in kept if _holds(emitter, Group(group.name, (one,)), tie, seed))
+        for holds in tests:
+            if not holds(Group(group.name, kept), tie, seed, ranks):
+                alone = tuple(one for one in kept if holds(Group(group.name, (one,)), tie, seed, ranks))
                 kept = alone if len(alone) < len(kept) else kept[:-1]
                 break
         else:
@@ -106,5 +122,11 @@ def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int) -> 
     return Group(group.name, kept)
 
 
-def _holds(emitter: Emitter, group: Group, tie: str, seed: int) -> bool:
-    return check(emitter, divide(emitter, group, tie, seed), tie, seed)[0] is None
+def _holds(emitter: Emitter, group: Group, tie: str, seed: int, ranks: Ranks) -> bool:
+    return check(emitter, divide(emitter, group, tie, seed, ranks), tie, seed)[0] is None
+
+
+def _take_turns_alike(emitters: Sequence[Emitter], group: Group, tie: str, seed: int, ranks: Ranks) -> bool:
+    """Whether what takes turns at a link is told apart, over all operations; each by itself holds."""
+    divided = ((one, divide(one, group, tie, seed, ranks)) for one in emitters)
+    return not turns_differ([turns_of(one, q, tie, seed) for one, q in divided])

@@ -16,13 +16,8 @@ from topologies import Topology, WeftError
 from topologies.units import MOST_PS, format_time
 
 
-def link_rates(topology: Topology, links: I32) -> tuple[list[Fraction], I64]:
-    """Distinct bandwidths of some links, ascending, and which of them each link has."""
-    return distinct_rates(topology.bandwidth_Bps, links)
-
-
-def distinct_rates(bandwidth_Bps: npt.NDArray[np.float64], links: I32) -> tuple[list[Fraction], I64]:
-    """The same, given the bandwidth of every link."""
+def distinct_rates(bandwidth_Bps: npt.NDArray[np.float64], links: I32 | I64) -> tuple[list[Fraction], I64]:
+    """Distinct bandwidths of some links, ascending, and which of them each has, given those of all."""
     if links.size and (bandwidth_Bps == bandwidth_Bps[0]).all():
         return [Fraction(bandwidth_Bps[0].item())], np.zeros(links.size, np.int64)
     bandwidth, row = np.unique(bandwidth_Bps[links], return_inverse=True)

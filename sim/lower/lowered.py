@@ -11,6 +11,7 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers
 from sim.lower.marks import Marks
+from sim.lower.nics import STREAMS
 from sim.lower.quotient import Orbits
 from sim.program import I32, I64, Program
 from sim.program.contract import DOWN
@@ -133,6 +134,10 @@ class Lowered(NamedTuple):
     @property
     def topology(self) -> Topology:
         return self.job.topology
+
+    def is_end(self, server: int) -> bool:
+        """Whether a server is the NIC of an NPU, or what ejects there."""
+        return self.model.nic is not None and 0 <= self.server_stream[server] < len(STREAMS)
 
     @property
     def schedule(self) -> Schedule:

@@ -42,9 +42,10 @@ def _of_job(lowered: Lowered) -> Callable[[int], str]:
 
     def ends(task: int) -> tuple[int, int, int]:
         """Operation, source and destination of a transfer."""
-        last = int(program.route_ptr[program.task_route[task] + 1]) - 1
-        link = int(lowered.server_link[program.route_server[last]])
-        return int(lowered.task_operation[task]), int(lowered.task_rank[task]), int(topology.dst[link])
+        number = int(lowered.task_operation[task])
+        transfers = lowered.transfers[number]
+        assert transfers is not None
+        return number, int(lowered.task_rank[task]), int(transfers.dst[lowered.task_row[task]])
 
     @cache
     def alike(operation: int, src: int, dst: int) -> list[int]:

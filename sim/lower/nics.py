@@ -1,18 +1,19 @@
-"""What NICs add to a program: their servers in front of the links, rates, latencies, and how ranks post."""
+"""What NICs add to a program: their servers in front of the links, latencies, and how ranks post."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.core.pattern import Pattern
+from collectives.core.transfers import Transfers
 from sim.lower.progress import progress_of
 from sim.lower.shape import Shape
 from sim.program import I32, I64, Nics, Posting, i32
 from sim.program.model import PUSHED_BYTES, Model
-from topologies import Topology, egress_Bps
+from topologies import Topology
 
 STREAMS = ("injection", "ejection")
 """Names of the servers in front of and behind the links of an NPU."""
@@ -23,54 +24,50 @@ def ends_of(model: Model) -> int:
     return 0 if model.nic is None else 1 if model.nic.ejection_Bps is None else 2
 
 
-def bandwidths(topology: Topology, model: Model) -> npt.NDArray[np.float64]:
-    """Of the links, and of the ends of routes, by their numbers."""
-    parts = [topology.bandwidth_Bps]
-    if model.nic is not None:
-        given, p = model.nic.injection_Bps, topology.n_npus
-        parts.append(2 * egress_Bps(topology) if given is None else np.full(p, given))
-        if model.nic.ejection_Bps is not None:
-            parts.append(np.full(p, model.nic.ejection_Bps))
-    return np.concatenate(parts)
+class Ports:
+    """Numbers the ports from which operations are posted: each of those that take turns has phases of its own."""
+
+    def __init__(self, model: Model, patterns: Iterable[tuple[Pattern, Transfers]]) -> None:
+        self.model, self.phases = model, 1  # ports that do not take turns are one port of phase 0
+        in_turn = [t for pattern, t in patterns if model.nic is not None and progress_of(pattern, model) == "any"]
+        self.in_turn = max((int(t.port.max(initial=0)) + 1 for t in in_turn), default=0)
+
+    def of(self, pattern: Pattern | None, t: Transfers) -> I64 | int:
+        """The port of each transfer of an operation; `pattern`: None of messages."""
+        if self.in_turn == 0 or pattern is None or progress_of(pattern, self.model) != "any":
+            return 0
+        first, self.phases = self.phases, self.phases + max(len(pattern.phases), 1)
+        phase = np.maximum(np.searchsorted(pattern.phases, t.step, "right") - 1, 0)
+        port: I64 = t.port + self.in_turn * (first + phase)
+        return port
 
 
-def nics_of(topology: Topology, shape: Shape, pattern: Pattern, model: Model) -> Nics | None:
-    """The NICs of the ranks of a shape, and what they post."""
-    if model.nic is None:
+def nics_of(
+    topology: Topology, keys: I32 | I64, model: Model, port: I32 | I64, flow: I64 | None, in_turn: int
+) -> Nics | None:
+    """The NICs among some servers, and what they post: port and flow of each task."""
+    if model.nic is None or flow is None:
         return None
-    rank = shape.server_link.astype(np.int64) - topology.n_links
+    rank = keys.astype(np.int64) - topology.n_links
     server = np.flatnonzero((rank >= 0) & (rank < topology.n_npus))
     links = np.bincount(topology.src[topology.src < topology.n_npus], minlength=topology.n_npus)
     engines = links[rank[server]] if model.nic.engines is None else np.full(server.size, model.nic.engines)
-    t = shape.quotient.transfers
-    ports = int(t.port.max(initial=0)) + 1
-    phase = np.maximum(np.searchsorted(pattern.phases, t.step, "right") - 1, 0)
     posting = Posting(
         model.nic.post_ps, Fraction(model.nic.push_ps, PUSHED_BYTES),
-        1 if model.nic.order == "rotate" else model.nic.queue_bytes,
-        ports if progress_of(pattern, model) == "any" else 0,
+        1 if model.nic.order == "rotate" else model.nic.queue_bytes, in_turn,
     )
-    port = (t.port + ports * phase)[shape.task_row]
-    return Nics(i32(server), i32(engines), i32(port), flows(topology, shape), posting)
+    return Nics(i32(server), i32(engines), i32(port), flow, posting)
 
 
-def flows(topology: Topology, shape: Shape) -> I64:
-    """Source and destination of each task, as one number."""
-    t = shape.quotient.transfers
+def has_flows(model: Model) -> bool:
+    """Whether anything looks at the flow of a task."""
+    return model.nic is not None or model.discipline == "round-robin-flow"
+
+
+def flows(topology: Topology, t: Transfers) -> I64:
+    """Source and destination of each transfer, as one number."""
     flow: I64 = t.src.astype(np.int64) * topology.n_nodes + t.dst
-    return flow[shape.task_row]
-
-
-def legend(topology: Topology, shape: Shape) -> tuple[I32, I32, I32, tuple[str, ...]]:
-    """Link, rank and stream of each server (-1: none), and the names of the streams."""
-    link = shape.server_link.astype(np.int64) - topology.n_links
-    none = np.full(link.size, -1)
-    stream, rank = np.divmod(link, topology.n_npus)
-    is_link = link < 0
-    return (
-        i32(np.where(is_link, shape.server_link, none)), i32(np.where(is_link, none, rank)),
-        i32(np.where(is_link, none, stream)), STREAMS if np.any(~is_link) else (),
-    )
+    return flow
 
 
 def end_latencies(topology: Topology, shape: Shape, links_ps: I64, endpoint_ps: int) -> I64:

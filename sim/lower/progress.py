@@ -29,11 +29,16 @@ def progress_of(pattern: Pattern, model: Model) -> str:
     return pattern.progress if model.rank_progress == "authors" else model.rank_progress
 
 
+def sends_end_pushed(model: Model) -> bool:
+    """Whether a rank's own send ends for it when it is pushed."""
+    return model.nic is not None and model.nic.send_complete == "pushed"
+
+
 def waiting_of(pattern: Pattern, model: Model) -> Waiting:
     """What a model adds to the dependencies of a pattern."""
     progress = progress_of(pattern, model)
     steps = {"free": None, "any": pattern.phases or None, "all": ()}[progress]
-    return Waiting(steps, model.nic is not None and model.nic.send_complete == "pushed")
+    return Waiting(steps, sends_end_pushed(model))
 
 
 def waiting_rows(t: Transfers, waiting: Waiting, parent: I32, child: I32, lag: I32) -> tuple[I32, I32, I32]:

@@ -18,7 +18,7 @@ Eight ranks in a ring under rotation by two, with representatives 0 and 1:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -211,14 +211,16 @@ def divide(pattern: Emitter, group: Group, tie: str, seed: int, ranks: Ranks = L
     """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
     orbits = orbits_of(group, pattern.n_sources or pattern.p, pattern.topology.n_links)
     transfers = _of_representatives(emitted(pattern.emit, orbits.sources), orbits)
-    routes = routes_of(transfers, pattern.topology, tie, seed, ranks)
-    over_links = over(routes, _with_ends(orbits, pattern, ranks.ends))
-    return Quotient(orbits, transfers, over_links, "", ranks)
+    return made_of(pattern, orbits, transfers, tie, seed, ranks)
 
 
-def over(routes: Routes, link_of: I32) -> Routes:
-    """The routes over the links that represent others."""
-    return routes._replace(paths=routes.paths._replace(links=link_of[routes.paths.links]))
+def made_of(
+    pattern: Emitter, orbits: Orbits, transfers: Transfers, tie: str, seed: int, ranks: Ranks = LINKS_ONLY
+) -> Quotient:
+    """The transfers of representatives, with their routes over the links that represent others."""
+    routes, link_of = routes_of(transfers, pattern.topology, tie, seed, ranks), _with_ends(orbits, pattern, ranks.ends)
+    over = routes._replace(paths=routes.paths._replace(links=link_of[routes.paths.links]))
+    return Quotient(orbits, transfers, over, "", ranks)
 
 
 def _with_ends(orbits: Orbits, pattern: Emitter, ends: int) -> I32:
@@ -311,6 +313,12 @@ def check(
     """
     if marks is not None and not _same_marks(q, marks):
         return "faults of one orbit differ", ""
+    sources, full = _looked_at(pattern, q, share)
+    return _fault(pattern, q, sources, full, tie, seed), "checked in full" if full else "checked by sampling"
+
+
+def _looked_at(pattern: Emitter, q: Quotient, share: float = 1) -> tuple[Rows, bool]:
+    """Sources whose transfers are compared with those of their representatives, and whether they are all."""
     sources = np.arange(pattern.n_sources or pattern.p)
     per_source = q.transfers.src.size / q.orbits.sources.size
     full = pattern.topology.n_nodes <= FULL_CHECK_NODES and per_source * sources.size <= FULL_CHECK_TRANSFERS
@@ -322,7 +330,7 @@ def check(
         others = sources[q.orbits.rank.min(axis=0)[sources] != sources]  # representatives represent themselves
         count = int(np.clip(most, 1, others.size))
         sources = np.sort(np.random.default_rng(0).choice(others, count, replace=False))
-    return _fault(pattern, q, sources, full, tie, seed), "checked in full" if full else "checked by sampling"
+    return sources, full
 
 
 def _same_marks(q: Quotient, marks: Marks) -> bool:
@@ -363,7 +371,7 @@ def _fault(
         return "the routes of one orbit differ"
     if q.ranks.channels and np.any(channel != their_channel[at]):
         return f"the routes of one orbit take different virtual channels ({q.ranks.channels})"
-    if q.ranks.turns and _turns_differ(q, link_of, t, paths, row):
+    if q.ranks.turns and turns_differ([_turns(q, link_of, t, paths, row)]):
         return f"it moves together what takes turns at a link ({q.ranks.turns})"
     return _crossing_fault(q, theirs, link_of, t, paths, row, full)
 
@@ -446,24 +454,36 @@ def _same_routes(paths: Paths, q: Quotient, theirs: Paths, link_of: I32, row: Ro
     return at if np.array_equal(link_of[paths.links], theirs.links[at]) else None
 
 
-def _turns_differ(q: Quotient, link_of: I32, t: Transfers, paths: Paths, row: Rows) -> bool:
-    """Whether flows, or links from which chunks come, share a representative at a link where they take turns.
+def turns_of(pattern: Emitter, q: Quotient, tie: str, seed: int) -> I64:
+    """What takes turns at each link that is crossed, and what stands for it there, (3, n): for `turns_differ`."""
+    t = pattern.emit(_looked_at(pattern, q)[0])
+    row = _representative_rows(t, q)
+    assert row is not None  # by its check
+    paths = routes_of(t, pattern.topology, tie, seed, q.ranks).of_transfers()[0]
+    return _turns(q, _with_ends(q.orbits, pattern, q.ranks.ends), t, paths, row)
 
-    Or one of them has several there.
-    """
+
+def _turns(q: Quotient, link_of: I32, t: Transfers, paths: Paths, row: Rows) -> I64:
     transfer, hop, _ = _crossings(paths, np.arange(row.size))
     if q.ranks.turns == "round-robin-port":
         before = np.where(hop > 0, paths.links[np.arange(hop.size) - 1], -1)
-        mine, theirs = before + 1, np.where(hop > 0, link_of[before], -1) + 1
-    else:
-        most_hops, nodes = int(hop.max(initial=0)) + 1, max(int(of.dst.max(initial=0)) for of in (t, q.transfers)) + 1
-        mine, theirs = (
-            (of.src[at].astype(np.int64) * nodes + of.dst[at]) * most_hops + hop
-            for of, at in ((t, transfer), (q.transfers, row[transfer]))
-        )
-    numbers, distinct = [unique_rows(one)[1] for one in (mine, theirs)], []
+        return np.stack([paths.links, before, np.where(hop > 0, link_of[before], -1)]).astype(np.int64)
+    flows = (
+        (hop << 48) + (of.src[at].astype(np.int64) << 24) + of.dst[at]
+        for of, at in ((t, transfer), (q.transfers, row[transfer]))
+    )
+    return np.stack([paths.links, *flows]).astype(np.int64)
+
+
+def turns_differ(turns: Sequence[I64]) -> bool:
+    """Whether flows, or links from which chunks come, share a representative at a link where they take turns.
+
+    Or one of them has several there. `turns`: of emitters whose transfers cross the same links.
+    """
+    links, *columns = np.concatenate(turns, axis=1)
+    numbers, distinct = [unique_rows(one)[1] for one in columns], []
     for columns in (numbers[:1], numbers[1:], numbers):
-        key = paths.links.astype(np.int64)
+        key = links
         for column in columns:
             key = unique_rows(key * (int(column.max(initial=0)) + 1) + column)[1]
         distinct.append(int(key.max(initial=-1)))

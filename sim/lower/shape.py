@@ -18,7 +18,7 @@ from collectives.core.pattern import Pattern
 from collectives.core.transfers import Pool, without_waits
 from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting, waiting_rows
-from sim.lower.quotient import Quotient, Ranks, finder, quotient
+from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, finder, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.columns import blocks, numbered
 from sim.program.model import Model
@@ -151,7 +151,7 @@ class Shape:
 
 def shape_of(
     pattern: Pattern, tie: str, seed: int, symmetry: str, marks: Marks | None = None, waiting: Waiting = FREE,
-    ends: int = 0, turns: str = "", channels: str = "",
+    ranks: Ranks = LINKS_ONLY,
 ) -> Shape:
     """The shape of a pattern, built once per routing and per use of its symmetry.
 
@@ -167,18 +167,16 @@ def shape_of(
     symmetry : {"auto", "off"}
     waiting : Waiting
         What a rank waits for, beyond the dependencies.
-    ends : int
-    turns, channels : str
-        As in `sim.lower.quotient.Ranks`.
+    ranks : Ranks
+        What else a group has to keep.
     """
     known = _shapes.setdefault(pattern.emit, {})
     topology = pattern.topology
     links = alike(topology) if symmetry == "auto" else b""
-    key = wiring_of(topology), tie, seed, symmetry, links, marks and marks.digest, waiting, ends, turns, channels
+    key = wiring_of(topology), tie, seed, symmetry, links, marks and marks.digest, waiting, ranks
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        ranks = Ranks(ends, waiting.steps is not None, turns, channels)
         known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks), waiting).alone()
     return known[key]
 
@@ -245,8 +243,9 @@ def _named_routes(paths: Paths, key: I64) -> I64:
 def _edges(q: Quotient, row: I32, half: I8, waiting: Waiting) -> tuple[I32, I32, I32]:
     """Dependencies between tasks; both halves of a split transfer are waited for."""
     t = q.transfers
-    child_row = np.repeat(np.arange(t.src.size, dtype=np.int32), np.diff(t.dep_ptr))
-    parent_row = rows_waited_for(q)
+    edges = rows_waited_for(q), np.repeat(np.arange(t.src.size, dtype=np.int32), np.diff(t.dep_ptr)), t.dep_lag
+    if waiting != FREE:
+        edges = waiting_rows(t, waiting, *edges)
     if np.any(half >= 0):
         if np.any(t.dep_lag != WHOLE):
             raise WeftError(
@@ -258,10 +257,8 @@ def _edges(q: Quotient, row: I32, half: I8, waiting: Waiting) -> tuple[I32, I32,
                 "tie rule 'split' cannot serve transfers that use a pool, for each half would take or give a unit: "
                 "choose first, alternating or ecmp"
             )
-        return _split_edges(t.src.size, row, parent_row, child_row)
-    if waiting != FREE:
-        return waiting_rows(t, waiting, parent_row, child_row, t.dep_lag)
-    return parent_row, child_row, t.dep_lag
+        return _split_edges(t.src.size, row, *edges)
+    return edges
 
 
 def rows_waited_for(q: Quotient) -> I32:
@@ -284,14 +281,12 @@ def rows_waited_for(q: Quotient) -> I32:
     return found
 
 
-def _split_edges(n: int, row: I32, parent_row: I32, child_row: I32) -> tuple[I32, I32, I32]:
+def _split_edges(n: int, row: I32, parent_row: I32, child_row: I32, lag: I32) -> tuple[I32, I32, I32]:
     first = np.searchsorted(row, np.arange(n))
     count = np.bincount(row, minlength=n)
-    pairs = [
-        (first[parent_row] + i, first[child_row] + j, (count[parent_row] > i) & (count[child_row] > j))
-        for i in (0, 1)
-        for j in (0, 1)
-    ]
-    parent = np.concatenate([p[keep] for p, _, keep in pairs]).astype(np.int32)
-    child = np.concatenate([c[keep] for _, c, keep in pairs]).astype(np.int32)
-    return parent, child, np.full(parent.size, WHOLE, np.int32)
+    found = []
+    for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        there = (count[parent_row] > i) & (count[child_row] > j)
+        found.append(np.stack([first[parent_row] + i, first[child_row] + j, lag])[:, there])
+    parent, child, lags = np.concatenate(found, axis=1).astype(np.int32)
+    return parent, child, lags

@@ -8,16 +8,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core.pattern import Pattern
-from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers
 from sim.lower.messages import Messages
-from sim.lower.quotient import Orbits, Quotient, Routes, over
+from sim.lower.progress import FREE, Waiting, sends_end_pushed, waiting_of
+from sim.lower.quotient import Emitter, Orbits, Quotient, Ranks, made_of
 from sim.lower.shape import Shape, make_shape, rows_waited_for
-from sim.program import I32, I64, unique_rows
+from sim.program import I64, PUSHED, WHOLE, unique_rows
 from sim.program.model import Model
-from topologies import Topology, WeftError
+from topologies import WeftError
 from topologies.core.rateless import digest, wiring_of
 from workloads.job import Communicate, Job, Operation, Send
 
@@ -30,7 +31,7 @@ class Template(NamedTuple):
     tie: I64  # (n_tasks,): what orders them at a server
     ranks: I64  # (n,): representatives, in rank order
     begins: I64  # (2, n_roots): task, and number of the rank at which it begins (into `ranks`)
-    ends: I64  # (2, n_sinks): task, and number of the rank at which it ends
+    ends: I64  # (3, n_sinks): task, number of the rank at which it ends, and WHOLE or PUSHED
 
     @property
     def transfers(self) -> Transfers:
@@ -40,18 +41,25 @@ class Template(NamedTuple):
 MOST_KEPT, MOST_TASKS = 512, 2**21
 """Limits on what is kept for further jobs: collectives and sets of messages, and their tasks."""
 
-Where = tuple[Orbits, str, int]
-"""Representatives, and the rule for ties between routes with its seed."""
+class Where(NamedTuple):
+    """Representatives, the rule for ties between routes with its seed, and what routes have besides links."""
+
+    orbits: Orbits
+    tie: str
+    seed: int
+    ranks: Ranks
+    pushed: bool  # whether a rank's own send ends for it when it is pushed
+
 
 _known: dict[tuple[object, ...], tuple[Template, ...]] = {}
 
 
-def templates_of(job: Job, orbits: Orbits, model: Model) -> list[Template | None]:
+def templates_of(job: Job, orbits: Orbits, model: Model, ranks: Ranks) -> list[Template | None]:
     """The template of each operation that sends, None of others.
 
     WeftError: a collective that covers part of a process group.
     """
-    where = orbits, model.tie, model.seed if model.tie == "ecmp" else 0
+    where = Where(orbits, model.tie, model.seed if model.tie == "ecmp" else 0, ranks, sends_end_pushed(model))
     place = wiring_of(job.topology), digest("", orbits.rank, orbits.link), *where[1:]
     found: list[Template | None] = [None] * len(job.operations)
     collectives: dict[object, Template] = {}
@@ -63,8 +71,9 @@ def templates_of(job: Job, orbits: Orbits, model: Model) -> list[Template | None
             pattern = operation.work.schedule.pattern
             key = id(pattern), operation.npus
             if key not in collectives:
-                make = partial(_of_collective, pattern, operation, job.ranks(operation), where)
-                (collectives[key],) = _kept((*place, pattern.emit, operation.npus), make)
+                waiting = waiting_of(pattern, model)
+                make = partial(_of_collective, pattern, operation, job.ranks(operation), where, waiting)
+                (collectives[key],) = _kept((*place, pattern.emit, operation.npus, waiting), make)
             found[number] = collectives[key]
     if sends:
         messages = Messages(job.topology, tuple(sends))
@@ -89,10 +98,10 @@ def _kept(key: tuple[object, ...], make: Callable[[], tuple[Template, ...]]) -> 
 
 def _of_messages(messages: Messages, where: Where) -> tuple[Template, ...]:
     """The templates of some sends, which are routed together."""
-    stands, p, n_sends = where[0].rank[0], messages.p, len(messages.sends)
+    stands, p, n_sends = where.orbits.rank[0], messages.p, len(messages.sends)
     number, _, src, dst = messages.all
     kept = np.flatnonzero(stands[src] == src)
-    shape = _shape(messages.emit(src[kept]), messages.topology, where)
+    shape = _shape(messages, messages.emit(src[kept]), where)
     ends, at = unique_rows(np.concatenate([number * p + stands[src], number * p + stands[dst]]))
     of_send = np.searchsorted(ends, np.arange(n_sends + 1) * p)
     here, there = (at - np.tile(of_send[number], 2)).reshape(2, -1)  # number of the representative in those of the send
@@ -103,7 +112,9 @@ def _of_messages(messages: Messages, where: Where) -> tuple[Template, ...]:
     moves = src[row] != dst[row]
     sent, received = np.flatnonzero(~(moves & messages.of_sends("detached")[row])), np.flatnonzero(moves)
     last = np.append(sent, received)
-    begun, ended = np.stack([task, here[row]]), np.stack([task[last], np.append(here[row[sent]], there[row[received]])])
+    lag = np.append(_sent_lag(moves[sent], where.pushed), np.full(received.size, WHOLE))
+    begun = np.stack([task, here[row]])
+    ended = np.stack([task[last], np.append(here[row[sent]], there[row[received]]), lag])
     order = np.argsort(number[row[last]], kind="stable")
     ended, until = ended[:, order], np.searchsorted(number[row[last[order]]], np.arange(n_sends + 1))
     tie, ranks = shape.task_tie(), ends % p
@@ -114,9 +125,11 @@ def _of_messages(messages: Messages, where: Where) -> tuple[Template, ...]:
     )
 
 
-def _of_collective(pattern: Pattern, operation: Operation, covered: I64, where: Where) -> tuple[Template]:
+def _of_collective(
+    pattern: Pattern, operation: Operation, covered: I64, where: Where, waiting: Waiting
+) -> tuple[Template]:
     """The template of a collective on the NPUs that are covered."""
-    orbits, n_npus, n_nodes = where[0], pattern.topology.n_npus, pattern.topology.n_nodes
+    orbits, n_npus, n_nodes = where.orbits, pattern.topology.n_npus, pattern.topology.n_nodes
     ranks = covered[orbits.rank[0][covered] == covered]
     transfers = pattern.emit(np.append(ranks, np.arange(n_npus, pattern.n_sources or n_npus)))
     if operation.npus is not None:
@@ -127,18 +140,22 @@ def _of_collective(pattern: Pattern, operation: Operation, covered: I64, where: 
         sent, waited = np.all(inside[transfers.dst]), np.all(inside[transfers.dep_src])
         if not sent or not waited or np.any(inside[into[into < n_npus]]):
             raise WeftError(f"operation {operation.name!r} covers a part of a process group: give whole groups")
-    shape = _shape(transfers, pattern.topology, where)
-    return (Template(shape, slice(0, shape.task_row.size), shape.task_tie(), ranks, *_ends(pattern, shape, ranks)),)
+    shape = _shape(pattern, transfers, where, waiting)
+    begun, ended = _ends(pattern, shape, ranks, where.pushed)
+    return (Template(shape, slice(0, shape.task_row.size), shape.task_tie(), ranks, begun, ended),)
 
 
-def _shape(transfers: Transfers, topology: Topology, where: Where) -> Shape:
-    orbits = where[0]
-    paths = paths_of(transfers, topology, *where[1:])
-    routes = Routes(paths, np.arange(transfers.src.size, dtype=np.int32))
-    return make_shape(Quotient(orbits, transfers, over(routes, orbits.link), ""))
+def _shape(emitter: Emitter, transfers: Transfers, where: Where, waiting: Waiting = FREE) -> Shape:
+    return make_shape(made_of(emitter, where.orbits, transfers, where.tie, where.seed, where.ranks), waiting)
 
 
-def _ends(pattern: Pattern, shape: Shape, ranks: I64) -> tuple[I64, I64]:
+def _sent_lag(moves: npt.NDArray[np.bool_], pushed: bool) -> I64:
+    """What the end of an operation on a rank waits for of what the rank sends."""
+    lag: I64 = np.where(moves & pushed, PUSHED, WHOLE)
+    return lag
+
+
+def _ends(pattern: Pattern, shape: Shape, ranks: I64, pushed: bool) -> tuple[I64, I64]:
     """Tasks without a predecessor of the same rank, and those without a successor of it, with the ranks.
 
     A transfer ends at its receiver as well: at the representative of that, where an image of the transfer arrives.
@@ -153,12 +170,14 @@ def _ends(pattern: Pattern, shape: Shape, ranks: I64) -> tuple[I64, I64]:
     passed_on[parent[_receivers(pattern, q) == t.src[child]]] = True
     roots, sent = np.flatnonzero(~waits), np.flatnonzero(~followed)
     received = np.flatnonzero(~passed_on & (t.src != t.dst))
-    begun, ended = (roots, t.src[roots]), (np.append(sent, received), np.append(t.src[sent], t.dst[received]))
+    lag = np.append(_sent_lag(t.src[sent] != t.dst[sent], pushed), np.full(received.size, WHOLE))
+    begun = np.stack([roots, t.src[roots]])
+    ended = np.stack([np.append(sent, received), np.append(t.src[sent], t.dst[received]), lag])
     n_npus = pattern.topology.n_npus  # a switch neither waits for what is before the operation nor is waited for
-    first, last = (_with_tasks(shape, rows[at < n_npus], at[at < n_npus]) for rows, at in (begun, ended))
-    return tuple(  # type: ignore[return-value]  # two of them
-        np.stack([task, np.searchsorted(ranks, q.orbits.rank[0][rank])]) for task, rank in (first, last)
-    )
+    first, last = (_with_tasks(shape, of[:, of[1] < n_npus]) for of in (begun, ended))
+    for of in (first, last):
+        of[1] = np.searchsorted(ranks, q.orbits.rank[0][of[1]])
+    return first, last
 
 
 def _receivers(pattern: Pattern, q: Quotient) -> I64:
@@ -173,9 +192,10 @@ def _receivers(pattern: Pattern, q: Quotient) -> I64:
     return others.dst[np.searchsorted(key, want)].astype(np.int64)
 
 
-def _with_tasks(shape: Shape, rows: I64, ranks: I32) -> tuple[I64, I32]:
-    """The tasks of some rows, two where a transfer is split, and the rank of each."""
-    first = np.searchsorted(shape.task_row, rows)
-    count = np.searchsorted(shape.task_row, rows, side="right") - first
-    twice = np.flatnonzero(count == 2)
-    return np.concatenate([first, first[twice] + 1]), np.concatenate([ranks, ranks[twice]])
+def _with_tasks(shape: Shape, columns: I64) -> I64:
+    """The same columns with tasks for rows, the first of them: two where a transfer is split."""
+    first = np.searchsorted(shape.task_row, columns[0])
+    twice = np.flatnonzero(np.searchsorted(shape.task_row, columns[0], side="right") - first == 2)
+    found = np.concatenate([columns, columns[:, twice]], axis=1)
+    found[0] = np.append(first, first[twice] + 1)
+    return found

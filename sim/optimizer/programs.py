@@ -57,7 +57,7 @@ def collective_objective(
     most_GBps : float, optional
         No allowed bandwidths sum to more, for the floors; None: nothing limits them.
     how : How
-        Engine runs are done: checked, stopped, in full, on several threads.
+        Engine runs are done: checked, stopped.
     """
 
     def schedule(on: Topology) -> Job:

@@ -15,6 +15,7 @@ from sim.analytic.traffic import F64
 from sim.lower.lowered import Lowered
 from sim.program import I64, Program
 from sim.program.columns import crossings, work_of_servers, work_ps
+from sim.program.contract import HEAD
 from sim.program.retime import KEEPS_ITS_RATE, retime
 from topologies import NPU, Topology, WeftError
 from topologies.units import PS_PER_S
@@ -59,8 +60,10 @@ class Retimed:
         """
         program = self.program
         work = work_of_servers(program).astype(np.float64)
-        if program.deliver_head:  # the service of a last chunk does not count
-            task, server = crossings(program)
+        if program.delivers_heads:  # the service of a last chunk does not count
+            tasks = np.flatnonzero(program.hops())
+            ends = program.route_hop[program.route_ptr[program.task_route[tasks] + 1] - 1]
+            task, server = crossings(program, tasks[program.hop_last[ends] == HEAD])
             longest = np.zeros(program.n_servers)
             np.maximum.at(longest, server, program.chunk_work[program.cut_size[program.task_cut[task]]].max(axis=1))
             work -= longest

@@ -8,22 +8,24 @@ from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.program.checks import check_clock, check_nics, check_windows
 from sim.program.columns import i32, numbered, unique_rows
 from sim.program.contract import (
     CLOCK_END_PS,
-    DELIVERY,
-    FORWARDING,
+    HEAD,
     I8,
     I32,
     I64,
     PRIORITY,
+    TAIL,
     Program,
 )
 from sim.program.cutting import Cutting, Rates, service_time_ps
+from sim.program.model_options import DELIVERY, FORWARDING
 from sim.program.service_table import pairs_that_meet, with_services
-from sim.program.turns import check_channels, with_buffers, with_turns
+from sim.program.turns import with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
 from topologies import WeftError
 from topologies.checks import choice
@@ -49,6 +51,8 @@ class Columns(NamedTuple):
         The child waits for the parent; lag WHOLE, 0 or a window.
     route_channel : int8
         Channel of each hop of the routes; empty where all are of channel 0.
+    server_computes : (S,) bool or None
+        Servers that deliver tails whatever is delivered, and cross no wire; None where there are none.
     """
 
     rates: list[Fraction]
@@ -66,6 +70,7 @@ class Columns(NamedTuple):
     edge_child: I32
     edge_lag: I32
     route_channel: I8 = np.zeros(0, np.int8)
+    server_computes: npt.NDArray[np.bool_] | None = None
 
 
 class Pools(NamedTuple):
@@ -97,6 +102,10 @@ class Nics(NamedTuple):
     task_port: I32
     task_flow: I64
     posting: Posting
+
+
+_LASTS = 3
+"""Values of `hop_last`."""
 
 
 def assemble(
@@ -133,15 +142,16 @@ def assemble(
     latency = columns.route_latency_ps.astype(np.int64)
     if latency.min(initial=0) < 0:  # three times of the clock, added up
         raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
-    if forwarding == "cut-through" or deliver == "head":
-        latency = np.maximum(latency, 1)
+    heads = np.full(latency.size, deliver == "head")
+    if columns.server_computes is not None:
+        heads &= ~columns.server_computes[columns.route_server]
+    latency = np.maximum(latency, heads | (forwarding == "cut-through"))
     if waits is None:
         waits = waits_of(columns.edge_parent, columns.edge_child, columns.edge_lag, n_tasks)
-    hops = _hop_kinds(columns, latency)
+    hops = _hop_kinds(columns, latency, heads)
     looked_at = np.any(columns.server_discipline == PRIORITY) or PRIORITY in pools.discipline
     program = Program(
         cut_through=int(forwarding == "cut-through"),
-        deliver_head=int(deliver == "head"),
         server_rate=i32(columns.server_rate),
         server_discipline=np.ascontiguousarray(columns.server_discipline, np.int8),
         service_ps=np.zeros(0, np.int64),  # with_services
@@ -164,7 +174,6 @@ def assemble(
     )
     check_nics(program)
     check_windows(program, *waits.windows)
-    check_channels(program)
     if buffers is not None:
         program = with_buffers(program, *buffers, bubble)
     return with_turns(with_rates(program, columns.rates))
@@ -222,26 +231,26 @@ def _cut_tasks(which: I32 | None, found: Works, cuttings: Sequence[Cutting]) -> 
     return table, row
 
 
-def _hop_kinds(columns: Columns, latency: I64) -> dict[str, Any]:
+def _hop_kinds(columns: Columns, latency: I64, heads: npt.NDArray[np.bool_]) -> dict[str, Any]:
     """Distinct hops, and which of them each hop of a route is: 4 bytes per hop instead of 12."""
     latencies, row = numbered(latency.size, lambda some: latency[some])
     last = np.zeros(latency.size, np.int8)
     ends = np.asarray(columns.route_ptr[1:])[np.diff(columns.route_ptr) > 0] - 1
-    last[ends] = 1
+    last[ends] = np.where(heads[ends], HEAD, TAIL)
     count, channels = max(latencies.size, 1), int(columns.route_channel.max(initial=0)) + 1
     if channels > 1:
-        last += 2 * columns.route_channel
+        last += _LASTS * columns.route_channel
     kinds, hop = numbered(
         latency.size,
-        lambda some: (columns.route_server[some].astype(np.int64) * count + row[some]) * 2 * channels + last[some],
+        lambda some: (columns.route_server[some].astype(np.int64) * count + row[some]) * _LASTS * channels + last[some],
     )
-    server, at = np.divmod(kinds // (2 * channels), count)
+    server, at = np.divmod(kinds // (_LASTS * channels), count)
     return {
         "hop_server": i32(server),
-        "hop_channel": np.ascontiguousarray(kinds // 2 % channels if channels > 1 else [], np.int8),
+        "hop_channel": np.ascontiguousarray(kinds // _LASTS % channels if channels > 1 else [], np.int8),
         "channels": channels,
         "hop_latency_ps": np.ascontiguousarray(latencies[at]),
-        "hop_last": np.ascontiguousarray(kinds % 2, np.int8),
+        "hop_last": np.ascontiguousarray(kinds % _LASTS, np.int8),
         "route_hop": hop,
     }
 

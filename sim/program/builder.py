@@ -13,10 +13,8 @@ from sim.program.assemble import Columns, Nics, Pools, Posting, assemble
 from sim.program.columns import i32
 from sim.program.contract import (
     CLOCK_END_PS,
-    DISCIPLINES,
     FIFO,
     I64,
-    ORDERS,
     PER_CHUNK,
     PUSHED,
     ROUND_ROBIN_FLOW,
@@ -25,6 +23,7 @@ from sim.program.contract import (
     Program,
 )
 from sim.program.cutting import MOST_WORK, Cutting
+from sim.program.model_options import DISCIPLINES, ORDERS
 from topologies import WeftError
 from topologies.checks import choice
 from topologies.units import format_time

@@ -28,7 +28,8 @@ def check_windows(program: Program, parent: I32, child: I32, lag: I32) -> None:
 
 
 def check_nics(program: Program) -> None:
-    """NICs are where routes begin, a task that asks a pool has none, and only what a NIC takes is ever pushed."""
+    """NICs are where routes begin, all of a task at one, if any; a task that asks a pool has none, and only what a NIC
+    takes is ever pushed."""
     if not program.has_nics and not program.pushed_child.size:
         return
     nic = program.server_nic if program.has_nics else np.full(program.n_servers, -1, np.int32)
@@ -42,6 +43,15 @@ def check_nics(program: Program) -> None:
     has_nic[routed] = nic[program.route_server[program.route_ptr[program.task_route[routed]]]] >= 0
     if program.task_pool.size and np.any(both := has_nic & (program.task_pool >= 0)):
         raise WeftError(f"task {np.flatnonzero(both)[0]} asks a pool and a NIC; a task may ask one of them")
+    own = np.full(program.n_tasks, -1, np.int64)
+    own[has_nic] = program.route_server[program.route_ptr[program.task_route[has_nic]]]
+    task, route = (column[program.n_tasks :] for column in program.every_route())
+    begins = program.route_server[program.route_ptr[route]].astype(np.int64)
+    if np.any(astray := np.where(nic[begins] >= 0, begins, -1) != own[task]):
+        raise WeftError(
+            f"task {task[astray][0]} has a detour that begins at another server than its own route, and one of them is "
+            "a NIC: all routes of what a NIC sends begin there"
+        )
     parent = program.pushed_edges()[0]
     if np.any(~has_nic[parent]):
         raise WeftError(f"task {parent[~has_nic[parent]][0]} is waited for until it is pushed, and has no NIC")

@@ -11,7 +11,7 @@ Path
     overtake each other. With service [start, end) and latency L at a hop:
     store-and-forward: ready for the next server at end + L;
     cut-through: ready at max(start + L, end + L - service there).
-    Delivered at end + L of the last hop, or, when heads are delivered, at start + L.
+    Delivered at end + L of the last hop, or, if that delivers heads (HEAD), at start + L.
     A task with an empty route delivers each chunk at the picosecond it is released (and granted).
 Release
     Chunk j of task B is released when every whole parent is delivered in full, every stream parent A with
@@ -65,11 +65,12 @@ Credits
     starts nothing, and chooses anew when a chunk arrives or room is given back, which is the first of the stages of a
     picosecond. Where queues take turns, the one whose turn it is waits for room, and the others for it.
 Channels
-    With `channels` above 1 every FIFO server has so many queues, each in the order of FIFO; a chunk waits in that of
-    its hop (`hop_channel`). To choose, the server looks at them from the one behind the queue that it served last, at
-    first from channel 0, and serves the first chunk of the first queue whose first chunk fits; a queue whose first
-    chunk does not fit holds up no other. Each channel has a buffer of its own; or all of a server share one
-    (`buffer_shared`), and what all of them hold counts against the `server_buffer` of the channel of a chunk.
+    With `channels` above 1 a chunk waits in the channel of its hop (`hop_channel`). Each channel of a server is in the
+    order of its discipline, or has a line of queues of its own that take turns. To choose, the server looks at the
+    channels from the one behind that which it served last, at first from channel 0, and serves the choice of the first
+    whose choice fits; a channel whose choice does not fit holds up no other. Each channel has a buffer of its own; or
+    all of a server share one (`buffer_shared`), and what all of them hold counts against the `server_buffer` of the
+    channel of a chunk.
 
 What changes in time (arrays that are empty in a healthy program)
     Timetable. A server has a rate, or is down (DOWN), and adds a latency, each from a time on; what holds at the
@@ -126,11 +127,9 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT = range(6)
-ORDERS = ("fifo", "priority", "smallest-first", "lowest-chunk-first")
-"""Of one queue; pools have no others."""
-DISCIPLINES = (*ORDERS, "round-robin-flow", "round-robin-port")
-FORWARDING = ("cut-through", "store-and-forward")
-DELIVERY = ("tail", "head")
+"""Places in `sim.program.model_options.DISCIPLINES`."""
+TAIL, HEAD = 1, 2
+"""Of the last hop of a route: which of them counts as delivery."""
 PER_CHUNK, PER_TASK = 0, 1
 WHOLE = -1
 """Lag of an edge to a child that waits for the whole task; 0 is chunk by chunk, w >= 1 a window."""
@@ -160,7 +159,7 @@ class Program(NamedTuple):
 
     Attributes
     ----------
-    cut_through, deliver_head : int
+    cut_through : int
         0 or 1.
     server_rate : (S,) int32
         Rate of each server, below `n_rates`.
@@ -180,7 +179,7 @@ class Program(NamedTuple):
     cut_work : (K,) int64
         Work of the whole task, for SMALLEST_FIRST.
     hop_server, hop_latency_ps, hop_last : (H,) int32, int64, int8
-        Kinds of hop: server, latency after it, and whether it ends a route.
+        Kinds of hop: server, latency after it, and whether it ends a route: 0, TAIL or HEAD by what it delivers.
     route_ptr : (U+1,) int32
         Hops of route u are `route_hop[route_ptr[u]:route_ptr[u+1]]`.
     route_hop : int32
@@ -247,13 +246,12 @@ class Program(NamedTuple):
         Work for which there is room behind a server, or UNBOUNDED, all servers of channel 0 first; time until room that
         is given back is known to the server, at least 1. Empty where no server has a buffer.
     hop_channel : (H,) or (0,) int8
-        Channel of each kind of hop; 0 at servers that are not FIFO. Empty where there is one.
+        Channel of each kind of hop. Empty where there is one.
     channels, buffer_shared : int
-        Queues of each FIFO server; 1 where all channels of a server share one buffer.
+        Channels of each server; 1 where all channels of a server share one buffer.
     """
 
     cut_through: int
-    deliver_head: int
     server_rate: I32
     server_discipline: I8
     service_ps: I64
@@ -332,6 +330,11 @@ class Program(NamedTuple):
         return all(array.size == 0 for array in given)
 
     @property
+    def delivers_heads(self) -> bool:
+        """Whether a task is delivered with its head."""
+        return bool(np.any(self.hop_last == HEAD))
+
+    @property
     def has_nics(self) -> bool:
         """Whether transfers are posted, and pushed into the queues of NICs."""
         return bool(self.nic_engines.size)
@@ -345,6 +348,13 @@ class Program(NamedTuple):
     def has_credits(self) -> bool:
         """Whether a server waits for room behind it."""
         return bool(self.server_buffer.size)
+
+    @property
+    def bounded(self) -> npt.NDArray[np.bool_]:
+        """Whether each server may wait for room behind it, (S,); computed."""
+        if not self.has_credits:
+            return np.zeros(self.n_servers, np.bool_)
+        return np.asarray(self.server_buffer.reshape(self.channels, -1).min(axis=0) < UNBOUNDED, np.bool_)
 
     @property
     def has_channels(self) -> bool:
@@ -427,6 +437,11 @@ class Program(NamedTuple):
     def hops(self) -> I64:
         """Hops of each task, (T,)."""
         return np.diff(self.route_ptr)[self.task_route].astype(np.int64)
+
+    def every_route(self) -> tuple[I64, I64]:
+        """Task and route of every task, and then of every row of the detours."""
+        task, owner = np.arange(self.n_tasks), _owners(self.detour_ptr)
+        return np.append(task, owner), np.append(self.task_route, self.detour_route).astype(np.int64)
 
     def has_hops(self, task: int) -> bool:
         """Whether a task crosses a server."""

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sim.program.checks import check_nics
 from sim.program.columns import i32
-from sim.program.contract import CLOCK_END_PS, DOWN, I64, NEVER_PS, WAITS, Program
+from sim.program.contract import CLOCK_END_PS, DOWN, HEAD, I64, NEVER_PS, WAITS, Program
 from sim.program.service_table import pairs_that_meet, slowest_ps, times_of, with_services
+from sim.program.turns import with_buffers, with_turns
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_time
 
@@ -28,6 +30,10 @@ class Phase(NamedTuple):
     from_ps: int
     factor: Fraction = Fraction(1)
     latency_ps: int = 0
+
+
+Path = tuple[tuple[int, ...], ...]
+"""Server and latency of each hop, and its virtual channel where there are several."""
 
 
 @dataclass
@@ -50,7 +56,7 @@ class Disruptions:
     jitter : dict of server to (I64, bool)
         Quantiles in ps, as many for each server; whether they are added to the service or to the latency.
     detours : dict of task to list of (from_ps, path)
-        Paths of (server, latency_ps), in the order of time.
+        In the order of time.
     deadline_ps : dict of task to int
     seed : int
     """
@@ -61,7 +67,7 @@ class Disruptions:
     loss: dict[int, float] = field(default_factory=dict)
     resend_ps: dict[int, int] = field(default_factory=dict)
     jitter: dict[int, tuple[I64, bool]] = field(default_factory=dict)
-    detours: dict[int, list[tuple[int, tuple[tuple[int, int], ...]]]] = field(default_factory=dict)
+    detours: dict[int, list[tuple[int, Path]]] = field(default_factory=dict)
     deadline_ps: dict[int, int] = field(default_factory=dict)
     seed: int = 0
 
@@ -72,21 +78,16 @@ def disrupt(program: Program, faults: Disruptions) -> Program:
     Raises
     ------
     WeftError
-        A factor above 1, times out of order, a loss that never ends, a detour of a task without a route, or a
-        chunk that could take longer than the clock goes.
+        A factor above 1, times out of order, a loss that never ends, a detour of a task without a route or to or from
+        another NIC, a chunk that is larger than a buffer on its detour, or one that could take longer than the clock
+        goes.
     """
-    if program.has_nics:
-        raise WeftError("faults and NICs are not simulated together: give one of them")
-    if program.has_credits:
-        raise WeftError("faults and buffers are not simulated together: give one of them")
-    if program.has_channels:
-        raise WeftError("faults and virtual channels are not simulated together: give one of them")
-    if program.takes_turns:
-        raise WeftError("faults and links that serve in turn are not simulated together: give one of them")
     shares: dict[tuple[int, Fraction], int] = {}
     program = _timetables(program, faults, shares)
     for add in (_losses, _jitter, _detours, _deadlines):
         program = add(program, faults)
+    if faults.detours:
+        program = _with_room(program)
     if shares or faults.detours:
         program = _with_services(program, faults, list(shares))
     program = program._replace(seed=faults.seed)
@@ -175,31 +176,42 @@ def _jitter(program: Program, faults: Disruptions) -> Program:
     )
 
 
+def _with_room(program: Program) -> Program:
+    """The program with the queues, quanta and buffers that its detours need as well."""
+    check_nics(program)
+    if program.has_credits:
+        buffer = program.server_buffer[: program.n_servers]
+        program = with_buffers(program, buffer, program.server_credit_ps, bool(program.buffer_shared))
+    return with_turns(program)
+
+
 def _detours(program: Program, faults: Disruptions) -> Program:
     if not faults.detours:
         return program
-    least = 1 if program.cut_through or program.deliver_head else 0
-    kinds = {
-        kind: at for at, kind in enumerate(zip(
-            program.hop_server.tolist(), program.hop_latency_ps.tolist(), program.hop_last.tolist(), strict=True
-        ))
-    }
+    channel = program.hop_channel if program.has_channels else np.zeros(program.hop_server.size, np.int8)
+    columns = program.hop_server, program.hop_latency_ps, program.hop_last, channel
+    kinds = {kind: at for at, kind in enumerate(zip(*(column.tolist() for column in columns), strict=True))}
     routes: dict[tuple[int, ...], int] = {}
     hops = program.hops()
     first = program.route_ptr.size - 1
 
     @cache
-    def row_of(path: tuple[tuple[int, int], ...], home: int) -> int:
+    def row_of(path: Path, home: int) -> int:
         """The route that takes a path, which may be the task's own."""
-        if program.is_packed and (unknown := {server for server, _ in path} - faults.rates.keys()):
+        if program.is_packed and (unknown := {hop[0] for hop in path} - faults.rates.keys()):
             raise WeftError(f"a detour crosses server {min(unknown)}, whose rate is needed: give it in `rates`")
-        ends = [(server, max(latency, least), int(hop == len(path) - 1)) for hop, (server, latency) in enumerate(path)]
+        last = int(program.hop_last[program.route_hop[program.route_ptr[home + 1] - 1]])
+        least = int(program.cut_through or last == HEAD)
+        ends = [
+            (server, max(latency, least), last * (hop == len(path) - 1), channel)
+            for hop, (server, latency, channel) in enumerate((*hop, 0)[:3] for hop in path)
+        ]
         route = tuple(kinds.setdefault(end, len(kinds)) for end in ends)
         if route == tuple(program.route_hop[program.route_ptr[home] : program.route_ptr[home + 1]].tolist()):
             return home
         return first + routes.setdefault(route, len(routes))
 
-    none: list[tuple[int, tuple[tuple[int, int], ...]]] = []
+    none: list[tuple[int, Path]] = []
     tables: dict[tuple[int, int], I64] = {}  # by the list itself, which tasks of one route share, and the route
     parts: list[I64] = []
     for task, home in enumerate(program.task_route.tolist()):
@@ -213,12 +225,15 @@ def _detours(program: Program, faults: Disruptions) -> Program:
         parts.append(tables[id(detours), home])
     ptr = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
     table = np.concatenate(parts)
-    hop_kinds = np.array(list(kinds), np.int64).reshape(-1, 3)
+    hop_kinds = np.array(list(kinds), np.int64).reshape(-1, 4)
+    channels = max(program.channels, 1 + int(hop_kinds[:, 3].max(initial=0)))
     lengths = np.cumsum([len(route) for route in routes]) + program.route_ptr[-1]
     return program._replace(
         hop_server=i32(hop_kinds[:, 0]),
         hop_latency_ps=np.ascontiguousarray(hop_kinds[:, 1]),
         hop_last=np.ascontiguousarray(hop_kinds[:, 2], np.int8),
+        hop_channel=np.ascontiguousarray(hop_kinds[:, 3] if channels > 1 else [], np.int8),
+        channels=channels,
         route_ptr=i32(np.concatenate([program.route_ptr, lengths])),
         route_hop=i32(np.concatenate([program.route_hop, *(list(route) for route in routes)])),
         detour_ptr=i32(ptr),
@@ -242,7 +257,7 @@ def _check_step(program: Program) -> None:
     """From any moment before the end of the clock, what comes next must have a time; the engines watch the rest."""
     jitter_ps = int(program.jitter_ps.max(initial=0))
     added_ps = int(program.timetable_latency_ps.max(initial=0)) + jitter_ps
-    latency_ps = int(program.hop_latency_ps.max(initial=0)) + added_ps
+    latency_ps = int(program.hop_latency_ps.max(initial=0)) + added_ps + int(program.server_credit_ps.max(initial=0))
     rest_ps = jitter_ps + max(latency_ps, int(program.server_resend_ps.max(initial=0)))
     step_ps = int(program.service_ps.max(initial=1)) + rest_ps
     if step_ps >= CLOCK_END_PS:

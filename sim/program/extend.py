@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.program.columns import by_key, i32
-from sim.program.contract import FIFO, I64, UNBOUNDED, Program
+from sim.program.contract import FIFO, I64, TAIL, UNBOUNDED, Program
 from sim.program.service_table import times_of, with_services
 from sim.program.turns import with_turns
 from topologies.units import PS_PER_S
@@ -19,7 +19,7 @@ def with_servers(program: Program, per_s: Sequence[Fraction], discipline: int = 
     """The program with more servers, of rates of their own; services beyond the clock are its end, as in `assemble`."""
     n, more = program.n_rates, len(per_s)
     times = times_of(program, [Fraction(PS_PER_S)] * n + list(per_s), np.append(np.arange(n), np.full(more, -1)))
-    return with_services(_with_servers(program, np.arange(n, n + more), discipline), n + more, times)
+    return with_turns(with_services(_with_servers(program, np.arange(n, n + more), discipline), n + more, times))
 
 
 def _with_servers(program: Program, rate: I64, discipline: int) -> Program:
@@ -53,10 +53,8 @@ def late_tasks(program: Program, starts: Sequence[Late]) -> Program:
         return program
     program = _with_servers(_with_chunk(program), np.zeros(more, np.int64), FIFO)
     late = np.arange(more)
-    latency_ps = np.array([start.delay_ps for start in starts], np.int64)
-    if not program.deliver_head:
-        latency_ps = latency_ps - 1  # the service takes 1 ps; heads are delivered at its start
-    if program.cut_through or program.deliver_head:
+    latency_ps = np.array([start.delay_ps for start in starts], np.int64) - 1  # the service takes 1 ps
+    if program.cut_through:
         latency_ps = np.maximum(latency_ps, 1)
     parent, child = program.whole_edges()
     waiting = np.concatenate([start.tasks for start in starts])
@@ -67,7 +65,7 @@ def late_tasks(program: Program, starts: Sequence[Late]) -> Program:
     return with_turns(program._replace(
         hop_server=i32(np.append(program.hop_server, program.n_servers - more + late)),
         hop_latency_ps=np.append(program.hop_latency_ps, latency_ps),
-        hop_last=np.append(program.hop_last, np.ones(more)).astype(np.int8),
+        hop_last=np.append(program.hop_last, np.full(more, TAIL)).astype(np.int8),
         hop_channel=np.append(program.hop_channel, np.zeros(more * program.has_channels)).astype(np.int8),
         route_ptr=i32(np.append(program.route_ptr, program.route_hop.size + 1 + late)),
         route_hop=i32(np.append(program.route_hop, program.hop_server.size + late)),

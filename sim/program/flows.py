@@ -128,7 +128,7 @@ def check_flows(program: Program) -> None:
         raise WeftError(f"the fluid engine serves all flows at once and knows no order of service: {what}")
     if program.pool_capacity.size:
         raise WeftError(f"the fluid engine has no pools: {what}")
-    if program.deliver_head or not program.cut_through:
+    if program.delivers_heads or not program.cut_through:
         raise WeftError(f"the fluid engine is cut-through with tail delivery: {what}")
 
 

@@ -24,21 +24,6 @@ class Log(NamedTuple):
     before: I64  # (n_services,): row of the service that the same server did just before; -1 for its first
 
 
-@one_line
-class Stretch(NamedTuple):
-    """Services in a log that were not simulated but repeat those before them, one row for each task and hop of it.
-
-    Chunk `first + j` was served as chunk `first + j - step` a period before, and so on `times` periods back.
-    """
-
-    task: I64  # (n,)
-    hop: I64  # (n,)
-    first: I64  # (n,): first chunk that was not simulated
-    step: I64  # (n,): chunks in a period
-    times: I64  # (n,): periods
-    period_ps: I64  # (n,)
-
-
 class CertificateError(WeftError):
     """A run broke a rule of the model: a bug in weft."""
 
@@ -90,11 +75,7 @@ class Outcome(NamedTuple):
     events: int  # services done: chunks crossing servers, or flows. Those that were lost are counted.
     log: Log | None = None  # every service, where it was asked for, of a healthy program
     journal: Journal | None = None  # the same of a program with faults
-    skipped: int = 0  # of the services, those in stretches that repeat, which were not simulated
     rates: Rates | None = None  # every change of a rate, where a log of a fluid run was asked for
-    stretches: tuple[Stretch, ...] = ()  # of a log, those stretches, in the order of time
-    threads: int = 1  # that it ran on
-    alone: str = ""  # why it ran on one where more were asked for
 
 
 SERVICES = "services"

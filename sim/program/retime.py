@@ -42,7 +42,7 @@ def retime(
     new_rate[server_rate == KEEPS_ITS_RATE] = len(rates) + column
     changed = program._replace(
         server_rate=new_rate,
-        hop_latency_ps=program.hop_latency_ps + more_latency_ps * program.hop_last.astype(np.int64),
+        hop_latency_ps=program.hop_latency_ps + more_latency_ps * (program.hop_last > 0),
     )
     old = np.append(np.full(len(rates), -1), kept)
     times = times_of(program, [*rates, *[Fraction(PS_PER_S)] * kept.size], old)

@@ -104,11 +104,8 @@ def pairs_that_meet(program: Program) -> tuple[I64, I64]:
 
     In the order of sizes, then of rates.
     """
-    cut, route = program.task_cut.astype(np.int64), program.task_route.astype(np.int64)
-    if program.detour_ptr.size:
-        cut = np.append(cut, np.repeat(cut, np.diff(program.detour_ptr)))
-        route = np.append(route, program.detour_route)
-    kinds = distinct_of(cut * program.route_ptr.size + route)
+    task, route = program.every_route()
+    kinds = distinct_of(program.task_cut[task].astype(np.int64) * program.route_ptr.size + route)
     found = [np.zeros(0, np.int64)]
     for first in range(0, kinds.size, BLOCK):
         cut, route = np.divmod(kinds[first : first + BLOCK], program.route_ptr.size)

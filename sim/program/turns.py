@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.program.columns import i32, unique_rows
-from sim.program.contract import FIFO, I64, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT, Program
+from sim.program.contract import I64, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT, Program
 from topologies import WeftError
 from topologies.core.paths import ranges
 
@@ -15,9 +15,10 @@ def with_turns(program: Program) -> Program:
     turning = np.isin(program.server_discipline, (ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT))
     if not turning.any():
         return program
-    flow = program.task_flow if program.task_flow.size else np.zeros(program.n_tasks, np.int32)
+    task, route = program.every_route()
+    flow = program.task_flow[task] if program.task_flow.size else np.zeros(task.size, np.int32)
     n_routes = program.route_ptr.size - 1
-    kinds, kind = unique_rows(flow.astype(np.int64) * n_routes + program.task_route)
+    kinds, kind = unique_rows(flow.astype(np.int64) * n_routes + route)
     flows, route = np.divmod(kinds, max(n_routes, 1))
     hops = np.diff(program.route_ptr)[route].astype(np.int64)
     base = np.cumsum(hops) - hops
@@ -29,9 +30,11 @@ def with_turns(program: Program) -> Program:
     by_port = program.server_discipline[server] == ROUND_ROBIN_PORT
     key = np.where(turning[server], np.where(by_port, before + 1, by_flow), 0)
     keys, key = unique_rows(key)
-    queue = unique_rows(server * max(keys.size, 1) + key)[1]
+    line = program.route_line[at]
+    queue = unique_rows(line * max(keys.size, 1) + key)[1]
     return program._replace(
-        task_queue=i32(base[kind]), hop_queue=i32(queue), server_quantum=np.maximum(largest_chunks(program), 1)
+        task_queue=i32(base[kind[: program.n_tasks]]), detour_queue=i32(base[kind[program.n_tasks :]]),
+        hop_queue=i32(queue), server_quantum=np.maximum(largest_chunks(program), 1),
     )
 
 
@@ -57,23 +60,12 @@ def with_buffers(program: Program, buffer: I64, credit_ps: I64, bubble: bool = F
     )
 
 
-def check_channels(program: Program) -> None:
-    """Reject hops of further channels at servers that are not fifo, and so have one queue.
-
-    WeftError: with the server.
-    """
-    if program.has_channels:
-        wrong = program.hop_server[(program.hop_channel > 0) & (program.server_discipline[program.hop_server] != FIFO)]
-        if wrong.size:
-            raise WeftError(f"server {wrong[0]} is not fifo, and has virtual channels: only fifo servers have them")
-
-
 def largest_chunks(program: Program) -> I64:
-    """Work of the largest chunk that crosses each server."""
+    """Work of the largest chunk that may cross each server."""
     lead = np.where(program.cut_first > 0, program.chunk_work[program.cut_size[:, 0]], 0)
     rest = np.where(program.cut_first < program.cut_chunks, program.chunk_work[program.cut_size[:, 1]], 0)
-    largest = np.zeros(program.route_ptr.size - 1, np.int64)
-    np.maximum.at(largest, program.task_route, np.maximum(lead, rest)[program.task_cut])
+    largest, (task, route) = np.zeros(program.route_ptr.size - 1, np.int64), program.every_route()
+    np.maximum.at(largest, route, np.maximum(lead, rest)[program.task_cut[task]])
     found = np.zeros(program.n_servers, np.int64)
     np.maximum.at(found, program.route_server, np.repeat(largest, np.diff(program.route_ptr)))
     return found

@@ -82,8 +82,8 @@ class Shares(Tabular):
 @checked
 def share_fabric(
     tenants: Sequence[Tenant], model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto",
-    check: bool = False, max_events: int | None = None, skip: bool = True, threads: int | None = None,
-    faults: FaultPlan | None = None, done: Callable[[str, int], None] = lambda what, time_ps: None,
+    check: bool = False, max_events: int | None = None, faults: FaultPlan | None = None,
+    done: Callable[[str, int], None] = lambda what, time_ps: None,
 ) -> Shares:
     """Run several collectives and jobs at once, and each of them alone.
 
@@ -99,10 +99,6 @@ def share_fabric(
         Check the certificates.
     max_events : int, optional
         Give up a run after this many services.
-    skip : bool
-        Do not simulate stretches that repeat exactly; the times are the same.
-    threads : int, optional
-        Of each run at most; the times are the same with any number.
     faults : FaultPlan, optional
         Of the run of all tenants; each one alone is healthy.
     done : callable (what, time_ps)
@@ -126,7 +122,7 @@ def share_fabric(
     [True, True]
     """
     choice(engine, ("chunk", "reference"), "engine of tenants")
-    how = How(check=check, max_events=max_events, skip=skip, threads=threads).arguments()
+    how = How(check=check, max_events=max_events).arguments()
     run = simulate(tenants, model=model, engine=engine, symmetry=symmetry, log=True, faults=faults, **how)
     done("all together", run.time_ps)
     finish_ps = _operations_end_ps(run)

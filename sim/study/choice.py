@@ -65,7 +65,7 @@ def choose(
 
 
 def _trials(model: Model, discipline: str | None, largest_bytes: int) -> Iterator[Model]:
-    designed = model if discipline is None or model.only_fifo else replace(model, discipline=discipline)
+    designed = model if discipline is None else replace(model, discipline=discipline)
     if designed != model:
         yield designed
     for chunks in LADDER:

@@ -25,8 +25,7 @@ def document(
     `model`: the resolved model of the spec.
     `**more`: further keys, before the rows.
     Returns JSON with the keys weft, command, spec, model (where there is one), those of `more`, timing (by column of
-        `MEASURED`: the value of each row) and rows. All of a row but `wall_s` and `threads` is the same whenever it
-        runs again.
+        `MEASURED`: the value of each row) and rows. All of a row but `wall_s` is the same whenever it runs again.
     """
     table = list(rows)
     timing = {name: [row.get(name) for row in table] for name in MEASURED if any(name in row for row in table)}

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from sim.how import How
-from sim.program.model import Mismatch
+from sim.program.model_options import Mismatch
 from sim.study.keys import EXPERIMENT
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
 from topologies import Topology, WeftError
-from topologies.checks import Count, checked
+from topologies.checks import checked
 from topologies.core.rateless import wiring_of
 from topologies.stages import count
 from topologies.text.brief import one_line
@@ -51,15 +51,14 @@ class Sweep:
 
 @checked
 def read_sweep(
-    path: str | Path, *, check: bool = False, why: bool | None = None, max_events: int | None = None,
-    skip: bool = True, threads: Count | None = None,
+    path: str | Path, *, check: bool = False, why: bool | None = None, max_events: int | None = None
 ) -> Sweep:
     """A sweep from a TOML file, or from the JSON of a sweep.
 
     Parameters
     ----------
     path : path
-    check, why, max_events, skip, threads
+    check, why, max_events
         For every point; see `sim.study.points.Task`. Default of `why`: that of the section `[account]`.
 
     Raises
@@ -68,14 +67,13 @@ def read_sweep(
         The file cannot be read, has an unknown key or a value that is not accepted, or has too many points.
     """
     sections = read_sections(Path(path), "sweep file", "sweep")
-    return make_sweep(sections, f"sweep file {path}", check=check, why=why, max_events=max_events, skip=skip,
-                      threads=threads)
+    return make_sweep(sections, f"sweep file {path}", check=check, why=why, max_events=max_events)
 
 
 @checked
 def make_sweep(
     data: Mapping[str, Any], where: str = "sweep", *, check: bool = False, why: bool | None = None,
-    max_events: int | None = None, skip: bool = True, threads: Count | None = None,
+    max_events: int | None = None,
 ) -> Sweep:
     """A sweep from sections of keys; a list of values is an axis.
 
@@ -86,7 +84,7 @@ def make_sweep(
     >>> len(sweep.points), sweep.axes
     (24, {'topology.spec': ('ring:4', 'torus:4x4'), 'model.chunks': (1, 4)})
     """
-    axes, points = points_of(data, where, How(check=check, max_events=max_events, skip=skip, threads=threads), why)
+    axes, points = points_of(data, where, How(check=check, max_events=max_events), why)
     found = list(points)
     return Sweep(axes, tuple(point for point, _ in found), tuple(place for _, place in found))
 
@@ -101,7 +99,7 @@ def points_of(
     axes = {f"{section}.{key}": values for section, key, values in _axes(data, where)}
     spread = account.spread or 0
     return axes, (
-        (Task(spec, name, size, how.check, accounted, how.max_events, spread, how.skip, how.threads), place)
+        (Task(spec, name, size, how.check, accounted, how.max_events, spread), place)
         for spec, place, names, sizes in _specs(data, axes, where)
         for name in names
         for size in sizes

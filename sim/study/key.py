@@ -10,7 +10,8 @@ from typing import Any
 from collectives import in_network
 from collectives.formats.files import SUFFIX, called, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN
-from sim.program.model import Mismatch, Model
+from sim.program.model import Model
+from sim.program.model_options import OPTIONS, Mismatch
 from sim.study.content import DIGEST_LETTERS, algorithm_digest, fabric_digest, is_own, schedule_digest
 from sim.study.keys import AUTO, EXPERIMENT, ModelKeys, TopologyKeys
 from sim.study.points import Task, forms_of, schedule_of, topology_of
@@ -22,12 +23,7 @@ from topologies.text.input_text import stamp_of
 _RESOLVED = {
     "topology": tuple(key.name for key in fields(TopologyKeys)),
     "collective": ("name", "algorithms", "element_bytes", "options", "root"),
-    "model": (
-        "preset", "forwarding", "deliver", "chunk", "chunks", "header", "packet_header", "endpoint_latency", "tie",
-        "discipline", "nic", "injection_rate", "ejection_rate", "nic_engines", "post_time", "push_time", "nic_queue",
-        "nic_order", "send_complete", "rank_progress", "buffer", "credit_latency", "vcs", "bubble", "engine",
-        "symmetry", "seed", "faults",
-    ),
+    "model": ("preset", *OPTIONS, "engine", "symmetry", "faults"),
     "sweep": ("begin", "end", "factor", "step"),
 }
 """Keys of a spec identified by their resolved value: links, fields of the model, options of the algorithm, size."""

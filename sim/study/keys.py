@@ -1,16 +1,19 @@
 """All keys of a spec: one dataclass per section; each field has what a file, a flag and a reader need to know of it.
 
 A key `link_bandwidth` of the section `[topology]` is the flag `--link-bandwidth` and the attribute
-`spec.topology.link_bandwidth`. Only the standard library is imported: the command line builds its help from here.
+`spec.topology.link_bandwidth`. Options of the model have their table in `sim.program.model_options`. No library is
+imported: the command line builds its help from here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, make_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from sim.program.model_options import OPTIONS
 
 if TYPE_CHECKING:
     from sim.faults.plan import FaultPlan
@@ -166,48 +169,37 @@ class CollectiveKeys:
     element_bytes: int | None = key("integer", "blocks are padded to a multiple of it", "BYTES", default="4")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelKeys:
-    """Section `[model]`: what the simulation assumes; see `sim.program.model.Model`."""
+if TYPE_CHECKING:
+    class ModelKeys:
+        """Its keys are those of the table, which a type checker does not read."""
 
-    preset: str | None = key("text", "start from the parameters of a published evaluation: swing-paper, swing-sst or "
-                             "swing-hx", "NAME")
-    forwarding: str | None = key("text", "cut-through or store-and-forward", "MODE", default="cut-through")
-    deliver: str | None = key("text", "what counts as delivery of a chunk: tail or head", "END", default="tail")
-    chunk: str | None = key("text", "size of a chunk; alternative to --chunks", "SIZE")
-    chunks: int | str | None = key("chunks", "chunks per transfer; auto: chosen by point, with discipline and trees",
-                                   "N|auto", default="16")
-    header: str | None = key("text", "added to every transfer", "SIZE", default="0B")
-    packet_header: str | None = key("text", "added to every chunk", "SIZE", default="0B")
-    endpoint_latency: str | None = key("text", "time that a transfer spends outside the links", "TIME", default="0s")
-    tie: str | None = key("text", "between equal routes: first, split, alternating or ecmp", "RULE", default="first")
-    discipline: str | None = key("text", "of links: fifo, priority, smallest-first, lowest-chunk-first, or in turn "
-                                 "round-robin-flow or round-robin-port", "NAME", default="fifo")
-    nic: str | None = key("text", "none, or shared: the links of an NPU share one (docs/background/model.md)", "NIC",
-                          default="none")
-    injection_rate: str | None = key("text", "of a shared NIC", "RATE", default="twice the links")
-    ejection_rate: str | None = key("text", "at which what arrives leaves a NIC", "RATE", default="unlimited")
-    nic_engines: int | None = key("integer", "transfers that a NIC takes at once", "N", default="one per link")
-    post_time: str | None = key("text", "between two transfers that a rank posts", "TIME", default="1ns")
-    push_time: str | None = key("text", "of an engine of a NIC for 8 KiB", "TIME", default="1ns")
-    nic_queue: str | None = key("text", "at which engines wait, of NICs in order of fifo", "SIZE", default="64MiB")
-    nic_order: str | None = key("text", "of the queue of a NIC: rotate (engines take turns) or fifo", "ORDER",
-                                default="rotate")
-    send_complete: str | None = key("text", "when a rank's own send ends for it: delivered or pushed", "WHEN",
-                                    default="delivered")
-    rank_progress: str | None = key("text", "what a rank waits for before its next step: free, any, all or authors",
-                                    "RULE", default="free")
-    buffer: str | None = key("text", "room for chunks behind each link", "SIZE", default="unlimited")
-    credit_latency: str | None = key("text", "until a link knows of room that is given back", "TIME",
-                                     default="its wire and router")
-    vcs: int | None = key("integer", "virtual channels of each link: 1, or 2 with datelines on rings", "N", default="1")
-    bubble: bool | None = key("flag", "chunks enter a ring only where they leave room for another one")
-    engine: str | None = key("text", "chunk, reference, analytic or fluid", "NAME", default="chunk")
-    symmetry: str | None = key("text", "auto: simulate one rank per orbit; off: simulate all ranks", "auto|off",
-                               default="auto")
-    seed: int | None = key("integer", "of all random numbers", "N", default="0")
-    faults: str | FaultPlan | None = key("plan", "fault plan in TOML: what fails, and when (docs/guides/faults.md)",
-                                         "FILE", default="no faults")
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+        preset: str | None
+        engine: str | None
+        symmetry: str | None
+        faults: str | FaultPlan | None
+
+        def __init__(self, **keys: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+else:
+    _of_table = {name: key(row.kind, row.help, row.metavar, default=row.default) for name, row in OPTIONS.items()}
+    _of_seed = _of_table.pop("seed")
+    _model = {
+        "preset": key("text", "start from the parameters of a published evaluation: swing-paper, swing-sst or swing-hx",
+                      "NAME"),
+        **_of_table,
+        "engine": key("text", "chunk, reference, analytic or fluid", "NAME", default="chunk"),
+        "symmetry": key("text", "auto: simulate one rank per orbit; off: simulate all ranks", "auto|off",
+                        default="auto"),
+        "seed": _of_seed,
+        "faults": key("plan", "fault plan in TOML: what fails, and when (docs/guides/faults.md)", "FILE",
+                      default="no faults"),
+    }
+    ModelKeys = make_dataclass(
+        "ModelKeys", [(name, Any, one) for name, one in _model.items()], frozen=True, kw_only=True,
+        namespace={"__doc__": "Section `[model]`: what the simulation assumes; see `sim.program.model_options`.",
+                   "__module__": __name__},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

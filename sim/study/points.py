@@ -61,8 +61,6 @@ class Task(NamedTuple):
     why: bool = False  # account for the critical path; runs the point once more, with a log
     max_events: int | None = None  # give up after this many services
     spread: int | None = 0  # perturbed runs; None: a few where they are cheap
-    skip: bool = True  # stretches that repeat
-    threads: int | None = None  # of one run at most
 
 
 Row = dict[str, Any]
@@ -74,19 +72,16 @@ def compute(task: Task, progress: Callable[[Progress], None] | None = None) -> R
     return row_of(task, simulate_point(task, progress))
 
 
-def row_of(task: Task, best: BestForm, *, of_run: bool = True) -> Row:
-    """The row of a point that has been simulated; `of_run`: with how it was run, notes on it and threads."""
+def row_of(task: Task, best: BestForm) -> Row:
+    """The row of a point that has been simulated."""
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
-    notes = [*best.result.notes(of_run=of_run), *_gains(best.result, task.max_events)]
+    notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
     trees = task.spec.options_of(task.algorithm).get("trees", _split_trees(best.name)[1])
     spread = _spread(task, best.result)
     ends = {"spread_low_s": spread and spread.low_s, "spread_high_s": spread and spread.high_s}
     chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None, "trees": trees}
-    row = best.result.row()
-    if not of_run:
-        del row["threads"]
-    return row | ends | chosen | {"why": account, "other_forms": best.others, "notes": notes}
+    return best.result.row() | ends | chosen | {"why": account, "other_forms": best.others, "notes": notes}
 
 
 def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Schedule, Model]:
@@ -146,10 +141,10 @@ def simulate_ready(
     """Simulate the forms of `ready_point` that can be the best."""
     spec, faults = task.spec, task.spec.build_faults()
     # the trials of `choose` are all of the chunk engine
-    check_limits(spec.engine, task.max_events, task.threads, task.check, task.skip)
+    check_limits(spec.engine, task.max_events, task.check)
     final = partial(
         simulate, engine=spec.engine, symmetry=spec.symmetry, check=task.check, progress=progress,
-        max_events=task.max_events, skip=task.skip, threads=task.threads, faults=faults,
+        max_events=task.max_events, faults=faults,
     )
     if spec.chooses:
         is_final = spec.engine == "chunk" and not task.check and faults is None
@@ -175,10 +170,7 @@ def _floor_ps(spec: Spec, schedule: Schedule) -> int:
 def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None] | None) -> Result:
     """The run with the chunks and the discipline that suit a schedule, on the fabric without faults."""
     spec = task.spec
-    trial = partial(
-        simulate, symmetry=spec.symmetry, progress=progress, max_events=task.max_events,
-        skip=task.skip, threads=task.threads,
-    )
+    trial = partial(simulate, symmetry=spec.symmetry, progress=progress, max_events=task.max_events)
     return choose(
         schedule, spec.build_model(), lambda tried, model: trial(tried, model=model), symmetry=spec.symmetry,
         discipline=None if spec.model.discipline else algorithm(task.algorithm).discipline,

@@ -21,7 +21,6 @@ from collectives.formats.files import called
 from collectives.registry import spelled
 from sim.faults.plan import FaultPlan
 from sim.program.model import (
-    DEFAULT_CHUNKS,
     ENGINES,
     MOST_SPREAD,
     PRESETS,
@@ -32,6 +31,7 @@ from sim.program.model import (
     make_model,
     model_of,
 )
+from sim.program.model_options import DEFAULT_CHUNKS, OPTIONS
 from sim.program.options import parse_option
 from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, keys_of
 from sim.study.paths import with_paths_from
@@ -235,16 +235,9 @@ class Spec(Sections):
             for name, value in {"chunks": None if keys.chunks in (1, AUTO) else keys.chunks, "faults": keys.faults,
                                 "why": account.why or None, "spread": account.spread or None}.items():
                 check_flows_have_no(name, value)
-        base = PRESETS[keys.preset] if keys.preset else Model()
-        found = make_model(
-            base, chunk=keys.chunk, chunks=DEFAULT_CHUNKS if isinstance(keys.chunks, str) else keys.chunks,
-            header=keys.header, packet_header=keys.packet_header, endpoint_latency=keys.endpoint_latency,
-            forwarding=keys.forwarding, deliver=keys.deliver, tie=keys.tie, discipline=keys.discipline, seed=keys.seed,
-            nic=keys.nic, injection_rate=keys.injection_rate, ejection_rate=keys.ejection_rate,
-            nic_engines=keys.nic_engines, post_time=keys.post_time, push_time=keys.push_time, nic_queue=keys.nic_queue,
-            nic_order=keys.nic_order, send_complete=keys.send_complete, rank_progress=keys.rank_progress,
-            buffer=keys.buffer, credit_latency=keys.credit_latency, vcs=keys.vcs, bubble=keys.bubble,
-        )
+        chunks = {"chunks": DEFAULT_CHUNKS} if keys.chunks == AUTO else {}
+        given = {name: getattr(keys, name) for name in OPTIONS} | chunks
+        found = make_model(PRESETS[keys.preset] if keys.preset else Model(), **given)
         return model_of(self.engine, found, keys.preset)
 
     @property

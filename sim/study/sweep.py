@@ -152,7 +152,7 @@ def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -
         return begun(row=None, refused=str(wrong), wall_s=0.0)
     try:
         # Rows are stored, and must not depend on the flags of who was first.
-        row = row_of(task, simulate_ready(task, *ready, progress), of_run=False)
+        row = row_of(task, simulate_ready(task, *ready, progress))
     except Deadlock as wrong:
         return begun(row=None, refused=str(wrong), wall_s=0.0)
     except WeftError as wrong:

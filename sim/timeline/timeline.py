@@ -9,7 +9,6 @@ import numpy as np
 
 from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.lower.names import SUM, TIMEOUT
-from sim.lower.nics import STREAMS
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from sim.timeline.link_load import Services, services
@@ -170,7 +169,7 @@ def _track(lowered: Lowered, server: int) -> Track:
     if (number := int(lowered.server_stream[server])) >= 0:
         rank = int(lowered.server_rank[server])
         where = topology.node_name(rank) if rank >= 0 else "circuits"
-        if lowered.streams == STREAMS:
+        if lowered.is_end(server):
             return Track(where, lowered.streams[number], "NICs", "link")
         return Track(where, lowered.streams[number], "compute streams", "compute")
     link = int(lowered.server_link[server])

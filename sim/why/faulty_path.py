@@ -1,13 +1,19 @@
-"""The critical path of a run with faults: waits for repairs, chunks lost and sent again, and late starts have names."""
+"""The critical path of a run with faults: waits for repairs, chunks lost and sent again, and late starts have names.
+
+A chunk that waited at a free server, and was not given room just then, waited for the repair of the server or, where
+it has a buffer and was not repaired just then, for room behind it, or for another chunk that did and went elsewhere.
+"""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 
 from sim.program import I64
 from sim.program.contract import NEVER_PS, Program
 from sim.program.outcome import Journal, Log, Outcome
-from sim.why.path import QUEUEING, SERIALIZATION, Labels, Walk, view
+from sim.why.path import CREDITS, POSTING, QUEUEING, SERIALIZATION, Labels, Walk, view
 from sim.why.walks import Piece, State
 from topologies import WeftError
 
@@ -43,6 +49,15 @@ class _FaultyWalk(Walk):
         self.row_ptr = np.searchsorted(place[self.order], np.arange(int(chunks.sum()) + 1))
         self.before = view(_before(self.on, journal))
         self.in_order: dict[int, I64] = {}
+        self.room_of = self.room[journal.at]
+        parent, child = program.pushed_edges()
+        self.pushed: dict[int, list[int]] = {}
+        for one, other in zip(parent.tolist(), child.tolist(), strict=True):
+            self.pushed.setdefault(other, []).append(one)
+
+    def pushed_parents(self, task: int) -> list[int]:
+        """Those that a task waits for until they are pushed."""
+        return self.pushed.get(task, [])
 
     def _rows(self, task: int, chunk: int) -> list[int]:
         """Rows of a chunk, by start."""
@@ -75,7 +90,7 @@ class _FaultyWalk(Walk):
         at = int(j.at[row])
         latency = self.latency_ps[at]
         if self.program.hop_last[self.program.route_hop[at]]:
-            leaves = start if self.program.deliver_head else end
+            leaves = start if self.delivers_head(at) else end
         elif self.program.cut_through:
             leaves = max(start, end - self._nominal_ps(row, at + 1))
         else:
@@ -95,7 +110,10 @@ class _FaultyWalk(Walk):
         ahead = self.before[row]
         if arrival < start:
             free = int(j.end_ps[ahead]) if ahead >= 0 else -1
-            self._piece(row, max(free, arrival), start, f"{REPAIR}, {self.labels.server(int(self.on[row]))}")
+            if free < start and (holder := self.holders.get((int(self.room_of[row]), start))) is not None:
+                return self._room_given_by(holder, row, start)
+            what = CREDITS if self._waited_for_room(row) else f"{REPAIR}, {self.labels.server(int(self.on[row]))}"
+            self._piece(row, max(free, arrival), start, what)
             if free > arrival:
                 return self._serve_all(ahead, SERIALIZATION if j.task[ahead] == j.task[row] else QUEUEING)
         return self._to_injection(row, arrival)
@@ -107,21 +125,91 @@ class _FaultyWalk(Walk):
         place = mine.index(row)
         if place:
             return self._after_service(mine[place - 1])
+        if self._has_nic(task):
+            released = min(time, self._released(task, chunk))
+            self._piece(row, released, time, POSTING)
+            return self._release(task, chunk, released)
         if chunk:
             served = next((one for one in self._rows(task, chunk - 1) if j.end_ps[one] > j.start_ps[one]), None)
             if served is not None and j.end_ps[served] == time:
                 return self._serve_all(served, SERIALIZATION)
         return self._release(task, chunk, time)
 
-    def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
-        try:
-            return super()._release(task, chunk, time)
-        except AssertionError:
-            deadlines = self.program.task_deadline_ps
-            if not deadlines.size or not np.any(deadlines[deadlines < NEVER_PS] == time):
-                raise
-            self.pieces.append(Piece(0, time, DEADLINE, task, -1))
+    def _room_given_by(self, holder: int, row: int, time: int) -> State:
+        """Walk from a service that waited for room, until a time, to that which gave it back."""
+        j = self.journal
+        gone = time - int(self.program.server_credit_ps[self.on[row]])
+        self._piece(row, gone, time, CREDITS)
+        if j.lost[holder]:
+            return self._serve_all(holder, SERIALIZATION if j.task[holder] == j.task[row] else QUEUEING)
+        if self.program.hop_last[self.program.route_hop[j.at[holder]]]:
+            return self._after_service(holder)
+        mine = self._rows(int(j.task[holder]), int(j.chunk[holder]))
+        onward = mine[mine.index(holder) + 1]
+        return self._serve_all(onward, SERIALIZATION if j.task[onward] == j.task[row] else QUEUEING)
+
+    @cached_property
+    def holders(self) -> dict[tuple[int, int], int]:
+        """Services by the buffer that they gave back, and when that was known."""
+        p, j = self.program, self.journal
+        if not p.has_credits:
+            return {}
+        last, onward = p.hop_last[p.route_hop[j.at]] != 0, np.empty(self.order.size, np.int64)
+        onward[self.order] = np.roll(self.order, -1)
+        gone = np.where(j.lost, j.end_ps, np.where(last, j.ready_ps, j.end_ps[onward]))
+        rows = np.flatnonzero((j.end_ps > j.start_ps) & p.bounded[self.on])
+        back = (gone + p.server_credit_ps[self.on])[rows]
+        return dict(zip(zip(self.room_of[rows].tolist(), back.tolist(), strict=True), rows.tolist(), strict=True))
+
+    def _waited_for_room(self, row: int) -> bool:
+        """Whether the server of a service has a buffer, and nothing changed there as it began."""
+        p, server, start = self.program, int(self.on[row]), int(self.journal.start_ps[row])
+        if not p.bounded[server]:
+            return False
+        begins = p.timetable_from_ps[slice(*p.timetable_ptr[server : server + 2])] if p.timetable_ptr.size else ()
+        return start not in begins
+
+    def _released(self, task: int, chunk: int) -> int:
+        """When a chunk was released, units of a pool left out."""
+        times = [self.finish_ps[parent] for parent in self.whole_parents(task)]
+        times += [self._push_end(parent)[1] for parent in self.pushed_parents(task)]
+        for parent, lag in self.stream_parents(task):
+            needed = self._needed(task, chunk, parent, lag)
+            times += [self._delivered(parent, needed - 1)] if needed > 0 else []
+        deadlines = self.program.task_deadline_ps
+        return min(max(times, default=0), int(deadlines[task]) if deadlines.size else NEVER_PS)
+
+    def _push_end(self, task: int) -> tuple[int, int]:
+        """The first row of a task's last chunk, and when an engine had pushed that."""
+        p, chunk = self.program, self.chunks[task] - 1
+        row, cut = self._rows(task, chunk)[0], p.task_cut[task]
+        size = p.cut_size[cut, 0 if chunk < p.cut_first[cut] else 1]
+        return row, int(self.journal.arrival_ps[row]) + int(p.push_ps[size])
+
+    def _release(self, task: int, chunk: int, time: int) -> State | None:
+        if time == 0:
             return None
+        seen = {(task, chunk)}
+        if (cause := self._cause(task, chunk, time, seen)) is not None:
+            return cause
+        if (row := self._push_at(seen, time)) is not None:
+            pushed = int(self.journal.arrival_ps[row])
+            self._piece(row, pushed, time, POSTING)
+            return self._to_injection(row, pushed)
+        deadlines = self.program.task_deadline_ps
+        if not deadlines.size or not np.any(deadlines[deadlines < NEVER_PS] == time):  # a fault of the engine
+            raise AssertionError(f"nothing released task {task} at {time} ps")
+        self.pieces.append(Piece(0, time, DEADLINE, task, -1))
+        return None
+
+    def _push_at(self, seen: set[tuple[int, int]], time: int) -> int | None:
+        """First row of the chunk with whose push, at this time, a wait of one of some tasks without servers ended."""
+        for task in sorted({task for task, _ in seen}) if self.program.has_nics else ():
+            for parent in self.pushed_parents(task):
+                row, end = self._push_end(parent)
+                if end == time:
+                    return row
+        return None
 
     def _in_ps(self, task: int, chunk: int) -> int:
         """When a chunk was in, delivered or not yet."""
@@ -137,7 +225,8 @@ class _FaultyWalk(Walk):
         return int(self.in_order[task][chunk])
 
     def _delivered_at_once(self, task: int, chunk: int) -> int:
-        time = super()._delivered_at_once(task, chunk)
+        pushes = [self._push_end(parent)[1] for parent in self.pushed_parents(task)]
+        time = max(super()._delivered_at_once(task, chunk), *pushes, 0)
         finish = int(self.outcome.finish_ps[task])
         return min(time, finish) if self.program.task_deadline_ps.size else time
 

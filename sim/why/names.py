@@ -75,8 +75,8 @@ class Names:
         link = int(lowered.server_link[index])
         if link >= 0:
             return self.dimension(link)
-        if (stream := int(lowered.server_stream[index])) >= 0 and lowered.streams == STREAMS:
-            return STREAMS[stream]
+        if lowered.is_end(index):
+            return STREAMS[lowered.server_stream[index]]
         return "compute" if lowered.server_rank[index] >= 0 else RECONFIGURATION
 
     def _latency(self, at: int) -> list[tuple[str, int]]:
@@ -85,7 +85,7 @@ class Names:
         server = int(program.hop_server[hop])
         link = int(lowered.server_link[server])
         if link < 0:
-            name = "endpoint" if lowered.streams == STREAMS else self._server(server)
+            name = "endpoint" if lowered.is_end(server) else self._server(server)
             return [(name, int(program.hop_latency_ps[hop]))]
         endpoint = lowered.model.endpoint_latency_ps if program.hop_last[hop] else 0
         if program.has_nics:  # a part of it lies behind the NIC

@@ -28,10 +28,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sim.program import I64, Program
-from sim.program.contract import UNBOUNDED
+from sim.program import I32, I64, Program
+from sim.program.contract import HEAD, UNBOUNDED
 from sim.program.outcome import Log, Outcome
-from sim.why.repeats import Repeats
 from sim.why.walks import Piece, State, Stretch, Walks, clipped
 from topologies import WeftError
 from topologies.checks import checked
@@ -157,50 +156,27 @@ class Walk(Walks):
         self.cut_size, self.server_rate = view(program.cut_size.ravel()), view(program.server_rate)
         self.service_row, self.service_ps = view(program.service_row), view(program.service_ps)
         self.server, self.latency_ps = view(program.route_server), view(program.route_latency_ps)
+        self.route_hop, self.hop_last = view(program.route_hop), view(program.hop_last)
         self.first_hop = view(program.route_ptr[program.task_route])
         self.base, self.start_ps, self.before = (view(column) for column in log)
         self.finish_ps = view(outcome.finish_ps)
         self.room = program.route_server if program.buffer_shared else program.route_line
-        self.whole_parents, self.stream_parents = _parents_of(program), _streams_of(program)
+        self.whole_parents = _parents_of(program, *program.whole_edges())
+        self.pushed_parents = _parents_of(program, *program.pushed_edges())
+        self.stream_parents = _streams_of(program)
         self.service: dict[str, int] = {}
         self.names: dict[tuple[str, int], tuple[str, str]] = {}
         self.latencies: dict[int, list[tuple[str, int]]] = {}
         self.givers: dict[int, tuple[I64, dict[int, list[int]]]] = {}
-        # services of stretches that the walk has met: in which period, after how many pieces, and the account by then
-        self.met: dict[tuple[int, int, int, int], tuple[int, int, dict[str, int]]] = {}
 
     def walk(self) -> Why:
         """The path to the last delivery."""
-        repeats = Repeats(self.outcome.stretches) if self.outcome.stretches else None
         if self.program.n_tasks and self.outcome.makespan_ps:
             task = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[0])
             state: State | None = (task, self.chunks[task] - 1)
             while state is not None:
                 state = self.step(state)
-                if repeats is not None and isinstance(state, int):
-                    state = self._leap(repeats, state)
         return Why(self.outcome.makespan_ps, tuple(reversed(self.pieces)), self.service)
-
-    def _leap(self, repeats: Repeats, row: int) -> int:
-        """Where a walk has come round to a service of an earlier period, as many such rounds on as were skipped.
-
-        What was skipped is the same in all periods, and so is the way from it, as long as it leads to nothing earlier.
-        """
-        task, chunk, hop = self._place(row)
-        place = repeats.find(task, chunk, hop)
-        if place is None:
-            return row
-        met = self.met.get(place.which)
-        self.met[place.which] = place.period, len(self.pieces), dict(self.service)
-        if met is None:
-            return row
-        periods = met[0] - place.period
-        times, pieces, round_ps = (place.period - 1) // periods, self.pieces[met[1] :], periods * place.period_ps
-        for back_ps in range(round_ps, (times + 1) * round_ps, round_ps):
-            self.pieces += [Piece(one[0] - back_ps, one[1] - back_ps, *one[2:]) for one in pieces]
-        for label, ps in self.service.items():
-            self.service[label] += times * (ps - met[2].get(label, 0))
-        return row - times * periods * place.step * self.hops[task]
 
     def path(self, wait: Wait) -> tuple[Piece, ...]:
         """Pieces of the path to the start or end of a task, the part before `since_ps` cut off."""
@@ -222,8 +198,9 @@ class Walk(Walks):
             return self._release(task, chunk, self._delivered(task, chunk))
         hop = self.hops[task] - 1
         start, end = self._service(task, chunk, hop)
-        self._latency(task, hop, start if self.program.deliver_head else end)
-        if not self.program.deliver_head:
+        leaves = start if self.delivers_head(self._at(task, hop)) else end
+        self._latency(task, hop, leaves)
+        if leaves > start:
             self._add(start, end, SERIALIZATION, task, chunk, hop)
         return self._row(task, chunk, hop)
 
@@ -241,7 +218,7 @@ class Walk(Walks):
             self._hop_before(task, chunk, hop - 1, start)
             return row - 1
         # At the first server, the chunk before this one or a release decides.
-        cause = self._cause(task, chunk, start) if hop == 0 and start else None
+        cause = self._cause(task, chunk, start, {(task, chunk)}) if hop == 0 and start else None
         if cause or (hop == 0 and start == 0):
             return cause
         before = self.before[row]
@@ -284,13 +261,17 @@ class Walk(Walks):
         if ahead is not None and self._service(*ahead)[1] == start:
             self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
             return before
+        return self._posted(task, chunk, start)
+
+    def _posted(self, task: int, chunk: int, time: int) -> State | None:
+        """Walk from a time at which a chunk was posted to the last delivery that it waited for."""
         times = [self.finish_ps[parent] for parent in self.whole_parents(task)]
         for parent, lag in self.stream_parents(task):
             needed = self._needed(task, chunk, parent, lag)
             times += [self._delivered(parent, needed - 1)] if needed > 0 else []
         released = max(times, default=0)
-        if start > released:
-            self.pieces.append(Piece(released, start, POSTING, task, self.server[self._at(task, 0)]))
+        if time > released:
+            self.pieces.append(Piece(released, time, POSTING, task, self.server[self._at(task, 0)]))
         return self._release(task, chunk, released)
 
     def _needed(self, task: int, chunk: int, parent: int, lag: int) -> int:
@@ -308,22 +289,40 @@ class Walk(Walks):
                 self._count(self.server[self._at(task, hop)], end - left)
                 self._count(self.server[self._at(task, hop + 1)], left - end)
 
-    def _release(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
-        """The delivery, by a server, that released a chunk or gave it its units, at this time; None at time 0."""
+    def _release(self, task: int, chunk: int, time: int) -> State | None:
+        """The delivery that released a chunk or gave it its units, at this time; None at time 0.
+
+        By a server, or of a task without one that waited for pushes.
+        """
         if time == 0:
             return None
-        cause = self._cause(task, chunk, time)
-        if cause is None:  # a fault of the engine, not of the input
+        seen = {(task, chunk)}
+        cause = self._cause(task, chunk, time, seen)
+        if cause is not None:
+            return cause
+        waited = next((one for one in seen if self.hops[one[0]] == 0 and self.pushed_parents(one[0])), None)
+        if waited is None:  # a fault of the engine, not of the input
             raise AssertionError(f"nothing released task {task} at {time} ps")
-        return cause
+        return self._push(self.pushed_parents(task), time) if waited == (task, chunk) else waited
 
-    def _cause(self, task: int, chunk: int, time: int) -> tuple[int, int] | None:
+    def _push(self, tasks: list[int], time: int) -> State | None:
+        """Walk from the end of the last push of these tasks to the service of what it pushed, or before its posting.
+
+        When it was pushed leaves no trace: not after that service began.
+        """
+        start, task = max((self._service(task, self.chunks[task] - 1, 0)[0], task) for task in tasks)
+        row = self._row(task, self.chunks[task] - 1, 0)
+        if start > time:
+            return self._posted(task, self.chunks[task] - 1, time)
+        self.pieces.append(Piece(start, time, POSTING, task, self.server[self._at(task, 0)]))
+        return row
+
+    def _cause(self, task: int, chunk: int, time: int, seen: set[tuple[int, int]]) -> tuple[int, int] | None:
         """The same; None if nothing did.
 
         Tasks without servers pass things on within the picosecond, and may give the units that they took
-        themselves: each of them is looked at once.
+        themselves: each of them is looked at once, and is among those seen then.
         """
-        seen = {(task, chunk)}
         path = [self._causes(task, chunk, time)]
         while path:
             cause = next((one for one in path[-1] if one not in seen), None)
@@ -382,7 +381,8 @@ class Walk(Walks):
         if hops == 0:
             return self._delivered_at_once(task, chunk)
         start, end = self._service(task, chunk, hops - 1)
-        return (start if self.program.deliver_head else end) + self.latency_ps[self._at(task, hops - 1)]
+        at = self._at(task, hops - 1)
+        return (start if self.delivers_head(at) else end) + self.latency_ps[at]
 
     def _delivered_at_once(self, task: int, chunk: int) -> int:
         """Delivery of a chunk of a task without servers: the last thing that it waited for."""
@@ -403,6 +403,10 @@ class Walk(Walks):
         cut = self.task_cut[task]
         size = self.cut_size[2 * cut + (chunk >= self.cut_first[cut])]
         return self.service_ps[self.service_row[size] + self.server_rate[self.server[self._at(task, hop)]]]
+
+    def delivers_head(self, at: int) -> bool:
+        """Whether a hop of the routes is the last one, and delivers heads."""
+        return self.hop_last[self.route_hop[at]] == HEAD
 
     def _at(self, task: int, hop: int) -> int:
         return self.first_hop[task] + hop
@@ -453,9 +457,8 @@ def view(column: npt.NDArray[np.integer]) -> memoryview:
     return column.data
 
 
-def _parents_of(program: Program) -> Callable[[int], list[int]]:
-    """Whole parents of a task."""
-    parent, child = program.whole_edges()
+def _parents_of(program: Program, parent: I32, child: I32) -> Callable[[int], list[int]]:
+    """Parents of a task, by some edges."""
     order = np.argsort(child, kind="stable")
     ptr = view(np.concatenate(([0], np.cumsum(np.bincount(child, minlength=program.n_tasks)))))
     ordered = view(parent[order])

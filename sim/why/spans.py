@@ -215,11 +215,11 @@ class Spans:
         return gaps
 
     def _dimensions(self) -> dict[str, list[int]]:
-        """Servers of each dimension."""
+        """Servers of each dimension, and of the NICs."""
         found: dict[str, list[int]] = {}
         for server, link in enumerate(self.lowered.server_link.tolist()):
-            if link >= 0:
-                found.setdefault(self.names.dimension(link), []).append(server)
+            if link >= 0 or self.lowered.is_end(server):
+                found.setdefault(self.names.labels.server(server), []).append(server)
         return found
 
 

@@ -119,7 +119,7 @@ class Paths:
     def _leaves(self, task: int, chunk: int, at: int, start: int, end: int) -> int:
         """When what counts has left a server: the tail, the head, or the head that the tail can follow."""
         if self.p.hop_last[self.p.route_hop[at]]:
-            return start if self.p.deliver_head else end
+            return start if self.p.delivers_heads else end
         return max(start, end - self._nominal(task, chunk, at + 1)) if self.p.cut_through else end
 
     # --- steps ------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def busiest(program: Program) -> int:
                     service = int(program.service(size, program.server_rate[server]))
                     work[server] += count * service
                     longest[server] = max(longest[server], service)
-    return max((a - b if program.deliver_head else a for a, b in zip(work, longest, strict=True)), default=0)
+    return max((a - b if program.delivers_heads else a for a, b in zip(work, longest, strict=True)), default=0)
 
 
 def longest_chain(program: Program) -> int:
@@ -75,7 +75,7 @@ def alone_on(program: Program, cut: int, route: int) -> tuple[int, int, int]:
         head = sum(before[:h]) + sum(latency[:h])
         tail = sum(after[h + 1 :]) + sum(latency[h:])
         drop_first = drop_last = 0
-        if program.deliver_head:
+        if program.delivers_heads:
             # The last hop's last service does not count; upstream of it, cut-through does not either.
             drop = program.cut_through or h == len(lead) - 1
             drop_first, drop_last = (lead[h], rest[h]) if drop else (0, 0)

@@ -1,8 +1,7 @@
-"""How runs are done: programs that are no job are checked, stopped and run in full as those of `simulate`."""
+"""How runs are done: programs that are no job are checked and stopped as those of `simulate`."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from collectives import ring as rings
@@ -15,8 +14,8 @@ from sim.program.outcome import CertificateError, Stopped
 from topologies import ring
 
 
-def program(chunks: int = 1) -> Program:
-    return lower(rings.all_reduce(ring(4), "8MiB"), Model(chunks=chunks), "off").program
+def program() -> Program:
+    return lower(rings.all_reduce(ring(4), "8MiB"), Model(), "off").program
 
 
 def test_a_run_that_is_checked_keeps_a_log_and_is_certified(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,14 +33,10 @@ def test_the_lower_bound_of_a_run_is_checked() -> None:
         How(check=True).run(program(), lower_bound_ps=lambda one: time_ps + 1)
 
 
-def test_limits_and_stretches_are_those_of_the_engine() -> None:
-    long = program(chunks=8192)
-    skipped, full = How().run(long), How(skip=False).run(long)
-    assert skipped.skipped > 0 == full.skipped
-    assert np.array_equal(skipped.finish_ps, full.finish_ps)
+def test_its_limit_is_that_of_the_engine() -> None:
     with pytest.raises(Stopped, match="limit of 9 services"):
         How(max_events=9).run(program())
 
 
 def test_its_arguments_are_those_of_simulate() -> None:
-    assert How(threads=2).arguments() == {"check": False, "max_events": None, "skip": True, "threads": 2}
+    assert How(max_events=2).arguments() == {"check": False, "max_events": 2}

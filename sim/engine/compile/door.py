@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from sim.engine.compile.line import item_address
 from sim.engine.compile.one_module import PART, WHOLE
 from sim.engine.compile.pointers import by_pointer
-from sim.engine.compile.rows import DATA
 from sim.program.contract import I64, Program
 from topologies.compiled import cached
 
@@ -49,7 +49,8 @@ everywhere.
 
 def entry(function: Function) -> Function:
     """A kernel that Python calls."""
-    return cached(function, _SOURCES, **_FLAGS, pipeline_class=WHOLE)
+    beside = Path(function.__code__.co_filename).parent.glob("*.py")
+    return cached(function, sorted({*_SOURCES, *beside}), **_FLAGS, pipeline_class=WHOLE)
 
 
 def helper(function: Function) -> Function:
@@ -92,40 +93,17 @@ def _bit_count(name: str) -> Function:
     return counted
 
 
-def _shared_read(typing: Any, array: Any, index: Any) -> Any:
-    """A word that another thread writes, and after it all that was written before it."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(_word(context, builder, array, arguments), "acquire", 8)
-
-    return types.int64(array, types.int64), emit
-
-
-def _shared_write(typing: Any, array: Any, index: Any, value: Any) -> Any:
-    """Write a word that another thread reads, after all that was written before it."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store_atomic(arguments[2], _word(context, builder, array, arguments), "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, types.int64), emit
-
-
 def _prefetch(typing: Any, array: Any, index: Any) -> Any:
     """Bring a word into the cache that will be read soon; nothing waits for it."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = builder.bitcast(_word(context, builder, array, arguments), ir.IntType(8).as_pointer())
+        word = builder.bitcast(item_address(builder, array, *arguments[:2]), ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [word.type, *[ir.IntType(32)] * 3])
         function = builder.module.declare_intrinsic("llvm.prefetch", (word.type,), kind)
         builder.call(function, [word, *(ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))])
         return context.get_dummy_value()
 
     return types.void(array, types.int64), emit
-
-
-def _word(context: Any, builder: Any, array: Any, arguments: Any) -> Any:
-    return builder.gep(builder.extract_value(arguments[0], DATA), [arguments[1]])
 
 
 def _leading_zeros(word: int) -> int:
@@ -136,24 +114,13 @@ def _trailing_zeros(word: int) -> int:
     return (int(word) & -int(word)).bit_length() - 1
 
 
-def _read(array: I64, index: int) -> int:
-    return int(array[index])
-
-
-def _write(array: I64, index: int, value: int) -> None:
-    array[index] = value
-
-
 def _nothing(array: I64, index: int) -> None:
     """Python has no cache to bring a word into."""
 
 
 if DISABLED:
     count_leading_zeros, count_trailing_zeros = _leading_zeros, _trailing_zeros
-    read_shared: Function = _read
-    write_shared: Function = _write
     prefetch: Function = _nothing
 else:
     count_leading_zeros, count_trailing_zeros = _bit_count("ctlz"), _bit_count("cttz")
-    read_shared, write_shared = intrinsic(_shared_read), intrinsic(_shared_write)
     prefetch = intrinsic(_prefetch)

@@ -22,7 +22,7 @@ from numba.core.compiler import Compiler, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.untyped_passes import IRProcessing
 
-from sim.engine.compile.rows import Line
+from sim.engine.compile.line import Line, RowAt
 
 TRIED = ((0, 68),)
 """Versions of numba."""
@@ -105,7 +105,7 @@ _known: dict[Any, Any] = {}
 
 
 def _remembered(function: Any, context: Any, given: Any, named: Any) -> Any:
-    if all(isinstance(kind, types.Integer | Line) for kind in given):
+    if all(isinstance(kind, types.Integer | Line | RowAt) for kind in given):
         given = tuple(map(types.unliteral, given))
     key = function, tuple(given), tuple(named.items())
     if key not in _known:

@@ -15,7 +15,7 @@ from numba.core.datamodel import PrimitiveModel
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
 
-from sim.engine.compile.rows import DATA, SIZE, Line
+from sim.engine.compile.line import DATA, SIZE, Line, RowAt
 
 Class = TypeVar("Class", bound=type)
 
@@ -55,11 +55,17 @@ class _Fields(AttributeTemplate):
 
     def generic_resolve(self, pointer: Pointer, name: str) -> types.Type | None:
         kind = pointer.place[name][1] if name in pointer.place else None
+        if _is_row(kind):
+            return RowAt(kind.dtype)
         return Line(kind.dtype) if _is_plain(kind) else kind
 
 
 def _is_plain(kind: Any) -> bool:
     return isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C" and kind.aligned
+
+
+def _is_row(kind: Any) -> bool:
+    return isinstance(kind, types.Array) and kind.ndim == 0 and isinstance(kind.dtype, types.Record)
 
 
 @unbox(Pointer)
@@ -89,6 +95,8 @@ def _load_field(context: Any, builder: Any, pointer: Pointer, address: Any, name
     model = context.data_model_manager[kind]
     if not isinstance(kind, types.Array):
         return model.from_data(builder, _load(builder, address, place, model.get_data_type()))
+    if _is_row(kind):
+        return _load(builder, address, place + _DATA, context.get_value_type(RowAt(kind.dtype)))
     if _is_plain(kind):
         whole = context.get_value_type(Line(kind.dtype))
         data = _load(builder, address, place + _DATA, whole.elements[DATA])

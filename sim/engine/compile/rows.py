@@ -1,84 +1,78 @@
-"""The array that a kernel takes out of a program or a state: an address and a size, where numba keeps seven numbers.
+"""Rows of named words: `state.servers[s].free_ps` in kernels, and `state.servers["free_ps"]` for all servers in Python.
 
-It is contiguous, of one dimension, and only read and written by index: much less code for the compiler.
+A layout is declared once, as a class of words and half-words; an array of rows is a structured array of numpy. A kernel
+sees the address of a row, and a word of it is one load or store. Half-words are read as int64, too.
 """
 
 from __future__ import annotations
 
-import operator
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from llvmlite import ir
-from numba.core import types
-from numba.core.datamodel import StructModel
-from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
-from numba.extending import infer_getattr, lower_builtin, lower_getattr, register_model
+import numpy as np
+import numpy.typing as npt
 
-DATA, SIZE = 0, 1
+Word: TypeAlias = np.int64
+Half: TypeAlias = np.int32
 
 
-class Line(types.Type):
-    """Type of such an array."""
+class Row:
+    """A layout: the words of a row, in the order in which they lie in memory."""
 
-    def __init__(self, dtype: types.Type) -> None:
-        self.dtype = dtype
-        super().__init__(name=f"Line({dtype})")
+    words: ClassVar[np.dtype[np.void]]
 
-
-@register_model(Line)
-class _Model(StructModel):
-    def __init__(self, manager: Any, line: Line) -> None:
-        super().__init__(manager, line, [("data", types.CPointer(line.dtype)), ("size", types.intp)])
+    def __init_subclass__(cls) -> None:
+        cls.words = np.dtype([(name, globals()[kind]) for name, kind in cls.__annotations__.items()], align=True)
 
 
-@infer_getattr
-class _Size(AttributeTemplate):
-    key = Line
-
-    def resolve_size(self, line: Line) -> types.Type:
-        return types.intp
+Layout = TypeVar("Layout", bound=Row)
 
 
-@lower_getattr(Line, "size")
-def _load_size(context: Any, builder: Any, line: Line, value: Any) -> Any:
-    return builder.extract_value(value, SIZE)
+class _One:
+    """A row as kernels see it, where they are Python."""
+
+    __slots__ = ("columns", "index")
+
+    def __init__(self, columns: dict[str, npt.NDArray[Any]], index: Any) -> None:
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "index", index)
+
+    def __getattr__(self, word: str) -> np.int64:
+        return np.int64(self.columns[word][self.index])
+
+    def __setattr__(self, word: str, value: Any) -> None:
+        self.columns[word][self.index] = value
 
 
-def _index(kind: Any) -> types.Type | None:
-    if not isinstance(kind, types.Integer):
-        return None
-    return types.int64 if kind.signed else types.uint64
+class Rows(np.ndarray[Any, Any], Generic[Layout]):
+    """An array of rows, whose rows kernels may have where they are Python; one that stands alone has no dimension."""
+
+    @cached_property
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        return {word: self.view(np.ndarray)[word] for word in self.dtype.names or ()}
+
+    def __getitem__(self, index: Any) -> Any:
+        item = self.view(np.ndarray)[index]
+        return _One(self.columns, index) if isinstance(item, np.void) else item
+
+    def __getattr__(self, word: str) -> Any:
+        if word not in self.columns:
+            raise AttributeError(word)
+        return getattr(_One(self.columns, ()), word)
+
+    def __setattr__(self, word: str, value: Any) -> None:
+        if word in self.columns:
+            self.columns[word][()] = value
+        else:
+            super().__setattr__(word, value)  # numpy's own, as it makes views
 
 
-@infer_global(operator.getitem)
-class _Get(AbstractTemplate):
-    def generic(self, args: Any, kws: Any) -> Any:
-        line, index = args[0], _index(args[1])
-        return signature(line.dtype, line, index) if isinstance(line, Line) and index is not None else None
+def rows(layout: type[Layout], of: int | npt.NDArray[Any] = 0) -> Rows[Layout]:
+    """New rows, all zero, or the rows that some memory is."""
+    array = np.zeros(of, layout.words) if isinstance(of, int) else of.reshape(-1).view(layout.words)
+    return array.view(Rows)
 
 
-@infer_global(operator.setitem)
-class _Set(AbstractTemplate):
-    def generic(self, args: Any, kws: Any) -> Any:
-        line, index = args[0], _index(args[1])
-        return signature(types.none, line, index, line.dtype) if isinstance(line, Line) and index is not None else None
-
-
-@lower_builtin(operator.getitem, Line, types.Integer)
-def _read(context: Any, builder: Any, typed: Any, arguments: Any) -> Any:
-    return context.unpack_value(builder, typed.return_type, _word(builder, typed, *arguments))
-
-
-@lower_builtin(operator.setitem, Line, types.Integer, types.Any)
-def _write(context: Any, builder: Any, typed: Any, arguments: Any) -> Any:
-    line, index, value = arguments
-    context.pack_value(builder, typed.args[2], value, _word(builder, typed, line, index))
-    return context.get_dummy_value()
-
-
-def _word(builder: Any, typed: Any, line: Any, index: Any) -> Any:
-    """Address of an entry: as in Python, an index below zero counts from the end."""
-    if typed.args[1].signed:
-        behind = builder.add(index, builder.extract_value(line, SIZE))
-        index = builder.select(builder.icmp_signed("<", index, ir.IntType(64)(0)), behind, index)
-    return builder.gep(builder.extract_value(line, DATA), [index], inbounds=True)
+def row(layout: type[Layout], memory: npt.NDArray[Any] | None = None) -> Rows[Layout]:
+    """A row that stands alone."""
+    return rows(layout, 1 if memory is None else memory).reshape(())

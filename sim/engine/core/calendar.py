@@ -28,31 +28,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine.compile.door import count_leading_zeros, count_trailing_zeros, helper, section, u64
+from sim.engine.compile.door import count_leading_zeros, count_trailing_zeros, helper, section
 from sim.engine.core.state import (
     BLOCK,
-    BLOCKS,
     DIGIT,
-    EVENT_WORDS,
-    FREE,
-    HAPPENED,
-    KEY,
-    LATE,
     LEVELS,
-    MOVING,
-    NOW,
     OPEN,
-    OPENED,
-    PAST,
-    PLACE,
     RADIX,
+    SIZES,
     SLOTS,
-    SPARE,
-    TIME,
-    WIDTH,
     WORDS,
 )
-from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, OUT_OF_ORDER, PAUSED, STUCK
+from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, OUT_OF_ORDER, PAUSED, STUCK
 
 BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)
 _ENTRY = (1 << 32) - 1
@@ -66,11 +53,11 @@ def put(program, state, time, key, place, event):
 
     A time before the present would never come: `advance` then ends the run with OUT_OF_ORDER.
     """
-    register = state.register
-    width = register[WIDTH]
-    if time < register[NOW]:
-        register[PAST] = 1
-    differs = (time ^ register[NOW]) >> width
+    run = state.run
+    width = run.width
+    if time < run.now_ps:
+        run.past = 1
+    differs = (time ^ run.now_ps) >> width
     if differs == 0:
         if event == NONE:
             event = append(state, OPEN)
@@ -83,52 +70,58 @@ def put(program, state, time, key, place, event):
 @helper
 def hop_of(program, place):
     """Kind of the hop of a place; for a delivery any, which is not used."""
-    return np.int64(program.route_hop[u64(max(place >> 32, 0))])
+    return np.int64(program.route_hop[max(place >> 32, 0)])
+
+
+@helper
+def size_of(place):
+    """Chunk size of a place."""
+    return place & (SIZES - 1)
 
 
 @helper
 def append(state, slot):
     """Make room for one more event in a slot; returns its index."""
-    register, slots = state.register, state.slot
-    count = np.int64(slots[u64(2 * slot + 1)])
-    slots[u64(2 * slot + 1)] = count + 1
+    run = state.run
+    its = state.slots[slot]
+    count = its.count
+    its.count = count + 1
     within = count & (BLOCK - 1)
     if within == 0:
-        block = register[FREE]
-        register[FREE] = state.next_block[u64(block)]
-        register[BLOCKS] -= 1
-        state.next_block[u64(block)] = slots[u64(2 * slot)]
-        slots[u64(2 * slot)] = block
+        block = run.free_block
+        run.free_block = np.int64(state.next_block[block])
+        run.blocks -= 1
+        state.next_block[block] = its.block
+        its.block = block
         return block * BLOCK
-    return slots[u64(2 * slot)] * np.int64(BLOCK) + within
+    return its.block * BLOCK + within
 
 
 @helper
 def _store(state, time, key, place, differs):
     """Put an event into the slot of the highest digit in which its bucket differs from the open one."""
     level = (63 - count_leading_zeros(differs | 1)) // DIGIT
-    digit = (time >> (state.register[WIDTH] + DIGIT * level)) & (SLOTS - 1)
-    state.occupied[u64(level * WORDS + (digit >> 6))] |= BIT[u64(digit & 63)]
+    digit = (time >> (state.run.width + DIGIT * level)) & (SLOTS - 1)
+    state.occupied[level * WORDS + (digit >> 6)] |= BIT[digit & 63]
     _set(state, append(state, level * SLOTS + digit), time, key, place)
 
 
 @helper
 def _set(state, event, time, key, place):
-    state.event[u64(EVENT_WORDS * event + TIME)] = time
-    state.event[u64(EVENT_WORDS * event + KEY)] = key
-    state.event[u64(EVENT_WORDS * event + PLACE)] = place
+    its = state.events[event]
+    its.time_ps, its.key, its.place = time, key, place
 
 
 @helper
 def _put_late(state, word):
     """Put a word into the heap of late events."""
     late = state.late
-    at = state.register[LATE]
-    state.register[LATE] = at + 1
-    while at > 0 and late[u64((at - 1) >> 1)] > word:
-        late[u64(at)] = late[u64((at - 1) >> 1)]
+    at = state.run.late
+    state.run.late = at + 1
+    while at > 0 and late[(at - 1) >> 1] > word:
+        late[at] = late[(at - 1) >> 1]
         at = (at - 1) >> 1
-    late[u64(at)] = word
+    late[at] = word
 
 
 @helper
@@ -136,33 +129,33 @@ def _take_late(state):
     """Take the least word out of the heap of late events."""
     late = state.late
     least = late[0]
-    count = state.register[LATE] - 1
-    state.register[LATE] = count
-    word = late[u64(count)]
+    count = state.run.late - 1
+    state.run.late = count
+    word = late[count]
     at = np.int64(0)
     below = np.int64(1)
     while below < count:
-        if below + 1 < count and late[u64(below + 1)] < late[u64(below)]:
+        if below + 1 < count and late[below + 1] < late[below]:
             below += 1
-        if late[u64(below)] >= word:
+        if late[below] >= word:
             break
-        late[u64(at)] = late[u64(below)]
+        late[at] = late[below]
         at = below
         below = 2 * at + 1
-    late[u64(at)] = word
+    late[at] = word
     return least
 
 
 @helper
 def take(state):
     """Take an entry that is due now out of the open bucket; NONE where there is none left."""
-    register = state.register
-    offset = register[NOW] & ((np.int64(1) << register[WIDTH]) - 1)
-    happened = register[HAPPENED]
-    if happened < register[OPENED] and state.order[u64(happened)] >> 32 == offset:
-        register[HAPPENED] = happened + 1
-        return state.order[u64(happened)] & _ENTRY
-    if register[LATE] > 0 and state.late[0] >> 32 == offset:
+    run = state.run
+    offset = run.now_ps & ((np.int64(1) << run.width) - 1)
+    happened = run.happened
+    if happened < run.opened and state.order[happened] >> 32 == offset:
+        run.happened = happened + 1
+        return state.order[happened] & _ENTRY
+    if run.late > 0 and state.late[0] >> 32 == offset:
         return _take_late(state) & _ENTRY
     return np.int64(-1)
 
@@ -170,8 +163,8 @@ def take(state):
 @helper
 def _first_word(state):
     """The word, of 64 slots, with the first filled slot: nothing waits below the present's own."""
-    word = ((state.register[NOW] >> state.register[WIDTH]) & (SLOTS - 1)) >> 6
-    while word < LEVELS * WORDS and state.occupied[u64(word)] == 0:
+    word = ((state.run.now_ps >> state.run.width) & (SLOTS - 1)) >> 6
+    while word < LEVELS * WORDS and state.occupied[word] == 0:
         word += 1
     return word
 
@@ -179,25 +172,25 @@ def _first_word(state):
 @helper
 def _digit(state, word):
     """The first filled slot of a word, within its level."""
-    return (word % WORDS) * 64 + count_trailing_zeros(state.occupied[u64(word)])
+    return (word % WORDS) * 64 + count_trailing_zeros(state.occupied[word])
 
 
 @helper
 def _first_time(state, level, digit):
     """When a slot begins: the digits above its own are those of the present, what is below it is zero."""
-    shift = state.register[WIDTH] + DIGIT * level
-    return (((state.register[NOW] >> shift) & ~np.int64(SLOTS - 1)) | np.int64(digit)) << shift
+    shift = state.run.width + DIGIT * level
+    return (((state.run.now_ps >> shift) & ~np.int64(SLOTS - 1)) | np.int64(digit)) << shift
 
 
 @helper
 def _next_open(state):
     """The next event of the open bucket."""
-    register, offset = state.register, np.int64(_ENTRY)
-    if register[HAPPENED] < register[OPENED]:
-        offset = state.order[u64(register[HAPPENED])] >> 32
-    if register[LATE] > 0:
+    run, offset = state.run, np.int64(_ENTRY)
+    if run.happened < run.opened:
+        offset = state.order[run.happened] >> 32
+    if run.late > 0:
         offset = min(offset, state.late[0] >> 32)
-    return ((register[NOW] >> register[WIDTH]) << register[WIDTH]) | offset
+    return ((run.now_ps >> run.width) << run.width) | offset
 
 
 @section
@@ -207,14 +200,14 @@ def advance(program, state, until_ps):
     Returns FINISHED, PAUSED when the next event lies after `until_ps`, STUCK when there is none, NEEDS_TOKENS, or
     OUT_OF_ORDER when an event was put into the past.
     """
-    register = state.register
-    if register[PAST] != 0:
+    run = state.run
+    if run.past != 0:
         return OUT_OF_ORDER
-    while register[HAPPENED] == register[OPENED] and register[LATE] == 0:
-        if register[MOVING] != NONE:
-            if not _move_down(state, register[MOVING]):
+    while run.happened == run.opened and run.late == 0:
+        if run.moving != NONE:
+            if not _move_down(state, run.moving):
                 return NEEDS_TOKENS
-            register[MOVING] = NONE
+            run.moving = NONE
         word = _first_word(state)
         if word == LEVELS * WORDS:
             return STUCK
@@ -223,89 +216,77 @@ def advance(program, state, until_ps):
         if present > until_ps:
             return PAUSED
         slot = level * SLOTS + digit
-        if level == 0 and state.slot[u64(2 * slot + 1)] > state.order.size:
+        if level == 0 and state.slots[slot].count > state.order.size:
             return NEEDS_TOKENS
-        register[NOW] = present
-        state.occupied[u64(word)] &= ~BIT[u64(digit & 63)]
+        run.now_ps = present
+        state.occupied[word] &= ~BIT[digit & 63]
         if level == 0:
             _open(program, state, slot)
         else:
-            register[MOVING] = slot
+            run.moving = slot
     present = _next_open(state)
     if present > until_ps:
         return PAUSED
-    register[NOW] = present
+    run.now_ps = present
     return FINISHED
-
-
-@helper
-def soonest(state):
-    """Time of the next event, or start of its slot, once `advance` has paused; FAR where there is none."""
-    register = state.register
-    if register[HAPPENED] < register[OPENED] or register[LATE] > 0:
-        return _next_open(state)
-    word = _first_word(state)
-    if word == LEVELS * WORDS:
-        return FAR
-    return _first_time(state, word // WORDS, _digit(state, word))
 
 
 @helper
 def _give_back(state, block):
     """Give a block back; returns the one behind it in its slot."""
-    register = state.register
-    after = np.int64(state.next_block[u64(block)])
-    state.next_block[u64(block)] = register[FREE]
-    register[FREE] = block
-    register[BLOCKS] += 1
+    run = state.run
+    after = np.int64(state.next_block[block])
+    state.next_block[block] = run.free_block
+    run.free_block = block
+    run.blocks += 1
     return after
 
 
 @helper
 def _move_down(state, slot):
     """Store the events of a slot again, now that the present is at its start. Returns False where there is no room."""
-    count, block = np.int64(state.slot[u64(2 * slot + 1)]), np.int64(state.slot[u64(2 * slot)])
+    count, block = state.slots[slot].count, state.slots[slot].block
     # The last event of a block is read before the block is given back and may be written to.
-    while count > 0 and state.register[BLOCKS] > 0:
+    while count > 0 and state.run.blocks > 0:
         count -= 1
-        at = EVENT_WORDS * (block * BLOCK + (count & (BLOCK - 1)))
-        time, key, place = state.event[u64(at)], state.event[u64(at + 1)], state.event[u64(at + 2)]
+        its = state.events[block * BLOCK + (count & (BLOCK - 1))]
+        time, key, place = its.time_ps, its.key, its.place
         if count & (BLOCK - 1) == 0:
             block = _give_back(state, block)
-        _store(state, time, key, place, (time ^ state.register[NOW]) >> state.register[WIDTH])
-    state.slot[u64(2 * slot + 1)], state.slot[u64(2 * slot)] = count, block
+        _store(state, time, key, place, (time ^ state.run.now_ps) >> state.run.width)
+    state.slots[slot].count, state.slots[slot].block = count, block
     return count == 0
 
 
 @helper
 def _open(program, state, slot):
     """Open a bucket: sort its events, and replace the time of each, which `order` now has, by the kind of its hop."""
-    register = state.register
-    count, block = np.int64(state.slot[u64(2 * slot + 1)]), np.int64(state.slot[u64(2 * slot)])
-    state.slot[u64(2 * slot + 1)] = 0
-    left, old = state.slot[u64(2 * OPEN + 1)], np.int64(state.slot[u64(2 * OPEN)])
+    run = state.run
+    count, block = state.slots[slot].count, state.slots[slot].block
+    state.slots[slot].count = 0
+    left, old = state.slots[OPEN].count, state.slots[OPEN].block
     while left > 0:
         old = _give_back(state, old)
         left -= BLOCK
-    state.slot[u64(2 * OPEN)] = block
-    state.slot[u64(2 * OPEN + 1)] = count
-    mask = (np.int64(1) << register[WIDTH]) - 1
+    state.slots[OPEN].block = block
+    state.slots[OPEN].count = count
+    mask = (np.int64(1) << run.width) - 1
     least, most, in_order, following = mask, np.int64(0), True, mask
     for left in range(count, 0, -1):
         # Blocks are listed from the last, so this leaves the events in the order in which they came.
         within = (left - 1) & (BLOCK - 1)
         event = block * BLOCK + within
-        offset = state.event[u64(EVENT_WORDS * event + TIME)] & mask
-        state.event[u64(EVENT_WORDS * event + TIME)] = hop_of(program, state.event[u64(EVENT_WORDS * event + PLACE)])
-        state.order[u64(left - 1)] = (offset << 32) | event
+        offset = state.events[event].time_ps & mask
+        state.events[event].time_ps = hop_of(program, state.events[event].place)
+        state.order[left - 1] = (offset << 32) | event
         least, most = min(least, offset), max(most, offset)
         in_order = in_order and offset <= following
         following = offset
         if within == 0:
-            block = np.int64(state.next_block[u64(block)])
-    register[OPENED] = count
-    register[SPARE] = NONE
-    register[HAPPENED] = 0
+            block = np.int64(state.next_block[block])
+    run.opened = count
+    run.spare = NONE
+    run.happened = 0
     if not in_order:
         if count <= _FEW:
             _insert(state.order, state.order, count)
@@ -320,12 +301,12 @@ def _open(program, state, slot):
 def _insert(words, order, count):
     """Sort words by insertion, by their offsets alone: `order` may be the same array."""
     for i in range(count):
-        word = words[u64(i)]
+        word = words[i]
         at = i
-        while at > 0 and order[u64(at - 1)] > word | _ENTRY:
-            order[u64(at)] = order[u64(at - 1)]
+        while at > 0 and order[at - 1] > word | _ENTRY:
+            order[at] = order[at - 1]
             at -= 1
-        order[u64(at)] = word
+        order[at] = word
 
 
 @helper
@@ -339,16 +320,16 @@ def _spread(state, count, least, most):
 def _deal(digit, order, other, count, first, shift):
     """Lay out words by a digit; what has the same stays in order."""
     for i in range(RADIX):
-        digit[u64(i)] = 0
+        digit[i] = 0
     for i in range(count):
-        digit[u64(((order[u64(i)] - first) >> shift) & (RADIX - 1))] += 1
+        digit[((order[i] - first) >> shift) & (RADIX - 1)] += 1
     total = 0
     for i in range(RADIX):
-        total, digit[u64(i)] = total + digit[u64(i)], total
+        total, digit[i] = total + digit[i], total
     for i in range(count):
-        word = order[u64(i)]
-        at = u64(((word - first) >> shift) & (RADIX - 1))
-        other[u64(digit[at])] = word
+        word = order[i]
+        at = ((word - first) >> shift) & (RADIX - 1)
+        other[digit[at]] = word
         digit[at] += 1
 
 
@@ -364,4 +345,4 @@ def _radix(state, count, least, most):
         shift += 8
     if ((shift - 32) >> 3) & 1:
         for i in range(count):
-            state.order[u64(i)] = state.other[u64(i)]
+            state.order[i] = state.other[i]

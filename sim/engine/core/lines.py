@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.engine.compile.door import helper, u64
-from sim.engine.core.state import EVENT_WORDS, KEY, LINE, NOW, SERVER_WORDS, STAMP_PS, TIME, TOUCHED
+from sim.engine.compile.door import helper
+from sim.engine.core.calendar import append, hop_of
+from sim.engine.core.state import (
+    OPEN,
+)
 from sim.engine.core.status import NONE
 
 _LOW = (1 << 32) - 1
@@ -13,19 +16,19 @@ _LOW = (1 << 32) - 1
 
 @helper
 def _key_of(state, event):
-    return state.event[u64(EVENT_WORDS * event + KEY)]
+    return state.events[event].key
 
 
 @helper
 def _next_of(state, event):
     """The event behind another in its server's line: beside the kind of hop."""
-    return state.event[u64(EVENT_WORDS * event + TIME)] >> 32
+    return state.events[event].time_ps >> 32
 
 
 @helper
 def _link(state, event, behind):
-    at = u64(EVENT_WORDS * event + TIME)
-    state.event[at] = (state.event[at] & _LOW) | (behind << 32)
+    its = state.events[event]
+    its.time_ps = (its.time_ps & _LOW) | (behind << 32)
 
 
 @helper
@@ -34,27 +37,40 @@ def _arrive(program, state, event):
 
     Arrivals mostly come in order or in reverse, so both ends are tried first.
     """
-    register = state.register
-    server = np.int64(program.hop_server[u64(state.event[u64(EVENT_WORDS * event + TIME)])])
-    stamp, line = u64(SERVER_WORDS * server + STAMP_PS), u64(SERVER_WORDS * server + LINE)
-    if state.server[stamp] != register[NOW]:
-        state.server[stamp] = register[NOW]
-        state.touched[u64(register[TOUCHED])] = server
-        register[TOUCHED] += 1
-        state.server[line] = (event << 32) | event
+    run = state.run
+    server = np.int64(program.hop_server[state.events[event].time_ps])
+    its = state.servers[server]
+    if its.stamp_ps != run.now_ps:
+        its.stamp_ps = run.now_ps
+        state.touched[run.touched] = server
+        run.touched += 1
+        its.line = (event << 32) | event
         _link(state, event, NONE)
         return
-    first, last, key = state.server[line] >> 32, state.server[line] & _LOW, _key_of(state, event)
+    first, last, key = its.line >> 32, its.line & _LOW, _key_of(state, event)
     if _key_of(state, last) < key:
         _link(state, last, event)
         _link(state, event, NONE)
-        state.server[line] = (first << 32) | event
+        its.line = (first << 32) | event
     elif key < _key_of(state, first):
         _link(state, event, first)
-        state.server[line] = (event << 32) | last
+        its.line = (event << 32) | last
     else:
         before = first
         while _key_of(state, _next_of(state, before)) < key:
             before = _next_of(state, before)
         _link(state, event, _next_of(state, before))
         _link(state, before, event)
+
+
+@helper
+def arrive_now(program, state, key, place):
+    """Let a chunk arrive in this picosecond. There must be a free block."""
+    run = state.run
+    event = run.spare
+    if event == NONE:
+        event = append(state, OPEN)
+    run.spare = NONE
+    its = state.events[event]
+    its.time_ps, its.key, its.place = hop_of(program, place), key, place
+    _arrive(program, state, event)

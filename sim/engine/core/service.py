@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sim.engine.compile.door import helper, u64
+from sim.engine.compile.door import helper
 
 
 @helper
 def service_ps(program, size, rate):
-    return program.service_ps[u64(program.service_row[u64(size)] + rate)]
+    return program.service_ps[program.service_row[size] + rate]

@@ -6,10 +6,9 @@ import numpy as np
 
 from sim.program.contract import NEVER_PS
 
-FINISHED, PAUSED, NEEDS_TOKENS, STUCK, NEEDS_JOURNAL, TIRED, LEAPT, OUT_OF_ORDER = range(8)
-"""Status of a run: no task is left; a limit was reached; more tokens are needed; tasks are left and no event is; the
-journal is full; looking for stretches to skip has cost enough; a stretch was skipped, and its services are to be
-logged; an event was put into the past, which is a fault of a kernel."""
+FINISHED, PAUSED, NEEDS_TOKENS, STUCK, OUT_OF_ORDER = range(5)
+"""Status of a run: no task is left; a limit was reached; more tokens are needed; tasks are left and no event is; an
+event was put into the past, which is a fault of a kernel."""
 
 FAR = np.int64(NEVER_PS)
 NONE = -1

@@ -9,7 +9,7 @@ it is caused by a later one (a grant that delivers a chunk goes back to SETTLE, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
@@ -18,11 +18,10 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL, EventPriority
 
-from sim.engine.reference.faults import Conditions, route_from
+from sim.engine.reference.faults import Conditions, detours_of, route_from
 from sim.engine.reference.nic import Nic
-from sim.engine.reference.turns import Channels, Turns
+from sim.engine.reference.turns import Turns
 from sim.program import (
-    FIFO,
     I64,
     LOWEST_CHUNK_FIRST,
     PER_CHUNK,
@@ -35,7 +34,7 @@ from sim.program import (
     WHOLE,
     Program,
 )
-from sim.program.contract import ATTEMPTS, CLOCK_END_PS, DOWN, LOSES, NEVER_PS, UNBOUNDED, WAITS
+from sim.program.contract import ATTEMPTS, CLOCK_END_PS, DOWN, HEAD, LOSES, NEVER_PS, UNBOUNDED, WAITS
 from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base, past_the_clock
 
 SETTLE = NORMAL
@@ -83,6 +82,14 @@ class Need:
             return -(-(chunk + 1) * self.parent.chunks // chunks)
         return chunk - self.lag + 1
 
+    def missing(self, chunk: int, chunks: int) -> simpy.Event | None:
+        """What must happen before `chunk` (of `chunks`) is released; None if it has."""
+        if self.lag == PUSHED:
+            assert self.parent.pushed is not None
+            return None if self.parent.pushed.triggered else self.parent.pushed
+        count = self.deliveries(chunk, chunks)
+        return self.parent.has_delivered(count) if self.parent.delivered < count else None
+
 
 @dataclass(eq=False)
 class TaskProcess:
@@ -116,20 +123,11 @@ class TaskProcess:
     def released(self, chunk: int) -> Steps:
         """Wait until nothing that `chunk` depends on is missing."""
         for need in self.needs:
-            if need.lag == PUSHED:
-                assert need.parent.pushed is not None
-                if not need.parent.pushed.triggered:
-                    yield need.parent.pushed
-                continue
-            count = need.deliveries(chunk, self.chunks)
-            if need.parent.delivered < count and not self.waits_no_more:
-                delivered = need.parent.has_delivered(count)
-                yield delivered if self.deadline is None else delivered | self.deadline
-
-    @property
-    def waits_no_more(self) -> bool:
-        """Whether its deadline has passed."""
-        return self.deadline is not None and self.deadline.processed
+            missing = need.missing(chunk, self.chunks)
+            if missing is not None and self.deadline is None:
+                yield missing
+            elif missing is not None and self.deadline is not None and not self.deadline.processed:
+                yield missing | self.deadline
 
     def granted(self, chunk: int) -> Steps:
         """Wait until the pool, if there is one, has granted `chunk` its units."""
@@ -225,11 +223,15 @@ class Bank:
 
 @dataclass(eq=False)
 class Visit:
-    """One chunk at one hop: it arrives, is served from `start_ps` to `end_ps`, and goes on or is lost."""
+    """One chunk at one hop: it arrives, is served from `start_ps` to `end_ps`, and goes on or is lost.
+
+    `hop` counts from where the task's own route begins in the program, `place` from where the route taken does.
+    """
 
     task: TaskProcess
     chunk: int
     hop: int
+    place: int
     at: int
     attempt: int
     server: Server
@@ -238,7 +240,6 @@ class Visit:
     row: int
     started: simpy.Event
     ended: simpy.Event
-    at_source: bool
     arrival_ps: int = -1
     start_ps: int = -1
     end_ps: int = -1
@@ -254,7 +255,7 @@ class Visit:
 
     def take(self, way: Visit) -> None:
         """Take another route from here."""
-        for name in ("server", "hop", "at", "latency_ps", "row", "onward"):
+        for name in ("server", "hop", "at", "latency_ps", "row", "onward", "channel"):
             setattr(self, name, getattr(way, name))
 
     @property
@@ -286,7 +287,7 @@ class Visit:
     def queue(self) -> Hashable:
         """What has its turn, at a server where queues take turns, when this is served."""
         by_port = self.server.discipline == ROUND_ROBIN_PORT
-        return id(self.came_from) if by_port else (self.task.flow, self.hop)
+        return id(self.came_from) if by_port else (self.task.flow, self.place)
 
     @property
     def key(self) -> TieKey:
@@ -305,9 +306,10 @@ class Visit:
         nominal = onward.server.conditions.regimes[0].rate
         return max(self.start_ps + self.latency_ps, self.end_ps + self.latency_ps - onward.time_at(nominal))
 
-    def delivery_ps(self, deliver_head: bool) -> int:
+    def delivery_ps(self, program: Program) -> int:
         """When the chunk is delivered, if this hop is its last."""
-        return (self.start_ps if deliver_head else self.end_ps) + self.latency_ps
+        head = program.hop_last[program.route_hop[self.at]] == HEAD
+        return (self.start_ps if head else self.end_ps) + self.latency_ps
 
 
 @dataclass(eq=False)
@@ -327,8 +329,8 @@ class Server:
     conditions: Conditions
     way_now: Callable[[Visit], Visit | None]
     nic: Nic | None = None
-    turns: Turns[Visit] | None = None
-    channels: Channels[Visit] | None = None
+    turns: list[Turns[Visit]] = field(default_factory=list)  # of each channel, where queues take turns
+    served_last: int = -1  # channel
     limits: list[int] = field(default_factory=list)
     rooms: list[Room] = field(default_factory=list)
     credit_ps: int = 1
@@ -342,6 +344,8 @@ class Server:
     def join(self, visit: Visit) -> None:
         """A chunk arrives."""
         visit.arrival_ps = self.clock.now_ps
+        if self.nic is not None and visit.attempt:
+            self.nic.arrived_again(visit.work)
         self.waiting.append(visit)
         self._something_changed()
 
@@ -351,12 +355,35 @@ class Server:
         room.used -= work
         self._something_changed()
 
+    def _looked_at(self) -> Iterator[Visit]:
+        """What the server would serve now of each channel, from the one whose turn it is."""
+        waiting = [[one for one in self.waiting if one.channel == channel] for channel in range(len(self.rooms))]
+        for turns, of_channel in zip(self.turns, waiting, strict=False):
+            turns.line_up(of_channel)
+        for step in range(1, len(waiting) + 1):
+            channel = (self.served_last + step) % len(waiting)
+            if waiting[channel]:
+                first = min(waiting[channel], key=attrgetter("key"))
+                yield self.turns[channel].choose() if self.turns else first
+
     def _choice(self) -> Visit | None:
-        """The chunk to serve now; none where there is no room."""
-        if self.channels is not None:
-            return self.channels.choose(self.waiting, lambda visit: visit.fits)
-        visit = min(self.waiting, key=attrgetter("key")) if self.turns is None else self.turns.choose(self.waiting)
-        return visit if visit.fits else None
+        """The chunk to serve now, after all that would be chosen have taken their detours; none without room."""
+        while self.waiting:
+            for visit in self._looked_at():
+                way = self.way_now(visit)
+                if way is not None and way.at != visit.at:
+                    self._send(visit, way)
+                    break
+                if visit.fits:
+                    return visit
+            else:
+                return None
+        return None
+
+    def _next_look(self) -> simpy.Event:
+        """When a server that waits for room looks again, unless something changes: as it begins to drop what waits."""
+        down_ps = self.conditions.down_after(self.clock.now_ps) if self.waiting and self.conditions.drops else None
+        return self.clock.event() if down_ps is None else self.clock.at(down_ps, SETTLE)
 
     def _something_changed(self) -> None:
         if self._arrived is not None:
@@ -369,46 +396,49 @@ class Server:
         while True:
             while not self.waiting or blocked:
                 blocked, self._arrived = False, self.clock.event()
-                yield self._arrived
+                yield self._arrived | self._next_look()
             yield self.clock.at(self.clock.now_ps, CHOOSE)
             now = self.clock.now_ps
             down = self.conditions.at(now).rate == DOWN
             if down and self.conditions.drops:
                 self._drop_all()
                 continue
-            visit = self._choice()
-            if visit is None:
+            visit = None if down else self._choice()
+            if visit is None and not down:
                 blocked = True
                 continue
-            way = None if down else self.way_now(visit)
-            if way is not None and way.at != visit.at:
-                self._send(visit, way)
-                continue
-            begin_ps = self.conditions.up_from(now) if down else self._may_begin(visit)
+            begin_ps = self.conditions.up_from(now) if visit is None else self._may_begin(visit)
             if begin_ps is None:
                 self.asleep_for_good = True
                 return
-            if begin_ps > now:
+            if visit is None or begin_ps > now:
                 yield self.clock.at(begin_ps, SETTLE)
                 continue
-            self.waiting.remove(visit)
-            if self.turns is not None:
-                self.turns.take()
-            if self.channels is not None:
-                self.channels.served_last = visit.channel
+            self._leave(visit)
+            if self.turns:
+                self.turns[visit.channel].pay(visit)
+            self.served_last = visit.channel
             self._start(visit)
             yield self.clock.at(visit.end_ps, SETTLE)
             visit.ended.succeed()
             if self.nic is not None:
                 self.nic.served(visit.work)
 
+    def _leave(self, visit: Visit) -> None:
+        """A chunk waits no more."""
+        self.waiting.remove(visit)
+        if self.turns:
+            self.turns[visit.channel].leave(visit)
+
     def _send(self, visit: Visit, way: Visit) -> None:
         """Let a chunk at its source take another route, which may start elsewhere."""
         now = self.clock.now_ps
         if way.server is not self:
-            self.waiting.remove(visit)
+            self._leave(visit)
             self.moved.append((visit.task.index, visit.chunk, visit.at, ~visit.arrival_ps, now, now, now + 1))
             self.clock.process(_join_at(way.server, visit, now + 1))
+        elif self.turns and way.channel != visit.channel:
+            self.turns[visit.channel].leave(visit)
         visit.take(way)
 
     def _end_ps(self, visit: Visit) -> int:
@@ -431,8 +461,12 @@ class Server:
             visit.start_ps = visit.end_ps = self.clock.now_ps
             visit.lost = True
             visit.started.succeed()
+            if self.nic is not None:
+                self.nic.dropped(visit.work)
         self.dropped += self.waiting
         self.waiting = []
+        for turns in self.turns:
+            turns.line = []
 
     def _start(self, visit: Visit) -> None:
         now = self.clock.now_ps
@@ -489,7 +523,7 @@ class Simulation:
         for chunk in range(task.chunks):
             yield from task.released(chunk)
             yield from task.granted(chunk)
-            first = self.visits(task, chunk, 0)
+            first = self.sent(task, chunk)
             if first is not None and first.server.nic is not None:
                 yield from self.push(first, first.server.nic)
             elif first is not None:
@@ -504,7 +538,9 @@ class Simulation:
         """A chunk is posted and pushed into the queue of its NIC, which keeps an engine busy for a while."""
         task = first.task
         yield nic.send(task, first.chunk, first.work, self.clock.event())
-        self.clock.process(self.cross(first, self.clock.event()))
+        as_pushed = self.sent(task, first.chunk)
+        assert as_pushed is not None
+        self.clock.process(self.cross(as_pushed, self.clock.event()))
         yield self.clock.at(self.clock.now_ps + int(self.program.push_ps[first.size]), SETTLE)
         is_last = first.chunk == task.chunks - 1
         nic.engine_is_done(task, is_last)
@@ -523,48 +559,60 @@ class Simulation:
                 served = True
                 visit.task.start_ps = visit.start_ps if visit.chunk == 0 else visit.task.start_ps
                 self.clock.process(_after(visit.ended, injected))
-            if visit.before_it is not None and self.program.has_credits:
-                self.clock.process(visit.before_it.server.give_back(visit.before_it.room, visit.work, visit.end_ps))
+            if visit.before_it is not None:
+                self.give_back(visit.before_it, visit.end_ps)
             if visit.lost:
+                if visit.end_ps > visit.start_ps:
+                    self.give_back(visit, visit.end_ps)
                 ready_ps = visit.end_ps + visit.server.conditions.resend_ps
                 visit = self.sent_again(visit, ready_ps)
                 continue
             if visit.onward is not None:
                 ready_ps = visit.ready_ps(visit.onward, bool(self.program.cut_through))
             else:
-                delivery_ps = visit.delivery_ps(bool(self.program.deliver_head))
-                if self.program.has_credits:
-                    self.clock.process(visit.server.give_back(visit.room, visit.work, delivery_ps))
+                delivery_ps = visit.delivery_ps(self.program)
+                self.give_back(visit, delivery_ps)
                 yield self.clock.at(delivery_ps, SETTLE)
                 visit.task.deliver(visit.chunk)
             visit = visit.onward
 
+    def give_back(self, visit: Visit, time_ps: int) -> None:
+        """A chunk gives back what it holds behind a server since it was served there."""
+        if self.program.has_credits:
+            self.clock.process(visit.server.give_back(visit.room, visit.work, time_ps))
+
     def way_now(self, visit: Visit) -> Visit | None:
         """The current route of a chunk that has not left its source; None where there are no detours."""
-        if not visit.at_source or not self.program.detour_ptr.size:
+        if visit.place or not self.program.detour_ptr.size:
             return None
-        return self.visits(visit.task, visit.chunk, visit.attempt)
+        return self.sent(visit.task, visit.chunk, visit.attempt)
 
     def sent_again(self, lost: Visit, ready_ps: int) -> Visit | None:
         """What lies before a chunk that was lost; nothing where it is given up."""
         if lost.attempt + 1 < ATTEMPTS:
-            return self.visits(lost.task, lost.chunk, lost.attempt + 1, ready_ps)
+            return self.sent(lost.task, lost.chunk, lost.attempt + 1, ready_ps)
         self.given_up.append(lost)
         return None
 
-    def visits(self, task: TaskProcess, chunk: int, attempt: int, ready_ps: int | None = None) -> Visit | None:
+    def sent(self, task: TaskProcess, chunk: int, attempt: int = 0, ready_ps: int | None = None) -> Visit | None:
         """What lies before a chunk that is sent now, or at `ready_ps`: its first hop, from which the others follow."""
+        time_ps = self.clock.now_ps if ready_ps is None else ready_ps
+        visits = self.visits(task, chunk, attempt, route_from(self.program, task.index, time_ps))
+        return visits[0] if visits else None
+
+    def visits(self, task: TaskProcess, chunk: int, attempt: int, taken: int) -> list[Visit]:
+        """A chunk at every hop of a route."""
         p = self.program
         cut, route = p.task_cut[task.index], int(p.task_route[task.index])
         size = p.cut_size[cut, 0 if chunk < p.cut_first[cut] else 1]
         begin = int(p.route_ptr[route])
         row = int(self.base[task.index]) + chunk * (int(p.route_ptr[route + 1]) - begin)
-        taken = route_from(p, task.index, self.clock.now_ps if ready_ps is None else ready_ps)
         visits = [
             Visit(
                 task,
                 chunk,
                 at - begin,
+                place,
                 at,
                 attempt,
                 self.servers[p.hop_server[p.route_hop[at]]],
@@ -573,14 +621,13 @@ class Simulation:
                 row=row + at - begin,
                 started=self.clock.event(),
                 ended=self.clock.event(),
-                at_source=at == p.route_ptr[taken],
                 channel=int(p.hop_channel[p.route_hop[at]]) if p.has_channels else 0,
             )
-            for at in range(p.route_ptr[taken], p.route_ptr[taken + 1])
+            for place, at in enumerate(range(p.route_ptr[taken], p.route_ptr[taken + 1]))
         ]
         for visit, onward in pairwise(visits):
             visit.onward, onward.before_it = onward, visit
-        return visits[0] if visits else None
+        return visits
 
     def stranded(self) -> list[Stranded]:
         """Chunks that faults hold up for good."""
@@ -624,20 +671,18 @@ class Simulation:
             server.rooms = rooms[:1] * p.channels if p.buffer_shared else rooms
             server.limits = [int(p.server_buffer[number]) if p.has_credits else UNBOUNDED for number in numbers]
             server.credit_ps = int(p.server_credit_ps[index]) if p.has_credits else 1
-            if p.has_channels and server.discipline == FIFO:
-                server.channels = Channels(p.channels)
 
     def _add_turns(self) -> None:
         turning = [one for one in self.servers if one.discipline in (ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT)]
         largest = dict.fromkeys(map(id, turning), 1)
         for task in self.tasks if turning else []:
-            for chunk in range(task.chunks):
-                visit = self.visits(task, chunk, 0)
-                while visit is not None:
-                    largest[id(visit.server)] = max(largest.get(id(visit.server), 1), visit.cost)
-                    visit = visit.onward
+            own = int(self.program.task_route[task.index])
+            for route in (own, *(detour for _, detour in detours_of(self.program, task.index))):
+                for chunk in range(task.chunks):
+                    for visit in self.visits(task, chunk, 0, route):
+                        largest[id(visit.server)] = max(largest.get(id(visit.server), 1), visit.cost)
         for server in turning:
-            server.turns = Turns(largest[id(server)])
+            server.turns = [Turns(largest[id(server)]) for _ in range(self.program.channels)]
 
     def _add_nics(self) -> None:
         p = self.program
@@ -651,7 +696,7 @@ class Simulation:
         for task in self.tasks if p.has_nics else []:
             task.port = int(p.task_port[task.index])
             task.pushed = self.clock.event()
-            first = self.visits(task, 0, 0)
+            first = self.sent(task, 0)
             if first is not None and first.server.nic is not None:
                 first.server.nic.unpushed[task.port] += 1
 
@@ -731,7 +776,7 @@ def _log(simulation: Simulation) -> Log:
 
 
 def _journal(simulation: Simulation) -> Journal:
-    cut_through, head = bool(simulation.program.cut_through), bool(simulation.program.deliver_head)
+    cut_through = bool(simulation.program.cut_through)
     rows = []
     for visit in [visit for server in simulation.servers for visit in (*server.done, *server.dropped)]:
         if visit.lost:
@@ -739,7 +784,7 @@ def _journal(simulation: Simulation) -> Journal:
         elif visit.onward is not None:
             ready_ps = visit.ready_ps(visit.onward, cut_through)
         else:
-            ready_ps = visit.delivery_ps(head)
+            ready_ps = visit.delivery_ps(simulation.program)
         rows.append(
             (visit.task.index, visit.chunk, visit.at, visit.arrival_ps, visit.start_ps, visit.end_ps, ready_ps)
         )

@@ -70,11 +70,13 @@ class Conditions:
         return int(hash64(self.program.seed, what, task, chunk, hop, attempt)[0]) >> 1
 
 
+def detours_of(program: Program, task: int) -> list[tuple[int, int]]:
+    """From when on a task takes which other route."""
+    rows = range(*program.detour_ptr[task : task + 2]) if program.detour_ptr.size else range(0)
+    return [(int(program.detour_from_ps[row]), int(program.detour_route[row])) for row in rows]
+
+
 def route_from(program: Program, task: int, time_ps: int) -> int:
     """The route that chunks of a task take which join, or are sent again, at a time."""
-    route = int(program.task_route[task])
-    if program.detour_ptr.size:
-        for row in range(program.detour_ptr[task], program.detour_ptr[task + 1]):
-            if program.detour_from_ps[row] <= time_ps:
-                route = int(program.detour_route[row])
-    return route
+    own = int(program.task_route[task])
+    return [own, *(route for from_ps, route in detours_of(program, task) if from_ps <= time_ps)][-1]

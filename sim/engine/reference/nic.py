@@ -80,6 +80,15 @@ class Nic:
         self.room += work
         self.something_changed()
 
+    def arrived_again(self, work: int) -> None:
+        """A chunk that was lost is in the queue of the server again."""
+        self.room -= work
+
+    def dropped(self, work: int) -> None:
+        """The server is down and has lost a chunk that waited; the arrivals of this picosecond are over."""
+        self.room += work
+        self.round_at(self, self.now_ps() + 1)
+
     def something_changed(self) -> None:
         """Hold a round in this picosecond."""
         self.round_at(self, self.now_ps())

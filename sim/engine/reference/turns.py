@@ -1,8 +1,8 @@
-"""Servers of the reference engine whose queues take turns, in plain lists: deficit round robin, and channels."""
+"""Servers of the reference engine whose queues take turns, in plain lists: deficit round robin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -13,10 +13,6 @@ class Waiting(Protocol):
     @property
     def queue(self) -> Hashable:
         """What has its turn when it is served."""
-
-    @property
-    def channel(self) -> int:
-        """Which of the channels of its server it takes."""
 
     @property
     def key(self) -> tuple[int, ...]:
@@ -41,16 +37,21 @@ class _Queue(Generic[Chunk]):
 
 @dataclass
 class Turns(Generic[Chunk]):
-    """The line of a server, in which at most the queue in front is empty. `quantum`: what a queue gets every turn."""
+    """The line of a channel, in which at most the queue in front is empty. `quantum`: what a queue gets every turn."""
 
     quantum: int
     line: list[_Queue[Chunk]] = field(default_factory=list)
 
-    def choose(self, waiting: list[Chunk]) -> Chunk:
-        """The chunk to serve now, of all that wait."""
+    def line_up(self, waiting: list[Chunk]) -> None:
+        """Let the chunks that are new among all that wait join their queues, before what came after them."""
         known = [chunk for queue in self.line for chunk in queue.chunks]
         for chunk in sorted((one for one in waiting if one not in known), key=lambda one: one.key):
-            self._in_line(chunk.queue).chunks.append(chunk)
+            chunks = self._in_line(chunk.queue).chunks
+            later = (at for at, one in enumerate(chunks) if one.key > chunk.key)
+            chunks.insert(next(later, len(chunks)), chunk)
+
+    def choose(self) -> Chunk:
+        """The chunk to serve now; one waits at least."""
         while True:
             queue = self.line.pop(0)
             if not queue.chunks:
@@ -61,9 +62,13 @@ class Turns(Generic[Chunk]):
             queue.allowance += self.quantum
             self.line.append(queue)
 
-    def take(self) -> None:
+    def leave(self, chunk: Chunk) -> None:
+        """Let the chunk that was chosen leave its queue."""
+        self.line[0].chunks.remove(chunk)
+
+    def pay(self, chunk: Chunk) -> None:
         """Serve the chunk that was chosen."""
-        self.line[0].allowance -= self.line[0].chunks.pop(0).cost
+        self.line[0].allowance -= chunk.cost
 
     def _in_line(self, name: Hashable) -> _Queue[Chunk]:
         found = next((queue for queue in self.line if queue.name == name), None)
@@ -71,17 +76,3 @@ class Turns(Generic[Chunk]):
             found = _Queue(name, self.quantum)
             self.line.append(found)
         return found
-
-
-@dataclass
-class Channels(Generic[Chunk]):
-    """Queues of a server, each in the order of arrival, served from the one behind that which was served last."""
-
-    count: int
-    served_last: int = -1
-
-    def choose(self, waiting: list[Chunk], fits: Callable[[Chunk], bool]) -> Chunk | None:
-        """The chunk to serve now, of all that wait; none where no first one of a queue has room."""
-        first = {one.channel: one for one in sorted(waiting, key=lambda one: one.key, reverse=True)}
-        ready = [one for one in first.values() if fits(one)]
-        return min(ready, key=lambda one: (one.channel - self.served_last - 1) % self.count, default=None)

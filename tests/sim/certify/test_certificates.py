@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.certify.healthy import CertificateError, certify
-from sim.certify.times import free_ps, idle_ps
+from sim.certify.times import free_ps
 from sim.engine.run import run
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome
@@ -174,28 +174,18 @@ def test_what_waits_for_a_push_begins_when_it_ends(task: int, at_ps: int, messag
         certify(program, outcome._replace(start_ps=start, finish_ps=finish, log=outcome.log._replace(start_ps=log)))
 
 
-@pytest.mark.parametrize("bounded", [None, 0, 1, 2])
-def test_when_a_server_was_last_idle_is_counted_out(bounded: int | None) -> None:
-    """The last gap in front of a service; nothing is known of a server that may wait for room behind it."""
-    builder, rng = ProgramBuilder(), np.random.default_rng(0)
-    servers = [builder.server(10**12, **({"buffer": 100} if one == bounded else {})) for one in range(3)]
-    for server in servers:
-        builder.task(10, [(server, 0)])
-    program = builder.build()
-    assert program.has_credits == (bounded is not None)
+def test_when_a_server_was_free_is_counted_out() -> None:
+    """The end of the service before, or 0."""
+    rng = np.random.default_rng(0)
     for _ in range(50):
-        server = rng.integers(0, 3, 12).astype(np.int32)
-        start, end, free, expected = np.zeros((4, 12), np.int64)
-        now, idle = [0, 0, 0], [0, 0, 0]
+        server, now = rng.integers(0, 3, 12).astype(np.int32), [0, 0, 0]
+        start, free = np.zeros((2, 12), np.int64)
         for row, one in enumerate(server.tolist()):
-            gap = int(rng.choice((0, 0, 0, 4)))
-            free[row], start[row], end[row] = now[one], now[one] + gap, now[one] + gap + 3
-            idle[one] = int(start[row]) if gap else idle[one]
-            expected[row] = idle[one] if one != bounded else 0
-            now[one] = int(end[row])
+            free[row], start[row] = now[one], now[one] + int(rng.choice((0, 0, 0, 4)))
+            now[one] = int(start[row]) + 3
+        end = start + 3
         served = np.lexsort((start, server))
         np.testing.assert_array_equal(free_ps(served, server, end), free)
-        np.testing.assert_array_equal(idle_ps(program, served, server, start, free), expected)
 
 
 def test_a_run_below_its_bound_breaks_bounds() -> None:

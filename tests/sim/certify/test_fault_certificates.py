@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from collectives import build, ring
 from collectives.core.proof import ScheduleError, prove
 from sim.certify.healthy import CertificateError, certify
+from sim.engine.reference import run_reference
 from sim.engine.run import run
 from sim.faults.plan import FaultPlan, LinkDown, Repair
-from sim.program import Cutting, Program, ProgramBuilder
+from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.contract import DROPS, LOSES, PER_TASK
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from sim.program.outcome import Journal, Outcome
@@ -379,3 +380,35 @@ def test_the_proof_catches_a_broken_schedule() -> None:
     for name, row, value in (("dst", 10, 2), ("reduces", 0, 0)):
         with pytest.raises(ScheduleError):
             _proved(_swap(name, row, value))
+
+
+def sending(**changes: Any) -> Program:
+    """Two NPUs that send to a third, over a link that has room for two chunks, and fails from 8 to 20."""
+    queue = changes.pop("queue", 6)
+    builder = ProgramBuilder("store-and-forward", posting=Posting(0, Fraction(1, 2), queue))
+    nics = [builder.nic(10**12, changes.get("engines", 1)) for _ in range(2)]
+    link = builder.server(10**12, changes.get("discipline", "fifo"), buffer=changes.get("buffer", 10),
+                          credit_ps=changes.get("credit_ps", 4))
+    for task in range(6):
+        path = [(nics[task % 2], 3), (link, 30)]
+        builder.task(15, path, Cutting(chunks=5 - task % 2 * 2), flow=changes.get("flow", task), priority=-task)
+    faults = Disruptions(
+        phases={link: [Phase(8, Fraction(0)), Phase(20)]}, crossing={link: LOSES}, resend_ps={link: 7},
+    )
+    return disrupt(builder.build(), faults)
+
+
+@pytest.mark.parametrize(("one", "other", "message"), [
+    ({}, {"buffer": 100}, "capacity: it starts without room behind its server"),
+    ({"credit_ps": 1}, {"credit_ps": 50}, "capacity: it waits at a free server"),
+    ({}, {"queue": 60}, "capacity: pushed into the queue of a NIC that was full"),
+    ({"queue": 100}, {"queue": 100, "engines": 3}, "capacity: pushed while all engines of its NIC are busy"),
+    ({"queue": 100, "engines": 3, "flow": 5}, {"queue": 100, "engines": 3}, "capacity: pushed while another of its fl"),
+    ({}, {"discipline": "priority"}, "order: server 2 served another before it"),
+])
+def test_a_run_by_other_rules_is_caught(one: dict[str, Any], other: dict[str, Any], message: str) -> None:
+    """The journal of a program with more room, engines or flows, or in another order, is none of this one."""
+    program, outcome = sending(**one), run_reference(sending(**one), log=True)
+    certify(program, outcome)
+    with pytest.raises(CertificateError, match=message):
+        certify(program, run_reference(sending(**other), log=True))

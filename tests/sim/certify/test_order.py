@@ -20,8 +20,6 @@ from sim.engine.run import run
 from sim.program import DISCIPLINES, ORDERS, Cutting, Program, ProgramBuilder
 from sim.program.contract import CLOCK_END_PS
 from sim.program.outcome import Deadlock, Outcome
-from tests.eager_runs import eager, on_programs_of_any_size
-from tests.repeating_programs import repeating_programs
 from tests.strategies import channel_programs, joining_programs, merging_programs, programs
 from topologies import WeftError, from_spec
 
@@ -195,30 +193,17 @@ def test_every_run_serves_in_order(program: Program) -> None:
         return
 
 
-@settings(max_examples=100, deadline=None)
-@given(program=repeating_programs(3_000))
-def test_every_run_that_skips_serves_in_order(program: Program) -> None:
-    with on_programs_of_any_size():
-        one = eager(program, log=True)
-        one.advance()
-        certify(program, one.outcome())
-
-
 CASES = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.functions]
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case))
-@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("forwarding", "deliver", "latency"), [
     ("cut-through", "tail", "500ns"), ("store-and-forward", "head", "0s"), ("cut-through", "head", "0s"),
 ])
-def test_the_registry_serves_in_order(
-    case: tuple[str, str], threads: int, forwarding: str, deliver: str, latency: str
-) -> None:
+def test_the_registry_serves_in_order(case: tuple[str, str], forwarding: str, deliver: str, latency: str) -> None:
     try:
         schedule = build(*case, from_spec("torus:4x3", latency=latency), "300KB")
     except WeftError:
         return
-    with on_programs_of_any_size():
-        simulate(schedule, chunks=7, forwarding=forwarding, deliver=deliver, check=True, threads=threads)
+    simulate(schedule, chunks=7, forwarding=forwarding, deliver=deliver, check=True)

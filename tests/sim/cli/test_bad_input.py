@@ -52,7 +52,6 @@ CASES: dict[str, tuple[list[str], str]] = {
     ),
     "a unit of buffers": (["--buffer", "64K!"], "buffer '64K!' is not a size"),
     "posts in order without a NIC": (["--rank-progress", "any"], "it needs nic shared"),
-    "halves and a NIC": (["--nic", "shared", "--tie", "split"], "tie 'split' makes two transfers of one"),
     "no engine": (["--nic", "shared", "--nic-engines", "0"], "nic_engines is 0"),
     "missing unit of a push": (["--nic", "shared", "--push-time", "1"], "push time '1' is not a time"),
     "missing unit of an injection": (["--nic", "shared", "--injection-rate", "3"], "injection_rate '3' is not a rate"),

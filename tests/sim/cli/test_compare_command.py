@@ -81,17 +81,6 @@ def test_the_tables_name_winner_forms_and_assumptions(capsys: pytest.CaptureFixt
     assert "# swing: latency form at 1 KiB" in text
 
 
-def test_the_tables_say_how_much_was_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--topology", "ring:16", "--algorithms", "ring", "-b", "64M", "--chunks", "8192", "--quiet"]
-    for command in ("compare", "validate"):
-        rows = compare(tmp_path, command, *words)["rows"]
-        skipped, every = (sum(row[key] for row in rows) for key in ("skipped", "events"))
-        assert 0 < skipped < every
-        assert f"# skipped: {skipped:,} of {every:,} services repeat others" in capsys.readouterr().out
-        assert main([command, *words, "--no-skip"]) == 0
-        assert "skipped" not in capsys.readouterr().out
-
-
 def test_json_on_standard_output_is_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, "--json", "-"]) == 0
     said = capsys.readouterr()

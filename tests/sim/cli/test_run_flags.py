@@ -66,33 +66,28 @@ def test_all_commands_that_simulate_take_the_same_flags() -> None:
 def test_each_flag_reaches_every_run(
     name: str, words: str, given: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the door of the engine, whoever calls it. Without flags, accounts are recorded there as well."""
-    seen: list[Any] = []
+    """At the door of the engine, whoever calls it."""
+    seen: list[int | None] = []
     checked: list[Any] = []
-    start, to_end, conserve = engine.start, engine.advance_to_end, healthy._conservation
-
-    def started(program: Any, **how: Any) -> Any:
-        seen.append([how.get("skip", True), how.get("threads")])
-        return start(program, **how)
+    to_end, conserve = engine.advance_to_end, healthy._conservation
 
     def ended(one: Any, max_events: Any = None, progress: Any = None) -> Any:
-        seen[-1].append(max_events)
+        seen.append(max_events)
         return to_end(one, max_events, progress)
 
     def certified(program: Any, outcome: Any) -> None:
         checked.append(program)
         conserve(program, outcome)
 
-    monkeypatch.setattr(engine, "start", started)
     monkeypatch.setattr(engine, "advance_to_end", ended)
     monkeypatch.setattr(healthy, "_conservation", certified)
-    flags = ["--check", "--no-skip", "--threads", "2", "--max-events", "1000000"] * given
+    flags = ["--check", "--max-events", "1000000"] * given
     assert main([name, *words_of(words, tmp_path), *flags]) == 0
     if given:
-        assert {tuple(one) for one in seen} == {(False, 2, 1_000_000)}
+        assert set(seen) == {1_000_000}
         assert len(checked) == len(seen)
     else:
-        assert [True, None, None] in seen
+        assert None in seen
         assert not checked
 
 
@@ -105,7 +100,7 @@ def test_every_command_stops_at_the_limit_of_services(
     assert re.search("stopped at the limit of 1 services", told[1])
 
 
-@pytest.mark.parametrize("flag", ["--check", "--no-skip", "--threads 1", "--max-events 9"])
+@pytest.mark.parametrize("flag", ["--check", "--max-events 9"])
 @pytest.mark.parametrize(
     ("name", "words"),
     [("judge", "examples/nccl.txt --machine dgx-h100:2"),
@@ -118,18 +113,11 @@ def test_flags_of_runs_are_refused_where_nothing_is_run(
     assert f"{flag.split()[0]} is for simulations" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("engine", "flag", "said"), [
-    ("analytic", "--check", "a check needs an engine that simulates, not 'analytic'"),
-    ("analytic", "--no-skip", "to skip nothing needs the chunk engine, not 'analytic'"),
-    ("fluid", "--no-skip", "to skip nothing needs the chunk engine, not 'fluid'"),
-])
-def test_flags_that_an_engine_would_ignore_are_refused(
-    engine: str, flag: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = f"compare --topology ring:4 -b 1K --algorithms ring --engine {engine} {flag}"
+def test_a_check_is_refused_where_nothing_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "compare --topology ring:4 -b 1K --algorithms ring --engine analytic --check"
     assert main(words.split()) == EXIT_BAD_INPUT
     told = capsys.readouterr().err
-    assert said in told and told.count("\n") == 1
+    assert "a check needs an engine that simulates, not 'analytic'" in told and told.count("\n") == 1
 
 
 def test_a_library_has_one_comparison_for_one_process(capsys: pytest.CaptureFixture[str]) -> None:

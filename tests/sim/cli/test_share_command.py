@@ -16,9 +16,7 @@ from sim.cli import main
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, accepted
 from sim.cli.tenants import make_tenant, read_tenant
-from sim.lower.tenants import Tenant
-from sim.program import DISCIPLINES
-from sim.program.model import ENGINES, make_model
+from sim.program.model import ENGINES
 from topologies import WeftError, from_spec
 
 RING = ("share", "--topology", "ring:4", "--quiet")
@@ -210,23 +208,27 @@ def test_values_of_tables_may_be_numbers() -> None:
         read_tenant("all-reduce ring size=")
 
 
-@pytest.mark.parametrize("command", ["share", "train"])
-def test_jobs_are_offered_only_what_they_take(command: str) -> None:
-    """What is of a schedule alone is no flag of theirs, as jobs reject it."""
-    options = {"nic": "shared", "rank_progress": "all", "buffer": "1MiB", "vcs": 2}
-    taken = accepted(COMMANDS[command])["model"]
-    fabric = from_spec("ring:4")
-    tenants = [Tenant(name=name, work=build("ring", "all-reduce", fabric, 64)) for name in ("a", "b")]
-    for name, value in options.items():
-        assert name not in taken
-        with pytest.raises(WeftError, match="of a schedule alone"):
-            simulate(tenants, model=make_model(**{name: value}))
-    for discipline in DISCIPLINES:
-        if discipline in COMMANDS[command].helps["model.discipline"][1].replace(",", "").split():
-            assert simulate(tenants, discipline=discipline).time_ps > 0
-        else:
-            with pytest.raises(WeftError, match="of a schedule alone"):
-                simulate(tenants, discipline=discipline)
+NICS = ("--nic", "shared", "--injection-rate", "37.5GB/s", "--rank-progress", "authors", "--check")
+COMMANDS_OF_JOBS = {
+    "share": (*RING, *TWO[:3], "all-gather ring 1MiB start=2us", *NICS, "--vcs", "2", "--buffer", "1MiB"),
+    "train": ("train", "--topology", "RI(4)_FC(2)", "--workload", "examples/layers.txt", "--quiet", "--groups",
+              "forward=4,-1;input_grad=4,-1;weight_grad=-1,2", *NICS, "--discipline", "round-robin-flow"),
+}
+
+
+@pytest.mark.parametrize("more", [(), ("--deliver", "head"), ("--preset", "swing-paper", "--tie", "split")])
+@pytest.mark.parametrize("command", COMMANDS_OF_JOBS)
+def test_jobs_take_every_option_of_a_schedule(
+    command: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An iteration and tenants behind NICs, in both engines."""
+    assert set(accepted(COMMANDS[command])["model"]) == set(accepted(COMMANDS["compare"])["model"])
+    times = []
+    for engine in ("chunk", "reference"):
+        assert main([*COMMANDS_OF_JOBS[command], *more, "--engine", engine, "--json", "-"]) == 0
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        times.append([row["time_s"] for row in rows])
+    assert times[0] == times[1] and all(time > 0 for time in times[0])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -18,22 +18,18 @@ from sim.engine import run as engine
 from sim.engine import setup as fifo
 from sim.engine.core import calendar as _calendar
 from sim.engine.core import lines as _fifo_line
+from sim.engine.core import nic_room as _room
 from sim.engine.core import nodes as _nodes
 from sim.engine.core import tasks as _fifo_task
-from sim.engine.core.state import BLOCK, WIDTH
-from sim.engine.general import event as _event
-from sim.engine.general import faults as _faults
-from sim.engine.general import heap as _heap
-from sim.engine.general import loop as _kernel
-from sim.engine.general import nic as _nic
-from sim.engine.general import wheel as _wheel
-from sim.engine.general.loop import run_general
-from sim.engine.loop import run_fifo, run_links, run_ordered
+from sim.engine.core.state import BLOCK
+from sim.engine.loop import run_faulty, run_fifo, run_links, run_ordered
 from sim.engine.nics import heaps as _fifo_nic_heaps
 from sim.engine.nics import posts as _fifo_nic
 from sim.engine.nics import pushes as _fifo_nic_pushes
 from sim.engine.policies import choose as _ordered
+from sim.engine.policies import detours as _detours
 from sim.engine.policies import draw as _draw
+from sim.engine.policies import faults as _faults
 from sim.engine.policies import pools as _fifo_pools
 from sim.engine.policies import rooms as _rooms
 from sim.engine.policies import turns as _fifo_turns
@@ -41,7 +37,8 @@ from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, check_memory, memory_bytes, run
 from sim.program import ORDERS, PRIORITY, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome, Progress, Stopped
-from tests.eager_runs import assert_same
+from tests.oracles.general_loop.run import run_general_loop
+from tests.same_runs import assert_same
 from tests.strategies import fifo_programs, pooled_fifo_programs, programs
 from topologies import WeftError
 from topologies.core import extents
@@ -49,11 +46,8 @@ from topologies.core import extents
 
 def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
     try:
-        if which == "reference":
-            return run_reference(program, log=True)
-        one = Run(program, log=True, general=which == "general")
-        one.advance()
-        return one.outcome()
+        engine = {"chunk": run, "general": run_general_loop, "reference": run_reference}[which]
+        return engine(program, log=True)
     except Deadlock as stuck:
         return str(stuck)
 
@@ -77,25 +71,23 @@ def assert_loops_agree(program: Program) -> Outcome | str:
     return chunk
 
 
-def assert_same_run(special: Run, general: Run) -> None:
-    """Two loops end with the same arrays, or both in a deadlock."""
+def assert_is_the_oracle(program: Program) -> None:
+    """A run is that of the general loop, or both end in a deadlock."""
     try:
-        special.advance()
+        outcome = run(program, log=True)
     except Deadlock:
         with pytest.raises(Deadlock):
-            general.advance()
+            run_general_loop(program)
         return
-    general.advance()
-    assert_same(special.outcome(), general.outcome())
+    assert_same(outcome, run_general_loop(program, log=True))
 
 
 @settings(max_examples=200, deadline=None)
 @given(fifo_programs())
 def test_committing_on_arrival_is_choosing_at_start(program: Program) -> None:
-    """The fifo kernel and the general kernel are one engine."""
-    special, general = Run(program, log=True), Run(program, log=True, general=True)
-    assert (special._kernel, general._kernel) == (run_fifo, run_general)
-    assert_same_run(special, general)
+    """A fifo server that is committed when a chunk arrives is one that chooses when it is free."""
+    assert Run(program)._kernel is run_fifo
+    assert_is_the_oracle(program)
 
 
 @settings(max_examples=200, deadline=None)
@@ -103,9 +95,8 @@ def test_committing_on_arrival_is_choosing_at_start(program: Program) -> None:
 def test_choosing_from_buckets_is_choosing_from_a_heap(program: Program, most: int) -> None:
     """Servers that choose, and pools, are one engine in both loops, whether a bucket has one rank or several."""
     with mock.patch.object(fifo, "MOST_BUCKETS", most):
-        special, general = Run(program, log=True), Run(program, log=True, general=True)
-    assert special._kernel in (run_fifo, run_ordered)
-    assert_same_run(special, general)
+        assert Run(program)._kernel in (run_fifo, run_ordered)
+        assert_is_the_oracle(program)
 
 
 @settings(max_examples=100, deadline=None)
@@ -150,24 +141,26 @@ def crowd(seed: int, disciplines: tuple[str, ...] = ORDERS[:1]) -> Program:
 def test_a_crowd_at_any_width_of_the_buckets(seed: int, disciplines: tuple[str, ...]) -> None:
     """However time is cut into buckets, and whatever is late, sorted or moved there: the general loop's outcome."""
     program = crowd(seed, disciplines)
-    general = Run(program, log=True, general=True)
-    general.advance()
+    oracle = run_general_loop(program, log=True)
     for width in (None, 0, 3, 10, 20, 30):
         one = Run(program, log=True)
         assert one._kernel is (run_fifo if disciplines == ORDERS[:1] else run_ordered)
         if width is not None:
-            one.state.register[WIDTH] = width
+            one.state.run["width"] = width
         one.advance()
-        assert_same(one.outcome(), general.outcome())
+        assert_same(one.outcome(), oracle)
 
 
-def test_keys_that_do_not_fit_a_word_take_the_general_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = crowd(0)
-    outcome = run(program)
+def test_keys_that_do_not_fit_a_word_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fifo, "KEY_BITS", 13)
-    assert Run(program)._kernel is run_general
-    assert_same(run(program), outcome)
-    assert Run(program._replace(task_class=program.task_class - 1))._kernel is run_general
+    with pytest.raises(WeftError, match=r"needs \d+ bits of \(class, chunk, hop, task\) in a key; .* has 13"):
+        Run(crowd(0))
+
+
+def test_classes_below_zero_and_any_priorities_keep_their_order() -> None:
+    program = crowd(0, ORDERS)
+    other = program._replace(task_class=program.task_class - 7, task_priority=program.task_priority * 2**24)
+    assert_same(run(other, log=True), run(program, log=True))
 
 
 def two_hop_burst(n_tasks: int) -> Program:
@@ -195,7 +188,7 @@ def test_what_moves_to_a_lower_level_makes_room_as_it_goes() -> None:
         builder.task(1, [(builder.server(1e12), 10**9 + 8192 * bucket), (builder.server(1e12), 0)])
     program = builder.build()
     one = Run(program, log=True)
-    one.state.register[WIDTH] = 10
+    one.state.run["width"] = 10
     few = one.tokens
     one.advance()
     assert few < 600 * BLOCK <= one.tokens
@@ -237,9 +230,9 @@ def test_a_run_that_cannot_go_on_ends() -> None:
     builder = ProgramBuilder(forwarding="store-and-forward")
     first = builder.task(4, [(builder.server(1e12), 1)], Cutting(chunks=2))
     builder.window(first, builder.task(4, [(builder.server(1e12), 1)], after=[first]), 1)
-    for general in (False, True):
+    for engine_of in (run, run_general_loop):
         with pytest.raises(Deadlock):
-            Run(builder.build(), general=general).advance()
+            engine_of(builder.build())
 
 
 def test_event_limit_says_how_far_it_came() -> None:
@@ -279,7 +272,7 @@ def test_memory_is_estimated_before_the_start(program: Program) -> None:
     """The estimate covers the arrays of the whole run, but for what does not grow with the program."""
     one = Run(program)
     one.advance()
-    wheel = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
+    wheel = one.state.slots.nbytes + one.state.occupied.nbytes + one.state.run.nbytes
     assert program.nbytes() + one.nbytes - wheel <= memory_bytes(program) * 1.1
     logged = Run(program, log=True)
     rows = logged.state.log_start_ps.nbytes + logged.state.log_before.nbytes
@@ -300,9 +293,9 @@ def test_bytes_a_transfer(build: Callable[[int, int], Program], least: int, limi
     program = build(least, 2)
     one = Run(program)
     one.advance()
-    in_flight = one.state.event.nbytes + one.state.node.nbytes
+    in_flight = one.state.events.nbytes + one.state.nodes.nbytes
     assert in_flight == 24 * one.tokens
-    wheel = one.state.slot.nbytes + one.state.occupied.nbytes
+    wheel = one.state.slots.nbytes + one.state.occupied.nbytes
     assert program.nbytes() + one.nbytes - in_flight - wheel < limit * program.n_tasks
 
 
@@ -316,7 +309,7 @@ def test_too_large_for_memory_is_refused_before_it_starts(monkeypatch: pytest.Mo
 def test_one_specialization() -> None:
     """Whatever the program, the kernel compiles once: casts happen at the door."""
     run(two_hop_burst(2))
-    for entry in (run_fifo, run_ordered, run_links, run_general):
+    for entry in (run_fifo, run_ordered, run_links, run_faulty):
         assert len(getattr(entry, "signatures", [()])) <= 1, "\n".join(str(one)[-900:] for one in entry.signatures)
 
 
@@ -324,9 +317,8 @@ def test_one_specialization() -> None:
 def test_helpers_are_typed_once() -> None:
     """Neither constants nor widths of numbers, only flags that leave branches out, make a helper compile again."""
     run(two_hop_burst(2))
-    Run(two_hop_burst(2), general=True).advance()
     for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_nic_heaps, _fifo_nic_pushes, _fifo_pools, _fifo_task,
-                   _fifo_turns, _nodes, _ordered, _rooms, _kernel, _heap, _event, _wheel, _faults, _nic):
+                   _fifo_turns, _nodes, _ordered, _rooms, _detours, _faults, _room):
         for name, one in vars(module).items():
             typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
                      for signature in getattr(one, "signatures", ())]

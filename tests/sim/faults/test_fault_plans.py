@@ -7,19 +7,17 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from collectives import Schedule, build, ring, swing
-from collectives.registry import ALGORITHMS
 from sim import simulate
 from sim.analytic.bounds import Bounds
 from sim.analytic.program_bound import bound_under
 from sim.faults.history import History
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower.job import lower
-from sim.program import DELIVERY, FORWARDING
+from sim.program import ORDERS
 from sim.program.contract import CLOCK_END_PS
-from sim.program.model import Model
 from sim.program.outcome import Deadlock
-from tests.fabrics import random_fabric
 from tests.fault_strategies import fault_plans
+from tests.users import cases, fabrics, models, sizes
 from topologies import WeftError, from_spec, torus
 from topologies import ring as ring_fabric
 
@@ -188,22 +186,12 @@ def test_chunks_that_have_not_left_their_source_take_the_new_routes() -> None:
 
 # Any plan
 
-SPECS = ("ring:2", "ring:5", "mesh:3x2", "torus:2x2", "torus:4x4", "torus:3x4", "fc:4", "switch:4", "leaf-spine:2x2x2",
-         "leaf-spine:4x3x3", "fat-tree:2", "hyperx:3x3", "random", "random")
-CASES = [(name, kind, form) for name, one in ALGORITHMS.items() for kind in one.functions
-         for form in one.forms_of(kind) or (None,)]
-
-
 def check_plan_on(data: st.DataObject, most_services: int) -> None:
     """One draw of a fabric, an algorithm, a size, a model and a plan: both engines, with every certificate."""
-    spec, (name, kind, form) = data.draw(st.sampled_from(SPECS)), data.draw(st.sampled_from(CASES))
-    fabric = random_fabric(data.draw(st.integers(0, 39)), 6) if spec == "random" else from_spec(spec)
-    model = Model(
-        chunks=data.draw(st.sampled_from((1, 2, 3))), forwarding=data.draw(st.sampled_from(FORWARDING)),
-        deliver=data.draw(st.sampled_from(DELIVERY)),
-    )
+    fabric, (name, kind, form) = data.draw(fabrics()), data.draw(cases())
+    model = data.draw(models(ORDERS))
     try:
-        schedule: Schedule = build(name, kind, fabric, data.draw(st.sampled_from((0, 64, 4097, 2**20))), form)
+        schedule: Schedule = build(name, kind, fabric, data.draw(sizes()), form)
         services = lower(schedule, model, "off").program.chunk_hops()
     except WeftError:
         event("refused")

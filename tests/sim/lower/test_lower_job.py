@@ -193,10 +193,6 @@ def test_what_is_refused():
     job.collective("half", hierarchical.all_reduce(topology, 4), npus=[0, 1])
     with pytest.raises(WeftError, match="'half' covers a part of a process group"):
         lower(job, PLAIN)
-    computing = Job(topology)
-    computing.compute("forward", 1)
-    with pytest.raises(WeftError, match="head delivery is not for jobs"):
-        lower(computing, Model(deliver="head"))
     job = Job(topology)
     for active in (1, 2):
         job.collective(str(active), hierarchical.all_reduce(topology, 64, active_chunks=active))

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from collectives import build
-from sim import FaultPlan, simulate
+from sim import simulate
 from sim.lower.job import lower
 from sim.program.model import SWING_SST, Model
-from topologies import WeftError, from_spec, torus
-from workloads import Job
+from topologies import from_spec, torus
 
 SHAPE = torus((4, 4))
 
@@ -68,15 +67,3 @@ def test_ports_that_wait_for_each_other_do_not_drift_apart() -> None:
     )
     assert max(together) / min(together) < 1.01
     assert max(free) / min(free) > 1.3
-
-
-def test_what_is_not_simulated_with_nics_is_rejected() -> None:
-    schedule = build("ring", "all-reduce", SHAPE, "1KiB")
-    with pytest.raises(WeftError, match="faults and NICs are not simulated together"):
-        simulate(schedule, nic="shared", faults=FaultPlan())
-    job = Job(SHAPE)
-    job.compute("a", 1_000_000)
-    job.compute("b", 1_000_000)
-    for model in ({"nic": "shared"}, {"rank_progress": "all"}):
-        with pytest.raises(WeftError, match="of a schedule alone"):
-            simulate(job, **model)  # type: ignore[arg-type]  # names of two arguments

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 import pytest
 
 from collectives import algorithms_for, build
 from sim import simulate
 from sim.program.model import PRESETS, Model, make_model, model_of
+from tests.model_values import GIVEN
 from topologies import WeftError, from_spec
 
-GIVEN: dict[str, dict[str, Any]] = {
-    "forwarding": {"forwarding": "store-and-forward"}, "deliver": {"deliver": "head"}, "chunk": {"chunk": "8KiB"},
-    "chunks": {"chunks": 4}, "header": {"header": "8B"}, "packet_header": {"packet_header": "8B"},
-    "endpoint_latency": {"endpoint_latency": "1us"}, "tie": {"tie": "alternating"},
-    "discipline": {"discipline": "priority"}, "seed": {"seed": 3}, "nic": {"nic": "shared"},
-    "rank_progress": {"rank_progress": "all"}, "buffer": {"buffer": "64KiB"},
-    "vcs": {"vcs": 2}, "credit_latency": {"credit_latency": "1us", "buffer": "64KiB"},
-    "bubble": {"bubble": True, "buffer": "64KiB"},
-    **{
-        name: {"nic": "shared"} | ({"nic_order": "fifo"} if name == "nic_queue" else {}) | {name: value}
-        for name, value in {
-            "injection_rate": "1GB/s", "ejection_rate": "1GB/s", "nic_engines": 2, "post_time": "1us",
-            "push_time": "1us", "nic_queue": "1MiB", "nic_order": "fifo", "send_complete": "pushed",
-        }.items()
-    },
-}
 KNOWN = {
     "analytic": {"forwarding", "chunk", "chunks", "endpoint_latency", "tie", "seed"},
     "fluid": {"header", "endpoint_latency", "tie", "seed", "rank_progress"},
     "chunk": set(GIVEN), "reference": set(GIVEN),
 }
-
-
-def test_every_option_of_a_model_is_here() -> None:
-    assert set(GIVEN) == set(inspect.signature(make_model).parameters) - {"base"}
 
 
 @pytest.mark.parametrize("engine", KNOWN)

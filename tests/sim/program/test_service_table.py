@@ -16,8 +16,8 @@ from sim import Result, simulate
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.faults.plan import FaultPlan, LinkDown, SlowLink, Straggler
-from sim.program import I64, WHOLE, Columns, Cutting, Program, ProgramBuilder, assemble, service_time_ps
-from sim.program.assemble import with_rates
+from sim.program import I64, WHOLE, Columns, Cutting, Program, ProgramBuilder, service_time_ps
+from sim.program.assemble import assemble, with_rates
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from sim.program.extend import Late, late_tasks, with_servers
 from sim.program.outcome import Deadlock, Outcome

@@ -11,32 +11,20 @@ import pytest
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import accepted
 from sim.papers import PAPERS
-from sim.program import DELIVERY, DISCIPLINES, FORWARDING
-from sim.program.model import (
-    ENGINES,
-    NIC_ORDERS,
-    NICS,
-    PRESETS,
-    RANK_PROGRESS,
-    SEND_COMPLETE,
-    SYMMETRY,
-    Model,
-    Nic,
-)
+from sim.program.model import ENGINES, PRESETS, SYMMETRY, Model, Nic, make_model
+from sim.program.model_options import OPTIONS
 from sim.streaming.slot_sharing import RULES as SLOT_RULES
 from sim.study.keys import KINDS, SECTIONS, flags_of, keys_of, shown_default
 from sim.study.spec import DEFAULT_SIZE, Spec
 from tests.places import ROOT
-from topologies import TIES, WeftError, from_spec
+from topologies import WeftError, from_spec
 from topologies.totient_rings import RULES as RING_RULES
-from topologies.units import format_rate, format_time, parse_size, parse_time
+from topologies.units import format_rate, format_time
 from workloads.training import LOOPS
 
 NAMES = {
-    "model.preset": PRESETS, "model.forwarding": FORWARDING, "model.deliver": DELIVERY, "model.tie": TIES,
-    "model.discipline": DISCIPLINES, "model.engine": ENGINES, "model.symmetry": SYMMETRY, "training.loop": LOOPS,
-    "model.nic": NICS, "model.nic_order": NIC_ORDERS, "model.send_complete": SEND_COMPLETE,
-    "model.rank_progress": RANK_PROGRESS,
+    "model.preset": PRESETS, "model.engine": ENGINES, "model.symmetry": SYMMETRY, "training.loop": LOOPS,
+    **{f"model.{name}": row.choices for name, row in OPTIONS.items() if row.choices},
     "pool.rule": SLOT_RULES, "circuits.rule": RING_RULES, "paper.name": PAPERS,
 }
 
@@ -55,15 +43,13 @@ def test_choices_are_those_of_the_registries() -> None:
 
 
 def test_defaults_that_a_help_shows_are_the_defaults() -> None:
-    model, shown = Model(), {name: shown_default(key) for name, key in keys_of("model").items()}
-    for name in ("forwarding", "deliver", "tie", "discipline"):
-        assert shown[name] == getattr(model, name)
-    nic = Nic()
-    assert shown["rank_progress"] == model.rank_progress
-    assert (shown["nic_order"], shown["send_complete"]) == (nic.order, nic.send_complete)
-    assert [parse_time(shown[name]) for name in ("post_time", "push_time")] == [nic.post_ps, nic.push_ps]
-    assert (model.nic, shown["nic"], parse_size(shown["nic_queue"])) == (None, "none", nic.queue_bytes)
-    assert (int(shown["chunks"]), int(shown["seed"])) == (model.chunks, model.seed)
+    shown = {name: shown_default(key) for name, key in keys_of("model").items()}
+    for name, row in OPTIONS.items():
+        nic = Nic(order="fifo" if name == "nic_queue" else "rotate")
+        base = Model(nic=nic) if row.field.startswith("nic.") else Model()
+        if shown[name] and shown[name] not in ("twice the links", "one per link", "its wire and router"):
+            given = int(shown[name]) if row.kind in ("integer", "chunks") else shown[name]
+            assert make_model(base, **{name: given}) == base
     assert (shown["engine"], shown["symmetry"]) == (Spec().engine, Spec().symmetry)
     ring, links = from_spec("ring:4"), keys_of("topology")
     assert shown_default(links["link_bandwidth"]) == "400Gb/s"

@@ -12,6 +12,7 @@ from sim.study.content import fabric_digest
 from sim.study.key import meaning, point_key, point_spec
 from sim.study.points import Task
 from sim.study.spec import SECTIONS, Spec
+from tests.model_values import GIVEN, WHAT_IT_NEEDS
 from topologies import ring, torus
 from topologies.formats.exchange import write_topology
 
@@ -47,15 +48,7 @@ CHANGES: dict[str, Any] = {
     "topology.spec": "RI(5)", "topology.link_bandwidth": "1GB/s", "topology.link_latency": "1us",
     "topology.hop_latency": "1us", "collective.name": "all-gather", "collective.algorithms": ["bucket"],
     "collective.element_bytes": 8, "collective.options": ["directions=1"],
-    "model.preset": "swing-paper", "model.forwarding": "store-and-forward",
-    "model.deliver": "head", "model.chunk": "64B", "model.chunks": 2, "model.header": "8B", "model.packet_header": "8B",
-    "model.endpoint_latency": "1us", "model.tie": "split", "model.discipline": "priority", "model.engine": "reference",
-    "model.symmetry": "off", "model.seed": 1, "model.nic": "shared", "model.rank_progress": "all",
-    "model.buffer": "1MiB", "model.vcs": 2, "sweep.begin": "2K",
-}
-OF_A_NIC: dict[str, Any] = {
-    "injection_rate": "1GB/s", "ejection_rate": "1GB/s", "nic_engines": 1, "post_time": "2ns", "push_time": "2ns",
-    "nic_queue": "1MiB", "nic_order": "fifo", "send_complete": "pushed",
+    "model.preset": "swing-paper", "model.engine": "reference", "model.symmetry": "off", "sweep.begin": "2K",
 }
 
 
@@ -71,13 +64,9 @@ def test_other_latencies_of_a_hamming_mesh_have_another_key(name: str) -> None:
     assert point_key(task(topology=plain | {name: "1us"})) != point_key(task(topology=plain))
 
 
-OF_BUFFERS: dict[str, Any] = {"credit_latency": "1us", "bubble": True}
-
-
-@pytest.mark.parametrize("name", [*OF_A_NIC, *OF_BUFFERS])
-def test_another_nic_or_buffer_has_another_key(name: str) -> None:
-    plain = {"nic": "shared"} if name in OF_A_NIC else {"buffer": "1MiB"}
-    assert point_key(task(model=plain | {name: (OF_A_NIC | OF_BUFFERS)[name]})) != point_key(task(model=plain))
+@pytest.mark.parametrize("name", GIVEN)
+def test_another_model_has_another_key(name: str) -> None:
+    assert point_key(task(model=GIVEN[name])) != point_key(task(model=WHAT_IT_NEEDS[name]))
 
 
 def test_options_that_are_fractions_have_a_key() -> None:
@@ -100,7 +89,7 @@ def test_root_and_form_belong_to_the_key() -> None:
 def test_every_key_of_the_model_is_accounted_for() -> None:
     """A new key of a model is resolved by `Model`, or stands for itself; here it is tried."""
     missing = {f"model.{key.name}" for key in fields(SECTIONS["model"])} - CHANGES.keys() - {"model.faults"}
-    missing -= {f"model.{name}" for name in OF_A_NIC | OF_BUFFERS}
+    missing -= {f"model.{name}" for name in GIVEN}
     assert not missing, f"give a value that changes the result for {', '.join(sorted(missing))}"
 
 

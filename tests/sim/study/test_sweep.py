@@ -16,7 +16,7 @@ from sim.study.export import status_of, sweep_rows
 from sim.study.file import Sweep, make_sweep
 from sim.study.key import point_key
 from sim.study.keyed import keyed_sweep
-from sim.study.points import Task, compute
+from sim.study.points import Task
 from sim.study.store import Finished, Store
 from sim.study.sweep import Tally, finish, run_sweep
 from tests.places import ROOT
@@ -59,14 +59,6 @@ def test_threads_give_the_same_rows(
     with ThreadPoolExecutor(3) as executor:
         tally = run_sweep(sweep.points, file, executor, in_flight=in_flight)
     assert tally == Tally(computed=24)
-    assert rows_of(sweep, file) == expected
-
-
-def test_rows_do_not_tell_how_they_were_run(sweep: Sweep, expected: list[dict[str, Any]], file: Path) -> None:
-    """A run that is told to use two threads notes why it does not; other flags may read its row."""
-    told = [task._replace(threads=2) for task in sweep.points]
-    assert any("one thread" in note for note in compute(told[0])["notes"])
-    run_sweep(told, file)
     assert rows_of(sweep, file) == expected
 
 

@@ -192,13 +192,6 @@ def test_the_help_of_trace_names_its_limit_and_symmetry(capsys: pytest.CaptureFi
         assert told in capsys.readouterr().out
 
 
-def test_skipping_and_threads_change_no_timeline(tmp_path: Path) -> None:
-    words = ["trace", "--topology", "ring:4", "--algorithm", "ring", "-b", "1M", "--chunks", "64"]
-    for name, more in {"a": [], "b": ["--no-skip"], "c": ["--threads", "2"]}.items():
-        assert main([*words, *more, "--perfetto", str(tmp_path / f"{name}.json")]) == 0
-    assert len({(tmp_path / f"{name}.json").read_bytes() for name in "abc"}) == 1
-
-
 def test_writing_is_in_the_stage_of_output(tmp_path: Path) -> None:
     profile = start_profile()
     try:

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from types import FunctionType
 
 import numpy as np
 import pytest
 
+from sim.engine.compile import door
 from sim.engine.core import calendar as _calendar
-from sim.engine.core.state import (
-    BLOCK,
-    BLOCKS,
-    DIGIT,
-    EVENT_WORDS,
-    KEY,
-    LATE,
-    NOW,
-    OPEN,
-    PLACE,
-    TIME,
-    WIDTH,
-    FifoState,
-)
-from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
+from sim.engine.core.state import BLOCK, DIGIT, OPEN, FifoState
+from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
 from sim.engine.setup import initial_state, with_more_room
 from sim.program import I64, ProgramBuilder
-from tests.plain_kernels import as_python
 
 MOST_CALLS = 100_000
 """In a test: a calendar that does not come to its end fails, and does not go on for ever."""
@@ -37,7 +25,12 @@ PROGRAM = builder.build()
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    as_python(monkeypatch, [_calendar])
+    """Helpers have no callers but the loops, which are compiled."""
+    for name, one in list(vars(_calendar).items()):
+        if isinstance(getattr(one, "py_func", None), FunctionType):
+            monkeypatch.setattr(_calendar, name, one.py_func)
+        elif name in ("count_leading_zeros", "count_trailing_zeros"):
+            monkeypatch.setattr(_calendar, name, getattr(door, name.removeprefix("count")))
 
 
 class Calendar:
@@ -45,18 +38,18 @@ class Calendar:
 
     def __init__(self, width: int) -> None:
         self.state: FifoState = initial_state(PROGRAM, False)
-        self.state.register[WIDTH] = width
+        self.state.run["width"] = width
         self.heap: list[tuple[int, int, int]] = []
         self.keys = 0
 
     @property
     def now(self) -> int:
-        return int(self.state.register[NOW])
+        return int(self.state.run["now_ps"])
 
     def put(self, time: int, event: int = NONE) -> None:
         """Put an event into both; `event`: one that has just happened, whose place is free."""
         for _ in range(20):
-            if self.state.register[BLOCKS] >= 1 and self.state.register[LATE] + 2 <= self.state.late.size:
+            if self.state.run["blocks"] >= 1 and self.state.run["late"] + 2 <= self.state.late.size:
                 break
             self.state = with_more_room(self.state)
         place = NONE if self.keys % 3 == 0 else self.keys % 5 << 32 | self.keys
@@ -71,21 +64,12 @@ class Calendar:
             event = int(_calendar.take(self.state))
             if event == NONE:
                 return taken, events
-            row = self.state.event[EVENT_WORDS * event : EVENT_WORDS * (event + 1)]
-            if row[PLACE] != NONE:
-                assert row[TIME] == PROGRAM.route_hop[row[PLACE] >> 32]
-            taken.append((int(row[KEY]), int(row[PLACE])))
+            row = self.state.events[event]
+            if row.place != NONE:
+                assert row.time_ps == PROGRAM.route_hop[row.place >> 32]
+            taken.append((int(row.key), int(row.place)))
             events.append(event)
         raise AssertionError("events are due without end")
-
-    def soonest(self) -> int:
-        """Of what waits, the time of the first, if its bucket is open; else when its slot begins."""
-        if not self.heap:
-            return int(FAR)
-        time, width = self.heap[0][0], int(self.state.register[WIDTH])
-        differs = (time ^ self.now) >> width
-        shift = width + (differs.bit_length() - 1) // DIGIT * DIGIT if differs else 0
-        return time >> shift << shift
 
     def drain(self) -> None:
         """Let all that waits happen, in its order."""
@@ -123,7 +107,6 @@ def test_events_happen_in_the_order_of_a_heap(width: int, seed: int) -> None:
         due = calendar.heap[0][0]
         if draw.random() < 0.3:  # a pause before it: the present stays before it, too
             assert calendar.advance(due - 1) == PAUSED
-            assert _calendar.soonest(calendar.state) == calendar.soonest()
         assert calendar.advance(due + int(draw.choice([0, 10**9]))) == FINISHED
         assert calendar.now == due
         expected = []
@@ -136,25 +119,6 @@ def test_events_happen_in_the_order_of_a_heap(width: int, seed: int) -> None:
             if draw.random() < 0.3:
                 calendar.put(due + int(draw.choice(STEPS)) * int(draw.integers(1, 5)))
     assert calendar.keys > 1000 and calendar.advance(2**61) == STUCK
-    assert _calendar.soonest(calendar.state) == calendar.soonest() == FAR
-
-
-def test_the_soonest_of_the_open_bucket_is_known() -> None:
-    """One that was there when it was opened, one that came later, or either; what has happened does not count."""
-    calendar = Calendar(10)
-    for time in (3000, 3007, 5000):
-        calendar.put(time)
-    assert _calendar.soonest(calendar.state) == 2048
-    assert calendar.advance(2**61) == FINISHED
-    calendar.put(3001)
-    for expected in (3000, 3001, 3007):
-        assert _calendar.soonest(calendar.state) == expected
-        assert calendar.advance(2**61) == FINISHED and calendar.now == expected
-        heappop(calendar.heap)
-        calendar.take()
-    assert _calendar.soonest(calendar.state) == 4096
-    calendar.drain()
-    assert _calendar.soonest(calendar.state) == FAR
 
 
 @pytest.mark.parametrize("count", [2, 32, 33, 64, 65, 512, 513, 1500])
@@ -169,10 +133,10 @@ def test_a_bucket_of_any_size_is_opened(count: int) -> None:
 def test_what_moves_down_gets_room() -> None:
     """From one slot of a higher level to more slots below it than there are blocks."""
     calendar = Calendar(3)
-    assert calendar.state.register[BLOCKS] == 16
+    assert calendar.state.run["blocks"] == 16
     for one in np.random.default_rng(0).permutation(100).tolist():
         calendar.put((5 << 3 + DIGIT) + (one << 3))
-    assert calendar.state.register[BLOCKS] == 12
+    assert calendar.state.run["blocks"] == 12
     calendar.drain()
 
 
@@ -185,7 +149,7 @@ def test_what_has_happened_leaves_its_room() -> None:
         assert calendar.advance(2**61) == FINISHED
         calendar.take()
         calendar.put(time + 1)
-    assert calendar.state.next_block.size == room and calendar.state.register[BLOCKS] >= room - 2
+    assert calendar.state.next_block.size == room and calendar.state.run["blocks"] >= room - 2
 
 
 @pytest.mark.parametrize("most", [1, 2, 255, 256, 2**16 - 1, 2**16, 2**30 - 1])
@@ -225,14 +189,14 @@ def test_what_is_open_is_counted() -> None:
     heappop(calendar.heap)
     assert calendar.advance(2**61) == FINISHED
     calendar.take()
-    free = int(calendar.state.register[BLOCKS])
+    free = int(calendar.state.run["blocks"])
     for time in range(2 * BLOCK):
         calendar.put(2 + time)
-    assert calendar.state.slot[2 * OPEN + 1] == 2 * BLOCK + 1
+    assert calendar.state.slots["count"][OPEN] == 2 * BLOCK + 1
     calendar.put(2**21)
     while calendar.heap[0][0] < 2**21:
         heappop(calendar.heap)
         calendar.advance(2**61)
         calendar.take()
     assert calendar.advance(2**61) == FINISHED and calendar.now == 2**21
-    assert calendar.state.register[BLOCKS] == free
+    assert calendar.state.run["blocks"] == free

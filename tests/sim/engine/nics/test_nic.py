@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.general.loop import run_nics
 from sim.engine.loop import run_fifo_nics
 from sim.engine.reference.engine import Simulation, run_reference
 from sim.engine.reference.nic import Nic, Want
-from sim.engine.run import Run, advance_to_end, memory_bytes, run, start
+from sim.engine.run import Run, memory_bytes, run
 from sim.program import Cutting, Posting, Program, ProgramBuilder
-from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
-from tests.eager_runs import assert_same
+from tests.oracles.general_loop.run import run_general_loop
+from tests.same_runs import assert_same
 from tests.strategies import nic_programs
 from topologies import WeftError
 
@@ -191,7 +190,7 @@ def test_an_engine_does_not_wait_for_chunks_that_are_not_released() -> None:
 
 @pytest.mark.parametrize(("where", "said"), [
     ("second hop", "server 0 is a NIC: routes begin there"), ("pool", "task 0 asks a pool and a NIC"),
-    ("pushed", "task 1 is waited for until it is pushed, and has no NIC"), ("faults", "faults and NICs"),
+    ("pushed", "task 1 is waited for until it is pushed, and has no NIC"),
 ])
 def test_what_nics_do_not_do_is_rejected(where: str, said: str) -> None:
     builder = building()
@@ -203,7 +202,7 @@ def test_what_nics_do_not_do_is_rejected(where: str, said: str) -> None:
     if where == "pushed":
         builder.task(1, [(link, 0)], pushed=[other])
     with pytest.raises(WeftError, match=said):
-        disrupt(builder.build(), Disruptions(deadline_ps={0: 5}))
+        builder.build()
 
 
 def test_a_nic_has_an_engine() -> None:
@@ -215,7 +214,7 @@ def outcome_or_deadlock(program: Program, which: str) -> Outcome | str:
     try:
         if which == "reference":
             return run_reference(program, log=True)
-        return advance_to_end(start(program, log=True, general=which == "general"))
+        return (run_general_loop if which == "general" else run)(program, log=True)
     except Deadlock as stuck:
         return str(stuck)
 
@@ -257,7 +256,6 @@ def assert_agree(program: Program, one: str, other: str) -> None:
 def test_loops_agree(program: Program) -> None:
     """Servers that are all fifo have a loop of their own, with NICs as well."""
     assert Run(program)._kernel is run_fifo_nics
-    assert Run(program, general=True)._kernel is run_nics
     assert_agree(program, "chunk", "general")
 
 
@@ -345,6 +343,6 @@ def test_memory_is_estimated_with_nics() -> None:
         builder.task(1, [(nics[flow % 50], 1)], flow=flow)
     program = builder.build()
     one = Run(program)
-    calendar = one.state.slot.nbytes + one.state.occupied.nbytes + one.state.register.nbytes
+    calendar = one.state.slots.nbytes + one.state.occupied.nbytes + one.state.run.nbytes
     assert program.nbytes() + one.nbytes - calendar <= memory_bytes(program) * 1.1
     assert memory_bytes(program) <= 1.5 * (program.nbytes() + one.nbytes)

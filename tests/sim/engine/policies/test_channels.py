@@ -11,20 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sim.engine.test_credits import UNIT, assert_engines_agree, starts
 
 from collectives import build
-from sim import FaultPlan, SlowLink, simulate
+from sim import simulate
 from sim.engine.reference.engine import Simulation, Visit, run_reference
 from sim.engine.run import run
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
-from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock
-from tests.eager_runs import assert_same
+from tests.same_runs import assert_same
+from tests.sim.engine.policies.test_rooms import UNIT, assert_engines_agree, starts
 from tests.sim.engine.test_engine import outcome_or_deadlock
 from tests.strategies import channel_programs, nic_programs, programs
 from topologies import WeftError, from_spec
-from workloads import Job
 
 
 def served_by(builder: ProgramBuilder, link: int) -> list[int]:
@@ -153,20 +151,6 @@ def test_channels_are_fifo_and_none_has_two_turns_while_another_may_go(program: 
         simulation.run()
 
 
-def test_only_fifo_servers_have_channels() -> None:
-    builder = ProgramBuilder()
-    builder.task(1, [(builder.server(UNIT, "priority"), 0, 1)])
-    with pytest.raises(WeftError, match="server 0 is not fifo, and has virtual channels"):
-        builder.build()
-
-
-def test_faults_and_channels_are_not_simulated_together() -> None:
-    builder = ProgramBuilder()
-    task = builder.task(1, [(builder.server(UNIT), 0, 1)])
-    with pytest.raises(WeftError, match="faults and virtual channels"):
-        disrupt(builder.build(), Disruptions(deadline_ps={task: 5}))
-
-
 def test_a_bubble_needs_room_for_two() -> None:
     builder = ProgramBuilder(bubble=True)
     builder.task(4, [(builder.server(UNIT, buffer=7), 0, 1)])
@@ -223,9 +207,7 @@ def test_where_no_route_crosses_a_dateline_the_program_is_that_of_one_channel() 
 def test_what_channels_are_not_combined_with_is_rejected() -> None:
     fabric = from_spec("ring:4")
     schedule = build("ring", "all-reduce", fabric, "1MiB")
-    plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
     rejected: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"faults": plan, "vcs": 2}, "faults and virtual channels"),
         ({"engine": "fluid", "vcs": 2}, "vcs 2: not with the fluid engine"),
         ({"vcs": 3}, "links have 1 virtual channel, or 2 with datelines"),
         ({"vcs": 2, "discipline": "priority"}, "vcs 2 has queues of its own at each link"),
@@ -237,10 +219,6 @@ def test_what_channels_are_not_combined_with_is_rejected() -> None:
     for options, said in rejected:
         with pytest.raises(WeftError, match=said):
             simulate(schedule, **options)
-    job = Job(fabric)
-    job.compute("forward", 10**9)
-    with pytest.raises(WeftError, match="virtual channels are simulated of a schedule alone"):
-        simulate(job, vcs=2)
     for spec in ("switch:4", "fc:4", "circulant:16x1x5", "twisted-torus:4x4x8"):
         with pytest.raises(WeftError, match=f"datelines are of rings: on {spec} the link .* is no step along"):
             simulate(build("direct", "all-to-all", from_spec(spec), "1KiB"), vcs=2)

@@ -14,21 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import build
-from sim import PRESETS, FaultPlan, SlowLink, simulate
+from sim import PRESETS, simulate
 from sim.certify.healthy import certify
 from sim.engine.loop import run_fifo, run_links
 from sim.engine.reference.engine import Simulation, run_reference
 from sim.engine.run import Run, run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.contract import UNBOUNDED
-from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
 from sim.program.turns import with_buffers
-from tests.eager_runs import assert_same
+from tests.same_runs import assert_same
 from tests.sim.engine.test_engine import assert_loops_agree, outcome_or_deadlock
 from tests.strategies import channel_programs, credit_programs, nic_programs, programs
 from topologies import WeftError, from_spec
-from workloads import Job
 
 UNIT = 10**12
 
@@ -166,11 +164,6 @@ def test_a_buffer_has_room_for_the_largest_chunk() -> None:
         builder.build()
 
 
-def test_faults_and_buffers_are_not_simulated_together() -> None:
-    with pytest.raises(WeftError, match="faults and buffers"):
-        disrupt(line(2, 1).build(), Disruptions(deadline_ps={0: 5}))
-
-
 ROUTERS: dict[str, Any] = {"bandwidth": "400Gb/s", "latency": "100ns", "hop_latency": "300ns"}
 
 
@@ -204,16 +197,10 @@ def test_a_deadlock_names_the_links_of_its_circle() -> None:
 def test_what_buffers_are_not_combined_with_is_rejected() -> None:
     fabric = from_spec("ring:4")
     schedule = build("ring", "all-reduce", fabric, "1MiB")
-    plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
     rejected: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"faults": plan, "buffer": "1MiB"}, "faults and buffers"),
         ({"credit_latency": "1us"}, "is of buffers, and there"),
         ({"buffer": "1KiB"}, r"buffers of 1 KiB \(1,024 B\) are smaller than the largest chunk, 8 KiB"),
     )
     for options, said in rejected:
         with pytest.raises(WeftError, match=said):
             simulate(schedule, **options)
-    job = Job(fabric)
-    job.compute("forward", 10**9)
-    with pytest.raises(WeftError, match="buffers are simulated of a schedule alone"):
-        simulate(job, buffer="1MiB")

@@ -12,17 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectives import ALGORITHMS, build, ring
-from sim import FaultPlan, SlowLink, simulate
+from collectives import ALGORITHMS, build
+from sim import simulate
 from sim.engine.reference.engine import Simulation, run_reference
 from sim.engine.run import run
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
-from sim.program.disrupt import Disruptions, disrupt
-from tests.eager_runs import assert_same
+from tests.same_runs import assert_same
 from tests.sim.engine.test_engine import outcome_or_deadlock
 from tests.strategies import nic_programs, programs
 from topologies import WeftError, from_spec
-from workloads import Job
 
 UNIT = 10**12
 TURNS = ("round-robin-flow", "round-robin-port")
@@ -143,13 +141,6 @@ def test_one_queue_at_each_link_is_fifo(program: Program) -> None:
         assert_same(one, other)
 
 
-def test_faults_and_turns_are_not_simulated_together() -> None:
-    builder = ProgramBuilder()
-    task = builder.task(1, [(builder.server(UNIT, "round-robin-flow"), 0)])
-    with pytest.raises(WeftError, match="links that serve in turn"):
-        disrupt(builder.build(), Disruptions(deadline_ps={task: 5}))
-
-
 def test_pools_have_one_queue() -> None:
     with pytest.raises(WeftError, match="discipline of a pool"):
         ProgramBuilder().pool(1, "round-robin-flow")
@@ -178,14 +169,3 @@ def test_what_symmetry_is_kept(algorithm: str, spec: str, discipline: str, ranks
     assert found.time_ps == full.time_ps
     assert found.symmetry.startswith(ranks)
     assert ("it moves together what takes turns" in found.symmetry) == (spec == "switch:8" and discipline == TURNS[1])
-
-
-def test_what_turns_are_not_combined_with_is_rejected() -> None:
-    fabric = from_spec("ring:4")
-    schedule, plan = ring.all_reduce(fabric, "1KiB"), FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
-    with pytest.raises(WeftError, match="faults and links that serve in turn"):
-        simulate(schedule, discipline=TURNS[0], faults=plan)
-    job = Job(fabric)
-    job.compute("forward", 10**9)
-    with pytest.raises(WeftError, match="of a schedule alone"):
-        simulate(job, discipline=TURNS[1])

@@ -523,7 +523,7 @@ class Reading:
         if self.hops[task] == 0:
             return self.released_ps(task, chunk)
         last = self.at(task, chunk, int(self.hops[task]) - 1)
-        return (last.start_ps if self.program.deliver_head else last.end_ps) + last.latency_ps
+        return (last.start_ps if self.program.delivers_heads else last.end_ps) + last.latency_ps
 
     def _released_ps(self, task: int, chunk: int) -> int:
         """Latest of what the chunk waits for; a lower bound where a pool delays tasks without a route."""
@@ -609,9 +609,9 @@ def check_path_minimum(run: Reading) -> None:
         first_server = sum(run.at(task, chunk, 0).service_ps for chunk in range(last))
         services = [service.service_ps for service in path]
         if not run.program.cut_through:
-            alone = sum(services[:-1]) + (0 if run.program.deliver_head else services[-1])
+            alone = sum(services[:-1]) + (0 if run.program.delivers_heads else services[-1])
         else:
-            alone = 0 if run.program.deliver_head else max(services)
+            alone = 0 if run.program.delivers_heads else max(services)
         assert elapsed >= first_server + latencies + alone
 
 

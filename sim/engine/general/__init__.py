@@ -1,1 +1,0 @@
-"""The loop that runs any program. Imports compile."""

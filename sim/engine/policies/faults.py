@@ -1,0 +1,298 @@
+"""What changes in time: timetables, loss and jitter, detours, deadlines, and the journal of all services.
+
+A server on which something may go wrong chooses when it is free, as in policies/choose.py, so that what holds then is
+known; the others are committed on arrival as ever. A chunk that was lost is an event at the first server of its route;
+its place says how often it was lost, and whether it has been served at all (FRESH).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.engine.compile.door import helper, section, u64
+from sim.engine.core.calendar import put, size_of
+from sim.engine.core.nodes import new_node
+from sim.engine.core.service import service_ps
+from sim.engine.core.state import (
+    ATTEMPT_SHIFT,
+    FRESH,
+    RINGS,
+)
+from sim.engine.core.status import FAR, NONE
+from sim.engine.core.tasks import _stack
+from sim.engine.policies.draw import draw
+from sim.program.contract import ATTEMPTS, DOWN, DROPS, LOSES, NEVER_PS, WAITS
+
+OF_LOSS, OF_JITTER = 0, 1
+SPARE_NODES = 4
+"""Nodes that must be free before a service: for a chunk that waits or is given up, and two returns of room."""
+
+
+@helper
+def task_of(state, key):
+    return key & ((np.int64(1) << state.run.task_bits) - 1)
+
+
+@helper
+def chunk_of(state, key):
+    shift = state.run.task_bits + state.run.hop_bits
+    return (key >> shift) & ((np.int64(1) << state.run.chunk_bits) - 1)
+
+
+@helper
+def begins_at(program, at):
+    """Whether a hop is the first of a route: the one before it in the routes is a last one."""
+    return at == 0 or program.hop_last[program.route_hop[at - 1]] != 0
+
+
+@helper
+def first_hop_at(program, task, time):
+    """Where the route begins that a task's chunks take from this time on."""
+    route = np.int64(program.task_route[task])
+    if program.detour_ptr.size:
+        for row in range(program.detour_ptr[task], program.detour_ptr[task + 1]):
+            if program.detour_from_ps[row] <= time:
+                route = np.int64(program.detour_route[row])
+    return np.int64(program.route_ptr[route])
+
+
+@helper
+def _hop(program, task, at):
+    """A hop as it is compared and drawn: counted from where the task's own route begins."""
+    return at - np.int64(program.route_ptr[program.task_route[task]])
+
+
+@helper
+def key_at(program, state, key, at):
+    """The key of a chunk at another hop."""
+    mask = ((np.int64(1) << state.run.hop_bits) - 1) << state.run.task_bits
+    hop = _hop(program, task_of(state, key), at) + state.run.bias
+    return (key & ~mask) | (hop << state.run.task_bits)
+
+
+@helper
+def injected(program, state, key, place, time):
+    """Key and place of a chunk that joins its first server at a time, on the route that holds then."""
+    first = first_hop_at(program, task_of(state, key), time)
+    return key_at(program, state, key, first), (first << 32) | FRESH | size_of(place)
+
+
+@helper
+def has_space(state, most):
+    """Whether so many events may be put into the calendar, as many services be noted, and a service begin."""
+    run = state.run
+    if run.blocks < most or run.late + most > state.late.size:
+        return False
+    if run.free_nodes < SPARE_NODES or run.backlog_free == NONE:
+        return False
+    return state.journal.size == 0 or run.journaled + most <= state.journal.size
+
+
+@helper
+def journal(state, key, place, since, start, end, ready):
+    """Note a service, or (start = end) a chunk that a down server lost or that left its queue."""
+    if state.journal.size:
+        its = state.journal[state.run.journaled]
+        its.task, its.chunk, its.at = task_of(state, key), chunk_of(state, key), place >> 32
+        its.since_ps, its.start_ps, its.end_ps, its.ready_ps = since, start, end, ready
+        state.run.journaled += 1
+
+
+# --- what holds at a server ------------------------------------------------------------------------------------------
+
+
+@helper
+def _row_in_force(program, state, server):
+    """Row of a server's timetable that holds now; the row before its first where none does yet."""
+    row = np.int64(state.row[server])
+    end = program.timetable_ptr[server + 1]
+    while row + 1 < end and program.timetable_from_ps[row + 1] <= state.run.now_ps:
+        row += 1
+    state.row[server] = row
+    return row
+
+
+@helper
+def _rate(program, server, row):
+    """The rate of a row, or DOWN."""
+    if row >= program.timetable_ptr[server]:
+        return np.int64(program.timetable_rate[row])
+    return np.int64(program.server_rate[server])
+
+
+@helper
+def _next_change(program, server, row, down):
+    """When the server next goes down, or is next up, after a row of its timetable; FAR if never."""
+    for later in range(row + 1, program.timetable_ptr[server + 1]):
+        if (program.timetable_rate[later] == DOWN) == down:
+            return program.timetable_from_ps[later]
+    return FAR
+
+
+@helper
+def drops(program, server):
+    """Whether a server loses what waits for it when it is down."""
+    return program.server_crossing[server] >= DROPS
+
+
+@helper
+def is_down(program, state, server):
+    if program.timetable_ptr.size == 0:
+        return False
+    return _rate(program, server, _row_in_force(program, state, server)) == DOWN
+
+
+@helper
+def next_up(program, state, server):
+    """When a server that is down is up again."""
+    return _next_change(program, server, np.int64(state.row[server]), False)
+
+
+@helper
+def next_down(program, state, server):
+    """When a server that is up goes down."""
+    return _next_change(program, server, np.int64(state.row[server]), True)
+
+
+@helper
+def _drawn(program, state, key, place, what):
+    """The draw of a chunk's present hop and attempt."""
+    task, attempt = task_of(state, key), (place >> ATTEMPT_SHIFT) & (ATTEMPTS - 1)
+    return draw(program.seed, what, task, chunk_of(state, key), _hop(program, task, place >> 32), attempt)
+
+
+@helper
+def _jitter_ps(program, state, server, key, place, of_service):
+    """What is drawn for the service, or for the latency, of a chunk."""
+    if program.server_jitter.size:
+        row = program.server_jitter[server]
+        if row != NONE and (program.jitter_of_service[row] != 0) == of_service:
+            column = _drawn(program, state, key, place, OF_JITTER) % program.jitter_ps.shape[1]
+            return program.jitter_ps[u64(row), column]
+    return np.int64(0)
+
+
+@section
+def sleeps_until(program, state, server, key, place):
+    """Until when a server that is up begins nothing as its service of a chunk may not cross `down`; 0 if it may.
+
+    With DROPS until it goes down, to lose the chunk then; else until it is up again.
+    """
+    if program.timetable_ptr.size == 0 or program.server_crossing[server] % DROPS != WAITS:
+        return np.int64(0)
+    row = np.int64(state.row[server])
+    lasts = service_ps(program, size_of(place), _rate(program, server, row))
+    down = _next_change(program, server, row, True)
+    if down >= state.run.now_ps + lasts + _jitter_ps(program, state, server, key, place, True):
+        return np.int64(0)
+    if drops(program, server):
+        return down
+    for later in range(row + 1, program.timetable_ptr[server + 1]):
+        if program.timetable_from_ps[later] <= down:
+            row = np.int64(later)
+    return _next_change(program, server, row, False)
+
+
+@section
+def conditions(program, state, server, key, place):
+    """Of a service that begins now: how long it takes, what is added to the latency, whether its chunk is lost."""
+    column, extra, down, now = np.int64(program.server_rate[server]), np.int64(0), FAR, state.run.now_ps
+    if program.timetable_ptr.size:
+        row = _row_in_force(program, state, server)
+        column = _rate(program, server, row)
+        if row >= program.timetable_ptr[server]:
+            extra = program.timetable_latency_ps[row]
+        if program.server_crossing[server] % DROPS == LOSES:
+            down = _next_change(program, server, row, True)
+    lasts = service_ps(program, size_of(place), column) + _jitter_ps(program, state, server, key, place, True)
+    if down < now + lasts:
+        return down - now, extra, True
+    extra += _jitter_ps(program, state, server, key, place, False)
+    loss = program.server_loss[server] if program.server_loss.size else np.int64(0)
+    return lasts, extra, loss > 0 and _drawn(program, state, key, place, OF_LOSS) < loss
+
+
+# --- loss ------------------------------------------------------------------------------------------------------------
+
+
+@section
+def lose(program, state, server, key, place, start, end):
+    """Send a lost chunk again after the timeout, or give it up."""
+    again = end + program.server_resend_ps[server]
+    journal(state, key, place, state.run.arrived_ps, start, end, ~again)
+    if (place >> ATTEMPT_SHIFT) & (ATTEMPTS - 1) == ATTEMPTS - 1:
+        node = new_node(state, key, place)
+        state.nodes[node].next = state.run.given_up
+        state.run.given_up = node
+        return
+    first = first_hop_at(program, task_of(state, key), again)
+    place = (first << 32) | (place & ((np.int64(1) << 32) - 1)) + (1 << ATTEMPT_SHIFT)
+    put(program, state, again, key_at(program, state, key, first), place, NONE)
+
+
+@helper
+def was_lost(place):
+    """Whether a chunk was lost before, and sent again."""
+    return (place >> ATTEMPT_SHIFT) & (ATTEMPTS - 1) > 0
+
+
+# --- order of deliveries, and deadlines ------------------------------------------------------------------------------
+
+
+@helper
+def is_next(state, key):
+    """Whether all chunks before a chunk that is in were delivered; if not, it waits. There must be a free node."""
+    task = task_of(state, key)
+    if chunk_of(state, key) == state.tasks[task].delivered:
+        return True
+    node = new_node(state, key, np.int64(0))
+    state.nodes[node].next = np.int64(state.held[task])
+    state.held[task] = node
+    return False
+
+
+@helper
+def next_held(state, task):
+    """Take the node of the chunk that is next out of those that wait for one before them; NONE where it is not in."""
+    node, before = np.int64(state.held[task]), np.int64(NONE)
+    while node != NONE and chunk_of(state, state.nodes[node].key) != state.tasks[task].delivered:
+        before, node = node, state.nodes[node].next
+    if node != NONE and before == NONE:
+        state.held[task] = state.nodes[node].next
+    elif node != NONE:
+        state.nodes[before].next = state.nodes[node].next
+    return node
+
+
+@section
+def set_timers(program, state):
+    """Set an event at each deadline, once. Returns False where there is no room left."""
+    run = state.run
+    while run.timer < program.task_deadline_ps.size:
+        if not has_space(state, run.most):
+            return False
+        task = run.timer
+        if program.task_deadline_ps[task] < NEVER_PS:
+            put(program, state, program.task_deadline_ps[task], task, np.int64(RINGS), NONE)
+        run.timer += 1
+    return True
+
+
+@helper
+def ring(state, task, chunks):
+    """The deadline of a task: it waits for no other any more."""
+    state.tasks[task].missing = 0
+    state.tasks[task].released = chunks
+    _stack(state, task)
+
+
+@helper
+def sleep(state, server, until):
+    """Let a server choose nothing before a time."""
+    state.servers[server].free_ps = until
+
+
+@helper
+def is_fresh(place):
+    """Whether a chunk was not served yet, at its first server."""
+    return place & FRESH != 0

@@ -1,1 +1,0 @@
-"""One run on several threads. Imports the loop."""

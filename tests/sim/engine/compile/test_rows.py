@@ -1,0 +1,124 @@
+"""Rows of named words, in kernels that are compiled and in Python."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+from sim.engine.compile.door import DISABLED, helper
+from sim.engine.compile.pointers import by_pointer
+from sim.engine.compile.rows import Half, Row, Rows, Word, row, rows
+from sim.program import I32, I64
+
+
+class Link(Row):
+    """Two half-words, and a word."""
+
+    after: Half
+    before: Half
+    key: Word
+
+
+class Shown(Row):
+    """The same memory with other names."""
+
+    first: Word
+    second: Word
+
+
+class Clock(Row):
+    """A row that stands alone."""
+
+    now_ps: Word
+    ticks: Half
+    spare: Half
+
+
+@by_pointer
+class State(NamedTuple):
+    clock: Rows[Clock]
+    links: Rows[Link]
+    shown: Rows[Shown]
+    plain: I64
+    few: I32
+
+
+def state() -> State:
+    memory = np.zeros(8, np.int64)
+    return State(
+        row(Clock, np.zeros(2, np.int64)), rows(Link, memory), rows(Shown, memory), np.arange(5),
+        np.arange(5, dtype=np.int32),
+    )
+
+
+def same(one: State, other: State) -> bool:
+    return all(np.array_equal(mine, its) for mine, its in zip(one, other, strict=True))
+
+
+@helper
+def _push(link, key):
+    link.key += key
+    return link
+
+
+@helper
+def _tick(state, by):
+    clock = state.clock
+    clock.now_ps += by
+    clock.ticks += 1
+    return clock.now_ps
+
+
+def work(state: Any, at: int, key: int) -> tuple[int, ...]:
+    link = state.links[at]
+    link.after, link.before = at + 1, -at
+    state.links[at].key = key
+    link.after += 3
+    pushed = _push(state.links[at + 1], key)
+    shown = state.shown[at].first
+    state.shown[at].second -= 1
+    state.plain[at] += state.links[at].after
+    state.few[at] = link.before
+    big = (state.links[at].after << 40) + (state.few[at] << np.int64(40))
+    return link.after, link.before, link.key, pushed.key, shown, _tick(state, key), state.clock.ticks, big
+
+
+compiled = work if DISABLED else numba.njit(_nrt=False)(work)
+
+
+@pytest.mark.parametrize("at", range(3))
+@pytest.mark.parametrize("key", [0, 1, -5, 2**61, -(2**40)])
+def test_kernels_and_python_agree(monkeypatch: pytest.MonkeyPatch, at: int, key: int) -> None:
+    """Reading, writing and changing words and half-words, of rows that stand alone, are handed on, or share memory."""
+    one, other = state(), state()
+    given = np.int64(at), np.int64(key)
+    seen = compiled(one, *given), compiled(one, *given)
+    for name in ("_push", "_tick"):
+        monkeypatch.setitem(globals(), name, getattr(globals()[name], "py_func", globals()[name]))
+    assert (work(other, *given), work(other, *given)) == seen
+    assert same(one, other)
+    assert seen[0][:5] == (at + 4, -at, key - 1, key, (-at << 32) + at + 4)
+    assert one.links["key"].tolist()[at : at + 2] == [key - 1, 2 * key]
+    assert one.clock["now_ps"] == 2 * key and one.clock["ticks"] == 2
+
+
+def test_columns_are_views() -> None:
+    """In Python a word of all rows is an array of numpy, and to write to it writes to the rows."""
+    one = state()
+    one.links["before"] = [1, 2, 3, -4]
+    one.links["after"][1:] += 5
+    one.clock["ticks"] = 7
+    assert type(one.links["key"]) is np.ndarray
+    assert [int(one.links[at].before) for at in range(4)] == [1, 2, 3, -4]
+    assert one.shown["first"].tolist() == [1 << 32, (2 << 32) + 5, (3 << 32) + 5, (-4 << 32) + 5]
+    assert one.clock.ticks == 7 and isinstance(one.clock.ticks, np.int64)
+
+
+def test_there_is_no_other_word() -> None:
+    one = state()
+    for at in (one.clock, one.links[0]):
+        with pytest.raises((AttributeError, KeyError)):
+            at.late = at.early
