@@ -1,6 +1,6 @@
 """Thirty real commands, each a process: CPU, memory and what of it is the engine, and what a variant saves.
 
-`python -m benchmarks.commands` writes docs/performance_commands.md. `--variant no-skip=--no-skip` adds flags to the
+`python -m benchmarks.commands` writes docs/performance_commands.md. `--variant checked=--check` adds flags to the
 commands that have them, `--variant none=FILE.py` runs FILE in place of `python -m sim`. Variants take turns.
 """
 

@@ -83,7 +83,7 @@ class Why:
         In time order, without gaps, from 0 to the makespan.
     service_ps : dict of str to int
         Services on the path by class of server, other tasks' included: the derivative of the time by the logarithm
-        of that class's slowness.
+        of that class's slowness. Under cut-through, less those of a class that hide the ends of others.
     """
 
     makespan_ps: int
@@ -280,11 +280,14 @@ class Walk(Walks):
 
     def _hop_before(self, task: int, chunk: int, hop: int, ready: int) -> None:
         """Account the time from the start of a service to the arrival at the next server."""
-        start, _ = self._service(task, chunk, hop)
+        start, end = self._service(task, chunk, hop)
         left = ready - self.latency_ps[self._at(task, hop)]
         self._latency(task, hop, left)
         if left > start:
             self._add(start, left, SERIALIZATION, task, chunk, hop)
+            if left < end:  # cut through: as much of it hides as the next server takes, and slower ones hide more
+                self._count(self.server[self._at(task, hop)], end - left)
+                self._count(self.server[self._at(task, hop + 1)], left - end)
 
     def _release(self, task: int, chunk: int, time: int) -> State | None:
         """The delivery that released a chunk or gave it its units, at this time; None at time 0.
@@ -422,6 +425,10 @@ class Walk(Walks):
         label, name = self._names(what, server)
         self.service[label] = self.service.get(label, 0) + end - start
         self.pieces.append(Piece(start, end, name, task, server))
+
+    def _count(self, server: int, ps: int) -> None:
+        label, _ = self._names(SERIALIZATION, server)
+        self.service[label] = self.service.get(label, 0) + ps
 
     def _names(self, what: str, server: int) -> tuple[str, str]:
         """Label of a server, and the name of what is done there."""

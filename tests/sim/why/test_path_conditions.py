@@ -42,7 +42,9 @@ def check(program: Program) -> None:
     served = {label: sum(piece.end_ps - piece.start_ps for piece in why.pieces if piece.name.endswith(f", {label}")
                          and not piece.name.startswith("waiting"))
               for label in ("even", "odd")}
-    assert {label: ps for label, ps in served.items() if ps} == why.service_ps
+    assert sum(served.values()) == sum(why.service_ps.values())
+    if not (program.cut_through and program.is_healthy):  # those are differences: test_why.py
+        assert {label: ps for label, ps in served.items() if ps} == why.service_ps
 
 
 @settings(max_examples=240)
