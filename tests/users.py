@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from collectives.registry import ALGORITHMS
 from sim.program import DELIVERY, DISCIPLINES, FORWARDING
-from sim.program.model import DEFAULT_CHUNKS, NIC_ORDERS, SEND_COMPLETE, Model, Nic
+from sim.program.model import Model, Nic
+from sim.program.model_options import DEFAULT_CHUNKS, OPTIONS
 from tests.fabrics import random_fabric
 from topologies import Topology, from_spec
 from topologies.core.paths import TIES
@@ -70,8 +71,8 @@ def nics() -> st.SearchStrategy[Nic]:
         Nic, injection_Bps=st.sampled_from(NIC_RATES), ejection_Bps=st.sampled_from(NIC_RATES),
         engines=st.sampled_from((None, None, 1, 2, 3)), post_ps=st.sampled_from((0, 1000, 1000, 31_007, 10**6)),
         push_ps=st.sampled_from((0, 700, 1000, 1000, 5000, 10**6)),
-        queue_bytes=st.sampled_from((1, 5000, 70_001, 2**26)), order=st.sampled_from(NIC_ORDERS),
-        send_complete=st.sampled_from(SEND_COMPLETE),
+        queue_bytes=st.sampled_from((1, 5000, 70_001, 2**26)), order=st.sampled_from(OPTIONS["nic_order"].choices),
+        send_complete=st.sampled_from(OPTIONS["send_complete"].choices),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, STUCK
 from sim.engine.setup import mark
-from sim.program import I32, I64, Program
+from sim.program import FIFO, I32, I64, Program
 from sim.program.contract import ATTEMPTS, CLOCK_END_PS, NEVER_PS
 from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base
 from tests.oracles.general_loop import event as _event
@@ -21,6 +21,14 @@ from tests.oracles.general_loop import nic as _nic
 from tests.oracles.general_loop import state as _state
 from tests.oracles.general_loop import turns as _turns
 from tests.oracles.general_loop.state import NEEDS_JOURNAL, State
+
+
+def knows(program: Program) -> bool:
+    """Whether the loop runs a program: channels of fifo servers alone, and faults without NICs or waits of links."""
+    of_links = program.has_credits or program.has_channels or program.takes_turns
+    if program.has_channels and np.any(program.server_discipline[program.hop_server[program.hop_channel > 0]] != FIFO):
+        return False
+    return program.is_healthy or not (program.has_nics or of_links)
 
 
 def run_general_loop(program: Program, log: bool = False) -> Outcome:

@@ -210,10 +210,8 @@ def test_what_channels_are_not_combined_with_is_rejected() -> None:
     rejected: tuple[tuple[dict[str, Any], str], ...] = (
         ({"engine": "fluid", "vcs": 2}, "vcs 2: not with the fluid engine"),
         ({"vcs": 3}, "links have 1 virtual channel, or 2 with datelines"),
-        ({"vcs": 2, "discipline": "priority"}, "vcs 2 has queues of its own at each link"),
         ({"bubble": True}, "bubble: is about buffers"),
         ({"bubble": True, "buffer": "1MiB", "vcs": 2}, "bubble: is about buffers of links with one virtual channel"),
-        ({"bubble": True, "buffer": "1MiB", "discipline": "round-robin-flow"}, "bubble has queues of its own"),
         ({"bubble": True, "buffer": "1KiB", "chunk": "1000B"}, "smaller than two of the largest chunk, 1,?000 B"),
     )
     for options, said in rejected:
