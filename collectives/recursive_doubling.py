@@ -24,6 +24,7 @@ from collectives.core.collective import collective
 from collectives.core.estimate import cheapest
 from collectives.core.families import shrink
 from collectives.core.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
+from collectives.core.kinds import of_kind
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -69,22 +70,17 @@ def all_reduce(
     return cheapest([_pattern(topology, name, "all-reduce", one, pairs) for one in forms], size, element_bytes)
 
 
-@checked
-def reduce_scatter(
-    topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
+def _half(
+    kind: str, topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    """Recursive halving ([1], section 4.3); extents that are powers of two."""
     name = MIRRORED if mirrored else NAME
-    return schedule(_pattern(topology, name, "reduce-scatter", "bandwidth", "aligned"), size, element_bytes)
+    return schedule(_pattern(topology, name, kind, "bandwidth", "aligned"), size, element_bytes)
 
 
-@checked
-def all_gather(
-    topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    """Recursive doubling all-gather ([1], section 4.1); extents that are powers of two."""
-    name = MIRRORED if mirrored else NAME
-    return schedule(_pattern(topology, name, "all-gather", "bandwidth", "aligned"), size, element_bytes)
+reduce_scatter = of_kind("reduce-scatter", _half, """
+    Recursive halving ([1], section 4.3); extents that are powers of two.""")
+all_gather = of_kind("all-gather", _half, """
+    Recursive doubling all-gather ([1], section 4.1); extents that are powers of two.""")
 
 
 @by_wiring
