@@ -14,8 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from collectives.core.by_wiring import by_wiring
-from collectives.core.kinds import plain
+from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
 from collectives.trees.forest import Edge, Forest, Tree, reversed_forest
 from collectives.trees.pattern import forest_pattern

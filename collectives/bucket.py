@@ -15,11 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.collective import collective
-from collectives.core.families import shrink
-from collectives.core.grid import NOBODY, Grid, alike
-from collectives.core.kinds import plain
+from collectives.core.grid import NOBODY, Grid, alike, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
-from collectives.core.kinds import plain
+from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
 from collectives.core.sends import SendList
 from topologies import Topology, WeftError

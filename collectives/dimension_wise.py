@@ -11,11 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.collective import collective
-from collectives.core.families import shrink
-from collectives.core.grid import Grid, alike
-from collectives.core.kinds import plain
+from collectives.core.grid import Grid, alike, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable

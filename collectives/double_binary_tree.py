@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from collectives.core.by_wiring import by_wiring
-from collectives.core.kinds import plain
+from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
 from collectives.trees.forest import Edge, Forest, Tree
 from collectives.trees.pattern import forest_pattern

@@ -22,10 +22,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import kept_by_wiring
-from collectives.core.families import shrink_shape
-from collectives.core.grid import NOBODY
-from collectives.core.kinds import of_kind
+from collectives.core.builders import kept_by_wiring, of_kind
+from collectives.core.grid import NOBODY, shrink_shape
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, members, process_group
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule

@@ -12,15 +12,13 @@ from typing import Annotated
 
 import numpy as np
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
-from collectives.core.kinds import of_kind
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, check_tree, minimum_depth_tree
 from collectives.trees.edge_disjoint import edge_disjoint_trees
-from collectives.trees.flows import MOST_TRANSFERS, Flows
-from collectives.trees.small_networks import small_network, small_rails
+from collectives.trees.flows import MOST_TRANSFERS, Flows, small_network, small_rails
 from topologies import SWITCH, Topology, WeftError
 from topologies.checks import Choice, Count, checked, integer
 from topologies.core.reduction_units import unit_of
@@ -36,13 +34,8 @@ Trees = tuple[AggregationTree, ...]
 
 @checked
 def all_reduce(
-    topology: Topology,
-    size: Quantity,
-    *,
-    form: Annotated[str, Choice(FORMS)] = "push",
-    trees: int | Sequence[AggregationTree] = 1,
-    slots: Count | None = None,
-    routers: bool = False,
+    topology: Topology, size: Quantity, *, form: Annotated[str, Choice(FORMS)] = "push",
+    trees: int | Sequence[AggregationTree] = 1, slots: Count | None = None, routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """In-network all-reduce.

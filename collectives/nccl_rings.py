@@ -17,9 +17,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from collectives.core.boxes import boxes_of, zigzag
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.cycles import cycles_pattern
-from collectives.core.kinds import of_kind
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.forest import Edge, Forest, Tree

@@ -14,8 +14,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from collectives.core.boxes import equal_boxes, zigzag
-from collectives.core.by_wiring import by_wiring
-from collectives.core.kinds import plain
+from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
 from collectives.double_binary_tree import double_tree
 from collectives.trees.forest import Edge, Forest, Tree

@@ -11,11 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from collectives.core.by_wiring import by_wiring
-from collectives.core.collective import collective
-from collectives.core.families import shrink
-from collectives.core.grid import Ranks
-from collectives.core.kinds import plain
+from collectives.core.builders import by_wiring, plain
+from collectives.core.grid import Ranks, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, rounds_pattern
 from collectives.core.symmetry import translations
@@ -38,7 +35,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
             partial(_blocks, p, held, far, gathers), not gathers,
         ))
     return rounds_pattern(
-        topology, collective(kind), NAME, "", rounds, n_blocks=p,
+        topology, kind, NAME, "", rounds, n_blocks=p,
         groups=translations(topology) if len(topology.shape) == 1 else (),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
     )

@@ -19,16 +19,21 @@ from contextlib import suppress
 from itertools import islice
 from typing import Annotated
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
-from collectives.core.kinds import of_kind
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.trees.few_trees import Limits, check_blocks, fewer_trees, padded_little
 from collectives.trees.forest import Forest, reversed_forest
-from collectives.trees.pack import broadcast_forest, gather_forest, reduce_forest, scatter_forest
+from collectives.trees.pack import (
+    best_root_forests,
+    broadcast_forest,
+    equal_roots_are_best,
+    gather_forest,
+    reduce_forest,
+    scatter_forest,
+)
 from collectives.trees.pattern import forest_pattern
-from collectives.trees.rooted_forest import best_root_forests, equal_roots_are_best
+from collectives.trees.shares import Limits, check_blocks, fewer_trees, padded_little
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked

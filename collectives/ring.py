@@ -15,11 +15,9 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.cycles import cycles_pattern
-from collectives.core.families import shrink_shape
-from collectives.core.grid import Grid, Ranks
-from collectives.core.kinds import of_kind
+from collectives.core.grid import Grid, Ranks, shrink_shape
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Action, Group, Groups, translations, widest_group

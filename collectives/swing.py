@@ -13,12 +13,9 @@ from typing import Annotated
 import numpy as np
 
 from collectives.butterfly import Butterfly, Core, port_peers
-from collectives.core.by_wiring import by_wiring
-from collectives.core.collective import collective
+from collectives.core.builders import by_wiring, plain
 from collectives.core.estimate import cheapest
-from collectives.core.families import shrink
-from collectives.core.grid import Grid, Ranks, floor_power_of_two
-from collectives.core.kinds import plain
+from collectives.core.grid import Grid, Ranks, floor_power_of_two, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Fan, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule
@@ -76,11 +73,10 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     butterfly = _butterfly(grid, form)
     n_ports = max(len(butterfly.ports), 1)
     return rounds_pattern(
-        topology, collective(kind), NAME, form, _rounds(butterfly, kind, form),
+        topology, kind, NAME, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
         groups=Groups(topology, partial(_group, butterfly.regular_dims())),
-        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)),
-        progress="all",
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)), progress="all",
     )
 
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
-from collectives.core.kinds import of_kind
 from collectives.core.pattern import PROOF_TRANSFERS, Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import Columns

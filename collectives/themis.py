@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collectives.core.kinds import of_kind
+from collectives.core.builders import of_kind
 from collectives.core.process_groups import process_group
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.hierarchical import blocks_of, make_options, pattern

@@ -9,11 +9,9 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
-from collectives.core.families import shrink
-from collectives.core.grid import NOBODY, Ranks, ceil_log2
-from collectives.core.kinds import of_kind
+from collectives.core.grid import NOBODY, Ranks, ceil_log2, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import RankMap, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -57,7 +55,7 @@ def _pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
 
     if form == "binomial":
         return rounds_pattern(
-            topology, collective(kind), NAME, form, _rounds(p, root, kind), n_blocks=1,
+            topology, kind, NAME, form, _rounds(p, root, kind), n_blocks=1,
             smaller=Smaller(smaller), root=root,
         )
     return Pattern(

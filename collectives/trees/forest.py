@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
+
 from topologies import Topology, WeftError
+from topologies.flows.tightest_cut import remembered
 
 
 class Edge(NamedTuple):
@@ -152,3 +155,19 @@ def reversed_forest(forest: Forest) -> Forest:
         link = back.index(-1)
         raise WeftError(f"topology {t.name}: {t.link_name(link)} has no link in the other direction")
     return forest.turned(t, back, inward=not forest.inward)
+
+
+@remembered
+def mirror_of(topology: Topology) -> Topology:
+    """The network with every link reversed: itself where that is the same, so that its trees are packed once."""
+    mirror = replace(topology, name=f"{topology.name} reversed", src=topology.dst, dst=topology.src)
+    same = all(
+        np.array_equal(getattr(mirror, name), getattr(topology, name)) for name in ("src", "dst", "bandwidth_Bps")
+    )
+    return topology if same else mirror
+
+
+def turned_back(forest: Forest, topology: Topology) -> Forest:
+    """A forest on the reversed network, converted to trees toward the roots of the original."""
+    original = np.lexsort((topology.src, topology.dst)).tolist()  # link i of the mirror is this link
+    return forest.turned(topology, original, inward=True)

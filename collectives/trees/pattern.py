@@ -29,16 +29,8 @@ class Piece:
 
 
 def forest_pattern(
-    topology: Topology,
-    kind: str,
-    algorithm: str,
-    *,
-    up: Forest | None = None,
-    down: Forest | None = None,
-    form: str = "",
-    root: int = 0,
-    whole: bool = False,
-    note: str = "",
+    topology: Topology, kind: str, algorithm: str, *, up: Forest | None = None, down: Forest | None = None,
+    form: str = "", root: int = 0, whole: bool = False, note: str = "",
 ) -> Pattern:
     """The pattern of a forest, checked tree by tree and proved.
 
