@@ -8,14 +8,14 @@ loop over slices that are larger than a chunk of the simulation is not held back
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
 from collectives.core.transfers import WHOLE
-from collectives.formats.msccl_order import Cut, Order, check_races, order_of
+from collectives.formats.msccl_order import Cut, Order, check_races, order_of, where
 from collectives.formats.msccl_program import RECEIVES, SENDS, Algo, Place, publisher, waits_of
 from topologies import Topology, WeftError
 
@@ -136,14 +136,15 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
     if topology.n_npus != p:
         raise WeftError(f"{algo.title} is for {p} GPUs, and {topology.name} has {topology.n_npus} NPUs")
     order = prove_msccl(algo, cut)
+    receiver = _receiver(algo, order)
     sends = SendList()
     number: dict[Place, int] = {}
-    for at, (place, receiver) in enumerate(order.receiver.items()):
+    for at, (place, end) in enumerate(receiver.items()):
         step = algo.step(place)
-        number[place] = sends.add(place[0], receiver[0], (), count=step.chunks, port=place[1], step=place[2])
+        number[place] = sends.add(place[0], end[0], (), count=step.chunks, port=place[1], step=place[2])
         assert number[place] == at
-    counts = [algo.step(place).chunks for place in order.receiver]
-    arrival = {receiver: number[place] for place, receiver in order.receiver.items()}
+    counts = [algo.step(place).chunks for place in receiver]
+    arrival = {end: number[place] for place, end in receiver.items()}
     for place, waited in _waits(algo, order, arrival):
         count = algo.step(place).chunks
         for one in sorted(waited):
@@ -157,6 +158,15 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
 
 def _unnamed(source: int, slot: int) -> Sequence[int]:
     raise WeftError("the chunks of an MSCCL program move between buffers: its transfers have no named blocks")
+
+
+def _receiver(algo: Algo, order: Order) -> dict[Place, Place]:
+    """The receiving step of each sending step; ScheduleError where cut steps make several of one, or one of several."""
+    for ends in zip(*order.pairs, strict=True):
+        place, count = Counter(ends).most_common(1)[0]
+        if count > 1:
+            raise ScheduleError(f"{algo.title}: {where(algo, place)} pairs with {count} steps: let it pair with one")
+    return dict(order.pairs)
 
 
 def _waits(algo: Algo, order: Order, arrival: dict[Place, int]) -> Iterator[tuple[Place, set[int]]]:

@@ -24,8 +24,6 @@ thread block happen before it. That is a bitset whose ones are contiguous, for a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -119,7 +117,7 @@ class Order(NamedTuple):
     """The relation, and an order of all calls that respects it."""
 
     calls: Calls
-    receiver: dict[Place, Place]  # the receiving step of each sending step
+    pairs: list[tuple[Place, Place]]  # sending and receiving steps
     parent: I64  # (e,): rules between calls of the first turn
     child: I64  # (e,)
     sequence: list[int]  # calls of the first turn
@@ -133,8 +131,7 @@ def order_of(algo: Algo, cut: Cut = Cut()) -> Order:
     """
     calls = calls_of(algo, cut.most)
     send, receive, connection = _messages(algo, calls)
-    places = zip(map(calls.place, send.tolist()), map(calls.place, receive.tolist()), strict=True)
-    receiver = _receiver(algo, list(dict.fromkeys(places)))
+    pairs = zip(map(calls.place, send.tolist()), map(calls.place, receive.tolist()), strict=True)
     slots = PROTOCOLS[algo.protocol].in_flight
     fewest = int(np.bincount(connection).min()) if connection.size else 1
     turns = min(cut.turns, -(-slots // fewest) + 1)
@@ -146,7 +143,8 @@ def order_of(algo: Algo, cut: Cut = Cut()) -> Order:
     parent, child = (np.concatenate([rule[end] for rule in rules]) for end in (0, 1))
     sequence = _sequence(algo, calls, parent, child, n * turns)
     inside = (parent < n) & (child < n)
-    return Order(calls, receiver, parent[inside], child[inside], [call for call in sequence if call < n])
+    first_turn = [call for call in sequence if call < n]
+    return Order(calls, list(dict.fromkeys(pairs)), parent[inside], child[inside], first_turn)
 
 
 def _messages(algo: Algo, calls: Calls) -> tuple[I64, I64, I64]:
@@ -178,14 +176,6 @@ def _messages(algo: Algo, calls: Calls) -> tuple[I64, I64, I64]:
         receive += into
         connection += [number] * len(out)
     return np.array(send, np.int64), np.array(receive, np.int64), np.array(connection, np.int64)
-
-
-def _receiver(algo: Algo, pairs: Sequence[tuple[Place, Place]]) -> dict[Place, Place]:
-    for end in (0, 1):
-        twice = [one for one, count in Counter(pair[end] for pair in pairs).items() if count > 1]
-        if twice:
-            raise ScheduleError(f"{where(algo, twice[0])} of {algo.title} is paired with several steps: give one each")
-    return dict(pairs)
 
 
 def _repeated(parent: I64, child: I64, n: int, turns: int) -> tuple[I64, I64]:
