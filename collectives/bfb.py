@@ -16,8 +16,7 @@ import numpy as np
 
 from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
-from collectives.trees.forest import Edge, Forest, Tree, reversed_forest
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import Edge, Forest, Tree, forest_pattern, reversed_forest
 from collectives.trees.transitive import (
     RootTrees,
     choices_of,

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
-from collectives.trees.forest import Edge, Forest, Tree
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology
 
 NAME = "double-binary-tree"

@@ -21,8 +21,7 @@ from collectives.core.builders import by_wiring, of_kind
 from collectives.core.cycles import cycles_pattern
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.trees.forest import Edge, Forest, Tree
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError
 from topologies.checks import integer
 from topologies.flows.tightest_cut import remembered

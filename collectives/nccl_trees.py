@@ -17,8 +17,7 @@ from collectives.core.boxes import equal_boxes, zigzag
 from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
 from collectives.double_binary_tree import double_tree
-from collectives.trees.forest import Edge, Forest, Tree
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError
 
 NAME = "nccl-trees"

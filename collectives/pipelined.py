@@ -23,7 +23,7 @@ from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.trees.forest import Forest, reversed_forest
+from collectives.trees.forest import Forest, forest_pattern, reversed_forest
 from collectives.trees.pack import (
     best_root_forests,
     broadcast_forest,
@@ -32,7 +32,6 @@ from collectives.trees.pack import (
     reduce_forest,
     scatter_forest,
 )
-from collectives.trees.pattern import forest_pattern
 from collectives.trees.shares import Limits, check_blocks, fewer_trees, padded_little
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError

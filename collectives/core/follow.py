@@ -90,10 +90,17 @@ def _sets(moves: Moves, most: int, longest: int) -> Sets:
     n, n_moves, words = moves.src.size, moves.block.size, moves.masks.shape[1]
     n_cells = 1 << (2 * n_moves + 1).bit_length()
     return Sets(
-        keys=np.full(n_cells, -1), heads=np.full(n_cells, -1), following=np.empty(n_moves, np.int64),
-        contributions=np.empty((n_moves, words), np.int64), past=np.empty((most, longest), np.int64),
-        begun=np.empty((most, longest), np.int64), free=np.empty(most, np.int64), slot=np.empty(n, np.int64),
-        before=np.empty(longest, np.int64), started=np.empty(longest, np.int64), value=np.empty(words, np.int64),
+        keys=np.full(n_cells, -1),
+        heads=np.full(n_cells, -1),
+        following=np.empty(n_moves, np.int64),
+        contributions=np.empty((n_moves, words), np.int64),
+        past=np.empty((most, longest), np.int64),
+        begun=np.empty((most, longest), np.int64),
+        free=np.empty(most, np.int64),
+        slot=np.empty(n, np.int64),
+        before=np.empty(longest, np.int64),
+        started=np.empty(longest, np.int64),
+        value=np.empty(words, np.int64),
     )
 
 

@@ -66,10 +66,20 @@ def _nothing_sent(n: int, n_blocks: int, n_lanes: int) -> Search:
     at = np.zeros(REGISTERS, np.int64)
     at[READY] = n_lanes
     return Search(
-        held=_bits(holds), missing=_bits(~holds), holders=np.ones(n_blocks, np.int64), free=np.ones(n_lanes, np.bool_),
-        is_ready=np.ones(n_lanes, np.bool_), block=np.empty(n_lanes, np.int64), ready=np.arange(n_lanes), able=able,
-        flying=flying, draws=np.empty(max(DRAWS, 2 * n_lanes, 2 * n_blocks)), found_lane=lane, found_block=block,
-        found_ps=start, at=at,
+        held=_bits(holds),
+        missing=_bits(~holds),
+        holders=np.ones(n_blocks, np.int64),
+        free=np.ones(n_lanes, np.bool_),
+        is_ready=np.ones(n_lanes, np.bool_),
+        block=np.empty(n_lanes, np.int64),
+        ready=np.arange(n_lanes),
+        able=able,
+        flying=flying,
+        draws=np.empty(max(DRAWS, 2 * n_lanes, 2 * n_blocks)),
+        found_lane=lane,
+        found_block=block,
+        found_ps=start,
+        at=at,
     )
 
 

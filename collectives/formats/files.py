@@ -19,8 +19,7 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_order import Cut, cut_of
 from collectives.formats.msccl_program import RUNTIMES, Algo, not_run, parse_msccl, told_limits
-from collectives.trees.forest import Edge, Forest, Tree
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError
 from topologies.checks import choice
 from topologies.text.input_text import read_input, stamp_of
