@@ -14,11 +14,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.trees.forest import Edge, Forest, Tree, reversed_forest
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import Edge, Forest, Tree, forest_pattern, reversed_forest
 from collectives.trees.transitive import (
     RootTrees,
     choices_of,
@@ -28,13 +26,11 @@ from collectives.trees.transitive import (
     transitive_pattern,
 )
 from topologies import NPU, Topology, WeftError
-from topologies.checks import checked
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.symmetry import link_orbits
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.flows.tightest_cut import remembered
-from topologies.units import Quantity
 
 NAME = "bfb"
 MOST_BLOCKS = 96
@@ -42,27 +38,6 @@ MOST_BLOCKS = 96
 
 MOST_NPUS = 128
 """Limit on NPUs that are not alike, since the steps of each are computed separately."""
-
-
-@checked
-def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """BFB all-gather.
-
-    WeftError: switches, unreachable NPUs, or fractions that need more than 96 parts of a shard.
-    """
-    return schedule(_pattern(topology, "all-gather"), size, element_bytes)
-
-
-@checked
-def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The all-gather reversed; requires every link to have an opposite."""
-    return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
-
-
-@checked
-def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Reduce-scatter, then all-gather."""
-    return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
 
 
 @by_wiring
@@ -78,6 +53,15 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
     down = _forest(topology, k)
     up = None if kind == "all-gather" else reversed_forest(down)
     return forest_pattern(topology, kind, NAME, up=up, down=None if kind == "reduce-scatter" else down, whole=True)
+
+
+all_gather = plain("all-gather", _pattern, """
+    BFB all-gather.
+
+    WeftError: switches, unreachable NPUs, or fractions that need more than 96 parts of a shard.
+    """)
+reduce_scatter = plain("reduce-scatter", _pattern, "The all-gather reversed; requires every link to have an opposite.")
+all_reduce = plain("all-reduce", _pattern, "Reduce-scatter, then all-gather.")
 
 
 def _parts(topology: Topology) -> int:

@@ -15,41 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.collective import collective
-from collectives.core.families import shrink
-from collectives.core.grid import NOBODY, Grid, alike
+from collectives.core.grid import NOBODY, Grid, alike, shrink
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
-from topologies.checks import checked
-from topologies.units import Quantity
 
 NAME = "bucket"
-
-
-@checked
-def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Bucket all-reduce on 2D ports, for any extents (Swing paper, NSDI 2024, section 2.3.4).
-
-    Copy k < D starts in dimension k in the positive direction, copy D + k in dimension k in the negative one. If
-    extents differ, a rank starts the next phase of any copy when all of its copies have finished the previous one.
-    """
-    return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
-
-
-@checked
-def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The first half of `all_reduce`."""
-    return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
-
-
-@checked
-def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The second half of `all_reduce`."""
-    return schedule(_pattern(topology, "all-gather"), size, element_bytes)
 
 
 class _Phase(NamedTuple):
@@ -88,6 +62,16 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
         smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
         progress="any", phases=tuple(row[0].step for row in rows if row),
     )
+
+
+all_reduce = plain("all-reduce", _pattern, """
+    Bucket all-reduce on 2D ports, for any extents (Swing paper, NSDI 2024, section 2.3.4).
+
+    Copy k < D starts in dimension k in the positive direction, copy D + k in dimension k in the negative one. If
+    extents differ, a rank starts the next phase of any copy when all of its copies have finished the previous one.
+    """)
+reduce_scatter = plain("reduce-scatter", _pattern, "The first half of `all_reduce`.")
+all_gather = plain("all-gather", _pattern, "The second half of `all_reduce`.")
 
 
 def _phases(grid: Grid, kind: str) -> list[list[_Phase]]:

@@ -15,16 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
 from topologies import Topology, WeftError
-from topologies.checks import checked
 from topologies.core.symmetry import Permutation, link_permutation, translation
 from topologies.flows.programs import concurrent_flow
 from topologies.flows.tightest_cut import gather_cut
-from topologies.units import Quantity
 
 NAME = "concurrent-flow"
 MOST_NPUS = 64
@@ -55,17 +52,8 @@ class Route(NamedTuple):
     share: float
 
 
-@checked
-def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """All-to-all along the routes of the maximum concurrent flow; switches must send as much as they receive.
-
-    WeftError: too many NPUs or links for the linear program, or unreachable NPUs.
-    """
-    return schedule(_pattern(topology), size, element_bytes)
-
-
 @by_wiring
-def _pattern(topology: Topology) -> Pattern:
+def _pattern(topology: Topology, kind: str) -> Pattern:
     n = topology.n_npus
     parts, routes = _whole_routes(topology) if n > 1 else (1, {})
     sends = SendList()
@@ -75,7 +63,14 @@ def _pattern(topology: Topology) -> Pattern:
             first = source * n + target
             for links, numbers in routes[source, target]:
                 sends.add(source, target, [part * n * n + first for part in numbers], links=links)
-    return sends.pattern(topology, "all-to-all", NAME, parts * n * n)
+    return sends.pattern(topology, kind, NAME, parts * n * n)
+
+
+all_to_all = plain("all-to-all", _pattern, """
+    All-to-all along the routes of the maximum concurrent flow; switches must send as much as they receive.
+
+    WeftError: too many NPUs or links for the linear program, or unreachable NPUs.
+    """)
 
 
 def _whole_routes(topology: Topology) -> tuple[int, dict[tuple[int, int], list[tuple[Links, Sequence[int]]]]]:

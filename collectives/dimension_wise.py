@@ -11,32 +11,19 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.collective import collective
-from collectives.core.families import shrink
-from collectives.core.grid import Grid, alike
+from collectives.core.grid import Grid, alike, shrink
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
-from topologies.checks import checked
-from topologies.units import Quantity
 
 NAME = "dimension-wise"
 
 
-@checked
-def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """All-to-all in one phase per dimension of extent d, which sends p / d blocks to each of d - 1 ranks at once.
-
-    `size`: what each rank sends, including its own block.
-    """
-    return schedule(_pattern(topology), size, element_bytes)
-
-
 @by_wiring
-def _pattern(topology: Topology) -> Pattern:
+def _pattern(topology: Topology, kind: str) -> Pattern:
     grid = Grid(topology.shape)
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
@@ -50,9 +37,16 @@ def _pattern(topology: Topology) -> Pattern:
         return _blocks(grid, source, grid.dims[phase], by) if by else []
 
     return Pattern(
-        topology=topology, kind=collective("all-to-all"), algorithm=NAME, n_blocks=grid.p**2, emit=emit,
-        blocks_of=blocks_of, groups=translations(topology), smaller=Smaller(lambda: _pattern(shrink(topology))),
+        topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=grid.p**2, emit=emit,
+        blocks_of=blocks_of, groups=translations(topology), smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
     )
+
+
+all_to_all = plain("all-to-all", _pattern, """
+    All-to-all in one phase per dimension of extent d, which sends p / d blocks to each of d - 1 ranks at once.
+
+    `size`: what each rank sends, including its own block.
+    """)
 
 
 def _first_slot(grid: Grid, phase: int) -> int:

@@ -7,46 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.collective import collective
-from collectives.core.families import shrink
-from collectives.core.grid import Grid
+from collectives.core.grid import Grid, shrink
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
-from topologies.checks import checked
-from topologies.units import Quantity
 
 NAME = "direct"
-
-
-@checked
-def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Direct reduce-scatter, then direct all-gather: two steps of p - 1 messages from each rank.
-
-    Messages are injected in order of displacement, so all ranks send alike.
-    """
-    return schedule(_pattern(topology, "all-reduce"), size, element_bytes)
-
-
-@checked
-def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Every rank sends every other rank the block that the receiver owns."""
-    return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
-
-
-@checked
-def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Every rank sends its block to every other."""
-    return schedule(_pattern(topology, "all-gather"), size, element_bytes)
-
-
-@checked
-def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Every rank sends every other rank a distinct block, all at once."""
-    return schedule(_pattern(topology, "all-to-all"), size, element_bytes)
 
 
 @by_wiring
@@ -74,6 +43,17 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
         emit=emit, blocks_of=blocks_of, groups=translations(topology),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
     )
+
+
+all_reduce = plain("all-reduce", _pattern, """
+    Direct reduce-scatter, then direct all-gather: two steps of p - 1 messages from each rank.
+
+    Messages are injected in order of displacement, so all ranks send alike.
+    """)
+reduce_scatter = plain("reduce-scatter", _pattern, """
+    Every rank sends every other rank the block that the receiver owns.""")
+all_gather = plain("all-gather", _pattern, "Every rank sends its block to every other.")
+all_to_all = plain("all-to-all", _pattern, "Every rank sends every other rank a distinct block, all at once.")
 
 
 def _send(table: TransferTable, grid: Grid, step: int, reduces: bool, after: Sequence[Ref] = ()) -> None:

@@ -7,29 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.trees.forest import Edge, Forest, Tree
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology
-from topologies.checks import checked
-from topologies.units import Quantity
 
 NAME = "double-binary-tree"
 
 
-@checked
-def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Reduce up both trees and broadcast down again, chunk by chunk."""
-    return schedule(_pattern(topology), size, element_bytes)
-
-
 @by_wiring
-def _pattern(topology: Topology) -> Pattern:
+def _pattern(topology: Topology, kind: str) -> Pattern:
     trees = double_tree(topology.n_npus)
     up, down = Forest(topology, trees, inward=True), Forest(topology, trees)
-    return forest_pattern(topology, "all-reduce", NAME, up=up, down=down)
+    return forest_pattern(topology, kind, NAME, up=up, down=down)
+
+
+all_reduce = plain("all-reduce", _pattern, "Reduce up both trees and broadcast down again, chunk by chunk.")
 
 
 def double_tree(p: int) -> tuple[Tree, ...]:

@@ -22,9 +22,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import kept_by_wiring
-from collectives.core.families import shrink_shape
-from collectives.core.grid import NOBODY
+from collectives.core.builders import kept_by_wiring, of_kind
+from collectives.core.grid import NOBODY, shrink_shape
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, members, process_group
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -76,50 +75,28 @@ class Options(NamedTuple):
     order: str | Sequence[int] | None = None
 
 
-@checked
-def all_reduce(
-    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
-) -> Schedule:
-    """Reduce-scatter up through the dimensions, then all-gather down.
-
-    `topology`: a product of blocks: rings, fully connected, switches, lines.
-    `size`: of the array of one process group.
-    `**options`: see `Options`.
-    """
-    return _schedule("all-reduce", topology, size, element_bytes, options)
-
-
-@checked
-def reduce_scatter(
-    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
-) -> Schedule:
-    """Reduce-scatter along dimension 0, then on a part of the array along dimension 1, and so on."""
-    return _schedule("reduce-scatter", topology, size, element_bytes, options)
-
-
-@checked
-def all_gather(
-    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
-) -> Schedule:
-    """All-gather along the last dimension first, so that outer dimensions carry little."""
-    return _schedule("all-gather", topology, size, element_bytes, options)
-
-
-@checked
-def all_to_all(
-    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
-) -> Schedule:
-    """All-to-all dimension by dimension; in each, every rank moves all but its own share."""
-    return _schedule("all-to-all", topology, size, element_bytes, options)
-
-
 def _schedule(
-    kind: str, topology: Topology, size: Quantity, element_bytes: int, options: dict[str, object]
+    kind: str, /, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
     chosen = make_options(NAME, options)
     group = process_group(topology.shape, chosen.group)
     orders = (order_of_dimensions(chosen.order, group),) * chosen.pipeline_chunks
     return schedule(pattern(NAME, topology, kind, chosen, orders), size, element_bytes)
+
+
+all_reduce = of_kind("all-reduce", _schedule, """
+    Reduce-scatter up through the dimensions, then all-gather down.
+
+    `topology`: a product of blocks: rings, fully connected, switches, lines.
+    `size`: of the array of one process group.
+    `**options`: see `Options`.
+    """)
+reduce_scatter = of_kind("reduce-scatter", _schedule, """
+    Reduce-scatter along dimension 0, then on a part of the array along dimension 1, and so on.""")
+all_gather = of_kind("all-gather", _schedule, """
+    All-gather along the last dimension first, so that outer dimensions carry little.""")
+all_to_all = of_kind("all-to-all", _schedule, """
+    All-to-all dimension by dimension; in each, every rank moves all but its own share.""")
 
 
 def make_options(name: str, options: dict[str, object]) -> Options:

@@ -12,14 +12,13 @@ from typing import Annotated
 
 import numpy as np
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, check_tree, minimum_depth_tree
 from collectives.trees.edge_disjoint import edge_disjoint_trees
-from collectives.trees.flows import MOST_TRANSFERS, Flows
-from collectives.trees.small_networks import small_network, small_rails
+from collectives.trees.flows import MOST_TRANSFERS, Flows, small_network, small_rails
 from topologies import SWITCH, Topology, WeftError
 from topologies.checks import Choice, Count, checked, integer
 from topologies.core.reduction_units import unit_of
@@ -35,13 +34,8 @@ Trees = tuple[AggregationTree, ...]
 
 @checked
 def all_reduce(
-    topology: Topology,
-    size: Quantity,
-    *,
-    form: Annotated[str, Choice(FORMS)] = "push",
-    trees: int | Sequence[AggregationTree] = 1,
-    slots: Count | None = None,
-    routers: bool = False,
+    topology: Topology, size: Quantity, *, form: Annotated[str, Choice(FORMS)] = "push",
+    trees: int | Sequence[AggregationTree] = 1, slots: Count | None = None, routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """In-network all-reduce.
@@ -67,50 +61,35 @@ def all_reduce(
         raise WeftError(f"in-network all-reduce ({form}) takes no slots: only push has a window")
     if form == "rail-wise" and trees != 1:
         raise WeftError(f"in-network all-reduce (rail-wise) has one tree per rail and takes no trees: {trees!r}")
-    return _schedule(topology, "all-reduce", size, element_bytes, form, trees, slots, routers, 0)
+    return _schedule("all-reduce", topology, size, element_bytes, trees, routers, form=form, slots=slots)
 
 
-@checked
-def reduce_scatter(
-    topology: Topology, size: Quantity, *, trees: int | Sequence[AggregationTree] = 1, routers: bool = False,
+def _of_all(
+    kind: str, topology: Topology, size: Quantity, *, trees: int | Sequence[AggregationTree] = 1, routers: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """Every rank sends the array up, and each block of the sum goes down to its owner only."""
-    return _schedule(topology, "reduce-scatter", size, element_bytes, "push", trees, None, routers, 0)
+    return _schedule(kind, topology, size, element_bytes, trees, routers)
 
 
-@checked
-def all_gather(
-    topology: Topology, size: Quantity, *, trees: int | Sequence[AggregationTree] = 1, routers: bool = False,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """Every rank sends its block up once, and the root multicasts it to all others."""
-    return _schedule(topology, "all-gather", size, element_bytes, "push", trees, None, routers, 0)
-
-
-@checked
-def broadcast(
-    topology: Topology, size: Quantity, *, root: int = 0, trees: int | Sequence[AggregationTree] = 1,
+def _rooted(
+    kind: str, topology: Topology, size: Quantity, *, root: int = 0, trees: int | Sequence[AggregationTree] = 1,
     routers: bool = False, element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """The root sends the array up once; switches copy it."""
-    return _schedule(topology, "broadcast", size, element_bytes, "push", trees, None, routers, root)
+    return _schedule(kind, topology, size, element_bytes, trees, routers, integer(root, "root", 0, topology.n_npus - 1))
 
 
-@checked
-def reduce(
-    topology: Topology, size: Quantity, *, root: int = 0, trees: int | Sequence[AggregationTree] = 1,
-    routers: bool = False, element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """Every rank sends the array up, and the sum goes down to the root only."""
-    return _schedule(topology, "reduce", size, element_bytes, "push", trees, None, routers, root)
+reduce_scatter = of_kind("reduce-scatter", _of_all, """
+    Every rank sends the array up, and each block of the sum goes down to its owner only.""")
+all_gather = of_kind("all-gather", _of_all, """
+    Every rank sends its block up once, and the root multicasts it to all others.""")
+broadcast = of_kind("broadcast", _rooted, "The root sends the array up once; switches copy it.")
+reduce = of_kind("reduce", _rooted, "Every rank sends the array up, and the sum goes down to the root only.")
 
 
 def _schedule(
-    topology: Topology, kind: str, size: Quantity, element_bytes: int, form: str,
-    trees: int | Sequence[AggregationTree], slots: int | None, routers: bool, root: int,
+    kind: str, topology: Topology, size: Quantity, element_bytes: int, trees: int | Sequence[AggregationTree],
+    routers: bool, root: int = 0, *, form: str = "push", slots: int | None = None,
 ) -> Schedule:
-    root = integer(root, "root", 0, topology.n_npus - 1)
     topology = _as_it_reduces(topology)
     pattern = _pattern(topology, kind, form, _known(topology, trees, routers), slots, routers, root)
     return schedule(pattern, size, element_bytes)

@@ -17,14 +17,13 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from collectives.core.boxes import boxes_of, zigzag
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.cycles import cycles_pattern
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.trees.forest import Edge, Forest, Tree
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError
-from topologies.checks import checked, integer
+from topologies.checks import integer
 from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity
 
@@ -35,60 +34,34 @@ SEARCH_STEPS = 50_000
 Room = dict[tuple[int, int], float]
 
 
-@checked
-def all_reduce(
-    topology: Topology, size: Quantity, *, share_links: bool = False, posted: bool = False,
+def _schedule(
+    kind: str, topology: Topology, size: Quantity, *, share_links: bool = False, posted: bool = False,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """All-reduce over several rings at once, each with an equal part; several boxes must be of equal size.
+    return schedule(_pattern(topology, kind, share_links, posted), size, element_bytes)
+
+
+def _rooted(
+    kind: str, topology: Topology, size: Quantity, *, root: int = 0, share_links: bool = False,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
+    root = integer(root, "root", 0, topology.n_npus - 1)
+    return schedule(_chains(topology, kind, root, share_links), size, element_bytes)
+
+
+all_reduce = of_kind("all-reduce", _schedule, """
+    All-reduce over several rings at once, each with an equal part; several boxes must be of equal size.
 
     `share_links`: where links join every two of an even number of NPUs, two rings use each of them, and all are filled;
         rings with links of their own leave some idle there.
     `posted`: a rank forwards what it has received without waiting for the delivery of what it sent before, as NCCL,
         whose connections have eight slots, does.
     WeftError: no cycle through all NPUs is found along direct links, or no such links to share.
-    """
-    return schedule(_pattern(topology, "all-reduce", share_links, posted), size, element_bytes)
-
-
-@checked
-def reduce_scatter(
-    topology: Topology, size: Quantity, *, share_links: bool = False, posted: bool = False,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """The first half of `all_reduce`."""
-    return schedule(_pattern(topology, "reduce-scatter", share_links, posted), size, element_bytes)
-
-
-@checked
-def all_gather(
-    topology: Topology, size: Quantity, *, share_links: bool = False, posted: bool = False,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """The second half of `all_reduce`."""
-    return schedule(_pattern(topology, "all-gather", share_links, posted), size, element_bytes)
-
-
-@checked
-def broadcast(
-    topology: Topology, size: Quantity, *, root: int = 0, share_links: bool = False,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """Every ring carries an equal part from the root to the rank before it."""
-    return schedule(_chains(topology, "broadcast", _rank(topology, root), share_links), size, element_bytes)
-
-
-@checked
-def reduce(
-    topology: Topology, size: Quantity, *, root: int = 0, share_links: bool = False,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """Every ring adds an equal part up, from the rank after the root to the root."""
-    return schedule(_chains(topology, "reduce", _rank(topology, root), share_links), size, element_bytes)
-
-
-def _rank(topology: Topology, root: int) -> int:
-    return integer(root, "root", 0, topology.n_npus - 1)
+    """)
+reduce_scatter = of_kind("reduce-scatter", _schedule, "The first half of `all_reduce`.")
+all_gather = of_kind("all-gather", _schedule, "The second half of `all_reduce`.")
+broadcast = of_kind("broadcast", _rooted, "Every ring carries an equal part from the root to the rank before it.")
+reduce = of_kind("reduce", _rooted, "Every ring adds an equal part up, from the rank after the root to the root.")
 
 
 @by_wiring

@@ -14,38 +14,19 @@ from __future__ import annotations
 from itertools import pairwise
 
 from collectives.core.boxes import equal_boxes, zigzag
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.double_binary_tree import double_tree
-from collectives.trees.forest import Edge, Forest, Tree
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError
-from topologies.checks import checked
-from topologies.units import Quantity
 
 NAME = "nccl-trees"
 MOST_EDGES = 200_000
 """Limit on the edges of all trees, each built in Python: about five seconds."""
 
 
-@checked
-def all_reduce(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Reduce up all trees and broadcast down again; boxes, the NPUs that links of tier 0 join, are of equal size.
-
-    WeftError: boxes of several sizes, or more than `MOST_EDGES` edges.
-
-    Examples
-    --------
-    >>> from topologies import dgx_a100
-    >>> all_reduce(dgx_a100(2), "1MiB").proof
-    'proved'
-    """
-    return schedule(_pattern(topology), size, element_bytes)
-
-
 @by_wiring
-def _pattern(topology: Topology) -> Pattern:
+def _pattern(topology: Topology, kind: str) -> Pattern:
     boxes = equal_boxes(topology, NAME)
     gpus = len(boxes[0])
     if 2 * gpus * topology.n_npus > MOST_EDGES:
@@ -55,7 +36,20 @@ def _pattern(topology: Topology) -> Pattern:
         )
     trees = tuple(tree for position in range(gpus) for tree in _pair(boxes, position))
     up, down = Forest(topology, trees, inward=True), Forest(topology, trees)
-    return forest_pattern(topology, "all-reduce", NAME, up=up, down=down)
+    return forest_pattern(topology, kind, NAME, up=up, down=down)
+
+
+all_reduce = plain("all-reduce", _pattern, """
+    Reduce up all trees and broadcast down again; boxes, the NPUs that links of tier 0 join, are of equal size.
+
+    WeftError: boxes of several sizes, or more than `MOST_EDGES` edges.
+
+    Examples
+    --------
+    >>> from topologies import dgx_a100
+    >>> all_reduce(dgx_a100(2), "1MiB").proof
+    'proved'
+    """)
 
 
 def _pair(boxes: list[list[int]], position: int) -> list[Tree]:

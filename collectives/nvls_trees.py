@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collectives.core.boxes import equal_boxes
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.double_binary_tree import double_tree

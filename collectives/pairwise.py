@@ -11,31 +11,19 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, plain
 from collectives.core.collective import collective
-from collectives.core.families import shrink
+from collectives.core.grid import shrink
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology
-from topologies.checks import checked
-from topologies.units import Quantity
 
 NAME = "pairwise"
 
 
-@checked
-def all_to_all(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """All-to-all, one displacement after the other: every rank has one message in flight.
-
-    `size`: what each rank sends, including its own block.
-    """
-    return schedule(_pattern(topology), size, element_bytes)
-
-
 @by_wiring
-def _pattern(topology: Topology) -> Pattern:
+def _pattern(topology: Topology, kind: str) -> Pattern:
     p = topology.n_npus
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
@@ -48,10 +36,17 @@ def _pattern(topology: Topology) -> Pattern:
         return table.build()
 
     return Pattern(
-        topology=topology, kind=collective("all-to-all"), algorithm=NAME, n_blocks=p * p, emit=emit,
+        topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=p * p, emit=emit,
         blocks_of=partial(_block, p), groups=translations(topology) if len(topology.shape) == 1 else (),
-        smaller=Smaller(lambda: _pattern(shrink(topology))),
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
     )
+
+
+all_to_all = plain("all-to-all", _pattern, """
+    All-to-all, one displacement after the other: every rank has one message in flight.
+
+    `size`: what each rank sends, including its own block.
+    """)
 
 
 def _block(p: int, rank: int, slot: int) -> Sequence[int]:

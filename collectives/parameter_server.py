@@ -12,12 +12,11 @@ from typing import Annotated
 
 import numpy as np
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, minimum_depth_tree
-from collectives.trees.flows import MOST_TRANSFERS, Flows
-from collectives.trees.small_networks import small_network
+from collectives.trees.flows import MOST_TRANSFERS, Flows, small_network
 from topologies import Topology, WeftError, switch
 from topologies.checks import Count, Number, checked, integer
 from topologies.core.routing import hash64
@@ -36,15 +35,8 @@ MOST_WAITS = 4_000_000
 
 @checked
 def all_reduce(
-    topology: Topology,
-    size: Quantity,
-    *,
-    server: int = 0,
-    fallback: Annotated[float, Number(0, 1)] = 1.0,
-    parts: Count | None = None,
-    seed: int = 0,
-    routers: bool = False,
-    element_bytes: int = ELEMENT_BYTES,
+    topology: Topology, size: Quantity, *, server: int = 0, fallback: Annotated[float, Number(0, 1)] = 1.0,
+    parts: Count | None = None, seed: int = 0, routers: bool = False, element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """All-reduce through a parameter server, which is one of the ranks.
 

@@ -11,31 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from collectives.core.by_wiring import by_wiring
-from collectives.core.collective import collective
-from collectives.core.families import shrink
-from collectives.core.grid import Ranks
+from collectives.core.builders import by_wiring, plain
+from collectives.core.grid import Ranks, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, rounds_pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from topologies import Topology
-from topologies.checks import checked
-from topologies.units import Quantity
 
 NAME = "pat"
-
-
-@checked
-def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """Blocks spread to the far half of the ranks first, then to ever nearer ones; any number of ranks."""
-    return schedule(_pattern(topology, "all-gather"), size, element_bytes)
-
-
-@checked
-def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The all-gather backwards: partial sums come together from the nearest ranks first."""
-    return schedule(_pattern(topology, "reduce-scatter"), size, element_bytes)
 
 
 @by_wiring
@@ -52,10 +35,16 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
             partial(_blocks, p, held, far, gathers), not gathers,
         ))
     return rounds_pattern(
-        topology, collective(kind), NAME, "", rounds, n_blocks=p,
+        topology, kind, NAME, "", rounds, n_blocks=p,
         groups=translations(topology) if len(topology.shape) == 1 else (),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
     )
+
+
+all_gather = plain("all-gather", _pattern, """
+    Blocks spread to the far half of the ranks first, then to ever nearer ones; any number of ranks.""")
+reduce_scatter = plain("reduce-scatter", _pattern, """
+    The all-gather backwards: partial sums come together from the nearest ranks first.""")
 
 
 def _shifted(p: int, by: int, ranks: Ranks) -> Ranks:

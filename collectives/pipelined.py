@@ -19,15 +19,20 @@ from contextlib import suppress
 from itertools import islice
 from typing import Annotated
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.trees.few_trees import Limits, check_blocks, fewer_trees, padded_little
-from collectives.trees.forest import Forest, reversed_forest
-from collectives.trees.pack import broadcast_forest, gather_forest, reduce_forest, scatter_forest
-from collectives.trees.pattern import forest_pattern
-from collectives.trees.rooted_forest import best_root_forests, equal_roots_are_best
+from collectives.trees.forest import Forest, forest_pattern, reversed_forest
+from collectives.trees.pack import (
+    best_root_forests,
+    broadcast_forest,
+    equal_roots_are_best,
+    gather_forest,
+    reduce_forest,
+    scatter_forest,
+)
+from collectives.trees.shares import Limits, check_blocks, fewer_trees, padded_little
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
@@ -45,12 +50,22 @@ TRIES = 8
 """Numbers of trees tried if trees do not fit past switches, whose links are rounded down one by one."""
 
 
-@checked
-def all_gather(
-    topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
-    element_bytes: int = ELEMENT_BYTES,
+def _of_all(
+    kind: str, topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None,
+    loss: float | None = None, element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """All-gather along k trees from every root.
+    return _schedule(topology, kind, "", size, element_bytes, k, Limits(most_k, loss))
+
+
+def _rooted(
+    kind: str, topology: Topology, size: Quantity, *, root: int = 0, most_k: int | None = None,
+    loss: float | None = None, element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
+    return _schedule(topology, kind, "", size, element_bytes, None, Limits(most_k, loss), root)
+
+
+all_gather = of_kind("all-gather", _of_all, """
+    All-gather along k trees from every root.
 
     `topology`: any whose NPUs reach each other; switches must send as much as they receive.
     `k`: trees per root. Default: as many as the optimum takes, or a multiple if that makes them shallower; fewer cost
@@ -60,17 +75,12 @@ def all_gather(
         Default: 0.01, or the smallest that `most_k` trees reach.
     WeftError: unreachable NPUs, a k that does not fit past the switches or whose blocks could not be held, or a loss
         that cannot be reached.
-    """
-    return _schedule(topology, "all-gather", "", size, element_bytes, k, Limits(most_k, loss))
-
-
-@checked
-def reduce_scatter(
-    topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """Reduce-scatter along k trees toward every root; parameters as for `all_gather`."""
-    return _schedule(topology, "reduce-scatter", "", size, element_bytes, k, Limits(most_k, loss))
+    """)
+reduce_scatter = of_kind("reduce-scatter", _of_all, """
+    Reduce-scatter along k trees toward every root; parameters as for `all_gather`.""")
+broadcast = of_kind("broadcast", _rooted, """
+    Broadcast along trees from one root, at the rate of the minimum cut between it and any NPU.""")
+reduce = of_kind("reduce", _rooted, "Reduce along trees toward one root; the reverse of `broadcast`.")
 
 
 @checked
@@ -99,24 +109,6 @@ def all_reduce(
                     return made
     form = "two-phase" if form is None else form
     return _schedule(topology, "all-reduce", form, size, element_bytes, k, limits)
-
-
-@checked
-def broadcast(
-    topology: Topology, size: Quantity, *, root: int = 0, most_k: int | None = None, loss: float | None = None,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """Broadcast along trees from one root, at the rate of the minimum cut between it and any NPU."""
-    return _schedule(topology, "broadcast", "", size, element_bytes, None, Limits(most_k, loss), root)
-
-
-@checked
-def reduce(
-    topology: Topology, size: Quantity, *, root: int = 0, most_k: int | None = None, loss: float | None = None,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """Reduce along trees toward one root; the reverse of `broadcast`."""
-    return _schedule(topology, "reduce", "", size, element_bytes, None, Limits(most_k, loss), root)
 
 
 def _schedule(

@@ -14,17 +14,21 @@ import numpy as np
 
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
-from collectives.core.step_costs import (
+from collectives.core.transfers import WHOLE, Transfers, sources_only
+from collectives.reconfiguration_plan import (
     Ints,
+    Plan,
     Step,
+    alternating_planes_ps,
+    best_plan,
+    cost_of,
     matched_fabric,
+    only,
     step_cost_ps,
     step_costs_ps,
     steps_of,
     stride_rings,
 )
-from collectives.core.transfers import WHOLE, Transfers, sources_only
-from collectives.reconfiguration_plan import Plan, alternating_planes_ps, best_plan, cost_of, only
 from topologies import Topology, WeftError
 from topologies.stages import staged
 from topologies.units import Quantity, bytes_per_s, parse_time

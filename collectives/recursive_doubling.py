@@ -19,11 +19,9 @@ from typing import Annotated
 import numpy as np
 
 from collectives.butterfly import Butterfly, Core, Peer, port_peers
-from collectives.core.by_wiring import by_wiring
-from collectives.core.collective import collective
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.estimate import cheapest
-from collectives.core.families import shrink
-from collectives.core.grid import Grid, Ranks, floor_power_of_two, is_power_of_two
+from collectives.core.grid import Grid, Ranks, floor_power_of_two, is_power_of_two, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -43,12 +41,7 @@ Pairs = Annotated[str, Choice(PAIRS)]
 
 @checked
 def all_reduce(
-    topology: Topology,
-    size: Quantity,
-    *,
-    form: Form | None = None,
-    mirrored: bool = False,
-    pairs: Pairs = "aligned",
+    topology: Topology, size: Quantity, *, form: Form | None = None, mirrored: bool = False, pairs: Pairs = "aligned",
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """Recursive doubling all-reduce ([1], sections 4.4 and 4.5).
@@ -69,22 +62,17 @@ def all_reduce(
     return cheapest([_pattern(topology, name, "all-reduce", one, pairs) for one in forms], size, element_bytes)
 
 
-@checked
-def reduce_scatter(
-    topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
+def _half(
+    kind: str, topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    """Recursive halving ([1], section 4.3); extents that are powers of two."""
     name = MIRRORED if mirrored else NAME
-    return schedule(_pattern(topology, name, "reduce-scatter", "bandwidth", "aligned"), size, element_bytes)
+    return schedule(_pattern(topology, name, kind, "bandwidth", "aligned"), size, element_bytes)
 
 
-@checked
-def all_gather(
-    topology: Topology, size: Quantity, *, mirrored: bool = False, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    """Recursive doubling all-gather ([1], section 4.1); extents that are powers of two."""
-    name = MIRRORED if mirrored else NAME
-    return schedule(_pattern(topology, name, "all-gather", "bandwidth", "aligned"), size, element_bytes)
+reduce_scatter = of_kind("reduce-scatter", _half, """
+    Recursive halving ([1], section 4.3); extents that are powers of two.""")
+all_gather = of_kind("all-gather", _half, """
+    Recursive doubling all-gather ([1], section 4.1); extents that are powers of two.""")
 
 
 @by_wiring
@@ -99,11 +87,10 @@ def _pattern(topology: Topology, name: str, kind: str, form: str, pairs: str) ->
     butterfly = Butterfly(Core(grid, inner), _ports(inner, grid.dims, name, pairs), inner.p)
     n_ports = max(len(butterfly.ports), 1)
     return rounds_pattern(
-        topology, collective(kind), name, form, _rounds(butterfly, kind, form),
+        topology, kind, name, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (inner.p if form == "bandwidth" else 1),
         groups=Groups(topology, partial(_group, MIRRORED if pairs == "shifted" else name)),
-        smaller=Smaller(lambda: _pattern(shrink(topology), name, kind, form, pairs)),
-        progress="all",
+        smaller=Smaller(lambda: _pattern(shrink(topology), name, kind, form, pairs)), progress="all",
     )
 
 

@@ -15,15 +15,14 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.cycles import cycles_pattern
-from collectives.core.families import shrink_shape
-from collectives.core.grid import Grid, Ranks
+from collectives.core.grid import Grid, Ranks, shrink_shape
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Action, Group, Groups, translations, widest_group
 from topologies import Topology, WeftError, torus
-from topologies.checks import Integer, checked
+from topologies.checks import Integer
 from topologies.core.symmetry import Permutation, move_nodes
 from topologies.units import Quantity
 
@@ -31,35 +30,23 @@ NAME = "ring"
 Directions = Annotated[int, Integer(1, 2)]
 
 
-@checked
-def all_reduce(
-    topology: Topology, size: Quantity, *, directions: Directions = 2, element_bytes: int = ELEMENT_BYTES
+def _schedule(
+    kind: str, topology: Topology, size: Quantity, *, directions: Directions = 2, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    """Ring all-reduce: p - 1 steps of reduce-scatter, p - 1 of all-gather.
+    return schedule(_pattern(topology, kind, directions), size, element_bytes)
+
+
+all_reduce = of_kind("all-reduce", _schedule, """
+    Ring all-reduce: p - 1 steps of reduce-scatter, p - 1 of all-gather.
 
     `topology`: of one dimension, of tiers of switches (fat-tree, leaf-spine), or of two dimensions that admit two
         edge-disjoint Hamiltonian cycles: extents of at least 3, one a multiple k C of the other C, with k C and C - 1
         coprime.
     `directions`: whether each cycle is used in both directions, with half of its data each.
     WeftError: more than two dimensions, extents that do not admit the cycles, or other directions.
-    """
-    return schedule(_pattern(topology, "all-reduce", directions), size, element_bytes)
-
-
-@checked
-def reduce_scatter(
-    topology: Topology, size: Quantity, *, directions: Directions = 2, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    """The first p - 1 steps of `all_reduce`, with the same parameters."""
-    return schedule(_pattern(topology, "reduce-scatter", directions), size, element_bytes)
-
-
-@checked
-def all_gather(
-    topology: Topology, size: Quantity, *, directions: Directions = 2, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    """The last p - 1 steps of `all_reduce`, with the same parameters."""
-    return schedule(_pattern(topology, "all-gather", directions), size, element_bytes)
+    """)
+reduce_scatter = of_kind("reduce-scatter", _schedule, "The first p - 1 steps of `all_reduce`; the same parameters.")
+all_gather = of_kind("all-gather", _schedule, "The last p - 1 steps of `all_reduce`; the same parameters.")
 
 
 def hamiltonian_cycles(rows: int, columns: int) -> tuple[Ranks, Ranks]:

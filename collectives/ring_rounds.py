@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import totient_rings
-from collectives.core.by_wiring import kept_by_wiring
+from collectives.core.builders import kept_by_wiring
 from collectives.core.collective import collective
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule

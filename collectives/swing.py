@@ -13,14 +13,12 @@ from typing import Annotated
 import numpy as np
 
 from collectives.butterfly import Butterfly, Core, port_peers
-from collectives.core.by_wiring import by_wiring
-from collectives.core.collective import collective
+from collectives.core.builders import by_wiring, plain
 from collectives.core.estimate import cheapest
-from collectives.core.families import shrink
-from collectives.core.grid import Grid, Ranks, floor_power_of_two
+from collectives.core.grid import Grid, Ranks, floor_power_of_two, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Fan, Round, rounds_pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.schedule import ELEMENT_BYTES, Schedule
 from collectives.core.symmetry import Alternative, Group, Groups, widest_group
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
@@ -48,16 +46,14 @@ def all_reduce(
     return cheapest([_pattern(topology, "all-reduce", one) for one in forms], size, element_bytes)
 
 
-@checked
-def reduce_scatter(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The first half of the bandwidth form (NSDI 2024, section 3.1); even extents, or one extent that may be odd."""
-    return schedule(_pattern(topology, "reduce-scatter", "bandwidth"), size, element_bytes)
+def _half(topology: Topology, kind: str) -> Pattern:
+    return _pattern(topology, kind, "bandwidth")
 
 
-@checked
-def all_gather(topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-    """The second half of the bandwidth form, its time reversal; even extents, or a single extent that may be odd."""
-    return schedule(_pattern(topology, "all-gather", "bandwidth"), size, element_bytes)
+reduce_scatter = plain("reduce-scatter", _half, """
+    The first half of the bandwidth form (NSDI 2024, section 3.1); even extents, or one extent that may be odd.""")
+all_gather = plain("all-gather", _half, """
+    The second half of the bandwidth form, its time reversal; even extents, or a single extent that may be odd.""")
 
 
 def rho(step: int) -> int:
@@ -77,11 +73,10 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     butterfly = _butterfly(grid, form)
     n_ports = max(len(butterfly.ports), 1)
     return rounds_pattern(
-        topology, collective(kind), NAME, form, _rounds(butterfly, kind, form),
+        topology, kind, NAME, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
         groups=Groups(topology, partial(_group, butterfly.regular_dims())),
-        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)),
-        progress="all",
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)), progress="all",
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
 from collectives.core.pattern import PROOF_TRANSFERS, Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -25,7 +25,7 @@ from collectives.core.transfers import WHOLE, sources_only
 from collectives.trees.edge_splitting import without_switches
 from collectives.trees.shares import gather_shares
 from topologies import Topology, WeftError
-from topologies.checks import Count, Natural, checked
+from topologies.checks import Count, Natural
 from topologies.core.paths import ranges
 from topologies.flows.tightest_cut import remembered
 from topologies.stages import count
@@ -70,47 +70,28 @@ class Sends(NamedTuple):
     parent: I64
 
 
-@checked
-def all_gather(
-    topology: Topology, size: Quantity, *, parts: Count = 1, seed: Natural = 0, runs: Count = DEFAULT_RUNS,
+def _schedule(
+    kind: str, topology: Topology, size: Quantity, *, parts: Count = 1, seed: Natural = 0, runs: Count = DEFAULT_RUNS,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """A synthesized all-gather.
+    n_blocks = topology.n_npus * parts
+    _check_proof(topology, kind, n_blocks)
+    block_bytes = -(-parse_size(size) // n_blocks)
+    return schedule(_pattern(topology, kind, parts, seed, runs, block_bytes), size, element_bytes)
+
+
+all_gather = of_kind("all-gather", _schedule, """
+    A synthesized all-gather.
 
     `size`: bytes of the array: the search weighs latency against bandwidth.
     `parts`: blocks per rank.
     `seed`: the same seed gives the same schedule.
     `runs`: number of searches; the best is used.
     WeftError: unreachable NPUs, or more transfers than can be proved.
-    """
-    return _schedule(topology, "all-gather", size, parts, seed, runs, element_bytes)
-
-
-@checked
-def reduce_scatter(
-    topology: Topology, size: Quantity, *, parts: Count = 1, seed: Natural = 0, runs: Count = DEFAULT_RUNS,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """An all-gather on the reversed network, run in reverse; parameters as for `all_gather`."""
-    return _schedule(topology, "reduce-scatter", size, parts, seed, runs, element_bytes)
-
-
-@checked
-def all_reduce(
-    topology: Topology, size: Quantity, *, parts: Count = 1, seed: Natural = 0, runs: Count = DEFAULT_RUNS,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    """Reduce-scatter, then all-gather; parameters as for `all_gather`."""
-    return _schedule(topology, "all-reduce", size, parts, seed, runs, element_bytes)
-
-
-def _schedule(
-    topology: Topology, kind: str, size: Quantity, parts: int, seed: int, runs: int, element_bytes: int
-) -> Schedule:
-    n_blocks = topology.n_npus * parts
-    _check_proof(topology, kind, n_blocks)
-    block_bytes = -(-parse_size(size) // n_blocks)
-    return schedule(_pattern(topology, kind, parts, seed, runs, block_bytes), size, element_bytes)
+    """)
+reduce_scatter = of_kind("reduce-scatter", _schedule, """
+    An all-gather on the reversed network, run in reverse; parameters as for `all_gather`.""")
+all_reduce = of_kind("all-reduce", _schedule, "Reduce-scatter, then all-gather; parameters as for `all_gather`.")
 
 
 def _check_proof(topology: Topology, kind: str, n_blocks: int) -> None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from collectives.core.builders import of_kind
 from collectives.core.process_groups import process_group
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.hierarchical import blocks_of, make_options, pattern
 from topologies import Topology, WeftError
-from topologies.checks import checked
 from topologies.core.product import npu_bandwidths
 from topologies.units import Quantity
 
@@ -24,35 +24,8 @@ THRESHOLD = 1 / 16
 """Load difference, as a fraction of a chunk, below which the default order is kept."""
 
 
-@checked
-def all_reduce(
-    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
-) -> Schedule:
-    """Reduce-scatter in the order that Themis chooses for each chunk, then all-gather in reverse order.
-
-    Parameters as for `collectives.hierarchical`; `service` defaults to "smallest-first".
-    """
-    return _schedule("all-reduce", topology, size, element_bytes, options)
-
-
-@checked
-def reduce_scatter(
-    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
-) -> Schedule:
-    """The first half of `all_reduce`."""
-    return _schedule("reduce-scatter", topology, size, element_bytes, options)
-
-
-@checked
-def all_gather(
-    topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
-) -> Schedule:
-    """The second half of `all_reduce`; the most loaded dimensions come first, with the smallest parts."""
-    return _schedule("all-gather", topology, size, element_bytes, options)
-
-
 def _schedule(
-    kind: str, topology: Topology, size: Quantity, element_bytes: int, options: dict[str, object]
+    kind: str, /, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
 ) -> Schedule:
     blocks_of(topology)  # rejects networks without dimensions
     chosen = make_options(NAME, {"service": "smallest-first"} | options)
@@ -61,6 +34,16 @@ def _schedule(
     group = process_group(topology.shape, chosen.group)
     orders = chunk_orders(group.extents, npu_bandwidths(topology), chosen.pipeline_chunks)
     return schedule(pattern(NAME, topology, kind, chosen, orders), size, element_bytes)
+
+
+all_reduce = of_kind("all-reduce", _schedule, """
+    Reduce-scatter in the order that Themis chooses for each chunk, then all-gather in reverse order.
+
+    Parameters as for `collectives.hierarchical`; `service` defaults to "smallest-first".
+    """)
+reduce_scatter = of_kind("reduce-scatter", _schedule, "The first half of `all_reduce`.")
+all_gather = of_kind("all-gather", _schedule, """
+    The second half of `all_reduce`; the most loaded dimensions come first, with the smallest parts.""")
 
 
 def chunk_orders(

@@ -11,7 +11,7 @@ from math import gcd
 
 import numpy as np
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring
 from collectives.core.cycles import cycles_pattern
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule

@@ -9,16 +9,15 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_wiring import by_wiring
+from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
-from collectives.core.families import shrink
-from collectives.core.grid import NOBODY, Ranks, ceil_log2
+from collectives.core.grid import NOBODY, Ranks, ceil_log2, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import RankMap, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology, WeftError
-from topologies.checks import Choice, checked
+from topologies.checks import Choice
 from topologies.units import Quantity
 
 NAME = "tree"
@@ -26,26 +25,22 @@ FORMS = ("binomial", "chain")
 Form = Annotated[str, Choice(FORMS)]
 
 
-@checked
-def broadcast(
-    topology: Topology, size: Quantity, *, root: int = 0, form: Form = "binomial", element_bytes: int = ELEMENT_BYTES
+def _schedule(
+    kind: str, topology: Topology, size: Quantity, *, root: int = 0, form: Form = "binomial",
+    element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    """Broadcast down a tree over the ranks, numbered from the root.
+    return schedule(_pattern(topology, kind, form, root), size, element_bytes)
+
+
+broadcast = of_kind("broadcast", _schedule, """
+    Broadcast down a tree over the ranks, numbered from the root.
 
     `root`: the rank that has the array.
     `form`: "binomial": in log2 p steps; each rank that has the array hands it to half of its remaining range. "chain":
         each rank forwards each chunk to the next as it arrives.
     WeftError: a root that is not a rank, or an unknown form.
-    """
-    return schedule(_pattern(topology, "broadcast", form, root), size, element_bytes)
-
-
-@checked
-def reduce(
-    topology: Topology, size: Quantity, *, root: int = 0, form: Form = "binomial", element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    """Reduce up a tree: the time reversal of `broadcast`, with the same parameters."""
-    return schedule(_pattern(topology, "reduce", form, root), size, element_bytes)
+    """)
+reduce = of_kind("reduce", _schedule, "Reduce up a tree: the time reversal of `broadcast`, with the same parameters.")
 
 
 @by_wiring
@@ -60,7 +55,7 @@ def _pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
 
     if form == "binomial":
         return rounds_pattern(
-            topology, collective(kind), NAME, form, _rounds(p, root, kind), n_blocks=1,
+            topology, kind, NAME, form, _rounds(p, root, kind), n_blocks=1,
             smaller=Smaller(smaller), root=root,
         )
     return Pattern(

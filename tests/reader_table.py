@@ -132,7 +132,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "topologies.formats.astra_network", ".yml", network_text(("Ring", 4), ("Switch", 2)), read_topology_file
         ),
         "MSCCL XML": one("collectives.formats.msccl_program", ".xml", ALL_GATHER_OF_TWO, gather),
-        "ForestColl XML": one("collectives.formats.forestcoll_xml", ".xml", FORESTCOLL, gather),
+        "ForestColl XML": one("collectives.formats.files", ".xml", FORESTCOLL, gather),
         "schedule in place of an algorithm": one(
             "collectives.formats.files", ".xml", ALL_GATHER_OF_TWO,
             lambda path: build(str(path), "all-gather", two, "1GiB"),

@@ -12,8 +12,7 @@ import numpy as np
 
 from collectives.core import by_value
 from collectives.core.collective import Collective
-from collectives.core.columns import Accepted
-from collectives.core.emission import Emission, Emit, digest_of
+from collectives.core.emission import Accepted, Emission, Emit, digest_of
 from collectives.core.process_groups import check_reserved
 from collectives.core.proof import BlocksOf, ScheduleError, prove_carried
 from collectives.core.symmetry import Group, Groups, read_groups

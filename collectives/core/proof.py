@@ -121,9 +121,9 @@ class _Proof:
 
     def _follow(self, child: Ints, parent: Ints, entirely: npt.NDArray[np.bool_], *, sends: bool) -> None:
         """Follow what precedes each row, its units, and its blocks unless compiled code did."""
-        ptr, parents = _rows(child, parent, len(self.src))
+        ptr, parents = by_key(child, parent, len(self.src))
         streams = not entirely.all()
-        whole = _rows(child, entirely.astype(np.int64), len(self.src))[1]
+        whole = by_key(child, entirely.astype(np.int64), len(self.src))[1]
         order = self._order(child, parent)
         self.bit, self.part = _number(child, parent, order)
         waiting = np.bincount(parent, minlength=len(self.src)).tolist()
@@ -174,7 +174,7 @@ class _Proof:
     def _order(self, child: Ints, parent: Ints) -> list[int]:
         """Rows in topological order, breadth first."""
         n = len(self.src)
-        ptr, children = _rows(parent, child, n)
+        ptr, children = by_key(parent, child, n)
         waits = np.bincount(child, minlength=n).tolist()
         order = [row for row, count in enumerate(waits) if count == 0]
         for row in order:
@@ -300,7 +300,7 @@ class _Proof:
         return f"the transfer of rank {t.src[row]} to rank {t.dst[row]} in step {t.step[row]} (port {t.port[row]})"
 
 
-def _rows(key: Ints, value: Ints, n: int) -> tuple[list[int], list[int]]:
+def by_key(key: Ints, value: Ints, n: int) -> tuple[list[int], list[int]]:
     """Values grouped by their keys 0 to n - 1: the offset of each key, and the values in that order."""
     order = np.argsort(key, kind="stable")
     ptr = np.concatenate(([0], np.cumsum(np.bincount(key, minlength=n))))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.collective import Collective
+from collectives.core.collective import collective
 from collectives.core.grid import NOBODY, Ranks
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.symmetry import Group
@@ -114,17 +114,8 @@ class _Sent(NamedTuple):
 
 
 def rounds_pattern(
-    topology: Topology,
-    kind: Collective,
-    algorithm: str,
-    form: str,
-    rounds: Sequence[Round | Fan],
-    *,
-    n_blocks: int,
-    groups: Sequence[Group] = (),
-    smaller: Smaller | None = None,
-    root: int = 0,
-    progress: str = "free",
+    topology: Topology, kind: str, algorithm: str, form: str, rounds: Sequence[Round | Fan], *, n_blocks: int,
+    groups: Sequence[Group] = (), smaller: Smaller | None = None, root: int = 0, progress: str = "free",
 ) -> Pattern:
     """The pattern of an algorithm in rounds.
 
@@ -142,7 +133,7 @@ def rounds_pattern(
         return its_round.carried(source, slot - first)
 
     return Pattern(
-        topology=topology, kind=kind, algorithm=algorithm, form=form, n_blocks=n_blocks, emit=emit,
+        topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=n_blocks, emit=emit,
         blocks_of=blocks_of, groups=groups, smaller=smaller, root=root, progress=progress,
     )
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from collectives.core.joins import Parents, parents_of
 from collectives.core.schedule import Schedule
-from collectives.core.transfers import Transfers
+from collectives.core.transfers import Parents, Transfers, parents_of
 from topologies import WeftError
 from topologies.stages import counting
 

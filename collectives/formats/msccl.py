@@ -8,16 +8,118 @@ loop over slices that are larger than a chunk of the simulation is not held back
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 
 from collectives.core.pattern import OwnProof, Pattern
+from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
 from collectives.core.transfers import WHOLE
-from collectives.formats.msccl_memory import Memory, Value
-from collectives.formats.msccl_order import Cut, Order, check_races, order_of
+from collectives.formats.msccl_order import Cut, Order, check_races, order_of, where
 from collectives.formats.msccl_program import RECEIVES, SENDS, Algo, Place, publisher, waits_of
 from topologies import Topology, WeftError
+
+Value = frozenset[tuple[int, int]]
+"""Contributions (rank, chunk) summed in a place."""
+
+Buffer = tuple[str, int]
+
+
+class Memory:
+    """Input, output and scratch buffers of every GPU.
+
+    `kind`: the collective.
+    `p`, `chunks`: GPUs, and chunks of the entire buffer (output of an all-gather, input of a reduce-scatter).
+    `in_place`: whether input and output share memory.
+    `name`: for messages.
+    """
+
+    def __init__(self, kind: str, p: int, chunks: int, in_place: bool, name: str) -> None:
+        self.kind, self.p, self.chunks, self.in_place, self.name = kind, p, chunks, in_place, name
+        self.per = chunks // p if kind in ("all-gather", "reduce-scatter", "all-to-all") else chunks
+        self.values: dict[tuple[int, str, int], Value] = {}
+        for gpu in range(p):
+            own = self.per if kind == "all-gather" else chunks
+            if kind == "broadcast" and gpu:
+                continue
+            for at in range(own):
+                self.values[self._place(gpu, ("i", at))] = frozenset([(gpu, at)])
+
+    def execute(
+        self, gpu: int, kind: str, src: Buffer, dst: Buffer, count: int, arrived: list[Value]
+    ) -> list[Value]:
+        """Execute a step; returns what it sends."""
+        sent = []
+        for at in range(count):
+            here, there = ((buffer, offset + at) for buffer, offset in (src, dst))
+            if kind == "s":
+                sent.append(self._read(gpu, here))
+            elif kind in ("r", "rcs"):
+                self.values[self._place(gpu, there)] = arrived[at]
+                sent.append(arrived[at])
+            elif kind in ("rrs", "rrc", "rrcs"):
+                total = self._add(gpu, self._read(gpu, here), arrived[at])
+                if kind != "rrs":
+                    self.values[self._place(gpu, there)] = total
+                sent.append(total)
+            elif kind == "cpy":
+                self.values[self._place(gpu, there)] = self._read(gpu, here)
+            elif kind == "re":
+                total = self._add(gpu, self._read(gpu, there), self._read(gpu, here))
+                self.values[self._place(gpu, there)] = total
+        return sent
+
+    def check(self) -> None:
+        """Compare the contents with what the collective requires.
+
+        ScheduleError: names the GPU and the chunk.
+        """
+        for gpu in range(self.p):
+            for at, wanted in self._wanted(gpu):
+                found = self.values.get(self._place(gpu, ("o", at)), frozenset())
+                if found != wanted:
+                    lacks = sorted(wanted - found)
+                    what = f"lacks the contribution of rank {lacks[0][0]}" if lacks else "holds more than it should"
+                    raise ScheduleError(f"{self.name}: GPU {gpu} ends with an output whose chunk {at} {what}")
+
+    def _wanted(self, gpu: int) -> list[tuple[int, Value]]:
+        everyone = range(self.p)
+        if self.kind == "all-gather":
+            return [(at, frozenset([divmod(at, self.per)])) for at in range(self.chunks)]
+        if self.kind == "reduce-scatter":
+            return [(at, frozenset((r, gpu * self.per + at) for r in everyone)) for at in range(self.per)]
+        if self.kind == "all-to-all":
+            return [(at, frozenset([(at // self.per, gpu * self.per + at % self.per)])) for at in range(self.chunks)]
+        if self.kind == "broadcast":
+            return [(at, frozenset([(0, at)])) for at in range(self.chunks)]
+        if self.kind == "reduce" and gpu:
+            return []
+        return [(at, frozenset((r, at) for r in everyone)) for at in range(self.chunks)]
+
+    def _place(self, gpu: int, place: Buffer) -> tuple[int, str, int]:
+        """Location of a buffer place; input and output share theirs if in place."""
+        buffer, at = place
+        if self.in_place and buffer in "io":
+            if self.kind == "all-gather" and buffer == "i":
+                at += gpu * self.per
+            if self.kind == "reduce-scatter" and buffer == "o":
+                at += gpu * self.per
+            buffer = "io"
+        return gpu, buffer, at
+
+    def _read(self, gpu: int, place: Buffer) -> Value:
+        found = self.values.get(self._place(gpu, place))
+        if found is None:
+            raise ScheduleError(f"{self.name}: GPU {gpu} reads {place[0]}[{place[1]}], which is still empty")
+        return found
+
+    def _add(self, gpu: int, one: Value, other: Value) -> Value:
+        twice = one & other
+        if twice:
+            rank, chunk = min(twice)
+            raise ScheduleError(f"{self.name}: GPU {gpu} adds chunk {chunk} of rank {rank} twice")
+        return one | other
+
 
 PROOF = "proved: all conflicting steps are ordered, and one symbolic run does the collective"
 
@@ -34,15 +136,15 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
     if topology.n_npus != p:
         raise WeftError(f"{algo.title} is for {p} GPUs, and {topology.name} has {topology.n_npus} NPUs")
     order = prove_msccl(algo, cut)
-    pairs = _pairs(algo)
+    receiver = _receiver(algo, order)
     sends = SendList()
     number: dict[Place, int] = {}
-    for at, (place, receiver) in enumerate(pairs.items()):
+    for at, (place, end) in enumerate(receiver.items()):
         step = algo.step(place)
-        number[place] = sends.add(place[0], receiver[0], (), count=step.chunks, port=place[1], step=place[2])
+        number[place] = sends.add(place[0], end[0], (), count=step.chunks, port=place[1], step=place[2])
         assert number[place] == at
-    counts = [algo.step(place).chunks for place in pairs]
-    arrival = {receiver: number[place] for place, receiver in pairs.items()}
+    counts = [algo.step(place).chunks for place in receiver]
+    arrival = {end: number[place] for place, end in receiver.items()}
     for place, waited in _waits(algo, order, arrival):
         count = algo.step(place).chunks
         for one in sorted(waited):
@@ -58,17 +160,13 @@ def _unnamed(source: int, slot: int) -> Sequence[int]:
     raise WeftError("the chunks of an MSCCL program move between buffers: its transfers have no named blocks")
 
 
-def _pairs(algo: Algo) -> dict[Place, Place]:
-    """The receiving step of each sending step."""
-    ends: dict[tuple[int, int, int], tuple[list[Place], list[Place]]] = defaultdict(lambda: ([], []))
-    for gpu, blocks in enumerate(algo.gpus):
-        for number, block in enumerate(blocks):
-            for at, step in enumerate(block.steps):
-                if step.kind in SENDS:
-                    ends[gpu, block.send, block.channel][0].append((gpu, number, at))
-                if step.kind in RECEIVES:
-                    ends[block.receive, gpu, block.channel][1].append((gpu, number, at))
-    return {one: other for out, into in ends.values() for one, other in zip(out, into, strict=True)}
+def _receiver(algo: Algo, order: Order) -> dict[Place, Place]:
+    """The receiving step of each sending step; ScheduleError where cut steps make several of one, or one of several."""
+    for ends in zip(*order.pairs, strict=True):
+        place, count = Counter(ends).most_common(1)[0]
+        if count > 1:
+            raise ScheduleError(f"{algo.title}: {where(algo, place)} pairs with {count} steps: let it pair with one")
+    return dict(order.pairs)
 
 
 def _waits(algo: Algo, order: Order, arrival: dict[Place, int]) -> Iterator[tuple[Place, set[int]]]:

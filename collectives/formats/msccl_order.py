@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.proof import ScheduleError
+from collectives.core.proof import ScheduleError, by_key
 from collectives.formats.msccl_program import (
     BUFFERS,
     MOST_COUNT,
@@ -117,6 +117,7 @@ class Order(NamedTuple):
     """The relation, and an order of all calls that respects it."""
 
     calls: Calls
+    pairs: list[tuple[Place, Place]]  # sending and receiving steps
     parent: I64  # (e,): rules between calls of the first turn
     child: I64  # (e,)
     sequence: list[int]  # calls of the first turn
@@ -130,6 +131,7 @@ def order_of(algo: Algo, cut: Cut = Cut()) -> Order:
     """
     calls = calls_of(algo, cut.most)
     send, receive, connection = _messages(algo, calls)
+    pairs = zip(map(calls.place, send.tolist()), map(calls.place, receive.tolist()), strict=True)
     slots = PROTOCOLS[algo.protocol].in_flight
     fewest = int(np.bincount(connection).min()) if connection.size else 1
     turns = min(cut.turns, -(-slots // fewest) + 1)
@@ -141,7 +143,8 @@ def order_of(algo: Algo, cut: Cut = Cut()) -> Order:
     parent, child = (np.concatenate([rule[end] for rule in rules]) for end in (0, 1))
     sequence = _sequence(algo, calls, parent, child, n * turns)
     inside = (parent < n) & (child < n)
-    return Order(calls, parent[inside], child[inside], [call for call in sequence if call < n])
+    first_turn = [call for call in sequence if call < n]
+    return Order(calls, list(dict.fromkeys(pairs)), parent[inside], child[inside], first_turn)
 
 
 def _messages(algo: Algo, calls: Calls) -> tuple[I64, I64, I64]:
@@ -227,9 +230,7 @@ def _sequence(algo: Algo, calls: Calls, parent: I64, child: I64, n: int) -> list
 
     ScheduleError: there is none: names the calls of a cycle.
     """
-    by_parent = np.argsort(parent, kind="stable")
-    followers = child[by_parent].tolist()
-    ptr = np.concatenate(([0], np.cumsum(np.bincount(parent, minlength=n)))).tolist()
+    ptr, followers = by_key(parent, child, n)
     open_rules = np.bincount(child, minlength=n)
     ready = np.flatnonzero(open_rules == 0).tolist()
     left = open_rules.tolist()
@@ -311,9 +312,7 @@ def _clocks(order: Order, low: int, high: int) -> npt.NDArray[np.int32]:
     """Clocks of the chains [low, high): for each call the last call of each chain that happens before it, or -1."""
     n = order.calls.gpu.size
     clock = np.full((n, high - low), -1, np.int32)
-    by_child = np.argsort(order.child, kind="stable")
-    parents = order.parent[by_child].tolist()
-    ptr = np.concatenate(([0], np.cumsum(np.bincount(order.child, minlength=n)))).tolist()
+    ptr, parents = by_key(order.child, order.parent, n)
     chain, number = (order.calls.chain - low).tolist(), _number(order.calls).tolist()
     width = high - low
     for call in order.sequence:

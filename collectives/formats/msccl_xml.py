@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from xml.sax.saxutils import quoteattr
 
 from collectives.formats.msccl_program import MOST_BLOCKS, MOST_BLOCKS_OF_CHANNEL, MOST_CHANNELS, MOST_COUNT
-from collectives.trees.forest import Forest, Tree
-from collectives.trees.pattern import pieces_of
+from collectives.trees.forest import Forest, Tree, pieces_of
 from topologies import WeftError
 
 _COLL = {"all-reduce": "allreduce", "all-gather": "allgather", "reduce-scatter": "reduce_scatter"}

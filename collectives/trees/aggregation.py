@@ -138,13 +138,8 @@ def _cannot_reduce(topology: Topology, node: int) -> str:
 
 
 def minimum_depth_tree(
-    topology: Topology,
-    *,
-    members: Iterable[int] | None = None,
-    root: int | None = None,
-    routers: bool = False,
-    dimensions: Iterable[int] | None = None,
-    unused: Iterable[tuple[int, int]] = (),
+    topology: Topology, *, members: Iterable[int] | None = None, root: int | None = None, routers: bool = False,
+    dimensions: Iterable[int] | None = None, unused: Iterable[tuple[int, int]] = (),
 ) -> AggregationTree:
     """A tree of shortest paths from the best root to all members; the first among equal roots.
 

@@ -1,16 +1,76 @@
-"""Transfers of partial sums up an aggregation tree, and of results down, node by node."""
+"""Transfers of partial sums up an aggregation tree, and of results down, node by node.
+
+A transfer depends only on its tree, and the tree of a large network differs from that of a small one with the same
+number of levels only in the number of children: schedules that are too large are proved on small networks. That the
+large tree is a tree, reaches all ranks and reduces only where it may is checked on the tree itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.relays import Relays
+from collectives.core.sends import SendList
 from collectives.trees.aggregation import AggregationTree
-from topologies import Topology
+from topologies import (
+    NPU,
+    REDUCER,
+    SWITCH,
+    Topology,
+    WeftError,
+    fat_tree,
+    from_spec,
+    leaf_spine,
+    switch,
+    torus,
+    with_reduction_units,
+)
 from topologies.core.reduction_units import unit_of
+
+
+class Relays(SendList):
+    """Collects transfers one by one; the same number of those of each source tie alike."""
+
+    def __init__(self, topology: Topology) -> None:
+        super().__init__(alike_by_slot=True)
+        self.topology = topology
+        self._first: dict[tuple[int, int], int] = {}  # of parallel links
+        for link, ends in enumerate(zip(topology.src.tolist(), topology.dst.tolist(), strict=True)):
+            self._first.setdefault(ends, link)
+
+    def along(
+        self, nodes: Sequence[int], blocks: Sequence[int], *, step: int = 0, reduces: bool = False,
+        stream: Sequence[int] = (), port: int = 0,
+    ) -> int:
+        """Add a transfer along a path of nodes; returns its index.
+
+        `nodes`: from the source to the receiver, connected by links.
+        `reduces`, `stream`: as in `add`.
+        `port`: index of the neighbor among those of the last node.
+        """
+        ends = int(nodes[0]), int(nodes[-1])
+        return self.add(*ends, tuple(blocks), step=step, reduces=reduces, stream=stream, links=self._path(nodes, port))
+
+    def _path(self, nodes: Sequence[int], port: int) -> list[int]:
+        try:
+            links = [self._first[pair] for pair in pairwise(nodes)]
+        except KeyError:
+            raise WeftError(f"topology {self.topology.name}: no links along the path {list(nodes)}") from None
+        if port and links:
+            count = self._count(nodes[-2], nodes[-1], links[-1])
+            links[-1] += port % count
+        return links
+
+    def _count(self, tail: int, head: int, first: int) -> int:
+        """Number of parallel links, of which this is the first."""
+        t, link = self.topology, first
+        while link < t.n_links and t.src[link] == tail and t.dst[link] == head:
+            link += 1
+        return link - first
+
 
 MOST_TRANSFERS = 1_000_000
 """Limit on transfers of a schedule, each built in Python: about ten seconds."""
@@ -27,12 +87,8 @@ class Flows:
         self._routes: dict[tuple[int, int], list[int]] = {}
 
     def collect(
-        self,
-        tree: AggregationTree,
-        sources: Iterable[int],
-        blocks: Sequence[int],
-        feed: dict[int, list[int]] | None = None,
-        again: bool = False,
+        self, tree: AggregationTree, sources: Iterable[int], blocks: Sequence[int],
+        feed: dict[int, list[int]] | None = None, again: bool = False,
     ) -> tuple[dict[int, int], list[int]]:
         """Send blocks up a tree; returns what each source sent, and the rows that arrive at the root.
 
@@ -133,3 +189,28 @@ def _ports(topology: Topology) -> dict[tuple[int, int], int]:
             found[src, dst] = seen.get(dst, 0)
             seen[dst] = found[src, dst] + 1
     return found
+
+
+def small_network(topology: Topology, trees: Sequence[AggregationTree]) -> Topology:
+    """A network with trees of the same kind: over switches in one, two or three layers, or over the routers of NPUs.
+
+    It has reduction units if the large one has any, and admits two cable-disjoint trees.
+    """
+    tree = max(trees, key=lambda tree: tree.depth)
+    if any(topology.kind[node] == NPU and node != tree.root for node in tree.children):
+        return _with_units(topology, torus((4, 4)))
+    layers = (tree.depth + 1) // 2 if topology.kind[tree.root] == NPU else tree.depth
+    return _with_units(topology, switch(8) if layers < 2 else leaf_spine(4, 4, 4) if layers == 2 else fat_tree(4))
+
+
+def small_rails(topology: Topology) -> Topology:
+    """A network of nodes and rails, with switches if the large one has any."""
+    switches = np.any(topology.kind == SWITCH)
+    return _with_units(topology, from_spec("SW(3)_SW(4)")) if switches else torus((3, 4))
+
+
+def _with_units(topology: Topology, small: Topology) -> Topology:
+    if not np.any(topology.kind == REDUCER):
+        return small
+    nodes = range(small.n_nodes) if not np.any(small.kind == SWITCH) else None
+    return with_reduction_units(small, "100GB/s", nodes=nodes)

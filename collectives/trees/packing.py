@@ -5,6 +5,11 @@ it crosses has capacity beyond the needs of the unfinished batches inside that c
 (Schrijver, Combinatorial Optimization, section 53; Berczi and Frank), unless a cut found before forbids the edge. An
 edge that may serve none never will again, so each batch examines each edge once; and an edge that may serve some always
 exists.
+
+A set of nodes is tight when the capacity of the edges into it equals the number of unfinished trees without a node in
+it, each of which must still enter. It remains tight: the next edge into it serves such a tree, and takes as much from
+one side as from the other. So a set that one flow has found forbids, for good, every edge into it to all trees that
+have a node in it. On fat-tree:8, 110 sets answer 18,633 of the 18,743 questions whose answer is no.
 """
 
 from __future__ import annotations
@@ -14,11 +19,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from collectives.trees.tight_sets import TightSets
 from topologies import WeftError
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.stages import count
+
+
+class TightSets:
+    """Tight sets of nodes, as bits of integers."""
+
+    def __init__(self) -> None:
+        self._with: dict[int, list[int]] = defaultdict(list)  # by node, the sets that it is in, the last useful first
+
+    def add(self, inside: npt.NDArray[np.bool_]) -> None:
+        """Keep a set, given as whether each node is in it, (n_nodes,)."""
+        nodes = np.flatnonzero(inside).tolist()
+        bits = sum(1 << node for node in nodes)
+        for node in nodes:
+            self._with[node].insert(0, bits)
+
+    def forbid(self, x: int, y: int, reached: int) -> bool:
+        """Whether a set has y, not x, and a reached node, given as bits: then the edge from x to y serves no tree."""
+        sets = self._with[y]
+        for place, bits in enumerate(sets):
+            if bits & reached and not bits >> x & 1:
+                if place:
+                    sets.insert(0, sets.pop(place))
+                return True
+        return False
+
 
 Pair = tuple[int, int]
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from collectives.core.collective import COLLECTIVES
-from collectives.trees.rooted_forest import two_phase_rate_Bps
+from collectives.trees.pack import two_phase_rate_Bps
 from sim.analytic.cut_bound import cut_bound
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json

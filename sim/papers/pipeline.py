@@ -15,10 +15,8 @@ from time import process_time
 
 from collectives import algorithm, build
 from collectives.core.schedule import Schedule, schedule
-from collectives.trees.forest import Forest
-from collectives.trees.pack import gather_forest
-from collectives.trees.pattern import forest_pattern
-from collectives.trees.rooted_forest import two_phase_rate_Bps
+from collectives.trees.forest import Forest, forest_pattern
+from collectives.trees.pack import gather_forest, two_phase_rate_Bps
 from collectives.trees.transitive import root_trees
 from sim.analytic.cut_bound import cut_bound
 from sim.papers.pipeline_figures import draw_service, draw_sizes

@@ -4,8 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import pairwise, recursive_doubling, ring, swing
-from collectives.core.step_costs import IMPOSSIBLE, congestion, steps_of
-from collectives.reconfiguration_plan import alternating_planes_ps, best_plan, cost_of, only
+from collectives.reconfiguration_plan import (
+    IMPOSSIBLE,
+    alternating_planes_ps,
+    best_plan,
+    congestion,
+    cost_of,
+    only,
+    steps_of,
+)
 from collectives.reconfigured import menu
 from tests.oracles.circuit_plans import cheapest_ps
 from tests.oracles.concurrent_flow import max_concurrent_flow

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from collectives.core.step_costs import Step
+from collectives.reconfiguration_plan import Step
 from topologies import Topology, WeftError
 
 

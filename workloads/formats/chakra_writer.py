@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Annotated
 
-from collectives.core.joins import parents_of
 from collectives.core.schedule import Schedule
+from collectives.core.transfers import parents_of
 from topologies import WeftError
 from topologies.checks import Choice, checked
 from workloads.formats.chakra import VERSIONS, Node, Trace

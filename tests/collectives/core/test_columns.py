@@ -13,7 +13,7 @@ import pytest
 
 from collectives import Pattern, Transfers, TransferTable, build, from_steps, ring_rounds, schedule
 from collectives.core.collective import collective
-from collectives.core.columns import COLUMNS
+from collectives.core.emission import COLUMNS
 from collectives.core.process_groups import grouped, process_group
 from collectives.core.transfers import STREAM, WHOLE, Pool, take
 from sim import simulate

@@ -6,7 +6,7 @@ import pytest
 
 from collectives import build
 from collectives.core.schedule import schedule
-from collectives.formats.forestcoll_xml import all_gather_pattern, parse_forestcoll
+from collectives.formats.files import all_gather_pattern, parse_forestcoll
 from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_program import RUNTIMES, not_run, parse_msccl
 from collectives.formats.msccl_xml import to_msccl

@@ -13,13 +13,13 @@ import pytest
 
 from collectives import build
 from collectives.core.proof import ScheduleError
-from collectives.formats.msccl import prove_msccl
-from collectives.formats.msccl_order import cut_of
+from collectives.formats.msccl import msccl_pattern, prove_msccl
+from collectives.formats.msccl_order import Cut, cut_of
 from collectives.formats.msccl_program import not_run, parse_msccl, told_limits
 from collectives.formats.msccl_xml import to_msccl
 from collectives.trees.pack import gather_forest, scatter_forest
 from tests.oracles.msccl_checker import judge
-from topologies import WeftError, from_spec
+from topologies import WeftError, from_spec, ring
 
 SHARED = Path(__file__).parents[3] / ".." / "shared" / "data" / "msccl"
 KINDS = ("all-gather", "reduce-scatter", "all-reduce")
@@ -292,6 +292,18 @@ def test_a_wrong_count_is_named_and_no_traceback() -> None:
                                          'type="s" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="2"')  # fmt: skip
     with pytest.raises(ScheduleError, match="GPU 0 sends 2 chunks to GPU 1 on channel 0 in call 0, which receives 1"):
         prove_msccl(parse_msccl(text))
+
+
+def test_a_step_that_pairs_with_several_once_it_is_cut_is_named() -> None:
+    text = exchange(2, "Simple")
+    for gpu in range(2):
+        sent = [STEP.format(s=s, type="s", at=2 * gpu + s, depid=-1, deps=-1, has=0) for s in range(2)]
+        text = text.replace(sent[0], sent[0].replace('cnt="1"', 'cnt="2"'))
+        text = text.replace(sent[1], sent[1].replace('type="s"', 'type="nop"'))
+    algo = parse_msccl(text)
+    prove_msccl(algo, Cut(most=1))
+    with pytest.raises(ScheduleError, match=r"step 0 \(s\) pairs with 2 steps: let it"):
+        msccl_pattern(algo, ring(2), Cut(most=1))
 
 
 def long_program(steps: int, blocks: int = 1, kind: str = "nop", **attributes: str) -> str:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from collectives import in_network
 from collectives.trees.aggregation import given_tree, torus_trees
-from collectives.trees.disjoint_forests import DisjointForests
-from collectives.trees.edge_disjoint import edge_disjoint_trees
+from collectives.trees.edge_disjoint import DisjointForests, edge_disjoint_trees
 from tests.collectives.test_in_network import on_arrays
 from topologies import WeftError, from_spec, torus
 

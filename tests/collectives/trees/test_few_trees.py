@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from collectives import build
-from collectives.trees.few_trees import MOST_K
+from collectives.trees.shares import MOST_K
 from sim import simulate
 from topologies import WeftError, from_links, from_spec
 from topologies.units import bytes_per_s

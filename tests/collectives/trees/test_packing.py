@@ -9,16 +9,15 @@ import pytest
 
 from collectives import pipelined
 from collectives.trees.edge_splitting import without_switches
+from collectives.trees.forest import mirror_of, turned_back
 from collectives.trees.pack import (
     broadcast_forest,
     gather_forest,
-    mirror_of,
     pack_forest,
     reduce_forest,
     scatter_forest,
-    turned_back,
+    two_phase_rate_Bps,
 )
-from collectives.trees.rooted_forest import two_phase_rate_Bps
 from collectives.trees.shares import broadcast_shares, gather_shares
 from tests import fabrics
 from tests.oracles import plain_forest

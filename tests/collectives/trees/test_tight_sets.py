@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from collectives.trees.edge_splitting import without_switches
-from collectives.trees.packing import Batch, _Packing
+from collectives.trees.packing import Batch, TightSets, _Packing
 from collectives.trees.shares import gather_shares
-from collectives.trees.tight_sets import TightSets
 from tests import fabrics
 from topologies import Topology, from_spec
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import collectives.core.by_wiring
+import collectives.core.builders
 import sim.lower.alone
 import sim.lower.shape
 from collectives import ALGORITHMS, build
@@ -84,7 +84,7 @@ def test_a_shared_structure_gives_what_a_build_of_its_own_gives(
         size, model = f"{64 * (1 + at % 2)}KiB", Model(chunks=2 + at % 2)
         shared = _run(topology, name, kind, size, model)
         with monkeypatch.context() as alone:
-            alone.setattr(collectives.core.by_wiring, "wiring_of", lambda t: t)
+            alone.setattr(collectives.core.builders, "wiring_of", lambda t: t)
             assert shared == _run(change(from_spec(fabric)), name, kind, size, model)
 
 

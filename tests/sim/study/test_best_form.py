@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from collectives import ALGORITHMS, Schedule, build, pipelined
 from collectives.core.schedule import schedule
-from collectives.trees.pattern import forest_pattern
+from collectives.trees.forest import forest_pattern
 from sim import PRESETS, Model, Result, bounds, simulate
 from sim.lower.job import lower
 from sim.program.outcome import Deadlock

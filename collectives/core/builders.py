@@ -1,0 +1,101 @@
+"""What makes the functions of an algorithm: its pattern once for each wiring, and a public function per collective.
+
+Topologies that differ in rates and latencies only share transfers and proof.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import lru_cache, partial, wraps
+from inspect import cleandoc, signature
+from typing import Concatenate, ParamSpec, Protocol, TypeVarTuple
+
+from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from topologies import Topology
+from topologies.checks import checked
+from topologies.core.rateless import wiring_of
+from topologies.core.topology import NeedsRates
+from topologies.units import Quantity
+
+Ts = TypeVarTuple("Ts")
+
+
+def kept_by_wiring(most: int) -> Callable[[Callable[[Topology, *Ts], Pattern]], Callable[[Topology, *Ts], Pattern]]:
+    """Decorate a function that builds the pattern of an algorithm on a topology; arguments must be hashable.
+
+    The pattern is built on the wiring, which has no rates and no latencies, and serves all topologies of it. A builder
+    that reads some builds for its topology alone. `most`: patterns that are kept.
+    """
+
+    def decorated(build: Callable[[Topology, *Ts], Pattern]) -> Callable[[Topology, *Ts], Pattern]:
+        @lru_cache(maxsize=most)
+        def attempt(wiring: Topology, *args: *Ts) -> Pattern | None:
+            try:
+                return build(wiring, *args)
+            except NeedsRates:
+                return None
+
+        alone = lru_cache(maxsize=most)(build)
+        placed = lru_cache(maxsize=most)(Pattern.on)
+
+        @wraps(build)
+        def pattern(topology: Topology, *args: *Ts) -> Pattern:
+            wiring = wiring_of(topology)
+            shared = None if wiring is topology else attempt(wiring, *args)
+            return alone(topology, *args) if shared is None else placed(shared, topology)
+
+        return pattern
+
+    return decorated
+
+
+def by_wiring(build: Callable[[Topology, *Ts], Pattern]) -> Callable[[Topology, *Ts], Pattern]:
+    """`kept_by_wiring`, for as many patterns as an algorithm usually has."""
+    return kept_by_wiring(64)(build)
+
+
+P = ParamSpec("P")
+
+
+class Plain(Protocol):
+    """The function of a collective that has no options."""
+
+    def __call__(self, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+        """The schedule, of blocks that are padded to a multiple of `element_bytes`."""
+
+
+def of_kind(kind: str, build: Callable[Concatenate[str, P], Schedule], doc: str) -> Callable[P, Schedule]:
+    """The function of one collective: `build`, given its kind, with its arguments checked and its signature without it.
+
+    Examples
+    --------
+    >>> from collectives import ring
+    >>> ring.all_gather.__name__, list(signature(ring.all_gather).parameters)
+    ('all_gather', ['topology', 'size', 'directions', 'element_bytes'])
+    """
+    return _named(kind, build, doc, build.__module__)
+
+
+def plain(kind: str, pattern: Callable[[Topology, str], Pattern], doc: str) -> Plain:
+    """The function of one collective whose pattern follows from the topology alone."""
+
+    def build(kind: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+        return schedule(pattern(topology, kind), size, element_bytes)
+
+    return _named(kind, build, doc, pattern.__module__)
+
+
+def _named(
+    kind: str, build: Callable[Concatenate[str, P], Schedule], doc: str, module: str
+) -> Callable[P, Schedule]:
+    given, whole, name = partial(build, kind), signature(build), kind.replace("-", "_")
+    vars(given).update(
+        __name__=name, __qualname__=name, __module__=module, __doc__=cleandoc(doc),
+        __annotations__=build.__annotations__, __globals__=vars(sys.modules[build.__module__]),
+        __signature__=whole.replace(parameters=list(whole.parameters.values())[1:]),
+    )
+    function = checked(given)
+    del function.__wrapped__  # type: ignore[attr-defined]  # a partial, in which nobody would look for a docstring
+    return function
