@@ -26,8 +26,7 @@ ABOUT = {
 ROOMS = ("topologies", "collectives", "workloads", "sim")
 MODULES = (
     "collectives.in_network", "collectives.trees.aggregation", "collectives.parameter_server", "workloads.compression",
-    "workloads.compression.cells", "sim.papers.compression_sizes", "sim.papers.compressed_timeline",
-    "sim.papers.gradients", "sim.faults.plan", "sim.faults.retry",
+    "workloads.compression.cells", "workloads.compression.gains", "sim.faults.plan", "sim.faults.retry",
     "sim.run.tenants", "sim.streaming.pool_streaming", "sim.streaming.slot_sharing", "sim.streaming.partial_aggregates",
 )
 """Modules inside the packages whose names are part of the API too."""

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sim.papers import lhc_figure, libra_figure, swing_figure, topoopt_figures
-from sim.papers.libra_cases import GainPoint
+from sim.papers import lhc_report, libra, swing_figure, topoopt
+from sim.papers.libra import GainPoint
 from sim.papers.swing_points import Comparison, published
 from topologies.units import parse_size
 
@@ -85,7 +85,7 @@ def draw_swing() -> None:
 
 def draw_libra() -> None:
     rows = next(rows for _, head, rows in tables("libra.md") if head[3] == "GB/s")
-    libra_figure.draw(IMAGES, [
+    libra.draw(IMAGES, [
         GainPoint(network, workload, goal, budget, time, cost, time_too, cost_too, best, best_cost, "", "", 0, 0)
         for network, workload, goal, budget, time, time_too, best, cost, cost_too, best_cost in rows
     ])
@@ -95,7 +95,7 @@ def draw_topoopt() -> None:
     """Of `all_to_all`, `cluster` and `switching` the page has too few rows."""
     found = columns("topoopt.md")
     for name in ("iterations", "twisted", "following", "dedicated"):
-        topoopt_figures.draw(name, found[name], IMAGES / f"topoopt-{name}.png")
+        topoopt.draw(name, found[name], IMAGES / f"topoopt-{name}.png")
 
 
 def draw_lhc() -> None:
@@ -107,7 +107,7 @@ def draw_lhc() -> None:
         for cells, full, lost in zip(*(found[title][1] for title in (
             "Cells per item in complete rows:", "Arrays decoded in full:", "Items lost:")), strict=True)
     ]
-    lhc_figure.draw_cliff(IMAGES / "lhc-cliff.png", cliff)
+    lhc_report.draw_cliff(IMAGES / "lhc-cliff.png", cliff)
     speed_up = [
         {"support": match[1], "over": match[2], "index_bits": int(match[3]), "workers": int(workers),
          "density": row[0], "speed_up": row[1 + at]}
@@ -115,17 +115,17 @@ def draw_lhc() -> None:
         if (match := re.match(r"Speed-up, (\w+) supports, ([\w-]+), (\d)-bit", before))
         for row in rows for at, workers in enumerate(head[1:])
     ]
-    lhc_figure.draw_throughput(IMAGES / "lhc-throughput.png", speed_up)
+    lhc_report.draw_throughput(IMAGES / "lhc-throughput.png", speed_up)
     models = next([dict(zip(head, row, strict=True)) for row in rows] for head, rows in found.values()
                   if head[0] == "model")
-    lhc_figure.draw_models(IMAGES / "lhc-models.png", models)
+    lhc_report.draw_models(IMAGES / "lhc-models.png", models)
     sizes = [
         {"topology": before.strip("`:"), "algorithm": algorithm, "size_bytes": parse_size(row[0].replace(" ", "")),
          "goodput_Gbps": 8e-3 * parse_size(row[0].replace(" ", "")) / row[1 + at]}
         for before, (head, rows) in found.items() if before.startswith("`") and head[0] == "size"
         for at, algorithm in enumerate(head[1:]) for row in rows
     ]
-    lhc_figure.draw_sizes(IMAGES / "lhc-sizes.png", sizes)
+    lhc_report.draw_sizes(IMAGES / "lhc-sizes.png", sizes)
 
 
 DRAWN = {"swing": draw_swing, "libra": draw_libra, "topoopt": draw_topoopt, "lhc": draw_lhc}

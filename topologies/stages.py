@@ -2,7 +2,7 @@
 
 Functions that do the work of a stage are decorated with `staged`. A stage inside another stops the clock of the outer
 one, so that all of them add up to the whole. Worker processes measure theirs, which are rows of their own: the sum of
-all workers (`sim.study.worker_stages`).
+all workers (`sim.study.processes`).
 
 They are "imports", "parse" (flags and files), "topology", "pattern" (schedules and jobs), "proof", "lowering",
 "quotient", "bounds", "engine", "compilation" (kernels are compiled, or found compiled and loaded), "check" (of

@@ -16,7 +16,7 @@ from sim.cli.library import no_library, setting_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from sim.how import How
-from sim.library.listed import OF_CARDS, PCIE, listed_gpu, listed_machine
+from sim.library.described import OF_CARDS, PCIE, listed_gpu, listed_machine
 from sim.library.tuner import SENDRECV, Setting
 from sim.library.tuner import tables as library_tables
 from sim.measured.baseline import SMALL, Changes, Table

@@ -15,15 +15,15 @@ from sim.cli.flags import how
 from sim.cli.output import STANDARD_OUTPUT, say, write_text, write_whole
 from sim.cli.progress import Steps, progress
 from sim.faults.plan import FaultPlan
-from sim.study.dask import dask_executor
 from sim.study.document import document
 from sim.study.export import Status, check_parquet, export, keyed_rows, status_of
 from sim.study.file import Sweep, points_of
-from sim.study.keyed import Keyed, keyed
+from sim.study.key import Keyed, keyed
 from sim.study.points import Task
+from sim.study.processes import dask_executor
 from sim.study.spec import STANDARD_INPUT
 from sim.study.store import Finished, Store
-from sim.study.sweep import IN_FLIGHT, Tally, run_keyed
+from sim.study.sweep import IN_FLIGHT, Tally, run_sweep
 from sim.study.tables import to_csv
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
@@ -96,10 +96,10 @@ def compute(swept: Keyed, store: Store, arguments: argparse.Namespace) -> Tally:
         try:
             if not arguments.dask:
                 here = {"workers": arguments.workers, "progress": steps.within}
-                return run_keyed(swept.distinct, store, done=_teller(steps), **here)
+                return run_sweep(swept.distinct, store, done=_teller(steps), **here)
             with dask_executor(arguments.dask) as (executor, threads):
                 in_flight = IN_FLIGHT * threads
-                return run_keyed(swept.distinct, store, executor, done=_teller(steps), in_flight=in_flight)
+                return run_sweep(swept.distinct, store, executor, done=_teller(steps), in_flight=in_flight)
         except KeyboardInterrupt:
             kept = len(keys & store.reasons().keys())
             raise WeftError(

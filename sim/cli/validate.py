@@ -14,8 +14,7 @@ from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text, write_whole
 from sim.cli.progress import progress
 from sim.lower.credits import NoRoom
-from sim.measured.errors import geometric_error, mean_error, with_measured
-from sim.measured.points import Measurements
+from sim.measured.points import Measurements, geometric_error, mean_error, with_measured
 from sim.measured.read import read_measurements
 from sim.program.outcome import Deadlock
 from sim.study.points import Task, simulate_point

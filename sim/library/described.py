@@ -1,4 +1,7 @@
-"""Machines and settings from the words in which people describe them: "2 nodes x 8 H100, 8x 400G RoCE"."""
+"""Machines and settings from the words in which people, and the headers of nccl-tests, describe them.
+
+Such as "2 nodes x 8 H100, 8x 400G RoCE", or the GPU that a driver lists: "NVIDIA H100 80GB HBM3".
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 
 from sim.library.tuner import NEWEST, PROTOCOLS
 from topologies.checks import WeftError
-from topologies.machines.profile import Gpu, Machine, Nic, part
+from topologies.machines.profile import Gpu, Machine, Nic, machine, part, profiles
 
 _GPUS = (
     (r"H100 PCIe|H100-PCIe", "h100-pcie"), (r"RTX|4090|5090|L40|PCIe only|PCIe box|[AV]100[^,]*PCIe", "rtx-pcie"),
@@ -72,18 +75,9 @@ def nic_of(text: str, system: str = "") -> tuple[str, int | None]:
 
 
 def machine_of(name: str, gpu: str, gpus: int, inside: str, nic: str) -> Machine:
-    """The machine that some words describe.
+    """The machine that some words describe: a system, its GPU, how many are in use of a node, links inside, and NICs.
 
-    Parameters
-    ----------
-    name : str
-        Of the system.
-    gpu : str
-        Its GPU.
-    gpus : int
-        In use of a node.
-    inside, nic : str
-        Links inside a node, and NICs of a node; "" where nothing is said.
+    `inside`, `nic`: "" where nothing is said.
     """
     whole = f"{gpu} {name} {inside}"
     profile = gpu_of(gpu if re.search(r"\d", gpu) else whole)
@@ -127,3 +121,55 @@ def processes_of(notes: str, gpus: int) -> int:
     if each:
         return min(int(each[1]), gpus)
     return gpus if re.search(r"\b1 process|single process", notes) else 1
+
+
+PCIE = "rtx-pcie"
+"""Profile of cards behind PCIe."""
+
+OF_CARDS = (PCIE, "h100-pcie")
+
+_CARD = r"PCIe|NVL|Active|RTX|GeForce|Quadro|Titan|[ATL]\d{1,2}[GMS]?"
+"""Words of cards for slots, whatever chip they have; "NVL" has bridges at most."""
+
+_GRACE = "gh200"
+_NAMES = (
+    (_CARD, PCIE), ("GH200", _GRACE), ("MI250X?", "mi250x"), ("MI300X|MI308X|MI325X", "mi300x"),
+    ("MI350X|MI355X", "mi350x"),
+    *((name.upper(), name) for name in ("gb300", "gb200", "gb10", "b300", "b200", "h200", "h800", "h100", "h20",
+                                        "a800", "a100", "v100")),
+)
+
+
+def listed_gpu(device: str) -> str:
+    """Profile of the GPU that a driver lists, by whole words of its name; `PCIE` for a card.
+
+    WeftError: no profile is of this GPU.
+
+    Examples
+    --------
+    >>> listed_gpu("NVIDIA A100-SXM4-80GB"), listed_gpu("NVIDIA A100 80GB PCIe")
+    ('a100', 'rtx-pcie')
+    """
+    for words, name in _NAMES:
+        if re.search(rf"\b(?:{words})\b", device, re.IGNORECASE):
+            return "h100" if name == _GRACE else name
+    raise WeftError(f"no profile is of the GPU {device!r}: give --machine, a name or a file, as in mine.toml:1")
+
+
+def listed_machine(device: str, each: int) -> Machine:
+    """A box that is known with this GPU and room for `each`; or else one made of them.
+
+    WeftError: no profile is of this GPU, or nobody builds a box of so many.
+    """
+    gpu = listed_gpu(device)
+    if gpu == PCIE:
+        return machine_of(device, "L40S", each, "", "")
+    if re.search(_GRACE, device, re.IGNORECASE):
+        if each not in (1, 4):
+            raise WeftError(f"{each} x {device} a host are no machine that is known (1 is, and 4 linked each to each): "
+                            "give --machine")
+        return machine_of(device, "H100 of GH200", each, "links a pair", "")
+    for name, box in profiles("boxes").items():
+        if box["gpu"] == gpu and box["gpus"] >= each:
+            return machine(name)
+    return machine_of(device, gpu.upper(), each, "", "")

@@ -25,23 +25,15 @@ AT_ONCE = 2048
 @one_line
 @dataclass(frozen=True)
 class Expected:
-    """One row of the table.
-
-    Attributes
-    ----------
-    size_bytes : int
-    time_s : float
-    algorithm, protocol : str
-        "launch" is no algorithm: the name is that of the candidate all the same.
-    limit : {"launch", "latency", "inside", "between", "protocol"}
-        What most of the time goes to: starting collectives, latency, the links inside a node or the NICs between nodes,
-        or what the protocol leaves of them.
-    """
+    """One row of the table."""
 
     size_bytes: int
     time_s: float
+    # algorithm, protocol: "launch" is no algorithm: the name is that of the candidate all the same
     algorithm: str
     protocol: str
+    # what most of the time goes to: starting collectives, latency, the links inside a node or the NICs between
+    # nodes, or what the protocol leaves of them
     limit: str
 
 

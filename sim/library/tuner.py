@@ -105,34 +105,18 @@ def reached() -> Reached:
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A collective on some nodes of a machine.
-
-    Attributes
-    ----------
-    machine : Machine
-    nodes : int
-    gpus : int
-        Used of every node.
-    collective : str
-        Of `COLLECTIVES`.
-    version : (int, int)
-    algorithms, protocols : tuple of str
-        The library is told to choose among these (`NCCL_ALGO`, `NCCL_PROTO`); empty: free.
-    gpus_per_process : int
-    graphs : bool
-        Whether CUDA graphs start the collectives: no time to launch.
-    reached : Reached
-    """
+    """A collective on some nodes of a machine."""
 
     machine: Machine
     nodes: Count
-    gpus: Count
+    gpus: Count  # used of every node
     collective: Annotated[str, Choice(COLLECTIVES)]
     version: tuple[int, int] = NEWEST
+    # algorithms, protocols: the library is told to choose among these (`NCCL_ALGO`, `NCCL_PROTO`); empty: free
     algorithms: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
     gpus_per_process: Count = 1
-    graphs: bool = False
+    graphs: bool = False  # whether CUDA graphs start the collectives: no time to launch
     reached: Reached = field(default_factory=reached)
 
     def __post_init__(self) -> None:

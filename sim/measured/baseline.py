@@ -37,22 +37,12 @@ SETTLED = 0.02
 @one_line
 @dataclass(frozen=True)
 class Table:
-    """A table as it was measured.
-
-    Attributes
-    ----------
-    source : str
-    points : sequence of (int, float)
-        Size in bytes and seconds; a size may be there several times.
-    others : sequence of (int, float)
-        Of the other placement.
-    verdict, cause : str
-        Class of it, and what limits it in a word, where it was judged.
-    """
+    """A table as it was measured."""
 
     source: str
-    points: Sequence[Point]
-    others: Sequence[Point] = ()
+    points: Sequence[Point]  # size in bytes and seconds; a size may be there several times
+    others: Sequence[Point] = ()  # of the other placement
+    # verdict, cause: class of it, and what limits it in a word, where it was judged
     verdict: str = ""
     cause: str = ""
 
@@ -76,21 +66,7 @@ class Table:
 class Changes(Tabular):
     """An earlier run and this one, at the sizes of both.
 
-    Attributes
-    ----------
-    now, before : Table
-    sizes : tuple of int
-    factors : tuple of float
-        Time now over time before.
-    noise : (float, float)
-        Standard deviation of the logarithm of a factor, of small and of large messages.
-    measured : (bool, bool)
-        Whether repeated rows or two placements say so.
-
-    Raises
-    ------
-    WeftError
-        No size was measured both times.
+    WeftError: no size was measured both times.
 
     Examples
     --------
@@ -103,9 +79,10 @@ class Changes(Tabular):
     now: Table
     before: Table
     sizes: tuple[int, ...] = field(init=False)
-    factors: tuple[float, ...] = field(init=False)
+    factors: tuple[float, ...] = field(init=False)  # time now over time before
+    # standard deviation of the logarithm of a factor, of small and of large messages
     noise: tuple[float, float] = field(init=False)
-    measured: tuple[bool, bool] = field(init=False)
+    measured: tuple[bool, bool] = field(init=False)  # whether repeated rows or two placements say so
 
     def __post_init__(self) -> None:
         old = dict(by_size(self.before.points))

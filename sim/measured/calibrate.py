@@ -104,39 +104,20 @@ CONSTANTS = (
 @one_line
 @dataclass(frozen=True)
 class Calibrated:
-    """What the tables say of a machine.
+    """What the tables say of a machine."""
 
-    Attributes
-    ----------
-    machine : Machine
-        With the fitted constants.
-    intervals : mapping of str to (float, float)
-        Of 95 %, by "gpu.ring"; of the constants that were fitted. They know the profile's value, as `BELIEVED` says.
-    undetermined : tuple of str
-        Constants that the tables do not depend on: those of the profile.
-    together : tuple of (str, str)
-        Pairs that the tables cannot tell apart.
-    error : float
-        Median of the absolute relative errors.
-    error_before : float
-        The same, of the profile as it was.
-    left_out : mapping of str to float
-        Median error of a range of sizes, by constants fitted to the others.
-    unexplained : tuple of (str, int, float)
-        Points that no constants explain beside the others: collective, size in bytes, measured over expected.
-    limited : tuple of str
-        Constants that stopped at the least or most that they can be.
-    """
-
-    machine: Machine
+    machine: Machine  # with the fitted constants
+    # Of 95 %, by "gpu.ring"; of the constants that were fitted. They know the profile's value, as `BELIEVED`
+    # says
     intervals: Mapping[str, tuple[float, float]]
-    undetermined: tuple[str, ...]
-    together: tuple[tuple[str, str], ...]
-    error: float
-    error_before: float
-    left_out: Mapping[str, float]
+    undetermined: tuple[str, ...]  # constants that the tables do not depend on: those of the profile
+    together: tuple[tuple[str, str], ...]  # pairs that the tables cannot tell apart
+    error: float  # median of the absolute relative errors
+    error_before: float  # the same, of the profile as it was
+    left_out: Mapping[str, float]  # median error of a range of sizes, by constants fitted to the others
+    # points that no constants explain beside the others: collective, size in bytes, measured over expected
     unexplained: tuple[tuple[str, int, float], ...]
-    limited: tuple[str, ...]
+    limited: tuple[str, ...]  # constants that stopped at the least or most that they can be
 
     @property
     def poor(self) -> bool:
@@ -149,10 +130,7 @@ class Calibrated:
 def calibrate(tables: Sequence[Table]) -> Calibrated:
     """Fit the constants of the machine on which all tables were measured.
 
-    Raises
-    ------
-    WeftError
-        No table, or fewer sizes than constants.
+    WeftError: no table, or fewer sizes than constants.
     """
     if not tables:
         raise WeftError("no table to calibrate on")

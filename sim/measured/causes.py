@@ -52,31 +52,15 @@ HOST_COPIES = Prior(math.log(0.35), 0.35)
 @one_line
 @dataclass(frozen=True)
 class Cause:
-    """A machine that differs.
-
-    Attributes
-    ----------
-    name : str
-    verdict : str
-        Class of it.
-    words : str
-        What limits then, for people.
-    setting : Setting
-        What ran, on the machine as it is then.
-    priors : (Prior, Prior, Prior)
-        Of the shares inside and between, and of latency.
-    likely : float
-    most_GBps : float
-        Bus bandwidth that it cannot exceed.
-    """
+    """A machine that differs."""
 
     name: str
-    verdict: str
-    words: str
-    setting: Setting
-    priors: tuple[Prior, Prior, Prior]
+    verdict: str  # class of it
+    words: str  # what limits then, for people
+    setting: Setting  # what ran, on the machine as it is then
+    priors: tuple[Prior, Prior, Prior]  # of the shares inside and between, and of latency
     likely: float
-    most_GBps: float = math.inf
+    most_GBps: float = math.inf  # bus bandwidth that it cannot exceed
 
     @property
     def vague(self) -> bool:

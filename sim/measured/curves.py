@@ -21,7 +21,7 @@ from sim.lower.lowered import Lowered
 from sim.program import Program
 from sim.program.model import Model
 from sim.program.retime import KEEPS_ITS_RATE, retime
-from sim.study.best_form import ready_forms
+from sim.study.choice import ready_forms
 from sim.study.spec import Spec
 from topologies import Topology, WeftError
 from topologies.units import PS_PER_S

@@ -43,77 +43,39 @@ def corrupted(wrong: int) -> tuple[str, str, str]:
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis(Tabular):
-    """Verdict on a table.
+    """Verdict on a table."""
 
-    Attributes
-    ----------
-    source : str
-        The file, or another name of the table.
-    ran : str
-        What ran on what, for people.
-    collective : str
-    nodes, n_ranks, nics : int
-        Ports in use of a node; 0 where none is, or nobody knows.
-    points : tuple of (int, float)
-        Size in bytes and seconds, by size.
-    verdict : str
-        Of `CLASSES`.
-    cause : str
-        In a word, such as "one-nic"; "healthy" where nothing is wrong.
-    limit : str
-        What limits it, for people.
-    algorithm : str
-        That of the best size.
-    best_bytes : int
-        The largest size near the best bandwidth.
-    share, share_of_any : float
-        Its bandwidth over what this algorithm should reach at the same size on this machine, and over what the fastest
-        algorithm does.
-    share_of_bound : float or None
-        Its bandwidth over that of the raw links, whatever the algorithm; None where that is expensive to compute.
-    bound_reduces : bool
-        Whether switches reduce in that bound.
-    rates : tuple of Rate
-    switches, breaks : tuple of int
-        Sizes after which another protocol or algorithm is expected, and at which the measured curve breaks.
-    repeats : tuple of int
-        Sizes that were measured several times, and differ by half and more.
-    condition : str
-        What was assumed and the verdict rests on; "" if nothing.
-    outliers : tuple of int
-        Sizes that no smooth curve explains.
-    contradictions : tuple of int
-        Sizes without which no time falls much with size.
-    notes : tuple of str
-    expected : tuple of mapping
-        One row per point; see `rows`.
-    """
-
-    source: str
-    ran: str
+    source: str  # the file, or another name of the table
+    ran: str  # what ran on what, for people
     collective: str
+    # nics: ports in use of a node; 0 where none is, or nobody knows
     nodes: int
     n_ranks: int
     nics: int
-    points: tuple[Point, ...]
-    verdict: str
-    cause: str
-    limit: str
-    algorithm: str
-    best_bytes: int
+    points: tuple[Point, ...]  # size in bytes and seconds, by size
+    verdict: str  # of `CLASSES`
+    cause: str  # in a word, such as "one-nic"; "healthy" where nothing is wrong
+    limit: str  # what limits it, for people
+    algorithm: str  # that of the best size
+    best_bytes: int  # the largest size near the best bandwidth
+    # share, share_of_any: its bandwidth over what this algorithm should reach at the same size on this machine,
+    # and over what the fastest algorithm does
     share: float
     share_of_any: float
+    # its bandwidth over that of the raw links, whatever the algorithm; None where that is expensive to compute
     share_of_bound: float | None
-    bound_reduces: bool
+    bound_reduces: bool  # whether switches reduce in that bound
     rates: tuple[Rate, ...]
+    # switches, breaks: sizes after which another protocol or algorithm is expected, and at which the measured
+    # curve breaks
     switches: tuple[int, ...]
     breaks: tuple[int, ...]
-    outliers: tuple[int, ...]
-    contradictions: tuple[int, ...]
-    repeats: tuple[int, ...]
-    condition: str
+    outliers: tuple[int, ...]  # sizes that no smooth curve explains
+    contradictions: tuple[int, ...]  # sizes without which no time falls much with size
+    repeats: tuple[int, ...]  # sizes that were measured several times, and differ by half and more
+    condition: str  # what was assumed and the verdict rests on; "" if nothing
     notes: tuple[str, ...]
-    expected: tuple[Mapping[str, Any], ...]
+    expected: tuple[Mapping[str, Any], ...]  # one row per point; see `rows`
 
     @property
     def fine(self) -> bool:

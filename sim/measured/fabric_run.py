@@ -71,28 +71,14 @@ _LEAST_NOISE = 1e-3
 @one_line
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A candidate at its best-fit latency and bandwidth.
-
-    Attributes
-    ----------
-    algorithm : str
-    latency_s : Interval
-        Per transfer, on top of the network's latencies.
-    shares : tuple of Interval
-        Of the links' bandwidth, by class.
-    determined : tuple of bool
-        Whether the points determine the latency, and each share.
-    residual : float
-        Root mean square of the relative errors but for outliers.
-    times_s, nominal_s : (n_sizes,) float64
-        Simulated: as fitted, and at the latency that was fitted on nominal links.
-    """
+    """A candidate at its best-fit latency and bandwidth."""
 
     algorithm: str
-    latency_s: Interval
-    shares: tuple[Interval, ...]
-    determined: tuple[bool, ...]
-    residual: float
+    latency_s: Interval  # per transfer, on top of the network's latencies
+    shares: tuple[Interval, ...]  # of the links' bandwidth, by class
+    determined: tuple[bool, ...]  # whether the points determine the latency, and each share
+    residual: float  # root mean square of the relative errors but for outliers
+    # times_s, nominal_s: (n_sizes,): Simulated: as fitted, and at the latency that was fitted on nominal links
     times_s: F64
     nominal_s: F64
 

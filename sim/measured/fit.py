@@ -46,26 +46,13 @@ class Interval(NamedTuple):
 @one_line
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """The most likely parameters.
+    """The most likely parameters."""
 
-    Attributes
-    ----------
-    x : (n_parameters,) float64
-        Logarithms.
-    deviations : (n_parameters,) float64
-        Standard deviations of the logarithms.
-    priors : tuple of Prior
-    residuals : (n_points,) float64
-        Logarithms of modeled over measured times.
-    cost : float
-        Twice the negative logarithm of the likelihood and the priors.
-    """
-
-    x: F64
-    deviations: F64
+    x: F64  # (n_parameters,): logarithms
+    deviations: F64  # (n_parameters,): standard deviations of the logarithms
     priors: tuple[Prior, ...]
-    residuals: F64
-    cost: float
+    residuals: F64  # (n_points,): logarithms of modeled over measured times
+    cost: float  # twice the negative logarithm of the likelihood and the priors
 
     def determined(self, at: int) -> bool:
         """Whether the points say more of a parameter than the prior did."""
@@ -92,17 +79,10 @@ def fit(
 ) -> Fitted:
     """Fit modeled to measured times.
 
-    Parameters
-    ----------
-    times : callable (x)
-        Modeled times in seconds at the logarithms of the parameters.
-    measured_s : (n_points,) float64
-    priors : tuple of Prior
-    noise : float
-        Standard deviation of a logarithm of a time. Errors far beyond it count only linearly: from one deviation on
-        where there are `ENOUGH_POINTS`, later where there are fewer, of which none can be called an outlier.
-    weight : float or (n_points,) float64
-        Of each point: below 1 where errors of neighbors are alike.
+    `times`: modeled, in seconds, at the logarithms of the parameters.
+    `noise`: standard deviation of a logarithm of a time. Errors far beyond it count only linearly: from one deviation
+        on where there are `ENOUGH_POINTS`, later where there are fewer, of which none can be called an outlier.
+    `weight`: of each point: below 1 where errors of neighbors are alike.
     """
     center, spread = np.array(priors, np.float64).T
     measured = np.log(measured_s)

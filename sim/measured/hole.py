@@ -33,19 +33,14 @@ LEAST = 3
 @one_line
 @dataclass(frozen=True, eq=False)
 class Hole:
-    """Sizes that LL128 off slows down.
-
-    Attributes
-    ----------
-    sizes : tuple of int
-    slower : (n_sizes,) float64
-        Logarithms of measured over expected times, beyond those of the nearest sizes on both sides of the hole.
-    least, most : (n_sizes,) float64
-        What LL128 off predicts of them: by the fastest choice that is left, and by the library's.
-    """
+    """Sizes that LL128 off slows down."""
 
     sizes: tuple[int, ...]
+    # (n_sizes,): logarithms of measured over expected times, beyond those of the nearest sizes on both sides of
+    # the hole
     slower: F64
+    # least, most: (n_sizes,): what LL128 off predicts of them: by the fastest choice that is left, and by the
+    # library's
     least: F64
     most: F64
 

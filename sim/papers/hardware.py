@@ -19,9 +19,10 @@ from sim.library.described import asked_of, machine_of, processes_of, version_of
 from sim.library.expected import Expected, expected
 from sim.library.tuner import ROOTED, SENDRECV, Setting
 from sim.library.tuner import tables as known
-from sim.papers.hardware_figure import draw
 from sim.papers.hardware_left_out import Row, left_out
 from sim.papers.tables import md_head, md_line, picture, write_table
+from sim.plots.lines import CYCLE, OTHERS
+from sim.plots.style import NARROW, WIDE, figure, legend, log_axis, sizes_axis
 from sim.whole_file import write_text_whole
 from topologies.checks import WeftError, told
 from topologies.machines.profile import sources
@@ -199,20 +200,30 @@ def summary(points: Sequence[Point], name: Callable[[Point], str]) -> list[dict[
             "name": key, "rows": len(group), "median": median_error(group),
             "mean": statistics.fmean(abs(point.error) for point in group),
             "largest": max((point.error for point in group), key=abs),
-            "median_from_1_MiB": median_error(point for point in group if large(point)),
+            "median_from_1_MiB": median_error(point for point in group if large(point.size_bytes)),
         }
         for key, group in groups.items()
     ]
 
 
-def large(point: Point) -> bool:
+def large(size: int) -> bool:
     """1 MiB and more, up to rounding to ranks."""
-    return point.size_bytes >= 0.99 * MIB
+    return size >= 0.99 * MIB
 
 
-def between(point: Point) -> bool:
-    """Whether the run left a node."""
-    return point.setting is not None and point.setting.nodes > 1
+GROUPS: dict[str, Callable[[int, int], bool]] = {
+    "all": lambda size, nodes: True,
+    "1 MiB and more inside a node": lambda size, nodes: large(size) and nodes == 1,
+    "1 MiB and more between nodes": lambda size, nodes: large(size) and nodes > 1,
+    "less than 1 MiB": lambda size, nodes: not large(size),
+}
+"""Which errors are summed up, by size and number of nodes."""
+
+
+def of_group(points: Iterable[Point], name: str) -> list[Point]:
+    """The points of a group of `GROUPS` of which an error is counted."""
+    counted = ((point, point.setting) for point in points if point.counted)
+    return [point for point, run in counted if run is not None and GROUPS[name](point.size_bytes, run.nodes)]
 
 
 _HEADING = [
@@ -254,9 +265,6 @@ def _generalization(systems: Sequence[Mapping[str, Any]]) -> list[str]:
         errors = [error for one in among for error, size, nodes in one["errors"] if kept(size, nodes)]
         return statistics.median(errors) if errors else None
 
-    def is_large(size: int) -> bool:
-        return size >= 0.99 * MIB
-
     lines = [
         "", "Each system predicted by constants that were fitted to all other systems. What it alone determines takes",
         "what would be assumed of a machine that nobody has measured: a NIC like InfiniBand, a GPU like the H100. The",
@@ -265,16 +273,11 @@ def _generalization(systems: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     for one in systems:
         lines.append(md_line(
-            one["name"], len(one["errors"]), _percent(median(lambda *_: True, [one])),
-            _percent(median(lambda size, _: is_large(size), [one])), ", ".join(one["alone"]) or "-",
+            one["name"], len(one["errors"]), _percent(median(GROUPS["all"], [one])),
+            _percent(median(lambda size, _: large(size), [one])), ", ".join(one["alone"]) or "-",
         ))
-    groups: tuple[tuple[str, Callable[[int, int], bool]], ...] = (
-        ("all", lambda *_: True), ("1 MiB and more inside a node", lambda size, nodes: is_large(size) and nodes == 1),
-        ("1 MiB and more between nodes", lambda size, nodes: is_large(size) and nodes > 1),
-        ("less than 1 MiB", lambda size, _: not is_large(size)),
-    )
     lines += ["", *md_head("rows, their system left out", "median error", numbers=1)]
-    return lines + [md_line(name, _percent(median(kept))) for name, kept in groups]
+    return lines + [md_line(name, _percent(median(kept))) for name, kept in GROUPS.items()]
 
 
 def report(points: Sequence[Point], systems: Sequence[Mapping[str, Any]] = ()) -> list[str]:
@@ -282,13 +285,9 @@ def report(points: Sequence[Point], systems: Sequence[Mapping[str, Any]] = ()) -
 
     `systems`: of `left_out_by_system`.
     """
-    inside = [point for point in points if large(point) and not between(point)]
-    outside = [point for point in points if large(point) and between(point)]
-    small = [point for point in points if not large(point)]
+    groups = {name: of_group(points, name) for name in GROUPS}
     lines = [*md_head("rows", "number", "median error", numbers=2)]
-    for name, group in (("all", points), ("1 MiB and more inside a node", inside),
-                        ("1 MiB and more between nodes", outside), ("less than 1 MiB", small)):
-        lines.append(md_line(name, sum(point.counted for point in group), _percent(median_error(group))))
+    lines += [md_line(name, len(group), _percent(median_error(group))) for name, group in groups.items()]
     names: tuple[tuple[str, Callable[[Point], str]], ...] = (
         ("system", lambda point: point.run["system"]), ("collective", lambda point: point.run["collective"]),
         ("size", lambda point: _range(point.size_bytes)),
@@ -360,3 +359,40 @@ def _constants() -> list[str]:
                     lines.append(md_line(name, key, source.removeprefix("calibrated: ")))
     lines += [md_line("nccl", key, why.removeprefix("calibrated: ")) for key, (_, why) in known()["reached"].items()]
     return [*lines, ""]
+
+
+MOST_PANELS = 12
+LEAST_SIZES = 8
+GENERATIONS = {"ampere": "a100", "hopper": "h100", "blackwell": "b200", "cdna": "mi300x"}
+
+
+def draw(out: Path, points: Sequence[Any]) -> None:
+    """Write `hardware-GENERATION.png` to `out`, of runs with enough sizes: those with the most."""
+    for architecture, name in GENERATIONS.items():
+        runs: dict[str, list[Any]] = {}
+        for point in points:
+            if point.counted and point.setting.machine.gpu.architecture == architecture:
+                runs.setdefault(point.run["id"], []).append(point)
+        chosen = sorted((run for run in runs.values() if len(run) >= LEAST_SIZES), key=len, reverse=True)[:MOST_PANELS]
+        if chosen:
+            _picture(out / f"hardware-{name}.png", chosen)
+
+
+def _picture(path: Path, runs: Sequence[Sequence[Any]]) -> None:
+    across = min(4, len(runs))
+    down = -(-len(runs) // across)
+    with figure(path, WIDE if across > 1 else NARROW, 0.3 + 1.5 * down) as drawn:
+        grid = drawn.subplots(down, across, squeeze=False)
+        for axes, run in zip(grid.flat, runs, strict=False):
+            sizes = [point.size_bytes for point in run]
+            axes.plot(sizes, [point.measured_us for point in run], label="measured",
+                      **CYCLE[-1].points() | {"marker": "o", "markersize": 2.6})
+            axes.plot(sizes, [point.found.time_s * 1e6 for point in run], label="predicted", **OTHERS[0].curve())
+            sizes_axis(axes, sizes, most=4 if len(runs) < 4 else 3)
+            log_axis(axes, most=5, unit_s=1e-6)
+            axes.set_title(run[0].run["id"], fontsize=6)
+        for axes in list(grid.flat)[len(runs):]:
+            axes.set_axis_off()
+        for axes in grid[:, 0]:
+            axes.set_ylabel("time")
+        legend(drawn)

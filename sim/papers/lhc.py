@@ -16,15 +16,9 @@ import numpy.typing as npt
 from collectives import build, in_network, parameter_server, ring, swing
 from collectives.core.schedule import Schedule
 from collectives.trees.aggregation import torus_trees
-from sim.papers import lhc_figure
-from sim.papers.compressed_timeline import compressed_all_reduce
-from sim.papers.compression_sizes import Compression, expansion, union_density
-from sim.papers.fixed_point import from_fixed, shared_scale, to_fixed
-from sim.papers.gradients import GRADIENTS
+from sim.papers import lhc_report
 from sim.papers.lhc_report import cell, write_report
-from sim.papers.sparse import add_blocks, add_coordinates, non_zero_blocks, top_k
 from sim.papers.tables import Row, as_text, write_table
-from sim.papers.thc import Thc
 from sim.simulation import simulate
 from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
 from sim.streaming.slot_sharing import RULES, Sharing, fallback_share, finishes_ps
@@ -33,6 +27,17 @@ from topologies import Topology, fat_tree, switch, torus
 from topologies.core.custom import rank_coordinates
 from topologies.units import PS_PER_S, bytes_per_s, format_size
 from workloads.compression import FORMS, Codec, NibbleSum, layout_for, lossless_sum
+from workloads.compression.baselines import (
+    Thc,
+    add_blocks,
+    add_coordinates,
+    from_fixed,
+    non_zero_blocks,
+    shared_scale,
+    to_fixed,
+    top_k,
+)
+from workloads.compression.gains import GRADIENTS, Compression, compressed_all_reduce, expansion, union_density
 from workloads.compression.rates import INSTANT, Rates, measure
 
 MIB = 2**20
@@ -57,10 +62,10 @@ def run(out: Path, quick: bool) -> None:
     for name, title, rows in _tables(quick):
         tables[name] = list(rows)
         write(out, name, title, tables[name])
-    lhc_figure.draw_cliff(out / "lhc-cliff.png", tables["cliff"])
-    lhc_figure.draw_throughput(out / "lhc-throughput.png", tables["throughput"])
-    lhc_figure.draw_models(out / "lhc-models.png", tables["models"])
-    lhc_figure.draw_sizes(out / "lhc-sizes.png", tables["sizes"])
+    lhc_report.draw_cliff(out / "lhc-cliff.png", tables["cliff"])
+    lhc_report.draw_throughput(out / "lhc-throughput.png", tables["throughput"])
+    lhc_report.draw_models(out / "lhc-models.png", tables["models"])
+    lhc_report.draw_sizes(out / "lhc-sizes.png", tables["sizes"])
     write_report(out / "lhc.md", tables)
 
 

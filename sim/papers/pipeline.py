@@ -19,8 +19,7 @@ from collectives.trees.forest import Forest, forest_pattern
 from collectives.trees.pack import gather_forest, two_phase_rate_Bps
 from collectives.trees.transitive import root_trees
 from sim.analytic.cut_bound import cut_bound
-from sim.papers.pipeline_figures import draw_service, draw_sizes
-from sim.papers.pipeline_page import page
+from sim.papers.pipeline_page import draw_service, draw_sizes, page
 from sim.papers.tables import Row, as_text, write_table
 from sim.simulation import simulate
 from sim.study.tables import screen_width

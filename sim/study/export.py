@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.study.file import Sweep
-from sim.study.keyed import Keyed, keyed_sweep
+from sim.study.key import Keyed, keyed_sweep
 from sim.study.points import Row, Task
 from sim.study.store import Finished, Store
 from sim.study.tables import to_csv

@@ -24,8 +24,7 @@ from sim.program.model import Model
 from sim.program.outcome import Deadlock, Progress
 from sim.result import Result
 from sim.simulation import check_limits, simulate
-from sim.study.best_form import BestForm, best_form, ready_forms
-from sim.study.choice import choose, floor_of_all
+from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms
 from sim.study.kept import Kept
 from sim.study.processes import check_workers, processes
 from sim.study.spec import Spec

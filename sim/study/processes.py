@@ -1,22 +1,30 @@
-"""A pool of worker processes that leaves nothing behind: not after Ctrl-C, not after kill -9 of the parent."""
+"""Where points are computed elsewhere: worker processes, or a running Dask cluster by its address.
+
+Workers leave nothing behind: not after Ctrl-C, not after kill -9 of the parent. Where anybody asks for stages, each
+leaves its own in a folder when it ends, and the parent adds them up.
+"""
 
 from __future__ import annotations
 
+import importlib
+import json
 import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
+from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from sim.study.worker_stages import gathered, measure_worker
 from topologies.checks import WeftError
-from topologies.stages import doing
+from topologies.stages import Profile, Stage, doing, profiled, start_profile
 
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
@@ -88,3 +96,76 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()  # a pipe whose other end the parent holds: it also closes when the parent is killed
         os._exit(EXIT_ORPHANED)
+
+
+OF_POINTS = "sim.study.points"
+"""What the first point of a worker would import."""
+
+
+@contextmanager
+def gathered() -> Iterator[Path | None]:
+    """The folder for the workers of a `with`, whose stages are added at its end; None where nobody asks for them."""
+    if (profile := profiled()) is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="weft-stages-", ignore_cleanup_errors=True) as folder:
+        try:
+            yield Path(folder)
+        finally:
+            _add_up(profile, Path(folder))
+
+
+def measure_worker(folder: Path) -> None:
+    """Measure this process from now on, and leave its stages in a folder when it ends in order."""
+    begun = folder / str(os.getpid())
+    begun.touch()
+    profile = start_profile()
+    with profile.stage("imports"):
+        importlib.import_module(OF_POINTS)
+    Finalize(None, _leave, args=(profile, begun), exitpriority=0)
+
+
+def _leave(profile: Profile, begun: Path) -> None:
+    stages = {name: vars(one) for name, one in profile.up_to_now().items()}
+    whole = begun.with_suffix(".json")
+    whole.write_text(json.dumps(stages), encoding="utf-8")
+    whole.replace(begun)
+
+
+def _add_up(profile: Profile, folder: Path) -> None:
+    """One file for each worker that has begun, empty if it was ended before it could write."""
+    for begun in folder.iterdir():
+        if begun.suffix:
+            continue
+        if text := begun.read_text(encoding="utf-8"):
+            profile.add({name: Stage(**one) for name, one in json.loads(text).items()})
+        else:
+            profile.unmeasured += 1
+
+
+CONNECT_SECONDS = 10
+
+
+@contextmanager
+def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
+    """The executor of a scheduler, and how many points its workers compute at once.
+
+    `address`: "tcp://host:8786". Its workers need weft, of the same version.
+    WeftError: distributed is not installed, the scheduler does not answer, or it has no workers.
+    """
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        raise WeftError("--dask needs distributed: pip install 'weft[dask]'") from None
+    try:
+        client = distributed.Client(address, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError) as fault:
+        why = (str(fault) or type(fault).__name__).splitlines()[0]
+        raise WeftError(f"--dask {address}: no scheduler answers there ({why})") from None
+    try:
+        threads = sum(client.nthreads().values())
+        if not threads:
+            raise WeftError(f"--dask {address}: the scheduler has no workers: start some with `dask worker {address}`")
+        yield client.get_executor(pure=False), threads
+    finally:
+        client.close()

@@ -192,10 +192,7 @@ class Spec(Sections):
     def build_machine(self) -> tuple[Machine, int]:
         """The machine and its number of nodes: that of `machine`, or of a topology that is one, such as dgx-h100:4.
 
-        Raises
-        ------
-        WeftError
-            The topology is no machine, or both are given.
+        WeftError: the topology is no machine, or both are given.
         """
         keys = self.topology
         for name in ("spec", "boxes", "nvlink", "trace_latency", "switch_latency"):

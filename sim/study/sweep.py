@@ -16,7 +16,6 @@ from typing import ParamSpec, TypeVar
 from sim.program.outcome import Deadlock, Progress
 from sim.study.claims import Claims
 from sim.study.key import point_key, point_spec, stamps_of
-from sim.study.keyed import by_key
 from sim.study.points import Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
 from sim.study.store import Finished, Store
@@ -64,7 +63,7 @@ class Tally:
 
 @checked
 def run_sweep(
-    points: Iterable[Task],
+    points: Iterable[Task] | Mapping[str, Task],
     store: Store | str | Path,
     executor: Executor | None = None,
     *,
@@ -80,8 +79,8 @@ def run_sweep(
 
     Parameters
     ----------
-    points : iterable of Task
-        For example `read_sweep(file).points`.
+    points : iterable of Task, or mapping of str to Task
+        For example `read_sweep(file).points`; or by the key of each.
     store : Store or path
     executor : concurrent.futures.Executor, optional
         Where to compute: threads, processes, a cluster. It is not shut down.
@@ -106,18 +105,8 @@ def run_sweep(
     OSError
         The disk is full.
     """
-    return run_keyed(
-        by_key(points), store, executor, workers=workers, in_flight=in_flight, done=done, progress=progress
-    )
-
-
-def run_keyed(
-    points: Mapping[str, Task], store: Store | str | Path, executor: Executor | None = None, *, workers: int = 1,
-    in_flight: int | None = None, done: Callable[[Task, Finished | str | None], None] = lambda task, point: None,
-    progress: Callable[[Progress], None] | None = None,
-) -> Tally:
-    """The same as `run_sweep`, of points by key."""
     check_workers(workers)
+    keyed = points if isinstance(points, Mapping) else {point_key(task): task for task in points}
     where: AbstractContextManager[Executor]
     if executor is not None:
         where, size = nullcontext(executor), 64
@@ -127,7 +116,7 @@ def run_keyed(
         where, size = nullcontext(_Here(progress)), 1
     with nullcontext(store) if isinstance(store, Store) else Store(store) as opened, Claims(opened.path) as claims:
         run = _Run(opened, claims, done)
-        waiting = run.missing(points)
+        waiting = run.missing(keyed)
         if waiting:
             with where as pool:
                 run.all(waiting, pool, in_flight or size)

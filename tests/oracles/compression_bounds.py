@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from sim.papers.compression_sizes import WORD_BITS
 from topologies import WeftError
 from topologies.checks import number
+from workloads.compression.gains import WORD_BITS
 
 THRESHOLD = 1.2217948
 """Cells an item below which no large hypergraph of three hashes peels: 1 / c*_3."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives.hierarchical import blocks_of
-from sim.papers.dear_model import Group, Ring, dear_s, fluid_gain, wfbp_s
+from sim.papers.dear import Group, Ring, dear_s, fluid_gain, wfbp_s
 from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import bytes_per_s, from_spec, seconds

@@ -15,7 +15,7 @@ from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64, dimension_traffic
-from sim.papers.libra_cases import PUBLISHED, compare_splits, network_of, place
+from sim.papers.libra import PUBLISHED, compare_splits, network_of, place
 from tests.oracles import libra as oracle
 from tests.places import DATA
 from topologies import WeftError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.library.listed import PCIE, listed_gpu, listed_machine
+from sim.library.described import PCIE, listed_gpu, listed_machine
 from topologies.checks import WeftError
 from topologies.machines.profile import machine, profiles
 

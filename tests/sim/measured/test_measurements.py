@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from sim.cli import main
-from sim.measured.errors import geometric_error, mean_error, with_measured
 from sim.measured.nccl_json import nccl_json
-from sim.measured.points import Measurements, Point
+from sim.measured.points import Measurements, Point, geometric_error, mean_error, with_measured
 from sim.measured.read import read_measurements, read_tables
 from sim.study.tables import nccl_table
 from topologies import WeftError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sim.papers import hardware
-from sim.papers.hardware import Point, between, large, median_error, point_of, shipped
+from sim.papers.hardware import Point, median_error, of_group, point_of, shipped
 from sim.papers.hardware_left_out import Calibrated, left_out, with_values
 from topologies import WeftError
 
@@ -23,8 +23,8 @@ def test_the_median_errors_are_as_promised(points: list[Point]) -> None:
     """15 % overall, 10 % inside a node and 15 % between nodes from 1 MiB."""
     assert sum(point.counted for point in points) > 850
     assert (median_error(points) or 1) <= 0.15
-    assert (median_error(point for point in points if large(point) and not between(point)) or 1) <= 0.10
-    assert (median_error(point for point in points if large(point) and between(point)) or 1) <= 0.15
+    assert (median_error(of_group(points, "1 MiB and more inside a node")) or 1) <= 0.10
+    assert (median_error(of_group(points, "1 MiB and more between nodes")) or 1) <= 0.15
 
 
 def test_systems_that_nothing_was_calibrated_on_are_predicted_too(points: list[Point]) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sim.papers import lhc, lhc_figure, lhc_report
+from sim.papers import lhc, lhc_report
 from tests.places import ROOT
 from workloads.compression.rates import INSTANT, Rates
 
@@ -92,17 +92,17 @@ def test_tables_and_figures_are_left(tmp_path, capsys):
     lhc.write(tmp_path, "tiny", "A table", tiny)
     assert (tmp_path / "tiny.csv").read_text().splitlines()[1] == "switch:2,ring,32,1.0"
     assert "A table" in capsys.readouterr().out
-    lhc_figure.draw_sizes(tmp_path / "sizes.png", tiny * 2)
-    lhc_figure.draw_cliff(tmp_path / "cliff.png", [{"layout": "element", "effective": 1.2, "full": 0.0, "lost": 0.5}])
+    lhc_report.draw_sizes(tmp_path / "sizes.png", tiny * 2)
+    lhc_report.draw_cliff(tmp_path / "cliff.png", [{"layout": "element", "effective": 1.2, "full": 0.0, "lost": 0.5}])
     line = {"density": 0.1, "workers": 2, "support": "identical", "over": "ring", "index_bits": 4, "speed_up": 2.0}
-    lhc_figure.draw_throughput(tmp_path / "throughput.png", [line, line | {"support": "independent"}])
+    lhc_report.draw_throughput(tmp_path / "throughput.png", [line, line | {"support": "independent"}])
     far = [line | {"support": "independent", "workers": count, "speed_up": count} for count in (2, 4)]
-    lhc_figure.draw_throughput(tmp_path / "alike.svg", [line, line | {"workers": 4}, *far])
+    lhc_report.draw_throughput(tmp_path / "alike.svg", [line, line | {"workers": 4}, *far])
     text = (tmp_path / "alike.svg").read_text(encoding="utf-8")
     assert "identical supports: workers agree to 1 %" in text
     assert "independent supports<" in text
     bar = {"model": "ncf", "support": "identical", "over": "ring", "iteration_dense_s": 2.0, "iteration_s": 1.0}
-    lhc_figure.draw_models(tmp_path / "models.png", [bar, bar | {"over": "in-network"}])
+    lhc_report.draw_models(tmp_path / "models.png", [bar, bar | {"over": "in-network"}])
     assert sorted(file.stem for file in tmp_path.glob("*.png")) == ["cliff", "models", "sizes", "throughput"]
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers import libra, libra_cases
-from sim.papers.libra_cases import GainPoint, compute_points
+from sim.papers import libra
+from sim.papers.libra import GainPoint, compute_points
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_the_page_has_its_tables_and_figures(
     points: list[GainPoint], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(libra, "compute_points", lambda *words: iter(points))
-    monkeypatch.setattr(libra_cases, "PUBLISHED", libra_cases.PUBLISHED[:1])
+    monkeypatch.setattr(libra, "PUBLISHED", libra.PUBLISHED[:1])
     libra.run(tmp_path, quick=True)
     page = (tmp_path / "libra.md").read_text()
     assert page.count("| 2D-1K | ResNet-50 |") == len(points)

@@ -14,7 +14,7 @@ import pytest
 
 from collectives import build
 from sim import PRESETS, simulate
-from sim.papers import swing, swing_forms, swing_formulas, swing_points
+from sim.papers import swing, swing_points
 from sim.papers.swing_points import ALGORITHMS, SPECS, Comparison, bar, compare, published, winners
 from sim.program.model import make_model
 from sim.study.keys import ModelKeys
@@ -95,8 +95,8 @@ def test_the_order_in_a_nic_decides_between_swing_and_bucket() -> None:
 
 @pytest.mark.parametrize(("fabric", "algorithm"), [("Hx4Mesh", "Bucket"), ("HyperX", "Bucket"), ("HyperX", "Swing")])
 def test_zero_load_on_large_fabrics_without_published_points(fabric: str, algorithm: str) -> None:
-    row = compute(swing_formulas.task_of(fabric, algorithm, 32))
-    assert 1e6 * row["time_s"] == pytest.approx(swing_formulas.zero_load_us(fabric, algorithm), rel=0.005)
+    row = compute(swing.task_of(fabric, algorithm, 32))
+    assert 1e6 * row["time_s"] == pytest.approx(swing.zero_load_us(fabric, algorithm), rel=0.005)
 
 
 def test_first_size_of_the_bandwidth_form(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +110,8 @@ def test_first_size_of_the_bandwidth_form(monkeypatch: pytest.MonkeyPatch) -> No
 
         return [{"form": form(task)} for task in tasks]
 
-    monkeypatch.setattr(swing_forms, "compute_all", forms)
-    found = swing_forms.first_bandwidth_by_rate()
+    monkeypatch.setattr(swing, "compute_all", forms)
+    found = swing.first_bandwidth_by_rate()
     assert found.pop("100Gb/s") == ["2MiB", "-"]
     assert found.pop("3.2Tb/s") == ["-", "32KiB"]
     assert set(map(tuple, found.values())) == {("-", "-")}
@@ -200,7 +200,7 @@ def page_at(factor: float, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         return rows
 
     monkeypatch.setattr(swing_points, "compute_all", slower)
-    monkeypatch.setattr(swing_forms, "compute_all", slower)
+    monkeypatch.setattr(swing, "compute_all", slower)
     swing.run(out, quick=True)
     ideal, _, with_nics = (out / "swing.md").read_text().partition("## With the NICs")
     assert with_nics.count("| 8x8 | ") == 4 + 4 + 2  # curves, large sizes, algorithms with two forms

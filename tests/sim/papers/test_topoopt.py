@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers import topoopt_figures
+from sim.papers import topoopt
 from sim.papers.topoopt import HEADLINES, findings
 from sim.papers.topoopt_studies import (
     PACKET_LEVEL_MS,
@@ -26,8 +26,7 @@ from workloads.topoopt import model
 
 def test_every_study_has_a_headline_and_a_figure() -> None:
     assert STUDIES.keys() == HEADLINES.keys()
-    assert topoopt_figures.TITLES.keys() == topoopt_figures.STUDIES.keys()
-    assert STUDIES.keys() - topoopt_figures.STUDIES.keys() == {"search"}  # it finds what it starts with
+    assert STUDIES.keys() - topoopt.DRAWN.keys() == {"search"}  # it finds what it starts with
 
 
 def test_iterations_with_a_published_value_are_within_10_percent_or_between_bound_and_value(tmp_path: Path) -> None:
@@ -38,7 +37,7 @@ def test_iterations_with_a_published_value_are_within_10_percent_or_between_boun
         assert row["lower_bound_ms"] <= row["time_ms"] <= row["packet_level_ms"]
         if (row["workload"], row["Gbps"]) != ("VGG16-16", 200):
             assert abs(row["difference"]) < 0.10
-    topoopt_figures.draw("iterations", rows, tmp_path / "iterations.png")
+    topoopt.draw("iterations", rows, tmp_path / "iterations.png")
     assert (tmp_path / "iterations.png").stat().st_size > 10_000
 
 
@@ -86,5 +85,5 @@ def test_a_panel_whose_curves_lie_on_one_another_says_so(other: float, said: boo
     rows = [{"workload": "VGG16", "interfaces": degree, "delay_us": delay, "time_ms": 2.0 if degree == 4 else other,
              "static_topoopt_ms": 1.0, "rings": "one ring", "fat_tree_ms": 1.0, "packet_level_ms": None}
             for degree in (4, 8) for delay in (10, 100)]
-    topoopt_figures.draw("following", rows, tmp_path / "following.svg")
+    topoopt.draw("following", rows, tmp_path / "following.svg")
     assert ("all within 0.1 %" in (tmp_path / "following.svg").read_text(encoding="utf-8")) is said

@@ -12,7 +12,7 @@ from collectives.trees.forest import forest_pattern
 from sim import PRESETS, Model, Result, bounds, simulate
 from sim.lower.job import lower
 from sim.program.outcome import Deadlock
-from sim.study.best_form import best_form, ready_forms
+from sim.study.choice import best_form, ready_forms
 from topologies import Topology, WeftError, from_spec
 from topologies.units import format_time
 

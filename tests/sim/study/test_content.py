@@ -14,7 +14,9 @@ from collectives import schedule as schedule_of
 from collectives.core.collective import collective
 from collectives.core.transfers import Pool
 from sim.program.model import Model
-from sim.study.content import (
+from sim.study.export import sweep_rows
+from sim.study.file import make_sweep
+from sim.study.key import (
     ALGORITHM_ELSEWHERE,
     PATTERN_ELSEWHERE,
     TOPOLOGY_ELSEWHERE,
@@ -22,8 +24,6 @@ from sim.study.content import (
     fabric_digest,
     schedule_digest,
 )
-from sim.study.export import sweep_rows
-from sim.study.file import make_sweep
 from sim.study.store import Store
 from sim.study.sweep import Tally, run_sweep
 from topologies import TOPOLOGIES, Family, Paths, ShortestPathRouter, Topology, from_spec, torus

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sim.study.dask import dask_executor
+from sim.study.processes import dask_executor
 from tests.places import ROOT
 from topologies import WeftError
 
@@ -39,7 +39,7 @@ def test_without_the_extra_the_command_says_how_to_get_it(monkeypatch: pytest.Mo
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("sim.study.dask.import_module", missing)
+    monkeypatch.setattr("sim.study.processes.import_module", missing)
     with pytest.raises(WeftError, match=r"--dask needs distributed: pip install 'weft\[dask\]'"), dask_executor("a"):
         pass
 
@@ -112,7 +112,7 @@ def test_a_cluster_gives_the_same_file(lose_a_worker: bool, cluster: Any, tmp_pa
 @pytest.mark.verify
 @pytest.mark.filterwarnings("ignore")
 def test_nobody_at_the_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.study.dask.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("sim.study.processes.CONNECT_SECONDS", 1)
     with pytest.raises(WeftError, match=r"--dask tcp://127.0.0.1:1: no scheduler answers there"), \
             dask_executor("tcp://127.0.0.1:1"):
         pass

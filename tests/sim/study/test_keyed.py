@@ -11,11 +11,10 @@ from sim.study import points
 from sim.study.export import keyed_rows, status_of, sweep_rows
 from sim.study.file import make_sweep, points_of
 from sim.study.kept import Kept
-from sim.study.key import point_key
-from sim.study.keyed import keyed, keyed_sweep
+from sim.study.key import keyed, keyed_sweep, point_key
 from sim.study.spec import Spec
 from sim.study.store import Store
-from sim.study.sweep import Tally, run_keyed
+from sim.study.sweep import Tally, run_sweep
 
 FABRICS, LINKS = 12, 8
 RATES = [f"{41 + rate}Gb/s" for rate in range(FABRICS)]
@@ -48,9 +47,9 @@ def test_a_fabric_is_built_to_read_and_run_its_points_and_never_to_look_them_up(
     swept = keyed(*points_of(SECTIONS, "sweep", AS_USUAL))
     assert builds == RATES
     with Store(tmp_path / "s.db") as store:
-        assert run_keyed(swept.distinct, store) == Tally(computed=2 * FABRICS)
+        assert run_sweep(swept.distinct, store) == Tally(computed=2 * FABRICS)
         assert builds == RATES * times
-        assert run_keyed(swept.distinct, store) == Tally(stored=2 * FABRICS)
+        assert run_sweep(swept.distinct, store) == Tally(stored=2 * FABRICS)
         assert status_of(swept, store).left == 0
         rows = keyed_rows(swept, store)
         assert builds == RATES * times

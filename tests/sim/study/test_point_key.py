@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from sim.study.content import fabric_digest
-from sim.study.key import meaning, point_key, point_spec
+from sim.study.key import fabric_digest, meaning, point_key, point_spec
 from sim.study.points import Task
 from sim.study.spec import SECTIONS, Spec
 from tests.model_values import GIVEN, WHAT_IT_NEEDS

@@ -14,8 +14,7 @@ import pytest
 from sim.study.claims import Claims
 from sim.study.export import status_of, sweep_rows
 from sim.study.file import Sweep, make_sweep
-from sim.study.key import point_key
-from sim.study.keyed import keyed_sweep
+from sim.study.key import keyed_sweep, point_key
 from sim.study.points import Task
 from sim.study.store import Finished, Store
 from sim.study.sweep import Tally, finish, run_sweep

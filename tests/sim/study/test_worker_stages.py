@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.study.worker_stages import gathered
+from sim.study.processes import gathered
 from topologies.stages import Profile, Stage, end_profile, start_profile
 
 

@@ -5,11 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import codec
-from sim.papers.compressed_timeline import compressed_all_reduce
-from sim.papers.compression_sizes import Compression, expansion, peel_rounds
-from sim.papers.gradients import GRADIENTS, Gradient, gradient
 from topologies import WeftError
 from workloads.compression.cells import cells_required
+from workloads.compression.gains import (
+    GRADIENTS,
+    Compression,
+    Gradient,
+    compressed_all_reduce,
+    expansion,
+    gradient,
+    peel_rounds,
+)
 from workloads.compression.rates import INSTANT, Measured, Rates, measure
 
 

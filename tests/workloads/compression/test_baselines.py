@@ -3,15 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.papers.compression_sizes import Compression, union_density
-from sim.papers.fixed_point import from_fixed, shared_scale, to_fixed
-from sim.papers.sparse import (
-    add_blocks,
-    add_coordinates,
-    non_zero_blocks,
-    top_k,
-)
-from sim.papers.thc import Thc
 from tests.oracles.compression_bounds import (
     THRESHOLD,
     best_bloom_rate,
@@ -20,7 +11,18 @@ from tests.oracles.compression_bounds import (
     space_bound_bits,
 )
 from topologies import WeftError
+from workloads.compression.baselines import (
+    Thc,
+    add_blocks,
+    add_coordinates,
+    from_fixed,
+    non_zero_blocks,
+    shared_scale,
+    to_fixed,
+    top_k,
+)
 from workloads.compression.cells import cells_required
+from workloads.compression.gains import Compression, union_density
 
 
 @pytest.mark.parametrize(
