@@ -138,7 +138,7 @@ def _built(name: str, kind: str, topology: Topology) -> Schedule | None:
     """The schedule, if the algorithm and the engine take the fabric."""
     try:
         schedule = build(name, kind, topology, "96KiB")
-        flows_of(lower(schedule, WHOLE).program, lower(schedule, WHOLE).link_rates())
+        flows_of(lower(schedule, WHOLE).program, lower(schedule, WHOLE).speeds())
     except WeftError:
         return None
     return schedule
@@ -153,7 +153,7 @@ def _busy() -> tuple[Program, list[Fraction]]:
         cut_chunks=one, cut_first=one, cut_size=np.stack([tasks, tasks], axis=1), task_cut=tasks,
         chunk_work=1 + np.random.default_rng(0).integers(0, 1 << 20, tasks.size),
     )
-    return program, lowered.link_rates()
+    return program, lowered.speeds()
 
 
 @pytest.mark.full
