@@ -39,7 +39,7 @@ def _causality(flows: Flows, outcome: Outcome, end_ps: I64) -> None:
     due[late[:, 4]] = np.minimum(due[late[:, 4]], late[:, 0])
     lined = np.any(flows.line >= 0, axis=0)
     for wrong, what in (
-        ((outcome.start_ps < due) | (~lined & (outcome.start_ps != due)), "does not start when what it waits for is in"),
+        ((outcome.start_ps < due) | (~lined & (outcome.start_ps != due)), "does not start when it may"),
         (~flows.routed & (outcome.finish_ps != outcome.start_ps), "has no links and takes time"),
     ):
         if np.any(wrong):

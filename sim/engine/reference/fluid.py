@@ -58,7 +58,8 @@ class _Run:
         for server, rate in zip(self.servers, speeds.rates, strict=True):
             shares = [Fraction(1), *(next(row) for _ in server.regimes[1:])]
             self.capacity.append([rate * share / PS_PER_S for share in shares])
-        self.pools = [_Line(int(units), int(order)) for units, order in zip(program.pool_capacity, program.pool_discipline, strict=True)]
+        pools = zip(program.pool_capacity.tolist(), program.pool_discipline.tolist(), strict=True)
+        self.pools = [_Line(*pool) for pool in pools]
         self.alone = {one: _Line(1, int(program.server_discipline[one])) for one in speeds.alone}
         deadlines = program.task_deadline_ps.tolist() or [NEVER_PS] * n
         self.deadline = [NEVER_PS if one == NEVER_PS else int(one) for one in deadlines]
