@@ -165,7 +165,7 @@ class _Links:
     @property
     def cut(self) -> npt.NDArray[np.bool_]:
         """Links that are down and let nothing through."""
-        return self.down & (self.flows.drains == 0)
+        return np.asarray(self.down & (self.flows.drains == 0))
 
     def advance(self, time_ps: int) -> bool:
         """Make the changes until a time; returns whether there were any."""

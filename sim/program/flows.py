@@ -276,13 +276,14 @@ def _lines(program: Program, begins: I64, alone: Sequence[int]) -> dict[str, Any
     line = np.stack([program.task_pool if pools else np.full(n, -1), link_line[begins]])
     discipline = np.concatenate([program.pool_discipline, program.server_discipline[list(alone)], [FIFO]])[line]
     priority = program.task_priority if program.task_priority.size else np.zeros(n, np.int32)
-    ranks = priority.astype(np.int64), program.cut_work[program.task_cut]
+    rank = np.where(discipline == PRIORITY, priority, 0).astype(np.int64)
+    if np.any(by_size := discipline == SMALLEST_FIRST):
+        rank = np.where(by_size, program.cut_work[program.task_cut], rank)
     tie = np.empty(n, np.int32)
     tie[np.argsort(program.task_class, kind="stable")] = np.arange(n)
     times = np.where(program.give_per == PER_CHUNK, program.chunks()[_rows(program.give_ptr)], 1)
     return {
-        "line": i32(line), "units": i32([program.task_units if pools else np.ones(n), np.ones(n)]), "tie": tie,
-        "rank": np.where(discipline == PRIORITY, ranks[0], np.where(discipline == SMALLEST_FIRST, ranks[1], 0)),
+        "line": i32(line), "units": i32([program.task_units if pools else np.ones(n), np.ones(n)]), "tie": tie, "rank": rank,
         "line_free": i32(np.append(program.pool_capacity, np.ones(len(alone)))),
         "line_link": i32(np.append(np.full(pools, -1), alone)), "link_line": i32(link_line[:-1]),
         "give_ptr": program.give_ptr if program.give_ptr.size else np.zeros(n + 1, np.int32),

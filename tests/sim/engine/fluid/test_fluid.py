@@ -249,7 +249,7 @@ def test_messages_of_a_job_are_flows() -> None:
 def test_computations_take_their_stream_one_by_one() -> None:
     """Without contention a job takes the time of the chunk engine, at other speeds of ranks and late ranks too."""
     fabric = from_spec("ring:4")
-    job = Job(fabric, [], np.array([1.0, 0.5, 0.3, 1.0]))
+    job = Job(fabric, [], np.array([1.0, 0.5, 0.25, 1.0]))
     first = job.compute("first", "3us")
     summed = job.collective("sum", build("ring", "all-reduce", fabric, "64KiB"), after=[first])
     job.compute("aside", "5us", after=[first])
@@ -266,7 +266,7 @@ def one_flow(*faults: Fault, **how: Any) -> int:
     """When a flow of 1000 ns between neighbors of a ring has ended."""
     fabric = from_spec("ring:4", latency="0s")
     job = Job(fabric, [])
-    job.send("one", 0, 1, int(fabric.bandwidth_Bps[0]) // 10**6)
+    job.send("one", int(fabric.bandwidth_Bps[0]) // 10**6, [0], [1])
     return simulate(job, engine="fluid", faults=FaultPlan(faults=faults, **how) if faults else None, check=True).time_ps
 
 
