@@ -283,8 +283,8 @@ def _lines(program: Program, begins: I64, alone: Sequence[int]) -> dict[str, Any
     tie[np.argsort(program.task_class, kind="stable")] = np.arange(n)
     times = np.where(program.give_per == PER_CHUNK, program.chunks()[_rows(program.give_ptr)], 1)
     return {
-        "line": i32(line), "units": i32([program.task_units if pools else np.ones(n), np.ones(n)]), "tie": tie, "rank": rank,
-        "line_free": i32(np.append(program.pool_capacity, np.ones(len(alone)))),
+        "line": i32(line), "units": i32([program.task_units if pools else np.ones(n), np.ones(n)]), "rank": rank,
+        "tie": tie, "line_free": i32(np.append(program.pool_capacity, np.ones(len(alone)))),
         "line_link": i32(np.append(np.full(pools, -1), alone)), "link_line": i32(link_line[:-1]),
         "give_ptr": program.give_ptr if program.give_ptr.size else np.zeros(n + 1, np.int32),
         "give_line": program.give_pool, "give_units": i32(program.give_units * times),

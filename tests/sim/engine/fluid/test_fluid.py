@@ -275,14 +275,14 @@ DOWN, UP = LinkDown(link="npu0->npu1", at="400ns"), Repair(link="npu0->npu1", at
 
 def test_faults_of_one_flow() -> None:
     """Half of the rate from 400 ns on; stopped from then to 2 us; drained; or all that is left goes the long way."""
-    alone = one_flow()
-    rest = alone - 400_000
+    alone, rest, hop = one_flow(), 600_000, 300_000
+    assert alone == 400_000 + rest + hop
     assert one_flow(SlowLink(link="npu0->npu1", at="400ns", share=0.5)) == alone + rest
     assert one_flow(SlowLink(link="npu0->npu1", at="400ns", latency="3us")) == alone + 3_000_000
-    assert one_flow(DOWN, UP, in_flight="wait") == 2_000_000 + rest
+    assert one_flow(DOWN, UP, in_flight="wait") == 2_000_000 + rest + hop
     assert one_flow(DOWN, in_flight="complete") == alone
-    assert one_flow(DOWN, in_flight="wait", reroute="100ns") > 500_000 + rest
-    assert one_flow(Straggler(npu="npu0", speed=0.5)) > alone + rest
+    assert one_flow(DOWN, in_flight="wait", reroute="100ns") == 500_000 + rest + 3 * hop
+    assert one_flow(Straggler(npu="npu0", speed=0.5)) == alone + 1_000_000
     with pytest.raises(Deadlock, match=r"npu0->npu1 is down from 400.*ns on, and nothing repairs it"):
         one_flow(DOWN, in_flight="wait")
 
