@@ -179,11 +179,12 @@ def _add_task(drawn: _Drawn, alone: st.SearchStrategy[int] | None = None) -> Non
     if drawn.most_chunks == 1:
         cutting = Cutting(1)
     task = len(drawn.chunks)
+    path: list[tuple[int, ...]] = [] if alone is None else [(drawn.draw(alone), drawn.integer(0, 3))]
     after = drawn.some(range(task), 2)
     stream = drawn.some(set(range(task)) - set(after), 2)
     drawn.builder.task(
         work,
-        _path(drawn) if alone is None else [(drawn.draw(alone), drawn.integer(0, 3))],
+        path or _path(drawn),
         cutting,
         after=after,
         stream=stream,

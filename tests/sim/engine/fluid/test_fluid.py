@@ -250,10 +250,10 @@ def test_computations_take_their_stream_one_by_one() -> None:
     """Without contention a job takes the time of the chunk engine, at other speeds of ranks and late ranks too."""
     fabric = from_spec("ring:4")
     job = Job(fabric, [], np.array([1.0, 0.5, 0.25, 1.0]))
-    first = job.compute("first", "3us")
+    first = job.compute("first", 3_000_000)
     summed = job.collective("sum", build("ring", "all-reduce", fabric, "64KiB"), after=[first])
-    job.compute("aside", "5us", after=[first])
-    job.compute("last", "2us", after=[summed])
+    job.compute("aside", 5_000_000, after=[first])
+    job.compute("last", 2_000_000, after=[summed])
     late = FaultPlan(faults=(Straggler(npu="npu2", delay="4us"),))
     for faults in (None, late):
         flows, chunks = (simulate(job, engine=one, chunks=1, faults=faults, check=True) for one in ("fluid", "chunk"))
