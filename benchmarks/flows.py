@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from time import process_time
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from collectives import build
 from sim.engine.fluid.run import run_flows
 from sim.lower.job import lower
 from sim.program import Program
+from sim.program.flows import Speeds
 from sim.program.model import Model
 from topologies import from_spec
 
@@ -29,33 +29,33 @@ class Case(NamedTuple):
 
     name: str
     program: Program
-    rates: list[Fraction]
+    speeds: Speeds
 
 
 def cases(fabric: str) -> Iterator[Case]:
     """Transfers of one size, many of which end together, and of sizes at random, each of which ends alone."""
     lowered = lower(build("direct", "all-to-all", from_spec(fabric), "64MiB"), Model(chunks=1), "off")
-    yield Case(f"{fabric}, equal sizes", lowered.program, lowered.link_rates())
+    yield Case(f"{fabric}, equal sizes", lowered.program, lowered.speeds())
     task = np.arange(lowered.program.n_tasks, dtype=np.int32)
     one = np.ones_like(task)
     program = lowered.program._replace(
         cut_chunks=one, cut_first=one, cut_size=np.stack([task, task], axis=1), task_cut=task,
         chunk_work=np.random.default_rng(0).integers(1, MOST_BYTES, task.size),
     )
-    yield Case(f"{fabric}, sizes at random up to 4 MiB", program, lowered.link_rates())
+    yield Case(f"{fabric}, sizes at random up to 4 MiB", program, lowered.speeds())
 
 
 def row(case: Case) -> Sequence[str]:
     """Time from the program to the outcome, compiled already."""
     begin = process_time()
-    found = run_flows(case.program, case.rates)
+    found = run_flows(case.program, case.speeds)
     spent = process_time() - begin
     return case.name, f"{found.events:,}", f"{np.unique(found.finish_ps).size:,}", f"{spent:.2f}"
 
 
 def rows(fabrics: Sequence[str] = FABRICS) -> Iterator[Sequence[str]]:
     small = next(cases("random-regular:4x3"))
-    run_flows(small.program, small.rates)
+    run_flows(small.program, small.speeds)
     return (row(case) for fabric in fabrics for case in cases(fabric))
 
 

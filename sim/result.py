@@ -108,9 +108,8 @@ class Result(Tabular):
     @cached_property
     def lower_bound_ps(self) -> int:
         """No run is faster."""
-        if self.engine == "fluid":
-            return flows_bound_ps(self.lowered)
-        return lower_bound_ps(self.lowered, None if self.faults is None else self.faults.plan)
+        plan = None if self.faults is None else self.faults.plan
+        return (flows_bound_ps if self.engine == "fluid" else lower_bound_ps)(self.lowered, plan)
 
     @property
     def time_s(self) -> float:
@@ -249,6 +248,7 @@ class Result(Tabular):
     @checked
     def busy_ps(self) -> dict[tuple[str, str], int]:
         """Time that each kind of communication takes on the busiest link of each dimension."""
+        self._check_services()
         return dict(self._spans.busy_ps)
 
     @checked
@@ -268,9 +268,9 @@ class Result(Tabular):
     @cached_property
     def _spans(self) -> Spans:
         """The operations; a schedule alone is run once more, with the joins that show when each NPU has finished."""
-        self._check_services()
         if self.outcome is not None and self.job.alone is None:
             return Spans(self.lowered, self.outcome)
+        self._check_services()
         plan = None if self.faults is None else self.faults.plan
         return Spans(*run_with_joins(self.lowered, lambda joined: joined if plan is None else add_faults(joined, plan)))
 

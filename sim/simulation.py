@@ -63,8 +63,8 @@ def simulate(
     model : Model
         Where to start from; `options` change it.
     engine : {"chunk", "reference", "analytic", "fluid"}
-        "analytic" is for a schedule alone; "fluid" shares links evenly among whole transfers, and is for schedules and
-        jobs without computations (docs/background/model.md).
+        "analytic" is for a schedule alone; "fluid" shares links evenly among whole transfers
+        (docs/background/model.md).
     symmetry : {"auto", "off"}
         Simulate representatives of the symmetry, or all ranks.
     check : bool
@@ -99,7 +99,6 @@ def simulate(
     model = make_model(model, **options)
     if engine == "fluid":
         check_flows_have_no("chunks", options.get("chunks") or 1, 1)
-        check_flows_have_no("faults", faults)
     model = model_of(engine, model)
     job = _job_of(work, model)
     if job.alone is None:
@@ -189,7 +188,7 @@ class _Run:
     def _certify(self, result: Result, outcome: Outcome) -> None:
         lowered = result.lowered
         if self.engine == "fluid":
-            certify_flows(flows_of(lowered.program, lowered.link_rates()), outcome, result.lower_bound_ps)
+            certify_flows(flows_of(lowered.program, lowered.speeds()), outcome, result.lower_bound_ps)
         else:
             certify(lowered.program, outcome, result.lower_bound_ps)
         if not lowered.timers:  # what NPUs send again is in the program
@@ -206,7 +205,7 @@ class _Run:
         if self.engine == "fluid":
             from sim.engine.fluid.run import run_flows  # its kernel: no other run needs it
 
-            return run_flows(lowered.program, lowered.link_rates(), log=log, progress=self.progress)
+            return run_flows(lowered.program, lowered.speeds(), log=log, progress=self.progress)
         check_memory(lowered.program, log)
         return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
 

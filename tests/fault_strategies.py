@@ -22,7 +22,8 @@ from sim.faults.plan import (
 )
 from sim.program import DISCIPLINES, ORDERS, Program
 from sim.program.disrupt import Disruptions, Phase, disrupt
-from tests.strategies import nic_programs, programs, with_some_buffers
+from sim.program.flows import Speeds
+from tests.strategies import flow_programs, nic_programs, programs, with_some_buffers
 from topologies import Topology
 
 FACTORS = tuple(Fraction(*pair) for pair in ((0, 1), (0, 1), (1, 1), (1, 2), (1, 3), (2, 3)))
@@ -52,6 +53,28 @@ def faulty_programs(draw: st.DrawFn, *, base: st.SearchStrategy[Program] | None 
         if draw(st.integers(1, 5)) == 1:
             faults.deadline_ps[task] = draw(st.integers(0, 60)) * step
     return disrupt(program, faults)
+
+
+@st.composite
+def faulty_flows(draw: st.DrawFn) -> tuple[Program, Speeds]:
+    """A program that the fluid engine takes: links that change and go down, detours, deadlines, computations, pools."""
+    program, speeds = draw(flow_programs())
+    faults, step = Disruptions(), draw(st.sampled_from((1, 7, 100_000)))
+    links = [server for server in range(program.n_servers) if server not in speeds.alone]
+    for server in range(program.n_servers):
+        if draw(st.booleans()):
+            faults.phases[server] = draw(_phases(step))
+            faults.crossing[server] = draw(st.sampled_from((0, 2, 4, 6)) if server in links else st.just(0))
+    for task in range(program.n_tasks):
+        own = program.route_server[slice(*program.route_ptr[program.task_route[task] :][:2])]
+        if own.size and own[0] in links and draw(st.integers(1, 3)) == 1:
+            times = sorted(draw(st.sets(st.integers(0, 20), min_size=1, max_size=2)))
+            way = st.lists(st.tuples(st.sampled_from(links), st.integers(0, 3)), min_size=1, max_size=3).map(tuple)
+            faults.detours[task] = [(time * step, draw(way)) for time in times]
+        if draw(st.integers(1, 5)) == 1:
+            faults.deadline_ps[task] = draw(st.integers(0, 60)) * step
+    shares = [phase.factor for server in range(program.n_servers) for phase in faults.phases.get(server, [])]
+    return disrupt(program, faults), speeds._replace(shares=shares)
 
 
 @st.composite

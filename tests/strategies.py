@@ -26,10 +26,13 @@ from sim.program import (
     ProgramBuilder,
 )
 from sim.program.contract import UNBOUNDED
+from sim.program.flows import Speeds
 from sim.program.turns import largest_chunks, with_buffers
 
 SMALL_RATES = tuple(Fraction(10**12) / ps for ps in (1, 2, 3, 5, Fraction(1, 2), Fraction(17, 10)))
 REALISTIC_RATES = tuple(map(Fraction, (50 * 10**9, 25 * 10**9, 50 * 2**30, "100000000000/3", "33.3e9", "1.7e9")))
+SPEEDS = (Fraction(10**12), Fraction(10**12, 3), Fraction(14 * 10**11))
+"""Of what computes."""
 SMALL_LATENCIES = (0, 1, 2, 3, 5)
 REALISTIC_LATENCIES = (500_000, 0, 100_000, 25_000)
 
@@ -81,17 +84,21 @@ def merging_programs(draw: st.DrawFn) -> Program:
 
 
 @st.composite
-def flow_programs(draw: st.DrawFn) -> tuple[Program, list[Fraction]]:
-    """A program that the fluid engine takes, and the rates of its servers; routes may cross one several times."""
-    drawn = _Drawn(draw, ProgramBuilder(), small=draw(st.booleans()))
+def flow_programs(draw: st.DrawFn) -> tuple[Program, Speeds]:
+    """A program that the fluid engine takes, with computations and pools; routes may cross a server several times."""
+    drawn = _Drawn(draw, ProgramBuilder(), draw(st.booleans()), draw(st.sampled_from((1, *MAX_CHUNKS))))
     rates = draw(st.lists(st.sampled_from(SMALL_RATES if drawn.small else REALISTIC_RATES), min_size=1, max_size=6))
     drawn.servers += [drawn.builder.server(rate) for rate in rates]
+    speeds = draw(st.lists(st.sampled_from(SPEEDS), max_size=2))
+    alone = [drawn.builder.server(speed, draw(st.sampled_from(("fifo", "priority")))) for speed in speeds]
     for _ in range(drawn.integer(1, MAX_TASKS)):
-        _add_task(drawn)
+        _add_task(drawn, st.sampled_from(alone) if alone and drawn.rarely(2) else None)
     for task in range(len(drawn.chunks)):
         if drawn.rarely(4):
             _add_window(drawn, task)
-    return drawn.builder.build(), rates
+    for _ in range(drawn.integer(0, MAX_POOLS) if drawn.most_chunks == 1 else 0):
+        _add_pool(drawn, DISCIPLINES)
+    return drawn.builder.build(), Speeds([*rates, *speeds], alone=alone)
 
 
 @st.composite
@@ -166,14 +173,18 @@ def _programs(
     return builder.build()
 
 
-def _add_task(drawn: _Drawn) -> None:
+def _add_task(drawn: _Drawn, alone: st.SearchStrategy[int] | None = None) -> None:
+    """`alone`: the servers, on one of which it has its whole route."""
     cutting, work = _cutting_and_work(drawn)
+    if drawn.most_chunks == 1:
+        cutting = Cutting(1)
     task = len(drawn.chunks)
+    path: list[tuple[int, ...]] = [] if alone is None else [(drawn.draw(alone), drawn.integer(0, 3))]
     after = drawn.some(range(task), 2)
     stream = drawn.some(set(range(task)) - set(after), 2)
     drawn.builder.task(
         work,
-        _path(drawn),
+        path or _path(drawn),
         cutting,
         after=after,
         stream=stream,

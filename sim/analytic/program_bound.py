@@ -29,13 +29,16 @@ def lower_bound_ps(lowered: Lowered, plan: Faults | None = None) -> int:
     return bound_under(plan, bounds(lowered if plan is None else lower(lowered.job, lowered.model)))
 
 
-def flows_bound_ps(lowered: Lowered) -> int:
-    """Lower bound of a fluid run, in ps.
+def flows_bound_ps(lowered: Lowered, plan: Faults | None = None) -> int:
+    """Lower bound of a fluid run with the faults of a plan, in ps.
 
     Flows share links: only the end of each is rounded, where the chunk engine rounds every service.
     """
-    program = lowered.program._replace(service_ps=np.maximum(lowered.program.service_ps - 1, 0))
-    return max(lower_bound_ps(lowered._replace(program=program)) - 1 - program.n_tasks // TOLERANCE, 0)
+    alone = lowered.job.alone is not None
+    healthy = lower(lowered.job, lowered.model) if alone and plan is not None else lowered
+    program = healthy.program._replace(service_ps=np.maximum(healthy.program.service_ps - 1, 0))
+    found = bound_under(plan, bounds(healthy._replace(program=program))) if alone else program_bound_ps(program)
+    return max(found - 1 - program.n_tasks // TOLERANCE, 0)
 
 
 def bound_under(plan: Faults | None, found: Bounds) -> int:

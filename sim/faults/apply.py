@@ -61,7 +61,7 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
             cache(partial(_path, lowered, server_of)),
         )
     return lowered._replace(
-        program=disrupt(program, faults), late=late, server_link=link_of,
+        program=disrupt(program, faults), phases=faults.phases, late=late, server_link=link_of,
         symmetry=FAULTS_BREAK if lowered.is_whole else f"{lowered.symmetry}, {FAULTS_KEEP}",
         server_rank=_longer(lowered.server_rank, program), server_stream=_longer(lowered.server_stream, program),
     )

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.faults.names import node_named
 from sim.faults.plan import FaultPlan, NodeDown, Repair
 from sim.lower.lowered import Lowered
-from sim.program.contract import DOWN, Program
+from sim.program.contract import DOWN, I32, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded
 from topologies import Topology
 from topologies.text.brief import one_line
@@ -55,6 +56,8 @@ class FaultCost:
             images = np.append(lowered.images(), np.ones(lowered.program.n_tasks, np.int64))  # late starts: never lost
             lost += int(images[outcome.journal.task[outcome.journal.lost]].sum())
             detours = _detours(lowered.program, outcome)
+        elif outcome.rates is not None and (rows := np.unique(outcome.rates.way) - lowered.program.n_tasks).size:
+            detours = int(np.count_nonzero(~_is_own(lowered.program, lowered.program.detour_route[rows[rows >= 0]])))
         return cls(plan, healthy_ps, outcome.makespan_ps, lost, detours)
 
     @property
@@ -82,8 +85,12 @@ def _detours(program: Program, outcome: Outcome) -> int:
     journal = outcome.journal
     if journal is None or not program.detour_ptr.size:
         return 0
-    other = program.detour_route[~np.isin(program.detour_route, program.task_route)]
+    other = program.detour_route[~_is_own(program, program.detour_route)]
     return int(np.count_nonzero(np.isin(journal.at[~journal.moved], program.route_ptr[other])))
+
+
+def _is_own(program: Program, route: I32) -> npt.NDArray[np.bool_]:
+    return np.isin(route, program.task_route)
 
 
 def named_deadlock(

@@ -7,8 +7,10 @@ import numpy as np
 from sim.faults.names import links_named
 from sim.faults.plan import Fault, FaultPlan, Jitter, Loss, SlowLink, Straggler
 from sim.lower.lowered import Lowered
+from sim.program.contract import I64, Program
 from sim.program.outcome import Outcome
 from topologies import Topology
+from topologies.core.paths import ranges
 from topologies.units import format_time, parse_time
 
 TOLD = 5
@@ -20,9 +22,9 @@ def without_effect(plan: FaultPlan, lowered: Lowered, outcome: Outcome) -> list[
     That is an entry from a time on at which the run was over, one with nothing in it, and one that slows, delays or
     loses chunks on links that none came to.
     """
-    used = set()
-    if outcome.journal is not None:
-        server = lowered.program.route_server[outcome.journal.at]
+    used = None
+    if outcome.journal is not None or (outcome.rates is not None and not lowered.program.is_healthy):
+        server = lowered.program.route_server[_crossed(lowered.program, outcome)]
         used = set(np.flatnonzero(np.isin(lowered.orbits.link, lowered.server_link[server])).tolist())
     resent = [fault for fault in plan.faults if isinstance(fault, Loss) and lowered.resent]
     reasons = (
@@ -39,10 +41,19 @@ def fault_name(fault: Fault) -> str:
     return f"{type(fault).__name__} of {place}" + (f" at {at}" if at is not None else "")
 
 
-def _why_not(fault: Fault, used: set[int], topology: Topology, outcome: Outcome) -> str | None:
+def _crossed(program: Program, outcome: Outcome) -> I64:
+    """Places in `route_hop` of what was served, or taken by flows."""
+    if outcome.journal is not None:
+        return outcome.journal.at
+    assert outcome.rates is not None
+    route = program.every_route()[1][np.unique(outcome.rates.way)]
+    return ranges(program.route_ptr[route].astype(np.int64), np.diff(program.route_ptr)[route])
+
+
+def _why_not(fault: Fault, used: set[int] | None, topology: Topology, outcome: Outcome) -> str | None:
     if isinstance(fault, Straggler):
         return "it changes nothing" if fault.speed == 1 and fault.delay == "0s" else None
-    if outcome.journal is None:
+    if used is None:
         return "it changes nothing"
     if parse_time(getattr(fault, "at", "0s")) >= outcome.makespan_ps:
         return f"the run was over at {format_time(outcome.makespan_ps)}"

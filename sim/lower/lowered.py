@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -15,10 +15,13 @@ from sim.lower.nics import STREAMS
 from sim.lower.quotient import Orbits
 from sim.program import I32, I64, Program
 from sim.program.contract import DOWN
+from sim.program.disrupt import Phase
+from sim.program.flows import Speeds
 from sim.program.model import Model
 from topologies import Topology, WeftError
 from topologies.text.brief import one_line
-from workloads.job import Job, Operation, Reconfigure
+from topologies.units import PS_PER_S
+from workloads.job import CLOCK, Job, Operation, Reconfigure
 
 NO_TRANSFER = -1
 """Row of a task that is no transfer: a computation, or a join at the begin or the end of an operation."""
@@ -100,6 +103,8 @@ class Lowered(NamedTuple):
     begin_task, end_task : mapping of (operation, rank) to int
         The task whose delivery begins an operation on an NPU (the task itself for a computation), and the one whose
         delivery ends it; of representatives. Empty for a schedule alone, which nothing waits for.
+    phases : mapping of int to sequence of Phase
+        What faults do to servers, as timetables say in whole numbers.
     late : mapping of int to str
         Servers whose only task is the late start of an NPU, by its name.
     timers : range
@@ -126,6 +131,7 @@ class Lowered(NamedTuple):
     transfers: tuple[Transfers | None, ...]
     begin_task: TaskTable
     end_task: TaskTable
+    phases: Mapping[int, Sequence[Phase]] = {}
     late: Mapping[int, str] = {}
     timers: range = range(0)
     resent: int = 0
@@ -186,14 +192,16 @@ class Lowered(NamedTuple):
         other = (program.timetable_rate != DOWN) & (program.timetable_rate != program.server_rate[server])
         return np.flatnonzero(np.isin(self.orbits.link, self.server_link[server[other]]))
 
-    def link_rates(self) -> list[Fraction]:
-        """Bytes a second of each server, (S,), where all of them are links.
-
-        WeftError: there are computations.
-        """
-        if np.any(self.server_link < 0):
-            raise WeftError("the fluid engine has no computations: simulate this job with the chunk engine")
-        return [Fraction(rate) for rate in self.topology.bandwidth_Bps[self.server_link].tolist()]
+    def speeds(self) -> Speeds:
+        """Exact rates of the servers and their shares; those that are no links are alone."""
+        rates = [Fraction(rate) for rate in np.append(self.topology.bandwidth_Bps, 1.0)[self.server_link].tolist()]
+        alone = np.flatnonzero(self.server_link < 0).tolist()
+        for server in alone:
+            rank, stream = int(self.server_rank[server]), int(self.server_stream[server])
+            follows = self.job.speed is not None and rank >= 0 and not self.streams[stream].startswith(CLOCK)
+            rates[server] = Fraction(float(self.job.speed[rank]) if follows else 1) * PS_PER_S  # type: ignore[index]
+        shares = [phase.factor for server in range(len(rates)) for phase in self.phases.get(server, ())]
+        return Speeds(rates, shares, alone)
 
     @property
     def is_whole(self) -> bool:

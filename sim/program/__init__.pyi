@@ -22,7 +22,6 @@ from sim.program.contract import ROUND_ROBIN_PORT as ROUND_ROBIN_PORT
 from sim.program.contract import SMALLEST_FIRST as SMALLEST_FIRST
 from sim.program.contract import WHOLE as WHOLE
 from sim.program.contract import Program as Program
-from sim.program.contract import check_healthy as check_healthy
 from sim.program.cutting import Cutting as Cutting
 from sim.program.cutting import service_time_ps as service_time_ps
 from sim.program.model_options import DELIVERY as DELIVERY

@@ -119,7 +119,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies import WeftError
 from topologies.text.brief import one_line
 
 I8 = npt.NDArray[np.int8]
@@ -462,17 +461,3 @@ class Program(NamedTuple):
 def _owners(ptr: I32) -> I32:
     """The row that each entry of a CSR list belongs to."""
     return np.repeat(np.arange(max(ptr.size - 1, 0), dtype=np.int32), np.diff(ptr))
-
-
-def check_healthy(program: Program, what: str) -> None:
-    """Reject a program in which something changes in time, or with NICs, turns or buffers, for code that has none."""
-    if not program.is_healthy:
-        raise WeftError(f"{what} does not follow faults: simulate with the chunk or the reference engine")
-    if program.has_nics:
-        raise WeftError(f"{what} does not follow NICs: simulate with the chunk or the reference engine")
-    if program.takes_turns:
-        raise WeftError(f"{what} does not follow links that serve in turn: simulate with the chunk or reference engine")
-    if program.has_credits:
-        raise WeftError(f"{what} does not follow buffers: simulate with the chunk or the reference engine")
-    if program.has_channels:
-        raise WeftError(f"{what} does not follow virtual channels: simulate with the chunk or the reference engine")

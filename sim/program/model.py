@@ -143,7 +143,7 @@ def model_of(engine: str, model: Model, preset: str | None = None) -> Model:
 def check_flows_have_no(name: str, value: object, left_out: object = None) -> None:
     """Reject a value for the fluid engine, unless it is as good as left out."""
     if value != left_out:
-        _reject("fluid", {"faults": "faults", "why": "--why"}.get(name, f"{name} {value}"))
+        _reject("fluid", "--why" if name == "why" else f"{name} {value}")
 
 
 def _reject(engine: str, given: str) -> NoReturn:

@@ -56,11 +56,12 @@ class Journal(NamedTuple):
 
 @one_line
 class Rates(NamedTuple):
-    """Every change of a rate of a fluid run, in the order of time; no row for the end of a flow."""
+    """Every change of a rate of a fluid run, in the order of time; 0 for a flow that stops, no row for its end."""
 
     time_ps: I64
     task: I64
     rate: I64  # units of `sim.program.flows.Flows`
+    way: I64  # which of these a flow takes
 
 
 @one_line

@@ -229,7 +229,7 @@ class Spec(Sections):
     def _model(self) -> Model:
         keys, account = self.model, self.account
         if self.engine == "fluid":
-            for name, value in {"chunks": None if keys.chunks in (1, AUTO) else keys.chunks, "faults": keys.faults,
+            for name, value in {"chunks": None if keys.chunks in (1, AUTO) else keys.chunks,
                                 "why": account.why or None, "spread": account.spread or None}.items():
                 check_flows_have_no(name, value)
         chunks = {"chunks": DEFAULT_CHUNKS} if keys.chunks == AUTO else {}

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from sim.engine.compile.pointers import by_pointer
-from sim.program.contract import I32, I64
+from sim.program.contract import CLOCK_END_PS, I32, I64
 
 # Registers, kept between calls: present, flows ended, last delivery, top of the stack of released tasks, tasks in the
-# heap of times, changes of rates in the log, marks so far; and of one picosecond: links that are looked at, flows whose
-# rates are found anew, the least rate that may change.
-NOW, EVENTS, MAKESPAN, TOP, PENDING, LOGGED, MARKS, LINKS, FLOWS, FROM_RATE, REGISTERS = range(11)
+# heap of times, changes of rates in the log, marks so far, changes of links that are made; and of one picosecond: lines
+# of pools and of servers in which somebody may be granted, links that are looked at, flows whose rates are found anew,
+# the least rate that may change.
+NOW, EVENTS, MAKESPAN, TOP, PENDING, LOGGED, MARKS, CHANGED, ASKED, _, LINKS, FLOWS, FROM_RATE, REGISTERS = range(14)
 
 FINISHED, PAUSED, TOO_LATE, NEEDS_LOG = range(4)
 """Statuses."""
 
 HIGH, LOW, WORK_WORDS = 0, 1, 2
 RATE, SINCE_PS, MARK, NEW_RATE, FLOW_WORDS = 0, 1, 2, 3, 4
-LOG_WORDS = 3
+LOG_WORDS = 4
 
-NONE = -1
-WAITING, FLOWING, LEAVING = range(3)
-"""A task before its release, a flow, and one whose last byte is on its way."""
+NONE, OFF = -1, -2
+"""Nothing follows; not in a list at all."""
+
+WAITING, GRANTED, STOPPED, FLOWING, LEAVING = range(5)
+"""A task before it has its pool, and with it; a flow without a way, with one, and one whose last byte has left."""
+
+POOL, ALONE = range(2)
+"""Lines of a task."""
+
+NEVER = CLOCK_END_PS + 1
 
 
 @by_pointer
@@ -34,16 +45,19 @@ class FluidState(NamedTuple):
     missing : (T,) int32
         Tasks that each still waits for.
     below : (T,) int32
-        Stack of the tasks that are released in this picosecond.
-    phase : (T,) int8
+        Stack of the tasks that are released in this picosecond; and who is next in the line of each.
+    phase, way : (T,) int8, int32
     start_ps, finish_ps : (T,) int64
     flow_word : (T, FLOW_WORDS) int64
         Rate of a flow, since when `work` is what is left of it, a mark if its rate is found anew, and what was found.
     work : (T, 2) int64
     due_ps : (T,) int64
-        When a flow ends, or is delivered.
+        When a flow ends, or is delivered; NEVER before it has a rate.
     pending, place : (T,) int32
         Heap of the tasks in the order of `due_ps`, and where each is in it.
+    link_rate, added_ps, down : (L,) int64, int64, int8
+    line_head, line_free, line_next : (Q,) int32
+        Who is first in each line, units that it has, and the next of the lines in which somebody may be granted.
     link_first : (L+1,) int32
         The crossings of link l by flows are the first `link_flows[l]` of `crossing[link_first[l]:link_first[l+1]]`.
     link_flows : (L,) int32
@@ -60,13 +74,14 @@ class FluidState(NamedTuple):
     full : (L,) int32
         Links of one round of filling.
     log : (N, 3) int64
-        Changes of rates: time, task, rate; (0, 3) without a log.
+        Changes of rates: time, task, rate, way; (0, 4) without a log.
     """
 
     register: I64
     missing: I32
     below: I32
     phase: I32
+    way: I32
     start_ps: I64
     finish_ps: I64
     flow_word: I64
@@ -74,6 +89,12 @@ class FluidState(NamedTuple):
     due_ps: I64
     pending: I32
     place: I32
+    link_rate: I64
+    added_ps: I64
+    down: npt.NDArray[np.int8]
+    line_head: I32
+    line_free: I32
+    line_next: I32
     link_first: I32
     link_flows: I32
     crossing: I32

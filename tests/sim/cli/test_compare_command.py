@@ -202,7 +202,7 @@ def test_flows_are_compared_and_what_has_none_is_listed(tmp_path: Path, capsys: 
     data = compare(tmp_path, "compare", "--topology", "torus:2x4", "-b", "64K", "--engine", "fluid", "--check")
     shown = capsys.readouterr().out
     assert "# model: cut-through, 1 chunk per transfer, ties first; fluid engine" in shown
-    assert "hierarchical, themis cannot run: the fluid engine has no pools" in shown
+    assert "cannot run" not in shown
     assert {row["engine"] for row in data["rows"]} == {"fluid"}
     [swing] = [row for row in data["rows"] if row["algorithm"] == "swing"]
     built = build("swing", "all-reduce", from_spec("torus:2x4"), "64KiB", swing["form"])

@@ -62,9 +62,8 @@ def test_the_fluid_time_is_that_of_whole_transfers(how: dict[str, Any], fluid: b
     assert one.row()["fluid_s"] == (simulate(schedule, engine="fluid").time_s if fluid else None)
 
 
-def test_no_fluid_time_of_faults_pools_or_many_flows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_fluid_time_of_faults_or_many_flows(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = build("ring", "all-reduce", from_spec("torus:4x4"), "1MiB")
-    assert validate(simulate(build("hierarchical", "all-reduce", from_spec("torus:4x4"), "64KiB"))).fluid_ps is None
     slow = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
     assert validate(simulate(schedule, faults=slow)).fluid_ps is None
     monkeypatch.setattr(validation, "MOST_FLOWS", 10)

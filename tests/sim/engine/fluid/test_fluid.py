@@ -18,17 +18,19 @@ from sim.engine.fluid import run as fluid
 from sim.engine.fluid.run import run_flows
 from sim.engine.reference.fluid import max_min, run_reference_fluid
 from sim.engine.run import run
+from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, Repair, SlowLink, Straggler
 from sim.lower.job import lower
 from sim.program import Program, ProgramBuilder, service_time_ps
-from sim.program.flows import BITS, LEAST_RATE, flows_of
+from sim.program.flows import BITS, LEAST_RATE, Speeds, flows_of
 from sim.program.model import Model
-from sim.program.outcome import Outcome, Progress, Stopped
+from sim.program.outcome import Deadlock, Outcome, Progress, Stopped
 from sim.simulation import simulate
+from tests.fault_strategies import faulty_flows
 from tests.strategies import REALISTIC_RATES, flow_programs
 from topologies import Topology, WeftError, from_spec
 from topologies.core import extents
 from topologies.units import PS_PER_S
-from workloads.job import Communicate, Compute, Job, Operation, Send
+from workloads.job import Communicate, Job, Operation, Send
 
 WHOLE = Model(chunks=1)
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce")
@@ -41,38 +43,68 @@ def assert_same_times(one: Outcome, other: Outcome) -> None:
     assert (one.makespan_ps, one.events) == (other.makespan_ps, other.events)
 
 
+def assert_as_exact(program: Program, speeds: Speeds) -> None:
+    """The engine and its oracle say the same, be it a deadlock, and the certificate holds."""
+    try:
+        exact = run_reference_fluid(program, speeds)
+    except Deadlock as stuck:
+        with pytest.raises(Deadlock, match=rf"^{stuck.unfinished} of {program.n_tasks} tasks can never finish"):
+            run_flows(program, speeds)
+        return
+    outcome = run_flows(program, speeds, log=True)
+    assert_same_times(outcome, exact)
+    certify_flows(flows_of(program, speeds), outcome)
+
+
 @settings(max_examples=400, deadline=None)
 @given(flow_programs())
-def test_rounded_rates_give_the_times_of_exact_ones(drawn: tuple[Program, list[Fraction]]) -> None:
+def test_rounded_rates_give_the_times_of_exact_ones(drawn: tuple[Program, Speeds]) -> None:
     """Every task starts and ends in the same picosecond as with fractions, and the certificate holds."""
-    program, rates = drawn
-    found = run_flows(program, rates, log=True)
-    assert_same_times(found, run_reference_fluid(program, rates))
-    certify_flows(flows_of(program, rates), found)
+    assert_as_exact(*drawn)
+
+
+@settings(max_examples=400, deadline=None)
+@given(faulty_flows())
+def test_what_changes_is_the_same_with_exact_rates(drawn: tuple[Program, Speeds]) -> None:
+    """Slow links, links that go down and come back, detours, deadlines, computations, and pools."""
+    assert_as_exact(*drawn)
 
 
 @settings(max_examples=60, deadline=None)
 @given(flow_programs(), st.randoms(use_true_random=False))
-def test_the_order_of_links_is_nothing(drawn: tuple[Program, list[Fraction]], random: Random) -> None:
+def test_the_order_of_links_is_nothing(drawn: tuple[Program, Speeds], random: Random) -> None:
     """Links with other numbers have the same times: nothing ties."""
-    program, rates = drawn
+    program, speeds = drawn
     servers = list(range(program.n_servers))
     random.shuffle(servers)  # server s becomes servers[s]
     order = np.argsort(servers)
     other = program._replace(
-        server_rate=program.server_rate[order], hop_server=np.array(servers, np.int32)[program.hop_server]
+        server_rate=program.server_rate[order], hop_server=np.array(servers, np.int32)[program.hop_server],
+        server_discipline=program.server_discipline[order],
     )
-    assert_same_times(run_flows(program, rates), run_flows(other, [rates[one] for one in order]))
+    moved = Speeds([speeds.rates[one] for one in order], alone=[servers[one] for one in speeds.alone])
+    assert_same_end(program, speeds, other, moved)
 
 
 @settings(max_examples=60, deadline=None)
 @given(flow_programs(), st.sampled_from([2, 3, 7, 1000]))
 def test_faster_links_and_larger_transfers_take_the_same_time(
-    drawn: tuple[Program, list[Fraction]], factor: int
+    drawn: tuple[Program, Speeds], factor: int
 ) -> None:
-    program, rates = drawn
+    program, speeds = drawn
     larger = program._replace(chunk_work=program.chunk_work * factor)
-    assert_same_times(run_flows(program, rates), run_flows(larger, [rate * factor for rate in rates]))
+    assert_same_end(program, speeds, larger, speeds._replace(rates=[rate * factor for rate in speeds.rates]))
+
+
+def assert_same_end(program: Program, speeds: Speeds, other: Program, others: Speeds) -> None:
+    """Both take the same time, or neither ever ends."""
+    try:
+        one = run_flows(program, speeds)
+    except Deadlock:
+        with pytest.raises(Deadlock):
+            run_flows(other, others)
+    else:
+        assert_same_times(one, run_flows(other, others))
 
 
 Routes = list[tuple[int, Fraction, int]]
@@ -90,7 +122,7 @@ def test_flows_that_share_no_link_take_the_time_of_whole_chunks(routes: Routes, 
         builder.task(work, [(builder.server(rate), 1000 * hop + 1) for hop, rate in enumerate(own)])
         most.append(0 if alike else sum(service_time_ps(work, rate) for rate in own))
     program = builder.build()
-    flows, chunks = run_flows(program, rates), run(program)
+    flows, chunks = run_flows(program, Speeds(rates)), run(program)
     more = chunks.finish_ps - flows.finish_ps
     assert np.all(more >= 0)
     assert np.all(more <= most)
@@ -110,7 +142,7 @@ def test_one_link_is_shared_evenly() -> None:
     link = builder.server(Fraction(3 * PS_PER_S))
     for work in (3, 6, 9):
         builder.task(work, [(link, 10)])
-    found = run_flows(builder.build(), [Fraction(3 * PS_PER_S)])
+    found = run_flows(builder.build(), Speeds([Fraction(3 * PS_PER_S)]))
     assert (found.finish_ps - 10).tolist() == [3, 5, 6]
 
 
@@ -138,13 +170,13 @@ def _built(name: str, kind: str, topology: Topology) -> Schedule | None:
     """The schedule, if the algorithm and the engine take the fabric."""
     try:
         schedule = build(name, kind, topology, "96KiB")
-        flows_of(lower(schedule, WHOLE).program, lower(schedule, WHOLE).link_rates())
+        flows_of(lower(schedule, WHOLE).program, lower(schedule, WHOLE).speeds())
     except WeftError:
         return None
     return schedule
 
 
-def _busy() -> tuple[Program, list[Fraction]]:
+def _busy() -> tuple[Program, Speeds]:
     """An all-to-all that keeps links busy, of transfers of many sizes."""
     lowered = lower(build("direct", "all-to-all", from_spec("random-regular:12x3"), "1MiB"), WHOLE)
     tasks = np.arange(lowered.program.n_tasks, dtype=np.int32)
@@ -153,7 +185,7 @@ def _busy() -> tuple[Program, list[Fraction]]:
         cut_chunks=one, cut_first=one, cut_size=np.stack([tasks, tasks], axis=1), task_cut=tasks,
         chunk_work=1 + np.random.default_rng(0).integers(0, 1 << 20, tasks.size),
     )
-    return program, lowered.link_rates()
+    return program, lowered.speeds()
 
 
 @pytest.mark.full
@@ -190,7 +222,7 @@ def test_rates_too_far_apart_are_rejected() -> None:
     rates = [Fraction(10**9), Fraction(10**9) * 2**BITS / LEAST_RATE]
     builder.task(1, [(builder.server(rate), 1) for rate in rates])
     with pytest.raises(WeftError, match="within a factor of four million"):
-        run_flows(builder.build(), rates)
+        run_flows(builder.build(), Speeds(rates))
 
 
 def test_a_flow_beyond_the_clock_is_rejected() -> None:
@@ -199,11 +231,11 @@ def test_a_flow_beyond_the_clock_is_rejected() -> None:
     for _ in range(2):
         builder.task(4_000_000, [(link, 1)])
     with pytest.raises(WeftError, match="the clock"):
-        run_flows(builder.build(), [Fraction(1)])
+        run_flows(builder.build(), Speeds([Fraction(1)]))
 
 
 def test_messages_of_a_job_are_flows() -> None:
-    """Messages of many sizes, and a collective after them, on the quotient and not; computations are rejected."""
+    """Messages of many sizes, and a collective after them, on the quotient and not."""
     fabric = from_spec("random-regular:8x3")
     src, dst = zip(*[(a, b) for a in range(8) for b in range(8) if a != b], strict=True)
     work = Send(tuple(1000 + 77 * at for at in range(len(src))), src, dst), Communicate(build(
@@ -212,8 +244,57 @@ def test_messages_of_a_job_are_flows() -> None:
     job = Job(fabric, [messages, Operation("sum", "all-reduce", work[1], None, (0,), 0)])
     few, every = (simulate(job, engine="fluid", symmetry=how, check=True) for how in ("auto", "off"))
     assert few.time_ps == every.time_ps > simulate(Job(fabric, [messages]), engine="fluid").time_ps
-    with pytest.raises(WeftError, match="the fluid engine has no computations"):
-        simulate(Job(fabric, [Operation("think", "compute", Compute(1000, "npu"), None, (), 0)]), engine="fluid")
+
+
+def test_computations_take_their_stream_one_by_one() -> None:
+    """Without contention a job takes the time of the chunk engine, at other speeds of ranks and late ranks too."""
+    fabric = from_spec("ring:4")
+    job = Job(fabric, [], np.array([1.0, 0.5, 0.25, 1.0]))
+    first = job.compute("first", 3_000_000)
+    summed = job.collective("sum", build("ring", "all-reduce", fabric, "64KiB"), after=[first])
+    job.compute("aside", 5_000_000, after=[first])
+    job.compute("last", 2_000_000, after=[summed])
+    late = FaultPlan(faults=(Straggler(npu="npu2", delay="4us"),))
+    for faults in (None, late):
+        flows, chunks = (simulate(job, engine=one, chunks=1, faults=faults, check=True) for one in ("fluid", "chunk"))
+        assert flows.time_ps == chunks.time_ps
+        assert flows.spans() == chunks.spans()
+        assert [flows.compute_ps(rank) for rank in range(4)] == [chunks.compute_ps(rank) for rank in range(4)]
+
+
+def one_flow(*faults: Fault, **how: Any) -> int:
+    """When a flow of 1000 ns between neighbors of a ring has ended."""
+    fabric = from_spec("ring:4", latency="0s")
+    job = Job(fabric, [])
+    job.send("one", int(fabric.bandwidth_Bps[0]) // 10**6, [0], [1])
+    return simulate(job, engine="fluid", faults=FaultPlan(faults=faults, **how) if faults else None, check=True).time_ps
+
+
+DOWN, UP = LinkDown(link="npu0->npu1", at="400ns"), Repair(link="npu0->npu1", at="2us")
+
+
+def test_faults_of_one_flow() -> None:
+    """Half of the rate from 400 ns on; stopped from then to 2 us; drained; or all that is left goes the long way."""
+    alone, rest, hop = one_flow(), 600_000, 300_000
+    assert alone == 400_000 + rest + hop
+    assert one_flow(SlowLink(link="npu0->npu1", at="400ns", share=0.5)) == alone + rest
+    assert one_flow(SlowLink(link="npu0->npu1", at="400ns", latency="3us")) == alone + 3_000_000
+    assert one_flow(DOWN, UP, in_flight="wait") == 2_000_000 + rest + hop
+    assert one_flow(DOWN, in_flight="complete") == alone
+    assert one_flow(DOWN, in_flight="wait", reroute="100ns") == 500_000 + rest + 3 * hop
+    assert one_flow(Straggler(npu="npu0", speed=0.5)) == alone + 1_000_000
+    with pytest.raises(Deadlock, match=r"npu0->npu1 is down from 400.*ns on, and nothing repairs it"):
+        one_flow(DOWN, in_flight="wait")
+
+
+@pytest.mark.parametrize(("faults", "said"), [
+    ((Loss(link="*", probability=0.1),), "no chunks to lose"),
+    ((Jitter(link="*", mean="1us"),), "no chunks that jitter could delay"),
+    ((DOWN,), "links that go down need in-flight wait or complete"),
+])
+def test_what_faults_do_to_chunks_is_rejected(faults: tuple[Fault, ...], said: str) -> None:
+    with pytest.raises(WeftError, match=said):
+        one_flow(*faults)
 
 
 def test_a_fluid_run_has_no_services_to_look_into() -> None:
