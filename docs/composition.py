@@ -73,7 +73,7 @@ NONE_HERE: dict[frozenset[str], str] = {
     **{frozenset(pair): ONE_OF for pair in combinations(KINDS, 2)},
     **{frozenset(pair): ONE_ORDER for pair in combinations(("turns", "ports", "priority"), 2)},
     **{frozenset(("fluid", other)): NO_QUEUES for other in (
-        "nic", "buffer", "vcs", "bubble", "turns", "ports", "priority", "head", "pools", "slots", "loss", "jitter",
+        "nic", "buffer", "vcs", "bubble", "turns", "ports", "priority", "head", "slots", "loss", "jitter",
     )},
     frozenset(("vcs", "bubble")): "bubbles are the channels of a link by another rule",
     frozenset(("progress", "pools")): "pools let chunks of later steps in: ports of a step wait for each other",
@@ -136,10 +136,14 @@ class Both:
         found: dict[str, Any] = {"chunks": 3}
         for one in self.features:
             found |= one.options
+        if found.get("engine") == "fluid":
+            del found["chunks"]
         link = "npu0->switch0" if any(one.work == SLOTS for one in self.features) else LINK
         faults = tuple(fault for one in self.features for fault in one.faults)
         if faults := tuple(replace(one, link=link) if getattr(one, "link", "") == LINK else one for one in faults):
             keys = {key: value for one in self.features for key, value in one.plan.items()}
+            if found.get("engine") == "fluid":
+                keys["in_flight"] = "wait"  # what is lost in flight is a chunk
             found["faults"] = FaultPlan(faults=tuple(dict.fromkeys(faults)), seed=3, **keys)
         return found
 
