@@ -86,7 +86,7 @@ def draw_swing() -> None:
 def draw_libra() -> None:
     rows = next(rows for _, head, rows in tables("libra.md") if head[3] == "GB/s")
     libra.draw(IMAGES, [
-        GainPoint(network, workload, goal, budget, time, cost, time_too, cost_too, best, best_cost, "", "", 0, 0)
+        GainPoint(network, workload, goal, budget, time, cost, time_too, cost_too, best, best_cost, "", "", 0)
         for network, workload, goal, budget, time, time_too, best, cost, cost_too, best_cost in rows
     ])
 
