@@ -14,9 +14,10 @@ import numpy as np
 
 from topologies.checks import Count, WeftError, checked
 from topologies.core.custom import rank_coordinates
+from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, parse_link
 from topologies.core.paths import Ints, Paths, join_paths
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, NPU, SWITCH, Router, Topology, parse_link
+from topologies.core.topology import NPU, SWITCH, Router, Topology
 from topologies.text.brief import one_line
 from topologies.units import Quantity, Rate, Time, parse_time
 

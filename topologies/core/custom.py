@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import MOST_COUNT, UNCHECKED, Count, WeftError, checked, integer, told
+from topologies.core.links import DEFAULT_HOP_LATENCY
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import DEFAULT_HOP_LATENCY, NPU, SWITCH, Topology
+from topologies.core.topology import NPU, SWITCH, Topology
 from topologies.units import Quantity, parse_bandwidth, parse_time
 
 MOST_LONE = 2**16

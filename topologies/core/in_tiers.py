@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from topologies.core.topology import NPU, SWITCH, Router, Topology, per_dimension
-from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
+from topologies.core.links import Links, per_tier
+from topologies.core.topology import NPU, SWITCH, Router, Topology
+from topologies.units import parse_time
 
 Ends = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
 """Source and destination of some links, (n,) each."""
@@ -37,24 +38,12 @@ def in_tiers(
     )
 
 
-def at_tier_rates(
-    frame: Topology, n_tiers: int, *, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity,
-    npus_forward: bool,
-) -> Topology:
+def at_tier_rates(frame: Topology, n_tiers: int, links: Links, npus_forward: bool) -> Topology:
     """A network of `in_tiers` at rates and latencies, one for all tiers or one for each.
 
     `npus_forward`: whether NPUs contain routers, so that arrivals there take the hop latency as well.
     """
-    rates, times = per_tier(bandwidth, latency, n_tiers)
-    hop_ps = parse_time(hop_latency, "hop latency")
+    rates, times = per_tier(links["bandwidth"], links["latency"], n_tiers)
+    hop_ps = parse_time(links["hop_latency"], "hop latency")
     hops_ps = np.array([hop_ps * npus_forward, hop_ps], np.int64)[frame.kind]
     return frame.at_rates(rates[frame.dimension], times[frame.dimension], hops_ps)
-
-
-def per_tier(
-    bandwidth: Quantities, latency: Quantities, n_tiers: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Bytes per second and picoseconds of a link of each tier."""
-    rates = [parse_bandwidth(rate, "bandwidth") for rate in per_dimension(bandwidth, n_tiers, "bandwidth")]
-    times = [parse_time(time, "latency") for time in per_dimension(latency, n_tiers, "latency")]
-    return np.array(rates, np.float64), np.array(times, np.int64)
