@@ -8,8 +8,7 @@ import numpy as np
 
 from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory, format_extents
-from topologies.core.in_tiers import at_tier_rates, in_tiers
-from topologies.core.links import Links
+from topologies.core.links import Links, at_tier_rates, in_tiers
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import Topology
 

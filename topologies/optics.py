@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from topologies.checks import Count, WeftError, checked
-from topologies.core.custom import rank_coordinates
+from topologies.core.custom import network_of
 from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, parse_link
 from topologies.core.paths import Ints, Paths, join_paths
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import NPU, SWITCH, Router, Topology
+from topologies.core.topology import Router, Topology
 from topologies.text.brief import one_line
 from topologies.units import Quantity, Rate, Time, parse_time
 
@@ -139,22 +139,13 @@ def _network(
     ends = [*links, *((a, b) for v in range(n) for a, b in ((v, n), (n, v)) if switch_bandwidth is not None)]
     electrical = len(ends) - len(links)
     switch_rate = rate if switch_bandwidth is None else parse_link(switch_bandwidth, latency)[0]
-    pairs = np.array(ends, np.int32).reshape(-1, 2)
     n_nodes = n + (electrical > 0)
     hop_ps = np.full(n_nodes, parse_time(hop_latency, "hop latency"), np.int64)
     hop_ps[:n] *= electrical == 0  # next to a switch, servers are plain endpoints
-    return Topology(
-        name=name,
-        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n, n_nodes - n]),
-        src=pairs[:, 0],
-        dst=pairs[:, 1],
-        bandwidth_Bps=np.array([rate * count for count in links.values()] + [switch_rate] * electrical, np.float64),
-        latency_ps=np.full(len(ends), latency_ps, np.int64),
-        hop_latency_ps=hop_ps,
-        dimension=np.repeat(np.array([0, 1], np.int16), [len(links), electrical]),
-        shape=(n,),
-        coords=rank_coordinates(n, n_nodes),
-        router=router,
+    rates = [rate * count for count in links.values()] + [switch_rate] * electrical
+    tiers = [0] * len(links) + [1] * electrical
+    return network_of(
+        name, n, n_nodes, ends, rates, [latency_ps] * len(ends), hop_ps, dimension=tiers, router=router
     )
 
 

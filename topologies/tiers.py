@@ -10,8 +10,7 @@ import numpy as np
 
 from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_memory
-from topologies.core.in_tiers import MOST_KEPT_NODES, at_tier_rates, in_tiers
-from topologies.core.links import Links
+from topologies.core.links import MOST_KEPT_NODES, Links, at_tier_rates, in_tiers
 from topologies.core.topology import Topology
 from topologies.core.updown import Tiers, UpDownRouter, tier_coordinates, tier_links
 

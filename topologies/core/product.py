@@ -26,8 +26,7 @@ import numpy.typing as npt
 from topologies.checks import WeftError
 from topologies.core.blocks import AT_SWITCH, Block, Leg, Switched
 from topologies.core.extents import check_memory
-from topologies.core.in_tiers import MOST_KEPT_NODES, in_tiers
-from topologies.core.links import Links, per_dimension, per_tier
+from topologies.core.links import MOST_KEPT_NODES, Links, in_tiers, per_dimension, per_tier
 from topologies.core.paths import Paths, fill_hops, join_paths
 from topologies.core.routing import hash64
 from topologies.core.topology import Topology
