@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,22 @@ import numpy.typing as npt
 from topologies.checks import WeftError, told
 from topologies.core.paths import Ints, Paths
 
-if TYPE_CHECKING:
-    from topologies.core.topology import Topology
+
+class Wired(Protocol):
+    """Of a topology, what is read here."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def src(self) -> npt.NDArray[np.int32]: ...
+    @property
+    def dst(self) -> npt.NDArray[np.int32]: ...
+    @property
+    def router(self) -> object: ...
+    def node_name(self, node: int) -> str: ...
 
 
-def check_paths(paths: Paths, topology: Topology, src: Ints, dst: Ints, tie: str) -> Paths:
+def check_paths(paths: Paths, topology: Wired, src: Ints, dst: Ints, tie: str) -> Paths:
     """What a router gave for these pairs, with the columns as wide as declared.
 
     WeftError: no `Paths`, or not one path from the source of every pair to its destination; it names the pair.
@@ -37,12 +48,12 @@ def check_paths(paths: Paths, topology: Topology, src: Ints, dst: Ints, tie: str
     return Paths(*(column.astype(width, copy=False) for column, width in columns))
 
 
-def named_router(topology: Topology) -> str:
+def named_router(topology: Wired) -> str:
     """What messages call the router of a topology."""
     return f"topology {topology.name}: {type(topology.router).__name__}, its router,"
 
 
-def _check_pairs(pair: Ints, topology: Topology, src: Ints, dst: Ints, most: int, where: str) -> None:
+def _check_pairs(pair: Ints, topology: Wired, src: Ints, dst: Ints, most: int, where: str) -> None:
     """Reject routes that are not one, or up to `most`, for each pair in the order of the pairs."""
     strange = (pair < 0) | (pair >= src.size)
     if np.any(strange):
@@ -64,11 +75,11 @@ def _integers(column: Any, name: str, where: str) -> npt.NDArray[Any]:
     return column
 
 
-def _ends(topology: Topology, src: Ints, dst: Ints, pair: int) -> str:
+def _ends(topology: Wired, src: Ints, dst: Ints, pair: int) -> str:
     return f"{topology.node_name(int(src[pair]))} to {topology.node_name(int(dst[pair]))}"
 
 
-def _unfit(topology: Topology, ptr: Ints, links: Ints, src: Ints, dst: Ints) -> tuple[int, str] | None:
+def _unfit(topology: Wired, ptr: Ints, links: Ints, src: Ints, dst: Ints) -> tuple[int, str] | None:
     """A route that is none between its ends (those of one node have none), and why."""
     lacks = (ptr[1:] == ptr[:-1]) != (src == dst)
     if np.any(lacks):
@@ -78,7 +89,7 @@ def _unfit(topology: Topology, ptr: Ints, links: Ints, src: Ints, dst: Ints) -> 
 
 
 def broken_path(
-    topology: Topology, ptr: Ints, links: npt.NDArray[np.integer], src: npt.NDArray[np.integer],
+    topology: Wired, ptr: Ints, links: npt.NDArray[np.integer], src: npt.NDArray[np.integer],
     dst: npt.NDArray[np.integer],
 ) -> tuple[int, str] | None:
     """One of some routes whose links do not lead from its source to its destination, and why; or None.
