@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 
 from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_extents
-from topologies.core.in_tiers import per_tier
+from topologies.core.links import Times, per_tier
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, SWITCH, Aggregation, Topology
+from topologies.core.topology import NPU, SWITCH, Aggregation, Topology
 from topologies.units import Quantities, Quantity, bytes_per_s, parse_time
 
 A100_BANDWIDTH: tuple[Quantity, ...] = ("300GB/s", "25GB/s")
@@ -48,10 +49,7 @@ MOST_BOXES = 20_000
 
 
 @checked
-def dgx_a100(
-    boxes: int = 1, *, bandwidth: Quantities = A100_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def dgx_a100(boxes: int = 1, *, bandwidth: Quantities = A100_BANDWIDTH, **times: Unpack[Times]) -> Topology:
     """DGX A100: eight GPUs around an NVSwitch; each has a NIC to one of two InfiniBand switches, by the parity of g.
 
     Parameters
@@ -68,28 +66,22 @@ def dgx_a100(
     WeftError
         Fewer than one box, more than `MOST_BOXES`, or a bad quantity.
     """
-    return _switched("dgx-a100", boxes, 2, bandwidth, latency, hop_latency)
+    return _switched("dgx-a100", boxes, 2, bandwidth, times)
 
 
 @checked
-def dgx_h100(
-    boxes: int = 1, *, bandwidth: Quantities = H100_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def dgx_h100(boxes: int = 1, *, bandwidth: Quantities = H100_BANDWIDTH, **times: Unpack[Times]) -> Topology:
     """DGX H100: eight GPUs around an NVSwitch; GPU g of every box has a NIC to switch g ("rails").
 
     One box reduces in its NVSwitch; of several, the switches between them are not known to.
     Parameters and errors as for `dgx_a100`.
     """
-    found = _switched("dgx-h100", boxes, 8, bandwidth, latency, hop_latency)
+    found = _switched("dgx-h100", boxes, 8, bandwidth, times)
     return replace(found, aggregation=NVLINK_SHARP) if found.n_npus == 8 else found
 
 
 @checked
-def dgx1(
-    boxes: int = 1, *, bandwidth: Quantities = DGX1_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def dgx1(boxes: int = 1, *, bandwidth: Quantities = DGX1_BANDWIDTH, **times: Unpack[Times]) -> Topology:
     """DGX-1: eight V100s whose NVLinks form a cube mesh; GPU 1 of a box sends to GPU 0 of the next.
 
     The unidirectional links between boxes are those of NDv2 as modeled by TE-CCL. Parameters and errors as for
@@ -101,14 +93,11 @@ def dgx1(
     links = _direct_links(inside, count, 8)
     if count > 1:
         links += [(f"gpu{8 * box + 1}", f"gpu{8 * ((box + 1) % count)}", 1, 1) for box in range(count)]
-    return _build(f"dgx1:{count}", (8, count), links, [], bandwidth, latency, hop_latency)
+    return _build(f"dgx1:{count}", (8, count), links, [], bandwidth, times)
 
 
 @checked
-def mi250(
-    boxes: int = 1, *, bandwidth: Quantities = MI250_BANDWIDTH, latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def mi250(boxes: int = 1, *, bandwidth: Quantities = MI250_BANDWIDTH, **times: Unpack[Times]) -> Topology:
     """MI250: sixteen GCDs joined by one to four xGMI links; each has a link to one InfiniBand switch.
 
     The links between two GCDs are one link of their joint bandwidth. Parameters and errors as for `dgx_a100`.
@@ -122,7 +111,7 @@ def mi250(
     cables = _direct_links(inside, count, 16)
     if count > 1:
         cables += _both((f"gpu{npu}", "ib0", 1, 1) for npu in range(16 * count))
-    return _build(f"mi250:{count}", (16, count), cables, ["ib0"] * (count > 1), bandwidth, latency, hop_latency)
+    return _build(f"mi250:{count}", (16, count), cables, ["ib0"] * (count > 1), bandwidth, times)
 
 
 def _count(boxes: int, family: str) -> int:
@@ -134,8 +123,7 @@ def _count(boxes: int, family: str) -> int:
 
 @checked
 def boxes_of(
-    name: str, boxes: int, gpus: Count, nics: Count, mesh: bool, *, bandwidth: Quantities,
-    latency: Quantities = DEFAULT_LATENCY, hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+    name: str, boxes: int, gpus: Count, nics: Count, mesh: bool, *, bandwidth: Quantities, **times: Unpack[Times]
 ) -> Topology:
     """Boxes of some GPUs around a switch, or with a link between every two, and of some NICs, each on its own rail.
 
@@ -162,7 +150,7 @@ def boxes_of(
     """
     count = _count(boxes, name)
     shared = min(gpus, nics)
-    inside, port = per_tier(bandwidth, latency, 2)[0].tolist()
+    inside, port = per_tier(bandwidth, times["latency"], 2)[0].tolist()
     rates = (inside / (gpus - 1) if mesh and gpus > 1 else inside, port * nics / shared)
     if mesh or gpus == 1:
         links = _direct_links([(a, b, 1) for a in range(gpus) for b in range(a)], count, gpus)
@@ -178,14 +166,10 @@ def boxes_of(
             links += _both((f"nic{box * gpus + nic}", f"ib{rail}", 1, 1) for rail, nic in enumerate(firsts))
         switches += [f"ib{rail}" for rail in range(shared)]
         switches += [f"nic{box * gpus + nic}" for box in range(count) for nic in firsts]
-    return _build(
-        f"{name}:{count}", (gpus, count), links, switches, tuple(map(bytes_per_s, rates)), latency, hop_latency
-    )
+    return _build(f"{name}:{count}", (gpus, count), links, switches, tuple(map(bytes_per_s, rates)), times)
 
 
-def _switched(
-    family: str, boxes: int, rails: int, bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
-) -> Topology:
+def _switched(family: str, boxes: int, rails: int, bandwidth: Quantities, times: Times) -> Topology:
     count = _count(boxes, family)
     gpus = range(8 * count)
     links = _both((f"gpu{gpu}", f"nvswitch{gpu // 8}", 0, 1) for gpu in gpus)
@@ -194,7 +178,7 @@ def _switched(
         links += _both((f"gpu{gpu}", f"nic{gpu}", 1, 1) for gpu in gpus)
         links += _both((f"nic{gpu}", f"ib{gpu % rails}", 1, 1) for gpu in gpus)
         switches += [f"ib{rail}" for rail in range(rails)] + [f"nic{gpu}" for gpu in gpus]
-    return _build(f"{family}:{count}", (8, count), links, switches, bandwidth, latency, hop_latency)
+    return _build(f"{family}:{count}", (8, count), links, switches, bandwidth, times)
 
 
 def _direct_links(inside: Sequence[tuple[int, int, int]], boxes: int, gpus: int) -> list[Cable]:
@@ -211,13 +195,13 @@ def _both(cables: Iterable[Cable]) -> list[Cable]:
 
 def _build(
     name: str, shape: tuple[int, int], links: Sequence[Cable], switches: Sequence[str], bandwidth: Quantities,
-    latency: Quantities, hop_latency: Quantity,
+    times: Times,
 ) -> Topology:
     n_npus = shape[0] * shape[1]
     names = [f"gpu{gpu}" for gpu in range(n_npus)] + list(switches)
     number = {node: index for index, node in enumerate(names)}
-    rates, times = per_tier(bandwidth, latency, 2)
-    hop_ps = parse_time(hop_latency, "hop latency")
+    rates, latencies = per_tier(bandwidth, times["latency"], 2)
+    hop_ps = parse_time(times["hop_latency"], "hop latency")
     direct = not any(node.startswith("nvswitch") for node in switches)
     charged = [direct if node.startswith("gpu") else not node.startswith("nic") for node in names]
     tier = np.array([link[2] for link in links], np.int16)
@@ -227,7 +211,7 @@ def _build(
         src=np.array([number[link[0]] for link in links], np.int32),
         dst=np.array([number[link[1]] for link in links], np.int32),
         bandwidth_Bps=rates[tier] * np.array([link[3] for link in links], np.float64),
-        latency_ps=times[tier],
+        latency_ps=latencies[tier],
         hop_latency_ps=np.where(charged, hop_ps, 0).astype(np.int64),
         dimension=tier, shape=shape, coords=_coordinates(names, shape[0]), router=ShortestPathRouter(),
         node_names=tuple(names),

@@ -3,8 +3,9 @@
 `checked` reads the annotations of a function or a class and checks every argument by them, before anything else
 happens: `int` is an integer of less than 64 bits (no truth value, float or text), `float` a finite number, a class an
 instance of it. A narrower range stands in the annotation, `Annotated[int, Integer(1)]`; so does what the function reads
-on its own, `Annotated[str | int, UNCHECKED]`. The keys of `**options: Unpack[Keys]` are arguments, None where they are
-not given. Numbers of numpy become those of Python; nothing is rounded or cut.
+on its own, `Annotated[str | int, UNCHECKED]`. The keys of `**options: Unpack[Keys]` are arguments: where one is not
+given it has its `Default`, if it says one, or is absent. Numbers of numpy become those of Python; nothing is rounded or
+cut.
 """
 
 from __future__ import annotations
@@ -221,6 +222,14 @@ class InUnit(_Looked):
 UNCHECKED = _Kind("anything", lambda value: True)
 """What a function checks itself."""
 
+
+@dataclass(frozen=True)
+class Default:
+    """In the annotation of a key: its value where it is not given."""
+
+    value: Any
+
+
 _PLAIN: dict[Any, Kind] = {
     int: Integer(),
     float: Number(),
@@ -332,8 +341,7 @@ def checked(target: T) -> T:
     topologies.checks.Unfit: chunks is 2.5: give an integer from 1 to 2147483647
     """
     if not isinstance(target, type):
-        _open_keys(target)
-        return _wrap(target, target)  # type: ignore[arg-type, return-value]  # a function
+        return _wrap(target, target, _open_keys(target))  # type: ignore[arg-type, return-value]  # a function
     name = "__new__" if issubclass(target, tuple) else "__init__"
     setattr(target, name, _wrap(getattr(target, name), target))
     return target
@@ -349,22 +357,29 @@ def _argument(name: str, kind: Kind) -> _Argument:
     return name, kind.plain, None if kind is UNCHECKED else kind.read, least, most
 
 
-def _open_keys(call: Any) -> None:
-    """Make each key of `**options: Unpack[Keys]` an argument, in the signature and the annotations of a function."""
+def _open_keys(call: Any) -> dict[str, Any]:
+    """Make each key of `**options: Unpack[Keys]` an argument, in the signature and the annotations of a function.
+
+    Returns the values of keys that have a `Default`.
+    """
     signature = inspect.signature(call)
     *others, last = signature.parameters.values() or [None]
     if last is None or last.kind is not last.VAR_KEYWORD or "Unpack[" not in str(last.annotation):
-        return
+        return {}
     alone = types.SimpleNamespace(__annotations__={last.name: last.annotation})
     (keys,) = get_args(get_type_hints(alone, call.__globals__)[last.name])
-    plain = get_type_hints(keys)
-    own = [last.replace(name=name, kind=last.KEYWORD_ONLY, default=None, annotation=plain[name]) for name in plain]
+    plain, hints = get_type_hints(keys), get_type_hints(keys, include_extras=True)
+    defaults = {name: said.value for name, hint in hints.items() for said in getattr(hint, "__metadata__", ())
+                if isinstance(said, Default)}
+    own = [last.replace(name=name, kind=last.KEYWORD_ONLY, default=defaults.get(name), annotation=plain[name])
+           for name in plain]
     call.__signature__ = signature.replace(parameters=[*others, *own])
-    call.__annotations__ = {**call.__annotations__, **get_type_hints(keys, include_extras=True)}
+    call.__annotations__ = {**call.__annotations__, **hints}
     del call.__annotations__[last.name]
+    return defaults
 
 
-def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
+def _wrap(call: Callable[..., Any], annotated: Any, defaults: Mapping[str, Any] = {}) -> Callable[..., Any]:
     @cache
     def kinds() -> tuple[list[_Argument], dict[str, _Argument], bool]:
         parameters = inspect.signature(call).parameters.values()
@@ -395,7 +410,7 @@ def _wrap(call: Callable[..., Any], annotated: Any) -> Callable[..., Any]:
             elif not takes_any:
                 raise WeftError(_unbound(annotated, call, args, kwargs))
         try:
-            return call(*read, *args[len(read):], **kwargs)
+            return call(*read, *args[len(read):], **({**defaults, **kwargs} if defaults else kwargs))
         except MemoryError as fault:
             raise WeftError(out_of_memory(fault)) from fault
         except TypeError as fault:

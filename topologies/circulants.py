@@ -11,28 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 
 from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory
+from topologies.core.links import EqualLinks, parse_link
 from topologies.core.paths import Ints, Paths, join_paths, ranges
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, NPU, Topology, parse_link
-from topologies.units import Quantity, parse_time
+from topologies.core.topology import NPU, Topology
+from topologies.units import parse_time
 
 
 @checked
 def circulant(
-    n: int,
-    jumps: Sequence[int],
-    *,
-    duplex: bool = True,
-    connected: bool = True,
-    bandwidth: Quantity = DEFAULT_BANDWIDTH,
-    latency: Quantity = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+    n: int, jumps: Sequence[int], *, duplex: bool = True, connected: bool = True, **links: Unpack[EqualLinks]
 ) -> Topology:
     """A circulant: in `circulant(16, (1, 5))` each of 16 NPUs has cables to those 1 and 5 further on, and 1 and 5 back.
 
@@ -64,7 +58,7 @@ def circulant(
     name = f"{'' if duplex else 'simplex-'}circulant:" + "x".join(map(str, (n, *jumps)))
     coins = _coins(name, n, jumps, duplex, connected)
     check_memory(name, n, n * len(coins))
-    rate, latency_ps = parse_link(bandwidth, latency)
+    rate, latency_ps = parse_link(links["bandwidth"], links["latency"])
     node = np.arange(n, dtype=np.int32)
     onward = [(node + coin) % n for coin in coins]
     return Topology(
@@ -74,7 +68,7 @@ def circulant(
         dst=np.concatenate(onward).astype(np.int32) if coins else np.zeros(0, np.int32),
         bandwidth_Bps=np.repeat(np.array([rate * count for count in coins.values()], np.float64), n),
         latency_ps=np.full(n * len(coins), latency_ps, np.int64),
-        hop_latency_ps=np.full(n, parse_time(hop_latency, "hop latency"), np.int64),
+        hop_latency_ps=np.full(n, parse_time(links["hop_latency"], "hop latency"), np.int64),
         dimension=np.repeat(np.array([_kind(n, coin, jumps) for coin in coins], np.int16), n),
         shape=(n,),
         coords=node[:, None].copy(),

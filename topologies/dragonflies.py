@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 
 from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory, format_extents
-from topologies.core.in_tiers import at_tier_rates, in_tiers
+from topologies.core.links import Links, at_tier_rates, in_tiers
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.units import Quantities, Quantity
+from topologies.core.topology import Topology
 
 
 @checked
-def dragonfly(
-    groups: int,
-    routers: int,
-    hosts: int | None = None,
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def dragonfly(groups: int, routers: int, hosts: int | None = None, **links: Unpack[Links]) -> Topology:
     """A dragonfly: `dragonfly(9, 4)` has 9 groups of 4 routers, each router an NPU.
 
     Slot k of group G, at router k // h, goes to group G + k + 1, where h = (groups - 1) / routers is the number of
@@ -69,9 +62,7 @@ def dragonfly(
         name, [(src, dst) for src, dst in pairs], n_npus, shape=extents[::-1], coords=coords,
         router=ShortestPathRouter(),
     )
-    return at_tier_rates(
-        frame, len(pairs), bandwidth=bandwidth, latency=latency, hop_latency=hop_latency, npus_forward=hosts is None
-    )
+    return at_tier_rates(frame, len(pairs), links, npus_forward=hosts is None)
 
 
 def _local(groups: int, routers: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

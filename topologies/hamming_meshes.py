@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from topologies.checks import WeftError, checked
 from topologies.core.blocks import Switched
 from topologies.core.extents import check_extents, format_extents
+from topologies.core.links import DEFAULT_BANDWIDTH, Links
 from topologies.core.product import build_product
-from topologies.core.topology import DEFAULT_BANDWIDTH, Topology
+from topologies.core.topology import Topology
 from topologies.units import Quantities, Quantity
 
 DEFAULT_CABLE_LATENCY = "153ns"
@@ -76,9 +77,9 @@ def hamming_mesh(
             "give both the same number of dimensions"
         )
     blocks = [Switched(count * size, size) for count, size in zip(outer, inner, strict=True)]
+    links = Links(bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
     return build_product(
-        _name(outer, inner), blocks, bandwidth, latency, hop_latency, trace_latency=trace_latency,
-        switch_latency=switch_latency,
+        _name(outer, inner), blocks, links, trace_latency=trace_latency, switch_latency=switch_latency
     )
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from topologies.checks import Count, WeftError, checked
-from topologies.core.custom import rank_coordinates
-from topologies.core.paths import Ints, Paths, join_paths
+from topologies.core.custom import network_of
+from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, parse_link
+from topologies.core.paths import Ints, Paths
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, NPU, SWITCH, Router, Topology, parse_link
+from topologies.core.topology import Router, Topology
 from topologies.text.brief import one_line
 from topologies.units import Quantity, Rate, Time, parse_time
 
@@ -138,22 +139,13 @@ def _network(
     ends = [*links, *((a, b) for v in range(n) for a, b in ((v, n), (n, v)) if switch_bandwidth is not None)]
     electrical = len(ends) - len(links)
     switch_rate = rate if switch_bandwidth is None else parse_link(switch_bandwidth, latency)[0]
-    pairs = np.array(ends, np.int32).reshape(-1, 2)
     n_nodes = n + (electrical > 0)
     hop_ps = np.full(n_nodes, parse_time(hop_latency, "hop latency"), np.int64)
     hop_ps[:n] *= electrical == 0  # next to a switch, servers are plain endpoints
-    return Topology(
-        name=name,
-        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n, n_nodes - n]),
-        src=pairs[:, 0],
-        dst=pairs[:, 1],
-        bandwidth_Bps=np.array([rate * count for count in links.values()] + [switch_rate] * electrical, np.float64),
-        latency_ps=np.full(len(ends), latency_ps, np.int64),
-        hop_latency_ps=hop_ps,
-        dimension=np.repeat(np.array([0, 1], np.int16), [len(links), electrical]),
-        shape=(n,),
-        coords=rank_coordinates(n, n_nodes),
-        router=router,
+    rates = [rate * count for count in links.values()] + [switch_rate] * electrical
+    tiers = [0] * len(links) + [1] * electrical
+    return network_of(
+        name, n, n_nodes, ends, rates, [latency_ps] * len(ends), hop_ps, dimension=tiers, router=router
     )
 
 
@@ -163,22 +155,16 @@ class CircuitOrSwitchRouter:
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """Routes of the pairs; there are no ties."""
-        direct = topology.link_ids(src, dst)
-        hub = np.full(src.size, topology.n_npus, np.int64)
-        npus = (src < topology.n_npus) & (dst < topology.n_npus)
-        routes = []
-        for at in range(src.size):
-            if src[at] == dst[at]:
-                links = np.zeros(0, np.int32)
-            elif direct[at] >= 0:
-                links = direct[at : at + 1]
-            elif npus[at]:
-                links = np.concatenate([topology.link_ids(src[at : at + 1], hub[:1]),
-                                        topology.link_ids(hub[:1], dst[at : at + 1])])
-            else:
-                raise WeftError(f"topology {topology.name}: no route from node {src[at]} to {dst[at]}")
-            routes.append(Paths(np.array([0, links.size], np.int64), links.astype(np.int32), np.zeros(1, np.int64)))
-        return join_paths(routes) if routes else Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), hub)
+        direct, hub = topology.link_ids(src, dst), np.full(src.size, topology.n_npus)
+        through_hub = (src != dst) & (direct < 0)
+        stray = through_hub & ((src >= topology.n_npus) | (dst >= topology.n_npus))
+        if np.any(stray):
+            at = int(np.argmax(stray))
+            raise WeftError(f"topology {topology.name}: no route from node {src[at]} to {dst[at]}")
+        hops = np.where(src == dst, 0, 1 + through_hub)
+        first = np.where(through_hub, topology.link_ids(src, hub), direct)
+        links = np.stack([first, topology.link_ids(hub, dst)], axis=1)[np.arange(2) < hops[:, None]]
+        return Paths(np.concatenate(([0], np.cumsum(hops))), links.astype(np.int32), np.arange(src.size))
 
 
 @checked

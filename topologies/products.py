@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
 from topologies.checks import WeftError, checked
 from topologies.core.blocks import Block, FullyConnected, Line, Ring, Switched
 from topologies.core.extents import check_extents, format_extents, parse_extent
+from topologies.core.links import Links
 from topologies.core.product import build_product
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.units import Quantities, Quantity
+from topologies.core.topology import Topology
 
 BLOCKS: dict[str, Callable[[int], Block]] = {"RI": Ring, "FC": FullyConnected, "SW": Switched, "LI": Line}
 """Block names in a spec."""
@@ -25,13 +26,7 @@ _BLOCK = re.compile(r"^([A-Z]+)\(([^()]*)\)$")
 
 
 @checked
-def ring(
-    n: int,
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def ring(n: int, **links: Unpack[Links]) -> Topology:
     """`n` NPUs in a ring; two NPUs share one cable, a single NPU has none.
 
     Parameters
@@ -48,18 +43,11 @@ def ring(
     WeftError
         Fewer than one NPU, a bad quantity, or more links than fit in memory.
     """
-    (extent,) = check_extents(n, "ring")
-    return build_product(f"ring:{extent}", [Ring(extent)], bandwidth, latency, hop_latency)
+    return _alike("ring", Ring, n, links)
 
 
 @checked
-def torus(
-    shape: int | Sequence[int],
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def torus(shape: int | Sequence[int], **links: Unpack[Links]) -> Topology:
     """A torus of any number of dimensions: `torus((8, 8))` has 64 NPUs and 256 links.
 
     Along an extent of 1 there are no links; of 2 one cable (two links); of 3 and more a ring.
@@ -78,36 +66,20 @@ def torus(
     WeftError
         An extent below 1, a bad quantity, or more links than fit in memory.
     """
-    extents = check_extents(shape, "torus")
-    blocks = [Ring(extent) for extent in extents]
-    return build_product(f"torus:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)
+    return _alike("torus", Ring, shape, links)
 
 
 @checked
-def mesh(
-    shape: int | Sequence[int],
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def mesh(shape: int | Sequence[int], **links: Unpack[Links]) -> Topology:
     """A mesh of any number of dimensions: `mesh((3, 3))` has 9 NPUs and 24 links.
 
     Parameters and errors as for `torus`.
     """
-    extents = check_extents(shape, "mesh")
-    blocks = [Line(extent) for extent in extents]
-    return build_product(f"mesh:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)
+    return _alike("mesh", Line, shape, links)
 
 
 @checked
-def hypercube(
-    dimensions: int,
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def hypercube(dimensions: int, **links: Unpack[Links]) -> Topology:
     """A hypercube: `hypercube(4)` has 16 NPUs, each cabled to the NPUs whose rank differs in one bit.
 
     Dimension 0 is the lowest bit of the rank; other parameters and errors as for `torus`.
@@ -115,33 +87,20 @@ def hypercube(
     (count,) = check_extents(dimensions, "hypercube")
     if count > MOST_DIMENSIONS:
         raise WeftError(f"hypercube:{count} has more NPUs than can be numbered: at most {MOST_DIMENSIONS} dimensions")
-    return build_product(f"hypercube:{count}", [Ring(2)] * count, bandwidth, latency, hop_latency)
+    return build_product(f"hypercube:{count}", [Ring(2)] * count, links)
 
 
 @checked
-def fully_connected(
-    n: int,
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def fully_connected(n: int, **links: Unpack[Links]) -> Topology:
     """`n` NPUs, each connected to every other by its own cable.
 
     Parameters and errors as for `ring`.
     """
-    (extent,) = check_extents(n, "fc")
-    return build_product(f"fc:{extent}", [FullyConnected(extent)], bandwidth, latency, hop_latency)
+    return _alike("fc", FullyConnected, n, links)
 
 
 @checked
-def hyperx(
-    shape: int | Sequence[int],
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def hyperx(shape: int | Sequence[int], **links: Unpack[Links]) -> Topology:
     """A HyperX with one NPU per router: `hyperx((4, 4))` has 16 NPUs of degree 6, also called a flattened butterfly.
 
     Parameters and errors as for `torus`.
@@ -150,35 +109,20 @@ def hyperx(
     ----------
     .. [1] J. H. Ahn et al., "HyperX: topology, routing, and packaging of efficient large-scale networks", SC 2009.
     """
-    extents = check_extents(shape, "hyperx")
-    blocks = [FullyConnected(extent) for extent in extents]
-    return build_product(f"hyperx:{format_extents(extents)}", blocks, bandwidth, latency, hop_latency)
+    return _alike("hyperx", FullyConnected, shape, links)
 
 
 @checked
-def switch(
-    n: int,
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def switch(n: int, **links: Unpack[Links]) -> Topology:
     """`n` NPUs, each with one cable to the same switch; a single NPU has neither cable nor switch.
 
     The hop latency is added at the switch; NPUs are plain endpoints and add none. Parameters and errors as for `ring`.
     """
-    (extent,) = check_extents(n, "switch")
-    return build_product(f"switch:{extent}", [Switched(extent)], bandwidth, latency, hop_latency)
+    return _alike("switch", Switched, n, links)
 
 
 @checked
-def multidim(
-    spec: str | Sequence[Block],
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def multidim(spec: str | Sequence[Block], **links: Unpack[Links]) -> Topology:
     """The product of blocks: "RI(4)_FC(8)_SW(32)" is a ring of 4, by 8 fully connected, by a switch of 32.
 
     Parameters
@@ -198,7 +142,13 @@ def multidim(
     """
     blocks = _parse_blocks(spec) if isinstance(spec, str) else tuple(spec)
     check_extents([block.extent for block in blocks], "multidim")
-    return build_product("_".join(map(str, blocks)), blocks, bandwidth, latency, hop_latency)
+    return build_product("_".join(map(str, blocks)), blocks, links)
+
+
+def _alike(family: str, block: Callable[[int], Block], shape: int | Sequence[int], links: Links) -> Topology:
+    """The product of blocks of one kind."""
+    extents = check_extents(shape, family)
+    return build_product(f"{family}:{format_extents(extents)}", [block(extent) for extent in extents], links)
 
 
 def _parse_blocks(spec: str) -> tuple[Block, ...]:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from topologies.checks import Natural, WeftError, checked
 from topologies.core.custom import from_links
 from topologies.core.extents import check_extents
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.units import Quantity
+from topologies.core.links import EqualLinks
+from topologies.core.topology import Topology
 
 MOST_ENDS = 200_000
 """Limit on NPUs x degree."""
 
 
 @checked
-def random_regular(
-    n: int,
-    degree: int,
-    seed: Natural = 1,
-    *,
-    bandwidth: Quantity = DEFAULT_BANDWIDTH,
-    latency: Quantity = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def random_regular(n: int, degree: int, seed: Natural = 1, **links: Unpack[EqualLinks]) -> Topology:
     """A random regular network: `random_regular(32, 4, 7)` has 32 NPUs with 4 cables each.
 
     Parameters
@@ -57,5 +51,6 @@ def random_regular(
         graph = nx.complement(graph)
     if not nx.is_connected(graph):
         raise WeftError(f"{name}: this draw is not connected; choose another seed or a larger degree")
-    links = [(a, b, bandwidth, latency) for one, other in graph.edges for a, b in ((one, other), (other, one))]
-    return from_links(sorted(links), n, hop_latency=hop_latency, name=name)
+    ends = sorted((a, b) for one, other in graph.edges for a, b in ((one, other), (other, one)))
+    rows = [(a, b, links["bandwidth"], links["latency"]) for a, b in ends]
+    return from_links(rows, n, hop_latency=links["hop_latency"], name=name)

@@ -21,7 +21,8 @@ from topologies.boxes import (
 from topologies.checks import WeftError, checked, nearest
 from topologies.circulants import circulant
 from topologies.core.extents import parse_extents
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
+from topologies.core.topology import Topology
 from topologies.dragonflies import dragonfly
 from topologies.formats.files import SUFFIXES, Given, read_topology_file
 from topologies.hamming_meshes import DEFAULT_CABLE_LATENCY, DEFAULT_ROUTER_LATENCY, hamming_mesh

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Unpack
 
 import numpy as np
 
 from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_memory
-from topologies.core.in_tiers import MOST_KEPT_NODES, at_tier_rates, in_tiers
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.core.links import MOST_KEPT_NODES, Links, at_tier_rates, in_tiers
+from topologies.core.topology import Topology
 from topologies.core.updown import Tiers, UpDownRouter, tier_coordinates, tier_links
-from topologies.units import Quantities, Quantity
 
 
 @checked
-def fat_tree(
-    k: int,
-    hosts: Count | None = None,
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def fat_tree(k: int, hosts: Count | None = None, **links: Unpack[Links]) -> Topology:
     """A k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, and (k/2)^2 core switches.
 
     NPUs have coordinates (position under the edge switch, edge switch in the pod, pod). Routes go up to the nearest
@@ -55,19 +48,11 @@ def fat_tree(
     hosts = k // 2 if hosts is None else hosts
     name = f"fat-tree:{k}" if hosts == k // 2 else f"fat-tree:{k}x{hosts}"
     tiers = Tiers(hosts, k // 2, k, k // 2, k // 2)
-    return build_tiers(name, tiers, (hosts, k // 2, k), bandwidth, latency, hop_latency)
+    return build_tiers(name, tiers, (hosts, k // 2, k), links)
 
 
 @checked
-def leaf_spine(
-    hosts: Count,
-    leaves: Count,
-    spines: Count,
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def leaf_spine(hosts: Count, leaves: Count, spines: Count, **links: Unpack[Links]) -> Topology:
     """Leaves with `hosts` NPUs each, and one cable between every leaf and every spine.
 
     NPUs have coordinates (position under the leaf, leaf). With equal cables the network is oversubscribed
@@ -89,22 +74,15 @@ def leaf_spine(
         A number below 1, a bad quantity, or more links than fit in memory.
     """
     tiers = Tiers(hosts, leaves, 1, spines, 0)
-    return build_tiers(
-        f"leaf-spine:{hosts}x{leaves}x{spines}", tiers, (hosts, leaves), bandwidth, latency, hop_latency
-    )
+    return build_tiers(f"leaf-spine:{hosts}x{leaves}x{spines}", tiers, (hosts, leaves), links)
 
 
-def build_tiers(
-    name: str, tiers: Tiers, shape: tuple[int, ...], bandwidth: Quantities, latency: Quantities, hop_latency: Quantity
-) -> Topology:
+def build_tiers(name: str, tiers: Tiers, shape: tuple[int, ...], links: Links) -> Topology:
     """Build a tiered network; see `fat_tree` and `leaf_spine` for the parameters."""
     n_cables = tiers.n_npus + tiers.edges * tiers.pods * tiers.ups + tiers.ups * tiers.pods * tiers.cores
     check_memory(name, tiers.n_nodes, 2 * n_cables)
     build = _frame if tiers.n_nodes <= MOST_KEPT_NODES else _frame.__wrapped__
-    return at_tier_rates(
-        build(name, tiers, shape), 3 if tiers.cores else 2, bandwidth=bandwidth, latency=latency,
-        hop_latency=hop_latency, npus_forward=False,
-    )
+    return at_tier_rates(build(name, tiers, shape), 3 if tiers.cores else 2, links, npus_forward=False)
 
 
 @lru_cache(maxsize=4)

@@ -7,26 +7,20 @@ Embeddings", ISCA 2023: the optical circuits on the faces of the cubes switch be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError, checked
 from topologies.core.extents import check_extents, check_memory, format_extents
-from topologies.core.in_tiers import at_tier_rates, in_tiers
+from topologies.core.links import EqualLinks, Links, at_tier_rates, in_tiers
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.units import Quantity
+from topologies.core.topology import Topology
 
 
 @checked
-def twisted_torus(
-    shape: Sequence[int],
-    *,
-    bandwidth: Quantity = DEFAULT_BANDWIDTH,
-    latency: Quantity = DEFAULT_LATENCY,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-) -> Topology:
+def twisted_torus(shape: Sequence[int], **links: Unpack[EqualLinks]) -> Topology:
     """A twisted torus: `twisted_torus((4, 4, 8))` has 128 NPUs.
 
     Parameters
@@ -55,9 +49,8 @@ def twisted_torus(
         onward = _neighbor(coords, extents, dim, shifts.get(dim, {}))
         tiers.append((np.concatenate([node, onward]), np.concatenate([onward, node])))
     frame = in_tiers(name, tiers, n, shape=extents, coords=coords.astype(np.int32), router=ShortestPathRouter())
-    return at_tier_rates(
-        frame, 3, bandwidth=[bandwidth] * 3, latency=[latency] * 3, hop_latency=hop_latency, npus_forward=True
-    )
+    each = Links(bandwidth=[links["bandwidth"]] * 3, latency=[links["latency"]] * 3, hop_latency=links["hop_latency"])
+    return at_tier_rates(frame, 3, each, npus_forward=True)
 
 
 def _shifts(name: str, extents: tuple[int, ...]) -> dict[int, dict[int, int]]:

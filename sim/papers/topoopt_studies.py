@@ -38,7 +38,7 @@ from topologies import (
     twisted_torus,
 )
 from topologies.core.prices import EXAMPLE_PRICES, patch_panel_price, similar_cost_rate
-from topologies.flows.shortest_path_load import average_path, diameter, spread_loads
+from topologies.flows.load import average_path, diameter, spread_loads
 from topologies.units import bytes_per_s, parse_time
 from workloads.reconfigured import plan_job, planes_job
 from workloads.topoopt import (

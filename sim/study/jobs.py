@@ -12,8 +12,8 @@ from collectives.hierarchical import blocks_of
 from sim.study.keys import TrainingKeys, WorkloadKeys
 from topologies import Topology
 from topologies.checks import WeftError, nearest, number
+from topologies.core.links import per_dimension
 from topologies.core.product import link_bandwidths
-from topologies.core.topology import per_dimension
 from topologies.stages import staged
 from topologies.units import parse_bandwidth, parse_size
 from workloads import read_communicator, read_text_workload

@@ -38,7 +38,7 @@ from sim.study.paths import with_paths_from
 from sim.version import __version__
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.checks import checked, choice, integer, nearest, told
-from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
+from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.formats.files import SUFFIXES
 from topologies.machines.profile import Machine, machine_and_nodes
 from topologies.stages import staged

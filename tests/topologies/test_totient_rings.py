@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import WeftError, circulant, select_permutations, totient_perms
-from topologies.flows.shortest_path_load import average_path, diameter
+from topologies.flows.load import average_path, diameter
 
 
 def test_candidates():

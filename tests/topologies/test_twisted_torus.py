@@ -3,7 +3,7 @@ import pytest
 
 from tests.oracles.circuit_plans import betweenness
 from topologies import WeftError, torus, twisted_torus
-from topologies.flows.shortest_path_load import average_path, diameter, spread_loads
+from topologies.flows.load import average_path, diameter, spread_loads
 
 
 def uniform(n):

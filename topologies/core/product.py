@@ -26,10 +26,10 @@ import numpy.typing as npt
 from topologies.checks import WeftError
 from topologies.core.blocks import AT_SWITCH, Block, Leg, Switched
 from topologies.core.extents import check_memory
-from topologies.core.in_tiers import MOST_KEPT_NODES, per_tier
+from topologies.core.links import MOST_KEPT_NODES, Links, in_tiers, per_dimension, per_tier
 from topologies.core.paths import Paths, fill_hops, join_paths
 from topologies.core.routing import hash64
-from topologies.core.topology import NPU, SWITCH, Topology, per_dimension
+from topologies.core.topology import Topology
 from topologies.units import Quantities, Quantity, parse_time
 
 _BATCH = 2**16  # pairs routed at a time: temporaries stay bounded, and in cache
@@ -95,8 +95,8 @@ def _n_switches(block: Block, n_npus: int) -> int:
 
 
 def build_product(
-    name: str, blocks: Sequence[Block], bandwidth: Quantities, latency: Quantities, hop_latency: Quantity,
-    *, trace_latency: Quantities | None = None, switch_latency: Quantity | None = None,
+    name: str, blocks: Sequence[Block], links: Links, *, trace_latency: Quantities | None = None,
+    switch_latency: Quantity | None = None,
 ) -> Topology:
     """The product of `blocks`, called `name`; `topologies.core.product` explains the rest.
 
@@ -107,8 +107,8 @@ def build_product(
     n_npus = math.prod(shape)
     n_nodes = n_npus + sum(_n_switches(block, n_npus) for block in blocks)
     check_memory(name, n_nodes, sum(n_npus // block.extent * block.n_links for block in blocks))
-    rates, times = per_tier(bandwidth, latency, len(blocks))
-    hop_ps = parse_time(hop_latency, "hop latency")
+    rates, times = per_tier(links["bandwidth"], links["latency"], len(blocks))
+    hop_ps = parse_time(links["hop_latency"], "hop latency")
     switch_ps = hop_ps if switch_latency is None else parse_time(switch_latency, "switch latency")
     direct = any(block.direct for block in blocks)
     build = _frame if n_nodes <= MOST_KEPT_NODES else _frame.__wrapped__
@@ -127,20 +127,9 @@ def build_product(
 def _frame(name: str, blocks: tuple[Block, ...], n_nodes: int) -> Topology:
     """The product at rates that mean nothing."""
     n_npus = math.prod(block.extent for block in blocks)
-    ends = [_links(axis, n_npus) for axis in axes_of(blocks)]
-    src = np.concatenate([src for src, _ in ends])
-    return Topology(
-        name=name,
-        kind=np.repeat(np.array([NPU, SWITCH], np.int8), [n_npus, n_nodes - n_npus]),
-        src=src,
-        dst=np.concatenate([dst for _, dst in ends]),
-        bandwidth_Bps=np.ones(src.size),
-        latency_ps=np.zeros(src.size, np.int64),
-        hop_latency_ps=np.zeros(n_nodes, np.int64),
-        dimension=np.repeat(np.arange(len(blocks), dtype=np.int16), [src.size for src, _ in ends]),
-        shape=tuple(block.extent for block in blocks),
-        coords=_coordinates(blocks, n_nodes),
-        router=DimensionOrderRouter(blocks),
+    return in_tiers(
+        name, [_links(axis, n_npus) for axis in axes_of(blocks)], n_npus, shape=tuple(block.extent for block in blocks),
+        coords=_coordinates(blocks, n_nodes), router=DimensionOrderRouter(blocks),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -12,20 +11,15 @@ import numpy.typing as npt
 
 from topologies.checks import Name, WeftError, checked, choice, told
 from topologies.core.path_checks import check_paths, named_router
-from topologies.core.paths import Paths
-from topologies.core.ties import TIES
+from topologies.core.paths import TIES, Paths
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table
-from topologies.units import Quantities, Quantity, format_rate, format_time, parse_bandwidth, parse_time
+from topologies.units import format_rate, format_time
 
 NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
 """Node kinds: endpoint with a rank; packet switch; optical circuit switch; reduction unit."""
 
 KIND_NAMES = ("npu", "switch", "ocs", "reducer")
-
-DEFAULT_BANDWIDTH: Quantity = "400Gb/s"
-DEFAULT_LATENCY: Quantity = "100ns"
-DEFAULT_HOP_LATENCY: Quantity = "300ns"
 
 IntArray = npt.NDArray[np.integer]
 
@@ -243,28 +237,6 @@ def _pairs_fall(src: IntArray, dst: IntArray) -> npt.NDArray[np.bool_]:
     """Where a link comes before the one in front of it, by source and destination."""
     fall: npt.NDArray[np.bool_] = (src[1:] < src[:-1]) | ((src[1:] == src[:-1]) & (dst[1:] < dst[:-1]))
     return fall
-
-
-def per_dimension(value: Quantities, n_dims: int, what: str) -> list[Quantity]:
-    """One value per dimension, from a single value or one per dimension.
-
-    WeftError: neither 1 nor `n_dims` values.
-    """
-    if isinstance(value, str):
-        value = value.split(",")
-    if not isinstance(value, Iterable):
-        value = [value]
-    values = list(value)
-    if len(values) == 1:
-        return values * n_dims
-    if len(values) != n_dims:
-        raise WeftError(f"{what} has {len(values)} values; give one for all dimensions or {n_dims}, one per dimension")
-    return values
-
-
-def parse_link(bandwidth: Quantity, latency: Quantity) -> tuple[float, int]:
-    """Bandwidth in bytes/s and latency in ps of one link."""
-    return parse_bandwidth(bandwidth, "link bandwidth"), parse_time(latency, "link latency")
 
 
 def _freeze(*arrays: npt.NDArray[Any]) -> None:

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from topologies.checks import WeftError, integer, number
-from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.core.wiring import Cable, wired
+from topologies.core.custom import Cable, wired
+from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
+from topologies.core.topology import Topology
 from topologies.text.strict_yaml import loader
 from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from topologies.checks import WeftError
-from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.core.wiring import Cable, wired
+from topologies.core.custom import Cable, wired
+from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
+from topologies.core.topology import Topology
 from topologies.nvlink import link_of_sm
 from topologies.text.plain_xml import Element, parse_xml
 from topologies.units import Quantity, parse_bandwidth, parse_time

@@ -11,8 +11,9 @@ import re
 from typing import NamedTuple
 
 from topologies.checks import WeftError
-from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
-from topologies.core.wiring import Cable, wired
+from topologies.core.custom import Cable, wired
+from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
+from topologies.core.topology import Topology
 from topologies.nvlink import generation
 from topologies.units import Quantity, parse_bandwidth, parse_time
 

@@ -15,16 +15,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from topologies.boxes import boxes_of
 from topologies.checks import Count, Integer, WeftError, checked, choice, integer, number, told, truth
 from topologies.core.extents import parse_extents
-from topologies.core.topology import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Topology
+from topologies.core.links import Times
+from topologies.core.topology import Topology
 from topologies.products import torus
 from topologies.text.brief import one_line
 from topologies.text.plain_data import parse_toml, read_toml
-from topologies.units import PS_PER_S, Quantities, Quantity, bytes_per_s, parse_bandwidth, parse_time
+from topologies.units import PS_PER_S, Quantities, bytes_per_s, parse_bandwidth, parse_time
 
 FOLDER = Path(__file__).parent
 OF_LINK = ("ring", "multicast")
@@ -159,10 +160,7 @@ class Machine:
         """Dimensions of the torus that joins nodes; 0 where none does."""
         return int(self.inside[-2]) if self.inside.startswith("torus") else 0
 
-    def topology(
-        self, nodes: int = 1, *, bandwidth: Quantities | None = None, latency: Quantities = DEFAULT_LATENCY,
-        hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-    ) -> Topology:
+    def topology(self, nodes: int = 1, *, bandwidth: Quantities | None = None, **times: Unpack[Times]) -> Topology:
         """Fabric of some nodes; bandwidth per direction of a GPU inside a node and of a port, by default the raw rates.
 
         WeftError: fewer than one node, or a bad quantity.
@@ -170,16 +168,13 @@ class Machine:
         if self.dimensions:
             rate = bytes_per_s(self.gpu.link / (2 * self.dimensions)) if bandwidth is None else bandwidth
             extents = self.extents if self.extents and math.prod(self.extents) == nodes else (nodes,)
-            return replace(
-                torus(extents, bandwidth=rate, latency=latency, hop_latency=hop_latency),
-                name=f"{self.name}:{'x'.join(map(str, extents))}",
-            )
+            found = torus(extents, bandwidth=rate, **times)
+            return replace(found, name=f"{self.name}:{'x'.join(map(str, extents))}")
         self.check_joined(nodes)
         port = self.nic.port or self.gpu.link  # of a single node, not used
         rates = (bytes_per_s(self.gpu.link), bytes_per_s(port)) if bandwidth is None else bandwidth
         return boxes_of(
-            self.name, nodes, self.gpus, max(1, self.nics), self.inside == "mesh", bandwidth=rates, latency=latency,
-            hop_latency=hop_latency,
+            self.name, nodes, self.gpus, max(1, self.nics), self.inside == "mesh", bandwidth=rates, **times
         )
 
 

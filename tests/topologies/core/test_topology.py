@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import TOPOLOGIES, WeftError, from_links, from_spec, ring, switch, torus
+from topologies.core.links import parse_link, per_dimension
 from topologies.core.product import DimensionOrderRouter
-from topologies.core.topology import parse_link, per_dimension
 
 SAMPLES = [sample for family in TOPOLOGIES.values() for sample in family.samples]
 PRODUCTS = [sample for sample in SAMPLES if isinstance(from_spec(sample).router, DimensionOrderRouter)]
