@@ -73,7 +73,7 @@ NONE_HERE: dict[frozenset[str], str] = {
     **{frozenset(pair): ONE_OF for pair in combinations(KINDS, 2)},
     **{frozenset(pair): ONE_ORDER for pair in combinations(("turns", "ports", "priority"), 2)},
     **{frozenset(("fluid", other)): NO_QUEUES for other in (
-        "nic", "buffer", "vcs", "bubble", "turns", "ports", "priority", "head", "slots", "loss", "jitter",
+        "nic", "buffer", "vcs", "bubble", "turns", "ports", "priority", "head", "loss", "jitter",
     )},
     frozenset(("vcs", "bubble")): "bubbles are the channels of a link by another rule",
     frozenset(("progress", "pools")): "pools let chunks of later steps in: ports of a step wait for each other",

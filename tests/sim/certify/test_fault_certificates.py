@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collectives import build, ring
 from collectives.core.proof import ScheduleError, prove
 from sim.certify.healthy import CertificateError, certify
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.faults.plan import FaultPlan, LinkDown, Repair
 from sim.program import Cutting, Posting, Program, ProgramBuilder

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from collectives import Schedule, algorithms_for, build
 from collectives.registry import COLLECTIVES
 from sim import simulate
-from sim.engine.reference import run_reference
+from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.lower.names import task_names
