@@ -198,8 +198,8 @@ class Lowered(NamedTuple):
         alone = np.flatnonzero(self.server_link < 0).tolist()
         for server in alone:
             rank, stream = int(self.server_rank[server]), int(self.server_stream[server])
-            follows = self.job.speed is not None and rank >= 0 and not self.streams[stream].startswith(CLOCK)
-            rates[server] = Fraction(float(self.job.speed[rank]) if follows else 1) * PS_PER_S  # type: ignore[index]
+            speed = None if rank < 0 or self.streams[stream].startswith(CLOCK) else self.job.speed
+            rates[server] = Fraction(1 if speed is None else float(speed[rank])) * PS_PER_S
         shares = [phase.factor for server in range(len(rates)) for phase in self.phases.get(server, ())]
         return Speeds(rates, shares, alone)
 

@@ -198,11 +198,11 @@ def test_two_files_are_two_columns(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_flows_are_compared_and_what_has_none_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Times are those of `simulate`, and a pipeline through pools cannot run, which is no error."""
+    """Times are those of `simulate`, also of a pipeline through pools."""
     data = compare(tmp_path, "compare", "--topology", "torus:2x4", "-b", "64K", "--engine", "fluid", "--check")
     shown = capsys.readouterr().out
     assert "# model: cut-through, 1 chunk per transfer, ties first; fluid engine" in shown
-    assert "cannot run" not in shown
+    assert "hierarchical cannot run" not in shown
     assert {row["engine"] for row in data["rows"]} == {"fluid"}
     [swing] = [row for row in data["rows"] if row["algorithm"] == "swing"]
     built = build("swing", "all-reduce", from_spec("torus:2x4"), "64KiB", swing["form"])

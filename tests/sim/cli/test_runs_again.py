@@ -207,9 +207,9 @@ def test_nothing_in_a_spec_is_ignored(
 
 def test_a_key_that_a_command_does_not_use_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "spec.toml"
-    path.write_text('[topology]\nspec = "ring:4"\n[model]\npreset = "swing-paper"\n')
+    path.write_text('[topology]\nspec = "ring:4"\n[collective]\nroot = 1\n')
     assert main(["train", "--spec", str(path)]) == EXIT_BAD_INPUT
-    assert "weft train does not use 'preset' of [model]" in capsys.readouterr().err
+    assert "weft train does not use 'root' of [collective]" in capsys.readouterr().err
 
 
 def test_a_key_that_json_gives_twice_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -176,7 +176,7 @@ def test_a_sweep_of_nothing_that_runs_is_an_error(file: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(("model", "refused"), [
     ({"engine": ["chunk", "fluid"], "chunks": [1, 16]}, 1),
     ({"engine": ["chunk", "fluid"], "nic": ["none", "shared"]}, 1),
-    ({"vcs": [1, 2], "discipline": ["fifo", "round-robin-flow"]}, 1), ({"engine": ["chunk", "fluid"], "seed": 3}, 0),
+    ({"vcs": [1, 2], "bubble": [False, True], "buffer": "64KiB"}, 1), ({"engine": ["chunk", "fluid"], "seed": 3}, 0),
     ({"bubble": [True, False]}, 1), ({"chunk": "1KiB", "engine": ["fluid", "chunk"]}, 1),
 ])
 def test_values_that_do_not_go_together_are_points_that_cannot_run(
