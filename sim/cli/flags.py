@@ -47,6 +47,13 @@ KEPT = ("store", "out")
 """Flags of what a command looks up and adds to: the store of a sweep, the folder of a paper."""
 
 
+GONE = {
+    "--threads": "a run takes one core; --workers, where a command has it, does several runs at once",
+    "--skip": "every service is simulated", "--no-skip": "every service is simulated",
+}
+"""Flags that there were, and why there are none."""
+
+
 class Parser(argparse.ArgumentParser):
     """Reports errors in one line, and accepts no abbreviated flags."""
 
@@ -59,6 +66,8 @@ class Parser(argparse.ArgumentParser):
         first = message.removeprefix("unrecognized arguments: ").split()[0]
         if unknown in ("--version", "-V"):
             message += " (did you mean weft --version?)"
+        elif unknown.partition("=")[0] in GONE and message.startswith("unrecognized arguments: "):
+            message += f" (there is no such flag any more: {GONE[unknown.partition('=')[0]]})"
         elif message.startswith("unrecognized arguments: "):
             message += nearest(unknown.partition("=")[0], self._option_string_actions)
             if not unknown and first.endswith(".toml") and "--spec" in self._option_string_actions:

@@ -63,7 +63,8 @@ def _together(t: Transfers, steps: tuple[int, ...], parent: I32, child: I32, lag
     if np.any(inside := group[parent[joint]] == group[child[joint]]):
         row = child[joint[inside]][0]
         raise WeftError(
-            f"transfers of rank {t.src[row]} in step {t.step[row]} wait for each other: its ports cannot go on together"
+            f"rank progress: transfers of rank {t.src[row]} in step {t.step[row]} wait for each other, so that ports "
+            "cannot go on together: choose free, or another algorithm (bucket, ring, swing)"
         )
     joint = joint[np.argsort(group[child[joint]], kind="stable")]
     count = np.bincount(group[child[joint]], minlength=int(group.max(initial=-1)) + 1)
