@@ -51,14 +51,23 @@ class Rows(np.ndarray[Any, Any], Generic[Layout]):
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         return {word: self.view(np.ndarray)[word] for word in self.dtype.names or ()}
 
+    @cached_property
+    def known(self) -> dict[Any, _One]:
+        """Rows that were asked for before: to make one takes as long as to read some words of it."""
+        return {}
+
     def __getitem__(self, index: Any) -> Any:
-        item = self.view(np.ndarray)[index]
-        return _One(self.columns, index) if isinstance(item, np.void) else item
+        if not isinstance(index, int | np.integer):
+            return self.view(np.ndarray)[index]
+        one = self.known.get(index)
+        if one is None:
+            one = self.known[index] = _One(self.columns, index)
+        return one
 
     def __getattr__(self, word: str) -> Any:
         if word not in self.columns:
             raise AttributeError(word)
-        return getattr(_One(self.columns, ()), word)
+        return np.int64(self.columns[word][()])
 
     def __setattr__(self, word: str, value: Any) -> None:
         if word in self.columns:
