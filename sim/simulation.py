@@ -191,7 +191,7 @@ class _Run:
             certify_flows(flows_of(lowered.program, lowered.speeds()), outcome, result.lower_bound_ps)
         else:
             certify(lowered.program, outcome, result.lower_bound_ps)
-        if not lowered.timers:  # what NPUs send again is in the program
+        if lowered.resent is None:  # else the program has packets, and what NPUs send again
             work = lowered.link_busy_ps(work_ps(lowered.program)), lowered.wire_bytes()
             n_transfers = int(lowered.images()[lowered.task_row >= 0].sum())
             certify_schedule(result.job, result.model, *work, n_transfers, lowered.waits())

@@ -117,7 +117,9 @@ def _pipeline(lowered: Lowered, step: I64, n_steps: int, alpha: I64, load: F64) 
     program, topology, pattern = lowered.program, lowered.topology, lowered.schedule.pattern
     n_parts, n_dims = len(pattern.pipeline), len(topology.shape)
     moves = np.flatnonzero(np.diff(program.route_ptr)[program.task_route] > 0)
-    first_link = lowered.server_link[program.route_server[program.route_ptr[program.task_route[moves]]]]
+    first = program.route_ptr[program.task_route[moves]]
+    first += lowered.server_link[program.route_server[first]] < 0  # a NIC comes before
+    first_link = lowered.server_link[program.route_server[first]]
     dimension = np.full(alpha.size, -1)
     dimension[step[moves]] = topology.dimension[first_link]
     waits, works = np.zeros((2, n_parts, n_dims))

@@ -51,7 +51,7 @@ class FaultCost:
     @classmethod
     def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> FaultCost:
         """From a run with a journal (without one, nothing can be lost)."""
-        lost, detours = lowered.resent, 0
+        lost, detours = lowered.resent or 0, 0
         if outcome.journal is not None:
             images = np.append(lowered.images(), np.ones(lowered.program.n_tasks, np.int64))  # late starts: never lost
             lost += int(images[outcome.journal.task[outcome.journal.lost]].sum())
@@ -157,8 +157,9 @@ def _who_holds(server: int, lowered: Lowered, dead: Container[str]) -> str:
 def _why_held(program: Program, here: Sequence[Stranded], who: str, since_ps: int | None) -> str:
     most = max(one.attempts for one in here)
     if since_ps is None:
-        rows = slice(*program.timetable_ptr[here[0].server :][:2])
-        rates = program.timetable_rate[rows] if program.timetable_ptr.size else program.timetable_rate[:0]
+        first, end = program.timetable_ptr[here[0].server :][:2] if program.timetable_ptr.size else (0, 0)
+        rows = slice(first, end)
+        rates = program.timetable_rate[rows]
         if not rates.size or rates[-1] != DOWN:
             return f"{who} lost chunks {most} times each"
         since_ps = int(program.timetable_from_ps[rows][-1])

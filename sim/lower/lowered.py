@@ -109,8 +109,8 @@ class Lowered(NamedTuple):
         Servers whose only task is the late start of an NPU, by its name.
     timers : range
         Servers that pass the time until an NPU sends again.
-    resent : int
-        Chunks that NPUs send again.
+    resent : int or None
+        Chunks that NPUs send again, of a program that has the packets and timers of that; None of others.
     marks : Marks or None
         What faults will make, or have made, unlike.
     """
@@ -134,7 +134,7 @@ class Lowered(NamedTuple):
     phases: Mapping[int, Sequence[Phase]] = {}
     late: Mapping[int, str] = {}
     timers: range = range(0)
-    resent: int = 0
+    resent: int | None = None
     marks: Marks | None = None
 
     @property

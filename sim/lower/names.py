@@ -50,7 +50,8 @@ def _of_job(lowered: Lowered) -> Callable[[int], str]:
     @cache
     def alike(operation: int, src: int, dst: int) -> list[int]:
         """Transfers of one operation between the same two nodes, in their order."""
-        mine = (lowered.task_operation == operation) & (lowered.task_rank == src) & (program.hops() > 0)
+        crosses = program.hops()[: lowered.task_operation.size] > 0  # late starts come behind
+        mine = (lowered.task_operation == operation) & (lowered.task_rank == src) & crosses
         return [task for task in np.flatnonzero(mine).tolist() if ends(task) == (operation, src, dst)]
 
     def name(task: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 from collectives import ALGORITHMS, build
 from collectives.core.schedule import Schedule
 from sim import simulate
-from topologies import WeftError, from_spec
+from topologies import WeftError, from_spec, with_reduction_units
 
 KINDS = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.functions]
 
@@ -73,3 +73,10 @@ def test_stored_chunks_are_serialized_at_every_hop() -> None:
     result = simulate(schedule, forwarding="store-and-forward", chunks=4)
     assert result.lower_bound_ps <= (result.estimate_ps or 0) + 1
     assert result.estimate_ps == pytest.approx(result.time_ps, rel=1e-3)
+
+
+def test_a_pipeline_behind_nics_is_estimated_by_its_links() -> None:
+    """The first server of a route is then a NIC, of no dimension."""
+    fabric = with_reduction_units(from_spec("RI(3)_SW(2)"), "100Gb/s")
+    built = build("hierarchical", "reduce-scatter", fabric, 17, pipeline_chunks=1)
+    assert simulate(built, nic="shared").estimate_ps == simulate(built).estimate_ps

@@ -2,11 +2,13 @@
 
 import pytest
 
-from collectives import in_network, ring
+from collectives import build, in_network, ring
 from sim import simulate
-from sim.faults.plan import FaultPlan, Loss, SlowLink, Straggler
+from sim.faults.plan import FaultPlan, Loss, NodeDown, SlowLink, Straggler
 from sim.lower.names import task_names
-from topologies import WeftError, switch
+from sim.program.outcome import Deadlock
+from topologies import WeftError, from_spec, switch
+from workloads.job import Job
 
 HOW = {"chunk": 1024, "packet_header": 66, "forwarding": "store-and-forward"}
 
@@ -91,3 +93,25 @@ def test_other_schedules_are_rejected(schedule):
 def test_a_timeout_within_the_round_trip_is_rejected():
     with pytest.raises(WeftError, match="timeout of 1 us is not above the round trip of"):
         simulate(pushed(), faults=plan(Loss(link="*", probability=0.1), timeout="1us"), **HOW)
+
+
+@pytest.mark.parametrize(("seed", "probability"), [(0, 0.01), (2, 0.1), (0, 0.1)])
+def test_the_packets_of_a_retry_are_no_transfers_of_the_schedule(seed: int, probability: float) -> None:
+    """With and without a loss the certificates hold: the program has packets, whatever is lost."""
+    built = build("in-network", "all-reduce", from_spec("switch:2"), 1, "push")
+    lossy = FaultPlan(retry="npu", timeout="3us", seed=seed, faults=(Loss(link="*", probability=probability),))
+    assert simulate(built, chunks=1, check=True, faults=lossy).time_ps > 0
+
+
+def test_chunks_that_are_lost_for_good_are_named_where_nothing_has_a_timetable() -> None:
+    lossy = FaultPlan(faults=(Loss(link="*", probability=0.9),))
+    with pytest.raises(Deadlock, match="link npu0->switch0 lost chunks 256 times each"):
+        simulate(build("direct", "all-to-all", from_spec("switch:2"), 9), faults=lossy)
+
+
+def test_a_job_with_a_late_start_names_what_is_down() -> None:
+    job = Job(from_spec("ring:3"))
+    job.send("s", "1000B", [1], [2])
+    plan = FaultPlan(faults=(NodeDown(node="npu2"), Straggler(npu="npu1", delay="500ns")))
+    with pytest.raises(Deadlock, match=r"node npu2 is down from 0 ps on, .*: s from npu1 to npu2"):
+        simulate(job, chunks=1, faults=plan)
