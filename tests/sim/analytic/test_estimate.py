@@ -79,4 +79,6 @@ def test_a_pipeline_behind_nics_is_estimated_by_its_links() -> None:
     """The first server of a route is then a NIC, of no dimension."""
     fabric = with_reduction_units(from_spec("RI(3)_SW(2)"), "100Gb/s")
     built = build("hierarchical", "reduce-scatter", fabric, 17, pipeline_chunks=1)
-    assert simulate(built, nic="shared").estimate_ps == simulate(built).estimate_ps
+    behind = simulate(built, nic="shared")
+    assert behind.estimate_ps is not None
+    assert simulate(built).estimate_ps <= behind.estimate_ps <= behind.time_ps
