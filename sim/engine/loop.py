@@ -1,8 +1,17 @@
-"""The fifo loop: healthy programs, from fifo servers alone to servers that choose, NICs, pools and buffers.
+"""The loop that runs every program, with an entry for each set of constant flags.
 
-A fifo server is committed when a chunk arrives: start, end and next arrival are known then, so that the end of a
-service is no event. Servers that choose are in sim/engine/policies/choose.py. The stages of a picosecond are those of
-tests/oracles/general_loop/loop.py; the calendar is sim/engine/core/calendar.py.
+A server on which nothing can interfere is committed when a chunk arrives: start, end and next arrival are known then, so
+that the end of a service is no event. The others choose when they are free (sim/engine/policies/choose.py).
+
+A picosecond has three stages, as in the contract:
+
+    events that are due --> deliveries, releases, joins --+   until neither the stack of tasks nor the calendar has any
+          ^                                               |
+          +------ ends of pushes; then pools grant <------+
+    NICs post, give engines and push
+    what arrived at each touched server is served, or waits until the server chooses;  then `advance`
+
+A service lasts at least 1 ps, so that nothing that it causes falls into its own picosecond, and no stage is done again.
 """
 
 from __future__ import annotations
