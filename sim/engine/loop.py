@@ -1,7 +1,7 @@
 """The loop that runs every program, with an entry for each set of constant flags.
 
-A server on which nothing can interfere is committed when a chunk arrives: start, end and next arrival are known then, so
-that the end of a service is no event. The others choose when they are free (sim/engine/policies/choose.py).
+A server on which nothing can interfere is committed when a chunk arrives: start, end and next arrival are known then,
+so that the end of a service is no event. The others choose when they are free (sim/engine/policies/choose.py).
 
 A picosecond has three stages, as in the contract:
 
