@@ -479,4 +479,4 @@ def _with_nodes(nodes: Rows[Node], run: Rows[Run], more: int) -> Rows[Node]:
 
 
 def _longer(array: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
-    return np.concatenate([array, np.zeros(more, array.dtype)])
+    return np.concatenate([array.view(np.ndarray), np.zeros(more, array.dtype)])

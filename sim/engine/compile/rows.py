@@ -70,18 +70,21 @@ class Rows(np.ndarray[Any, Any], Generic[Layout]):
         return np.int64(self.columns[word][()])
 
     def __setattr__(self, word: str, value: Any) -> None:
-        if word in self.columns:
+        if word in (self.dtype.names or ()):
             self.columns[word][()] = value
         else:
             super().__setattr__(word, value)  # numpy's own, as it makes views
 
 
 def rows(layout: type[Layout], of: int | npt.NDArray[Any] = 0) -> Rows[Layout]:
-    """New rows, all zero, or the rows that some memory is."""
-    array = np.zeros(of, layout.words) if isinstance(of, int) else of.reshape(-1).view(layout.words)
+    """New rows, all zero, or the rows that some memory is.
+
+    A view of a plain array, of which its columns are views too: a column of rows would keep alive the rows that keep it.
+    """
+    array = np.zeros(of, layout.words) if isinstance(of, int) else of.view(np.ndarray).reshape(-1).view(layout.words)
     return array.view(Rows)
 
 
 def row(layout: type[Layout], memory: npt.NDArray[Any] | None = None) -> Rows[Layout]:
     """A row that stands alone."""
-    return rows(layout, 1 if memory is None else memory).reshape(())
+    return rows(layout, 1 if memory is None else memory).view(np.ndarray).reshape(()).view(Rows)

@@ -94,6 +94,9 @@ def test_an_operation_takes_as_long_as_its_schedule(feature: str, kind: str, nam
 
 # Several operations, and tenants.
 
+SMALL = [fabric for fabric in FABRICS if fabric.n_npus < 16]
+"""What SimPy runs in a fraction of a second."""
+
 RATES = (None, "7.7GB/s", RATE, "250GB/s")
 """Of a NIC: without, and below, at and above that of the links."""
 
@@ -105,7 +108,7 @@ def models(draw: st.DrawFn) -> Model:
         return draw(st.sampled_from(values))
 
     options: dict[str, Any] = {
-        "chunks": one(1, 2, 3, 16, 64), "forwarding": one("cut-through", "store-and-forward"),
+        "chunks": one(1, 2, 3, 16), "forwarding": one("cut-through", "store-and-forward"),
         "deliver": one("tail", "tail", "head"), "tie": one("first", "first", "alternating", "split", "ecmp"),
         "rank_progress": one("free", "all", "authors"), "endpoint_latency": one("0s", "300ns"),
     }
@@ -129,7 +132,7 @@ def models(draw: st.DrawFn) -> Model:
 @st.composite
 def several(draw: st.DrawFn) -> Job | list[Tenant]:
     """Two collectives of any two algorithms on a small fabric: around computations, among messages, or as tenants."""
-    topology = draw(st.sampled_from(FABRICS))
+    topology = draw(st.sampled_from([*SMALL, *SMALL, *FABRICS]))
 
     def schedule() -> Schedule:
         kind = draw(st.sampled_from(list(COLLECTIVES)))
@@ -154,12 +157,12 @@ def several(draw: st.DrawFn) -> Job | list[Tenant]:
     return job
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(several(), models())
 def test_any_job_under_any_model_is_one_run(work: Job | list[Tenant], model: Model) -> None:
     """Of representatives and of all ranks, in both engines, certified; its path accounts for every picosecond."""
     times: set[int | str] = set()
-    for symmetry, engine in product(("auto", "off"), ("chunk", "reference")):
+    for symmetry, engine in (("auto", "chunk"), ("off", "chunk"), ("off", "reference")):
         try:
             result = simulate(work, model=model, symmetry=symmetry, engine=engine, check=True, log=True)
         except Deadlock:

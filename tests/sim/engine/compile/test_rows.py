@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numba
@@ -11,6 +13,7 @@ import pytest
 from sim.engine.compile.door import DISABLED, helper
 from sim.engine.compile.pointers import by_pointer
 from sim.engine.compile.rows import Half, Row, Rows, Word, row, rows
+from sim.engine.setup import _longer
 from sim.program import I32, I64
 
 
@@ -122,3 +125,16 @@ def test_there_is_no_other_word() -> None:
     for at in (one.clock, one.links[0]):
         with pytest.raises((AttributeError, KeyError)):
             at.late = at.early
+
+
+@pytest.mark.parametrize("make", [
+    lambda: rows(Link, 3), lambda: rows(Link, np.zeros(8, np.int64)), lambda: rows(Shown, rows(Link, 3)),
+    lambda: row(Clock), lambda: row(Clock, np.zeros(2, np.int64)), lambda: rows(Link, _longer(rows(Link, 3), 2)),
+])
+def test_rows_go_when_nobody_has_them_any_more(make: Callable[[], Rows[Any]]) -> None:
+    """Python's collector does not see arrays: rows that their own columns keep would stay for ever."""
+    made = make()
+    assert made.columns
+    kept = weakref.ref(made)
+    del made
+    assert kept() is None
