@@ -79,7 +79,7 @@ class Rows(np.ndarray[Any, Any], Generic[Layout]):
 def rows(layout: type[Layout], of: int | npt.NDArray[Any] = 0) -> Rows[Layout]:
     """New rows, all zero, or the rows that some memory is.
 
-    A view of a plain array, of which its columns are views too: a column of rows would keep alive the rows that keep it.
+    A view of a plain array, as its columns are: a column of rows would keep the rows alive that keep it.
     """
     array = np.zeros(of, layout.words) if isinstance(of, int) else of.view(np.ndarray).reshape(-1).view(layout.words)
     return array.view(Rows)

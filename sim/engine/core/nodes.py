@@ -36,6 +36,25 @@ def free_node(state, node):
 
 
 @helper
+def insert_by_arrival(state, ends, node):
+    """Put a node into a list, which is in the order of (since, key); `ends`: the row with its `first` and `last`."""
+    key, since = state.nodes[node].key, state.node_since[node]
+    before, behind = np.int64(NONE), ends.first
+    while behind != NONE and (
+        state.node_since[behind] < since
+        or (state.node_since[behind] == since and state.nodes[behind].key < key)
+    ):
+        before, behind = behind, state.nodes[behind].next
+    state.nodes[node].next = behind
+    if before == NONE:
+        ends.first = node
+    else:
+        state.nodes[before].next = node
+    if behind == NONE:
+        ends.last = node
+
+
+@helper
 def lone(state, node, rank):
     """A pairing heap of one node."""
     state.node_rank[node] = rank

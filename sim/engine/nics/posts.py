@@ -17,10 +17,7 @@ import numpy as np
 from sim.engine.compile.door import helper
 from sim.engine.core.calendar import put
 from sim.engine.core.nic_room import has_room, look_at
-from sim.engine.core.state import (
-    ALARM,
-    PUSHED,
-)
+from sim.engine.core.state import ALARM, PUSHED
 from sim.engine.core.status import FAR, NONE
 from sim.engine.core.tasks import _free_child, _key
 from sim.engine.nics.heaps import meld, with_task, without_root

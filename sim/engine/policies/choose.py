@@ -19,10 +19,8 @@ from sim.engine.compile.door import count_trailing_zeros, helper, prefetch, sect
 from sim.engine.core.calendar import BIT, hop_of, put
 from sim.engine.core.lines import _key_of, _link, _next_of
 from sim.engine.core.nic_room import comes_again, leaves_unserved
-from sim.engine.core.nodes import free_node, lone, meld, new_node, without_root
-from sim.engine.core.state import (
-    WOKEN,
-)
+from sim.engine.core.nodes import free_node, insert_by_arrival, lone, meld, new_node, without_root
+from sim.engine.core.state import WOKEN
 from sim.engine.core.status import FAR, NONE
 from sim.engine.core.tasks import rank_of
 from sim.engine.policies.detours import changes_route, stays
@@ -138,19 +136,7 @@ def _put_back(program, state, server, node):
     if state.run.rank_shift > 0 or state.filled[_word(state, server, bucket)] & BIT[bucket & 63] == 0:
         _wait(state, server, bucket, rank, node, True)
         return
-    since, before, behind = state.node_since[node], np.int64(NONE), ends.first
-    while behind != NONE and (
-        state.node_since[behind] < since
-        or (state.node_since[behind] == since and state.nodes[behind].key < key)
-    ):
-        before, behind = behind, state.nodes[behind].next
-    state.nodes[node].next = behind
-    if before == NONE:
-        ends.first = node
-    else:
-        state.nodes[before].next = node
-    if behind == NONE:
-        ends.last = node
+    insert_by_arrival(state, ends, node)
 
 
 @helper

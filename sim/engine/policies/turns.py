@@ -9,6 +9,7 @@ import numpy as np
 
 from sim.engine.compile.door import helper, section
 from sim.engine.core.calendar import hop_of, size_of
+from sim.engine.core.nodes import insert_by_arrival
 from sim.engine.core.status import NONE
 from sim.engine.policies.detours import changes_route, stays
 from sim.engine.policies.rooms import channel_of, fits
@@ -78,22 +79,9 @@ def _in_line(program, state, server, queue, place):
 @section
 def _change_channel(program, state, server, node):
     """Let a chunk that has left the queue of another channel join one, before all that came after it."""
-    place, key = state.nodes[node].place, state.nodes[node].key
-    queue = _queue_of(program, state, key, place, True)
-    its, since = state.queues[queue], state.node_since[node]
-    before, behind = np.int64(NONE), its.first
-    while behind != NONE and (
-        state.node_since[behind] < since
-        or (state.node_since[behind] == since and state.nodes[behind].key < key)
-    ):
-        before, behind = behind, state.nodes[behind].next
-    state.nodes[node].next = behind
-    if before == NONE:
-        its.first = node
-    else:
-        state.nodes[before].next = node
-    if behind == NONE:
-        its.last = node
+    place = state.nodes[node].place
+    queue = _queue_of(program, state, state.nodes[node].key, place, True)
+    insert_by_arrival(state, state.queues[queue], node)
     _in_line(program, state, server, queue, place)
 
 
