@@ -180,8 +180,14 @@ class _Run:
         ))
 
     def _checked(self, result: Result) -> Result:
-        if self.check and result.outcome is not None:
+        if result.outcome is None:
+            return result
+        if self.check:
             self._certify(result, result.outcome)
+        lowered = result.lowered
+        if lowered.changes:
+            wiring = lowered.topology, lowered.server_link, lowered.changes
+            certify_circuits(lowered.program, result.outcome, *wiring, task_names(lowered))
         return result
 
     @staged("check")
@@ -195,7 +201,6 @@ class _Run:
             work = lowered.link_busy_ps(work_ps(lowered.program)), lowered.wire_bytes()
             n_transfers = int(lowered.images()[lowered.task_row >= 0].sum())
             certify_schedule(result.job, result.model, *work, n_transfers, lowered.waits())
-        certify_circuits(lowered.program, outcome, lowered.topology, lowered.server_link, lowered.changes)
 
     def _outcome(self, lowered: Lowered, log: bool) -> Outcome:
         if self.engine == "reference":

@@ -264,6 +264,8 @@ def counted(count: int, noun: str) -> str:
 
 def format_size(size_bytes: int) -> str:
     """Human-readable size, base 2: 512 B, 8 KiB, 1.5 MiB."""
+    if size_bytes > 10**300:  # may exceed the range of a float
+        return "more than 1e+300 B"
     for prefix in ("Pi", "Ti", "Gi", "Mi", "Ki"):
         unit = _BINARY[prefix]
         if size_bytes >= unit:

@@ -171,8 +171,9 @@ class Job:
     speed: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        if self.speed is not None and (self.speed.shape != (self.topology.n_npus,) or not np.all(self.speed > 0)):
-            raise WeftError(f"speeds must be {self.topology.n_npus} positive numbers, one per NPU")
+        one_each = self.speed is None or self.speed.shape == (self.topology.n_npus,)
+        if not one_each or (self.speed is not None and not np.all((self.speed > 0) & np.isfinite(self.speed))):
+            raise WeftError(f"speeds must be {self.topology.n_npus} positive, finite numbers, one per NPU")
 
     @classmethod
     @checked
@@ -315,7 +316,7 @@ class Job:
         after : iterable of int
             Operations to wait for, on all the NPUs that they cover.
         drain : bool
-            Whether to wait for the links in `down`.
+            Whether to wait for the links in `down`; if not, a run in which something still crosses one is an error.
         """
         delay_ps = parse_time(delay, "reconfiguration delay")
         links = tuple(sorted(set(down))), tuple(sorted(set(up)))

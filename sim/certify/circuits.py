@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,12 +15,14 @@ from workloads.job import Reconfigure
 
 
 def certify_circuits(
-    program: Program, outcome: Outcome, topology: Topology, server_link: I32, changes: Sequence[tuple[int, Reconfigure]]
+    program: Program, outcome: Outcome, topology: Topology, server_link: I32,
+    changes: Sequence[tuple[int, Reconfigure]], name: Callable[[int], str] = "task {}".format,
 ) -> None:
     """Reject a run in which a transfer crossed a circuit before it was up, or after it began to go down.
 
     `server_link` (S,): link of each server, -1 for others.
     `changes`: with the task of each.
+    `name`: what a task is.
     CertificateError: names the circuit, the task and both times.
     """
     if not changes:
@@ -40,7 +42,8 @@ def certify_circuits(
     ):
         if np.any(bad):
             at = int(np.flatnonzero(bad)[0])
+            circuit = topology.link_name(int(link[at]))
             raise CertificateError(
-                f"task {task[at]} {words[0]} at {format_time(moment[at])}; circuit {topology.link_name(int(link[at]))} "
-                f"is {words[1]} from {format_time(limit[at])}"
+                f"{name(int(task[at]))} {words[0]} at {format_time(moment[at])}; circuit {circuit} is {words[1]} from "
+                f"{format_time(limit[at])}"
             )

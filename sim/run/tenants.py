@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from sim.faults.plan import FaultPlan
 from sim.how import How
 from sim.lower.tenants import Tenant
 from sim.program import I64
-from sim.program.model import Model
+from sim.program.model import Model, make_model
+from sim.program.model_options import ModelOptions
 from sim.result import Result
 from sim.run.share import Share
 from sim.run.tenant_accounts import tenant_accounts
@@ -83,7 +84,7 @@ class Shares(Tabular):
 def share_fabric(
     tenants: Sequence[Tenant], model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto",
     check: bool = False, max_events: int | None = None, faults: FaultPlan | None = None,
-    done: Callable[[str, int], None] = lambda what, time_ps: None,
+    done: Callable[[str, int], None] = lambda what, time_ps: None, **options: Unpack[ModelOptions],
 ) -> Shares:
     """Run several collectives and jobs at once, and each of them alone.
 
@@ -92,7 +93,7 @@ def share_fabric(
     tenants : sequence of Tenant
         All on the same topology.
     model : Model
-        Its discipline must be "priority" where the tenants differ in priority.
+        Where to start from; `options` change it. Where tenants differ in priority its discipline must be "priority".
     engine : {"chunk", "reference"}
     symmetry : {"auto", "off"}
     check : bool
@@ -103,6 +104,8 @@ def share_fabric(
         Of the run of all tenants; each one alone is healthy.
     done : callable (what, time_ps)
         Called after the run of all tenants, and after that of each one alone.
+    **options : ModelOptions
+        As `simulate` takes them.
 
     Raises
     ------
@@ -122,6 +125,7 @@ def share_fabric(
     [True, True]
     """
     choice(engine, ("chunk", "reference"), "engine of tenants")
+    model = make_model(model, **options)
     how = How(check=check, max_events=max_events).arguments()
     run = simulate(tenants, model=model, engine=engine, symmetry=symmetry, log=True, faults=faults, **how)
     done("all together", run.time_ps)

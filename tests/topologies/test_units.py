@@ -129,6 +129,7 @@ def test_a_byte_is_eight_bits(number, prefix):
 
 def test_formats_print_sizes_base_two_and_rates_base_ten():
     assert [format_size(size) for size in (0, 512, 8192, 3 * 2**19)] == ["0 B", "512 B", "8 KiB", "1.5 MiB"]
+    assert format_size(10**400) == "more than 1e+300 B"
     assert [format_rate(rate) for rate in (0.5, 50e9, 2.5e12)] == ["0.5 B/s", "50 GB/s", "2.5 TB/s"]
     assert [counted(count, "chunk") for count in (0, 1, 4096)] == ["0 chunks", "1 chunk", "4,096 chunks"]
     assert [format_time(time) for time in (7, 7_140_000, 2 * 10**12)] == ["7 ps", "7.14 us", "2 s"]

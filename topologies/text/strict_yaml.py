@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import cache
 from math import inf
@@ -17,10 +18,17 @@ if TYPE_CHECKING:
 MOST_BYTES = 2**20
 """Size limit for a file whose every value is checked in Python."""
 
+NUMBERS = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+"""Octal and sexagesimal numbers of YAML 1.1."""
+
 
 @cache
 def loader() -> Any:
-    """YAML's safe loader, which rejects aliases: they could form cycles and expand to any size."""
+    """YAML's safe loader, which rejects aliases and numbers that are others in YAML 1.2.
+
+    Aliases could form cycles and expand to any size; 010 and 1:30 are 8 and 90 in YAML 1.1, which this loader reads.
+    """
     import yaml  # heavy: loaded where it is used
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
@@ -28,6 +36,11 @@ def loader() -> Any:
             if self.check_event(yaml.AliasEvent):
                 raise yaml.YAMLError("aliases (*name) are not read")
             return super().compose_node(parent, index)
+
+        def construct_scalar(self, node: Any) -> Any:
+            if node.tag in NUMBERS and OTHER_BASE.fullmatch(str(node.value)):
+                raise yaml.YAMLError(f"{node.value} is one number in YAML 1.1 and another in 1.2: write it in decimal")
+            return super().construct_scalar(node)
 
     return Loader
 
@@ -94,7 +107,7 @@ class Entry:
         if self._node.id != "scalar":
             raise self.refuse("expected a single value")
         try:
-            loaded: object = yaml.safe_load(yaml.serialize(self._node))
+            loaded: object = yaml.load(yaml.serialize(self._node), Loader=loader())  # safe: see there
         except (yaml.YAMLError, ValueError) as wrong:
             raise self.refuse(f"cannot be read: {' '.join(str(wrong).split())[:100]}") from None
         return loaded

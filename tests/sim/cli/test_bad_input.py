@@ -99,9 +99,9 @@ def test_one_line_and_no_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    default = [] if "--topology" in words else ["--topology", "torus:8x8"]
+    default = [word for word in ("--topology=torus:8x8", "-b=1K") if word.partition("=")[0] not in words]
     files = ["--json", "a.json", "--csv", "a.csv", "--plot", "a.png"]
-    said = refused([command, *default, "-b", "1K", *words, *files, "--quiet"], capsys)
+    said = refused([command, *default, *words, *files, "--quiet"], capsys)
     assert said.startswith(f"weft {command}: ")
     assert message in said
     assert list(tmp_path.iterdir()) == []
@@ -229,6 +229,7 @@ def test_the_real_command_line_exits_with_2(tmp_path: Path) -> None:
         (["compare", "--figure", "speedup"], "'speedup' is unknown: choose one of comparison, speed-up, roofline (did"),
         (["plot", "--columns", "3"], "3 is unknown: choose one of 1, 2"),
         (["help"], "(did you mean --help?)"),
+        (["compare", "--tie", "split", "--chunks", "2", "--tie=first"], "weft compare: argument --tie: is given twice"),
         (["completion", "bsh"], "'bsh' is unknown: choose one of bash, zsh, fish (did you mean bash?)"),
         (["topology", "torus:4x4"], "torus:4x4 (a fabric follows its flag: --topology torus:8x8)"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -134,6 +136,9 @@ def test_entries_without_effect_are_told() -> None:
         "Straggler of npu1",
     ]
     assert "the run was over at" in notes[1] and "no chunk came to it" in notes[0]
+    down = FaultPlan(faults=(LinkDown(link="npu3->npu0"), SlowLink(link="npu0->npu1", share=0.5)))
+    assert simulate(one_way, faults=down).notes()[1] == "no effect: LinkDown of npu3->npu0 at 0s: no chunk came to it"
+    assert not any("no effect" in note for note in simulate(RING, faults=replace(down, reroute="1us")).notes())
     many = FaultPlan(faults=tuple(Repair(link="npu0->npu1", at=f"{at}s") for at in range(1, 9)))
     assert "no effect: 3 more entries of the plan" in simulate(RING, faults=many).notes()
     empty = simulate(RING, faults=FaultPlan(faults=(SlowLink(link="*"),)))

@@ -188,8 +188,10 @@ def test_what_is_refused():
         job.collective("x", hierarchical.all_reduce(other, 4))
     with pytest.raises(WeftError, match="as many destinations as sources"):
         job.send("x", 4, [0], [1, 2])
-    with pytest.raises(WeftError, match="speeds must be 4 positive numbers"):
+    with pytest.raises(WeftError, match="speeds must be 4 positive, finite numbers"):
         Job(topology, speed=np.ones(3))
+    with pytest.raises(WeftError, match="speeds must be 4 positive, finite numbers"):
+        Job(topology, speed=np.array([1, 1, np.inf, 1]))
     job.collective("half", hierarchical.all_reduce(topology, 4), npus=[0, 1])
     with pytest.raises(WeftError, match="'half' covers a part of a process group"):
         lower(job, PLAIN)

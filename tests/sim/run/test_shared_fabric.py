@@ -57,6 +57,11 @@ def test_a_better_priority_is_hurt_less() -> None:
     assert favored[0] < equal[0] and favored[0] < favored[1]
 
 
+def test_options_of_the_model_are_given_as_to_simulate() -> None:
+    tenants = [Tenant(name="a", work=WORK), Tenant(name="b", work=WORK, priority=1)]
+    assert share_fabric(tenants, discipline="priority", chunks=4).run.time_ps == share_fabric(tenants, PRIORITY).run.time_ps
+
+
 @pytest.mark.parametrize("faults", [None, FaultPlan(faults=(Straggler(npu="npu3", delay="4us"),))])
 def test_jobs_and_collectives_in_both_engines(faults: FaultPlan | None) -> None:
     """A training step beside an all-reduce, healthy or not: the same shares from both engines."""
