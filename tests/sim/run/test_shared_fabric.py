@@ -59,7 +59,8 @@ def test_a_better_priority_is_hurt_less() -> None:
 
 def test_options_of_the_model_are_given_as_to_simulate() -> None:
     tenants = [Tenant(name="a", work=WORK), Tenant(name="b", work=WORK, priority=1)]
-    assert share_fabric(tenants, discipline="priority", chunks=4).run.time_ps == share_fabric(tenants, PRIORITY).run.time_ps
+    given = share_fabric(tenants, discipline="priority", chunks=4)
+    assert given.run.time_ps == share_fabric(tenants, PRIORITY).run.time_ps
 
 
 @pytest.mark.parametrize("faults", [None, FaultPlan(faults=(Straggler(npu="npu3", delay="4us"),))])
