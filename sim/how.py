@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sim.certify.healthy import certify
-from sim.engine.run import check_memory, run
+from sim.engine.run import check_size, run
 from sim.program import Program
 from sim.program.outcome import Outcome
 from topologies.checks import Count, checked
@@ -54,11 +54,11 @@ class How:
 
         `log`: keep every service; so does a run that is checked.
         `lower_bound_ps`: of the time of a program, for the check.
-        WeftError: it does not fit in memory.
+        WeftError: it does not fit in memory, or is too long to start without a limit.
         Stopped: the limit of services was reached, or Ctrl-C.
         CertificateError: a broken certificate.
         """
-        check_memory(program, log or self.check)
+        check_size(program, log or self.check, self.max_events is not None)
         outcome = run(program, log=log or self.check, max_events=self.max_events)
         if self.check:
             _certify(program, outcome, lower_bound_ps)

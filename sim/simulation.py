@@ -14,7 +14,7 @@ from sim.certify.circuits import certify_circuits
 from sim.certify.fluid import certify_flows
 from sim.certify.healthy import certify
 from sim.certify.schedule import certify_schedule
-from sim.engine.run import check_memory, run
+from sim.engine.run import check_size, run
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
 from sim.faults.history import history_of
@@ -75,7 +75,7 @@ def simulate(
     progress : callable, optional
         Called with `Progress` on long runs.
     max_events : int, optional
-        Give up after this many services.
+        Give up after this many services; a run of more than `MOST_SERVICES` starts only with such a limit.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
     **options : ModelOptions
@@ -211,7 +211,7 @@ class _Run:
             from sim.engine.fluid.run import run_flows  # its kernel: no other run needs it
 
             return run_flows(lowered.program, lowered.speeds(), log=log, progress=self.progress)
-        check_memory(lowered.program, log)
+        check_size(lowered.program, log, self.max_events is not None)
         return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
 
 

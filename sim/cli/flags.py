@@ -188,7 +188,8 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
         group.add_argument("--check", action="store_true", help="check every certificate of every run")
     if "max_events" in command.run_flags:
         group.add_argument("--max-events", type=partial(_within, Integer(1)), metavar="N",
-                           help="stop a run once it has N services, at the end of a picosecond (default: no limit)")
+                           help="stop a run once it has N services, at the end of a picosecond (default: none, but a "
+                                "run of more than 2e10 services does not start)")
 
 
 def how(arguments: argparse.Namespace) -> How:

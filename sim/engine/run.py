@@ -35,6 +35,9 @@ SLICE_EVENTS = 1_000_000
 
 FOREVER_PS = CLOCK_END_PS
 
+MOST_SERVICES = 2 * 10**10
+"""Of a run without a limit of its own: a quarter of an hour at 20 million a second."""
+
 SERVER_BYTES, SENT_BYTES = 72, 56
 """State of a server; and of a task, beside that of every task, where there are NICs."""
 
@@ -186,12 +189,17 @@ def memory_bytes(program: Program, log: bool = False) -> int:
     return program.nbytes() + state + logged + setup.queue_bytes(program)
 
 
-def check_memory(program: Program, log: bool) -> None:
-    """Reject a run that would not fit, before it starts."""
-    need = memory_bytes(program, log)
+def check_size(program: Program, log: bool, asked: bool = False) -> None:
+    """Reject, before it starts, a run that does not fit, and one of more services than anybody waits for unasked."""
+    need, services = memory_bytes(program, log), program.chunk_hops()
+    if not asked and services > MOST_SERVICES:
+        raise WeftError(
+            f"the run has {services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be "
+            f"asked for: use fewer or larger chunks, or --max-events {services}"
+        )
     if need > memory_limit():
         raise WeftError(
-            f"the run needs about {format_size(need)} for {program.n_tasks:,} tasks and {program.chunk_hops():,} "
+            f"the run needs about {format_size(need)} for {program.n_tasks:,} tasks and {services:,} "
             f"services; {shown_limit()}: use fewer or larger chunks, or a smaller fabric"
         )
 

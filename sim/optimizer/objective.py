@@ -10,7 +10,7 @@ import numpy as np
 from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
-from sim.engine.run import check_memory
+from sim.engine.run import check_size
 from sim.how import AS_USUAL, How
 from sim.optimizer.retime import Retimed
 from sim.program import FIFO, Program
@@ -130,7 +130,7 @@ class Simulated:
         """
         for _, part in self.parts:
             if isinstance(part, Retimed):
-                check_memory(part.program, log=True)
+                check_size(part.program, log=True)
 
     @property
     def weights(self) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from collectives import Schedule
 from sim.analytic.bounds import bounds, busy_and_path_ps
-from sim.engine.run import check_memory
+from sim.engine.run import check_size
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
 from sim.program.flows import check_flows
@@ -146,7 +146,7 @@ def ready_forms(
 def _checked(schedule: Schedule, model: Model, symmetry: str, engine: str) -> Schedule:
     check_capacity(schedule.pattern, least_ranks(schedule.pattern, symmetry), model.chunks or 1)
     program = lower(schedule, model, symmetry).program
-    check_memory(program, log=False)
+    check_size(program, log=False, asked=True)
     if engine == "fluid":
         check_flows(program)
     return schedule

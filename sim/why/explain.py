@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.engine.run import check_memory, run
+from sim.engine.run import check_size, run
 from sim.lower.lowered import Lowered
 from sim.program.outcome import Outcome
 from sim.why.faulty_path import walk_of
@@ -17,7 +17,7 @@ BY = ("dimension", "operation", "kind", "tenant")
 
 def run_with_log(lowered: Lowered) -> Outcome:
     """A run of the chunk engine that keeps every service."""
-    check_memory(lowered.program, log=True)
+    check_size(lowered.program, log=True, asked=True)
     return run(lowered.program, log=True)
 
 

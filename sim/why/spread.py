@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from collectives.core.schedule import Schedule
-from sim.engine.run import check_memory, run
+from sim.engine.run import check_size, run
 from sim.lower.job import lower
 from sim.program import Program
 from sim.program.model import MOST_SPREAD, SYMMETRY, Model
@@ -111,7 +111,7 @@ def spread(
     program = lower(job, model, symmetry).program
 
     def time_ps(one: Program) -> int:
-        check_memory(one, log=False)
+        check_size(one, log=False)
         return run(one, progress=progress).makespan_ps
 
     found = time_ps(program)

@@ -34,7 +34,7 @@ from sim.engine.policies import pools as _fifo_pools
 from sim.engine.policies import rooms as _rooms
 from sim.engine.policies import turns as _fifo_turns
 from sim.engine.reference.engine import run_reference
-from sim.engine.run import Run, check_memory, memory_bytes, run
+from sim.engine.run import Run, check_size, memory_bytes, run
 from sim.program import ORDERS, PRIORITY, Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome, Progress, Stopped
 from tests.oracles.general_loop.run import knows, run_general_loop
@@ -303,7 +303,16 @@ def test_too_large_for_memory_is_refused_before_it_starts(monkeypatch: pytest.Mo
     """The estimate, and what makes it smaller, are in the message."""
     monkeypatch.setattr(extents, "physical_memory", lambda: 1536)
     with pytest.raises(WeftError, match=r"needs about .* the limit is 1 KiB, two thirds of this .*: use fewer"):
-        check_memory(two_hop_burst(40), log=True)
+        check_size(two_hop_burst(40), log=True)
+
+
+def test_too_long_starts_only_where_a_limit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim.engine.run.MOST_SERVICES", 799)
+    with pytest.raises(WeftError, match=r"has 800 services; more than 799, .* larger chunks, or --max-events 800"):
+        check_size(two_hop_burst(40), log=False)
+    check_size(two_hop_burst(40), log=False, asked=True)
+    monkeypatch.setattr("sim.engine.run.MOST_SERVICES", 800)
+    check_size(two_hop_burst(40), log=False)
 
 
 def test_one_specialization() -> None:

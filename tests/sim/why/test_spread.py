@@ -141,7 +141,7 @@ def test_runs_are_perturbed_by_seed_and_number() -> None:
 
 
 def test_a_range_is_not_begun_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.why.spread.check_memory", Mock(side_effect=WeftError("short")))
+    monkeypatch.setattr("sim.why.spread.check_size", Mock(side_effect=WeftError("short")))
     with pytest.raises(WeftError, match="short"):
         spread(build("ring", "all-reduce", from_spec("ring:4"), "4KiB"), 1)
 
