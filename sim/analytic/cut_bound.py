@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from collectives.core.collective import collective as named
-from topologies import Topology, WeftError
+from topologies import Topology
 from topologies.checks import checked
-from topologies.core.routing import ShortestPathRouter
-from topologies.flows.cuts import whole_capacities
 from topologies.flows.partitions import partition_s_per_byte
+from topologies.flows.prices import best_prices
 from topologies.flows.tightest_cut import (
     Cut,
     broadcast_cut,
@@ -112,31 +111,11 @@ def _all_reduce(topology: Topology, reducing_switches: bool) -> CutBound:
 
 
 def _all_to_all(topology: Topology) -> CutBound:
-    """The larger of two times: for what one NPU must send or receive, and for the bytes times the links they cross."""
-    n = topology.n_npus
-    if n == 1:
+    """Blocks, of which each NPU sends one to every other, over links that are scarce together."""
+    if topology.n_npus == 1:
         return CutBound(Fraction(0), (), "one NPU")
-    unit, capacity = whole_capacities(topology.bandwidth_Bps)
-    found = []
-    for ends, verb in ((topology.dst, "receive"), (topology.src, "send")):
-        rates = [sum(capacity[link] for link in np.flatnonzero(ends == npu).tolist()) for npu in range(n)]
-        least = min(range(n), key=rates.__getitem__)
-        if not rates[least]:
-            raise WeftError(f"topology {topology.name}: {topology.node_name(least)} has no link to {verb} on")
-        reason = f"it must {verb} {n - 1} blocks"
-        found.append(CutBound(Fraction(n - 1, n) / (unit * rates[least]), (least,), reason))
-    hops = _distance_sum(topology)
-    everything = tuple(range(topology.n_nodes))
-    reason = f"blocks must cross {hops} links in all"
-    found.append(CutBound(Fraction(hops, n) / (unit * sum(capacity)), everything, reason))
-    return max(found)
-
-
-def _distance_sum(topology: Topology) -> int:
-    """Links of a shortest route, summed over all pairs of NPUs."""
-    n = topology.n_npus
-    sources = np.arange(n)
-    router = ShortestPathRouter()
-    targets = [0] if is_transitive(topology) else range(n)
-    total = sum(int(router.paths(topology, sources, np.full(n, target), "first", 0).ptr[-1]) for target in targets)
-    return total * n // len(targets)
+    priced = best_prices(topology)
+    links = np.array(priced.links)
+    ends = np.unique(np.concatenate([topology.src[links], topology.dst[links]]))
+    proof = "; a concurrent flow is as fast" if priced.reached else ""
+    return CutBound(priced.s_per_block_byte / topology.n_npus, tuple(ends.tolist()), f"{priced.said}{proof}")

@@ -1,4 +1,4 @@
-"""`weft bound`: the exact lower bound of a collective on a fabric, and the bottleneck cut."""
+"""`weft bound`: the least time of a collective on a fabric as an exact fraction, and the bottleneck that proves it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ def run(arguments: argparse.Namespace) -> None:
         rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
     lines = [_line(topology, row) for row in rows]
     head = f"# weft bound: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
-    say(arguments, head, *lines, *_note(topology, kind, switches))
+    say(arguments, head, *lines, *_note(topology, kind, switches, rows[-1]["reason"]))
     write_json(arguments, spec, rows, model=spec.build_model())
     write_csv(arguments, [row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows])
 
 
-def _note(topology: Topology, kind: str, reducing_switches: bool) -> list[str]:
-    """A note on what the fabric could do beyond the bound."""
+def _note(topology: Topology, kind: str, reducing_switches: bool, reason: str) -> list[str]:
+    """A note on what the fabric could do beyond the bound, or whether it reaches it."""
+    if kind == "all-to-all" and topology.n_npus > 1 and "flow" not in reason:
+        return ["# whether routes reach this bound is a linear program of some minutes here (--program)"]
     if reducing_switches or kind == "all-to-all" or SWITCH not in topology.kind:
         return []
     return ["# switches only forward here: adding up or multicast in the network may be faster (--reducing-switches)"]

@@ -241,7 +241,7 @@ COMMANDS: dict[str, Command] = {
         notes=SWEEP_FORMAT,
     ),
     "bound": Command(
-        help="print the least time of a collective on a fabric, exact, and the bottleneck cut",
+        help="print the least time of a collective on a fabric, an exact fraction, and the bottleneck that proves it",
         examples=(
             "weft bound --topology dgx-a100:2 --collective all-gather",
             "weft bound --topology mesh:4x4 --link-bandwidth 1GB/s --collective all-reduce --program",

@@ -37,13 +37,13 @@ def partition_s_per_byte(topology: Topology) -> tuple[Fraction, Ints]:
     Returns the least time, 0 for one NPU, and the part of each node, -1 for a switch outside of them.
     """
     alone = np.where(np.arange(topology.n_nodes) < topology.n_npus, np.arange(topology.n_nodes), -1)
-    candidates = [alone, *_boxes(topology)]
+    candidates = [alone, *boxes(topology)]
     bounds = [_s_per_byte(topology, parts) for parts in candidates]
     best = max(range(len(bounds)), key=bounds.__getitem__)
     return bounds[best], candidates[best]
 
 
-def _boxes(topology: Topology) -> list[Ints]:
+def boxes(topology: Topology) -> list[Ints]:
     """Parts joined by fast links, for every bandwidth above the least."""
     found = []
     for least in np.unique(topology.bandwidth_Bps)[1:]:

@@ -35,6 +35,7 @@ class ConcurrentFlow(NamedTuple):
     rate_Bps: float  # bytes per second from every NPU to every other at once
     # (n_npus, n_links) or (1, n_links): flow from each source over each link; only that of NPU 0 if all NPUs are alike
     flow_Bps: Floats
+    price: Floats  # (n_links,): how much the rate would gain from a link, in any unit; see `topologies.flows.prices`
 
 
 FOR_SIMPLEX = 10_000
@@ -42,6 +43,9 @@ FOR_SIMPLEX = 10_000
 
 MOST_VARIABLES = 1_000_000
 """Limit on the variables of a linear program: hours. Far beyond it not even Ctrl-C is heard while it is read."""
+
+SMALL = 5_000
+"""Variables of a program that is solved without being asked for."""
 
 DETOUR = 1e-6
 """Cost of a byte on a link relative to a byte delivered; without it idle links may carry detours."""
@@ -61,7 +65,7 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
     """
     t, n = topology, topology.n_npus
     if n == 1:
-        return ConcurrentFlow(float("inf"), np.zeros((1, t.n_links)))
+        return ConcurrentFlow(float("inf"), np.zeros((1, t.n_links)), np.zeros(t.n_links))
     unit = float(t.bandwidth_Bps.max())
     sources = [0] if is_transitive(t) else list(range(n))
     m = t.n_links
@@ -75,8 +79,8 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
     balance = vstack([hstack([coo_array((r.shape[0], m * i)), r, coo_array((r.shape[0], m * (len(rows) - 1 - i)))])
                       for i, r in enumerate(rows)])
     demand = csr_array(-np.concatenate(rates)[:, None])
+    orbit = link_orbits(t) if len(sources) == 1 else np.arange(m)
     if len(sources) == 1:
-        orbit = link_orbits(t)
         share = coo_array((np.ones(m), (orbit, np.arange(m))))
         limit = np.bincount(orbit, t.bandwidth_Bps / unit) / n
     else:
@@ -85,8 +89,13 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
     upper = hstack([share, coo_array((share.shape[0], 1))])
     cost = np.full(m * len(sources) + 1, DETOUR / n)
     cost[-1] = -1
-    solved = _solve(t, cost, upper, limit, hstack([balance, demand]), np.zeros(balance.shape[0]))
-    return ConcurrentFlow(float(solved[-1]) * unit, solved[:-1].reshape(len(sources), m) * unit)
+    solved, price = _solve(t, cost, upper, limit, hstack([balance, demand]), np.zeros(balance.shape[0]))
+    return ConcurrentFlow(float(solved[-1]) * unit, solved[:-1].reshape(len(sources), m) * unit, price[orbit])
+
+
+def is_small_program(topology: Topology) -> bool:
+    """Whether `concurrent_flow` takes about a second at most."""
+    return topology.n_links * (1 if is_transitive(topology) else topology.n_npus) <= SMALL
 
 
 @remembered
@@ -126,7 +135,7 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
     bounds = np.full((columns, 2), [0, np.inf])
     bounds[n : n + m, 1] = bandwidth
     left = vstack(equal)
-    solved = _solve(t, cost, vstack(upper), np.concatenate(limit), left, np.zeros(left.shape[0]), bounds)
+    solved, _ = _solve(t, cost, vstack(upper), np.concatenate(limit), left, np.zeros(left.shape[0]), bounds)
     return Roots(float(solved[:n].sum()) * unit, solved[:n] * unit, solved[n : n + m] * unit)
 
 
@@ -166,7 +175,8 @@ def _placed(columns: int, *parts: tuple[int, csr_array]) -> csr_array:
 def _solve(
     topology: Topology, cost: Floats, upper: csr_array, limit: Floats, equal: csr_array, right: Floats,
     bounds: Floats | None = None,
-) -> Floats:
+) -> tuple[Floats, Floats]:
+    """The variables, and what each limit of `upper` is worth."""
     from scipy.optimize import linprog  # heavy: loaded where it is used
 
     with doing(f"a linear program of {cost.size:,} variables"):
@@ -176,4 +186,4 @@ def _solve(
         ))
     if result.status != 0:
         raise WeftError(f"topology {topology.name}: the linear program could not be solved: {result.message}")
-    return np.asarray(result.x, np.float64)
+    return np.asarray(result.x, np.float64), -np.asarray(result.ineqlin.marginals, np.float64)

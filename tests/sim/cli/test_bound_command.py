@@ -21,6 +21,8 @@ def rows(capsys, *arguments):
         (("--topology", "torus:4x4", "--collective", "broadcast", "--root", "5"), "1/200", 200),
         (("--topology", "torus:8x8", "--link-bandwidth", "1GB/s", "--collective", "all-to-all"), "64", 1),
         (("--topology", "dgx-a100:2", "--reducing-switches"), "2/25", 200),
+        (("--topology", "dgx-a100:2", "--collective", "all-to-all"), "8/25", 50),
+        (("--topology", "random-regular:16x4", "--collective", "all-to-all"), "11/60", 960 / 11),
     ],
 )
 def test_rows(capsys, arguments, inverse_x, algbw):
@@ -48,6 +50,13 @@ def test_where_switches_could_add_up_the_bound_says_that_they_do_not(capsys):
                         (["fat-tree:4", "--collective", "all-to-all"], False)):
         assert main(["bound", "--topology", *words]) == 0
         assert ("switches only forward here" in capsys.readouterr().out) == said
+
+
+def test_an_all_to_all_says_whether_routes_reach_its_bound(capsys):
+    for words, known in ((["dgx-a100:2"], True), (["dgx-h100:8"], False), (["dgx-h100:1"], True)):
+        assert main(["bound", "--topology", *words, "--collective", "all-to-all"]) == 0
+        said = capsys.readouterr().out
+        assert ("a concurrent flow is as fast" in said) == known == ("--program" not in said)
 
 
 def test_one_npu_has_no_limit(capsys):

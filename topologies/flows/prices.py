@@ -1,0 +1,146 @@
+"""Bounds on an all-to-all by prices of links, the dual of its maximum concurrent flow: each is a proof by itself.
+
+Let each link have a price p >= 0 for a byte. Every pair of NPUs pays at least its cheapest route for each of its bytes,
+and what all pay is at most the sum over links of price, bandwidth and time. So for blocks of b bytes, in any schedule,
+
+    time >= b * sum over pairs of the cheapest route / sum over links of p * bandwidth
+
+(T. Leighton, S. Rao, "Multicommodity max-flow min-cut theorems", 1999, section 2). A price of 1 on the links of a cut
+counts what crosses the cut; on all links, the links that bytes cross. The best prices are those at which a concurrent
+flow is as fast: there the bound is the optimum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from topologies.checks import WeftError
+from topologies.core.symmetry import link_orbits
+from topologies.core.topology import Topology
+from topologies.flows.cuts import whole_capacities
+from topologies.flows.partitions import boxes
+from topologies.flows.programs import concurrent_flow, is_small_program
+from topologies.flows.tightest_cut import is_transitive
+from topologies.units import counted
+
+Ints = npt.NDArray[np.int64]
+
+FINEST = 2**24
+"""The largest price of a link; whole, so that what a route costs is exact."""
+
+SIMPLE = 64
+"""Prices are first read as simple proportions, with denominators up to this one: those of small fabrics are."""
+
+TOLERANCE = 1e-6
+"""Of a linear program in floating point, which also weighs detours: prices and a flow this close are at the optimum."""
+
+DETOURS = 1e-4
+"""Prices below that share of the largest one are of the detours that the program weighs."""
+
+
+class Priced(NamedTuple):
+    """A bound on an all-to-all."""
+
+    s_per_block_byte: Fraction  # least time for each byte of the blocks, of which every NPU sends one to every other
+    links: tuple[int, ...]  # those with a price
+    said: str  # why it holds
+    reached: bool  # whether a concurrent flow is as fast
+
+
+def best_prices(topology: Topology) -> Priced:
+    """The tightest bound among the links of NPUs, of dimensions, of boxes, all links, and of the linear program.
+
+    The program is solved where it is small (`is_small_program`); elsewhere the optimum may be slower than the bound.
+    WeftError: an NPU that another cannot reach.
+    """
+    best = max(_candidates(topology), key=lambda one: one.s_per_block_byte)
+    if not is_small_program(topology):
+        return best
+    flow = concurrent_flow(topology)
+    if flow.rate_Bps * float(best.s_per_block_byte) < 1 - TOLERANCE:
+        by_program = [
+            _bound(topology, price, _cheapest_sum(topology, price), "by the prices of links in a linear program")
+            for price in _whole(flow.price)
+        ]
+        best = max(best, *by_program, key=lambda one: one.s_per_block_byte)
+    return best._replace(reached=flow.rate_Bps * float(best.s_per_block_byte) >= 1 - TOLERANCE)
+
+
+def _candidates(topology: Topology) -> Iterator[Priced]:
+    """Links that may be scarce together, at a price of 1: of an NPU, a box, a half, a dimension, all."""
+    src, dst, n = topology.src, topology.dst, topology.n_npus
+    for ends, verb in ((dst, "enter"), (src, "leave")):
+        rates = np.bincount(ends, topology.bandwidth_Bps, topology.n_nodes)[:n]
+        least = int(rates.argmin())
+        yield _cut(topology, ends == least, n - 1, f"{verb} {topology.node_name(least)}")
+    for part in boxes(topology):
+        names, sizes = np.unique(part[:n], return_counts=True)
+        apart = n * n - int((sizes**2).sum())
+        yield _cut(topology, part[src] != part[dst], apart, "cross between boxes")
+        for box in {int(names[at]) for at in (sizes.argmax(), sizes.argmin())}:
+            yield from _both_ways(topology, part == box, "box")
+    for dimension, extent in enumerate(topology.shape):
+        yield from _both_ways(topology, topology.coords[:, dimension] < extent // 2, f"half of dimension {dimension}")
+    for dimension in np.unique(topology.dimension).tolist():
+        its = topology.dimension == dimension
+        cost = _cheapest_sum(topology, its.astype(np.int64))
+        yield _cut(topology, its, cost, f"cross links of dimension {dimension} in all")
+    everywhere = np.ones(topology.n_links, np.bool_)
+    yield _cut(topology, everywhere, _cheapest_sum(topology, everywhere.astype(np.int64)), "cross links in all")
+
+
+def _whole(price: npt.NDArray[np.float64]) -> Iterator[Ints]:
+    """Prices of a program as whole numbers: in simple proportions, and as fine as they may be."""
+    price = np.where(price > DETOURS * price.max(), price, 0)
+    distinct, which = np.unique(price / price[price > 0].min(initial=np.inf), return_inverse=True)
+    simple = [Fraction(one).limit_denominator(SIMPLE) for one in distinct.tolist()]
+    below = math.lcm(*(one.denominator for one in simple))
+    if max(simple) * below <= FINEST:
+        yield np.array([int(one * below) for one in simple], np.int64)[which]
+    yield np.rint(price / price.max() * FINEST).astype(np.int64)
+
+
+def _both_ways(topology: Topology, inside: npt.NDArray[np.bool_], what: str) -> Iterator[Priced]:
+    """What must leave a set of nodes, and enter it."""
+    size = int(np.count_nonzero(inside[: topology.n_npus]))
+    tail, head, crossings = inside[topology.src], inside[topology.dst], size * (topology.n_npus - size)
+    yield _cut(topology, tail & ~head, crossings, f"leave a {what}")
+    yield _cut(topology, ~tail & head, crossings, f"enter a {what}")
+
+
+def _cut(topology: Topology, links: npt.NDArray[np.bool_], crossings: int, said: str) -> Priced:
+    """Of links at a price of 1: how often blocks must cross one."""
+    return _bound(topology, links.astype(np.int64), crossings, f"{counted(crossings, 'block')} must {said}")
+
+
+def _bound(topology: Topology, price: Ints, cost: int, said: str) -> Priced:
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    used = np.flatnonzero(price)
+    paid = sum(int(price[link]) * capacity[link] for link in used.tolist())
+    return Priced(cost / (unit * paid) if paid else Fraction(0), tuple(used.tolist()), said, False)
+
+
+def _cheapest_sum(topology: Topology, price: Ints) -> int:
+    """What the cheapest routes cost, summed over all pairs of NPUs; exact, for no route comes near 2^53.
+
+    From one NPU where all are alike and so are the prices of links that are.
+    """
+    n, nodes = topology.n_npus, topology.n_nodes
+    order = np.lexsort((price, topology.dst, topology.src))
+    ends, first = np.unique(topology.src[order].astype(np.int64) * nodes + topology.dst[order], return_index=True)
+    ptr = np.searchsorted(ends, np.arange(nodes + 1) * nodes)
+    graph = csr_array((price[order][first].astype(np.float64), ends % nodes, ptr), shape=(nodes, nodes))
+    orbit = link_orbits(topology) if is_transitive(topology) else None
+    alike = orbit is not None and np.array_equal(price, price[np.unique(orbit, return_index=True)[1]][orbit])
+    costs = [dijkstra(graph, indices=source)[:n] for source in range(1 if alike else n)]
+    if not all(np.isfinite(cost).all() for cost in costs):
+        raise WeftError(f"topology {topology.name}: an NPU cannot be reached from another one")
+    return sum(int(cost.astype(np.int64).sum()) for cost in costs) * (n if alike else 1)
