@@ -60,7 +60,10 @@ def bound_rows(
     if kind == "all-reduce" and not reducing_switches:
         rate = two_phase_rate_Bps(topology)
         phases = Fraction(0) if rate is None else 1 / rate
-        rows.append(_row(topology, kind, "two-phase", phases, [], "reduce-scatter and all-gather at their optimum"))
+        slower = bound.s_per_byte < phases and not programs
+        more = "; trees that share links may take less (--program)" if slower else ""
+        reason = f"reduce-scatter, then all-gather, each optimal{more}"
+        rows.append(_row(topology, kind, "two-phase", phases, [], reason))
     if programs and topology.n_npus > 1:
         rows += _programs(topology, kind, reducing_switches)
     return rows

@@ -29,8 +29,8 @@ OPTIMUM = """
 All-gather: N x* from the tightest cut, exact as a fraction (1/x* in seconds for shards of 1 GB), beside what is
 expected: 346.67 GB/s for two DGX A100 is printed by the authors' public code; the others follow from the cut that the
 field states for them. CPU seconds of the bound and of the trees: on two shared cores, nothing remembered. All-reduce:
-the bound by cuts, reduce-scatter and all-gather at their optimum, and the linear program with chosen roots (up to 36
-NPUs).
+the bound by cuts, reduce-scatter, then all-gather, each at its optimum, and the linear program with chosen roots (up to
+36 NPUs).
 """
 
 TIMES = """
