@@ -38,8 +38,8 @@ else
 	@echo "NOT RUN: the tests in a real browser, for there is no Chromium here (make test-browser installs one)"
 endif
 
-test-rest:  ## of the same, what the sample of `make coverage` leaves out
-	$(MAKE) test-all MORE="--rest --sample $(SHARE)"
+test-rest:  ## of the same, what the sample of `make coverage` and the draws of `make fresh` leave out
+	$(MAKE) test-all MORE="--rest --sample $(SHARE) --drawn-anew $(DRAWN)"
 
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
 	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)

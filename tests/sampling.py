@@ -12,7 +12,7 @@ same lines. `--sample K` keeps of each table
 Of each hypothesis test it draws 2 in K of the examples, but 80 / K at least. Tests with the mark `full` are left out
 whole, but for `--keep-full`; a light test stands beside each. The last lines of a run say how much was left to
 `make test-all`. `--rest` turns it around: what such a sample leaves out, and tests of which it draws fewer examples,
-with all of them, so that a sample and its rest are every test.
+with all of them, so that a sample and its rest are every test. `--drawn-anew` leaves to `make fresh` what it draws.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sample", type=int, metavar="K", help="of each table one case in K, and more")
     group.addoption("--keep-full", action="store_true", help="of a sample, keep the tests with the mark `full`")
     group.addoption("--rest", action="store_true", help="of --sample, what it leaves out")
+    group.addoption("--drawn-anew", nargs="*", default=(), metavar="PATH",
+                    help="of --rest, leave out what `make fresh` draws")
     group.addoption("--at-least", type=int, default=0, metavar="N", help="fail where fewer tests have passed")
 
 
@@ -68,7 +70,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = _left_out(items, share, config.getoption("--keep-full"))
     out = {item for some in left.values() for item in some}
     if config.getoption("--rest"):
-        out = {item for item in items if item not in out and _draws_less(item, share) == 0}
+        anew = [(config.rootpath / path).resolve() for path in config.getoption("--drawn-anew")]
+        out = {item for item in items
+               if item not in out and (_draws_less(item, share) == 0 or any(map(item.path.is_relative_to, anew)))}
     else:
         draws = _draw_less([item for item in items if item not in out], share)
         tables = {_table_of(item) for item in items if item.get_closest_marker("table")}
