@@ -31,8 +31,10 @@ from collectives.trees.pack import (
     gather_forest,
     reduce_forest,
     scatter_forest,
+    split_forests,
+    split_sides,
 )
-from collectives.trees.shares import Limits, check_blocks, fewer_trees, padded_little
+from collectives.trees.shares import Limits, Sides, check_blocks, fewer_trees, padded_little
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
@@ -43,7 +45,7 @@ NAME = "pipelined"
 PACK_NPUS = 256
 """Limit on NPUs for packing trees if NPUs differ: two minutes. There is no limit if all NPUs are alike."""
 
-FORMS = ("two-phase", "best-roots")
+FORMS = ("two-phase", "best-roots", "split")
 Form = Annotated[str, Choice(FORMS)]
 
 TRIES = 8
@@ -92,23 +94,31 @@ def all_reduce(
 
     `k`: trees per root in each direction.
     `most_k`, `loss`: as for `all_gather`. Like `k` they are for equal roots: an error where "best-roots" has others.
-    `form`: default: the one with more bandwidth; two-phase at equal bandwidth, with `k`, `most_k` or `loss`, or where
-        the linear program is too large or its blocks would pad the array by more than 1 %.
-        "two-phase": reduce-scatter and all-gather, with every rank the root of an
-        equal part. "best-roots": the roots, and the bandwidth of either direction, come from a linear program: better
-        if the nodes of the network are not alike, such as on a mesh. Where no roots are better than equal ones, its
-        trees are those of "two-phase".
+    `form`: "two-phase": reduce-scatter and all-gather, with every rank the root of an equal part. "best-roots": the
+        roots, and the bandwidth of either direction, come from a linear program: better if the nodes of the network are
+        not alike, such as on a mesh. "split": the same with equal roots, for rates whose fractions are too fine for
+        chosen ones. Where the program is no better than two phases, all have the trees of "two-phase".
+        Default: best-roots, or split where that cannot be; two-phase with `k`, `most_k` or `loss`, where the program is
+        too large, or where blocks would pad the array by more than 1 %.
     WeftError: as for `all_gather`; an unknown form.
     """
     limits = Limits(most_k, loss)
     if form is None and k is None and limits == Limits():
-        with suppress(WeftError):  # too large, or with fractions too fine: two-phase takes any network
-            if not equal_roots_are_best(topology):
-                made = _schedule(topology, "all-reduce", "best-roots", size, element_bytes, k, limits)
+        for better in _better_forms(topology):
+            with suppress(WeftError):  # fractions too fine, or too many blocks: the next takes more
+                made = _schedule(topology, "all-reduce", better, size, element_bytes, k, limits)
                 if padded_little(made.size_bytes, made.element_bytes, 1, made.pattern.n_blocks):
                     return made
     form = "two-phase" if form is None else form
     return _schedule(topology, "all-reduce", form, size, element_bytes, k, limits)
+
+
+def _better_forms(topology: Topology) -> tuple[str, ...]:
+    """Forms that are faster than two phases, by a linear program unless that is too large."""
+    try:
+        return () if equal_roots_are_best(topology) else ("best-roots", "split")
+    except WeftError:
+        return ()
 
 
 def _schedule(
@@ -129,7 +139,9 @@ def _schedule(
         return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
     _check_npus(topology, kind)
     refused = None
-    for few in islice(fewer_trees(topology, kind, limits, parse_size(size), max(1, element_bytes), root), TRIES):
+    splits = form == "split" and not equal_roots_are_best(topology)
+    sides = split_sides(topology) if splits else Sides.of(topology, kind, root)
+    for few in islice(fewer_trees(sides, limits, parse_size(size), max(1, element_bytes)), TRIES):
         try:
             return schedule(_pattern(topology, kind, few.k, form, root, str(few)), size, element_bytes)
         except WeftError as error:  # rounded down, a switch may receive less than it sends
@@ -159,9 +171,9 @@ def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int,
         down = broadcast_forest(topology, root, k) if kind == "broadcast" else None
         up = reduce_forest(topology, root, k) if kind == "reduce" else None
         return forest_pattern(topology, kind, NAME, up=up, down=down, root=root, note=note)
-    if form == "best-roots" and equal_roots_are_best(topology):
+    if form in ("best-roots", "split") and equal_roots_are_best(topology):
         return _pattern(topology, kind, k, "two-phase", root, note).named(form)
-    translated = (k is None or note) and form != "best-roots"
+    translated = (k is None or note) and form not in ("best-roots", "split")
     trees = root_trees(topology, k) if translated else None
     if trees is not None:
         return transitive_pattern(topology, trees, kind, NAME, form, note=note)
@@ -179,8 +191,8 @@ def forests(
     `k`, `form`: as for `all_reduce`.
     WeftError: as for `all_gather`.
     """
-    if form == "best-roots" and not equal_roots_are_best(topology):
-        return best_root_forests(topology)
+    if form in ("best-roots", "split") and not equal_roots_are_best(topology):
+        return best_root_forests(topology) if form == "best-roots" else _in_step(*split_forests(topology, k))
     trees = root_trees(topology) if k is None else None
     if trees is not None:
         down_trees = moved_around(topology, trees)
@@ -190,7 +202,10 @@ def forests(
         raise _too_many(topology)
     up = None if kind == "all-gather" else scatter_forest(topology, k)
     down = None if kind == "reduce-scatter" else gather_forest(topology, k)
-    if up and down:
-        both = math.lcm(up.blocks_of_root(0), down.blocks_of_root(0))
-        return up.times(both // up.blocks_of_root(0)), down.times(both // down.blocks_of_root(0))
-    return up, down
+    return _in_step(up, down) if up and down else (up, down)
+
+
+def _in_step(up: Forest, down: Forest) -> tuple[Forest, Forest]:
+    """Both with as many blocks of each root."""
+    both = math.lcm(up.blocks_of_root(0), down.blocks_of_root(0))
+    return up.times(both // up.blocks_of_root(0)), down.times(both // down.blocks_of_root(0))

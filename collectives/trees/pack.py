@@ -3,13 +3,15 @@
 The roots of an all-reduce may be chosen by the linear program of `topologies.flows.programs.best_roots`. Shares and
 bandwidths of its solution are rounded to fractions with small denominators; scaled to integers they are packed like any
 other trees, downward on the broadcast bandwidth and upward on the rest. If the program is no better than a
-reduce-scatter and an all-gather (`equal_roots_are_best`), those are used: their fractions are simpler.
+reduce-scatter and an all-gather (`equal_roots_are_best`), those are used: their fractions are simpler. With equal roots
+the program says how much of each link is for either direction: two networks, on which trees are packed as on any other.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,7 +20,7 @@ from collectives.trees.edge_splitting import Pair, take_paths, without_switches
 from collectives.trees.edge_splitting import Shares as PathShares
 from collectives.trees.forest import Edge, Forest, Tree, mirror_of, turned_back
 from collectives.trees.packing import Batch, pack_trees
-from collectives.trees.shares import MOST_BLOCKS, Shares, broadcast_shares, gather_shares
+from collectives.trees.shares import MOST_BLOCKS, Shares, Sides, broadcast_shares, gather_shares
 from topologies import Topology, WeftError
 from topologies.flows.partitions import partition_s_per_byte
 from topologies.flows.programs import best_roots
@@ -66,6 +68,12 @@ def _may_be_lower(topology: Topology, shares: Shares, forest: Forest) -> bool:
 def scatter_forest(topology: Topology, k: int | None = None) -> Forest:
     """Trees toward every root: those of an all-gather on the reversed network."""
     return turned_back(gather_forest(mirror_of(topology), k), topology)
+
+
+def split_forests(topology: Topology, k: int | None = None) -> tuple[Forest, Forest]:
+    """Trees toward and away from every root that share each link at once; see `split_sides`."""
+    away, toward = (gather_forest(one, k) for one in split_sides(topology).networks)
+    return turned_back(toward, topology), replace(away, topology=topology)
 
 
 @remembered
@@ -134,6 +142,9 @@ def _check_shares(forest: Forest, shares: Shares) -> None:
 DENOMINATORS = (1, 2, 4, 6, 12, 60, 720)
 """Largest denominators tried for the shares of a solution, smallest first."""
 
+LEAST_SHARE = 1e-9
+"""Of a link for either direction, where the program gives it to the other one alone: too little for a tree."""
+
 MOST_VARIABLES = 12_000
 """Limit on the variables of the linear program: about ten seconds."""
 
@@ -167,13 +178,32 @@ def equal_roots_are_best(topology: Topology) -> bool:
     simple = two_phase_rate_Bps(topology)
     if simple is None or 1 / simple <= _bound_s_per_byte(topology):
         return True  # already optimal: no program is needed
+    _check_program(topology, "best-roots")
+    return best_roots(topology).rate_Bps <= float(simple) * (1 + 1e-6)
+
+
+def _check_program(topology: Topology, form: str) -> None:
     variables = 2 * topology.n_npus * topology.n_links
     if variables > MOST_VARIABLES:
         raise WeftError(
-            f"best-roots on {topology.name}: the linear program would have {variables:,} variables (limit: "
+            f"{form} on {topology.name}: the linear program would have {variables:,} variables (limit: "
             f"{MOST_VARIABLES:,}); use the form two-phase"
         )
-    return best_roots(topology).rate_Bps <= float(simple) * (1 + 1e-6)
+
+
+@remembered
+def split_sides(topology: Topology) -> Sides:
+    """The networks of an all-reduce that reduces and broadcasts at once, each with its share of every link.
+
+    WeftError: unreachable NPUs, or a linear program that is too large.
+    """
+    _check_program(topology, "split")
+    rates, unit = topology.bandwidth_Bps, float(topology.bandwidth_Bps.max())
+    spread = best_roots(topology, False, True).spread_Bps.tolist()
+    down = np.array([float(round(_near(one / unit, DENOMINATORS[-1]) * Fraction(unit))) for one in spread])
+    down = np.clip(down, LEAST_SHARE * rates, (1 - LEAST_SHARE) * rates)
+    networks = topology.with_links(bandwidth_Bps=down), mirror_of(topology.with_links(bandwidth_Bps=rates - down))
+    return Sides(topology, "all-reduce", networks, together=True)
 
 
 def two_phase_rate_Bps(topology: Topology) -> Fraction | None:

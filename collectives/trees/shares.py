@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from collectives.core.collective import collective
 from collectives.trees.forest import mirror_of
@@ -194,27 +194,60 @@ class FewTrees:
         return f"{where}, {self.k} {'tree' if self.k == 1 else 'trees'} per root"
 
 
-def exact_k(topology: Topology, kind: str, root: int = 0) -> int:
+class Sides(NamedTuple):
+    """Where trees grow: a network for each direction, reversed if toward the roots, and the root if there is one."""
+
+    topology: Topology
+    kind: str
+    networks: tuple[Topology, ...]
+    root: int | None = None
+    together: bool = False  # whether each direction has links of its own, so that the slower one counts
+
+    @classmethod
+    def of(cls, topology: Topology, kind: str, root: int = 0) -> Sides:
+        """Directions that take turns on the links of a topology."""
+        away, toward = kind not in ("reduce-scatter", "reduce"), kind in ("reduce-scatter", "reduce", "all-reduce")
+        networks = (topology,) * away + ((mirror_of(topology),) if toward else ())
+        return cls(topology, kind, networks, root if collective(kind).rooted else None)
+
+    def least_s_per_byte(self) -> Fraction:
+        """Of the data of each root, with as many trees as the optimum takes."""
+        return self._both(s_per_byte_of_root(one, self.root) for one in self.networks)
+
+    def loss(self, k: int) -> Fraction:
+        """Exact loss of bandwidth with k trees per root."""
+        return 1 - k * self.least_s_per_byte() / self._both(
+            least_s_per_block_byte(one, k, self.root) for one in self.networks
+        )
+
+    def is_within(self, k: int, loss: Fraction) -> bool:
+        """Whether each direction loses no more than that with k trees per root."""
+        return all(
+            trees_fit(one, k, self.root, k * s_per_byte_of_root(one, self.root) / (1 - loss)) for one in self.networks
+        )
+
+    def _both(self, times: Iterable[Fraction]) -> Fraction:
+        return max(times) if self.together else sum(times, Fraction(0))
+
+
+def exact_k(sides: Sides) -> int:
     """Trees per root that the optimum takes, of both directions in an all-reduce."""
     return math.lcm(*(
-        (gather_shares(one) if at is None else broadcast_shares(one, at)).roots[at or 0]
-        for one, at in _sides(topology, kind, root)
+        (gather_shares(one) if sides.root is None else broadcast_shares(one, sides.root)).roots[sides.root or 0]
+        for one in sides.networks
     ))
 
 
-def fewer_trees(
-    topology: Topology, kind: str, limits: Limits, size_bytes: int, element_bytes: int, root: int = 0
-) -> Iterator[FewTrees]:
+def fewer_trees(sides: Sides, limits: Limits, size_bytes: int, element_bytes: int) -> Iterator[FewTrees]:
     """Numbers of trees to be tried, best first; nothing if the optimum is within the limit and pads the array little.
 
     `size_bytes`, `element_bytes`: of the array; with 0 bytes no number of trees is excluded by its padding.
-    `root`: of a broadcast or reduce.
     WeftError: a loss that is asked for and cannot be reached, with what can be.
     """
-    n = topology.n_npus
+    n = sides.topology.n_npus
     most = limits.most_k or MOST_K
-    exact = exact_k(topology, kind, root)
-    owners = 1 if collective(kind).rooted else n
+    exact = exact_k(sides)
+    owners = n if sides.root is None else 1
     if exact <= most and padded_little(size_bytes, element_bytes, owners, exact):
         return
     most = min(most, max(1, MOST_BLOCKS // (owners * n)))
@@ -222,26 +255,18 @@ def fewer_trees(
     accepted = LOSS if limits.loss is None else Fraction(limits.loss)
     within = False
     for k in allowed:
-        if _is_within(topology, kind, root, k, accepted):
-            yield FewTrees(k, loss_of(topology, kind, root, k))
+        if sides.is_within(k, accepted):
+            yield FewTrees(k, sides.loss(k))
             within = True
     if within:
         return
-    order = sorted((FewTrees(k, loss_of(topology, kind, root, k)) for k in allowed), key=lambda one: (one.loss, one.k))
+    order = sorted((FewTrees(k, sides.loss(k)) for k in allowed), key=lambda one: (one.loss, one.k))
     if limits.loss is not None:
         raise WeftError(
-            f"{kind} on {topology.name}: the best of up to {most} trees per root is {order[0]}: more than the accepted "
-            f"loss of {100 * float(accepted):g} %; raise most_k or loss"
+            f"{sides.kind} on {sides.topology.name}: the best of up to {most} trees per root is {order[0]}: more than "
+            f"the accepted loss of {100 * float(accepted):g} %; raise most_k or loss"
         )
     yield from order
-
-
-@remembered
-def loss_of(topology: Topology, kind: str, root: int, k: int) -> Fraction:
-    """Exact loss of bandwidth with k trees per root; the times of both directions of an all-reduce add up."""
-    sides = _sides(topology, kind, root)
-    least = sum((s_per_byte_of_root(one, at) for one, at in sides), Fraction(0))
-    return 1 - k * least / sum((least_s_per_block_byte(one, k, at) for one, at in sides), Fraction(0))
 
 
 def check_blocks(topology: Topology, k: int, owners: int) -> None:
@@ -255,20 +280,6 @@ def check_blocks(topology: Topology, k: int, owners: int) -> None:
             f"{k:,} trees per root on {topology.name}: its {topology.n_npus} NPUs would receive {blocks:,} blocks "
             f"(limit: {MOST_BLOCKS:,}); choose a smaller k"
         )
-
-
-@remembered
-def _is_within(topology: Topology, kind: str, root: int, k: int, loss: Fraction) -> bool:
-    return all(
-        trees_fit(one, k, at, k * s_per_byte_of_root(one, at) / (1 - loss)) for one, at in _sides(topology, kind, root)
-    )
-
-
-def _sides(topology: Topology, kind: str, root: int) -> list[tuple[Topology, int | None]]:
-    """The networks on which trees grow away from the roots, and the root if there is only one."""
-    at = root if collective(kind).rooted else None
-    sides = [(topology, at)] if kind not in ("reduce-scatter", "reduce") else []
-    return sides + ([(mirror_of(topology), at)] if kind in ("reduce-scatter", "reduce", "all-reduce") else [])
 
 
 def padded_little(size_bytes: int, element_bytes: int, owners: int, k: int) -> bool:

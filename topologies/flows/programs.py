@@ -99,13 +99,14 @@ def is_small_program(topology: Topology) -> bool:
 
 
 @remembered
-def best_roots(topology: Topology, in_network: bool = False) -> Roots:
+def best_roots(topology: Topology, in_network: bool = False, alike: bool = False) -> Roots:
     """The best all-reduce along trees with arbitrary roots (ForestColl, arXiv 2402.06787, appendix on all-reduce).
 
     Maximizes the sum of the shares x, over x and the broadcast bandwidth a of each link, such that flows of that value
     reach every NPU from the roots within a, and the roots from every NPU within the remaining bandwidth.
 
     `in_network`: whether switches multicast and reduce. Otherwise flow is conserved at switches in each direction.
+    `alike`: whether every NPU is to have the same share.
     """
     t, n, m = topology, topology.n_npus, topology.n_links
     if n == 1:
@@ -128,6 +129,8 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
             within = -eye_array(m) if way == 0 else eye_array(m)
             upper.append(_placed(columns, (n, within), (first, eye_array(m))))
             limit.append(np.zeros(m) if way == 0 else bandwidth)
+    if alike:
+        equal.append(_placed(columns, (0, csr_array(np.eye(n - 1, n) - np.eye(n - 1, n, 1)))))
     if not in_network and t.n_nodes > n:
         equal.append(_placed(columns, (n, enters[n:])))
     cost = np.zeros(columns)

@@ -12,6 +12,7 @@ from sim.analytic.cut_bound import cut_bound, is_cheap
 from tests import fabrics
 from tests.oracles.bfb import step_loads
 from topologies import TOPOLOGIES, WeftError, from_spec, torus
+from topologies.flows.programs import best_roots
 from topologies.units import PS_PER_S
 
 pytestmark = pytest.mark.compiled
@@ -69,30 +70,45 @@ def test_broadcast_and_reduce_reach_their_rate():
         assert bound_ps <= simulate(schedule, chunks=64, discipline="lowest-chunk-first").time_ps <= 1.05 * bound_ps
 
 
-def test_best_roots_beat_two_phases_on_a_mesh():
+def test_best_roots_and_split_links_beat_two_phases_on_a_mesh():
     t = from_spec("mesh:4x4")
-    two, best = (
+    two, best, split = (
         simulate(pipelined.all_reduce(t, LARGE, form=form), chunks=256, discipline="lowest-chunk-first").algbw
         for form in pipelined.FORMS
     )
-    assert best / two == pytest.approx(1.5, rel=0.02)
+    assert best / two == pytest.approx(1.5, rel=0.02) and split / two == pytest.approx(1.5, rel=0.02)
+
+
+@pytest.mark.parametrize("rate", [9.99e9, 9.1234567e9])
+def test_a_link_of_an_unround_rate_costs_no_more_than_its_bandwidth(rate):
+    """Its fractions are too fine for chosen roots; two phases would take half as long again."""
+    t = from_spec("mesh:4x4", "10GB/s")
+    rates = t.bandwidth_Bps.copy()
+    rates[5] = rate
+    t = t.with_links(bandwidth_Bps=rates)
+    made = pipelined.all_reduce(t, LARGE)
+    assert made.pattern.form == "split"
+    reached_GBps = simulate(made, chunks=256, discipline="lowest-chunk-first").algbw
+    assert 0.98 < 1e9 * reached_GBps / best_roots(t).rate_Bps < 1
 
 
 @pytest.mark.parametrize("spec", ["torus:4x4", "torus:3x5", "hypercube:4", "torus:18x18"])
 def test_best_roots_that_are_all_alike_take_the_trees_of_two_phases(spec):
     """The translated trees: packed ones would be deeper, and torus:18x18 is beyond the limit of packing."""
     t = from_spec(spec)
-    two, best = (pipelined.all_reduce(t, "64KiB", form=form) for form in pipelined.FORMS)
-    assert best.pattern.form == "best-roots" and best.pattern.emit == two.pattern.emit
-    assert simulate(best).time_ps == simulate(two).time_ps
+    two, *others = (pipelined.all_reduce(t, "64KiB", form=form) for form in pipelined.FORMS)
+    for other, form in zip(others, pipelined.FORMS[1:], strict=True):
+        assert other.pattern.form == form and other.pattern.emit == two.pattern.emit
+        assert simulate(other).time_ps == simulate(two).time_ps
 
 
 def test_k_is_no_option_of_roots_that_are_not_equal():
     with pytest.raises(WeftError, match="k is for equal roots, and best-roots chooses others here"):
         pipelined.all_reduce(from_spec("mesh:3x3"), "64KiB", form="best-roots", k=2)
     t = from_spec("torus:3x3")
-    two, best = (pipelined.all_reduce(t, "64KiB", form=form, k=3) for form in pipelined.FORMS)
-    assert two.pattern.n_blocks == best.pattern.n_blocks == 27
+    blocks = [pipelined.all_reduce(t, "64KiB", form=form, k=3).pattern.n_blocks for form in pipelined.FORMS]
+    assert blocks == [27] * 3
+    assert pipelined.all_reduce(from_spec("mesh:3x3"), "64KiB", form="split", k=2).pattern.n_blocks == 18
 
 
 @pytest.mark.parametrize("spec", ["torus:4x4", "torus:4x2x3", "hypercube:4", "ring:7", "mesh:4x4"])
