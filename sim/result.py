@@ -57,8 +57,8 @@ class Result(Tabular):
     model : Model
     engine : str
     time_ps : int
-        From the beginning to the end of the last operation; of the analytic engine the estimate, or the lower bound
-        where that is more.
+        From the beginning to the end of the last operation; of the analytic engine the closed form or the
+        estimate, or the lower bound where that is more.
     events : int
         Chunks that crossed a server, or flows, of the representatives that were simulated.
     estimate_ps : int or None

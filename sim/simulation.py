@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Annotated, Unpack
 
 from collectives.core.schedule import Schedule
+from sim.analytic.closed_form import closed_form_ps
 from sim.analytic.estimate import estimate_ps
 from sim.analytic.program_bound import lower_bound_ps
 from sim.certify.circuits import certify_circuits
@@ -153,7 +154,7 @@ class _Run:
             raise named_circle(stuck, lowered) from None
         estimate = None if job.alone is None else estimate_ps(lowered)
         result = Result(
-            job=job, model=model, engine=self.engine, time_ps=_time_ps(lowered, outcome, estimate),
+            job=job, model=model, engine=self.engine, time_ps=_time_ps(lowered, model, outcome, estimate),
             events=0 if outcome is None else outcome.events, estimate_ps=estimate, wall_s=perf_counter() - started,
             lowered=lowered, outcome=outcome,
         )
@@ -215,9 +216,10 @@ class _Run:
         return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
 
 
-def _time_ps(lowered: Lowered, outcome: Outcome | None, estimate_ps: int | None) -> int:
-    """That of the run, or the estimate: the lower bound where steps that are not in lockstep take more."""
+def _time_ps(lowered: Lowered, model: Model, outcome: Outcome | None, estimate_ps: int | None) -> int:
+    """That of the run, of the closed form, or the estimate; the lower bound where that is more."""
     if outcome is not None:
         return outcome.makespan_ps
     assert estimate_ps is not None  # the analytic engine takes a schedule alone
-    return max(estimate_ps, lower_bound_ps(lowered))
+    form_ps = closed_form_ps(lowered, model)
+    return max(estimate_ps if form_ps is None else form_ps, lower_bound_ps(lowered))

@@ -16,8 +16,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
+
+from sim.analytic.streaming_form import streaming_ps
+from sim.lower.lowered import Lowered
 from sim.program.cutting import service_time_ps
 from sim.program.model import Model
+from topologies import Topology
 
 Shape = tuple[int, ...]
 Distance = Callable[[int], Fraction]
@@ -60,6 +65,32 @@ def _step_ps(step: Steps, n_bytes: int, model: Model, hop_ps: int, rate_Bps: Fra
     after_ps = model.endpoint_latency_ps - (last_ps if model.deliver == "head" else 0)
     load_ps = math.ceil(step.messages * message_ps)
     return max(step.hops * hop_ps + stored_ps + message_ps + after_ps, hop_ps + load_ps + after_ps, load_ps)
+
+
+def closed_form_ps(lowered: Lowered, model: Model) -> int | None:
+    """The lockstep form of an all-reduce on a torus of equal links, that of streaming trees, or None.
+
+    None with NICs, of which neither knows.
+    """
+    schedule, topology = lowered.schedule, lowered.topology
+    pattern, phases = schedule.pattern, None
+    if model.nic is not None:
+        return None
+    if schedule.kind.name == "all-reduce" and _is_plain_torus(topology):
+        ports = pattern.n_blocks // pattern.p
+        phases = all_reduce_phases(pattern.algorithm, pattern.form, topology.shape, ports, model.tie)
+    if phases is None:
+        return streaming_ps(lowered.program)
+    hop_ps = int(topology.latency_ps[0] + topology.hop_latency_ps[0])
+    n_bytes = schedule.block_bytes * pattern.n_blocks
+    return phases_ps(phases, n_bytes, model, hop_ps, Fraction(float(topology.bandwidth_Bps[0])))
+
+
+def _is_plain_torus(topology: Topology) -> bool:
+    """Whether the fabric is a ring in every dimension, with identical links."""
+    alike = all(np.unique(values).size == 1 for values in (topology.bandwidth_Bps, topology.latency_ps))
+    torus = topology.name.startswith(("torus:", "ring:")) and topology.n_links > 0
+    return torus and alike and np.unique(topology.hop_latency_ps).size == 1
 
 
 def all_reduce_phases(algorithm: str, form: str, shape: Shape, ports: int, tie: str = "first") -> list[Phase] | None:

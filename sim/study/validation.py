@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from sim.analytic.closed_form import all_reduce_phases, phases_ps
+from sim.analytic.closed_form import closed_form_ps
 from sim.analytic.estimate import Estimate, estimate_parts
-from sim.analytic.streaming_form import streaming_ps
 from sim.program.model import unknown_to
 from sim.result import Result
 from sim.simulation import simulate
 from sim.why.path import QUEUEING, SERIALIZATION, Why, by_kind
-from topologies import Topology
 from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
@@ -100,7 +95,8 @@ class Validation(Tabular):
 @checked
 def validate(result: Result) -> Validation:
     """Compare a simulated result with its predictions; runs it once more, with a log."""
-    return Validation(result, closed_form_ps(result), estimate_parts(result.healthy), result.why(), fluid_ps(result))
+    form_ps = closed_form_ps(result.healthy, result.model)
+    return Validation(result, form_ps, estimate_parts(result.healthy), result.why(), fluid_ps(result))
 
 
 def fluid_ps(result: Result) -> int | None:
@@ -112,32 +108,6 @@ def fluid_ps(result: Result) -> int | None:
         return simulate(result.schedule, model=model, engine="fluid").time_ps
     except WeftError:
         return None
-
-
-def closed_form_ps(result: Result) -> int | None:
-    """The lockstep form of an all-reduce on a torus of equal links, that of streaming trees, or None.
-
-    None with NICs, of which neither knows.
-    """
-    schedule, topology, model = result.schedule, result.schedule.topology, result.model
-    pattern, phases = schedule.pattern, None
-    if model.nic is not None:
-        return None
-    if schedule.kind.name == "all-reduce" and is_plain_torus(topology):
-        ports = pattern.n_blocks // pattern.p
-        phases = all_reduce_phases(pattern.algorithm, pattern.form, topology.shape, ports, model.tie)
-    if phases is None:
-        return streaming_ps(result.healthy.program)
-    hop_ps = int(topology.latency_ps[0] + topology.hop_latency_ps[0])
-    n_bytes = schedule.block_bytes * pattern.n_blocks
-    return phases_ps(phases, n_bytes, model, hop_ps, Fraction(float(topology.bandwidth_Bps[0])))
-
-
-def is_plain_torus(topology: Topology) -> bool:
-    """Whether the fabric is a ring in every dimension, with identical links."""
-    alike = all(np.unique(values).size == 1 for values in (topology.bandwidth_Bps, topology.latency_ps))
-    torus = topology.name.startswith(("torus:", "ring:")) and topology.n_links > 0
-    return torus and alike and np.unique(topology.hop_latency_ps).size == 1
 
 
 def signed(time_ps: int) -> str:
