@@ -55,11 +55,10 @@ GONE = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports errors in one line, and accepts no abbreviated flags, and none twice that keeps one value."""
+    """Reports errors in one line, and accepts no abbreviated flags."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **named})
-        self._given: set[argparse.Action] = set()
         self._negative_number_matcher = NEGATIVE  # else "-5GB/s" is taken for a flag, and its own flag has no value
 
     def error(self, message: str) -> NoReturn:
@@ -76,14 +75,6 @@ class Parser(argparse.ArgumentParser):
             elif not unknown and "--topology" in self._option_string_actions:
                 message += " (a fabric follows its flag: --topology torus:8x8)"
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message}\n")
-
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """As in `argparse`, which would take the last of two."""
-        if action in self._given:
-            raise argparse.ArgumentError(action, "is given twice")
-        if action.option_strings and type(action).__name__ == "_StoreAction":
-            self._given.add(action)
-        return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As in `argparse`, in the words of all other choices."""

@@ -229,7 +229,6 @@ def test_the_real_command_line_exits_with_2(tmp_path: Path) -> None:
         (["compare", "--figure", "speedup"], "'speedup' is unknown: choose one of comparison, speed-up, roofline (did"),
         (["plot", "--columns", "3"], "3 is unknown: choose one of 1, 2"),
         (["help"], "(did you mean --help?)"),
-        (["compare", "--tie", "split", "--chunks", "2", "--tie=first"], "weft compare: argument --tie: is given twice"),
         (["completion", "bsh"], "'bsh' is unknown: choose one of bash, zsh, fish (did you mean bash?)"),
         (["topology", "torus:4x4"], "torus:4x4 (a fabric follows its flag: --topology torus:8x8)"),
     ],
