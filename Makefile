@@ -6,6 +6,9 @@ WORKERS ?= 2
 STAMP := $(VENV)/.installed
 ROOMS := topologies collectives workloads sim
 SHARE ?= 16
+LEAST ?= 12000
+PART ?= 0
+PARTS ?= 1
 FLOORS := topologies=98 collectives=98 workloads=98.2 sim=97.2
 DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program sim/run sim/streaming sim/circuits topologies/core collectives)
 KERNELS := $(addprefix tests/,collectives/core/test_follow.py collectives/test_synthesis.py sim/engine sim/faults sim/program sim/run sim/streaming sim/timeline sim/why topologies/flows workloads/compression)
@@ -31,15 +34,16 @@ test: ready  ## the loop: contracts, lint, types, then a sample of every table a
 	$(PYTEST) --sample $(SHARE) --at-least 4000 $(MORE)
 
 test-all: ready  ## every case of every table, the documentation's snippets, the report in a browser
-	$(PYTEST) --at-least 7000 $(MORE)
+	$(PYTEST) --at-least $(LEAST) $(MORE)
 ifneq ($(CHROMIUM),)
 	$(BIN)/pytest -q -m "browser and not site"
 else
 	@echo "NOT RUN: the tests in a real browser, for there is no Chromium here (make test-browser installs one)"
 endif
 
-test-rest:  ## of the same, what the sample of `make coverage` and the draws of `make fresh` leave out
-	$(MAKE) test-all MORE="--rest --sample $(SHARE) --drawn-anew $(DRAWN)"
+test-rest:  ## of the same, what `make coverage` and `make fresh` leave out; PARTS=3 PART=7 runs the seventh third of it
+	$(MAKE) test-all LEAST=$$((7000 / $(PARTS))) \
+	  MORE="--rest --sample $(SHARE) --part $(PART)/$(PARTS) --drawn-anew $(DRAWN)"
 
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
 	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)

@@ -12,7 +12,8 @@ same lines. `--sample K` keeps of each table
 Of each hypothesis test it draws 2 in K of the examples, but 80 / K at least. Tests with the mark `full` are left out
 whole, but for `--keep-full`; a light test stands beside each. The last lines of a run say how much was left to
 `make test-all`. `--rest` turns it around: what such a sample leaves out, and tests of which it draws fewer examples,
-with all of them, so that a sample and its rest are every test. `--drawn-anew` leaves to `make fresh` what it draws.
+with all of them, so that a sample and its rest are every test. `--drawn-anew` leaves to `make fresh` what it draws;
+`--part K/N` takes one N-th of the rest, the K-th modulo N.
 """
 
 from __future__ import annotations
@@ -50,7 +51,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rest", action="store_true", help="of --sample, what it leaves out")
     group.addoption("--drawn-anew", nargs="*", default=(), metavar="PATH",
                     help="of --rest, leave out what `make fresh` draws")
+    group.addoption("--part", type=_part, default=(0, 1), metavar="K/N", help="of --rest, one N-th, by the names")
     group.addoption("--at-least", type=int, default=0, metavar="N", help="fail where fewer tests have passed")
+
+
+def _part(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    return int(part) % int(parts), int(parts)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,6 +86,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[LEFT] = Counter(
             {"draws": draws, "tables": len(tables), **{kind: len(some) for kind, some in left.items()}}
         )
+    part, parts = config.getoption("--part")
+    out |= {item for item in items if crc32(item.nodeid.encode()) // share % parts != part}
     config.hook.pytest_deselected(items=[item for item in items if item in out])
     items[:] = [item for item in items if item not in out]
 
