@@ -58,6 +58,11 @@ def test_a_sample_and_its_rest_are_every_test(tmp_path: Path, full: list[str]) -
     assert len(every) == 44 and some | rest == every
     assert some & rest == {"test_many_draws"}
     assert ("test_full" in some) == bool(full)
+    if full:
+        return
+    parts = [collected("--sample", "8", "--rest", "--part", f"{part}/2") for part in (0, 1, 2)]
+    assert parts[0] == parts[2] and not parts[0] & parts[1] and parts[0] | parts[1] == rest
+    assert collected("--sample", "8", "--rest", "--drawn-anew", str(path.parent)) == rest - {"test_many_draws"}
 
 
 def table(*ids: str) -> list[Any]:
