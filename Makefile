@@ -43,7 +43,7 @@ endif
 
 test-rest:  ## of the same, what `make coverage` and `make fresh` leave out; PARTS=3 PART=7 runs the seventh third of it
 	$(MAKE) test-all LEAST=$$((7000 / $(PARTS))) \
-	  MORE="--rest --sample $(SHARE) --part $(PART)/$(PARTS) --drawn-anew $(DRAWN)"
+	  MORE="--rest --sample $(SHARE) --part $(PART)/$(PARTS) $(addprefix --drawn-anew=,$(DRAWN))"
 
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
 	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)

@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sample", type=int, metavar="K", help="of each table one case in K, and more")
     group.addoption("--keep-full", action="store_true", help="of a sample, keep the tests with the mark `full`")
     group.addoption("--rest", action="store_true", help="of --sample, what it leaves out")
-    group.addoption("--drawn-anew", nargs="*", default=(), metavar="PATH",
+    group.addoption("--drawn-anew", action="append", default=[], metavar="PATH",
                     help="of --rest, leave out what `make fresh` draws")
     group.addoption("--part", type=_part, default=(0, 1), metavar="K/N", help="of --rest, one N-th, by the names")
     group.addoption("--at-least", type=int, default=0, metavar="N", help="fail where fewer tests have passed")
