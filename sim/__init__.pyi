@@ -30,8 +30,8 @@ from sim.program.model import PRESETS as PRESETS
 from sim.program.model import Model as Model
 from sim.program.outcome import Deadlock as Deadlock
 from sim.result import Result as Result
-from sim.run.tenants import Shares as Shares
-from sim.run.tenants import share_fabric as share_fabric
+from sim.scenarios.tenants import Shares as Shares
+from sim.scenarios.tenants import share_fabric as share_fabric
 from sim.simulation import simulate as simulate
 from sim.study.export import export as export
 from sim.study.export import sweep_rows as sweep_rows

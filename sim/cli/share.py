@@ -15,7 +15,7 @@ from sim.cli.progress import progress
 from sim.cli.tenants import Described, make_tenant, read_tenant
 from sim.lower.tenants import merge
 from sim.program.model import Model
-from sim.run.tenants import Shares, share_fabric
+from sim.scenarios.tenants import Shares, share_fabric
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
 from sim.timeline.perfetto import check_size, write_perfetto

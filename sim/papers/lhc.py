@@ -19,9 +19,9 @@ from collectives.trees.aggregation import torus_trees
 from sim.papers import lhc_report
 from sim.papers.lhc_report import cell, write_report
 from sim.papers.tables import Row, as_text, write_table
+from sim.scenarios.pool_streaming import PoolStreaming, slow_down, time_ps
+from sim.scenarios.slot_sharing import RULES, Sharing, fallback_share, finishes_ps
 from sim.simulation import simulate
-from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
-from sim.streaming.slot_sharing import RULES, Sharing, fallback_share, finishes_ps
 from sim.study.tables import screen_width
 from topologies import Topology, fat_tree, switch, torus
 from topologies.core.custom import rank_coordinates

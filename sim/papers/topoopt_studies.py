@@ -17,13 +17,20 @@ from collectives.reconfigured import menu
 from collectives.registry import algorithms_for
 from collectives.registry import build as build_schedule
 from collectives.totient_rings import ring_jumps
-from sim.circuits.iterations import bandwidth_tax, lower_bound_ps, simulate_iteration
-from sim.circuits.machine import CircuitMachine, greedy_circuits
-from sim.circuits.plans import simulate_plan
-from sim.circuits.shared_cluster import ClusterJob, contended_ps, isolated_ps, place_randomly
-from sim.circuits.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from sim.papers.tables import Row
 from sim.program.model import Model
+from sim.scenarios.circuit_machine import CircuitMachine, greedy_circuits
+from sim.scenarios.optical import (
+    ClusterJob,
+    bandwidth_tax,
+    contended_ps,
+    isolated_ps,
+    lower_bound_ps,
+    place_randomly,
+    simulate_iteration,
+    simulate_plan,
+)
+from sim.scenarios.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from sim.simulation import simulate
 from topologies import (
     Circuits,

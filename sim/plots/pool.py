@@ -13,7 +13,7 @@ from sim.plots.style import REFERENCE, WIDE, Row, figure, heading, legend, lines
 def draw_pool(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
     """Draw goodput over slots, a line for each rule or leaf, the closed form (thin), and the slots of a round trip.
 
-    `rows`: of `sim.streaming.pool_rows`: one nonempty array, and several numbers of slots.
+    `rows`: of `sim.cli.pool`: one nonempty array, and several numbers of slots.
     """
     slots = sorted({int(row["slots"]) for row in rows})
     named: dict[str, list[Row]] = {}

@@ -27,7 +27,7 @@ from sim.how import AS_USUAL, How
 from sim.program import I64, Program, ProgramBuilder
 from sim.program.builder import NO_SERVER
 from sim.program.outcome import Log
-from sim.streaming.pool_streaming import PoolStreaming, Time, picoseconds
+from sim.scenarios.pool_streaming import PoolStreaming, Time, picoseconds
 from topologies import WeftError
 from topologies.checks import Count, checked
 from topologies.units import PS_PER_S

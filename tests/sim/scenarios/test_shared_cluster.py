@@ -2,13 +2,13 @@ import random
 
 import pytest
 
-from sim.circuits.iterations import simulate_iteration
-from sim.circuits.shared_cluster import (
+from sim.scenarios.optical import (
     ClusterJob,
     cluster_job,
     contended_ps,
     isolated_ps,
     place_randomly,
+    simulate_iteration,
 )
 from topologies import WeftError, fat_tree, switch
 from workloads.topoopt import (

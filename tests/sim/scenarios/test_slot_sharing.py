@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.program import service_time_ps
-from sim.streaming.pool_streaming import PoolStreaming, time_ps
-from sim.streaming.slot_sharing import RULES, Sharing, collisions, fallback_share, finishes_ps, sharing_program
+from sim.scenarios.pool_streaming import PoolStreaming, time_ps
+from sim.scenarios.slot_sharing import RULES, Sharing, collisions, fallback_share, finishes_ps, sharing_program
 from tests.oracles import slot_sharing as oracle
 from tests.oracles.slot_sharing import collision_probability
 from topologies import WeftError

@@ -8,7 +8,7 @@ from collectives import ring, swing
 from sim.faults.plan import FaultPlan, LinkDown, Loss, Repair, Straggler
 from sim.lower.tenants import Tenant
 from sim.program.model import Model
-from sim.run.tenants import share_fabric
+from sim.scenarios.tenants import share_fabric
 from sim.why.path import Walk
 from sim.why.walks import State
 from tests.oracles.tenant_accounts import account

@@ -1,6 +1,6 @@
 import pytest
 
-from sim.circuits.topoopt_search import Settings, iteration_ps, optical_fabric, search
+from sim.scenarios.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from topologies import WeftError, switch
 from workloads.topoopt import Demand, Fabric, Operator, OperatorModel, Transport, data_parallel, iteration_of
 

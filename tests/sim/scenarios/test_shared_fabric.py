@@ -12,7 +12,7 @@ from sim import simulate
 from sim.faults.plan import FaultPlan, Loss, Straggler
 from sim.lower.tenants import Tenant
 from sim.program.model import Model
-from sim.run.tenants import share_fabric
+from sim.scenarios.tenants import share_fabric
 from topologies import WeftError, torus
 from topologies import ring as ring_fabric
 from workloads.job import Job

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sim.faults.retry import lost_packets
 from sim.program import service_time_ps
-from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
+from sim.scenarios.pool_streaming import PoolStreaming, slow_down, time_ps
 from tests.oracles import pool_streaming as oracle
 from topologies import WeftError
 

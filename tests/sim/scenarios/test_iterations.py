@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from collectives.totient_rings import ring_jumps
-from sim.circuits.iterations import bandwidth_tax, lower_bound_ps, simulate_iteration
 from sim.engine.reference.engine import run_reference
+from sim.scenarios.optical import bandwidth_tax, lower_bound_ps, simulate_iteration
 from topologies import WeftError, circulant, fat_tree, from_links, switch
 from workloads.topoopt import (
     ONE_RING,

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from sim.circuits import topoopt_search
 from sim.cli import main, topoopt
+from sim.scenarios import topoopt_search
 
 
 def test_topoopt(capsys):

@@ -10,7 +10,7 @@ from collectives import build, in_network, ring
 from sim import simulate
 from sim.analytic.streaming_form import streaming_ps
 from sim.cli import main
-from sim.streaming.pool_streaming import PoolStreaming, time_ps
+from sim.scenarios.pool_streaming import PoolStreaming, time_ps
 from sim.study.validation import validate
 from topologies import from_spec, leaf_spine, switch
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from sim.circuits.iterations import simulate_iteration
 from sim.how import AS_USUAL, How
+from sim.scenarios.optical import simulate_iteration
 from topologies import WeftError
 from topologies.checks import MOST_COUNT
 from topologies.core.extents import physical_memory

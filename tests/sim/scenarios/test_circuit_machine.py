@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.circuits.machine import CircuitMachine, greedy_circuits
+from sim.scenarios.circuit_machine import CircuitMachine, greedy_circuits
 from topologies import Circuits, WeftError
 from workloads.topoopt import AllReduce, Iteration, Op, vgg16
 from workloads.topoopt.iteration import Flows
