@@ -10,8 +10,7 @@ from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from sim.cli.asked import spec_of
-from sim.cli.files import check_apart
+from sim.cli.asked import check_apart, spec_of
 from sim.cli.output import STANDARD_OUTPUT, write_json
 from sim.cli.progress import progress
 from sim.study.tables import from_csv

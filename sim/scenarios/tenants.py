@@ -17,8 +17,8 @@ from sim.program import I64
 from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
+from sim.why.explain import Names
 from sim.why.faulty_path import walk_of
-from sim.why.names import Names
 from sim.why.path import Wait
 from sim.why.walks import Branch, Piece, Stretch
 from topologies import WeftError

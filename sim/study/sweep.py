@@ -14,11 +14,10 @@ from time import sleep
 from typing import ParamSpec, TypeVar
 
 from sim.program.outcome import Deadlock, Progress
-from sim.study.claims import Claims
 from sim.study.key import point_key, point_spec, stamps_of
 from sim.study.points import Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
-from sim.study.store import Finished, Store
+from sim.study.store import Claims, Finished, Store
 from sim.version import __version__
 from topologies import WeftError
 from topologies.checks import checked

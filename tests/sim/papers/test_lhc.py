@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sim.papers import lhc, lhc_report
+from sim.papers import lhc
 from tests.places import ROOT
 from workloads.compression.rates import INSTANT, Rates
 
@@ -92,25 +92,25 @@ def test_tables_and_figures_are_left(tmp_path, capsys):
     lhc.write(tmp_path, "tiny", "A table", tiny)
     assert (tmp_path / "tiny.csv").read_text().splitlines()[1] == "switch:2,ring,32,1.0"
     assert "A table" in capsys.readouterr().out
-    lhc_report.draw_sizes(tmp_path / "sizes.png", tiny * 2)
-    lhc_report.draw_cliff(tmp_path / "cliff.png", [{"layout": "element", "effective": 1.2, "full": 0.0, "lost": 0.5}])
+    lhc.draw_sizes(tmp_path / "sizes.png", tiny * 2)
+    lhc.draw_cliff(tmp_path / "cliff.png", [{"layout": "element", "effective": 1.2, "full": 0.0, "lost": 0.5}])
     line = {"density": 0.1, "workers": 2, "support": "identical", "over": "ring", "index_bits": 4, "speed_up": 2.0}
-    lhc_report.draw_throughput(tmp_path / "throughput.png", [line, line | {"support": "independent"}])
+    lhc.draw_throughput(tmp_path / "throughput.png", [line, line | {"support": "independent"}])
     far = [line | {"support": "independent", "workers": count, "speed_up": count} for count in (2, 4)]
-    lhc_report.draw_throughput(tmp_path / "alike.svg", [line, line | {"workers": 4}, *far])
+    lhc.draw_throughput(tmp_path / "alike.svg", [line, line | {"workers": 4}, *far])
     text = (tmp_path / "alike.svg").read_text(encoding="utf-8")
     assert "identical supports: workers agree to 1 %" in text
     assert "independent supports<" in text
     bar = {"model": "ncf", "support": "identical", "over": "ring", "iteration_dense_s": 2.0, "iteration_s": 1.0}
-    lhc_report.draw_models(tmp_path / "models.png", [bar, bar | {"over": "in-network"}])
+    lhc.draw_models(tmp_path / "models.png", [bar, bar | {"over": "in-network"}])
     assert sorted(file.stem for file in tmp_path.glob("*.png")) == ["cliff", "models", "sizes", "throughput"]
 
 
 def test_tables_of_the_page():
     rows = [{"size": "32 B", "algorithm": name, "time_us": time} for name, time in (("ring", 2.5), ("tree", 123456.7))]
-    lines = list(lhc_report.table(lhc_report.pivot(rows, "size", "algorithm", "time_us"), "size", "Times"))
+    lines = list(lhc.table(lhc.pivot(rows, "size", "algorithm", "time_us"), "size", "Times"))
     assert lines == ["Times:\n", "| size | ring | tree |", "|---|--:|--:|", "| 32 B | 2.5 | 123457 |", ""]
-    assert list(lhc_report.table([])) == []
+    assert list(lhc.table([])) == []
 
 
 def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
