@@ -17,14 +17,13 @@ import numpy.typing as npt
 from collectives import build, in_network, parameter_server, ring, swing
 from collectives.core.schedule import Schedule
 from collectives.trees.aggregation import torus_trees
-from sim.papers.tables import Row, as_text, picture, write_table
+from sim.papers.tables import Left, Row, as_text, picture
 from sim.plots.lines import CYCLE, OTHERS
 from sim.plots.style import REFERENCE, WIDE, figure, legend, lines_of, log_axis, sizes_axis
 from sim.scenarios.pool_streaming import PoolStreaming, slow_down, time_ps
 from sim.scenarios.slot_sharing import RULES, Sharing, fallback_share, finishes_ps
 from sim.simulation import simulate
 from sim.study.tables import screen_width
-from sim.whole_file import write_text_whole
 from topologies import Topology, fat_tree, switch, torus
 from topologies.core.custom import rank_coordinates
 from topologies.units import PS_PER_S, bytes_per_s, format_size
@@ -58,17 +57,17 @@ NVLS_EFFICIENCY, NVLINK_BPS = 0.835, 370e9
 HEADLINE_THROUGHPUT, HEADLINE_ITERATION = 6.33, 3.74
 
 
-def run(out: Path, quick: bool) -> None:
-    """Print every table, and write them, the figures and a page of both to a folder."""
+def run(left: Left, quick: bool) -> None:
+    """Print every table, and leave them, the figures and a page of both."""
     tables: dict[str, list[Row]] = {}
     for name, title, rows in _tables(quick):
         tables[name] = list(rows)
-        write(out, name, title, tables[name])
-    draw_cliff(out / "lhc-cliff.png", tables["cliff"])
-    draw_throughput(out / "lhc-throughput.png", tables["throughput"])
-    draw_models(out / "lhc-models.png", tables["models"])
-    draw_sizes(out / "lhc-sizes.png", tables["sizes"])
-    write_report(out / "lhc.md", tables)
+        print(f"\n{title}\n{indent(as_text(tables[name], screen_width() - 2, cell), '  ')}")
+        left.table(name, tables[name])
+    for name, draw in (("cliff", draw_cliff), ("throughput", draw_throughput), ("models", draw_models),
+                       ("sizes", draw_sizes)):
+        draw(left.out / f"lhc-{name}.png", tables[name])
+    left.page("\n".join(_page(tables)))
 
 
 def _tables(quick: bool) -> Iterator[tuple[str, str, Iterable[Row]]]:
@@ -88,12 +87,6 @@ def _tables(quick: bool) -> Iterator[tuple[str, str, Iterable[Row]]]:
     yield "models", "All-reduce of whole gradients, 8 workers at 100 Gb/s, seconds", model_rows()
     yield "formats", "Values of 16 bits that are added as integers of 32, seconds", format_rows()
     yield "sizes", "In-network aggregation, ring, tree and Swing by size", size_rows(quick)
-
-
-def write(out: Path, name: str, title: str, rows: Sequence[Row]) -> None:
-    """Print a table and write it as CSV."""
-    print(f"\n{title}\n{indent(as_text(rows, screen_width() - 2, cell), '  ')}")
-    write_table(out / f"{name}.csv", rows)
 
 
 def slot_rows() -> Iterator[Row]:
@@ -385,11 +378,6 @@ def _in_a_row(fabric: Topology) -> Topology:
 Tables = Mapping[str, Sequence[Row]]
 
 SHOWN_SIZES = tuple(2**exponent for exponent in (5, 10, 15, 20, 25, 30))
-
-
-def write_report(path: Path, tables: Tables) -> None:
-    """Write the page from the tables of `sim.papers.lhc.run` by name, with the pictures next to it."""
-    write_text_whole(path, "\n".join(_page(tables)))
 
 
 def _page(tables: Tables) -> Iterable[str]:

@@ -19,12 +19,11 @@ from collectives.trees.forest import Forest, forest_pattern
 from collectives.trees.pack import gather_forest, two_phase_rate_Bps
 from collectives.trees.transitive import root_trees
 from sim.analytic.cut_bound import cut_bound
-from sim.papers.tables import Row, as_text, md_head, md_line, write_table
+from sim.papers.tables import Left, Row, as_text, md_head, md_line
 from sim.plots.lines import OTHERS
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, sizes_axis
 from sim.simulation import simulate
 from sim.study.tables import screen_width
-from sim.whole_file import write_text_whole
 from topologies import Topology, WeftError, from_spec
 from topologies.flows.programs import best_roots
 from topologies.units import format_size
@@ -75,32 +74,32 @@ PROGRAM_NPUS = 36
 """NPUs up to which the linear program of an all-reduce is solved: seconds."""
 
 
-def run(out: Path, quick: bool) -> None:
-    """Compute everything, print the tables and write them with the page and the figures to `out`."""
+def run(left: Left, quick: bool) -> None:
+    """Compute everything, print the tables and write them with the page and the figures."""
     specs = QUICK if quick else (*FABRICS, *FAT_TREES)
     optimum_row(specs[0])  # compiles the flows, which is not what is measured
     optimum = [optimum_row(spec) for spec in specs]
-    _leave(out / "optimum", optimum)
+    _leave(left, "optimum", optimum)
     times = [row for spec in specs for row in time_rows(spec, QUICK_SIZES if quick else SIZES)]
-    write_table(out / "algbw.csv", times)
+    left.table("algbw", times)
     chunks = CHUNKS[:3] if quick else CHUNKS
     service = [row for spec in specs for row in service_rows(spec, chunks)]
-    _leave(out / "service", service)
+    _leave(left, "service", service)
     plateau = [row for spec in PLATEAU for row in plateau_rows(spec, chunks[:3])]
-    _leave(out / "plateau", plateau)
-    leave_page(out, optimum, times, service, plateau)
+    _leave(left, "plateau", plateau)
+    leave_page(left, optimum, times, service, plateau)
 
 
 def leave_page(
-    out: Path, optimum: Sequence[Row], times: Sequence[Row], service: Sequence[Row], plateau: Sequence[Row]
+    left: Left, optimum: Sequence[Row], times: Sequence[Row], service: Sequence[Row], plateau: Sequence[Row]
 ) -> None:
     """The page of the four tables, and the figures."""
     text = page(optimum, times, service, plateau)
-    write_text_whole(out / "pipeline.md", text)
+    left.page(text)
     print(text)
     for kind in KINDS:
-        draw_sizes(out / f"pipeline-{kind}.png", kind, [row for row in times if row["collective"] == kind])
-    draw_service(out / "pipeline-service.png", service, plateau)
+        draw_sizes(left.out / f"pipeline-{kind}.png", kind, [row for row in times if row["collective"] == kind])
+    draw_service(left.out / "pipeline-service.png", service, plateau)
 
 
 @lru_cache(maxsize=32)
@@ -215,10 +214,10 @@ def _GBps(s_per_byte: Fraction) -> float:
     return float(1 / s_per_byte / 10**9)
 
 
-def _leave(path: Path, rows: Sequence[Row]) -> None:
-    """Print a table, and write it as CSV."""
-    write_table(path.with_suffix(".csv"), rows)
-    print(f"# {path.name}\n{as_text(rows, screen_width())}")
+def _leave(left: Left, name: str, rows: Sequence[Row]) -> None:
+    """Print a table, and leave it."""
+    left.table(name, rows)
+    print(f"# {name}\n{as_text(rows, screen_width())}")
 
 
 SHOWN = 6

@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from sim.papers.tables import md_head, picture, write_table
+from sim.papers.tables import Left, md_head, picture
 from sim.plots.style import CYCLE, REFERENCE, WIDE, figure, heading, legend, line_of, log_axis, sizes_axis
 from sim.study.keys import CollectiveKeys, ModelKeys, TopologyKeys
 from sim.study.points import Row, Task, compute_all
 from sim.study.spec import Spec
-from sim.whole_file import write_text_whole
 from topologies.units import format_size, parse_size
 
 ALGORITHMS = {
@@ -277,27 +276,27 @@ def margin(comparisons: list[Comparison], topology: str, size_bytes: int) -> flo
     return second / first - 1
 
 
-def run(out: Path, quick: bool) -> None:
-    """Compute all points and write `points.csv`, `swing.md` and one figure per topology to `out`."""
+def run(left: Left, quick: bool) -> None:
+    """Compute all points and leave them with the page and one figure per topology."""
     topologies = [name for name in SPECS if not quick or name in QUICK]
     print(f"Swing: {', '.join(topologies)} on {worker_count()} workers", file=sys.stderr)
     comparisons = compare(topologies)
-    write_table(out / "points.csv", [asdict(c) | {"holds": c.holds, "reason": c.reason} for c in comparisons])
+    left.table("points", [asdict(c) | {"holds": c.holds, "reason": c.reason} for c in comparisons])
     shapes = [name for name in WITH_NICS if name in topologies]
     of_sst, in_fifo, in_turn = compare_with_nics(shapes), *(compare_orders(shapes, one) for one in ("fifo", "rotate"))
     for name, points in (("sst", of_sst), ("fifo", in_fifo), ("in-turn", in_turn)):
-        write_table(out / f"points-{name}.csv", [asdict(c) for c in points])
+        left.table(f"points-{name}", [asdict(c) for c in points])
     report = "\n".join([
         *_report(comparisons), "", *with_nics(comparisons, of_sst), "", *_winners(of_sst), "",
         *in_order(comparisons, in_fifo, in_turn), *forms(comparisons, of_sst, first_bandwidth_by_rate()),
         *(() if quick else of_formulas()),
     ])
-    write_text_whole(out / "swing.md", report + "\n")
+    left.page(report + "\n")
     print(report)
     for name in topologies:
-        draw(out / f"swing-{name}", name, [c for c in comparisons if c.topology == name])
-    draw_orders(out / "swing-nic-order", comparisons, in_fifo, in_turn)
-    print(f"tables and figures are in {out}/", file=sys.stderr)
+        draw(left.out / f"swing-{name}", name, [c for c in comparisons if c.topology == name])
+    draw_orders(left.out / "swing-nic-order", comparisons, in_fifo, in_turn)
+    print(f"tables and figures are in {left.out}/", file=sys.stderr)
 
 
 def _report(comparisons: list[Comparison]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from collectives.reconfigured import menu
 from collectives.registry import algorithms_for
 from collectives.registry import build as build_schedule
 from collectives.totient_rings import ring_jumps
-from sim.papers.tables import PAGE, Row, as_text, picture, write_table
+from sim.papers.tables import PAGE, Left, Row, as_text, picture
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, log_axis, size_label
 from sim.program.model import Model
 from sim.scenarios.circuit_machine import CircuitMachine, greedy_circuits
@@ -37,7 +37,6 @@ from sim.scenarios.optical import (
 from sim.scenarios.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from sim.simulation import simulate
 from sim.study.tables import screen_width
-from sim.whole_file import write_text_whole
 from topologies import (
     Circuits,
     Topology,
@@ -102,19 +101,19 @@ MOST_ROWS = 48
 """Of a table on the screen."""
 
 
-def run(out: Path, quick: bool) -> None:
-    """Write a table and a picture of every study and `topoopt.md` into `out`, and print the tables."""
+def run(left: Left, quick: bool) -> None:
+    """Leave a table and a picture of every study and the page, and print the tables."""
     lines = [f"assumed: {assumption}" for assumption in ASSUMPTIONS]
     print("\n".join(lines))
     found = {}
     for name, study in STUDIES.items():
         found[name] = rows = list(study(quick))
-        write_table(out / f"topoopt-{name}.csv", rows)
+        left.table(f"topoopt-{name}", rows)
         if name in DRAWN:
-            draw(name, rows, out / f"topoopt-{name}.png")
+            draw(name, rows, left.out / f"topoopt-{name}.png")
         print("\n".join(["", *_study(name, rows, screen_width())]))
-    write_text_whole(out / "topoopt.md", report(found))
-    print(f"\ntables and figures are in {out}")
+    left.page(report(found))
+    print(f"\ntables and figures are in {left.out}")
 
 
 def report(found: dict[str, list[Row]]) -> str:

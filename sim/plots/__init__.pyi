@@ -1,4 +1,5 @@
 from sim.plots.compare import check_baseline as check_baseline
+from sim.plots.compare import draw_pool as draw_pool
 from sim.plots.critical_path import draw_critical_path as draw_critical_path
 from sim.plots.figures import COLUMNS as COLUMNS
 from sim.plots.figures import Drawing as Drawing
@@ -7,7 +8,6 @@ from sim.plots.heatmap import check_drawable as check_drawable
 from sim.plots.heatmap import draw_heatmap as draw_heatmap
 from sim.plots.heatmap import draw_topology as draw_topology
 from sim.plots.pareto import draw_pareto as draw_pareto
-from sim.plots.pool import draw_pool as draw_pool
 from sim.plots.timeline import draw_link_timeline as draw_link_timeline
 from sim.plots.timeline import draw_timeline as draw_timeline
 from sim.plots.trees import draw_steps as draw_steps

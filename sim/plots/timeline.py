@@ -16,7 +16,7 @@ from sim.plots.heatmap import HEAT
 from sim.plots.style import CYCLE, WIDE, figure, heading, legend, time_label, time_unit
 from sim.program import I32
 from sim.result import Result
-from sim.timeline.link_load import Services, link_load, services
+from sim.timeline.timeline import Services, link_load, services
 from sim.why.spans import Span
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_size

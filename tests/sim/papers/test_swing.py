@@ -16,6 +16,7 @@ from collectives import build
 from sim import PRESETS, simulate
 from sim.papers import swing
 from sim.papers.swing import ALGORITHMS, SPECS, Comparison, bar, compare, published, winners
+from sim.papers.tables import run_paper
 from sim.program.model import make_model
 from sim.study.keys import ModelKeys
 from sim.study.points import Row, Task, compute
@@ -201,7 +202,7 @@ def page_at(factor: float, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.setattr(swing, "compute_all", slower)
     monkeypatch.setattr(swing, "compute_all", slower)
-    swing.run(out, quick=True)
+    run_paper("swing", out, quick=True)
     ideal, _, with_nics = (out / "swing.md").read_text().partition("## With the NICs")
     assert with_nics.count("| 8x8 | ") == 4 + 4 + 2  # curves, large sizes, algorithms with two forms
     return ideal

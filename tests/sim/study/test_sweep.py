@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from sim.study.export import status_of, sweep_rows
 from sim.study.file import Sweep, make_sweep
 from sim.study.key import keyed_sweep, point_key
 from sim.study.points import Task
 from sim.study.store import Claims, Finished, Store
-from sim.study.sweep import Tally, finish, run_sweep
+from sim.study.sweep import Tally, finish, run_sweep, status_of, sweep_rows
 from tests.places import ROOT
 from topologies import WeftError
 

@@ -17,7 +17,7 @@ from sim.plots.critical_path import draw_critical_path
 from sim.plots.timeline import draw_link_timeline
 from sim.program.model import make_model
 from sim.program.outcome import Outcome
-from sim.timeline.link_load import Services, link_load, server_load, services
+from sim.timeline.timeline import Services, link_load, server_load, services
 from topologies import WeftError, from_spec
 
 CASES = [
