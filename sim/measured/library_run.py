@@ -27,10 +27,12 @@ from sim.measured.causes import (
     PCIE_GBPS,
     SCATTER,
     Cause,
+    Hole,
     busbw,
     causes,
     ceiling,
     healthy,
+    hole,
     limited_by,
     ll128_off,
     times_of,
@@ -58,7 +60,6 @@ from sim.measured.diagnosis import (
     unsteady,
 )
 from sim.measured.fit import Fitted, Prior, fit
-from sim.measured.hole import Hole, hole
 from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 from topologies.units import counted, format_rate, format_size
