@@ -338,6 +338,9 @@ def _since(found: Judgment, runs: Sequence[tuple[Measurements, Run]], changed: S
     return found
 
 
+# --- what is told ---------------------------------------------------------------------------------------------------
+
+
 Run = LibraryRun | FabricRun
 MOST_PERCENT = 100_000
 """Beyond which only the unit can be wrong."""

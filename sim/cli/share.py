@@ -126,6 +126,9 @@ def _account(row: Mapping[str, Any]) -> str:
     return spent(row["why"]["makespan_ps"], dict(sorted(parts.items(), key=lambda part: -part[1])))
 
 
+# --- tenants as users write them ------------------------------------------------------------------------------------
+
+
 Table = Mapping[str, Any]
 
 POSITIONS = ("collective", "algorithm", "size")

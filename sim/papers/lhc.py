@@ -375,6 +375,9 @@ def _in_a_row(fabric: Topology) -> Topology:
     return replace(fabric, shape=(fabric.n_npus,), coords=rank_coordinates(fabric.n_npus, fabric.n_nodes))
 
 
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
 Tables = Mapping[str, Sequence[Row]]
 
 SHOWN_SIZES = tuple(2**exponent for exponent in (5, 10, 15, 20, 25, 30))
@@ -499,6 +502,9 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.0f}" if abs(value) >= 1e5 else f"{value:.5g}"
     return str(value)
+
+
+# --- its figures ----------------------------------------------------------------------------------------------------
 
 
 THRESHOLD, AROUND = 1.2218, 0.04

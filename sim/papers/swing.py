@@ -276,6 +276,9 @@ def margin(comparisons: list[Comparison], topology: str, size_bytes: int) -> flo
     return second / first - 1
 
 
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
 def run(left: Left, quick: bool) -> None:
     """Compute all points and leave them with the page and one figure per topology."""
     topologies = [name for name in SPECS if not quick or name in QUICK]
@@ -561,6 +564,9 @@ def zero_load_us(name: str, label: str) -> float | None:
         "Bucket": 4 * (crossings * SLOW_US + (WIDTH - 1 - crossings) * FAST_US),
         "Ring": 2 * (WIDTH**2 - 1) * (SLOW_US + (BOARD - 1) * FAST_US) / BOARD,
     }.get(label)
+
+
+# --- its figures ----------------------------------------------------------------------------------------------------
 
 
 SMALL_BYTES = 32 * 2**10

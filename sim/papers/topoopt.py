@@ -349,6 +349,9 @@ DRAWN: dict[str, tuple[str, Callable[[list[Row]], Panels]]] = {
 """What is drawn: its title, for what was published about it is on the page, and its panels."""
 
 
+# --- the studies: each returns tidy rows, one per point -------------------------------------------------------------
+
+
 MS = 1e9
 US = 1e6
 
