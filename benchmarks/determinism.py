@@ -23,8 +23,6 @@ import numpy.typing as npt
 from collectives import build
 from collectives.reconfigured import menu
 from sim import simulate
-from sim.circuits.plans import simulate_plan
-from sim.circuits.shared_cluster import ClusterJob, contended_ps
 from sim.engine.run import run
 from sim.faults.apply import add_faults
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, Repair, Straggler
@@ -33,6 +31,7 @@ from sim.lower.tenants import Tenant, merge
 from sim.program import ORDERS, PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
 from sim.program.model import PRESETS, Model, make_model
 from sim.program.outcome import Outcome
+from sim.scenarios.optical import ClusterJob, contended_ps, simulate_plan
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from sim.whole_file import write_text_whole

@@ -23,11 +23,10 @@ from time import monotonic, sleep
 from typing import Any
 
 from sim.cli import main as weft
-from sim.study.export import sweep_rows
 from sim.study.file import Sweep, read_sweep
 from sim.study.key import point_key
 from sim.study.store import Store
-from sim.study.sweep import run_sweep
+from sim.study.sweep import run_sweep, sweep_rows
 
 WAIT_SECONDS = 60.0
 """For a process to end that must."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
 import sys
 from pathlib import Path
 
 from sim.papers import PAPERS
+from sim.papers.tables import run_paper
 
 ROOT = Path(__file__).parents[1]
 
@@ -16,8 +16,7 @@ def main(names: list[str]) -> None:
     """Run the papers named, or all."""
     for name in names or list(PAPERS):
         out = ROOT / "out" / name
-        out.mkdir(parents=True, exist_ok=True)
-        importlib.import_module(f"sim.papers.{name}").run(out, False)
+        run_paper(name, out, False)
         for suffix, folder in (("*.md", "papers"), ("*.png", "images")):
             target = ROOT / "docs" / folder
             target.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,8 @@ ROOMS = {
 
 SIM = {
     "cli": "commands", "papers": "published results", "report": "offline HTML", "measured": "real machines",
-    "study": "specs, sweeps", "run": "tenants", "circuits": "optics", "streaming": "slot pools", "plots": "figures",
+    "study": "specs, sweeps", "scenarios": "tenants, optics, pools", "library": "what NCCL does",
+    "plots": "figures",
     "simulation": "front door", "optimizer": "best design", "result": "times, provenance", "why": "critical path",
     "analytic": "bounds", "faults": "what goes wrong", "timeline": "every chunk", "lower": "job to program",
     "engine": "kernel, oracle", "certify": "is it right", "astra": "ASTRA-sim",
@@ -47,7 +48,7 @@ ROWS: dict[str, list[dict[str, str]]] = {
     "collectives": [{"each algorithm": "one file", "trees": "packed trees", "formats": "MSCCL, ForestColl",
                      "core": "schedule, proof"}],
     "topologies": [{"each family": "one file", "flows": "cuts, bounds", "formats": "NCCL, GraphML",
-                    "text": "strict readers", "core": "links, routes"}],
+                    "machines": "GPUs, NICs", "text": "strict readers", "core": "links, routes"}],
 }
 """Packages of each room and what they hold, from importers to imported."""
 

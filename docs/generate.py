@@ -27,7 +27,8 @@ ROOMS = ("topologies", "collectives", "workloads", "sim")
 MODULES = (
     "collectives.in_network", "collectives.trees.aggregation", "collectives.parameter_server", "workloads.compression",
     "workloads.compression.cells", "workloads.compression.gains", "sim.faults.plan", "sim.faults.retry",
-    "sim.run.tenants", "sim.streaming.pool_streaming", "sim.streaming.slot_sharing", "sim.streaming.partial_aggregates",
+    "sim.scenarios.tenants", "sim.scenarios.pool_streaming", "sim.scenarios.slot_sharing",
+    "sim.scenarios.partial_aggregates",
 )
 """Modules inside the packages whose names are part of the API too."""
 NOTE = "<!-- written by `make docs`; change the code instead -->\n\n"

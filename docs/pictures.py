@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sim.papers import lhc_report, libra, swing_figure, topoopt
+from sim.papers import lhc, libra, swing, topoopt
 from sim.papers.libra import GainPoint
-from sim.papers.swing_points import Comparison, published
+from sim.papers.swing import Comparison, published
 from topologies.units import parse_size
 
 DOCS = Path(__file__).parent
@@ -79,7 +79,7 @@ def draw_swing() -> None:
                     topology, algorithm, "", parse_size(size), published_us, simulated_us, Gbps,
                     8e-3 * parse_size(size) / simulated_us, error, None))
     for topology, own in points.items():
-        swing_figure.draw(IMAGES / f"swing-{topology}", topology, own)
+        swing.draw(IMAGES / f"swing-{topology}", topology, own)
         (IMAGES / f"swing-{topology}.pdf").unlink()
 
 
@@ -107,7 +107,7 @@ def draw_lhc() -> None:
         for cells, full, lost in zip(*(found[title][1] for title in (
             "Cells per item in complete rows:", "Arrays decoded in full:", "Items lost:")), strict=True)
     ]
-    lhc_report.draw_cliff(IMAGES / "lhc-cliff.png", cliff)
+    lhc.draw_cliff(IMAGES / "lhc-cliff.png", cliff)
     speed_up = [
         {"support": match[1], "over": match[2], "index_bits": int(match[3]), "workers": int(workers),
          "density": row[0], "speed_up": row[1 + at]}
@@ -115,17 +115,17 @@ def draw_lhc() -> None:
         if (match := re.match(r"Speed-up, (\w+) supports, ([\w-]+), (\d)-bit", before))
         for row in rows for at, workers in enumerate(head[1:])
     ]
-    lhc_report.draw_throughput(IMAGES / "lhc-throughput.png", speed_up)
+    lhc.draw_throughput(IMAGES / "lhc-throughput.png", speed_up)
     models = next([dict(zip(head, row, strict=True)) for row in rows] for head, rows in found.values()
                   if head[0] == "model")
-    lhc_report.draw_models(IMAGES / "lhc-models.png", models)
+    lhc.draw_models(IMAGES / "lhc-models.png", models)
     sizes = [
         {"topology": before.strip("`:"), "algorithm": algorithm, "size_bytes": parse_size(row[0].replace(" ", "")),
          "goodput_Gbps": 8e-3 * parse_size(row[0].replace(" ", "")) / row[1 + at]}
         for before, (head, rows) in found.items() if before.startswith("`") and head[0] == "size"
         for at, algorithm in enumerate(head[1:]) for row in rows
     ]
-    lhc_report.draw_sizes(IMAGES / "lhc-sizes.png", sizes)
+    lhc.draw_sizes(IMAGES / "lhc-sizes.png", sizes)
 
 
 DRAWN = {"swing": draw_swing, "libra": draw_libra, "topoopt": draw_topoopt, "lhc": draw_lhc}

@@ -6,7 +6,7 @@
 from collectives import build
 from sim import simulate
 from sim.engine.run import run
-from sim.timeline.link_load import link_load
+from sim.timeline.timeline import link_load
 from topologies import torus
 
 result = simulate(build("swing", "all-reduce", torus((8, 8)), "1MiB", "bandwidth"))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from collectives import build
 from sim.astra.system_file import read_system
 from sim.cli import share
-from sim.cli.tenants import make_tenant
+from sim.cli.share import make_tenant
 from sim.faults.plan import FaultPlan
 from sim.measured.read import read_measurements
 from sim.papers import hardware

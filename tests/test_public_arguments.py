@@ -24,7 +24,7 @@ import sim
 import topologies
 import workloads
 from collectives.registry import ALGORITHMS
-from sim.measured.curves import curve
+from sim.measured.fabric_run import curve
 from topologies import WeftError
 from topologies.core.routing import ShortestPathRouter
 from workloads.models.model import Operator

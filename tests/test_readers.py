@@ -190,7 +190,7 @@ def test_much_damage_is_read_or_refused(
 
 PARSERS = ("json.loads", "tomllib.loads", "yaml.load", "yaml.compose", "fromstring", "read_graphml", "ParserCreate")
 ONLY_OWN_FILES = {
-    "sim/papers/swing_points.py", "sim/version.py", "sim/study/store.py", "sim/study/processes.py",
+    "sim/papers/swing.py", "sim/version.py", "sim/study/store.py", "sim/study/processes.py",
     "sim/cli/sweep.py",
     "topologies/text/plain_data.py", "topologies/text/plain_xml.py",
     "topologies/text/strict_yaml.py",

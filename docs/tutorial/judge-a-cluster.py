@@ -41,7 +41,7 @@ measured("cluster.json")
 # link rate.
 
 # %%
-from sim.measured.curves import curves
+from sim.measured.fabric_run import curves
 
 fabric = switch(8, bandwidth="200Gb/s")
 spec = Spec.from_dict({"collective": {"name": "all-reduce"}})

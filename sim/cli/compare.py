@@ -14,7 +14,7 @@ from sim.cli.asked import spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
-from sim.measured.nccl_json import nccl_json
+from sim.measured.nccl_text import nccl_json
 from sim.program.outcome import Deadlock
 from sim.study.deciding import deciding_defaults
 from sim.study.points import Task, compute_all

@@ -11,7 +11,7 @@ from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.library.expected import REPEATS, expected, expected_row
 from sim.library.simulated import simulated
 from sim.library.tuner import ROOTED, SENDRECV, Setting, runs_on, version
-from sim.measured.nccl_json import nccl_json
+from sim.measured.nccl_text import nccl_json
 from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
 from sim.study.spec import Spec
 from sim.study.tables import aligned, nccl_table, screen_width

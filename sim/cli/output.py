@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from sim import plots
-from sim.cli.asked import by_section, document_spec
-from sim.cli.files import check_apart, flag_of
+from sim.cli.asked import by_section, check_apart, document_spec, flag_of
 from sim.cli.flags import PAGE, WRITTEN
-from sim.study.document import document
 from sim.study.spec import Spec
-from sim.study.tables import Row, aligned, screen_width, to_csv
+from sim.study.tables import Row, aligned, document, screen_width, to_csv
 from sim.whole_file import write_text_whole
 from sim.whole_file import write_whole as write_whole
 from topologies.checks import WeftError, not_installed, printable

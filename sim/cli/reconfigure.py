@@ -7,13 +7,13 @@ from typing import Any
 
 from collectives import build
 from collectives.reconfigured import menu
-from sim.circuits.plans import simulate_plan
 from sim.cli.asked import spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_json
 from sim.cli.progress import progress
 from sim.cli.train import algorithm_of
 from sim.program.model import make_model
+from sim.scenarios.optical import simulate_plan
 from sim.study.tables import aligned
 from topologies.units import format_size, format_time
 from workloads.reconfigured import plan_job

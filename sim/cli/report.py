@@ -6,8 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from sim.cli.asked import spec_of
-from sim.cli.files import check_apart
+from sim.cli.asked import check_apart, spec_of
 from sim.cli.flags import PAGE
 from sim.cli.output import check_outputs, write_json, write_text
 from sim.cli.progress import progress

@@ -1,26 +1,39 @@
-"""`weft share`: several collectives and training iterations on one fabric at once."""
+"""`weft share`: several collectives and training iterations on one fabric at once.
+
+A tenant is a text of words and NAME=VALUE, or a table [[tenant]] in TOML: a collective (`collective algorithm size`,
+and the options of the algorithm), a training iteration (`workload=NAME` and the keys of `[workload]` and `[training]`),
+or a file (`job=FILE`, GOAL or Chakra).
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from math import isfinite
+from typing import Any, NamedTuple
 
-from sim.cli.asked import check_looks_into, spec_of
-from sim.cli.files import check_apart
+from collectives import Schedule, algorithm, build
+from sim.cli.asked import check_apart, check_looks_into, spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.cli.tenants import Described, make_tenant, read_tenant
-from sim.lower.tenants import merge
+from sim.cli.trace import read_job
+from sim.lower.tenants import Tenant, merge
 from sim.program.model import Model
-from sim.run.tenants import Shares, share_fabric
+from sim.program.options import parse_value
+from sim.scenarios.tenants import Shares, share_fabric
+from sim.study.jobs import build_job
+from sim.study.keys import KINDS, keys_of
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.why.path import by_kind
-from topologies.units import PS_PER_S, counted, format_time
+from topologies import Topology
+from topologies.checks import LONGEST_TOLD, WeftError, told
+from topologies.units import PS_PER_S, counted, format_size, format_time, parse_sweep_size
+from workloads.job import Job
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -111,3 +124,206 @@ def report(
 def _account(row: Mapping[str, Any]) -> str:
     parts = by_kind(row["why"]["parts_ps"], ": ")  # all time spent waiting for another tenant is one item
     return spent(row["why"]["makespan_ps"], dict(sorted(parts.items(), key=lambda part: -part[1])))
+
+
+# --- tenants as users write them ------------------------------------------------------------------------------------
+
+
+Table = Mapping[str, Any]
+
+POSITIONS = ("collective", "algorithm", "size")
+"""Names of the words without a name, in order."""
+
+EVERY = ("name", "start", "priority")
+"""Keys of every tenant."""
+
+OF_COLLECTIVES = (*POSITIONS, "form", "root", "element_bytes", "npus")
+"""Further keys of a collective; others are options of its algorithm."""
+
+TEXTS = ("name", "job", "workload", "collective", "algorithm", "form")
+"""Keys whose values are always text."""
+
+
+class Described(NamedTuple):
+    """A tenant, and its work in a few words for tables."""
+
+    tenant: Tenant
+    what: str
+
+
+def read_tenant(text: str) -> dict[str, Any]:
+    """The table of a text: "all-reduce ring 64MiB priority=1 start=10us".
+
+    WeftError: an unexpected word, or a key that is given twice.
+    """
+    where, table, words = f"tenant {told(text)}", {}, 0
+    try:
+        parts = shlex.split(text)
+    except ValueError as wrong:
+        raise WeftError(f"{where}: {wrong}") from None
+    of_workload = any(part.startswith("workload=") for part in parts)
+    for word in parts:
+        key, equals, value = word.partition("=")
+        if not equals:
+            if of_workload:
+                raise WeftError(f"{where}: {told(word)} has no value: write NAME=VALUE, such as in-order=true")
+            if words == len(POSITIONS):
+                raise WeftError(
+                    f"{where}: {told(word)} is one word too many: write COLLECTIVE ALGORITHM SIZE, then NAME=VALUE"
+                )
+            key, value, words = POSITIONS[words], word, words + 1
+        key = key.replace("-", "_")
+        if not key or not value:
+            raise WeftError(f"{where}: {told(word)}: write NAME=VALUE")
+        if key in table:
+            raise WeftError(f"{where}: {told(key)} is given twice")
+        table[key] = value
+    if not table:
+        raise WeftError("a tenant is empty: write COLLECTIVE ALGORITHM SIZE, workload=NAME or job=FILE")
+    return table
+
+
+def make_tenant(table: Table, topology: Topology, number: int) -> Described:
+    """The tenant of a table of `read_tenant`, or of TOML.
+
+    `number`: it is called t1, t2, ... unless it has a name.
+    WeftError: a key or a value that is not accepted.
+    """
+    name = table.get("name", f"t{number}")
+    try:
+        rest = _checked(table)
+        start, priority = rest.pop("start", "0s"), _whole(rest.pop("priority", 0), "priority")
+        rest.pop("name", None)
+        kinds = [kind for kind in WORK if kind in rest]
+        if len(kinds) != 1:
+            raise WeftError(f"give one of {', '.join(WORK)}; {' and '.join(kinds) or 'none'} is given")
+        npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
+        work, what = WORK[kinds[0]](rest, topology)
+        return Described(Tenant(name=name, work=work, arrival=start, priority=priority, npus=npus), what)
+    except WeftError as wrong:
+        where = f"tenant {told(name)}: "
+        raise WeftError(f"{where}{str(wrong).removeprefix(where)}") from None
+
+
+def _checked(table: Table) -> dict[str, Any]:
+    """The table by names with underscores; rejects values that a tenant cannot have."""
+    checked: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name in checked:
+            raise WeftError(f"{told(name)} is given twice, with - and with _")
+        if name in TEXTS and not isinstance(value, str):
+            raise WeftError(f"{name} is {told(value)}: give text")
+        if name == "start" and not isinstance(value, str):
+            raise WeftError(f"start {told(value)} is not a time: give text with a unit, such as 10us")
+        if name != "npus":
+            _check_plain(key, value)
+        checked[name] = value
+    return checked
+
+
+def _check_plain(key: str, value: object) -> None:
+    """Accept only what a file can hold and a terminal can show."""
+    if not isinstance(value, (str, int, float)):
+        raise WeftError(f"{told(key)} is {told(value)}: give text or a number")
+    if not (value.isprintable() if isinstance(value, str) else isfinite(value)):
+        raise WeftError(f"{told(key)} is {told(value)}: give printable text, or a finite number")
+
+
+def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
+    for key in POSITIONS:
+        if key not in table:
+            raise WeftError(f"no {key} is given: write COLLECTIVE ALGORITHM SIZE")
+    kind, named = table["collective"], table["algorithm"]
+    taken = algorithm(named).options
+    options: dict[str, Any] = {}
+    for key, value in table.items():
+        if key in ("root", "element_bytes"):
+            options[key] = _whole(value, key)
+        elif key not in OF_COLLECTIVES:
+            if key not in taken:
+                accepted = ", ".join([*EVERY, *OF_COLLECTIVES, *taken])
+                raise WeftError(f"unknown key {told(key)}; accepted are {accepted}")
+            options[key] = parse_value(value) if isinstance(value, str) else value
+    if not isinstance(table["size"], str) or len(table["size"]) > LONGEST_TOLD:
+        raise WeftError(f"size {told(table['size'])} is not a text such as 64MiB")
+    size = parse_sweep_size(table["size"], "size")
+    schedule = build(named, kind, topology, size, table.get("form"), **options)
+    return schedule, f"{schedule.kind.name} {schedule.name} {format_size(size)}"
+
+
+WORKLOAD_KEYS = {
+    ("workload" if name == "name" else name): (section, name)
+    for section in ("workload", "training") for name in keys_of(section)
+    if name not in ("job", "npu_bandwidth")  # links are those of the fabric
+}
+"""Keys of an iteration, and where they stand in a spec."""
+
+
+def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
+    """An iteration; the keys are those of `[workload]` and `[training]`."""
+    sections: dict[str, dict[str, Any]] = {"workload": {}, "training": {}}
+    for key, value in table.items():
+        if key == "algorithm":
+            continue
+        if key not in WORKLOAD_KEYS:
+            accepted = ", ".join([*EVERY, *WORKLOAD_KEYS, "algorithm"])
+            raise WeftError(f"unknown key {told(key)}; accepted are {accepted}")
+        section, name = WORKLOAD_KEYS[key]
+        kind = KINDS[keys_of(section)[name].metadata["kind"]]
+        try:
+            sections[section][name] = kind.parse(value) if isinstance(value, str) else _as_text(kind.parse, value)
+        except ValueError:
+            raise WeftError(f"{key} is {told(value)}: {kind.wanted}") from None
+    spec = Spec.from_dict(sections, "tenant")
+    workload, job = build_job(spec.workload, spec.training, topology, table.get("algorithm", "hierarchical"))
+    return job, f"iteration of {workload.name}"
+
+
+def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
+    """A number in TOML for a key that takes text, such as active_chunks = 4, becomes text."""
+    return str(value) if parse is str and not isinstance(value, bool) else value
+
+
+def _job(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
+    for key in table:
+        if key not in ("job", "algorithm"):
+            raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*EVERY, 'job', 'algorithm'])}")
+    return read_job(table["job"], topology, table.get("algorithm", "ring")), table["job"]
+
+
+Make = Callable[[dict[str, Any], Topology], tuple[Schedule | Job, str]]
+
+WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _job}
+"""Constructors of the work of a tenant, by its identifying key."""
+
+
+def _whole(value: object, what: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    text = str(value)
+    if not isinstance(value, str) or not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 20:
+        raise WeftError(f"{what} {told(value)} is not an integer")
+    return int(text)
+
+
+def _npus(value: object, n_npus: int) -> tuple[int, ...]:
+    """NPUs of "0-31,40", or of a list of numbers."""
+    if isinstance(value, list):
+        return tuple(_whole(npu, "NPU") for npu in value)
+    if isinstance(value, int):
+        return (_whole(value, "NPU"),)
+    if not isinstance(value, str):
+        raise WeftError(f"npus {told(value)} are neither a text such as 0-31,40 nor a list of numbers")
+    found: list[int] = []
+    for part in value.split(","):
+        first, dash, last = part.partition("-")
+        ends = _whole(first.strip(), "NPU"), _whole((last if dash else first).strip(), "NPU")
+        if ends[0] > ends[1]:
+            raise WeftError(f"npus {told(part)}: the first number is above the last")
+        if not 0 <= ends[0] <= ends[1] < n_npus:  # before a range of them is made
+            raise WeftError(f"npus {told(part)}: the NPUs are 0 to {n_npus - 1}")
+        found += range(ends[0], ends[1] + 1)
+        if len(found) > n_npus:
+            raise WeftError(f"npus {told(value)} name an NPU twice")
+    return tuple(found)

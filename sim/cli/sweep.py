@@ -9,22 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sim.cli.asked import changes_of, check_used, sections_of
-from sim.cli.files import check_apart
+from sim.cli.asked import changes_of, check_apart, check_used, sections_of
 from sim.cli.flags import how
 from sim.cli.output import STANDARD_OUTPUT, say, write_text, write_whole
 from sim.cli.progress import Steps, progress
 from sim.faults.plan import FaultPlan
-from sim.study.document import document
-from sim.study.export import Status, check_parquet, export, keyed_rows, status_of
 from sim.study.file import Sweep, points_of
 from sim.study.key import Keyed, keyed
 from sim.study.points import Task
 from sim.study.processes import dask_executor
 from sim.study.spec import STANDARD_INPUT
 from sim.study.store import Finished, Store
-from sim.study.sweep import IN_FLIGHT, Tally, run_sweep
-from sim.study.tables import to_csv
+from sim.study.sweep import IN_FLIGHT, Status, Tally, check_parquet, export, keyed_rows, run_sweep, status_of
+from sim.study.tables import document, to_csv
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 

@@ -6,11 +6,11 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
-from sim.circuits.topoopt_search import Settings, optical_fabric, search
 from sim.cli.asked import spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_json
 from sim.cli.progress import progress
+from sim.scenarios.topoopt_search import Settings, optical_fabric, search
 from topologies.units import counted, format_time
 from workloads.topoopt import PACKETS, data_parallel, model
 

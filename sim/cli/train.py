@@ -19,7 +19,7 @@ from sim.study.jobs import build_job, message_bytes, with_npu_bandwidth
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.perfetto import check_size, write_perfetto
-from sim.why.names import IDLE_ELSEWHERE, NO_DIMENSION
+from sim.why.explain import IDLE_ELSEWHERE, NO_DIMENSION
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 from workloads.pipeline import ideal_bubble

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,29 +19,8 @@ from topologies import from_spec
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
 
 
-def _plain() -> None:
-    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), check=True)
-
-
-def _ordered() -> None:
-    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="lowest-chunk-first")
-
-
-def _nics() -> None:
-    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), nic="shared")
-
-
-def _turns() -> None:
-    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), discipline="round-robin-flow")
-
-
-def _fluid() -> None:
-    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), engine="fluid")
-
-
-def _faults() -> None:
-    plan = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
-    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), faults=plan)
+def _all_reduce(**how: Any) -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), **how)
 
 
 def _fabrics() -> None:
@@ -73,17 +54,13 @@ def _compression(*dtypes: str) -> None:
                 codec.decode(codec.sum([x, np.ones_like(x)]), median=True)  # too many items, which are then guessed
 
 
-def _integers() -> None:
-    _compression("int32", "int64")
-
-
-def _floats() -> None:
-    _compression("float32", "float64")
-
+SLOW = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
 
 WORK: dict[str, Callable[[], None]] = {
-    "fifo": _plain, "fabrics": _fabrics, "flows": _fluid, "proofs": _proofs, "trees": _trees, "search": _matches,
-    "ordered": _ordered, "nics": _nics, "turns": _turns, "faults": _faults,
-    "integers": _integers, "floats": _floats,
+    "fifo": partial(_all_reduce, check=True), "fabrics": _fabrics, "flows": partial(_all_reduce, engine="fluid"),
+    "proofs": _proofs, "trees": _trees, "search": _matches,
+    "ordered": partial(_all_reduce, discipline="lowest-chunk-first"), "nics": partial(_all_reduce, nic="shared"),
+    "turns": partial(_all_reduce, discipline="round-robin-flow"), "faults": partial(_all_reduce, faults=SLOW),
+    "integers": partial(_compression, "int32", "int64"), "floats": partial(_compression, "float32", "float64"),
 }
 """What `weft warm` runs, by the names of its parts."""

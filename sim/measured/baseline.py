@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sim.measured.evidence import Point, by_size, curved, spread
+from sim.measured.diagnosis import Point, by_size, curved, spread
 from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular

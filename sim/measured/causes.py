@@ -4,18 +4,93 @@ Every cause is a machine that differs from the one described, and says how well 
 sharp number, collisions of flows are not. The cause whose tables are most likely wins; one that is vague pays for what
 else it could have explained. `likely` is what a cause costs beforehand, twice the negative logarithm of how common it
 is: choices, in steps of `COMMON` and `RARE`.
+
+Times are those that a library should take where links reach a share of their rate (`times_of`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from sim.library.tuner import SENDRECV, Setting
+import numpy as np
+
+from sim.analytic.traffic import F64
+from sim.library.expected import chosen, expected, parts_us, timed
+from sim.library.tuner import SENDRECV, Setting, candidates
 from sim.measured.fit import Prior
-from sim.measured.of_library import BETWEEN, INSIDE, by_protocols, ceiling, most, with_nics, without
+from topologies.machines.profile import Machine
 from topologies.text.brief import one_line
+
+LARGEST = 2**34
+
+INSIDE, BETWEEN, LATENCY = range(3)
+"""Parameters, as logarithms: the shares of the links inside a node and of the NICs, and the factor on latency."""
+
+
+def times_of(setting: Setting, sizes: Sequence[int]) -> Callable[[F64], F64]:
+    """Times in seconds over the parameters; the library's choice is that of healthy links."""
+    places = {(one.algorithm, one.protocol): at for at, one in enumerate(candidates(setting))}
+    picked = [places[one.algorithm, one.protocol] for one in (chosen(setting, size) for size in sizes)]
+    launch_us = setting.launch_s * 1e6
+
+    def times(x: F64) -> F64:
+        slowed = replace(setting, machine=_slowed(setting.machine, *np.exp(x[[INSIDE, BETWEEN]]).tolist()))
+        every = candidates(slowed)
+        parts = np.array([parts_us(slowed, every[at], size) for at, size in zip(picked, sizes, strict=True)])
+        found: F64 = np.maximum(launch_us, parts[:, 0] * np.exp(x[LATENCY]) + parts[:, 1]) / 1e6
+        return found
+
+    return times
+
+
+def _slowed(machine: Machine, inside: float, between: float) -> Machine:
+    gpu, nic = machine.gpu, machine.nic
+    gpu = replace(gpu, ring=gpu.ring * inside, multicast=gpu.multicast * inside, channel=gpu.channel * inside)
+    return replace(
+        machine, gpu=gpu, nic=replace(nic, reached=nic.reached * between, messages=nic.messages * between)
+    )
+
+
+def with_nics(setting: Setting, nics: int) -> Setting:
+    """The setting with another number of ports in use of a node."""
+    of_all = max(1, nics * setting.machine.gpus // setting.gpus)
+    return replace(setting, machine=replace(setting.machine, nics=of_all))
+
+
+def busbw(setting: Setting, size: int, time_s: float) -> float:
+    """Bus bandwidth in GB/s."""
+    return size / time_s / 1e9 * setting.bus_factor
+
+
+def ceiling(setting: Setting) -> float:
+    """Bus bandwidth of the largest messages in GB/s."""
+    return busbw(setting, LARGEST, expected(setting, LARGEST).time_s)
+
+
+def most(setting: Setting) -> float:
+    """Bus bandwidth of the largest messages in GB/s by the best algorithm, at the raw rate of the NICs."""
+    least = min(timed(setting, one, LARGEST).time_s for one in candidates(setting))
+    return busbw(setting, LARGEST, least) / setting.machine.nic.reached
+
+
+def without(setting: Setting, *names: str) -> Setting | None:
+    """The setting without some algorithms; None if they change nothing or nothing is left."""
+    kept = tuple(dict.fromkeys(one.algorithm for one in candidates(setting) if one.algorithm not in names))
+    if not kept or kept == tuple(dict.fromkeys(one.algorithm for one in candidates(setting))):
+        return None
+    return replace(setting, algorithms=kept)
+
+
+def by_protocols(setting: Setting, *protocols: str) -> Setting | None:
+    """The setting with some protocols alone; None if they change nothing or nothing is left."""
+    there = {one.protocol for one in candidates(setting)}
+    if not there & set(protocols) or there <= set(protocols):
+        return None
+    return replace(setting, protocols=tuple(protocols))
+
 
 SCATTER = Prior(0.0, 0.08)
 """Of rates of healthy machines around the profile: public tables scatter by that much."""
@@ -184,3 +259,84 @@ def ll128_off(setting: Setting) -> Cause | None:
     other = by_protocols(setting, "LL", "Simple")
     words = "LL128 is off: a hole at medium sizes"
     return None if other is None else Cause("ll128-off", "wrong-config", words, other, priors(setting), RARE)
+
+
+TOUCHED, DEEP = 1.1, 1.35
+"""Factors by which a size is slower without LL128: from which it is of the hole, and from which it names the hole."""
+
+OF_MEDIUM, FREEDOM = 0.14, 3
+"""Scale and degrees of freedom of Student's distribution of the logarithm of a time at medium sizes between nodes:
+public tables are off by 10.7 % in the median and 15.5 % in the mean from 1 to 64 MiB; no normal distribution is."""
+
+SAME = 4
+"""Independent points that the sizes of a hole count for: what is off at one is off at its neighbors."""
+
+LEAST = 3
+
+
+@one_line
+@dataclass(frozen=True, eq=False)
+class Hole:
+    """Sizes that LL128 off slows down: those between the sizes of LL and those of Simple.
+
+    Other machines are slower there too: between nodes medium sizes scatter most. So the measured curve must follow what
+    LL128 off predicts size by size, better than it follows a healthy machine and by more than such machines scatter.
+    """
+
+    sizes: tuple[int, ...]
+    # (n_sizes,): logarithms of measured over expected times, beyond those of the nearest sizes on both sides of
+    # the hole
+    slower: F64
+    # least, most: (n_sizes,): what LL128 off predicts of them: by the fastest choice that is left, and by the
+    # library's
+    least: F64
+    most: F64
+
+    @property
+    def deep(self) -> tuple[int, int]:
+        """The first and the last size that LL128 off slows down much; of all, if none is."""
+        deep = [size for size, most in zip(self.sizes, self.most, strict=True) if most >= np.log(DEEP)] or self.sizes
+        return deep[0], deep[-1]
+
+    @property
+    def usual(self) -> float:
+        """Median of `slower`."""
+        return float(np.median(self.slower))
+
+    @property
+    def likelier(self) -> tuple[float, float]:
+        """Twice the logarithm of how much likelier the hole is with LL128 off than on a healthy machine; and the least
+        of it without one of the sizes, which may be an outlier."""
+        off = self.slower - np.clip(self.slower, self.least, self.most)
+        each = (_unlikely(self.slower) - _unlikely(off)) * min(1.0, SAME / len(self.sizes))
+        return float(each.sum()), float(each.sum() - each.max())
+
+
+def _unlikely(off: F64) -> F64:
+    """Twice the negative logarithm of how likely it is to be so far off."""
+    found: F64 = (FREEDOM + 1) * np.log1p((off / OF_MEDIUM) ** 2 / FREEDOM)
+    return found
+
+
+def hole(setting: Setting, off: Setting, rows: Sequence[Mapping[str, Any]], odd: Collection[int]) -> Hole | None:
+    """The hole of a table; None where too few sizes are of it, or it has no two ends.
+
+    `off`: the setting without LL128; `rows`: with `size_bytes`, `measured_s` and `expected_s`, by size; `odd`: sizes
+    that are no neighbors to go by.
+    """
+    without = {row["size_bytes"]: float(np.log(expected(off, row["size_bytes"]).time_s / row["expected_s"]))
+               for row in rows}
+    few = [row for row in rows if without[row["size_bytes"]] >= np.log(TOUCHED)]
+    slower = {row["size_bytes"]: float(np.log(row["measured_s"] / row["expected_s"])) for row in rows}
+    if len(few) < LEAST:
+        return None
+    sizes = tuple(row["size_bytes"] for row in few)
+    beside = [size for size in without if size not in sizes and size not in odd]
+    around = [*[size for size in beside if size < sizes[0]][-1:], *[size for size in beside if size > sizes[-1]][:1]]
+    if len(around) < 2:
+        return None
+    usual = np.interp(np.log(sizes), np.log(around), [slower[size] for size in around])
+    least = [min(timed(off, one, row["size_bytes"]).time_s for one in candidates(off)) / row["expected_s"]
+             for row in few]
+    most = np.array([without[size] for size in sizes])
+    return Hole(sizes, np.array([slower[size] for size in sizes]) - usual, np.minimum(np.log(least), most), most)

@@ -1,15 +1,193 @@
-"""What a judge says of one table, whatever it ran on."""
+"""What a judge says of one table, and what points say by themselves: contradictions, outliers, breaks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sim.measured.evidence import Point
+import numpy as np
+
+from sim.analytic.traffic import F64
 from sim.measured.fit import Interval
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
+
+Point = tuple[int, float]
+"""Size in bytes, and seconds."""
+
+FALLS = 0.75
+"""A time of which a larger size takes less than this contradicts it."""
+
+OUTLIER = 1.5
+COLLAPSE = 0.5
+PICKED = 5
+LEAST_SEGMENT = 3
+UNSTEADY, LEAST_UNSTEADY, HOPELESS = 1 / 3, 3, 1 / 2
+"""Share of the sizes, and number, that contradict others from which a table is not good: public tables of healthy
+machines have up to a quarter; share from which it says nothing at all."""
+
+CONSISTENT = 1.4826
+"""Standard deviation over the median of distances, of normal deviations."""
+
+MOST_SIZES = 1000
+"""Of a table that is judged."""
+
+NEAR = 0.95
+"""Share of the best bandwidth that is as good: on a plateau noise picks the best size, and the largest says most."""
+
+BREAK = 0.03
+"""Root mean square of relative errors up to which pieces are good enough: tables repeat to that."""
+
+WORTH = 12.0
+"""What a break must save of n ln(error^2): two more parameters and the place of the break, with some certainty."""
+
+
+def by_size(points: Sequence[Point]) -> tuple[Point, ...]:
+    """The points by size, several of a size by their median; empty ones are left out."""
+    times: dict[int, list[float]] = {}
+    for size, time in points:
+        if size > 0 and time > 0:
+            times.setdefault(size, []).append(time)
+    return tuple((size, statistics.median(times[size])) for size in sorted(times))
+
+
+def curved(logs: Sequence[float]) -> list[float]:
+    """How far each is from the middle of its neighbors, as deviations of one: a slope or a step says nothing."""
+    steps = [other - one for one, other in pairwise(logs)]
+    return [(one - other) / 2 / math.sqrt(1.5) for one, other in pairwise(steps)]
+
+
+def spread(deviations: Sequence[float]) -> float:
+    """Their standard deviation, but for outliers."""
+    return CONSISTENT * statistics.median(map(abs, deviations)) if deviations else 0.0
+
+
+def repeats(points: Sequence[Point]) -> tuple[int, ...]:
+    """Sizes that were measured several times and differ as no healthy machine does."""
+    times: dict[int, list[float]] = {}
+    for size, time in points:
+        times.setdefault(size, []).append(time)
+    return tuple(size for size in sorted(times) if max(times[size]) > OUTLIER * min(times[size]) > 0)
+
+
+def unsteady(points: Sequence[Point], fine: bool, against: Sequence[int], *odd: Sequence[int]) -> str:
+    """Why the points say nothing together, for people; "" if they do.
+
+    `fine`: whether nothing else is wrong; `against`: sizes that contradict others; `odd`: further ones.
+    """
+    few = set(against).union(*odd) if fine else set(against)
+    if len(few) < LEAST_UNSTEADY or len(few) <= (UNSTEADY if fine else HOPELESS) * len(points):
+        return ""
+    return (f"nothing that can be told: {len(few)} of {len(points)} sizes contradict others, or themselves when "
+            "repeated: measure again, with more iterations")
+
+
+def contradictions(points: Sequence[Point]) -> tuple[int, ...]:
+    """The fewest sizes without which no size takes much less than a smaller one; of as few, the smaller ones."""
+    chains: list[tuple[int, float, tuple[int, ...]]] = []  # number of points, the longest time, the sizes
+    for size, time in points:
+        longer = max((one for one in chains if one[1] < time), default=(0, time, ()))
+        chains = [
+            (number + 1, most, (*sizes, size)) if FALLS * most <= time <= most else (number, most, sizes)
+            for number, most, sizes in chains
+        ]
+        chains.append((longer[0] + 1, time, (*longer[2], size)))
+    kept_sizes = set(max(chains, key=lambda one: (one[0], one[2][-1]), default=(0, 0.0, ()))[2])
+    return tuple(size for size, _ in points if size not in kept_sizes)
+
+
+def outliers(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[int, ...]:
+    """Sizes whose ratio to the expected time is off those of both neighbors."""
+    return tuple(
+        sizes[at] for at in range(1, len(ratios) - 1)
+        if not 1 / OUTLIER <= ratios[at] / statistics.median(ratios[at - 1:at + 2]) <= OUTLIER
+    )
+
+
+def best(points: Sequence[Point]) -> int:
+    """The largest size with a bandwidth near the best."""
+    most = max(size / time for size, time in points)
+    return max(size for size, time in points if size / time >= NEAR * most)
+
+
+def steadiest(points: Sequence[Point], ratios: Sequence[float]) -> int:
+    """The best size where single ones are luck: of those near the best of the curve that medians of five ratios make,
+    the one nearest to it."""
+    last = len(ratios) - 5
+    usual = [statistics.median(ratios[max(0, min(at - 2, last)):][:5]) for at in range(len(ratios))]
+    smooth = [size / time * middle / ratio for (size, time), middle, ratio in zip(points, usual, ratios, strict=True)]
+    near = [at for at, rate in enumerate(smooth) if rate >= NEAR * max(smooth)]
+    return points[min(near, key=lambda at: abs(np.log(ratios[at] / usual[at])))][0]
+
+
+def collapse(points: Sequence[Point]) -> int:
+    """The size after which bandwidth falls to less than half and stays there; 0 if none.
+
+    For two sizes or more, since one may be an outlier; but of a few points that somebody picked none is.
+    """
+    rates = [size / time for size, time in points]
+    for at, (size, _) in enumerate(points[:-2] if len(points) > PICKED else points[:-1]):
+        if max(rates[at + 1:]) < COLLAPSE * rates[at]:
+            return size
+    return 0
+
+
+def breaks(points: Sequence[Point]) -> tuple[int, ...]:
+    """Sizes after which another latency and rate hold: where a protocol or an algorithm ends.
+
+    The curve is cut into lines time = a + b size with the fewest cuts that relative errors justify; the best cuts of
+    each number by dynamic programming.
+    """
+    n = len(points)
+    most = min(5, n // LEAST_SEGMENT)
+    if most < 2:
+        return ()
+    table = np.array(points, np.float64)
+
+    @cache
+    def error(first: int, last: int) -> float:
+        return _line_error(table[first:last])
+
+    @cache
+    def best(last: int, pieces: int) -> tuple[float, tuple[int, ...]]:
+        if pieces == 1:
+            return error(0, last), ()
+        return min(
+            (best(at, pieces - 1)[0] + error(at, last), (*best(at, pieces - 1)[1], at))
+            for at in range(LEAST_SEGMENT * (pieces - 1), last - LEAST_SEGMENT + 1)
+        )
+
+    found: tuple[int, ...] = ()
+    score = _score(best(n, 1)[0], n)
+    for pieces in range(2, most + 1):
+        if best(n, pieces - 1)[0] / n < BREAK**2:
+            break
+        total, cuts = best(n, pieces)
+        if _score(total, n) < score - WORTH:
+            found, score = cuts, _score(total, n)
+    return tuple(points[at - 1][0] for at in found)
+
+
+def _score(total: float, n: int) -> float:
+    return n * float(np.log(max(total / n, 1e-4)))
+
+
+def _line_error(table: F64) -> float:
+    """Sum of squared relative errors of the best line with no negative latency or rate."""
+    sizes, times = table.T
+    rows = np.stack([1 / times, sizes / times], axis=1)
+    scale = np.linalg.norm(rows, axis=0)
+    solved = np.linalg.lstsq(rows / scale, np.ones(len(times)), rcond=None)[0] / scale
+    if solved.min() < 0:  # one of the two alone
+        alone = [rows[:, at] @ np.ones(len(times)) / (rows[:, at] @ rows[:, at]) for at in (0, 1)]
+        return float(min(np.sum((rows[:, at] * alone[at] - 1) ** 2) for at in (0, 1)))
+    return float(np.sum((rows @ solved - 1) ** 2))
+
 
 CLASSES = (
     "good", "too-small", "tree-2n", "wrong-config", "slow-hw", "slow-unknown", "cannot-say", "impossible", "corrupt",

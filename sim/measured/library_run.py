@@ -20,16 +20,38 @@ from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.traffic import F64
 from sim.library.expected import chosen, expected, parts_us, timed
 from sim.library.tuner import SENDRECV, Setting, candidates
-from sim.measured.causes import PCIE_GBPS, SCATTER, Cause, causes, healthy, limited_by, ll128_off
-from sim.measured.diagnosis import FINE, GOOD, PLATEAU, SAYS_NOTHING, Diagnosis, Rate, corrupted
-from sim.measured.evidence import (
+from sim.measured.causes import (
+    BETWEEN,
+    INSIDE,
+    LATENCY,
+    PCIE_GBPS,
+    SCATTER,
+    Cause,
+    Hole,
+    busbw,
+    causes,
+    ceiling,
+    healthy,
+    hole,
+    limited_by,
+    ll128_off,
+    times_of,
+)
+from sim.measured.diagnosis import (
+    FINE,
+    GOOD,
     MOST_SIZES,
+    PLATEAU,
+    SAYS_NOTHING,
+    Diagnosis,
     Point,
+    Rate,
     best,
     breaks,
     by_size,
     collapse,
     contradictions,
+    corrupted,
     curved,
     outliers,
     repeats,
@@ -38,8 +60,6 @@ from sim.measured.evidence import (
     unsteady,
 )
 from sim.measured.fit import Fitted, Prior, fit
-from sim.measured.hole import Hole, hole
-from sim.measured.of_library import BETWEEN, INSIDE, LATENCY, busbw, ceiling, times_of
 from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 from topologies.units import counted, format_rate, format_size

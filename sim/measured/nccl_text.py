@@ -1,14 +1,16 @@
 """Text of nccl-tests and rccl-tests: a table under the header of its run; and plain tables of sizes and times or rates.
 
 Columns are found by their names, so that a table of `size time`, of `size busbw`, or with commas reads as well.
+Results of our own are written as its JSON (`-J`, version 3), so that its readers read them.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +19,8 @@ from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
 from sim.library.tuner import SENDRECV
 from sim.measured.points import PLACEMENTS, Measurements, measured
+from sim.study.tables import nccl_fields
+from sim.version import __version__
 from topologies.checks import WeftError
 from topologies.units import parse_sweep_size
 
@@ -297,3 +301,62 @@ def _version_of(line: str) -> str:
 def version_of_code(code: int) -> str:
     """A version as NCCL has it since 2.9: 10000 major + 100 minor + patch."""
     return f"{code // 10000}.{code // 100 % 100}" if code >= 20000 else ""
+
+
+VERSION = 3
+
+_PROGRAM = {collective: program for program, collective in NCCL_TESTS.items()}
+
+
+def nccl_json(
+    rows: Iterable[Mapping[str, Any]], n_ranks: int, element_bytes: int = 4, root: int = 0
+) -> str:
+    """Rows of results as one document of nccl-tests.
+
+    `rows`: the algorithm of each is its `experiment_name`.
+    `root`: of rooted collectives.
+    Out-of-place and in-place hold the same result, `nwrong` is 0 because schedules are checked for correctness
+        when built, and times of day are empty: a simulation has none. Booleans are quoted and roots padded, as
+        nccl-tests writes them.
+    """
+    rows = list(rows)
+    results = [_result(row, n_ranks, element_bytes, root) for row in rows]
+    sizes = [row["size_bytes"] for row in rows]
+    busbw = [row["busbw_GBps"] for row in rows]
+    topology = rows[0]["topology"] if rows else ""
+    document = {
+        "version": VERSION,
+        "start_time": "",
+        "args": [*(f"{_PROGRAM[row['collective']]}_perf" for row in rows[:1]), "simulated by weft"],
+        "env": [],
+        "nccl_version": 0,
+        "config": {
+            "nthreads": 1, "ngpus": n_ranks, "minimum_bytes": min(sizes, default=0),
+            "maximum_bytes": max(sizes, default=0), "warmup_iters": 0, "iterations": 1, "aggregated_iterations": 1,
+            "validation": 1, "graph": 0, "blocking_collectives": "false", "parallel_init": "false",
+        },
+        "devices": [_device(rank, str(topology)) for rank in range(n_ranks)],
+        "results": results,
+        "out_of_bounds": {"count": 0, "okay": "true"},
+        "average_bus_bandwidth": {"bandwidth": sum(busbw) / max(len(busbw), 1), "okay": "unchecked"},
+        "errors": [],
+        "end_time": "",
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _device(rank: int, topology: str) -> dict[str, Any]:
+    return {
+        "rank": rank, "group": 0, "pid": 0, "hostname": "weft", "device": rank, "device_hex": "",
+        "device_info": f"simulated by weft {__version__} on {topology}",
+    }
+
+
+def _result(row: Mapping[str, Any], n_ranks: int, element_bytes: int, root: int) -> dict[str, Any]:
+    fields = nccl_fields(row, n_ranks, element_bytes, root)
+    body = {"time": row["time_s"] * 1e6, "alg_bw": row["algbw_GBps"], "bus_bw": row["busbw_GBps"], "nwrong": 0}
+    return {
+        "size": row["size_bytes"], "count": fields.n_elements, "type": fields.type, "redop": fields.redop,
+        "root": f"{fields.root:>6}", "out_of_place": body, "in_place": body, "actual_iterations": 1,
+        "experiment_name": row["algorithm"],
+    }

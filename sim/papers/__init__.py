@@ -1,4 +1,4 @@
-"""The figures and tables of the source papers beside our own: a module per paper, whose `run(out, quick)` leaves them.
+"""The figures and tables of the source papers beside our own: a module per paper, whose `run(left, quick)` leaves them.
 
 Imports all of `sim` but the command line and the report.
 """

@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from sim.papers.tables import write_table
+from sim.papers.tables import Left
 from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.tables import aligned
-from sim.whole_file import write_text_whole
 from topologies import ring
 from topologies.units import bytes_per_s, seconds
 from workloads.compute import TERA, Accelerator
@@ -211,8 +209,8 @@ def _gain(slow_s: float, fast_s: float) -> float:
     return round(100 * (slow_s / fast_s - 1), 6) + 0.0
 
 
-def run(out: Path, quick: bool) -> None:
-    """Print the table, and write it to `out`."""
+def run(left: Left, quick: bool) -> None:
+    """Print the table, and leave it with its page."""
     chosen = [one for one in subjects() if not quick or one.model.name in QUICK]
     rows = list(table(chosen))
     rate = f"{GPU.peak_flops / TERA:g} Tflop/s at {GPU.efficiency:.0%}"
@@ -225,8 +223,8 @@ def run(out: Path, quick: bool) -> None:
             *(f"{gain:.1f}%" for gain in gains), str(row["published"]),
         ])
     print(aligned(lines, left=3))
-    write_table(out / "dear.csv", rows)
-    write_text_whole(out / "dear.md", "\n".join(report(chosen, rows)) + "\n")
+    left.table("dear", rows)
+    left.page("\n".join(report(chosen, rows)) + "\n")
     print(
         "Never slower here, and with fusion never a smaller gain on the slower network. Without it DenseNet-201 gains\n"
         "less on Ethernet: 201 start-ups of 7 ms outweigh all else, and both methods pay them. Ideal overlap gives at\n"

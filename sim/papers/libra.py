@@ -15,10 +15,9 @@ from sim.analytic.libra import Placed, iteration_time
 from sim.optimizer.design import Design, design_analytic, design_simulated
 from sim.optimizer.problem import Network, read_any_network
 from sim.optimizer.programs import iteration_objective
-from sim.papers.tables import md_head, md_line, picture, write_table
+from sim.papers.tables import Left, md_head, md_line, picture
 from sim.plots.lines import OTHERS
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend
-from sim.whole_file import write_text_whole
 from workloads.compute import LIBRA_AS_SHIPPED
 from workloads.model_workload import training_workload
 from workloads.models import NeuralNetwork, Shape, layer
@@ -30,21 +29,21 @@ BUDGETS_GBPS = (100, 200, 300, 400, 500, 700, 1000)
 CHUNKS = 64
 
 
-def run(out: Path, quick: bool) -> None:
-    """Compute all points and write `splits.csv`, `points.csv`, `libra.md` and the figures to `out`."""
+def run(left: Left, quick: bool) -> None:
+    """Compute all points, and leave `splits`, `points`, the page and the figures."""
     networks = ("4D-4K",) if quick else ("3D-4K", "4D-4K")
     budgets = (100, 300, 1000) if quick else BUDGETS_GBPS
     print(f"LIBRA: {', '.join(networks)} at {len(budgets)} budgets", file=sys.stderr)
     splits = compare_splits()
     chunks, evaluations = (16, 30) if quick else (CHUNKS, 60)
     points = list(compute_points(networks, WORKLOADS, budgets, chunks, evaluations))
-    write_table(out / "splits.csv", splits)
-    write_table(out / "points.csv", [asdict(point) for point in points])
+    left.table("splits", splits)
+    left.table("points", [asdict(point) for point in points])
     report = "\n".join([*_split_table(splits), "", *_point_table(points)])
-    write_text_whole(out / "libra.md", "\n".join([*_heading(chunks, evaluations), report]) + "\n")
+    left.page("\n".join([*_heading(chunks, evaluations), report]) + "\n")
     print(report)
-    draw(out, points)
-    print(f"tables and figures are in {out}/", file=sys.stderr)
+    draw(left.out, points)
+    print(f"tables and figures are in {left.out}/", file=sys.stderr)
 
 
 def _heading(chunks: int, evaluations: int) -> list[str]:

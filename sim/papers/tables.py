@@ -1,20 +1,59 @@
-"""Tables of the papers: as files, on the screen, and in Markdown."""
+"""What papers leave: tables as files, on the screen and in Markdown, a page, and figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sim.study.tables import aligned, to_csv
 from sim.whole_file import write_text_whole
+from topologies.checks import WeftError
 
 Row = dict[str, Any]
 
 
-def write_table(path: Path, rows: Iterable[Row]) -> None:
-    """Write rows as CSV, with the columns of the first."""
-    write_text_whole(path, to_csv(list(rows)))
+class Left:
+    """The folder of a paper.
+
+    Attributes
+    ----------
+    out : Path
+        Where its figures go.
+    tables : dict of str to str
+        Its tables as CSV, by name.
+    """
+
+    def __init__(self, name: str, out: Path) -> None:
+        self.name, self.out = name, out
+        self.tables: dict[str, str] = {}
+
+    def table(self, name: str, rows: Iterable[Row]) -> None:
+        """Write rows as CSV, with the columns of the first."""
+        self.tables[name] = to_csv(list(rows))
+        write_text_whole(self.out / f"{name}.csv", self.tables[name])
+
+    def page(self, text: str) -> None:
+        """Write the page of docs/papers."""
+        write_text_whole(self.out / f"{self.name}.md", text)
+
+
+def run_paper(name: str, out: Path, quick: bool, **more: Any) -> Left:
+    """Compute a paper, print what it finds, and leave tables, page and figures in a folder.
+
+    `name`: of `sim.papers.PAPERS`.
+    `quick`: a part that takes less than a minute.
+    `**more`: what the paper takes besides.
+    WeftError: the folder cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise WeftError(f"--out {out}: {fault.strerror}") from None
+    left = Left(name, out)
+    import_module(f"sim.papers.{name}").run(left, quick, **more)
+    return left
 
 
 def cell(value: Any, digits: int = 4) -> str:

@@ -9,12 +9,9 @@ from typing import Protocol
 
 from collectives.core.collective import Collective
 from sim.analytic.roof import roof
-from sim.plots.compare import draw_comparison
-from sim.plots.roofline import draw_roofline
-from sim.plots.scaling import draw_scaling
-from sim.plots.speedup import draw_speedup
+from sim.plots.compare import draw_comparison, draw_roofline, draw_scaling, draw_speedup
+from sim.plots.critical_path import draw_validation
 from sim.plots.style import NARROW, WIDE, Row, by_fabric
-from sim.plots.validate import draw_validation
 from sim.program.model import Model
 from topologies import Topology
 from topologies.checks import WeftError, choice

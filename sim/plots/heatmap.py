@@ -1,4 +1,4 @@
-"""How busy every link was, drawn on the fabric.
+"""A fabric as a picture: links colored by their dimension, or by how busy they were.
 
 Fabrics of up to 300 nodes are drawn link by link; larger grids of two dimensions as one image for each direction, one
 pixel per link; other large fabrics as the links of each dimension in order of their busy share.
@@ -15,13 +15,15 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from sim.plots.layout import Floats, Layout, layout
 from sim.plots.lines import HEAT_STOPS
 from sim.plots.style import CYCLE, NARROW, WIDE, figure, heading, legend
 from topologies import NPU, Topology, WeftError
+from topologies.units import format_rate
 
 MOST_NODES_DRAWN = 300
 HEAT = LinearSegmentedColormap.from_list("heat", HEAT_STOPS)
@@ -138,3 +140,30 @@ def _draw_ranked(axes: Axes, topology: Topology, utilization: Floats) -> None:
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("share of the links, the busiest first")
     axes.set_ylabel("busy share of the time")
+
+
+def draw_topology(topology: Topology, path: Path) -> None:
+    """Draw a fabric.
+
+    WeftError: more nodes than can be distinguished.
+    """
+    check_drawable(topology)
+    dimensions = np.unique(topology.dimension)
+    colors = np.array([to_rgba(CYCLE[dim % len(CYCLE)].color) for dim in topology.dimension.tolist()]).reshape(-1, 4)
+    placed = layout(topology)
+    with fabric_figure(path, placed) as (drawn, axes):
+        draw_fabric(axes, topology, placed, colors)
+        heading(drawn, topology.name)
+        handles = [Line2D([], [], color=CYCLE[dim % len(CYCLE)].color, linewidth=2, label=_label(topology, dim))
+                   for dim in dimensions.tolist()]
+        if handles:
+            legend(drawn, handles)
+
+
+def _label(topology: Topology, dimension: int) -> str:
+    here = topology.dimension == dimension
+    rates = np.unique(topology.bandwidth_Bps[here])
+    rate = format_rate(rates[0]) if rates.size == 1 else f"{format_rate(rates[0])} to {format_rate(rates[-1])}"
+    ends = topology.kind[topology.src[here]] + topology.kind[topology.dst[here]]
+    what = "dimension" if np.all(ends == NPU) else "through switches: dimension"
+    return f"{what} {dimension}, {rate}" if dimension >= 0 else f"links, {rate}"

@@ -1,15 +1,25 @@
-"""The timeline of an iteration: a row for the computations and one for each kind of communication of each NPU."""
+"""Timelines: of an iteration, rows of computation and communication; of a schedule, what every link does."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from sim.plots.style import CYCLE, WIDE, figure, legend, time_unit
+from sim.plots.heatmap import HEAT
+from sim.plots.style import CYCLE, WIDE, figure, heading, legend, time_label, time_unit
+from sim.program import I32
 from sim.result import Result
+from sim.timeline.timeline import Services, link_load, services
 from sim.why.spans import Span
-from topologies.units import PS_PER_S
+from topologies import WeftError
+from topologies.units import PS_PER_S, format_size
 from workloads.job import Compute
 
 MAX_NPUS = 8
@@ -58,3 +68,81 @@ def _draw(drawn: Figure, result: Result, rows: dict[tuple[int, str], list[Span]]
     axes.set_xlabel(f"time ({unit})")
     axes.grid(visible=False, axis="y")
     legend(drawn)
+
+
+MOST_BARS = 20_000
+MOST_LINKS = 48
+FRAMES = 400
+
+
+def draw_link_timeline(result: Result, path: Path, *, width: str = WIDE) -> None:
+    """Draw a run, link by link; runs the schedule once more with a log.
+
+    WeftError: a run that takes no time, or a log that does not fit in memory.
+    """
+    if not result.time_ps:
+        where = f"{result.schedule.name} on {result.schedule.topology.name}"
+        raise WeftError(f"{where} takes no time: there is no timeline")
+    done, server_link = services(result.lowered.program, result.logged), result.lowered.server_link
+    n_servers = server_link.size
+    few = n_servers <= MOST_LINKS and done.task.size <= MOST_BARS
+    with figure(path, width, height_in=0.95 + 0.13 * max(n_servers, 5) if few else 3.4) as drawn:
+        axes = drawn.add_subplot()
+        if few:
+            _draw_bars(axes, drawn, result, done, server_link)
+        else:
+            _draw_image(axes, drawn, result)
+        scale, unit = time_unit(result.time_ps / PS_PER_S)
+        axes.set_xlim(0, result.time_ps / PS_PER_S / scale)
+        axes.set_xlabel(f"time ({unit})")
+        axes.grid(visible=False)
+        size = format_size(result.schedule.size_bytes)
+        head = f"{result.schedule.name}, {size} on {result.schedule.topology.name}: {time_label(result.time_s)}"
+        heading(drawn, head)
+
+
+def _draw_bars(axes: Axes, drawn: Figure, result: Result, done: Services, server_link: I32) -> None:
+    """A row for each simulated link, a bar for each service, colored by its step."""
+    topology = result.schedule.topology
+    scale, _ = time_unit(result.time_ps / PS_PER_S)
+    on_links = server_link[done.server] >= 0  # a task that begins late waits at a server that is not a link
+    done = Services(*(column[on_links] for column in done))
+    used = np.unique(done.server)
+    steps = result.lowered.task_step[done.task]
+    names = np.unique(steps)
+    row = np.searchsorted(used, done.server)
+    left, right = (times / PS_PER_S / scale for times in (done.start_ps, done.end_ps))
+    corners = np.stack([
+        np.stack([left, row - 0.4], axis=1), np.stack([left, row + 0.4], axis=1),
+        np.stack([right, row + 0.4], axis=1), np.stack([right, row - 0.4], axis=1),
+    ], axis=1)
+    colors = np.array([CYCLE[at % len(CYCLE)].color for at in range(names.size)])
+    axes.add_collection(PolyCollection(list(corners), facecolors=colors[np.searchsorted(names, steps)].tolist(),
+                                       linewidths=0))
+    axes.set_ylim(used.size - 0.4, -0.6)
+    links = server_link[used].tolist()
+    axes.set_yticks(range(used.size), [topology.link_name(link) for link in links], fontsize=5.5)
+    shown = names[: len(CYCLE)]
+    patches = [Patch(color=colors[at], label=f"step {name}") for at, name in enumerate(shown)]
+    legend(drawn, patches, title=None if names.size <= len(CYCLE) else f"{names.size} steps; colors repeat")
+
+
+def _draw_image(axes: Axes, drawn: Figure, result: Result) -> None:
+    """A line of pixels for each link of the fabric, ordered by dimension."""
+    topology = result.schedule.topology
+    load = link_load(result.lowered, result.logged, FRAMES)
+    order = np.lexsort((np.arange(topology.n_links), topology.dimension))
+    scale, _ = time_unit(result.time_ps / PS_PER_S)
+    axes.imshow(load[:, order].T, aspect="auto", cmap=HEAT, vmin=0, vmax=1, interpolation="nearest",
+                extent=(0, result.time_ps / PS_PER_S / scale, topology.n_links, 0))
+    ordered = topology.dimension[order]
+    edges = np.flatnonzero(np.diff(ordered)) + 1
+    for edge in edges:
+        axes.axhline(float(edge), color="white", linewidth=0.8)
+    starts = np.concatenate(([0], edges))
+    ends = np.concatenate((edges, [topology.n_links]))
+    labels = [f"dimension {ordered[start]}" if ordered[start] >= 0 else "links" for start in starts]
+    axes.set_yticks((starts + ends) / 2, labels, fontsize=6)
+    bar = drawn.colorbar(ScalarMappable(Normalize(0, 1), HEAT), ax=axes, aspect=30, pad=0.01)
+    bar.set_label("busy share")
+    bar.outline.set_visible(False)

@@ -12,9 +12,8 @@ from string import Template
 from typing import Any
 
 from sim.plots.lines import HEAT_ON_DARK, HEAT_STOPS, ON_DARK
-from sim.report.fabric import fabric_sections
 from sim.report.results import ResultFile, read_results
-from sim.report.sections import sections_of, title_of
+from sim.report.sections import fabric_sections, sections_of, title_of
 from sim.version import __version__
 from topologies import WeftError
 

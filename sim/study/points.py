@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import replace
 from functools import partial
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +27,6 @@ from sim.program.outcome import Deadlock, Progress
 from sim.result import Result
 from sim.simulation import check_limits, simulate
 from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms
-from sim.study.kept import Kept
 from sim.study.processes import check_workers, processes
 from sim.study.spec import Spec
 from sim.why.spread import Spread
@@ -262,6 +263,36 @@ def _collected(
         else:
             done(tasks[index], rows[index])
     return [rows[index] for index in sorted(rows)]
+
+
+MOST_LINKS = 2**21
+"""Limit on the links of all fabrics that are kept: 32 MiB of rates; 8,192 of torus:8x8, whose wiring is shared."""
+
+LAST = 4
+"""Fabrics that are kept whatever their links."""
+
+
+class Kept:
+    """The fabrics that were asked for last, by what they were built from."""
+
+    def __init__(self, most_links: int = MOST_LINKS) -> None:
+        self.most_links, self.n_links = most_links, 0
+        self._known: OrderedDict[Hashable, Topology] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable, build: Callable[[], Topology]) -> Topology:
+        """The fabric of a key, built unless it is kept."""
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        built = build()
+        with self._lock:
+            found = self._known.setdefault(key, built)  # another thread may have been first
+            self.n_links += built.n_links if found is built else 0
+            while self.n_links > self.most_links and len(self._known) > LAST:
+                self.n_links -= self._known.popitem(last=False)[1].n_links
+        return found
 
 
 def topology_of(spec: Spec) -> Topology:

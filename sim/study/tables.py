@@ -1,4 +1,4 @@
-"""Rows as text: the table of nccl-tests, comparisons side by side, and tidy CSV."""
+"""Rows as text: the table of nccl-tests, comparisons side by side, tidy CSV, and the JSON that every command writes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain, count
 from shutil import get_terminal_size
 from typing import Any, NamedTuple
@@ -15,7 +16,10 @@ import numpy as np
 
 from collectives import ALGORITHMS
 from collectives.core.collective import collective
+from sim.program.model import Model
 from sim.result import Result
+from sim.study.keys import AUTO
+from sim.version import __version__
 from topologies.units import PS_PER_S, format_size, format_time
 
 Row = Mapping[str, Any]
@@ -333,3 +337,31 @@ def _csv_value(value: Any) -> Any:
     if isinstance(value, str) and _is_formula(value):
         return f"'{value}"  # a spreadsheet would run it as a formula
     return json.dumps(value) if isinstance(value, (dict, list)) else value
+
+
+MEASURED = ("seconds_per_evaluation", "s_per_evaluation", "bound_cpu_s", "trees_cpu_s")
+"""Columns with the time that this machine took. Rows of a document have `wall_s` alone of them."""
+
+
+def document(
+    command: str, spec: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], *, model: Model | None = None,
+    **more: Any,
+) -> str:
+    """The document of a run; `weft COMMAND --spec FILE` gives the same rows again.
+
+    `spec`: sections of keys.
+    `model`: the resolved model of the spec.
+    `**more`: further keys, before the rows.
+    Returns JSON with the keys weft, command, spec, model (where there is one), those of `more`, timing (by column of
+        `MEASURED`: the value of each row) and rows. All of a row but `wall_s` is the same whenever it runs again.
+    """
+    table = list(rows)
+    timing = {name: [row.get(name) for row in table] for name in MEASURED if any(name in row for row in table)}
+    data: dict[str, Any] = {"weft": __version__, "command": command, "spec": spec}
+    if model is not None:
+        chosen = spec.get("model", {}).get("chunks") == AUTO
+        data["model"] = asdict(model) | ({"chunks": AUTO} if chosen else {})
+    if timing:
+        more["timing"] = timing
+    kept = [{name: value for name, value in row.items() if name not in timing} for row in table]
+    return json.dumps(data | more | {"rows": kept}, indent=1) + "\n"

@@ -4,13 +4,100 @@ from __future__ import annotations
 
 from sim.engine.run import check_size, run
 from sim.lower.lowered import Lowered
+from sim.lower.nics import STREAMS
 from sim.program.outcome import Outcome
-from sim.why.faulty_path import walk_of
-from sim.why.names import Names
-from sim.why.path import Why
+from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
+from sim.why.path import Labels, Why
+from sim.why.walks import Piece
 from topologies.checks import choice
 from topologies.garbage import few_searches
 from topologies.stages import staged
+from workloads.job import Compute, Operation, Reconfigure
+
+LATE, RECONFIGURATION = "late worker", "reconfiguration"
+
+IDLE_ELSEWHERE = "computation of others"
+"""Time in which an NPU waits for what another one computes: the bubbles of a pipeline."""
+
+WAIT_ELSEWHERE = "communication of others"
+"""Time in which an NPU waits for communication in which it does not take part at that moment."""
+
+NO_DIMENSION = ""
+
+
+class Names:
+    """Names for the critical path of a lowered run.
+
+    `labels`: links by their dimension, streams, late starts; latencies as wire, hop, endpoint.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered, self.labels = lowered, Labels(self._server, self._latency)
+
+    def operation(self, piece: Piece) -> Operation | None:
+        """The operation of a piece; None for a task that faults have added."""
+        number = self.number(piece)
+        return self.lowered.job.operations[number] if number >= 0 else None
+
+    def number(self, piece: Piece) -> int:
+        """Number of the operation of a piece; -1 for a task that faults have added."""
+        of_task = self.lowered.task_operation
+        return int(of_task[piece.task]) if piece.task < of_task.size else -1
+
+    def name(self, piece: Piece, by: str = "dimension") -> str:
+        """Of a piece by its dimension, operation, kind or tenant; a late start whichever task waits for it."""
+        if piece.server in self.lowered.late:
+            return self._server(piece.server)
+        operation = self.operation(piece)
+        if operation is None:
+            return piece.name
+        if by == "dimension":
+            return RECONFIGURATION if isinstance(operation.work, Reconfigure) else piece.name
+        return {"operation": operation.name, "kind": operation.kind, "tenant": operation.tenant}[by] or operation.name
+
+    def exposed(self, piece: Piece) -> tuple[str, str]:
+        """Kind of communication and dimension of a piece for which a computation waits."""
+        operation = self.operation(piece)
+        if operation is None:
+            return LATE, NO_DIMENSION
+        if piece.name.startswith((REPAIR, RESENT, MOVED)):
+            return operation.kind, piece.name.partition(",")[0]
+        if isinstance(operation.work, Compute):
+            return IDLE_ELSEWHERE, NO_DIMENSION
+        return operation.kind, NO_DIMENSION if isinstance(operation.work, Reconfigure) else self._server(piece.server)
+
+    def dimension(self, link: int) -> str:
+        """Of a link: "dimension 0", or "links" where it has none."""
+        number = int(self.lowered.topology.dimension[link])
+        return f"dimension {number}" if number >= 0 else "links"
+
+    def _server(self, index: int) -> str:
+        lowered = self.lowered
+        if index in lowered.late:
+            return f"{LATE} {lowered.late[index]}"
+        if index in lowered.timers:
+            return "timeout"
+        link = int(lowered.server_link[index])
+        if link >= 0:
+            return self.dimension(link)
+        if lowered.is_end(index):
+            return STREAMS[lowered.server_stream[index]]
+        return "compute" if lowered.server_rank[index] >= 0 else RECONFIGURATION
+
+    def _latency(self, at: int) -> list[tuple[str, int]]:
+        lowered, program, topology = self.lowered, self.lowered.program, self.lowered.topology
+        hop = program.route_hop[at]
+        server = int(program.hop_server[hop])
+        link = int(lowered.server_link[server])
+        if link < 0:
+            name = "endpoint" if lowered.is_end(server) else self._server(server)
+            return [(name, int(program.hop_latency_ps[hop]))]
+        endpoint = lowered.model.endpoint_latency_ps if program.hop_last[hop] else 0
+        if program.has_nics:  # a part of it lies behind the NIC
+            of_link = int(topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]])
+            endpoint = int(program.hop_latency_ps[hop]) - of_link if program.hop_last[hop] else 0
+        return [("hop processing", int(topology.hop_latency_ps[topology.dst[link]])), ("endpoint", endpoint)]
+
 
 BY = ("dimension", "operation", "kind", "tenant")
 

@@ -50,14 +50,6 @@ class _FaultyWalk(Walk):
         self.before = view(_before(self.on, journal))
         self.in_order: dict[int, I64] = {}
         self.room_of = self.room[journal.at]
-        parent, child = program.pushed_edges()
-        self.pushed: dict[int, list[int]] = {}
-        for one, other in zip(parent.tolist(), child.tolist(), strict=True):
-            self.pushed.setdefault(other, []).append(one)
-
-    def pushed_parents(self, task: int) -> list[int]:
-        """Those that a task waits for until they are pushed."""
-        return self.pushed.get(task, [])
 
     def _rows(self, task: int, chunk: int) -> list[int]:
         """Rows of a chunk, by start."""
@@ -171,11 +163,7 @@ class _FaultyWalk(Walk):
 
     def _released(self, task: int, chunk: int) -> int:
         """When a chunk was released, units of a pool left out."""
-        times = [self.finish_ps[parent] for parent in self.whole_parents(task)]
-        times += [self._push_end(parent)[1] for parent in self.pushed_parents(task)]
-        for parent, lag in self.stream_parents(task):
-            needed = self._needed(task, chunk, parent, lag)
-            times += [self._delivered(parent, needed - 1)] if needed > 0 else []
+        times = [*self._waited_for(task, chunk), *(self._push_end(parent)[1] for parent in self.pushed_parents(task))]
         deadlines = self.program.task_deadline_ps
         return min(max(times, default=0), int(deadlines[task]) if deadlines.size else NEVER_PS)
 

@@ -221,12 +221,18 @@ class Walk(Walks):
         cause = self._cause(task, chunk, start, {(task, chunk)}) if hop == 0 and start else None
         if cause or (hop == 0 and start == 0):
             return cause
+        if self._queued(row, task, start):
+            return self.before[row]
+        return self._room_given(row, task, self._at(task, hop), start) or self._release(task, chunk, start)
+
+    def _queued(self, row: int, task: int, start: int) -> bool:
+        """Account the service before a row on its server, if that ended as this one began."""
         before = self.before[row]
         ahead = self._place(before) if before >= 0 else None
-        if ahead is not None and self._service(*ahead)[1] == start:
-            self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
-            return before
-        return self._room_given(row, task, self._at(task, hop), start) or self._release(task, chunk, start)
+        if ahead is None or self._service(*ahead)[1] != start:
+            return False
+        self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
+        return True
 
     def _room_given(self, row: int, task: int, at: int, start: int) -> State | None:
         """Walk from a service that waited for room to the service, or the delivery, that gave it back."""
@@ -256,20 +262,11 @@ class Walk(Walks):
 
         When it was pushed leaves no trace, nor when another send was that it waited for: both are posting.
         """
-        before = self.before[row]
-        ahead = self._place(before) if before >= 0 else None
-        if ahead is not None and self._service(*ahead)[1] == start:
-            self._add(*self._service(*ahead), SERIALIZATION if ahead[0] == task else QUEUEING, *ahead)
-            return before
-        return self._posted(task, chunk, start)
+        return self.before[row] if self._queued(row, task, start) else self._posted(task, chunk, start)
 
     def _posted(self, task: int, chunk: int, time: int) -> State | None:
         """Walk from a time at which a chunk was posted to the last delivery that it waited for."""
-        times = [self.finish_ps[parent] for parent in self.whole_parents(task)]
-        for parent, lag in self.stream_parents(task):
-            needed = self._needed(task, chunk, parent, lag)
-            times += [self._delivered(parent, needed - 1)] if needed > 0 else []
-        released = max(times, default=0)
+        released = max(self._waited_for(task, chunk), default=0)
         if time > released:
             self.pieces.append(Piece(released, time, POSTING, task, self.server[self._at(task, 0)]))
         return self._release(task, chunk, released)
@@ -386,14 +383,16 @@ class Walk(Walks):
 
     def _delivered_at_once(self, task: int, chunk: int) -> int:
         """Delivery of a chunk of a task without servers: the last thing that it waited for."""
+        times = self._waited_for(task, chunk)
+        return max(*times, self.finish_ps[task] if chunk == self.chunks[task] - 1 else 0, 0)
+
+    def _waited_for(self, task: int, chunk: int) -> list[int]:
+        """When each delivery was that a chunk waits for."""
         times = [self.finish_ps[parent] for parent in self.whole_parents(task)]
         for parent, lag in self.stream_parents(task):
             needed = self._needed(task, chunk, parent, lag)
-            if needed > 0:
-                times.append(self._delivered(parent, needed - 1))
-        if chunk == self.chunks[task] - 1:
-            times.append(self.finish_ps[task])
-        return max(times, default=0)
+            times += [self._delivered(parent, needed - 1)] if needed > 0 else []
+        return times
 
     def _service(self, task: int, chunk: int, hop: int) -> tuple[int, int]:
         start = self.start_ps[self._row(task, chunk, hop)]

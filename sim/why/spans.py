@@ -13,9 +13,8 @@ from sim.lower.lowered import Lowered
 from sim.program import I64
 from sim.program.columns import crossings, services_ps
 from sim.program.outcome import Outcome
-from sim.why.explain import run_with_log
+from sim.why.explain import NO_DIMENSION, WAIT_ELSEWHERE, Names, run_with_log
 from sim.why.faulty_path import walk_of
-from sim.why.names import NO_DIMENSION, WAIT_ELSEWHERE, Names
 from sim.why.path import Wait, Walk
 from sim.why.walks import Branch, Piece, Stretch
 from topologies.garbage import few_searches

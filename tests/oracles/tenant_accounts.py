@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sim.run.tenants import Shares
+from sim.scenarios.tenants import Shares
+from sim.why.explain import Names
 from sim.why.faulty_path import walk_of
-from sim.why.names import Names
 from sim.why.walks import State
 
 

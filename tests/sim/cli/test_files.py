@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sim.cli import COMMANDS, main, parsers
-from sim.cli.files import flag_of
+from sim.cli.asked import flag_of
 from sim.cli.flags import EXIT_BAD_INPUT, KEPT, PAGE, WRITTEN
 from sim.cli.output import SUFFIXES
 from tests.places import ROOT

@@ -9,7 +9,7 @@ import pytest
 
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.study.export import _at
+from sim.study.sweep import _at
 
 LAYERS = "one -1 1000 NONE 0 1000 NONE 0 1000 ALLREDUCE 65536 10\n"
 AFTER = '[[slow-link]]\nlink = "npu0->npu1"\nshare = 0.5\nat = "1s"\n'

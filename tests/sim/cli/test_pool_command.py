@@ -13,9 +13,9 @@ import pytest
 
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.streaming.partial_aggregates import LateWorker, late_worker_run
-from sim.streaming.pool_streaming import PoolStreaming, slow_down, time_ps
-from sim.streaming.slot_sharing import RULES, Sharing, fallback_share
+from sim.scenarios.partial_aggregates import LateWorker, late_worker_run
+from sim.scenarios.pool_streaming import PoolStreaming, slow_down, time_ps
+from sim.scenarios.slot_sharing import RULES, Sharing, fallback_share
 
 SIZE = 16 * 1024
 

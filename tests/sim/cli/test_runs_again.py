@@ -15,7 +15,7 @@ import pytest
 from sim.cli import COMMANDS, main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.papers import dear
-from sim.study.document import MEASURED, document
+from sim.study.tables import MEASURED, document
 from sim.version import __version__
 from tests.astra_inputs import collective_node, write_inputs
 from tests.sim.cli.test_foreign_inputs import ALL_GATHER_OF_TWO

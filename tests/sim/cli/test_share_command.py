@@ -15,7 +15,7 @@ from sim import simulate
 from sim.cli import main
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, accepted
-from sim.cli.tenants import make_tenant, read_tenant
+from sim.cli.share import make_tenant, read_tenant
 from sim.program.model import ENGINES
 from topologies import WeftError, from_spec
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from collectives import pairwise, recursive_doubling, ring, swing
 from collectives.reconfigured import menu
 from sim.certify.circuits import certify_circuits
-from sim.circuits.plans import simulate_plan
 from sim.engine.reference.engine import run_reference
 from sim.program.model import make_model
 from sim.program.outcome import CertificateError
+from sim.scenarios.optical import simulate_plan
 from sim.simulation import simulate
 from topologies import Circuits, WeftError, optical, rotor_matchings, torus
 from topologies.core.epochs import circuit_epochs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.measured.evidence import best, breaks, by_size, collapse, contradictions, outliers, steadiest
+from sim.measured.diagnosis import best, breaks, by_size, collapse, contradictions, outliers, steadiest
 
 SIZES = [2**power for power in range(10, 31)]
 

@@ -12,8 +12,7 @@ import pytest
 from sim import simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.measured.curves import Curve, curves, link_classes
-from sim.measured.fabric_run import FabricRun
+from sim.measured.fabric_run import Curve, FabricRun, curves, link_classes
 from sim.study.spec import Spec
 from topologies import Topology, WeftError
 

@@ -9,8 +9,7 @@ import pytest
 
 from sim.library.expected import expected
 from sim.library.tuner import Setting
-from sim.measured.causes import ll128_off
-from sim.measured.hole import SCATTER, Hole, hole
+from sim.measured.causes import OF_MEDIUM, Hole, hole, ll128_off
 from sim.measured.library_run import LibraryRun
 from topologies.machines.profile import machine
 
@@ -37,8 +36,8 @@ def test_medium_sizes_that_scatter_are_no_hole(setting: Setting) -> None:
              {size: 1.27 if size <= 2**24 else 1.0 for size in SIZES},
              *({size: 3.0 if size == odd else 1.0 for size in SIZES} for odd in SIZES[4:6])]
     for _ in range(3):  # as the book: what is off at one medium size is off at its neighbors
-        off = rng.normal(0, SCATTER / 2**0.5)
-        each = rng.normal(0, SCATTER / 2**0.5, len(SIZES))
+        off = rng.normal(0, OF_MEDIUM / 2**0.5)
+        each = rng.normal(0, OF_MEDIUM / 2**0.5, len(SIZES))
         dents.append({size: float(np.exp(off + one)) if 2**18 <= size <= 2**26 else 1.0
                       for size, one in zip(SIZES, each, strict=True)})
     named = [cause(setting, dent) for dent in dents]

@@ -15,11 +15,10 @@ from sim.analytic.cut_bound import cut_bound
 from sim.library.described import asked_of, machine_of
 from sim.library.expected import expected, timed
 from sim.library.tuner import Setting, candidates
-from sim.measured.causes import causes, healthy
+from sim.measured.causes import causes, ceiling, healthy, times_of, with_nics
 from sim.measured.diagnosis import CLASSES, GOOD, Diagnosis
 from sim.measured.judge import Judgment, judge
 from sim.measured.library_run import AGGREGATED, LibraryRun
-from sim.measured.of_library import ceiling, times_of, with_nics
 from sim.papers.hardware import LEFT_OUT, setting_of, shipped
 from tests.places import DATA
 from topologies import WeftError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sim.cli import main
-from sim.measured.nccl_json import nccl_json
+from sim.measured.nccl_text import nccl_json
 from sim.measured.points import Measurements, Point, geometric_error, mean_error, with_measured
 from sim.measured.read import read_measurements, read_tables
 from sim.study.tables import nccl_table

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sim.papers.dear import FUSIONS, GPU, NETWORKS, WORKERS, best, closed_forms, run, simulated_s, subjects
+from sim.papers.dear import FUSIONS, GPU, NETWORKS, WORKERS, best, closed_forms, simulated_s, subjects
+from sim.papers.tables import run_paper
 from workloads.compute import Accelerator
 
 SLOW, _, FAST = NETWORKS
@@ -67,7 +68,7 @@ def test_simulation_agrees_with_the_closed_form(loop):
 def test_run_leaves_its_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sim.papers.dear.FUSIONS", {"25 MiB": FUSIONS["25 MiB"]})
     monkeypatch.setattr("sim.papers.dear.QUICK", ("resnet-50",))
-    run(tmp_path, True)
+    run_paper("dear", tmp_path, True)
     assert "resnet-50" in capsys.readouterr().out
     assert len((tmp_path / "dear.csv").read_text().splitlines()) == 1 + len(NETWORKS)
     page = (tmp_path / "dear.md").read_text()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sim.papers import hardware
-from sim.papers.hardware import Point, median_error, of_group, point_of, shipped
-from sim.papers.hardware_left_out import Calibrated, left_out, with_values
+from sim.papers.hardware import Calibrated, Point, left_out, median_error, of_group, point_of, shipped, with_values
+from sim.papers.tables import run_paper
 from topologies import WeftError
 
 
@@ -46,7 +46,7 @@ def test_every_run_has_a_source_and_a_machine(points: list[Point]) -> None:
 def test_the_page_shows_every_row_and_what_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hardware.run(tmp_path, quick=True)
+    run_paper("hardware", tmp_path, quick=True)
     page = (tmp_path / "hardware.md").read_text()
     assert "median error" in capsys.readouterr().out
     assert page.count("### ") == len({row["id"] for row in shipped()})

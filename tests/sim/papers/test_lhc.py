@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sim.papers import lhc, lhc_report
+from sim.papers import lhc
+from sim.papers.tables import Left, run_paper
 from tests.places import ROOT
 from workloads.compression.rates import INSTANT, Rates
 
@@ -87,30 +88,29 @@ def test_fixed_point_loses_only_its_rounding(n):
             assert 1e-3 < row["nmse"] < 0.1
 
 
-def test_tables_and_figures_are_left(tmp_path, capsys):
+def test_tables_and_figures_are_left(tmp_path):
     tiny = [{"topology": "switch:2", "algorithm": "ring", "size_bytes": 32, "goodput_Gbps": 1.0}]
-    lhc.write(tmp_path, "tiny", "A table", tiny)
+    Left("lhc", tmp_path).table("tiny", tiny)
     assert (tmp_path / "tiny.csv").read_text().splitlines()[1] == "switch:2,ring,32,1.0"
-    assert "A table" in capsys.readouterr().out
-    lhc_report.draw_sizes(tmp_path / "sizes.png", tiny * 2)
-    lhc_report.draw_cliff(tmp_path / "cliff.png", [{"layout": "element", "effective": 1.2, "full": 0.0, "lost": 0.5}])
+    lhc.draw_sizes(tmp_path / "sizes.png", tiny * 2)
+    lhc.draw_cliff(tmp_path / "cliff.png", [{"layout": "element", "effective": 1.2, "full": 0.0, "lost": 0.5}])
     line = {"density": 0.1, "workers": 2, "support": "identical", "over": "ring", "index_bits": 4, "speed_up": 2.0}
-    lhc_report.draw_throughput(tmp_path / "throughput.png", [line, line | {"support": "independent"}])
+    lhc.draw_throughput(tmp_path / "throughput.png", [line, line | {"support": "independent"}])
     far = [line | {"support": "independent", "workers": count, "speed_up": count} for count in (2, 4)]
-    lhc_report.draw_throughput(tmp_path / "alike.svg", [line, line | {"workers": 4}, *far])
+    lhc.draw_throughput(tmp_path / "alike.svg", [line, line | {"workers": 4}, *far])
     text = (tmp_path / "alike.svg").read_text(encoding="utf-8")
     assert "identical supports: workers agree to 1 %" in text
     assert "independent supports<" in text
     bar = {"model": "ncf", "support": "identical", "over": "ring", "iteration_dense_s": 2.0, "iteration_s": 1.0}
-    lhc_report.draw_models(tmp_path / "models.png", [bar, bar | {"over": "in-network"}])
+    lhc.draw_models(tmp_path / "models.png", [bar, bar | {"over": "in-network"}])
     assert sorted(file.stem for file in tmp_path.glob("*.png")) == ["cliff", "models", "sizes", "throughput"]
 
 
 def test_tables_of_the_page():
     rows = [{"size": "32 B", "algorithm": name, "time_us": time} for name, time in (("ring", 2.5), ("tree", 123456.7))]
-    lines = list(lhc_report.table(lhc_report.pivot(rows, "size", "algorithm", "time_us"), "size", "Times"))
+    lines = list(lhc.table(lhc.pivot(rows, "size", "algorithm", "time_us"), "size", "Times"))
     assert lines == ["Times:\n", "| size | ring | tree |", "|---|--:|--:|", "| 32 B | 2.5 | 123457 |", ""]
-    assert list(lhc_report.table([])) == []
+    assert list(lhc.table([])) == []
 
 
 def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
@@ -127,7 +127,7 @@ def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
     sizes = [{"topology": "torus:8x8", "algorithm": "ring", "size_bytes": size, "size": f"{size} B", "time_us": 1.0,
               "goodput_Gbps": 8e-3 * size} for size in (32, 1024)]
     monkeypatch.setattr(lhc, "size_rows", lambda quick: sizes)
-    lhc.run(tmp_path, quick=True)
+    run_paper("lhc", tmp_path, quick=True)
     page = (tmp_path / "lhc.md").read_text()
     tables = {file.stem for file in tmp_path.glob("*.csv")}
     assert len(tables) == 13
@@ -163,7 +163,7 @@ def test_numbers_in_the_background_are_those_of_the_page():
 
 @pytest.mark.verify
 def test_the_whole_quick_run(tmp_path):
-    lhc.run(tmp_path, quick=True)
+    run_paper("lhc", tmp_path, quick=True)
     assert len(list(tmp_path.glob("*.csv"))) == 13
     assert {file.stem for file in tmp_path.glob("*.png")} == {f"lhc-{name}" for name in FIGURES}
     page = (tmp_path / "lhc.md").read_text()

@@ -9,6 +9,7 @@ import pytest
 
 from sim.papers import libra
 from sim.papers.libra import GainPoint, compute_points
+from sim.papers.tables import run_paper
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def test_the_page_has_its_tables_and_figures(
 ) -> None:
     monkeypatch.setattr(libra, "compute_points", lambda *words: iter(points))
     monkeypatch.setattr(libra, "PUBLISHED", libra.PUBLISHED[:1])
-    libra.run(tmp_path, quick=True)
+    run_paper("libra", tmp_path, quick=True)
     page = (tmp_path / "libra.md").read_text()
     assert page.count("| 2D-1K | ResNet-50 |") == len(points)
     assert "| 2D-1K | T-NLG | time | 87.58 / 12.42 |" in page

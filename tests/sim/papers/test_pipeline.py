@@ -6,6 +6,7 @@ import pytest
 
 from collectives.trees.pack import gather_forest
 from sim.papers import pipeline
+from sim.papers.tables import Left
 
 SPECS = ("torus:4x4", "dgx1:1")
 
@@ -47,7 +48,7 @@ def test_the_page_has_its_tables_and_figures(tmp_path):
     service = [row for spec in SPECS for row in pipeline.service_rows(spec, [4, 64])]
     plateau = [row for spec in SPECS for row in pipeline.plateau_rows(spec, [4])]
     assert all(row["of_bound"] is None or row["of_bound"] <= 1 for row in times)
-    pipeline.leave_page(tmp_path, optimum, times, service, plateau)
+    pipeline.leave_page(Left("pipeline", tmp_path), optimum, times, service, plateau)
     text = (tmp_path / "pipeline.md").read_text()
     assert "| torus:4x4 | all-gather | pipelined |" in text and "Above 1.04 at 64 chunks: none." in text
     figures = {file.name for file in tmp_path.glob("*.png")}

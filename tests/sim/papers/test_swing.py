@@ -14,8 +14,9 @@ import pytest
 
 from collectives import build
 from sim import PRESETS, simulate
-from sim.papers import swing, swing_points
-from sim.papers.swing_points import ALGORITHMS, SPECS, Comparison, bar, compare, published, winners
+from sim.papers import swing
+from sim.papers.swing import ALGORITHMS, SPECS, Comparison, bar, compare, published, winners
+from sim.papers.tables import run_paper
 from sim.program.model import make_model
 from sim.study.keys import ModelKeys
 from sim.study.points import Row, Task, compute
@@ -66,7 +67,7 @@ def test_bucket_lacks_the_same_part_of_its_largest_message_at_all_large_sizes(on
 
 @pytest.fixture(scope="module")
 def with_nics() -> list[Comparison]:
-    return swing_points.compare_with_nics(["8x8"])
+    return swing.compare_with_nics(["8x8"])
 
 
 @pytest.mark.full
@@ -76,7 +77,7 @@ def with_nics() -> list[Comparison]:
 )
 def test_errors_with_nics(algorithm: str, middle: float, largest: float, with_nics: list[Comparison]) -> None:
     """Bucket's missing message is the queue of the NIC, and most of what Swing lacks the waits and that queue."""
-    errors = swing_points.errors_of([c for c in with_nics if c.algorithm == algorithm])
+    errors = swing.errors_of([c for c in with_nics if c.algorithm == algorithm])
     assert len(errors) == 7
     assert median(errors) <= middle
     assert max(errors) <= largest
@@ -183,9 +184,9 @@ def test_bucket_on_unequal_links_comes_to_its_end() -> None:
 @pytest.mark.full
 def test_hx2mesh_at_no_load_and_at_512_mib() -> None:
     """Within 2 % and 5 %, as its bars say."""
-    wanted = swing_points.wanted(["Hx2Mesh"], ModelKeys(preset="swing-paper"))
+    wanted = swing.wanted(["Hx2Mesh"], ModelKeys(preset="swing-paper"))
     ends = [one for one in wanted if one.label != "Ring" and one.size_bytes in (32, 2**29)]
-    found = swing_points.compared(ends)
+    found = swing.compared(ends)
     assert len(found) == 6
     assert [c for c in found if not c.holds] == []
 
@@ -199,9 +200,9 @@ def page_at(factor: float, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             done(task, row)
         return rows
 
-    monkeypatch.setattr(swing_points, "compute_all", slower)
     monkeypatch.setattr(swing, "compute_all", slower)
-    swing.run(out, quick=True)
+    monkeypatch.setattr(swing, "compute_all", slower)
+    run_paper("swing", out, quick=True)
     ideal, _, with_nics = (out / "swing.md").read_text().partition("## With the NICs")
     assert with_nics.count("| 8x8 | ") == 4 + 4 + 2  # curves, large sizes, algorithms with two forms
     return ideal

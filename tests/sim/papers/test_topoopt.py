@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from sim.papers import topoopt
-from sim.papers.topoopt import HEADLINES, findings
-from sim.papers.topoopt_studies import (
+from sim.papers.topoopt import (
+    HEADLINES,
     PACKET_LEVEL_MS,
     STUDIES,
     _dedicated_point,
     all_to_all_share,
     best_all_reduce,
+    findings,
     measured_iterations,
     shared_cluster,
     tree,

@@ -14,12 +14,11 @@ from collectives import algorithms_for, build
 from sim import simulate
 from sim.analytic.roof import roof
 from sim.cli import main
-from sim.plots.compare import assumptions
+from sim.plots.compare import assumptions, by_npus, common_size
 from sim.plots.critical_path import draw_critical_path, kind_of, row_names
 from sim.plots.figures import FIGURES, Drawing, draw
-from sim.plots.link_timeline import draw_link_timeline
-from sim.plots.scaling import by_npus, common_size
 from sim.plots.style import NARROW, WIDE, line_of, log_ticks, number, size_label, time_label, time_unit
+from sim.plots.timeline import draw_link_timeline
 from sim.plots.trees import draw_steps, draw_trees, step_loads, ways_of
 from sim.study.spec import Spec
 from sim.study.validation import validate

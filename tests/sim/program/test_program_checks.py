@@ -17,7 +17,7 @@ from sim.program.contract import CLOCK_END_PS, DOWN
 from sim.program.cutting import Cutting
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from sim.program.service_table import pairs_that_meet, slowest_ps
-from sim.run.tenants import share_fabric
+from sim.scenarios.tenants import share_fabric
 from tests.fault_strategies import faulty_programs
 from tests.strategies import programs
 from topologies import WeftError, ring

@@ -14,7 +14,6 @@ from collectives import schedule as schedule_of
 from collectives.core.collective import collective
 from collectives.core.transfers import Pool
 from sim.program.model import Model
-from sim.study.export import sweep_rows
 from sim.study.file import make_sweep
 from sim.study.key import (
     ALGORITHM_ELSEWHERE,
@@ -25,7 +24,7 @@ from sim.study.key import (
     schedule_digest,
 )
 from sim.study.store import Store
-from sim.study.sweep import Tally, run_sweep
+from sim.study.sweep import Tally, run_sweep, sweep_rows
 from topologies import TOPOLOGIES, Family, Paths, ShortestPathRouter, Topology, from_spec, torus
 from topologies.core.topology import Aggregation
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sim.study.kept import LAST, Kept
+from sim.study.points import LAST, Kept
 from topologies import Topology, WeftError, ring
 
 

@@ -8,13 +8,12 @@ import pytest
 
 from sim.how import AS_USUAL
 from sim.study import points
-from sim.study.export import keyed_rows, status_of, sweep_rows
 from sim.study.file import make_sweep, points_of
-from sim.study.kept import Kept
 from sim.study.key import keyed, keyed_sweep, point_key
+from sim.study.points import Kept
 from sim.study.spec import Spec
 from sim.study.store import Store
-from sim.study.sweep import Tally, run_sweep
+from sim.study.sweep import Tally, keyed_rows, run_sweep, status_of, sweep_rows
 
 FABRICS, LINKS = 12, 8
 RATES = [f"{41 + rate}Gb/s" for rate in range(FABRICS)]

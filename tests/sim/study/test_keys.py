@@ -13,7 +13,7 @@ from sim.cli.flags import accepted
 from sim.papers import PAPERS
 from sim.program.model import ENGINES, PRESETS, SYMMETRY, Model, Nic, make_model
 from sim.program.model_options import OPTIONS
-from sim.streaming.slot_sharing import RULES as SLOT_RULES
+from sim.scenarios.slot_sharing import RULES as SLOT_RULES
 from sim.study.keys import KINDS, SECTIONS, flags_of, keys_of, shown_default
 from sim.study.spec import DEFAULT_SIZE, Spec
 from tests.places import ROOT

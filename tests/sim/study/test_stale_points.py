@@ -16,12 +16,11 @@ from collectives.registry import Algorithm
 from sim.faults.plan import FaultPlan
 from sim.study import spec as specs
 from sim.study import sweep as sweeps
-from sim.study.export import sweep_rows
 from sim.study.file import make_sweep
 from sim.study.key import DIGEST_LETTERS, meaning
 from sim.study.keys import EXPERIMENT, keys_of
 from sim.study.store import Finished, Store
-from sim.study.sweep import Tally, run_sweep
+from sim.study.sweep import Tally, run_sweep, sweep_rows
 from tests.astra_inputs import network_text
 from tests.reader_table import FORESTCOLL
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.study.claims import Claims
-from sim.study.store import FORMAT, Finished, Store
+from sim.study.store import FORMAT, Claims, Finished, Store
 from topologies import WeftError
 
 

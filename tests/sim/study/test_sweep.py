@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from sim.study.claims import Claims
-from sim.study.export import status_of, sweep_rows
 from sim.study.file import Sweep, make_sweep
 from sim.study.key import keyed_sweep, point_key
 from sim.study.points import Task
-from sim.study.store import Finished, Store
-from sim.study.sweep import Tally, finish, run_sweep
+from sim.study.store import Claims, Finished, Store
+from sim.study.sweep import Tally, finish, run_sweep, status_of, sweep_rows
 from tests.places import ROOT
 from topologies import WeftError
 
@@ -169,7 +167,7 @@ def test_points_that_another_process_computes_are_waited_for(sweep: Sweep, file:
 OTHER = """
 import sys
 from pathlib import Path
-from sim.study.claims import Claims
+from sim.study.store import Claims
 with Claims(Path(sys.argv[1])) as claims:
     print("claimed" if claims.take(sys.argv[2]) else "not claimed", flush=True)
     sys.stdin.readline()

@@ -14,10 +14,10 @@ from sim.faults.plan import Fault, FaultPlan, Loss, SlowLink, Straggler
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.plots.critical_path import draw_critical_path
-from sim.plots.link_timeline import draw_link_timeline
+from sim.plots.timeline import draw_link_timeline
 from sim.program.model import make_model
 from sim.program.outcome import Outcome
-from sim.timeline.link_load import Services, link_load, server_load, services
+from sim.timeline.timeline import Services, link_load, server_load, services
 from topologies import WeftError, from_spec
 
 CASES = [

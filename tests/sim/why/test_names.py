@@ -6,8 +6,8 @@ import pytest
 
 from collectives import recursive_doubling
 from collectives.reconfigured import menu
-from sim.circuits.plans import simulate_plan
 from sim.program.model import make_model
+from sim.scenarios.optical import simulate_plan
 from topologies import torus
 from workloads.reconfigured import plan_job
 

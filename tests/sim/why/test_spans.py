@@ -19,8 +19,16 @@ from sim.engine.run import run
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program.model import Model
-from sim.why.explain import explain_run, run_with_log
-from sim.why.names import IDLE_ELSEWHERE, LATE, NO_DIMENSION, RECONFIGURATION, WAIT_ELSEWHERE, Names
+from sim.why.explain import (
+    IDLE_ELSEWHERE,
+    LATE,
+    NO_DIMENSION,
+    RECONFIGURATION,
+    WAIT_ELSEWHERE,
+    Names,
+    explain_run,
+    run_with_log,
+)
 from sim.why.spans import Span, Spans, Union, run_with_joins
 from sim.why.walks import Piece
 from topologies import Topology, WeftError, from_links, from_spec, ring, torus

@@ -152,6 +152,14 @@ def test_the_account_of_a_collective_names_its_parts(spec: str) -> None:
     assert np.all(np.array(list(parts.values())) > 0)
 
 
+@pytest.mark.parametrize("name", ["swing", "bucket"])
+def test_pieces_fill_the_time_with_nics(name: str) -> None:
+    """Before the first chunk of a NIC is nothing, and what was sent long before another is not in front of it."""
+    built = build(name, "all-reduce", from_spec("torus:4x4"), "64KiB")
+    why = simulate(built, nic="shared", chunks=4).why()
+    assert [0, *(piece.end_ps for piece in why.pieces)] == [*(piece.start_ps for piece in why.pieces), why.makespan_ps]
+
+
 def test_a_join_that_gives_what_it_took_is_not_its_own_cause() -> None:
     """A join takes the slot that a transfer returns, and returns it in the same picosecond, chunk by chunk."""
     builder = ProgramBuilder()

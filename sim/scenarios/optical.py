@@ -1,0 +1,148 @@
+"""Runs on circuits: TopoOpt's iterations, alone and several in a cluster, and plans that reconfigure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from sim.how import AS_USUAL, How
+from sim.lower.lowered import Lowered
+from sim.program.model import Model
+from sim.program.outcome import Progress
+from sim.result import Result
+from sim.simulation import simulate
+from topologies import Topology, WeftError
+from topologies.units import PS_PER_S
+from workloads.job import Job
+from workloads.topoopt import ONE_RING, PACKETS, Fabric, Iteration, Rings, Transport, add_iteration, iteration_job
+
+
+def simulate_iteration(
+    iteration: Iteration, fabric: Topology, rings: Rings, transport: Transport = PACKETS, how: How = AS_USUAL
+) -> Result:
+    """Run an iteration on a fabric, without a log."""
+    return run_carried(iteration_job(iteration, fabric, rings, transport), transport, how)
+
+
+def run_carried(job: Job, transport: Transport, how: How = AS_USUAL) -> Result:
+    """Run a job with this transport of messages and rounds, without a log."""
+    return simulate(job, chunks=transport.message_chunks, tie=transport.tie, seed=transport.seed, **how.arguments())
+
+
+def bandwidth_tax(lowered: Lowered) -> float:
+    """Bytes on all links divided by bytes sent between servers; 1 if nothing moves."""
+    program, hops = lowered.program, lowered.program.hops()
+    first = program.route_ptr[program.task_route]
+    moves = hops > 0
+    moves[moves] = lowered.server_link[program.route_server[first[moves]]] >= 0
+    size = program.cut_work[program.task_cut[moves]]
+    return float(np.dot(size, hops[moves]) / size.sum()) if size.any() else 1.0
+
+
+def lower_bound_ps(iteration: Iteration, rate_Bps: float) -> int:
+    """No run is faster where a server sends `rate_Bps`: it computes, and its all-reduces follow their first operation.
+
+    Each all-reduce of k servers sends 2 (k-1)/k of its bytes from every member, none before its operation ends. The
+    bound is the largest, over all moments, of that moment plus the time to send the bytes that become ready after it.
+    """
+    done, best = 0, iteration.compute_ps()
+    if not iteration.is_uniform():
+        return best
+    left = [(op.duration_ps, sum(one.size_bytes for one in op.all_reduces)) for op in iteration.ops]
+    share = Fraction(2 * (iteration.n - 1), iteration.n) * PS_PER_S / Fraction(rate_Bps)
+    for at, (duration, _) in enumerate(left):
+        done += duration
+        best = max(best, done + int(share * sum(size for _, size in left[at:])))
+    return best
+
+
+def simulate_plan(
+    job: Job, start_up_ps: int, model: Model = Model(), *, log: bool = False, how: How = AS_USUAL,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Run the job of a plan; a run in which a transfer crosses a circuit that is not up is rejected.
+
+    `job`: of `workloads.reconfigured`.
+    `start_up_ps`: start-up time of every step: replaces the endpoint latency of the model.
+    `log`: whether to keep what `Result.why` needs.
+    `how`: the run is done.
+    `progress`: called on long runs.
+    CertificateError: a transfer on a circuit that is not up.
+    """
+    model = replace(model, endpoint_latency_ps=start_up_ps)
+    return simulate(job, model=model, log=log, progress=progress, **how.arguments())
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterJob:
+    """A job in the cluster."""
+
+    iteration: Iteration
+    servers: tuple[int, ...]  # where server i of the job is
+    arrival_ps: int = 0
+
+
+def place_randomly(sizes: Sequence[int], n: int, rng: random.Random) -> list[tuple[int, ...]]:
+    """Different servers at random for each job.
+
+    WeftError: more servers requested than the cluster has.
+    """
+    if sum(sizes) > n:
+        raise WeftError(f"jobs of {sum(sizes)} servers in a cluster of {n}")
+    order = rng.sample(range(n), sum(sizes))
+    ends = np.cumsum(sizes).tolist()
+    return [tuple(order[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+
+
+def contended_ps(
+    jobs: Sequence[ClusterJob], network: Topology, *, iterations: int = 2, transport: Transport = PACKETS
+) -> list[float]:
+    """Mean iteration time of each job, in ps, when all share one network.
+
+    `network`: with an NPU for each server of the cluster.
+    """
+    cluster, last_turns = cluster_job(jobs, network, iterations, transport)
+    result = run_carried(cluster, transport)
+    assert result.outcome is not None  # an engine ran
+    last = np.zeros(len(cluster.operations), np.int64)
+    np.maximum.at(last, result.lowered.task_operation, result.outcome.finish_ps)
+    return [
+        (int(last[turn.start : turn.stop].max()) - job.arrival_ps) / iterations
+        for job, turn in zip(jobs, last_turns, strict=True)
+    ]
+
+
+def cluster_job(
+    jobs: Sequence[ClusterJob], network: Topology, iterations: int, transport: Transport = PACKETS
+) -> tuple[Job, list[range]]:
+    """All jobs merged into one, and the operations of the last iteration of each.
+
+    An iteration begins on a server when the computations and all-reduces of the previous one have ended there.
+
+    WeftError: a server that two jobs share.
+    """
+    seats = [server for job in jobs for server in job.servers]
+    if len(set(seats)) < len(seats):
+        raise WeftError(f"server {next(s for s in seats if seats.count(s) > 1)} is given to two jobs")
+    cluster, last_turns = Job(network), []
+    for job in jobs:
+        before = [cluster.compute("arrival", job.arrival_ps, npus=job.servers)]
+        for _ in range(iterations):
+            first = len(cluster.operations)
+            before = add_iteration(cluster, job.iteration, job.servers, ONE_RING, transport, after=before)
+        last_turns.append(range(first, len(cluster.operations)))
+    return cluster, last_turns
+
+
+def isolated_ps(
+    jobs: Sequence[ClusterJob], fabrics: Sequence[Fabric], *, transport: Transport = PACKETS,
+) -> list[float]:
+    """Iteration time of each job, in ps, on dedicated circuits, without contention."""
+    return [
+        float(simulate_iteration(job.iteration, fabric.topology, fabric.rings, transport).time_ps)
+        for job, fabric in zip(jobs, fabrics, strict=True)
+    ]

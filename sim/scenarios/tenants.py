@@ -1,0 +1,266 @@
+"""What each tenant of a fabric takes beside the others, and what it would take alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+
+from sim.faults.cost import finite, slowdown, times
+from sim.faults.plan import FaultPlan
+from sim.how import How
+from sim.lower.tenants import Tenant
+from sim.program import I64
+from sim.program.model import Model, make_model
+from sim.program.model_options import ModelOptions
+from sim.result import Result
+from sim.simulation import simulate
+from sim.why.explain import Names
+from sim.why.faulty_path import walk_of
+from sim.why.path import Wait
+from sim.why.walks import Branch, Piece, Stretch
+from topologies import WeftError
+from topologies.checks import checked, choice
+from topologies.garbage import few_searches
+from topologies.text.brief import one_line
+from topologies.text.notebook import Tabular
+from topologies.units import PS_PER_S, format_time, parse_time
+
+
+@dataclass(frozen=True)
+class Share:
+    """One tenant's part of a run."""
+
+    name: str
+    time_ps: int  # from its arrival to its end
+    alone_ps: int  # the same with the fabric to itself, and healthy
+    arrival_ps: int = 0
+    operations: range = range(0)  # its operations in the job of all tenants
+
+    @property
+    def slowdown(self) -> float:
+        """Time over the time alone; 1 where both are 0, and infinite where it takes no time alone."""
+        return slowdown(self.time_ps, self.alone_ps)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {format_time(self.time_ps)}, alone {format_time(self.alone_ps)} {times(self.slowdown)}"
+
+
+NOBODY = -1
+"""Owner of the arrivals, and of what faults delay: they have one name for all tenants."""
+
+
+class _Columns(NamedTuple):
+    """Pieces of a branch: number of the name, start and end, each (n,) int64."""
+
+    key: I64
+    start_ps: I64
+    end_ps: I64
+
+
+@few_searches()
+def tenant_accounts(run: Result, shares: Sequence[Share]) -> dict[str, dict[str, int]]:
+    """The account of each tenant; see `Shares.why`.
+
+    `run`: of all tenants as one job.
+    """
+    return _Accounts(run, shares).all()
+
+
+class _Accounts:
+    """Names and paths of one run."""
+
+    def __init__(self, run: Result, shares: Sequence[Share]) -> None:
+        self.run, self.shares, lowered = run, shares, run.lowered
+        owner = np.full(len(run.job.operations), NOBODY, np.int64)
+        for number, share in enumerate(shares):
+            owner[share.operations] = number
+        self.task_owner = owner[lowered.task_operation]
+        self.names = Names(lowered)
+        self.keys: dict[tuple[int, str], int] = {}
+        self.columns: dict[Branch, _Columns] = {}
+
+    def all(self) -> dict[str, dict[str, int]]:
+        """Accounts by name, in the order of the tenants."""
+        paths = self._paths()
+        for path in paths.values():
+            for stretch in path:
+                if stretch.branch not in self.columns:
+                    self.columns[stretch.branch] = self._columns(stretch.branch.pieces)
+        return {share.name: self._account(number, paths.get(number, [])) for number, share in enumerate(self.shares)}
+
+    def _paths(self) -> dict[int, list[Stretch]]:
+        """Paths of the tenants that took time, by number; the longest first, which the others meet."""
+        walk = walk_of(self.run.lowered.program, self.run.logged, self.names.labels)
+        last = _last_tasks(self.task_owner, self.run.logged.finish_ps[: self.task_owner.size], len(self.shares))
+        late = sorted(
+            (share.arrival_ps + share.time_ps, number) for number, share in enumerate(self.shares) if share.time_ps
+        )
+        return {
+            number: walk.back_from(Wait(int(last[number]), self.shares[number].arrival_ps, delivered=True))
+            for _, number in reversed(late)
+        }
+
+    def _columns(self, pieces: Sequence[Piece]) -> _Columns:
+        rows = [(self._key(piece), piece.start_ps, piece.end_ps) for piece in pieces]
+        return _Columns(*np.array(rows, np.int64).reshape(-1, 3).T)
+
+    def _key(self, piece: Piece) -> int:
+        """Number of the owner and the name of a piece."""
+        owner = NOBODY if piece.server in self.run.lowered.late else int(self.task_owner[piece.task])
+        said = self.names.name(piece, "operation" if owner == NOBODY else "dimension")
+        return self.keys.setdefault((owner, said), len(self.keys))
+
+    def _account(self, number: int, path: Sequence[Stretch]) -> dict[str, int]:
+        since_ps = self.shares[number].arrival_ps
+        total = np.zeros(len(self.keys), np.int64)
+        for branch, begin, end in path:
+            key, start, stop = (column[begin:end] for column in self.columns[branch])
+            np.add.at(total, key, np.maximum(stop - np.maximum(start, since_ps), 0))
+        parts: dict[str, int] = {}
+        for (owner, said), time in sorted(zip(self.keys, total.tolist(), strict=True)):
+            if time:
+                name = said if owner in (NOBODY, number) else f"behind {self.shares[owner].name}: {said}"
+                parts[name] = parts.get(name, 0) + time
+        return dict(sorted(parts.items(), key=lambda part: -part[1]))
+
+
+def _last_tasks(owner: I64, finish_ps: I64, n_owners: int) -> I64:
+    """The first of the tasks of each owner that end last, (n_owners,); 0 where it has none."""
+    order = np.lexsort((-np.arange(owner.size), finish_ps))
+    order = order[owner[order] != NOBODY]
+    last = np.zeros(n_owners, np.int64)
+    last[owner[order]] = order  # of several, the last one stays
+    return last
+
+
+@checked
+@one_line
+@dataclass(frozen=True, eq=False)
+class Shares(Tabular):
+    """All tenants of a run.
+
+    Attributes
+    ----------
+    shares : tuple of Share
+        In the order of the tenants.
+    run : Result
+        Of all tenants as one job.
+    """
+
+    shares: tuple[Share, ...]
+    run: Result = field(repr=False)
+
+    @property
+    def time_ps(self) -> int:
+        """End of the last tenant."""
+        return self.run.time_ps
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per tenant: when it starts and ends, its time, its time alone, and its critical path."""
+        return [
+            {
+                "tenant": share.name, "start_s": share.arrival_ps / PS_PER_S, "time_s": share.time_ps / PS_PER_S,
+                "alone_s": share.alone_ps / PS_PER_S, "slowdown": finite(share.slowdown),
+                "end_s": (share.arrival_ps + share.time_ps) / PS_PER_S,
+                "why": {"makespan_ps": share.time_ps, "parts_ps": self.why(share.name)},
+            }
+            for share in self.shares
+        ]
+
+    def why(self, name: str) -> dict[str, int]:
+        """Where the time of a tenant went, in ps by name, largest first: the critical path from its arrival to its end.
+
+        What was spent on the transfers of another tenant is called "behind" that one. The parts sum to the time.
+        """
+        if name not in self.accounts:
+            raise WeftError(f"no tenant has the name {name!r}: they are {', '.join(self.accounts)}")
+        return self.accounts[name]
+
+    @cached_property
+    def accounts(self) -> dict[str, dict[str, int]]:
+        """`why` of every tenant, by name: much less work together than one by one."""
+        return tenant_accounts(self.run, self.shares)
+
+    def __str__(self) -> str:
+        faults = [] if self.run.faults is None else [str(self.run.faults)]
+        return "\n".join([*(str(share) for share in self.shares), *faults])
+
+
+@checked
+def share_fabric(
+    tenants: Sequence[Tenant], model: Model = Model(), *, engine: str = "chunk", symmetry: str = "auto",
+    check: bool = False, max_events: int | None = None, faults: FaultPlan | None = None,
+    done: Callable[[str, int], None] = lambda what, time_ps: None, **options: Unpack[ModelOptions],
+) -> Shares:
+    """Run several collectives and jobs at once, and each of them alone.
+
+    Parameters
+    ----------
+    tenants : sequence of Tenant
+        All on the same topology.
+    model : Model
+        Where to start from; `options` change it. Where tenants differ in priority its discipline must be "priority".
+    engine : {"chunk", "reference"}
+    symmetry : {"auto", "off"}
+    check : bool
+        Check the certificates.
+    max_events : int, optional
+        Give up a run after this many services.
+    faults : FaultPlan, optional
+        Of the run of all tenants; each one alone is healthy.
+    done : callable (what, time_ps)
+        Called after the run of all tenants, and after that of each one alone.
+    **options : ModelOptions
+        As `simulate` takes them.
+
+    Raises
+    ------
+    WeftError
+        What `sim.lower.tenants.merge` rejects.
+    Deadlock
+        Faults leave tenants that can never finish; names what waits for what.
+
+    Examples
+    --------
+    >>> from topologies import ring
+    >>> from collectives import ring as rings
+    >>> fabric = ring(4)
+    >>> work = rings.all_reduce(fabric, "64KiB")
+    >>> both = share_fabric([Tenant(name="a", work=work), Tenant(name="b", work=work)])
+    >>> [one.slowdown > 1 for one in both.shares]
+    [True, True]
+    """
+    choice(engine, ("chunk", "reference"), "engine of tenants")
+    model = make_model(model, **options)
+    how = How(check=check, max_events=max_events).arguments()
+    run = simulate(tenants, model=model, engine=engine, symmetry=symmetry, log=True, faults=faults, **how)
+    done("all together", run.time_ps)
+    finish_ps = _operations_end_ps(run)
+    shares = []
+    for tenant in tenants:
+        arrival_ps = parse_time(tenant.arrival, "arrival")
+        span = _operations_of(run, tenant.name)
+        end_ps = int(finish_ps[span.start : span.stop].max(initial=arrival_ps))
+        alone = simulate(
+            [replace(tenant, arrival="0s")], model=model, engine=engine, symmetry=symmetry, **how
+        )
+        done(f"{tenant.name} alone", alone.time_ps)
+        shares.append(Share(tenant.name, end_ps - arrival_ps, alone.time_ps, arrival_ps, span))
+    return Shares(tuple(shares), run)
+
+
+def _operations_of(run: Result, tenant: str) -> range:
+    """The operations of a tenant, which follow each other."""
+    mine = [number for number, operation in enumerate(run.job.operations) if operation.tenant == tenant]
+    return range(mine[0], mine[-1] + 1) if mine else range(0)
+
+
+def _operations_end_ps(run: Result) -> I64:
+    operation = run.lowered.task_operation
+    finish = np.zeros(len(run.job.operations), np.int64)
+    np.maximum.at(finish, operation, run.logged.finish_ps[: operation.size])
+    return finish

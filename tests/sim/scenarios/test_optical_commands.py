@@ -1,0 +1,67 @@
+import json
+
+import pytest
+
+from sim.cli import main, topoopt
+from sim.scenarios import topoopt_search
+
+
+def test_topoopt(capsys):
+    assert main(["topoopt", "--workload", "VGG16", "--servers", "8", "--degree", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "VGG16 on 8 servers of 2 interfaces: circulant:8x1" in out and "+1, +7" in out
+
+
+def test_topoopt_json_and_search(capsys):
+    command = ["topoopt", "--workload", "DLRM", "--servers", "4", "--simplex", "--degree", "3", "--budget", "5"]
+    assert main([*command, "--json", "-"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["time_s"] <= row["start_s"] and row["evaluations"] >= 1 and row["degree"] == 3
+
+
+def test_reconfigure(capsys, tmp_path):
+    file = tmp_path / "plans.json"
+    assert main(["reconfigure", "--size", "1MiB", "--delay", "10us", "--json", str(file)]) == 0
+    rows = {row["policy"]: row for row in json.loads(file.read_text())["rows"]}
+    assert rows["two states"]["letters"] == "BBBBRRmRBBBB"
+    assert rows["stride rings"]["plan_s"] * 1e6 == pytest.approx(92.51, abs=0.01)
+    assert all(row["simulated_s"] == pytest.approx(row["plan_s"], rel=1e-9) for row in rows.values())
+    assert "92.51 us" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["topoopt", "--degree", "3"], "3 duplex interfaces: a ring takes two of each server"),
+        (["topoopt", "--link-bandwidth", "100"], "bandwidth '100' is not a rate"),
+        (["topoopt", "--workload", "GPT"], "model 'GPT' is unknown"),
+        (["topoopt", "--servers", "1"], "on 1 servers: at least 2"),
+        (["reconfigure", "--delay", "10"], "reconfiguration delay '10' is not a time"),
+        (["reconfigure", "--interfaces", "1", "--topology", "ring:8", "--algorithm", "swing"], "and 1 interfaces"),
+        (["reconfigure", "--topology", "circulant:8x2x4"], "is disconnected"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, command, message):
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("servers", [100_000, 10**12])
+def test_servers_that_do_not_fit_in_memory_are_refused_before_work(servers, capsys, monkeypatch):
+    monkeypatch.setattr(topoopt_search, "physical_memory", lambda: 2.0**36)
+    monkeypatch.setattr(topoopt, "model", None)
+    assert main(["topoopt", "--servers", str(servers)]) == 2
+    error = capsys.readouterr().err
+    assert f"circuits for {servers} servers: " in error and error.count("\n") == 1
+    assert error.endswith("at most half of the 64 GiB of this machine\n")
+
+
+@pytest.mark.parametrize("algorithm", ["hierarchical", "themis", "swing", "direct"])
+@pytest.mark.parametrize("kind", ["all-gather", "all-reduce"])
+def test_every_algorithm_in_steps_may_switch_circuits(algorithm, kind, capsys):
+    """Or is rejected in one line: those with pools of active chunks ended in a traceback."""
+    words = ["reconfigure", "--topology", "ring:4", "--collective", kind, "--algorithm", algorithm]
+    code = main([*words, "--size", "1KiB", "--delay", "1us"])
+    said = capsys.readouterr()
+    assert (code == 0 and "plan" in said.out) or (code == 2 and said.err.count("\n") == 1)
