@@ -9,8 +9,6 @@ from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from collectives import ALGORITHMS
 from tests.places import ROOT
 from tests.sampling import sample
@@ -39,30 +37,37 @@ TWO_TABLES = """
 """
 
 
-@pytest.mark.parametrize("full", [[], ["--keep-full"]])
-def test_a_sample_and_its_rest_are_every_test(tmp_path: Path, full: list[str]) -> None:
-    """The rest has what the sample has only where the sample draws fewer examples."""
+COLLECTED = """
+import sys
+import pytest
+
+for options in sys.argv[1].split("|"):
+    print("with", options)
+    pytest.main([*sys.argv[2:], *options.split()])
+"""
+
+
+def test_a_sample_and_its_rest_are_every_test(tmp_path: Path) -> None:
+    """The rest has what the sample has only where the sample draws fewer examples; its parts are the rest."""
     path = tmp_path / "test_some.py"
     path.write_text(dedent(TWO_TABLES))
-
-    def collected(*options: str) -> set[str]:
-        command = [sys.executable, "-m", "pytest", "-p", "tests.sampling", "--collect-only", "-q", "-o", "addopts="]
-        run = subprocess.run(
-            [*command, "-o", "markers=table\nfull", f"--rootdir={tmp_path}", *options, str(path)],
-            capture_output=True, text=True, check=True, cwd=ROOT,
-        )  # fmt: skip
-        return {line.partition("::")[2] for line in run.stdout.splitlines() if "::" in line}
-
-    every, some = collected(), collected("--sample", "8", *full)
-    rest = collected("--sample", "8", "--rest", *full)
-    assert len(every) == 44 and some | rest == every
-    assert some & rest == {"test_many_draws"}
-    assert ("test_full" in some) == bool(full)
-    if full:
-        return
-    parts = [collected("--sample", "8", "--rest", "--part", f"{part}/2") for part in (0, 1, 2)]
+    rests = ["", "--keep-full", "--part 0/2", "--part 1/2", "--part 2/2", f"--drawn-anew {tmp_path}"]
+    asked = ["", "--sample 8", "--sample 8 --keep-full", *(f"--sample 8 --rest {more}" for more in rests)]
+    collect = ["-p", "tests.sampling", "--collect-only", "-q", "-o", "addopts=", "-o", "markers=table\nfull"]
+    run = subprocess.run(
+        [sys.executable, "-c", COLLECTED, "|".join(asked), *collect, f"--rootdir={tmp_path}", str(path)],
+        capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    found = [
+        {line.partition("::")[2] for line in said.splitlines() if "::" in line}
+        for said in f"\n{run.stdout}".split("\nwith ")[1:]
+    ]
+    every, some, some_full, rest, rest_full, *parts, fixed = found
+    assert len(every) == 44 and some | rest == every == some_full | rest_full
+    assert some & rest == {"test_many_draws"} == some_full & rest_full
+    assert "test_full" not in some and "test_full" in some_full
     assert parts[0] == parts[2] and not parts[0] & parts[1] and parts[0] | parts[1] == rest
-    assert collected("--sample", "8", "--rest", "--drawn-anew", str(path.parent)) == rest - {"test_many_draws"}
+    assert fixed == rest - {"test_many_draws"}
 
 
 def table(*ids: str) -> list[Any]:
