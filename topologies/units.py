@@ -43,9 +43,9 @@ _SECONDS = {
 }
 # Enough digits for any real input, and few enough that the exact conversion is instant.
 _NUMBER = r"(?P<number>-?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,3})?|-?\.[0-9]{1,400})"
-_RATE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)(?P<unit>[bB])(?:/s|ps)$")
+_RATE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[KMGTP]i|[kKMGTP]|)(?P<unit>[bB])(?:/s|ps)$")
 _FLOPS = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]|)FLOP(?:S|/s)$")
-_SIZE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[kKMGTP]i?|)B$")
+_SIZE = re.compile(rf"^{_NUMBER}\s*(?P<prefix>[KMGTP]i|[kKMGTP]|)B$")
 _SWEEP = re.compile(rf"^{_NUMBER}(?P<prefix>[kKMGT]?)$")
 _TIME = re.compile(rf"^{_NUMBER}\s*(?P<unit>s|ms|us|ns|ps)$")
 

@@ -13,6 +13,7 @@ from topologies.units import (
     from_bytes_per_s,
     from_seconds,
     parse_bandwidth,
+    parse_flops,
     parse_size,
     parse_sweep_size,
     parse_time,
@@ -35,6 +36,32 @@ from topologies.units import (
 )
 def test_bandwidth(text, rate_Bps):
     assert parse_bandwidth(text) == rate_Bps
+
+
+FACTORS = {
+    "": 1, "k": 1000, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4, "P": 1000**5,
+    "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5,
+}
+
+
+@pytest.mark.parametrize(("prefix", "factor"), FACTORS.items())
+def test_every_prefix_with_every_unit(prefix, factor):
+    """Of rates, sizes and rates of computation; a byte is eight bits, and each prefix has one meaning."""
+    assert [parse_bandwidth(f"3{prefix}{unit}") for unit in ("B/s", "Bps")] == [3 * factor] * 2
+    assert [parse_bandwidth(f"3{prefix}{unit}") for unit in ("b/s", "bps")] == [3 * factor / 8] * 2
+    assert parse_size(f"3{prefix}B") == 3 * factor
+    if "i" in prefix:
+        with pytest.raises(WeftError, match="no rate of operations"):
+            parse_flops(f"3{prefix}FLOPS")
+    else:
+        assert parse_flops(f"3{prefix}FLOPS") == parse_flops(f"3{prefix}FLOP/s") == 3 * factor
+
+
+@pytest.mark.parametrize("wrong", ["ki", "mi", "gi", "ti", "pi", "m", "g", "t", "p", "i", "Ei", "E"])
+def test_no_other_prefix(wrong):
+    for parse, unit in ((parse_bandwidth, "B/s"), (parse_bandwidth, "b/s"), (parse_size, "B"), (parse_flops, "FLOPS")):
+        with pytest.raises(WeftError):
+            parse(f"3{wrong}{unit}")
 
 
 @pytest.mark.parametrize(
