@@ -22,6 +22,9 @@ NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
 
 KIND_NAMES = ("npu", "switch", "ocs", "reducer")
 
+MOST_COUNTED = 65_536
+"""NPUs that are looked at to tell whether links join neighbors; of more, as many at equal distances, an odd number."""
+
 IntArray = npt.NDArray[np.integer]
 
 
@@ -127,6 +130,22 @@ class Topology:
             "bandwidth": ", ".join(map(format_rate, rates.tolist())) or None,
             "latency": ", ".join(map(format_time, times.tolist())) or None,
         })
+
+    @cached_property
+    def ports_have_links(self) -> bool:
+        """Whether an NPU has a link to the next one, up and down in each dimension, in half of all cases or more.
+
+        A port, one direction of one dimension, then has a link of its own; behind a switch, ports share one.
+        """
+        rank, stride = np.arange(0, self.n_npus, self.n_npus // MOST_COUNTED | 1), 1
+        linked: list[float] = []
+        for extent in self.shape:
+            at = rank // stride % extent
+            if extent > 1:
+                linked += [np.mean(self.link_ids(rank, rank + ((at + way) % extent - at) * stride) >= 0)
+                           for way in (1, -1)]
+            stride *= extent
+        return sum(linked) >= len(linked) / 2
 
     @property
     def says_it_reduces(self) -> bool:
