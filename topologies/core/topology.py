@@ -142,7 +142,7 @@ class Topology:
         for extent in self.shape:
             at = rank // stride % extent
             if extent > 1:
-                linked += [np.mean(self.link_ids(rank, rank + ((at + way) % extent - at) * stride) >= 0)
+                linked += [float(np.mean(self.link_ids(rank, rank + ((at + way) % extent - at) * stride) >= 0))
                            for way in (1, -1)]
             stride *= extent
         return sum(linked) >= len(linked) / 2
