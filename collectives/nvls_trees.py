@@ -40,7 +40,7 @@ def all_reduce(
     >>> all_reduce(dgx_h100(2), "1MiB").proof
     'proved'
     """
-    return schedule(_pattern(topology, routers), size, element_bytes)
+    return schedule(_pattern(topology.as_it_reduces(), routers), size, element_bytes)
 
 
 @by_wiring

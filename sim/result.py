@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
+from collectives.registry import REDUCING
 from sim.analytic.program_bound import flows_bound_ps, lower_bound_ps
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost
@@ -328,6 +329,8 @@ class Result(Tabular):
         """
         alone = self.job.alone
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
+        if alone is not None and alone.pattern.algorithm in REDUCING:
+            notes.append("switches, or routers, reduce and multicast")
         notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)

@@ -45,10 +45,10 @@ class Router(Protocol):
 
 
 class Aggregation(NamedTuple):
-    """How the switches of a machine reduce."""
+    """How switches of a machine reduce and multicast, whatever the algorithm."""
 
-    form: str  # of the algorithm in-network: "pull" for NVLink SHARP
-    efficiency: float  # share of the bandwidth of links that aggregation reaches
+    efficiency: float  # share of the bandwidth of their links that is reached
+    tiers: tuple[int, ...] = (0,)  # dimensions of the links of those switches
 
 
 @checked
@@ -85,7 +85,7 @@ class Topology:
     node_names : tuple of str
         Names for messages (default: "npu3", "switch0").
     aggregation : Aggregation or None
-        How all switches reduce, where the machine is known to; reduction units say it themselves (REDUCER).
+        How switches reduce, where the machine is known to; reduction units say it themselves (REDUCER).
     """
 
     name: Name
@@ -149,8 +149,21 @@ class Topology:
 
     @property
     def says_it_reduces(self) -> bool:
-        """Whether switches (or routers, behind which there are units) are known to reduce."""
-        return self.aggregation is not None or bool(np.any(self.kind == REDUCER))
+        """Whether all switches (or routers, behind which there are units) are known to reduce."""
+        of_all = self.aggregation is not None and bool(np.all(np.isin(self.dimension, self.aggregation.tiers)))
+        return of_all or bool(np.any(self.kind == REDUCER))
+
+    @property
+    def boxes_reduce(self) -> bool:
+        """Whether the switches inside boxes, whose links are of tier 0, are known to reduce."""
+        return self.says_it_reduces or (self.aggregation is not None and 0 in self.aggregation.tiers)
+
+    def as_it_reduces(self) -> Topology:
+        """The network with the bandwidth that its aggregation reaches, where that is known."""
+        if self.aggregation is None:
+            return self
+        share = np.where(np.isin(self.dimension, self.aggregation.tiers), self.aggregation.efficiency, 1.0)
+        return self.with_links(bandwidth_Bps=self.bandwidth_Bps * share)
 
     @property
     def n_nodes(self) -> int:
