@@ -43,6 +43,7 @@ RISE = 1.2
 """Rises from here on are listed."""
 
 CASE = ("torus:16x8x4", "all-reduce", "swing", "bandwidth")
+"""Shown with ports that go on alone, and in one line with the default."""
 
 
 class Case(NamedTuple):
@@ -73,7 +74,7 @@ def schedules() -> Iterator[tuple[Topology, str, str, str]]:
                     yield fabric, kind, name, form
 
 
-def times(fabric: Topology, kind: str, name: str, form: str) -> Case | None:
+def times(fabric: Topology, kind: str, name: str, form: str, progress: str = "auto") -> Case | None:
     """None if it cannot run, or is dear."""
     try:
         schedule = build(name, kind, fabric, SIZE, form or None)
@@ -82,7 +83,7 @@ def times(fabric: Topology, kind: str, name: str, form: str) -> Case | None:
     first = simulate(schedule, chunks=1)
     if first.events * COUNTS[-1] > SERVICES:
         return None
-    found = tuple(simulate(schedule, chunks=count).time_s * 1e6 for count in COUNTS)
+    found = tuple(simulate(schedule, chunks=count, rank_progress=progress).time_s * 1e6 for count in COUNTS)
     return Case(fabric.name, kind, name, form, found)
 
 
@@ -163,7 +164,7 @@ def draw() -> dict[int, Result]:
     """Steps of each port of one rank over time, with coarse chunks that collide and finer ones that do not."""
     spec, kind, name, form = CASE
     schedule = build(name, kind, from_spec(spec), SIZE, form)
-    results = {chunks: simulate(schedule, chunks=chunks) for chunks in (16, 32)}
+    results = {chunks: simulate(schedule, chunks=chunks, rank_progress="free") for chunks in (16, 32)}
     names = from_spec(spec).shape
     with figure(PICTURE, WIDE, 4.2) as drawn:
         axes = drawn.subplots(2, 1, sharex=True)
@@ -198,8 +199,12 @@ def _ports(axes: Axes, result: Result) -> None:
 def main() -> None:
     draw()
     cases = [case for one in schedules() if (case := times(*one)) is not None]
-    swing = next(case for case in cases if case[:4] == CASE)
-    counts = aligned([["chunks", *map(str, COUNTS)], ["us", *(f"{time:.1f}" for time in swing.times_us)]])
+    alone, default = times(from_spec(CASE[0]), *CASE[1:], "free"), next(case for case in cases if case[:4] == CASE)
+    assert alone is not None
+    counts = aligned([["chunks", *map(str, COUNTS)], *(
+        [f"us, {rule}", *(f"{time:.1f}" for time in case.times_us)]
+        for rule, case in (("free", alone), ("default", default))
+    )])
     tables = {"swing": "```text\n" + counts + "\n```", "rises": "\n".join(rises(cases)),
               "chosen": "\n".join(chosen(list(choices())))}
     write_text_whole(PAGE, filled(PAGE.read_text(encoding="utf-8"), tables))

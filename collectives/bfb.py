@@ -49,7 +49,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
         return forest_pattern(topology, kind, NAME, up=alone, down=alone)
     k = _parts(topology)
     if has_free_translations(topology):
-        return transitive_pattern(topology, _translated_trees(topology, k), kind, NAME, whole=True)
+        return transitive_pattern(topology, _translated_trees(topology, k), kind, NAME, whole=True, progress="all")
     down = _forest(topology, k)
     up = None if kind == "all-gather" else reversed_forest(down)
     return forest_pattern(topology, kind, NAME, up=up, down=None if kind == "reduce-scatter" else down, whole=True)

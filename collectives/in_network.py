@@ -43,8 +43,8 @@ def all_reduce(
     Pull is what NVLink SHARP does with five or more GPUs. On two to four H100 it gains nothing over the ring: the
     measured bus bandwidth is 365 to 370 GB/s with either, where (1 + 1/n) m at 0.835 x 370 GB/s would be 206, 309 and
     371 GB/s; the library uses the ring there. From five GPUs on the model holds: 412 against 420 measured, and 481
-    against 480 at eight. On `dgx-h100:1`, which says so (`Topology.aggregation`), every schedule of this module runs at
-    that share of the bandwidth of the links.
+    against 480 at eight. On `dgx-h100`, which says so (`Topology.aggregation`), every schedule that reduces in its
+    switches, of whatever algorithm, runs at that share of the bandwidth of their links.
 
     `form`: "push" (SwitchML, SHARP): every rank sends the array up, the root sends the sum down; m in each direction.
         "pull" (NVLS): rank b loads the sum of block b from all ranks, then stores it to all; m + m/n in each direction.
@@ -90,16 +90,9 @@ def _schedule(
     kind: str, topology: Topology, size: Quantity, element_bytes: int, trees: int | Sequence[AggregationTree],
     routers: bool, root: int = 0, *, form: str = "push", slots: int | None = None,
 ) -> Schedule:
-    topology = _as_it_reduces(topology)
+    topology = topology.as_it_reduces()
     pattern = _pattern(topology, kind, form, _known(topology, trees, routers), slots, routers, root)
     return schedule(pattern, size, element_bytes)
-
-
-def _as_it_reduces(topology: Topology) -> Topology:
-    """The network with the bandwidth that its aggregation reaches, where that is known."""
-    if topology.aggregation is None:
-        return topology
-    return topology.with_links(bandwidth_Bps=topology.bandwidth_Bps * topology.aggregation.efficiency)
 
 
 def _known(topology: Topology, trees: int | Sequence[AggregationTree], routers: bool) -> int | Trees:

@@ -3,7 +3,8 @@
 If direct links connect all NPUs, edge-disjoint Hamiltonian cycles over them are searched (a bundle of links counts as
 several), and each is used in both directions; around switches one cycle in rank order fills every port. With several
 boxes, ring r enters and leaves boxes alternately by the NICs of adjacent positions r and r + 1, and every NIC serves
-the same number of rings. Broadcast and reduce go once along every ring, chunk by chunk.
+the same number of rings: where some NICs have more GPUs than others, some GPUs are no entry. Broadcast and reduce go
+once along every ring, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from collectives.core.boxes import boxes_of, zigzag
+from collectives.core.boxes import boxes_of, entries_of, zigzag
 from collectives.core.builders import by_wiring, of_kind
 from collectives.core.cycles import cycles_pattern
 from collectives.core.pattern import Pattern
@@ -117,7 +118,7 @@ def rings(topology: Topology) -> list[list[int]]:
     if n <= 2:
         return [list(range(n))]
     boxes = boxes_of(topology)
-    if not _directly_joined(topology) and len(boxes) > 1 and len({len(box) for box in boxes}) == 1 < len(boxes[0]) - 1:
+    if not _directly_joined(topology) and len(boxes) > 1 and len({len(box) for box in boxes}) == 1 < len(boxes[0]):
         return _across(topology, boxes)
     if not np.any((topology.src < n) & (topology.dst < n)):
         return [list(range(n))]
@@ -140,8 +141,9 @@ def _directly_joined(topology: Topology) -> bool:
 
 
 def _across(topology: Topology, boxes: list[list[int]], share_links: bool = False) -> list[list[int]]:
-    """One ring per position in a box."""
+    """A ring for each position by which boxes are entered."""
     size, count = len(boxes[0]), len(boxes)
+    entries = [*range(size)] if share_links else entries_of(topology, boxes[0])
     half = size // 2
     rooms = [
         dict.fromkeys(((a, b) for a in box for b in box if a != b), float("inf")) if _share_switch(topology, box)
@@ -149,13 +151,15 @@ def _across(topology: Topology, boxes: list[list[int]], share_links: bool = Fals
         for box in boxes
     ]
     found = []
-    for rail in range(size):
-        ports = [(rail + at % 2 * (half if share_links else 1)) % size for at in range(count)]
+    for rail in range(len(entries)):
+        ports = [entries[(rail + at % 2 * (half if share_links else 1)) % len(entries)] for at in range(count)]
         if count % 2:
-            ports[-1] = (rail + (1 if share_links else 2)) % size
+            ports[-1] = entries[(rail + (1 if share_links else 2)) % len(entries)]
         ring: list[int] = []
         for at, (box, room) in enumerate(zip(boxes, rooms, strict=True)):
             first, last = ports[at], ports[(at + 1) % count]
+            if first == last:  # of two, in an odd number of boxes: the next hop goes from one rail to the other
+                last = entries[(entries.index(first) + 1) % len(entries)]
             start, end = box[first], box[last]
             straight = share_links and (last - first) % size == half
             path = [box[(first + step) % size] for step in zigzag(size)] if straight else _walk(room, box, start, end)

@@ -1,8 +1,8 @@
 """NCCL trees: chains inside boxes, and double binary trees between them.
 
-Every position in a box has its own pair of trees over the boxes, with an equal part of the array, so that all NICs are
-used; the GPUs of a box are a chain that ends at that position, mirrored in the twin, and all chains together use the
-links of a mesh alike.
+Every position in a box, or as many of each NIC, has its own pair of trees over the boxes, with an equal part of the
+array, so that all NICs are used alike; the GPUs of a box are a chain that ends at that position, mirrored in the twin,
+and all chains together use the links of a mesh alike.
 Partial sums go up and results come down, chunk by chunk.
 
 Of two boxes each has one neighbor in every tree, so half as much crosses the network as in a ring: the bus bandwidth
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from collectives.core.boxes import equal_boxes, zigzag
+from collectives.core.boxes import entries_of, equal_boxes, zigzag
 from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
 from collectives.double_binary_tree import double_tree
@@ -34,7 +34,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
             f"{NAME} on {topology.name}: {2 * gpus} trees over {topology.n_npus:,} NPUs have more than "
             f"{MOST_EDGES:,} edges"
         )
-    trees = tuple(tree for position in range(gpus) for tree in _pair(boxes, position))
+    trees = tuple(tree for position in entries_of(topology, boxes[0]) for tree in _pair(boxes, position))
     up, down = Forest(topology, trees, inward=True), Forest(topology, trees)
     return forest_pattern(topology, kind, NAME, up=up, down=down)
 

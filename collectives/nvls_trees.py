@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collectives.core.boxes import equal_boxes
+from collectives.core.boxes import entries_of, equal_boxes
 from collectives.core.builders import by_wiring
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -40,7 +40,7 @@ def all_reduce(
     >>> all_reduce(dgx_h100(2), "1MiB").proof
     'proved'
     """
-    return schedule(_pattern(topology, routers), size, element_bytes)
+    return schedule(_pattern(topology.as_it_reduces(), routers), size, element_bytes)
 
 
 @by_wiring
@@ -54,14 +54,15 @@ def _pattern(topology: Topology, routers: bool) -> Pattern:
         )
     flows = Flows(topology)
     pair = double_tree(len(boxes))  # one for a single box
-    for position in range(gpus):
+    entries = entries_of(topology, boxes[0])
+    for number, position in enumerate(entries):
         local = [
             minimum_depth_tree(topology, members=box, root=box[position], routers=routers, dimensions=(0,))
             for box in boxes
         ]
         for half, over in enumerate(pair):
-            _add(flows, boxes, local, position, over, (len(pair) * position + half,))
-    return flows.pattern("all-reduce", NAME, "", len(pair) * gpus)
+            _add(flows, boxes, local, position, over, (len(pair) * number + half,))
+    return flows.pattern("all-reduce", NAME, "", len(pair) * len(entries))
 
 
 def _add(

@@ -71,6 +71,8 @@ class Algorithm:
         Order of service of links that its schedules were designed for.
     built_from_rates : bool
         Whether the transfers depend on the bandwidths of the links, and not on the wiring alone.
+    reducing : str
+        Which switches must reduce and multicast for it: "all", those of "boxes", or "" for none.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Algorithm:
     options: Mapping[str, str] = field(default_factory=dict)
     discipline: str = "fifo"
     built_from_rates: bool = False
+    reducing: str = ""
 
     def forms_of(self, kind: str) -> tuple[str, ...]:
         """Forms for one collective; empty if there is no choice."""
@@ -170,6 +173,7 @@ _ALGORITHMS = (
             "slots": "chunks of a rank in flight per tree; all-reduce (push) only",
             "routers": "whether the routers of NPUs reduce (default: true)",
         },
+        reducing="all",
     ),
     _entry(
         parameter_server,
@@ -230,6 +234,7 @@ _ALGORITHMS = (
         "equal boxes",
         _ROUTERS,
         options={"routers": "whether the routers of NPUs reduce (default: true)"},
+        reducing="boxes",
     ),
     _entry(pat, "binomial trees from all ranks at once, far ranks first, messages of a step together", "any shape"),
     _entry(
@@ -249,6 +254,10 @@ BUILT_IN = frozenset(map(id, _ALGORITHMS))
 
 ALGORITHMS = Registry("algorithms", {algorithm.name: algorithm for algorithm in _ALGORITHMS})
 """The registry: an algorithm added here appears in the comparisons, the tests and the tables."""
+
+
+REDUCING = frozenset(one.name for one in _ALGORITHMS if one.reducing)
+"""Names of weft's own that take switches which reduce."""
 
 
 @checked

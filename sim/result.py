@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
+from collectives.registry import REDUCING
 from sim.analytic.program_bound import flows_bound_ps, lower_bound_ps
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost
@@ -17,7 +18,7 @@ from sim.faults.effects import without_effect
 from sim.lower.credits import buffer_note
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
-from sim.lower.progress import progress_of
+from sim.lower.progress import progress_told
 from sim.program import Program
 from sim.program.columns import work_of_servers
 from sim.program.model import MOST_SPREAD, Model, changed
@@ -276,9 +277,13 @@ class Result(Tabular):
 
     @property
     def rank_progress(self) -> str:
-        """What ranks waited for before their next step; that of the authors by its name."""
-        alone = self.job.alone
-        return self.model.rank_progress if alone is None else progress_of(alone.pattern, self.model)
+        """What ranks waited for before their next step; by algorithm, where they differ."""
+        return progress_told(self.job, self.model)
+
+    @property
+    def assumptions(self) -> str:
+        """The model in one line for people, with what ranks waited for."""
+        return self.model.describe(progress=self.rank_progress)
 
     def row(self) -> dict[str, Any]:
         """One tidy row of a table; keys may be added, never renamed.
@@ -298,10 +303,10 @@ class Result(Tabular):
             "forwarding": self.model.forwarding, "chunk_bytes": self.model.chunk_bytes, "chunks": self.model.chunks,
             "discipline": self.model.discipline,
             "lower_bound_s": self.lower_bound_ps / PS_PER_S,
+            "rank_progress": self.rank_progress,
         }
-        if self.model.nic is not None or self.model.rank_progress != "free":
-            nic = {"nic": "none"} if self.model.nic is None else self.model.nic.row()
-            row |= nic | {"rank_progress": self.rank_progress}
+        if self.model.nic is not None:
+            row |= self.model.nic.row()
         if self.model.buffer_bytes is not None:
             row |= {"buffer_bytes": self.model.buffer_bytes, "bubble": self.model.bubble}
         row |= {name: value for name, value in changed(self.model) if name not in row and name != "seed"}
@@ -324,6 +329,8 @@ class Result(Tabular):
         """
         alone = self.job.alone
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
+        if alone is not None and alone.pattern.algorithm in REDUCING:
+            notes.append("switches, or routers, reduce and multicast")
         notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)
@@ -340,8 +347,7 @@ class Result(Tabular):
 
     def __str__(self) -> str:
         bound = f"lower bound {format_time(self.lower_bound_ps)}"
-        told = self.model.describe(progress=self.rank_progress)
-        lines = [self._title(), f"  {bound}", f"  {self.engine} engine, {told}", f"  {self.symmetry}"]
+        lines = [self._title(), f"  {bound}", f"  {self.engine} engine, {self.assumptions}", f"  {self.symmetry}"]
         if self.estimate_ps is not None:
             lines[1] = f"  algbw {self.algbw:.4g} GB/s, busbw {self.busbw:.4g} GB/s, {bound}, alpha-beta " + (
                 format_time(self.estimate_ps)

@@ -37,7 +37,7 @@ _MI250 = (
 )
 """xGMI links between the GCDs of a box of eight MI250."""
 
-NVLINK_SHARP = Aggregation("pull", 0.835)
+NVLINK_SHARP = Aggregation(0.835)
 """Fits measured times of 5 to 8 H100: see `collectives.in_network.all_reduce`."""
 
 Cable = tuple[str, str, int, int]
@@ -73,11 +73,11 @@ def dgx_a100(boxes: int = 1, *, bandwidth: Quantities = A100_BANDWIDTH, **times:
 def dgx_h100(boxes: int = 1, *, bandwidth: Quantities = H100_BANDWIDTH, **times: Unpack[Times]) -> Topology:
     """DGX H100: eight GPUs around an NVSwitch; GPU g of every box has a NIC to switch g ("rails").
 
-    One box reduces in its NVSwitch; of several, the switches between them are not known to.
+    Boxes reduce in their NVSwitches; the switches between several are not known to.
     Parameters and errors as for `dgx_a100`.
     """
     found = _switched("dgx-h100", boxes, 8, bandwidth, times)
-    return replace(found, aggregation=NVLINK_SHARP) if found.n_npus == 8 else found
+    return replace(found, aggregation=NVLINK_SHARP)
 
 
 @checked

@@ -30,6 +30,24 @@ def equal_boxes(topology: Topology, algorithm: str) -> list[list[int]]:
     return boxes
 
 
+def entries_of(topology: Topology, box: list[int]) -> list[int]:
+    """Positions by which an algorithm enters and leaves a box: as many of every NIC, the first that share it."""
+    behind: dict[int, list[int]] = {}
+    for at, npu in enumerate(box):
+        links = slice(*topology.link_ptr[npu : npu + 2])
+        beyond = topology.dst[links][topology.dimension[links] > 0].tolist()
+        own = [node for node in beyond if node >= topology.n_npus and _is_of(topology, node, box)]
+        behind.setdefault(own[0] if own else npu, []).append(at)
+    each = min(map(len, behind.values()))
+    return sorted(at for some in behind.values() for at in some[:each])
+
+
+def _is_of(topology: Topology, node: int, box: list[int]) -> bool:
+    """Whether the NPUs next to a node are all of one box, as those of a NIC are."""
+    near = topology.dst[topology.link_ptr[node] : topology.link_ptr[node + 1]]
+    return set(near[near < topology.n_npus].tolist()).issubset(box)
+
+
 def zigzag(n: int) -> list[int]:
     """0, 1, -1, 2, -2, ...: n numbers; every step between two occurs once modulo an even n, and twice modulo an odd n.
 

@@ -47,14 +47,14 @@ class RootTrees:
 
 def transitive_pattern(
     topology: Topology, trees: RootTrees, kind: str, algorithm: str, form: str = "", *, whole: bool = False,
-    note: str = "",
+    note: str = "", progress: str = "free",
 ) -> Pattern:
     """The pattern of the trees of rank 0 and their translations.
 
     `topology`: a topology whose translations are automorphisms.
     `kind`: "all-gather", "reduce-scatter" or "all-reduce".
     `whole`: whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
-    `note`: as in `Pattern`.
+    `note`, `progress`: as in `Pattern`.
     """
     grid = Grid(topology.shape)
     phases = [(True,), (False,), (True, False)][("reduce-scatter", "all-gather", "all-reduce").index(kind)]
@@ -62,7 +62,7 @@ def transitive_pattern(
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=trees.k * grid.p,
         emit=edges.emit, blocks_of=edges.blocks_of, groups=translations(topology),
-        own_proof=OwnProof(partial(_prove, topology, trees)), note=note,
+        own_proof=OwnProof(partial(_prove, topology, trees)), note=note, progress=progress,
     )
 
 

@@ -15,6 +15,7 @@ from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
 from sim.measured.nccl_text import nccl_json
+from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock
 from sim.study.deciding import deciding_defaults
 from sim.study.points import Task, compute_all
@@ -166,9 +167,9 @@ def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
     cut = "chunks as chosen for each point" if spec.chooses else ""
     model = spec.build_model()
     lines = [f"# model: {model.describe(cut)}; {spec.engine} engine, seed {model.seed}{preset}"]
-    if model.rank_progress == "authors":
+    if model.rank_progress in LEFT_OPEN and any(row["rank_progress"] != "free" for row in rows):
         told = common_notes(rows, lambda row: str(row["rank_progress"]))
-        lines += [f"# progress of ranks: {line}" for line in told]
+        lines += [f"# progress of ranks, {model.rank_progress}: {line}" for line in told]
     lines += [f"# symmetry: {line}" for line in common_notes(rows, lambda row: str(row["symmetry"]))]
     return lines + [f"# schedule: {line}" for line in common_notes(rows, lambda row: str(row["proof"]))]
 

@@ -98,7 +98,7 @@ def _told(result: Result, what: str, *more: str) -> tuple[Timeline, list[str]]:
     compute = f" and {counted(streams, 'compute stream')}" if streams else ""
     return timeline, [
         f"# weft trace: {what}: {format_time(result.time_ps)}",
-        f"# {result.model.describe()}; {result.symmetry}",
+        f"# {result.assumptions}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
         f"# {counted(timeline.outcome.events, 'slice')} on {counted(links, 'link direction')}{compute}",
         *more,

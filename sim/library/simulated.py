@@ -83,8 +83,11 @@ def simulated(setting: Setting, row: Expected, how: How = AS_USUAL) -> Simulated
     elif row.algorithm != "Ring" or rooted:
         chunks = min(MOST_CHUNKS, max(1, round(piece / (protocol.chunk_KiB * KIB))))
 
+    # channels of a NIC progress in turn; first come, first served lets one chain of a reduce run ahead of another
+    discipline = "lowest-chunk-first" if rooted else "fifo"
+
     def time_s(one: Schedule, count: int) -> float:
-        return simulate(one, model=Model(chunks=count), **how.arguments()).time_s
+        return simulate(one, model=Model(chunks=count, discipline=discipline), **how.arguments()).time_s
 
     time = time_s(schedule, chunks)
     if rooted:

@@ -12,6 +12,7 @@ from sim.program import I32, I64, PUSHED, WHOLE, i32, unique_rows
 from sim.program.model import Model
 from topologies import WeftError
 from topologies.core.paths import ranges
+from workloads.job import Communicate, Job
 
 
 class Waiting(NamedTuple):
@@ -25,8 +26,22 @@ FREE = Waiting()
 
 
 def progress_of(pattern: Pattern, model: Model) -> str:
-    """What ranks wait for: that of the model, or of the authors of the algorithm."""
-    return pattern.progress if model.rank_progress == "authors" else model.rank_progress
+    """What ranks wait for: by default what the authors have them wait for, where ports have links of their own."""
+    rule = model.rank_progress
+    if rule == "auto":
+        rule = "authors" if pattern.progress != "free" and pattern.topology.ports_have_links else "free"
+    return pattern.progress if rule == "authors" else rule
+
+
+def progress_told(job: Job, model: Model) -> str:
+    """What ranks wait for in a job, for people: "all", or "all (swing), free (ring)" where algorithms differ."""
+    names: dict[str, list[str]] = {}
+    patterns = (one.work.schedule.pattern for one in job.operations if isinstance(one.work, Communicate))
+    for pattern in dict.fromkeys(patterns):
+        names.setdefault(progress_of(pattern, model), []).append(pattern.algorithm)
+    if len(names) < 2:
+        return next(iter(names), "free")
+    return ", ".join(f"{rule} ({', '.join(dict.fromkeys(some))})" for rule, some in sorted(names.items()))
 
 
 def sends_end_pushed(model: Model) -> bool:
@@ -59,22 +74,20 @@ def _together(t: Transfers, steps: tuple[int, ...], parent: I32, child: I32, lag
     """Let each transfer of a rank in a step wait for what any of them waits for."""
     chosen = (t.src != t.dst) & (np.isin(t.step, steps) if steps else np.True_)
     group = unique_rows(t.src.astype(np.int64) * (int(t.step.max(initial=0)) + 1) + t.step)[1]
-    joint = np.flatnonzero(chosen[child] & (lag < 0))
+    is_joint = chosen[child] & (lag < 0)
+    joint = np.flatnonzero(is_joint)
     if np.any(inside := group[parent[joint]] == group[child[joint]]):
         row = child[joint[inside]][0]
         raise WeftError(
             f"rank progress: transfers of rank {t.src[row]} in step {t.step[row]} wait for each other, so that ports "
             "cannot go on together: choose free, or another algorithm (bucket, ring, swing)"
         )
-    joint = joint[np.argsort(group[child[joint]], kind="stable")]
+    # Once, by what is waited for and not by its representative: two ranks of one orbit are two to wait for.
+    named = np.stack([group[child[joint]], t.dep_src[joint], t.dep_slot[joint], lag[joint]])
+    joint = joint[np.unique(named, axis=1, return_index=True)[1]]
     count = np.bincount(group[child[joint]], minlength=int(group.max(initial=-1)) + 1)
     first = np.cumsum(count) - count
     rows = np.flatnonzero(chosen)
-    added = joint[ranges(first[group[rows]], count[group[rows]])]
-    alone = np.setdiff1d(np.arange(child.size), joint)
-    edge = np.concatenate([alone, added])
-    children = np.concatenate([child[alone], np.repeat(rows, count[group[rows]])])
-    # By what is waited for, not by its representative: two ranks of one orbit are two to wait for.
-    named = np.stack([children, t.dep_src[edge], t.dep_slot[edge], lag[edge]])
-    once = np.unique(named, axis=1, return_index=True)[1]
-    return i32(parent[edge[once]]), i32(children[once]), i32(lag[edge[once]])
+    edge = np.concatenate([np.flatnonzero(~is_joint), joint[ranges(first[group[rows]], count[group[rows]])]])
+    children = np.concatenate([child[~is_joint], np.repeat(rows, count[group[rows]])])
+    return i32(parent[edge]), i32(children), i32(lag[edge])

@@ -120,7 +120,7 @@ def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model
     def schedule_of(form: str) -> Schedule:
         return spec.build_schedule(name, topology, size, form or None)
 
-    ready, _ = ready_forms(spec.forms_of(name, topology) or ("",), schedule_of, model, spec.symmetry)
+    ready, _ = ready_forms(spec.forms_of(name) or ("",), schedule_of, model, spec.symmetry)
     return tuple(lower(schedule, model, spec.symmetry) for schedule in ready.values())
 
 

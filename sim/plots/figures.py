@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from collectives.core.collective import Collective
+from collectives.registry import REDUCING
 from sim.analytic.roof import roof
 from sim.plots.compare import draw_comparison, draw_roofline, draw_scaling, draw_speedup
 from sim.plots.critical_path import draw_validation
@@ -63,7 +64,7 @@ def _roofline(wanted: Drawing) -> None:
         model, topology = spec.build_model(), spec.build_topology()
         if model.deliver == "head":
             raise WeftError("a roofline is of chunks delivered with their tail: --deliver head has no cut bound")
-        reduces = any(row["algorithm"] in _IN_SWITCHES for row in wanted.rows if row["topology"] == topology.name)
+        reduces = any(row["algorithm"] in REDUCING for row in wanted.rows if row["topology"] == topology.name)
         roofs[topology.name] = roof(
             topology, spec.kind.name, spec.collective.root or 0, endpoint_latency_ps=model.endpoint_latency_ps,
             reducing_switches=reduces,
@@ -79,9 +80,6 @@ def _account(wanted: Drawing) -> None:
         raise WeftError("this figure needs rows with their critical path: from weft validate, or compare --why")
     draw_validation(wanted.rows, wanted.path, width=wanted.width)
 
-
-_IN_SWITCHES = ("in-network",)
-"""Algorithms whose switches reduce: the roof is then that of such switches."""
 
 FIGURES: dict[str, Callable[[Drawing], None]] = {
     "comparison": lambda one: draw_comparison(one.rows, one.path, width=one.width),

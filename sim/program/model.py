@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Unpack
 from sim.program.cutting import Cutting
 from sim.program.model_options import (
     DEFAULT_CHUNKS,
+    LEFT_OPEN,
     OF_MODEL,
     OF_NIC,
     OPTIONS,
@@ -77,7 +78,7 @@ class Model(ModelFields):
     def describe(self, cut: str = "", progress: str = "") -> str:
         """One line for people: "cut-through, 8 KiB chunks, head delivery".
 
-        `cut` is said instead of the chunks, `progress` is what the algorithm's authors have ranks wait for.
+        `cut` is said instead of the chunks, `progress` is what ranks wait for where the model leaves it to others.
         """
         count = f"{counted(self.chunks or 1, 'chunk')} per transfer"
         size = f"{format_size(self.chunk_bytes or 0)} chunks"
@@ -86,12 +87,12 @@ class Model(ModelFields):
         if self.bubble:
             told["buffer_bytes"] += " with bubbles"
         ranks = told.pop("rank_progress", "")
+        if progress and self.rank_progress in LEFT_OPEN and (ranks or progress != "free"):
+            ranks = f"progress of ranks: {self.rank_progress} ({progress})"
         words += told.values()
         if self.nic is not None:
             words.append(self.nic.describe())
-        if ranks:
-            words.append(f"{ranks} ({progress})" if progress and self.rank_progress == "authors" else ranks)
-        return ", ".join([*words, f"ties {self.tie}"])
+        return ", ".join([*words, *filter(None, [ranks]), f"ties {self.tie}"])
 
 
 def changed(thing: Nic | Model) -> Iterator[tuple[str, Any]]:

@@ -42,6 +42,9 @@ UNLIMITED = "unlimited"
 MOST_ENGINES = 65_536
 """Limit on the engines of a NIC, each of which has a place of its own in memory."""
 
+LEFT_OPEN = ("auto", "authors")
+"""Of what ranks wait for: rules whose meaning the algorithm decides, or the algorithm and the fabric."""
+
 FLUID, ANALYTIC = "fluid", "analytic"
 
 T = TypeVar("T")
@@ -162,8 +165,8 @@ class ModelOptions(TypedDict, total=False):
     send_complete: Annotated[str | None, Option(
         "when a rank's own send ends for it: delivered or pushed", "WHEN", "delivered", "nic.send_complete")]
     rank_progress: Annotated[str | None, Option(
-        "what a rank waits for before its next step: free, any, all or authors", "RULE", "free", needs=(POSTS,),
-        engines_without=(ANALYTIC,), told="progress of ranks: {}")]
+        "what a rank waits for before its next step: auto (by the fabric), free, any, all or authors", "RULE", "auto",
+        needs=(POSTS,), told="progress of ranks: {}")]
     buffer: Annotated[Quantity | None, Option(
         "room for chunks behind each link", "SIZE", UNLIMITED, "buffer_bytes", engines_without=(FLUID, ANALYTIC),
         told="buffers of {}", least=1)]
@@ -207,7 +210,7 @@ class ModelFields:
     discipline: Annotated[str, Choice(DISCIPLINES)] = "fifo"
     seed: int = 0
     nic: NicFields | None = None
-    rank_progress: Annotated[str, Choice(("free", "any", "all", "authors"))] = "free"
+    rank_progress: Annotated[str, Choice(("auto", "free", "any", "all", "authors"))] = "auto"
     buffer_bytes: PositiveBytes | None = None
     credit_ps: Picoseconds | None = None
     vcs: Count = 1

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from collectives import ALGORITHMS, algorithm, in_network
 from collectives.formats.files import called
+from collectives.registry import REDUCING
 from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees
 from sim.study.spec import Spec
 from sim.study.tables import Row, tied_with
-from topologies import REDUCER, Topology, WeftError
+from topologies import Topology, WeftError
 from topologies.units import format_rate, format_size
 
 
@@ -40,12 +39,12 @@ def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row]) -> li
 def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterator[Alternative]:
     every = frozenset(str(row["algorithm"]) for row in rows)
     first = frozenset[str]().union(*(_fastest(_at(rows, size)) for size in _sizes(rows)))
-    if in_network.NAME in first and _reduces_at_any_rate(spec, topology):
+    if (reducing := REDUCING & first) and not topology.boxes_reduce and spec.topology.aggregation_rate is None:
         rate_Bps = int(topology.bandwidth_Bps.max())
         yield _alternative(
             "switches or routers reduce at any rate", f"{format_rate(rate_Bps)} a switch, the rate of one link",
             "--aggregation-rate", spec,
-            {"topology": {"aggregation_rate": f"{rate_Bps}B/s"}}, {in_network.NAME},
+            {"topology": {"aggregation_rate": f"{rate_Bps}B/s"}}, reducing,
         )
     served = {str(row["algorithm"]) for row in rows if row["discipline"] != "fifo"} & first
     if served and spec.model.discipline is None:
@@ -95,11 +94,6 @@ def _tried(one: Alternative, rows: Sequence[Row]) -> str:
             winners.setdefault(found, []).append(size)
     said = ", ".join(f"{name} is the fastest at {_listed(sizes)}" for name, sizes in winners.items())
     return said and f"{one.default}; with {one.instead}, {said} ({one.flag})"
-
-
-def _reduces_at_any_rate(spec: Spec, topology: Topology) -> bool:
-    given = spec.topology.aggregation_rate is not None or bool(topology.aggregation)
-    return not (given or np.any(topology.kind == REDUCER))
 
 
 def _sizes(rows: Sequence[Row]) -> list[int]:

@@ -50,7 +50,7 @@ def _make_study(spec: Spec, name: str, how: How) -> Study:
         raise WeftError(f"{name}: LIBRA's formulas need dimensions of NPUs: omit --evaluator analytic")
     knobs = Asked(
         algorithms=_algorithms(spec), chunks=_chunks(asked.chunks), options=asked.option or (), orders=asked.orders,
-        dimension_algorithms=asked.dimension_algorithms, forms=_forms(spec, network),
+        dimension_algorithms=asked.dimension_algorithms, forms=_forms(spec),
     )
     begin = spec.sweep.begin
     return Study(
@@ -151,7 +151,7 @@ def _algorithms(spec: Spec) -> tuple[str, ...]:
     return names
 
 
-def _forms(spec: Spec, network: Network) -> dict[str, tuple[str, ...]]:
+def _forms(spec: Spec) -> dict[str, tuple[str, ...]]:
     """Forms to choose from, by algorithm; the collectives of a workload are in their algorithm's own choice.
 
     WeftError: a form is asked for a workload, or of algorithms that have no such form.
@@ -164,7 +164,7 @@ def _forms(spec: Spec, network: Network) -> dict[str, tuple[str, ...]]:
     for name in names:
         if form is not None and form not in (known := algorithm(name).forms_of(spec.kind.name)):
             raise WeftError(f"--form {form}: {name} {spec.kind.name} has {', '.join(known) or 'one form only'}")
-    return {name: spec.forms_of(name, network.topology) for name in names}
+    return {name: spec.forms_of(name) for name in names}
 
 
 def _chunks(counts: tuple[int, ...]) -> tuple[int, ...]:

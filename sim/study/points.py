@@ -320,7 +320,7 @@ def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[
 
 def forms_of(spec: Spec, topology: Topology, name: str) -> tuple[Sequence[str], list[str]]:
     """The forms that an algorithm is tried in ("": the only one), and those with several trees."""
-    forms = spec.forms_of(name, topology) or ("",)
+    forms = spec.forms_of(name) or ("",)
     counts = numbers_of_trees(spec, topology, name) if spec.chooses else []
     return forms, [f"{form}{IN_TREES}{count}" for form in forms for count in counts]
 

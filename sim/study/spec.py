@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build, in_network
+from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build
 from collectives.core.collective import Collective, collective
 from collectives.core.schedule import MOST_BYTES
 from collectives.formats.files import called
@@ -294,18 +294,17 @@ class Spec(Sections):
     def sizes_bytes(self) -> tuple[int, ...]:
         return sweep_sizes(self.sweep)
 
-    def forms_of(self, name: str, topology: Topology | None = None) -> tuple[str, ...]:
-        """Forms of an algorithm to choose from: the one of the spec, or of the fabric, or all; empty for no choice."""
+    def forms_of(self, name: str) -> tuple[str, ...]:
+        """Forms of an algorithm to choose from: the one of the spec, or all; empty for no choice."""
         forms = algorithm(name).forms_of(self.kind.name)
-        if forms and self.collective.form is None and name == in_network.NAME and topology and topology.aggregation:
-            return (topology.aggregation.form,)
         return (self.collective.form,) if forms and self.collective.form else forms
 
     def build_schedule(
         self, name: str, topology: Topology, size: Quantity, form: str | None = None, **options: object
     ) -> Schedule:
         """The schedule of one algorithm at one size; in the algorithm's default form unless one is given."""
-        if name == in_network.NAME and self.collective.algorithms is None and not topology.says_it_reduces:
+        reduces = {"": True, "all": topology.says_it_reduces, "boxes": topology.boxes_reduce}
+        if self.collective.algorithms is None and not reduces[algorithm(name).reducing]:
             raise WeftError(
                 f"{topology.name} does not say that its switches reduce; give --aggregation-rate, or name {name} to "
                 "run it all the same"
@@ -341,7 +340,7 @@ class Spec(Sections):
         topology = self.build_topology()
         for name in self.algorithms:
             for size in self.sizes_bytes:
-                forms = self.forms_of(name, topology)
+                forms = self.forms_of(name)
                 yield self.build_schedule(name, topology, size, forms[0] if len(forms) == 1 else None)
 
     # --- its spellings

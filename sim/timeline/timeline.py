@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.lower.names import SUM, TIMEOUT
+from sim.lower.progress import progress_told
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from topologies import WeftError
@@ -65,7 +66,8 @@ def timeline(lowered: Lowered, outcome: Outcome) -> Timeline:
     topology = lowered.topology
     nodes = [topology.node_name(node) for node in range(topology.n_nodes)]
     named = _JobNames(lowered) if lowered.job.alone is None else _ScheduleNames(lowered)
-    about = {"model": lowered.model.describe(), "symmetry": lowered.symmetry}
+    told = lowered.model.describe(progress=progress_told(lowered.job, lowered.model))
+    about = {"model": told, "symmetry": lowered.symmetry}
     return Timeline(lowered.program, outcome, tracks, nodes, named.name, named.facts, named.about | about)
 
 

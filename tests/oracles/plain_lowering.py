@@ -18,6 +18,7 @@ from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers
 from sim.lower.lowered import Lowered
 from sim.lower.messages import Messages
+from sim.lower.progress import waiting_of
 from sim.lower.quotient import Orbits
 from sim.program import PER_TASK, PRIORITY, WHOLE, Cutting, service_time_ps
 from sim.program.model import Model
@@ -174,11 +175,17 @@ class Plain:
                 priority=(place, 0) if self.steps and asks is not None else (first, place), asks=asks, gives=gives,
             ))
         row_of = {(int(src), int(slot)): row for row, (src, slot) in enumerate(zip(t.src, t.slot, strict=True))}
+        named = list(zip(t.dep_src.tolist(), t.dep_slot.tolist(), t.dep_lag.tolist(), strict=True))
+        own = [named[int(t.dep_ptr[row]) : int(t.dep_ptr[row + 1])] for row in range(t.src.size)]
+        steps = waiting_of(emitter, model).steps if isinstance(emitter, Pattern) else None
         for row, mine in enumerate(keys):
-            for at in range(int(t.dep_ptr[row]), int(t.dep_ptr[row + 1])):
-                theirs = keys[row_of[int(t.dep_src[at]), int(t.dep_slot[at])]]
+            waited = set(own[row])
+            if t.src[row] != t.dst[row] and steps is not None and (steps == () or t.step[row] in steps):
+                ports = np.flatnonzero((t.src == t.src[row]) & (t.step == t.step[row]) & (t.src != t.dst))
+                waited |= {one for port in ports for one in own[port] if one[2] == WHOLE}
+            for src, slot, lag in sorted(waited):
                 for key in mine:
-                    self.waits[key] += [(one, int(t.dep_lag[at])) for one in theirs]
+                    self.waits[key] += [(one, lag) for one in keys[row_of[src, slot]]]
         return keys
 
     def _join(self, number: int, t: Transfers, keys: list[list[Key]], ranks: set[int], detached: bool) -> None:

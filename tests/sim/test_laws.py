@@ -99,12 +99,10 @@ def test_size_and_bandwidth_together_change_no_time(case: Case) -> None:
 # --- backwards in time --------------------------------------------------------------------------------------------
 
 NOT_REVERSED = {
-    "mirrored-recursive-doubling": "both reflections meet on links in another order",
     "themis": "the order of dimensions is chosen for each of the two, by what is already under way",
     "in-network": "sums go up to the switches in turn, copies leave them at once",
     "pipelined": "at a link, chunks of trees are served in the order in which they come, not in that of the reversal",
     "pat": "on the torus, far messages share links, and ranks that are done early begin the next step among them",
-    "bfb": "likewise: the shares of a step are not sent in an order that the reversal would have",
 }
 REVERSED = [
     case for case in CASES if case.collective == "all-gather" and case._replace(collective="reduce-scatter") in CASES

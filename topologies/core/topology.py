@@ -22,6 +22,9 @@ NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
 
 KIND_NAMES = ("npu", "switch", "ocs", "reducer")
 
+MOST_COUNTED = 65_536
+"""NPUs that are looked at to tell whether links join neighbors; of more, as many at equal distances, an odd number."""
+
 IntArray = npt.NDArray[np.integer]
 
 
@@ -42,10 +45,10 @@ class Router(Protocol):
 
 
 class Aggregation(NamedTuple):
-    """How the switches of a machine reduce."""
+    """How switches of a machine reduce and multicast, whatever the algorithm."""
 
-    form: str  # of the algorithm in-network: "pull" for NVLink SHARP
-    efficiency: float  # share of the bandwidth of links that aggregation reaches
+    efficiency: float  # share of the bandwidth of their links that is reached
+    tiers: tuple[int, ...] = (0,)  # dimensions of the links of those switches
 
 
 @checked
@@ -82,7 +85,7 @@ class Topology:
     node_names : tuple of str
         Names for messages (default: "npu3", "switch0").
     aggregation : Aggregation or None
-        How all switches reduce, where the machine is known to; reduction units say it themselves (REDUCER).
+        How switches reduce, where the machine is known to; reduction units say it themselves (REDUCER).
     """
 
     name: Name
@@ -128,10 +131,39 @@ class Topology:
             "latency": ", ".join(map(format_time, times.tolist())) or None,
         })
 
+    @cached_property
+    def ports_have_links(self) -> bool:
+        """Whether an NPU has a link to the next one, up and down in each dimension, in half of all cases or more.
+
+        A port, one direction of one dimension, then has a link of its own; behind a switch, ports share one.
+        """
+        rank, stride = np.arange(0, self.n_npus, self.n_npus // MOST_COUNTED | 1), 1
+        linked: list[float] = []
+        for extent in self.shape:
+            at = rank // stride % extent
+            if extent > 1:
+                linked += [float(np.mean(self.link_ids(rank, rank + ((at + way) % extent - at) * stride) >= 0))
+                           for way in (1, -1)]
+            stride *= extent
+        return sum(linked) >= len(linked) / 2
+
     @property
     def says_it_reduces(self) -> bool:
-        """Whether switches (or routers, behind which there are units) are known to reduce."""
-        return self.aggregation is not None or bool(np.any(self.kind == REDUCER))
+        """Whether all switches (or routers, behind which there are units) are known to reduce."""
+        of_all = self.aggregation is not None and bool(np.all(np.isin(self.dimension, self.aggregation.tiers)))
+        return of_all or bool(np.any(self.kind == REDUCER))
+
+    @property
+    def boxes_reduce(self) -> bool:
+        """Whether the switches inside boxes, whose links are of tier 0, are known to reduce."""
+        return self.says_it_reduces or (self.aggregation is not None and 0 in self.aggregation.tiers)
+
+    def as_it_reduces(self) -> Topology:
+        """The network with the bandwidth that its aggregation reaches, where that is known."""
+        if self.aggregation is None:
+            return self
+        share = np.where(np.isin(self.dimension, self.aggregation.tiers), self.aggregation.efficiency, 1.0)
+        return self.with_links(bandwidth_Bps=self.bandwidth_Bps * share)
 
     @property
     def n_nodes(self) -> int:

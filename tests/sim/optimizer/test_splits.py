@@ -20,8 +20,8 @@ from sim.optimizer.splits import side_by_side
 from sim.program.model import Model
 from topologies import from_spec
 
-SWING = ["--topology", "torus:8x4x2", "--collective", "all-reduce", "--algorithm", "swing", "-b", "16M"]
-"""Its ports drift apart on unequal extents: a change of the rates by 0.1 % moves its time by up to 20 %."""
+SERVER = ["--topology", "torus:8x4", "--collective", "all-reduce", "--algorithm", "parameter-server", "-b", "16M"]
+"""Who comes first at its links is an accident: a change of the rates by 0.1 % moves its time by up to 12 %."""
 
 DIMENSIONS = ["--network", "RI(4)_FC(8)_SW(4)", "--collective", "all-reduce", "-b", "16M"]
 
@@ -58,13 +58,13 @@ def test_what_is_built_from_bandwidths_is_built_anew_in_perturbed_runs(monkeypat
 
 def test_a_gain_within_the_spread_is_not_chased(capsys: pytest.CaptureFixture[str]) -> None:
     """The simulated best is still shown, as it is; the equal split is the one to build."""
-    row, said = found(capsys, SWING)
+    row, said = found(capsys, SERVER)
     equal, _, best = row["splits"]
-    assert row["time_s"] == best["simulated_s"] < 0.9 * equal["simulated_s"]
-    assert best["spread_low_s"] == pytest.approx(best["simulated_s"], rel=1e-15)  # the one from ps, the other from ns
+    assert row["time_s"] == best["simulated_s"] < equal["simulated_s"]
+    assert 0.8 * best["simulated_s"] < best["spread_low_s"] < best["simulated_s"]
     assert equal["spread_low_s"] < best["spread_high_s"]
     assert row["tied"] and equal["tied"] and row["recommended"] == "equal"
-    headline = "equal split (swing, bandwidth form, 4 chunks): 100.00 / 100.00 / 100.00 GB/s; no gain beyond the spread"
+    headline = "equal split (parameter-server, 4 chunks): 150.00 / 150.00 GB/s; no gain beyond the spread"
     assert f"\n{headline}\n" in said
     assert "x, within the spread)" in said
 

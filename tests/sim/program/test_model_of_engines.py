@@ -11,7 +11,7 @@ from tests.model_values import GIVEN
 from topologies import WeftError, from_spec
 
 KNOWN = {
-    "analytic": {"forwarding", "chunk", "chunks", "endpoint_latency", "tie", "seed"},
+    "analytic": {"forwarding", "chunk", "chunks", "endpoint_latency", "tie", "seed", "rank_progress"},
     "fluid": {"header", "endpoint_latency", "tie", "seed", "rank_progress"},
     "chunk": set(GIVEN), "reference": set(GIVEN),
 }

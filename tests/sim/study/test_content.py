@@ -70,7 +70,7 @@ OF_A_TOPOLOGY: dict[str, Any] = {
     "bandwidth_Bps": FABRIC.bandwidth_Bps + 1, "latency_ps": FABRIC.latency_ps + 1,
     "hop_latency_ps": FABRIC.hop_latency_ps + 1, "dimension": FABRIC.dimension + 1, "shape": (8,),
     "coords": FABRIC.coords + 1, "router": ShortestPathRouter(1), "node_names": ("a",),
-    "aggregation": Aggregation("pull", 0.5),
+    "aggregation": Aggregation(0.5),
 }
 
 

@@ -31,10 +31,11 @@ ACCIDENT = ("torus:16x8x4", "all-reduce", "16MiB")
 def test_swing_where_its_ports_collide_is_an_accident_and_bucket_is_not() -> None:
     fabric, kind, size = ACCIDENT
     ranges = {}
-    for name in ("swing", "bucket"):
-        found = simulate(build(name, kind, from_spec(fabric), size)).spread(8)
-        ranges[name] = (found.high_ps - found.low_ps) / found.time_ps
-    assert ranges["swing"] > 0.2 and ranges["bucket"] < 0.005
+    for name, progress in (("swing", "free"), ("bucket", "free"), ("swing", "auto")):
+        found = simulate(build(name, kind, from_spec(fabric), size), rank_progress=progress).spread(8)
+        ranges[name, progress] = (found.high_ps - found.low_ps) / found.time_ps
+    assert ranges["swing", "free"] > 0.2
+    assert ranges["bucket", "free"] < 0.005 and ranges["swing", "auto"] < 0.005
 
 
 @pytest.mark.compiled
@@ -203,7 +204,8 @@ def test_only_healthy_simulated_runs_are_perturbed() -> None:
 
 @pytest.mark.compiled
 def test_compare_shows_ranges_and_marks_what_is_tied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["compare", "--topology", "torus:16x8x4", "--algorithms", "swing,bucket", "-b", "16M", "--quiet"]
+    words = ["compare", "--topology", "torus:16x8x4", "--algorithms", "swing,bucket", "-b", "16M", "--quiet",
+             "--rank-progress", "free"]
     assert main([*words, "--json", str(tmp_path / "a.json")]) == 0
     said = capsys.readouterr().out
     rows = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["rows"]
