@@ -135,6 +135,7 @@ def crowd(seed: int, disciplines: tuple[str, ...] = ORDERS[:1]) -> Program:
     return builder.build()
 
 
+@pytest.mark.compiled
 @pytest.mark.table
 @pytest.mark.parametrize("disciplines", [ORDERS[:1], ORDERS, ORDERS[1:2]], ids=["fifo", "mixed", "priorities"])
 @pytest.mark.parametrize("seed", range(4))

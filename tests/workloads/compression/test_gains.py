@@ -129,6 +129,7 @@ def test_the_benchmark_rejects_what_it_cannot_measure(bad, capsys):
     assert "spread" not in capsys.readouterr().out
 
 
+@pytest.mark.compiled
 def test_the_published_layout_is_measured_too(capsys):
     codec.main(("--size", "1MiB", "--densities", "0.3", "--repeats", "1", "--layouts", "published", "rotated"))
     rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
