@@ -84,7 +84,7 @@ def test_ports_that_wait_for_each_other_do_not_drift_apart() -> None:
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("spec", {*SHARED, *(one for family in TOPOLOGIES.values() for one in family.samples)})
+@pytest.mark.parametrize("spec", sorted({*SHARED, *(one for family in TOPOLOGIES.values() for one in family.samples)}))
 def test_ports_of_which_all_share_a_link_to_a_switch_have_none_of_their_own(spec: str) -> None:
     """Counted over the routes to the neighbors in all dimensions."""
     fabric = from_spec(spec)

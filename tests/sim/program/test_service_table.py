@@ -308,6 +308,7 @@ PLANS = {
 }
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("engine", ["chunk", "reference"])
 @pytest.mark.parametrize("name", PLANS)
 def test_faults_of_a_fabric(name: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:

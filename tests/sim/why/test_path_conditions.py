@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 
 from sim.engine.run import run
@@ -53,6 +54,7 @@ def test_pieces_are_what_the_log_says(program: Program) -> None:
     check(program)
 
 
+@pytest.mark.compiled
 @settings(max_examples=160)
 @given(faulty_programs(base=fifo_programs()))
 def test_pieces_are_what_the_journal_says(program: Program) -> None:

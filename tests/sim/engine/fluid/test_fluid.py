@@ -151,6 +151,7 @@ def test_a_flow_that_is_held_up_elsewhere_leaves_its_share_to_others() -> None:
     assert rates == {1: 1, 2: 1, 0: 3, 3: 3}
 
 
+@pytest.mark.compiled
 @pytest.mark.table
 @pytest.mark.parametrize("fabric", FABRICS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -188,6 +189,7 @@ def _busy() -> tuple[Program, Speeds]:
     return program, lowered.speeds()
 
 
+@pytest.mark.compiled
 @pytest.mark.full
 def test_slices_give_the_same_arrays_and_tell_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     program, rates = _busy()

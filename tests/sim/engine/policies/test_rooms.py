@@ -172,6 +172,7 @@ ROUTERS: dict[str, Any] = {"bandwidth": "400Gb/s", "latency": "100ns", "hop_late
     ("direct", "leaf-spine:2x2x2"),
 ])
 @pytest.mark.parametrize("discipline", ["fifo", "round-robin-flow"])
+@pytest.mark.compiled
 def test_buffers_on_a_fabric(algorithm: str, spec: str, discipline: str) -> None:
     """Large buffers change nothing, small ones cost time; the quotient is the full run; the parts add up."""
     kind = "all-to-all" if algorithm == "direct" else "all-reduce"
@@ -188,6 +189,7 @@ def test_buffers_on_a_fabric(algorithm: str, spec: str, discipline: str) -> None
     assert parts["credits"] > 0
 
 
+@pytest.mark.compiled
 def test_a_deadlock_names_the_links_of_its_circle() -> None:
     schedule = build("swing", "all-reduce", from_spec("torus:8x8", **ROUTERS), "2MiB")
     with pytest.raises(Deadlock, match=r"buffers are full in a circle, .*: npu0->npu1, npu1->npu2, .*npu7->npu0, npu0"):

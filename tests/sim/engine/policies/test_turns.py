@@ -162,6 +162,7 @@ def test_links_with_one_flow_are_fifo(name: str, kind: str) -> None:
     ("ring", "switch:8", TURNS[0], "1 of 8"), ("swing", "switch:8", TURNS[1], "4 of 8"),
     ("recursive-doubling", "torus:4x4", TURNS[1], "4 of 16"),
 ])
+@pytest.mark.compiled
 def test_what_symmetry_is_kept(algorithm: str, spec: str, discipline: str, ranks: str) -> None:
     """Turns are by arrival and class, so the group is kept; not where it moves the ports of a switch."""
     schedule = build(algorithm, "all-reduce", from_spec(spec), "256KiB")
