@@ -118,6 +118,10 @@ def screen_width() -> int:
     return get_terminal_size((PIPE_WIDTH, 0)).columns
 
 
+IDLE = "nothing moves"
+"""Where every algorithm takes no time: the array of one NPU."""
+
+
 def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
     """Times side by side: one line per size, one column per algorithm, `*` at the fastest (at every one of a tie).
 
@@ -138,10 +142,10 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
         tied = tied_with(found)
         line = [format_size(size), *(_cell(row, times[0], tied, len(names) > 1, short) for row in here)]
         if len(names) > 1:
-            line.append("tied" if tied else _margin(times))
+            line.append(IDLE if times[0] == 0 else "tied" if tied else _margin(times))
         lines.append(line)
     if len(names) > 1 and sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True)) > width:
-        for line, size in zip(lines[1:], sizes, strict=True):
+        for line, size in ((line, size) for line, size in zip(lines[1:], sizes, strict=True) if line[-1] != IDLE):
             found = sorted((row for row in rows if row["size_bytes"] == size), key=lambda row: float(row["time_s"]))
             line[-1] = f"{', '.join((found[0]['algorithm'], *tied_with(found)))} {line[-1]}".strip()
     return aligned(lines, width=width)
