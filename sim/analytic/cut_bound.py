@@ -42,7 +42,7 @@ class CutBound(NamedTuple):
 
 @checked
 def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_switches: bool = False) -> CutBound:
-    """The exact cut bound of a collective.
+    """The exact cut bound of a collective; of an all-to-all the tightest of the bounds of `topologies.flows.prices`.
 
     Parameters
     ----------
