@@ -28,7 +28,6 @@ from sim.optimizer.programs import iteration_objective as iteration_objective
 from sim.program.model import ENGINES as ENGINES
 from sim.program.model import PRESETS as PRESETS
 from sim.program.model import Model as Model
-from sim.program.model import Nic as Nic
 from sim.program.outcome import Deadlock as Deadlock
 from sim.result import Result as Result
 from sim.scenarios.tenants import Shares as Shares

@@ -77,7 +77,7 @@ OF_A_TOPOLOGY: dict[str, Any] = {
 def test_every_field_is_tried_or_named_as_no_part_of_a_result() -> None:
     assert {one.name for one in fields(Pattern)} == OF_A_PATTERN.keys() | {"blocks_of"}
     assert {one.name for one in fields(Topology)} == OF_A_TOPOLOGY.keys() | {"link_ptr"}
-    assert {one.name for one in fields(Algorithm)} == ALGORITHM_ELSEWHERE.keys() | {"discipline"}
+    assert {one.name for one in fields(Algorithm)} == ALGORITHM_ELSEWHERE.keys() | {"discipline", "reducing"}
     assert {one.name for one in fields(Schedule)} == {"pattern", "size_bytes", "element_bytes"}
     for kind, elsewhere in ((Pattern, PATTERN_ELSEWHERE), (Topology, TOPOLOGY_ELSEWHERE)):
         assert elsewhere.keys() <= {one.name for one in fields(kind)}
@@ -102,6 +102,7 @@ def test_a_fabric_that_differs_in_one_field_has_another_digest(name: str) -> Non
 def test_an_algorithm_with_another_discipline_has_another_digest() -> None:
     swing = ALGORITHMS["swing"]
     assert algorithm_digest(replace(swing, discipline="priority")) != algorithm_digest(swing)
+    assert algorithm_digest(replace(swing, reducing="all")) != algorithm_digest(swing)
 
 
 def test_what_is_built_twice_has_one_digest() -> None:
