@@ -45,7 +45,10 @@ NAME = "pipelined"
 PACK_NPUS = 256
 """Limit on NPUs for packing trees if NPUs differ: two minutes. There is no limit if all NPUs are alike."""
 
-FORMS = ("two-phase", "best-roots", "split")
+BY_PROGRAM = ("best-roots", "split")
+"""Forms whose trees follow a linear program, where that is better than two phases."""
+
+FORMS = ("two-phase", *BY_PROGRAM)
 Form = Annotated[str, Choice(FORMS)]
 
 TRIES = 8
@@ -116,9 +119,14 @@ def all_reduce(
 def _better_forms(topology: Topology) -> tuple[str, ...]:
     """Forms that are faster than two phases, by a linear program unless that is too large."""
     try:
-        return () if equal_roots_are_best(topology) else ("best-roots", "split")
+        return () if equal_roots_are_best(topology) else BY_PROGRAM
     except WeftError:
         return ()
+
+
+def _by_program(topology: Topology, form: str) -> bool:
+    """Whether a form has other trees than two phases."""
+    return form in BY_PROGRAM and not equal_roots_are_best(topology)
 
 
 def _schedule(
@@ -129,18 +137,17 @@ def _schedule(
     if k is not None:
         if limits != Limits():
             raise WeftError(f"{NAME}: k fixes the number of trees; most_k and loss choose it: give one or the other")
-        if form == "best-roots" and not equal_roots_are_best(topology):
+        if form == "best-roots" and _by_program(topology, form):
             raise WeftError(f"{NAME}: k is for equal roots, and best-roots chooses others here")
         check_blocks(topology, k, topology.n_npus)
         return schedule(_pattern(topology, kind, k, form, root, ""), size, element_bytes)
-    if form == "best-roots" and not equal_roots_are_best(topology):
+    if form == "best-roots" and _by_program(topology, form):
         if limits != Limits():
             raise WeftError(f"{NAME}: most_k and loss are for equal roots, and best-roots chooses others here")
         return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
     _check_npus(topology, kind)
     refused = None
-    splits = form == "split" and not equal_roots_are_best(topology)
-    sides = split_sides(topology) if splits else Sides.of(topology, kind, root)
+    sides = split_sides(topology) if _by_program(topology, form) else Sides.of(topology, kind, root)
     for few in islice(fewer_trees(sides, limits, parse_size(size), max(1, element_bytes)), TRIES):
         try:
             return schedule(_pattern(topology, kind, few.k, form, root, str(few)), size, element_bytes)
@@ -171,9 +178,9 @@ def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int,
         down = broadcast_forest(topology, root, k) if kind == "broadcast" else None
         up = reduce_forest(topology, root, k) if kind == "reduce" else None
         return forest_pattern(topology, kind, NAME, up=up, down=down, root=root, note=note)
-    if form in ("best-roots", "split") and equal_roots_are_best(topology):
+    if form in BY_PROGRAM and not _by_program(topology, form):
         return _pattern(topology, kind, k, "two-phase", root, note).named(form)
-    translated = (k is None or note) and form not in ("best-roots", "split")
+    translated = (k is None or note) and form not in BY_PROGRAM
     trees = root_trees(topology, k) if translated else None
     if trees is not None:
         return transitive_pattern(topology, trees, kind, NAME, form, note=note)
@@ -191,7 +198,7 @@ def forests(
     `k`, `form`: as for `all_reduce`.
     WeftError: as for `all_gather`.
     """
-    if form in ("best-roots", "split") and not equal_roots_are_best(topology):
+    if _by_program(topology, form):
         return best_root_forests(topology) if form == "best-roots" else _in_step(*split_forests(topology, k))
     trees = root_trees(topology) if k is None else None
     if trees is not None:

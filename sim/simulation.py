@@ -76,7 +76,7 @@ def simulate(
     progress : callable, optional
         Called with `Progress` on long runs.
     max_events : int, optional
-        Give up after this many services; a run of more than `MOST_SERVICES` starts only with such a limit.
+        Give up after this many services; a run of more than 2e10 starts only with such a limit.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
     **options : ModelOptions

@@ -199,7 +199,7 @@ def split_sides(topology: Topology) -> Sides:
     """
     _check_program(topology, "split")
     rates, unit = topology.bandwidth_Bps, float(topology.bandwidth_Bps.max())
-    spread = best_roots(topology, False, True).spread_Bps.tolist()
+    spread = best_roots(topology, alike=True).spread_Bps.tolist()
     down = np.array([float(round(_near(one / unit, DENOMINATORS[-1]) * Fraction(unit))) for one in spread])
     down = np.clip(down, LEAST_SHARE * rates, (1 - LEAST_SHARE) * rates)
     networks = topology.with_links(bandwidth_Bps=down), mirror_of(topology.with_links(bandwidth_Bps=rates - down))

@@ -91,6 +91,7 @@ def s_per_byte_of_root(topology: Topology, root: int | None) -> Fraction:
     return Fraction(0) if cut is None else cut.s_per_byte
 
 
+@remembered
 def trees_fit(topology: Topology, k: int, root: int | None, s_per_block_byte: Fraction) -> bool:
     """Whether k trees from every root (None), or from one, fit into that time."""
     unit, _ = whole_capacities(topology.bandwidth_Bps)

@@ -13,7 +13,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from topologies import SWITCH, Topology
-from topologies.flows.programs import all_to_all_rate_Bps, best_roots
+from topologies.flows.programs import all_to_all_rate_Bps, best_roots, is_small_program
 from topologies.stages import staged
 from topologies.units import counted
 
@@ -30,14 +30,14 @@ def run(arguments: argparse.Namespace) -> None:
         rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
     lines = [_line(topology, row) for row in rows]
     head = f"# weft bound: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
-    say(arguments, head, *lines, *_note(topology, kind, switches, rows[-1]["reason"]))
+    say(arguments, head, *lines, *_note(topology, kind, switches, spec.bound.program))
     write_json(arguments, spec, rows, model=spec.build_model())
     write_csv(arguments, [row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows])
 
 
-def _note(topology: Topology, kind: str, reducing_switches: bool, reason: str) -> list[str]:
+def _note(topology: Topology, kind: str, reducing_switches: bool, programs: bool) -> list[str]:
     """A note on what the fabric could do beyond the bound, or whether it reaches it."""
-    if kind == "all-to-all" and topology.n_npus > 1 and "flow" not in reason:
+    if kind == "all-to-all" and not programs and not is_small_program(topology):
         return ["# whether routes reach this bound is a linear program of some minutes here (--program)"]
     if reducing_switches or kind == "all-to-all" or SWITCH not in topology.kind:
         return []
