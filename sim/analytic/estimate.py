@@ -53,6 +53,8 @@ def estimate_parts(lowered: Lowered) -> Estimate:
         assert transfers is not None
         slot = transfers.slot[lowered.task_row]
         step = step + n_steps * np.maximum(np.searchsorted(starts, slot, "right") - 1, 0)
+    elif len(lowered.schedule.pattern.phases) > 1 and not program.parent.size:
+        return _phases(lowered, step)
     wires, before = _until_last_service_ps(program)
     n_keys = int(step.max()) + 1
     alpha = _largest(step, n_keys, wires)
@@ -65,6 +67,26 @@ def estimate_parts(lowered: Lowered) -> Estimate:
     if starts:
         return _pipeline(lowered, step, n_steps, alpha, load)
     return Estimate(int(alpha.sum()), int(np.ceil(load.sum())))
+
+
+def _phases(lowered: Lowered, step: I64) -> Estimate:
+    """Phases in lockstep: within one each port goes through its own steps, or a link that ports share decides."""
+    program, transfers = lowered.program, lowered.transfers[0]
+    assert transfers is not None
+    wires, before = _until_last_service_ps(program)
+    port = transfers.port[lowered.task_row].astype(np.int64)
+    n_ports = int(port.max()) + 1
+    chain = step * n_ports + port
+    n_chains, starts = int(chain.max()) + 1, np.array(lowered.schedule.pattern.phases)
+    own = np.stack([_largest(chain, n_chains, wires), _step_loads_ps(lowered, chain, None)])
+    if before is not None:
+        own[1] += _largest(chain, n_chains, before) - own[0]
+    own = np.pad(own, ((0, 0), (0, -n_chains % n_ports)))
+    ports = np.add.reduceat(own.reshape(2, -1, n_ports), starts, axis=1)
+    longest = ports[:, np.arange(starts.size), ports.sum(axis=0).argmax(axis=1)]
+    shared = _step_loads_ps(lowered, np.searchsorted(starts, step, "right") - 1, None)
+    latency = longest[0].sum()
+    return Estimate(int(latency), math.ceil(np.maximum(longest[1], shared).sum()))
 
 
 def _streamed(lowered: Lowered) -> I64:

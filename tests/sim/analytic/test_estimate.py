@@ -12,25 +12,49 @@ from topologies import WeftError, from_spec, with_reduction_units
 KINDS = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.functions]
 
 FAR = {
-    "parameter-server": (0.6, 1.25),  # the servers gather in one step, on links that other steps leave idle
-    "tacos": (0.8, 1.25), "bfb": (0.75, 1.5),  # steps of unequal length: ranks go on at once with what they have
+    "parameter-server": (0.6, 1),  # the servers gather in one step, on links that other steps leave idle
+    "tacos": (0.6, 1.05), "bfb": (0.75, 1.95),  # steps of unequal length: ranks go on at once with what they have
+    "pat": (0.7, 1.1), "pairwise": (0.75, 1.2),  # long routes of one step meet those of the next
+    "pipelined": (0.7, 1.05), "nccl-rings": (0.8, 1.45),  # streams that share links at some times and not at others
+    "recursive-doubling": (0.8, 1.05), "mirrored-recursive-doubling": (0.8, 1.1),  # ranks beyond a power of two
+    "swing": (0.85, 1.2), "nccl-trees": (0.85, 1.05), "nvls-trees": (0.85, 1.05), "tree": (0.95, 1.35),
+    "bucket": (0.95, 1.07),
 }
-"""Least and largest ratio of the estimate to the simulated time, where they are not those of other algorithms."""
+"""Least and largest ratio of the estimate to the simulated time, as docs/background/model.md has them; of others, from
+0.9 to 1.16."""
+FABRICS = (
+    "torus:4x4", "switch:6", "mesh:3x3", "torus:3x5", "torus:8x4x2", "mesh:8x4", "mesh:3x5", "mesh:5", "torus:7x2",
+    "RI(4)_FC(4)_SW(4)", "fat-tree:4", "ring:7", "switch:9",
+)
 
 
 @pytest.mark.table
-@pytest.mark.parametrize(("forwarding", "most"), [("cut-through", 1.25), ("store-and-forward", 1.6)])
-@pytest.mark.parametrize("spec", ["torus:4x4", "switch:6", "mesh:3x3"])
+@pytest.mark.parametrize("size", ["4MiB", "64MiB"])
+@pytest.mark.parametrize("spec", FABRICS)
 @pytest.mark.parametrize(("name", "kind"), KINDS)
-def test_the_estimate_of_every_algorithm(name: str, kind: str, spec: str, forwarding: str, most: float) -> None:
-    """A large array, default options; in store-and-forward, the hops of a step overlap with those of others."""
+def test_the_estimate_of_every_algorithm(name: str, kind: str, spec: str, size: str) -> None:
+    """Default options, on equal and unequal, odd and tiny extents, rings, meshes and switches."""
     try:
-        result = simulate(build(name, kind, from_spec(spec), "4MiB"), forwarding=forwarding)
+        result = simulate(build(name, kind, from_spec(spec), size))
     except WeftError:
         return  # a refusal is an answer
     assert result.estimate_ps is not None
-    low, high = FAR.get(name, (0.9, most))
-    assert low <= result.estimate_ps / result.time_ps <= max(high, most)
+    low, high = FAR.get(name, (0.9, 1.16))
+    assert low <= result.estimate_ps / result.time_ps <= high
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("spec", ["torus:4x4", "switch:6", "mesh:3x3", "torus:3x5"])
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_the_estimate_where_switches_store(name: str, kind: str, spec: str) -> None:
+    """The hops of a step overlap with those of others."""
+    try:
+        result = simulate(build(name, kind, from_spec(spec), "4MiB"), forwarding="store-and-forward")
+    except WeftError:
+        return  # a refusal is an answer
+    assert result.estimate_ps is not None
+    low, high = FAR.get(name, (0.8, 1.6))
+    assert min(low, 0.8) <= result.estimate_ps / result.time_ps <= max(high, 1.6)
 
 
 def pipeline(kind: str, spec: str, size: str, **options: object) -> Schedule:
