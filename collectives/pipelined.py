@@ -25,19 +25,22 @@ from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.forest import Forest, forest_pattern, reversed_forest
 from collectives.trees.pack import (
+    EXACT_TREES,
+    FEW_TREES,
+    BestRoots,
     best_root_forests,
     broadcast_forest,
     equal_roots_are_best,
     gather_forest,
     reduce_forest,
     scatter_forest,
-    split_forests,
-    split_sides,
+    two_phase_rate_Bps,
 )
 from collectives.trees.shares import Limits, Sides, check_blocks, fewer_trees, padded_little
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
+from topologies.flows.programs import best_roots
 from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity, parse_size
 
@@ -45,10 +48,7 @@ NAME = "pipelined"
 PACK_NPUS = 256
 """Limit on NPUs for packing trees if NPUs differ: two minutes. There is no limit if all NPUs are alike."""
 
-BY_PROGRAM = ("best-roots", "split")
-"""Forms whose trees follow a linear program, where that is better than two phases."""
-
-FORMS = ("two-phase", *BY_PROGRAM)
+FORMS = ("two-phase", "best-roots")
 Form = Annotated[str, Choice(FORMS)]
 
 TRIES = 8
@@ -99,34 +99,32 @@ def all_reduce(
     `most_k`, `loss`: as for `all_gather`. Like `k` they are for equal roots: an error where "best-roots" has others.
     `form`: "two-phase": reduce-scatter and all-gather, with every rank the root of an equal part. "best-roots": the
         roots, and the bandwidth of either direction, come from a linear program: better if the nodes of the network are
-        not alike, such as on a mesh. "split": the same with equal roots, for rates whose fractions are too fine for
-        chosen ones. Where the program is no better than two phases, all have the trees of "two-phase".
-        Default: best-roots, or split where that cannot be; two-phase with `k`, `most_k` or `loss`, where the program is
-        too large, or where blocks would pad the array by more than 1 %.
+        not alike, such as on a mesh; where its fractions are fine, with few trees and a stated loss. Where it is no
+        better than two phases, all have the trees of those. Default: best-roots; two-phase with `k`, `most_k` or
+        `loss`, where the program is too large, or where blocks would pad the array by more than 1 %.
     WeftError: as for `all_gather`; an unknown form.
     """
     limits = Limits(most_k, loss)
     if form is None and k is None and limits == Limits():
-        for better in _better_forms(topology):
-            with suppress(WeftError):  # fractions too fine, or too many blocks: the next takes more
-                made = _schedule(topology, "all-reduce", better, size, element_bytes, k, limits)
-                if padded_little(made.size_bytes, made.element_bytes, 1, made.pattern.n_blocks):
-                    return made
-    form = "two-phase" if form is None else form
-    return _schedule(topology, "all-reduce", form, size, element_bytes, k, limits)
+        with suppress(WeftError):  # the program is too large, or its trees do not fit past the switches
+            if _roots_pay(topology, parse_size(size), max(1, element_bytes)):
+                form = "best-roots"
+    return _schedule(topology, "all-reduce", form or "two-phase", size, element_bytes, k, limits)
 
 
-def _better_forms(topology: Topology) -> tuple[str, ...]:
-    """Forms that are faster than two phases, by a linear program unless that is too large."""
-    try:
-        return () if equal_roots_are_best(topology) else BY_PROGRAM
-    except WeftError:
-        return ()
+def _roots_pay(topology: Topology, size_bytes: int, element_bytes: int) -> bool:
+    """Whether few trees of chosen roots are faster than two phases, and pad the array little."""
+    simple = two_phase_rate_Bps(topology)
+    if simple is None or equal_roots_are_best(topology):
+        return False
+    best = _best_roots(topology, size_bytes, element_bytes)
+    faster = best_roots(topology).rate_Bps * (1 - best.loss) > float(simple)
+    return faster and padded_little(size_bytes, element_bytes, 1, best.n_trees)
 
 
-def _by_program(topology: Topology, form: str) -> bool:
+def chooses_roots(topology: Topology, form: str) -> bool:
     """Whether a form has other trees than two phases."""
-    return form in BY_PROGRAM and not equal_roots_are_best(topology)
+    return form == "best-roots" and not equal_roots_are_best(topology)
 
 
 def _schedule(
@@ -137,25 +135,42 @@ def _schedule(
     if k is not None:
         if limits != Limits():
             raise WeftError(f"{NAME}: k fixes the number of trees; most_k and loss choose it: give one or the other")
-        if form == "best-roots" and _by_program(topology, form):
+        if chooses_roots(topology, form):
             raise WeftError(f"{NAME}: k is for equal roots, and best-roots chooses others here")
         check_blocks(topology, k, topology.n_npus)
         return schedule(_pattern(topology, kind, k, form, root, ""), size, element_bytes)
-    if form == "best-roots" and _by_program(topology, form):
+    if chooses_roots(topology, form):
         if limits != Limits():
             raise WeftError(f"{NAME}: most_k and loss are for equal roots, and best-roots chooses others here")
-        return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
+        best = _best_roots(topology, parse_size(size), max(1, element_bytes))
+        return schedule(_pattern(topology, kind, best.n_trees, form, root, best.note), size, element_bytes)
     _check_npus(topology, kind)
-    refused = None
-    sides = split_sides(topology) if _by_program(topology, form) else Sides.of(topology, kind, root)
+    refused, of = None, "" if kind != "all-reduce" or _two_phases_are_best(topology) else " of two phases"
+    sides = Sides.of(topology, kind, root)
     for few in islice(fewer_trees(sides, limits, parse_size(size), max(1, element_bytes)), TRIES):
         try:
-            return schedule(_pattern(topology, kind, few.k, form, root, str(few)), size, element_bytes)
+            return schedule(_pattern(topology, kind, few.k, form, root, few.told(of)), size, element_bytes)
         except WeftError as error:  # rounded down, a switch may receive less than it sends
             refused = error
     if refused is not None:
         raise refused
     return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
+
+
+def _two_phases_are_best(topology: Topology) -> bool:
+    """Whether they are known to be as fast as chosen roots."""
+    with suppress(WeftError):  # the program is too large
+        return equal_roots_are_best(topology)
+    return False
+
+
+def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> BestRoots:
+    """Trees of chosen roots, and fewer of them where they would pad a small array."""
+    for most in (EXACT_TREES, *reversed(FEW_TREES)):
+        best = best_root_forests(topology, most)
+        if padded_little(size_bytes, element_bytes, 1, best.n_trees):
+            break
+    return best
 
 
 def _check_npus(topology: Topology, kind: str) -> None:
@@ -173,15 +188,15 @@ def _too_many(topology: Topology) -> WeftError:
 
 @by_wiring
 def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int, note: str) -> Pattern:
-    """The pattern of k trees per root; a note is for numbers of trees below those of the optimum."""
+    """The pattern of k trees per root, or in all of chosen roots; a note: they are fewer than the optimum takes."""
     if collective(kind).rooted:
         down = broadcast_forest(topology, root, k) if kind == "broadcast" else None
         up = reduce_forest(topology, root, k) if kind == "reduce" else None
         return forest_pattern(topology, kind, NAME, up=up, down=down, root=root, note=note)
-    if form in BY_PROGRAM and not _by_program(topology, form):
+    chooses = chooses_roots(topology, form)
+    if form == "best-roots" and not chooses:
         return _pattern(topology, kind, k, "two-phase", root, note).named(form)
-    translated = (k is None or note) and form not in BY_PROGRAM
-    trees = root_trees(topology, k) if translated else None
+    trees = root_trees(topology, k) if (k is None or note) and not chooses else None
     if trees is not None:
         return transitive_pattern(topology, trees, kind, NAME, form, note=note)
     up, down = forests(topology, kind, k, form)
@@ -195,11 +210,12 @@ def forests(
     """The trees toward and away from the roots, as required by the collective.
 
     `kind`: "all-gather", "reduce-scatter" or "all-reduce".
-    `k`, `form`: as for `all_reduce`.
+    `k`, `form`: as for `all_reduce`; of chosen roots `k` is the most trees in all.
     WeftError: as for `all_gather`.
     """
-    if _by_program(topology, form):
-        return best_root_forests(topology) if form == "best-roots" else _in_step(*split_forests(topology, k))
+    if chooses_roots(topology, form):
+        best = best_root_forests(topology, k or EXACT_TREES)
+        return best.up, best.down
     trees = root_trees(topology) if k is None else None
     if trees is not None:
         down_trees = moved_around(topology, trees)

@@ -3,16 +3,16 @@
 The roots of an all-reduce may be chosen by the linear program of `topologies.flows.programs.best_roots`. Shares and
 bandwidths of its solution are rounded to fractions with small denominators; scaled to integers they are packed like any
 other trees, downward on the broadcast bandwidth and upward on the rest. If the program is no better than a
-reduce-scatter and an all-gather (`equal_roots_are_best`), those are used: their fractions are simpler. With equal roots
-the program says how much of each link is for either direction: two networks, on which trees are packed as on any other.
+reduce-scatter and an all-gather (`equal_roots_are_best`), those are used: their fractions are simpler. Where its
+fractions are not small, roots and links get whole numbers of trees, and what that loses is said.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +20,10 @@ from collectives.trees.edge_splitting import Pair, take_paths, without_switches
 from collectives.trees.edge_splitting import Shares as PathShares
 from collectives.trees.forest import Edge, Forest, Tree, mirror_of, turned_back
 from collectives.trees.packing import Batch, pack_trees
-from collectives.trees.shares import MOST_BLOCKS, Shares, Sides, broadcast_shares, gather_shares
+from collectives.trees.shares import Shares, broadcast_shares, gather_shares, roots_reach_all
 from topologies import Topology, WeftError
 from topologies.flows.partitions import partition_s_per_byte
-from topologies.flows.programs import best_roots
+from topologies.flows.programs import Floats, Roots, balanced, best_roots
 from topologies.flows.tightest_cut import gather_cut, remembered, scatter_cut, separating_cut
 
 LEVEL_NPUS = 64
@@ -68,12 +68,6 @@ def _may_be_lower(topology: Topology, shares: Shares, forest: Forest) -> bool:
 def scatter_forest(topology: Topology, k: int | None = None) -> Forest:
     """Trees toward every root: those of an all-gather on the reversed network."""
     return turned_back(gather_forest(mirror_of(topology), k), topology)
-
-
-def split_forests(topology: Topology, k: int | None = None) -> tuple[Forest, Forest]:
-    """Trees toward and away from every root that share each link at once; see `split_sides`."""
-    away, toward = (gather_forest(one, k) for one in split_sides(topology).networks)
-    return turned_back(toward, topology), replace(away, topology=topology)
 
 
 @remembered
@@ -142,17 +136,42 @@ def _check_shares(forest: Forest, shares: Shares) -> None:
 DENOMINATORS = (1, 2, 4, 6, 12, 60, 720)
 """Largest denominators tried for the shares of a solution, smallest first."""
 
-LEAST_SHARE = 1e-9
-"""Of a link for either direction, where the program gives it to the other one alone: too little for a tree."""
+EXACT_TREES, FEW_TREES = 4096, (16, 32, 64, 128, 256, 512, 1024)
+"""Most trees, over all roots, that a solution may take, and the numbers tried where its fractions are finer."""
+
+LOSS, MOST_LOSS, PRECISION = 0.01, 0.5, 1e-4
+"""Loss of bandwidth that is accepted for few trees, the most that is looked at, and how near the least is found."""
 
 MOST_VARIABLES = 12_000
 """Limit on the variables of the linear program: about ten seconds."""
 
 
-def best_root_forests(topology: Topology) -> tuple[Forest, Forest]:
+class BestRoots(NamedTuple):
+    """Trees toward and away from roots that a linear program chose."""
+
+    up: Forest
+    down: Forest
+    loss: float  # of bandwidth against the program, by rounding
+
+    @property
+    def n_trees(self) -> int:
+        return sum(tree.multiplicity for tree in self.down.trees)
+
+    @property
+    def note(self) -> str:
+        """How far below the optimum, rounded up; nothing at it."""
+        percent = math.ceil(self.loss * 10_000) / 100
+        return f"{percent:g} % below the optimum, {self.n_trees} trees in all" if self.loss > 0 else ""
+
+
+@remembered
+def best_root_forests(topology: Topology, most: int = EXACT_TREES) -> BestRoots:
     """Trees up and down for the best all-reduce along trees, where roots are better chosen than equal.
 
-    WeftError: unreachable NPUs, a linear program that is too large, or a solution whose fractions are too fine.
+    They are those of the program where its fractions take at most `most` trees. Else the fewest trees that lose at most
+    1 % against it, or the number up to `most` that loses least.
+
+    WeftError: unreachable NPUs, a linear program that is too large, or trees that do not fit past the switches.
     """
     best = best_roots(topology)
     unit = float(topology.bandwidth_Bps.max())
@@ -160,13 +179,52 @@ def best_root_forests(topology: Topology) -> tuple[Forest, Forest]:
         shares = [_near(share / unit, denominator) for share in best.share_Bps.tolist()]
         if abs(float(sum(shares)) * unit - best.rate_Bps) > 1e-6 * best.rate_Bps:
             continue
-        found = _packed(topology, shares, best.spread_Bps / unit, denominator)
+        found = _packed(topology, shares, best.spread_Bps / unit, denominator, most)
         if found is not None:
-            return found
-    raise WeftError(
-        f"topology {topology.name}: the best roots of an all-reduce need fractions finer than 1/{DENOMINATORS[-1]}; "
-        "use the form two-phase"
-    )
+            return BestRoots(*found, 0.0)
+    least: BestRoots | None = None
+    for n_trees in (some for some in FEW_TREES if some <= most):
+        rounded = _rounded(topology, best, n_trees)
+        if rounded is not None and (least is None or rounded.loss < least.loss):
+            least = rounded
+        if least is not None and least.loss <= LOSS:
+            return least
+    if least is None:
+        raise WeftError(f"topology {topology.name}: the best roots have no few trees past its switches; use two-phase")
+    return least
+
+
+def _rounded(topology: Topology, best: Roots, n_trees: int) -> BestRoots | None:
+    """Whole numbers of trees, each root's by its share, with the least loss at which flows of them fit; or None."""
+    part = best.share_Bps / best.share_Bps.sum() * n_trees
+    trees = np.floor(part).astype(int)
+    trees[np.argsort(trees - part, kind="stable")[: n_trees - trees.sum()]] += 1
+    roots = {npu: many for npu, many in enumerate(trees.tolist()) if many}
+    down = np.clip(best.spread_Bps, 0, topology.bandwidth_Bps)
+    turned, mirror = np.lexsort((topology.src, topology.dst)), mirror_of(topology)
+    sides = ((topology, down), (mirror, (topology.bandwidth_Bps - down)[turned]))
+    low, high = 1.0, 1 / (1 - MOST_LOSS)  # times the scale of the optimum
+
+    def links(network: Topology, rates: Floats, scale: float) -> list[int]:
+        whole = np.floor(rates * (scale * n_trees / best.rate_Bps) + 1e-9)
+        return balanced(network, [int(one) for one in whole])
+
+    def fit(scale: float) -> bool:
+        return all(roots_reach_all(one, roots, links(one, rates, scale)) for one, rates in sides)
+
+    if not fit(high):
+        return None
+    while high - low > PRECISION:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fit(middle) else (middle, high)
+    try:
+        away, toward = (
+            pack_forest(one, Shares(roots, links(one, rates, high), Fraction(high * n_trees / best.rate_Bps)))
+            for one, rates in sides
+        )
+    except WeftError:  # rounded down, a switch may receive less than it sends
+        return None
+    return BestRoots(turned_back(toward, topology), away, 1 - 1 / high)
 
 
 @remembered
@@ -191,21 +249,6 @@ def _check_program(topology: Topology, form: str) -> None:
         )
 
 
-@remembered
-def split_sides(topology: Topology) -> Sides:
-    """The networks of an all-reduce that reduces and broadcasts at once, each with its share of every link.
-
-    WeftError: unreachable NPUs, or a linear program that is too large.
-    """
-    _check_program(topology, "split")
-    rates, unit = topology.bandwidth_Bps, float(topology.bandwidth_Bps.max())
-    spread = best_roots(topology, alike=True).spread_Bps.tolist()
-    down = np.array([float(round(_near(one / unit, DENOMINATORS[-1]) * Fraction(unit))) for one in spread])
-    down = np.clip(down, LEAST_SHARE * rates, (1 - LEAST_SHARE) * rates)
-    networks = topology.with_links(bandwidth_Bps=down), mirror_of(topology.with_links(bandwidth_Bps=rates - down))
-    return Sides(topology, "all-reduce", networks, together=True)
-
-
 def two_phase_rate_Bps(topology: Topology) -> Fraction | None:
     """Bytes per second of an all-reduce as concurrent reduce-scatter and all-gather; None for one NPU.
 
@@ -228,12 +271,9 @@ def _near(value: float, denominator: int) -> Fraction:
 
 
 def _packed(
-    topology: Topology, shares: list[Fraction], spread: np.ndarray[tuple[int], np.dtype[np.float64]], denominator: int
+    topology: Topology, shares: list[Fraction], spread: Floats, denominator: int, most: int
 ) -> tuple[Forest, Forest] | None:
-    """Both forests, or None if the rounded fractions do not fit.
-
-    WeftError: more blocks than a schedule can hold.
-    """
+    """Both forests, or None if the rounded fractions do not fit, or take too many trees."""
     unit = topology.bandwidth_Bps.max()
     down = [_near(one, denominator) for one in spread.tolist()]
     rates = [Fraction(float(rate)) / Fraction(float(unit)) for rate in topology.bandwidth_Bps.tolist()]
@@ -242,11 +282,8 @@ def _packed(
         return None
     whole = math.lcm(*(one.denominator for one in (*shares, *down, *up)))
     roots = {npu: int(share * whole) for npu, share in enumerate(shares) if share}
-    if sum(roots.values()) * topology.n_npus > MOST_BLOCKS:
-        raise WeftError(
-            f"best-roots on {topology.name}: its rates take {sum(roots.values()):,} blocks (limit: "
-            f"{MOST_BLOCKS // topology.n_npus:,}); use the form two-phase"
-        )
+    if sum(roots.values()) > most:
+        return None
     s_per_block_byte = Fraction(1, whole) / Fraction(float(unit))
     mirror = mirror_of(topology)
     turned = np.lexsort((topology.src, topology.dst)).tolist()

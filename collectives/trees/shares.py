@@ -158,6 +158,17 @@ class _Fits:
         return all(self.network.flow(self.source, npu, self.need) >= self.need for npu in self.sinks)
 
 
+def roots_reach_all(topology: Topology, roots: dict[int, int], links: list[int]) -> bool:
+    """Whether as many trees as each root has fit into links that carry so many, by one flow to each NPU."""
+    source, need = topology.n_nodes, sum(roots.values())
+    network = FlowNetwork(topology.n_nodes + 1, 4 * (need + sum(links)) > LARGEST)
+    for tail, head, many in zip(topology.src.tolist(), topology.dst.tolist(), links, strict=True):
+        network.add(tail, head, many)
+    for root, trees in roots.items():
+        network.add(source, root, trees)
+    return all(network.flow(source, npu, need) >= need for npu in range(topology.n_npus))
+
+
 MOST_K = 128
 """Default limit on trees per root: above what any regular fabric takes (mi250:2, 83; its broadcast, 128)."""
 
@@ -190,36 +201,41 @@ class FewTrees:
     loss: Fraction
 
     def __str__(self) -> str:
+        return self.told()
+
+    def told(self, of: str = "") -> str:
+        """For people; `of`: of what the optimum is."""
         percent = math.ceil(self.loss * 10_000) / 100  # rounded up: a loss is not understated
-        where = f"{percent:g} % below the optimum" if percent else "at the optimum"
-        return f"{where}, {self.k} {'tree' if self.k == 1 else 'trees'} per root"
+        where = f"{percent:g} % below" if percent else "at"
+        return f"{where} the optimum{of}, {self.k} {'tree' if self.k == 1 else 'trees'} per root"
 
 
 class Sides(NamedTuple):
-    """Where trees grow: a network for each direction, reversed if toward the roots, and the root if there is one."""
+    """Where trees grow: a network for each direction, reversed if toward the roots, and the root if there is one.
+
+    Directions take turns on the links.
+    """
 
     topology: Topology
     kind: str
     networks: tuple[Topology, ...]
     root: int | None = None
-    together: bool = False  # whether each direction has links of its own, so that the slower one counts
 
     @classmethod
     def of(cls, topology: Topology, kind: str, root: int = 0) -> Sides:
-        """Directions that take turns on the links of a topology."""
+        """The directions of a collective."""
         away, toward = kind not in ("reduce-scatter", "reduce"), kind in ("reduce-scatter", "reduce", "all-reduce")
         networks = (topology,) * away + ((mirror_of(topology),) if toward else ())
         return cls(topology, kind, networks, root if collective(kind).rooted else None)
 
     def least_s_per_byte(self) -> Fraction:
         """Of the data of each root, with as many trees as the optimum takes."""
-        return self._both(s_per_byte_of_root(one, self.root) for one in self.networks)
+        return sum((s_per_byte_of_root(one, self.root) for one in self.networks), Fraction(0))
 
     def loss(self, k: int) -> Fraction:
         """Exact loss of bandwidth with k trees per root."""
-        return 1 - k * self.least_s_per_byte() / self._both(
-            least_s_per_block_byte(one, k, self.root) for one in self.networks
-        )
+        whole = sum((least_s_per_block_byte(one, k, self.root) for one in self.networks), Fraction(0))
+        return 1 - k * self.least_s_per_byte() / whole
 
     def is_within(self, k: int, loss: Fraction) -> bool:
         """Whether each direction loses no more than that with k trees per root."""
@@ -227,8 +243,6 @@ class Sides(NamedTuple):
             trees_fit(one, k, self.root, k * s_per_byte_of_root(one, self.root) / (1 - loss)) for one in self.networks
         )
 
-    def _both(self, times: Iterable[Fraction]) -> Fraction:
-        return max(times) if self.together else sum(times, Fraction(0))
 
 
 def exact_k(sides: Sides) -> int:

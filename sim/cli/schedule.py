@@ -94,7 +94,9 @@ def _msccl(schedule: Schedule, trees: int | None) -> str:
     if trees is not None:
         integer(trees, "--msccl-trees", 1, MOST_TREES)
     if trees is None and pattern.note:
-        trees = pattern.n_blocks // pattern.p  # fewer than the optimum takes
+        # Fewer than the optimum takes, of each root or, where roots are chosen, in all.
+        roots = 1 if pipelined.chooses_roots(pattern.topology, pattern.form) else pattern.p
+        trees = pattern.n_blocks // roots
     up, down = pipelined.forests(pattern.topology, pattern.kind.name, trees, pattern.form or "two-phase")
     return to_msccl(pattern.kind.name, up, down, name=pattern.topology.name)
 

@@ -5,6 +5,7 @@ Solved by HiGHS in floating point, in units of the fastest link; bounds subtract
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -99,14 +100,13 @@ def is_small_program(topology: Topology) -> bool:
 
 
 @remembered
-def best_roots(topology: Topology, in_network: bool = False, alike: bool = False) -> Roots:
+def best_roots(topology: Topology, in_network: bool = False) -> Roots:
     """The best all-reduce along trees with arbitrary roots (ForestColl, arXiv 2402.06787, appendix on all-reduce).
 
     Maximizes the sum of the shares x, over x and the broadcast bandwidth a of each link, such that flows of that value
     reach every NPU from the roots within a, and the roots from every NPU within the remaining bandwidth.
 
     `in_network`: whether switches multicast and reduce. Otherwise flow is conserved at switches in each direction.
-    `alike`: whether every NPU is to have the same share.
     """
     t, n, m = topology, topology.n_npus, topology.n_links
     if n == 1:
@@ -129,8 +129,6 @@ def best_roots(topology: Topology, in_network: bool = False, alike: bool = False
             within = -eye_array(m) if way == 0 else eye_array(m)
             upper.append(_placed(columns, (n, within), (first, eye_array(m))))
             limit.append(np.zeros(m) if way == 0 else bandwidth)
-    if alike:
-        equal.append(_placed(columns, (0, csr_array(np.eye(n - 1, n) - np.eye(n - 1, n, 1)))))
     if not in_network and t.n_nodes > n:
         equal.append(_placed(columns, (n, enters[n:])))
     cost = np.zeros(columns)
@@ -140,6 +138,20 @@ def best_roots(topology: Topology, in_network: bool = False, alike: bool = False
     left = vstack(equal)
     solved, _ = _solve(t, cost, vstack(upper), np.concatenate(limit), left, np.zeros(left.shape[0]), bounds)
     return Roots(float(solved[:n].sum()) * unit, solved[:n] * unit, solved[n : n + m] * unit)
+
+
+def balanced(topology: Topology, most: list[int]) -> list[int]:
+    """As many trees of each link as switches can send on, all links near to what each can have at most."""
+    t, less = topology, 1
+    if t.n_nodes == t.n_npus:
+        return most
+    nothing, equal, high = csr_array((0, t.n_links)), _incidence(t)[t.n_npus :], np.array(most, np.float64)
+    while True:
+        bounds = np.stack([np.maximum(high - less, 0), high], axis=1)
+        with suppress(WeftError):
+            taken, _ = _solve(t, -np.ones(t.n_links), nothing, np.zeros(0), equal, np.zeros(equal.shape[0]), bounds)
+            return [round(one) for one in taken.tolist()]  # the program of a network has whole corners
+        less *= 2  # ends: without any trees all is balanced
 
 
 def _check_size(topology: Topology, n_variables: int) -> None:

@@ -18,6 +18,7 @@ from collectives import build
 from collectives.trees.shares import MOST_K
 from sim import simulate
 from topologies import WeftError, from_links, from_spec
+from topologies.flows.programs import best_roots
 from topologies.units import bytes_per_s
 
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
@@ -57,7 +58,7 @@ def test_a_ring_with_a_chord_of_an_unround_rate(rate, kind):
     blocks, block_bytes, note = done.stdout.strip().split("|")
     assert int(blocks) <= 4 * MOST_K
     assert int(blocks) * int(block_bytes) <= 1.01 * 4096
-    assert re.fullmatch(r"(0\.\d+ % below|at) the optimum, \d+ trees? per root", note)
+    assert re.fullmatch(r"(0\.\d+ % below|at) the optimum(?: of two phases)?, \d+ trees? (per root|in all)", note)
 
 
 @pytest.mark.parametrize("size", ["256B", "4KiB", "5000B", "1MiB"])
@@ -134,9 +135,16 @@ def test_measured_rates_lose_what_is_stated_and_pad_little(seed):
         if not s.pattern.note:
             assert loss <= 0 if kind == "all-reduce" else loss == 0
             continue
-        found = re.fullmatch(r"(?:([\d.]+) % below|at) the optimum, (\d+) trees? per root", s.pattern.note)
-        assert found and int(found[2]) == k <= MOST_K
-        assert loss <= Fraction(found[1] or 0) / 100
+        stated = r"(?:([\d.]+) % below|at) the optimum(?: of two phases)?, (\d+) trees? (per root|in all)"
+        found = re.fullmatch(stated, s.pattern.note)
+        assert found and int(found[2]) <= MOST_K * (owners if found[3] == "in all" else 1)
+        if found[3] == "in all":
+            assert kind == "all-reduce" and int(found[2]) == s.pattern.n_blocks
+            bound = 1 / Fraction(best_roots(t).rate_Bps)
+            loss = 1 - s.pattern.n_blocks * bound / s_per_block_byte(s)
+            assert loss <= Fraction(found[1]) / 100 + Fraction(1, 10**6)
+        else:
+            assert int(found[2]) == k and loss <= Fraction(found[1] or 0) / 100
         if kind != "all-reduce":  # its trees up and down may leave a link idle in turn
             assert loss > Fraction(found[1] or 0) / 100 - Fraction(1, 10_000)
         least = owners * 4 * -(-size // (owners * 4))
@@ -197,10 +205,10 @@ def test_derated_networks_are_packed(spec, kind):
     assert not found or float(found[1]) <= 1
 
 
-def test_best_roots_of_unround_rates_that_take_too_many_blocks_are_rejected():
-    """Before anything is packed; where equal roots are best, few trees do."""
-    with pytest.raises(WeftError, match=r"best-roots on chord.*(its rates take|need fractions finer).*form two-phase"):
-        build("pipelined", "all-reduce", chord("1.2345678GB/s"), "4KiB", form="best-roots")
+def test_best_roots_of_unround_rates_take_few_trees():
+    """Where equal roots are best, so many of each."""
+    made = build("pipelined", "all-reduce", chord("1.2345678GB/s"), "4KiB", form="best-roots")
+    assert "trees in all" in made.pattern.note
     t = from_spec("torus:4x4")
     t = replace(t, bandwidth_Bps=np.where(t.dimension == 1, 0.87654321, 1.0) * t.bandwidth_Bps)
     assert "trees per root" in build("pipelined", "all-reduce", t, "4KiB", form="best-roots").pattern.note
