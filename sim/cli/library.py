@@ -9,7 +9,7 @@ from typing import Any
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.library.expected import REPEATS, expected, expected_row
-from sim.library.simulated import simulated
+from sim.library.simulated import APART, simulated, why_apart
 from sim.library.tuner import ROOTED, SENDRECV, Setting, runs_on, version
 from sim.measured.nccl_text import nccl_json
 from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
@@ -93,6 +93,7 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
         engine = simulated(setting, one, how(arguments))
         rows.append(expected_row(setting, one, named) | {
             "simulated_s": engine.time_s, "schedule": engine.schedule, "not_simulated": engine.reason,
+            "apart": "" if engine.time_s is None else why_apart(setting, one, engine.time_s),
         })
     say(arguments, *report(spec, setting, rows))
     if arguments.plot:
@@ -110,6 +111,15 @@ def _curves(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {**row, "algorithm": "expected"}
         if row["simulated_s"] is not None:
             yield {**row, "algorithm": "by the engine", "time_s": row["simulated_s"]}
+
+
+def _apart(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Sizes at which the simulation and what is expected differ, by the reason."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row["apart"]:
+            found.setdefault(row["apart"], []).append(format_size(row["size_bytes"]))
+    return found
 
 
 def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -134,5 +144,6 @@ def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> l
         *([f"# simulated is one {setting.collective} alone, expected one of {REPEATS} that nccl-tests starts back to "
            "back: their chain of ranks fills once"] if setting.collective in ROOTED else []),
         aligned(table),
+        *(f"# apart by more than {APART:.0%} at {', '.join(sizes)}: {why}" for why, sizes in _apart(rows).items()),
         *(f"# not simulated: {why}" for why in dict.fromkeys(row["not_simulated"] for row in rows) if why),
     ]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from collectives import Schedule, build
 from sim.how import AS_USUAL, How
 from sim.library.expected import REPEATS, Expected, handshake_us, passed_on_bytes
-from sim.library.tuner import PROTOCOLS, ROOTED, SENDRECV, Setting, candidates, ll_GBps, messages, tables
+from sim.library.tuner import PAT_SHARE, PROTOCOLS, ROOTED, SENDRECV, Setting, candidates, ll_GBps, messages, tables
 from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import WeftError
@@ -99,6 +99,32 @@ def simulated(setting: Setting, row: Expected, how: How = AS_USUAL) -> Simulated
     return Simulated(max(setting.launch_s, protocol.base_us / 1e6 + time), name)
 
 
+APART = 0.2
+"""Simulated and expected times that differ by more than this share are explained."""
+
+
+def why_apart(setting: Setting, row: Expected, simulated_s: float) -> str:
+    """Why a simulation takes another time than is expected; nothing where they are within `APART` of each other."""
+    n, nodes = setting.gpus, setting.nodes
+    if abs(simulated_s / row.time_s - 1) <= APART:
+        return ""
+    chosen = next(one for one in candidates(setting) if (one.algorithm, one.protocol) == (row.algorithm, row.protocol))
+    smooth_s = (chosen.latency_us + row.size_bytes / chosen.algbw_GBps / 1e3) / 1e6
+    if abs(simulated_s / smooth_s - 1) <= APART or row.limit in ("latency", "launch"):
+        return "latency, dips and ramps that were measured at these sizes are only partly those of any schedule"
+    if row.algorithm in ("Tree", "NVLSTree") and nodes < 4 and simulated_s < row.time_s:
+        across = f"{nodes} nodes" if nodes > 1 else f"{n} GPUs"
+        return ("the library counts the whole array up and down on every link of a tree; of trees on "
+                f"{across} that take turns as roots, leaves and inner ones less crosses it")
+    if row.algorithm in ("NVLS", "NVLSTree") and n < 4:
+        return f"the library's rate of NVLS is that of a full box; each of {n} GPUs sends {1 + 1 / n:.3g} arrays"
+    if row.algorithm == "Ring" and setting.machine.inside == "mesh" and nodes % 2:
+        return f"rings that keep to their rails share links inside one of an odd number ({nodes}) of boxes"
+    if row.algorithm == "Ring" and setting.machine.inside == "mesh" and max(n, setting.nics) % min(n, setting.nics):
+        return f"rings enter a mesh of {n} GPUs by each of them, and these share {setting.nics} NICs unevenly"
+    return "not explained"
+
+
 def _repeated(still_s: float, once_s: float, twice_s: float) -> float:
     """Time of each of the repeats that nccl-tests starts back to back: a chain of ranks fills once in all of them.
 
@@ -141,7 +167,8 @@ def _protocol(setting: Setting, row: Expected) -> _Protocol:
     if row.algorithm == "NVLSTree":  # a GPU's own part goes through the switch too, which our schedule does not do
         wire *= setting.gpus / (setting.gpus + 1)
     if row.algorithm == "PAT":
-        return _Protocol(8.0 + 2.8 * setting.n, 0.0, (known["network_ring"][2] + extra) / 3.5, ring, port, chunk)
+        hop = (known["network_ring"][2] + extra) / 3.5
+        return _Protocol(8.0 + 2.8 * setting.n, 0.0, hop, ring, PAT_SHARE * port, chunk)
     if row.algorithm == SENDRECV:
         latency, _ = messages(setting)
         return _Protocol(

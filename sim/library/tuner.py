@@ -27,6 +27,8 @@ LIBRARIES = ("nccl", "rccl")
 NEWEST = (2, 30)
 _OLDEST = (2, 12)
 _PAT, _BLACKWELL = (2, 23), (2, 25)
+PAT_SHARE = 0.75
+"""Of the rate of rings, that PAT reaches by the library's own tables."""
 _NVLS, _NVLS_TREE = (2, 17), (2, 18)
 _SHARP_OF_NIC, _SHARP_OF_RING = 0.8, 0.46
 """nccl 320, a maintainer: 20 GB/s for a port of 200 Gb/s; 110 GB/s for 240 GB/s of NVLink."""
@@ -370,7 +372,7 @@ def _nvls(setting: Setting, view: _View) -> tuple[float, float]:
 
 def _pat(setting: Setting, view: _View) -> tuple[float, float]:
     latency = 8.0 + view.depth * view.hop(setting, "network_ring", 2) / 3.5 + setting.n * 2.8
-    return latency, 0.75 * view.between / setting.bus_factor
+    return latency, PAT_SHARE * view.between / setting.bus_factor
 
 
 def messages(setting: Setting) -> tuple[float, float]:
@@ -384,7 +386,9 @@ def messages(setting: Setting) -> tuple[float, float]:
     if setting.nodes == 1:
         return known.scatter, setting.inside_GBps * n / (n - 1)
     away = (n - setting.gpus) / n
-    rate = setting.nics * nic.port * nic.messages / 1e9 / setting.gpus
+    # Where GPUs share NICs unevenly, those that share one with most are the last.
+    a_gpu = setting.nics / setting.gpus if setting.nics >= setting.gpus else 1 / math.ceil(setting.gpus / setting.nics)
+    rate = a_gpu * nic.port * nic.messages / 1e9
     within = setting.machine.gpu.ring / 1e9 * n / (setting.gpus - 1) if setting.gpus > 1 else math.inf
     return known.send + known.peer * n + nic.latency * 1e6, min(rate / away, within)
 

@@ -11,9 +11,9 @@ import pytest
 
 from collectives import Schedule, build
 from collectives.core.routes import paths_of
-from sim.library.expected import expected
-from sim.library.simulated import simulated
-from sim.library.tuner import Setting
+from sim.library.expected import expected, timed
+from sim.library.simulated import APART, simulated, why_apart
+from sim.library.tuner import Setting, candidates
 from topologies.machines.profile import Machine, machine
 
 ABOVE_THE_RAMP = 2**32
@@ -42,6 +42,37 @@ def loads(schedule: Schedule) -> dict[int, dict[str, list[float]]]:
         if src.startswith("ib") and dst.startswith("nic"):
             found[int(dst[3:]) // fabric.shape[0]]["in"].append(float(of_link[link]))
     return found
+
+
+GAPS = {
+    "latency, dips and ramps": (0.65, 0.8), "counts the whole array up and down": (0.4, 0.8),
+    "rate of NVLS is that of a full box": (1.2, 1.8), "an odd number": (1.2, 2.3),
+    "share": (1.2, 1.6),
+}
+"""Least and largest ratio of the simulated to the expected time, above the ramp, by what is said of it."""
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("inside", ["dgx-h100", "dgx-a100", "mi300x"])
+@pytest.mark.parametrize("gpus", range(1, 9))
+def test_every_algorithm_takes_the_expected_time_or_says_why_not(gpus: int, inside: str, nodes: int) -> None:
+    for nics in (1, 2, 3, 4, 6, 8):
+        if nics > 2 * gpus or nodes * gpus == 1:
+            continue
+        box = replace(machine(inside), name=f"box-{gpus}-{nics}", gpus=gpus, nics=nics)
+        for kind in (*RING, "all-to-all"):
+            asked = Setting(machine=box, nodes=nodes, gpus=gpus, collective=kind)
+            for one in (one for one in candidates(asked) if one.protocol == "Simple"):  # that of large arrays
+                row = timed(asked, one, ABOVE_THE_RAMP)
+                found = simulated(asked, row)
+                if found.time_s is None:
+                    assert "share_links takes links between every two of 4, 6, 8, ..." in found.reason
+                    continue
+                ratio, why = found.time_s / row.time_s, why_apart(asked, row, found.time_s)
+                low, high = next((gap for said, gap in GAPS.items() if said in why), (0.8, 1.2))
+                assert low <= ratio <= high, (nics, kind, one.algorithm, one.protocol, why)
+                assert bool(why) == (abs(ratio - 1) > APART)
 
 
 def carries_alike(bytes_of: list[float]) -> bool:
