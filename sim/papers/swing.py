@@ -517,8 +517,9 @@ SLOW_US, FAST_US, HOP_US = 0.72, 0.314, 0.92
 """A step from edge to edge through a switch, along a trace of a board, and over a link of HyperX."""
 
 TEXT = (
-    "4,096 NPUs in a square: boards of 4x4 with `--preset swing-hx`, and HyperX with `--preset swing-sst --vcs 1`. No",
-    "published points of these are at hand; beside the simulated values are closed forms of no load, and bounds.",
+    "4,096 NPUs in a square: boards of 4x4 with `--preset swing-hx`, and HyperX with `--preset swing-sst --vcs 1`. Of",
+    "published points one is at hand, 699.5 Gb/s of Swing on Hx4Mesh at 512 MiB; beside the simulated values are",
+    "closed forms of no load, and bounds.",
     f"A step takes s = {SLOW_US} us from edge to edge through a switch, f = {FAST_US} us along a trace, {HOP_US} us on",
     "HyperX.",
     "On lines of W NPUs with boards of b, bucket takes 4 (s W/b + f (W - 1 - W/b)), the ring",
