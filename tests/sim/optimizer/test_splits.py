@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.analytic.constraints import Feasible, budget, parse_constraint
+from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
 from sim.analytic.cost import Cost
 from sim.analytic.traffic import F64
 from sim.cli import main
 from sim.optimizer.cuts import floor_of
+from sim.optimizer.design import equal_split
 from sim.optimizer.programs import collective_objective
 from sim.optimizer.retime import Retimed
 from sim.optimizer.splits import side_by_side
@@ -82,6 +83,19 @@ def test_formulas_have_no_spread(capsys: pytest.CaptureFixture[str]) -> None:
     row, _ = found(capsys, [*DIMENSIONS, "--evaluator", "analytic"])
     assert row["tied"] is None and row["recommended"] == "analytic"
     assert {one["spread_low_s"] for one in row["splits"]} == {None}
+
+
+@pytest.mark.parametrize(("rows", "expected"), [
+    ([], 25.0),
+    ([budget(50, 2, spent=True)], 25.0),
+    ([budget(60, 2, spent=False), parse_constraint("B1 <= 45", 2)], 25.0),
+    ([parse_constraint("1*B1 + 9*B2 <= 130", 2)], 13.0),  # as much money as the answer
+    ([parse_constraint("1*B1 + 9*B2 <= 130", 2), budget(50, 2, spent=False)], 13.0),  # what money allows of the total
+    ([parse_constraint("1*B1 + 9*B2 <= 900", 2), budget(50, 2, spent=False)], 25.0),
+])
+def test_the_equal_split_spends_what_the_answer_spends(rows: list[Constraint], expected: float) -> None:
+    """It cost 58 M$ beside an answer for 15 M$ under a limit in $."""
+    assert equal_split(np.array([40.0, 10.0]), Feasible(rows, 2)).tolist() == [expected, expected]
 
 
 @pytest.mark.parametrize(("limits", "price", "lane", "recommended"), [
