@@ -48,6 +48,8 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
     lines = [f"{study.title}: {', '.join(study.settings())}"]
     for row in rows:
         lines += _headline(row)
+        if row["rank_progress"] not in (None, "free"):
+            lines.append(f"  progress of ranks, auto: {row['rank_progress']}")
         lines += _splits(row)
         lines += _bounds(row)
         if len(choices := row.get("choices", [])) > 1:

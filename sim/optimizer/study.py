@@ -275,6 +275,7 @@ class Study:
             "other_forms": {} if forms is None else forms.others(design.bandwidth_GBps),
             "chunks": shown.chunks if shown else None,
             "knobs": shown.words if shown else None,
+            "rank_progress": self._objective(shown).rank_progress if shown else None,
             **design.row(self.cost, self.feasible),
             "formula": formula.name,
             "bound_of": formula.name if is_formula else self._load(knobs),

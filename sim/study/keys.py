@@ -219,7 +219,7 @@ class AccountKeys:
 
     why: bool = key("flag", "report what the critical path of every point was spent on", value=False)
     spread: int | None = key("integer", "perturbed runs of every point, for the range of its time: rates and starts by "
-                             "0.1 %, other ties, chunk counts nearby", "N", default="4 in compare where cheap, or 0")
+                             "0.1 %, other ties, chunk counts nearby", "N", default="4 where cheap; 0 in sweep")
 
 
 @dataclass(frozen=True, kw_only=True)
