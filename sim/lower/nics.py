@@ -82,12 +82,12 @@ def nics_of(
     rank = keys.astype(np.int64) - topology.n_links
     server = np.flatnonzero((rank >= 0) & (rank < topology.n_npus))
     links = np.bincount(topology.src[topology.src < topology.n_npus], minlength=topology.n_npus)
-    engines = np.minimum(links, at_once)[rank[server]] if model.nic.engines is None else np.full(server.size, model.nic.engines)
+    most = np.minimum(links, at_once) if model.nic.engines is None else np.full(links.size, model.nic.engines)
     posting = Posting(
         model.nic.post_ps, Fraction(model.nic.push_ps, PUSHED_BYTES),
         1 if model.nic.order == "rotate" else model.nic.queue_bytes, in_turn,
     )
-    return Nics(i32(server), i32(engines), i32(port), flow, posting)
+    return Nics(i32(server), i32(most[rank[server]]), i32(port), flow, posting)
 
 
 def has_flows(model: Model) -> bool:

@@ -152,7 +152,8 @@ class ModelOptions(TypedDict, total=False):
     ejection_rate: Annotated[Quantity | None, Option(
         "at which what arrives leaves a NIC", "RATE", UNLIMITED, "nic.ejection_Bps", told="ejection {}")]
     nic_engines: Annotated[Count | None, Option(
-        "transfers that a NIC takes at once", "N", "one per link in use at once", "nic.engines", told="engines {}", kind="integer")]
+        "transfers that a NIC takes at once", "N", "one per link in use at once", "nic.engines", told="engines {}",
+        kind="integer")]
     post_time: Annotated[Quantity | None, Option(
         "between two transfers that a rank posts", "TIME", "1ns", "nic.post_ps", told="post {}")]
     push_time: Annotated[Quantity | None, Option(

@@ -27,7 +27,8 @@ def test_a_nic_is_as_fast_as_twice_the_links_in_use(spec: str, algorithm: str, l
 
 @pytest.mark.parametrize(("spec", "preset", "told"), [
     ("hx4mesh:2x1", "swing-paper", "swing-paper is of tori: hx4mesh has other links and endpoints (swing-hx)"),
-    ("torus:4x4", "swing-hx", "swing-hx is of HammingMesh: torus has other links and endpoints (swing-paper, swing-sst)"),
+    ("torus:4x4", "swing-hx",
+     "swing-hx is of HammingMesh: torus has other links and endpoints (swing-paper, swing-sst)"),
     ("torus:4x4", "swing-sst", ""), ("hx2mesh:2x2", "swing-hx", ""), ("hyperx:3x3", "swing-sst", ""),
     ("switch:4", "swing-paper", "swing-paper is of tori: switch has other links and endpoints"),
 ])
