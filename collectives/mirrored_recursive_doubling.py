@@ -10,7 +10,7 @@ from functools import partial
 from collectives import recursive_doubling
 
 NAME = recursive_doubling.MIRRORED
-FORMS = recursive_doubling.FORMS
+FORMS, ONLY_FORM = recursive_doubling.FORMS, recursive_doubling.ONLY_FORM
 
 all_reduce = partial(recursive_doubling.all_reduce, mirrored=True)
 reduce_scatter = partial(recursive_doubling.reduce_scatter, mirrored=True)

@@ -34,6 +34,9 @@ from topologies.units import Quantity
 NAME = "recursive-doubling"
 MIRRORED = "mirrored-recursive-doubling"
 FORMS = ("latency", "bandwidth")
+ONLY_FORM = ("bandwidth",)
+"""That of a reduce-scatter or an all-gather, which are halves of it."""
+
 PAIRS = ("aligned", "shifted")
 Form = Annotated[str, Choice(FORMS)]
 Pairs = Annotated[str, Choice(PAIRS)]

@@ -64,7 +64,7 @@ class Algorithm:
         One line: where it applies.
     functions : mapping from collective name to function
     forms : mapping from collective name to tuple of str
-        Forms that the function takes; collectives with a single form are omitted.
+        Forms that the function takes, or the one that it has; collectives whose form has no name are omitted.
     options : mapping from option name to help
         Options of the functions other than `form` and `element_bytes`.
     discipline : str
@@ -105,10 +105,15 @@ def _entry(
 ) -> Algorithm:
     """The algorithm of a module: its NAME, its functions that are called as the collectives are, and their FORMS.
 
+    Functions that take no form have the only one of the module, ONLY_FORM, if that has a name.
     `bound`: arguments that naming the algorithm gives.
     """
     own = {kind: vars(module)[kind.replace("-", "_")] for kind in COLLECTIVES if kind.replace("-", "_") in vars(module)}
-    forms = {kind: module.FORMS for kind, one in own.items() if "form" in signature(one).parameters}
+    only = vars(module).get("ONLY_FORM", ())
+    forms = {
+        kind: found for kind, one in own.items()
+        if (found := module.FORMS if "form" in signature(one).parameters else only)
+    }
     functions = {kind: partial(one, **bound) for kind, one in own.items()} if bound else own
     return Algorithm(module.NAME, help, limits, functions, forms, **more)
 
@@ -345,7 +350,8 @@ def build(
         if not chosen.forms_of(kind):
             raise WeftError(f"{name} {kind} has no form {form!r}: omit the form")
         choice(form, chosen.forms_of(kind), f"{name} {kind} form")
-        options["form"] = form
+        if "form" in _parameters(chosen.functions[kind]):
+            options["form"] = form
     return chosen.functions[kind](topology, size, **options)
 
 

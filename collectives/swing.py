@@ -27,6 +27,9 @@ from topologies.units import Quantity
 
 NAME = "swing"
 FORMS = ("latency", "bandwidth")
+ONLY_FORM = ("bandwidth",)
+"""That of a reduce-scatter or an all-gather, which are halves of it."""
+
 Form = Annotated[str, Choice(FORMS)]
 
 

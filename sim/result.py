@@ -209,8 +209,10 @@ class Result(Tabular):
         return explain_run(self.lowered, self.logged, by)
 
     @checked
-    def spread(self, n: Annotated[int, Integer(1, MOST_SPREAD)] = 8, *, seed: Natural = 0) -> Spread:
+    def spread(self, n: Annotated[int, Integer(1, MOST_SPREAD)] = 4, *, seed: Natural = 0) -> Spread:
         """The range of the time over n perturbations that no specification would tell apart; see `sim.why.spread`.
+
+        The same as beside the times of `weft compare`, `validate` and `trace`.
 
         WeftError: a result with faults, or of the analytic engine.
         """

@@ -60,11 +60,12 @@ def _step_ps(step: Steps, n_bytes: int, model: Model, hop_ps: int, rate_Bps: Fra
     """
     chunks, leading, first, rest = model.cutting.cut(int(step.share * n_bytes))
     chunk_ps, last_ps = (service_time_ps(size, rate_Bps) for size in (first, rest))
-    message_ps, hop_ps = leading * chunk_ps + (chunks - leading) * last_ps, max(hop_ps, 1)
-    stored_ps = 0 if model.forwarding == "cut-through" else (step.hops - 1) * chunk_ps
-    after_ps = model.endpoint_latency_ps - (last_ps if model.deliver == "head" else 0)
+    cuts_through, heads = model.forwarding == "cut-through", model.deliver == "head"
+    message_ps = leading * chunk_ps + (chunks - leading) * last_ps
     load_ps = math.ceil(step.messages * message_ps)
-    return max(step.hops * hop_ps + stored_ps + message_ps + after_ps, hop_ps + load_ps + after_ps, load_ps)
+    before_ps = (step.hops - 1) * (max(hop_ps, 1) if cuts_through else hop_ps + chunk_ps)
+    after_ps = max(hop_ps + model.endpoint_latency_ps, cuts_through or heads) - (last_ps if heads else 0)
+    return max(max(before_ps + message_ps, load_ps) + after_ps, load_ps)
 
 
 def closed_form_ps(lowered: Lowered, model: Model) -> int | None:

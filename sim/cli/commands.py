@@ -196,7 +196,7 @@ COMMANDS: dict[str, Command] = {
             "examples/measured.json",
         ),
         needs=(FABRIC,),
-        uses=("topology", "collective", "model", "sweep", "measured.file", "measured.placement"),
+        uses=("topology", "collective", "model", "sweep", "account.spread", "measured.file", "measured.placement"),
         without=("model.engine",), run_flags=RUNS,
         outputs=("json", "csv", "plot", "heatmap", "links"),
         figures=("account", "roofline", "timeline", "critical-path", "heatmap"), chooses=True,
@@ -309,13 +309,13 @@ COMMANDS: dict[str, Command] = {
             "weft trace --topology switch:32 --job examples/broadcast_32.goal --perfetto tree.json.gz",
             "weft trace --topology examples/astra/ring_16.yml --job examples/astra/gather --perfetto gather.json.gz",
         ),
-        uses=("topology", "collective", "model", "sweep", "workload", "training"),
+        uses=("topology", "collective", "model", "sweep", "account.spread", "workload", "training"),
         without=("model.preset", *SIZES), run_flags=RUNS, outputs=("json", "perfetto"),
         needs=(FABRIC, "collective.algorithms|workload.name|workload.job"),
         helps={
             "collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file"),
-            "model.chunks": ("N", "chunks per transfer; a timeline shows one choice: auto, which tries several, is for "
-                             "compare (default: 16 for a schedule, 1 for a workload or job)"),
+            "model.chunks": ("N", "chunks per transfer (default: for a schedule what compare chooses, 1 for a workload "
+                             "or job)"),
             "model.symmetry": ("auto|off", "auto: simulate one rank per orbit; off: simulate all ranks (default: off, "
                                "and auto for a workload)"),
         },

@@ -17,6 +17,7 @@ from sim.cli.progress import progress
 from sim.measured.nccl_text import nccl_json
 from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock
+from sim.study.cures import cures
 from sim.study.deciding import deciding_defaults
 from sim.study.points import Task, compute_all
 from sim.study.points import refusals as refusals_at
@@ -155,7 +156,7 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
         lines += ["#", f"# {name}{_forms(own)}", *chosen, table]
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width())]
     lines += [f"# {line}" for line in legend(rows)]
-    lines += [f"# {line}" for line in _ranges(spec, rows)]
+    lines += [f"# {line}" for line in ranges(spec, rows)]
     lines += [f"# {line}" for line in library.beside_ideal(spec)]
     lines += [f"# decided by a default: {line}" for line in deciding_defaults(spec, topology, rows)]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
@@ -167,6 +168,8 @@ def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
     cut = "chunks as chosen for each point" if spec.chooses else ""
     model = spec.build_model()
     lines = [f"# model: {model.describe(cut)}; {spec.engine} engine, seed {model.seed}{preset}"]
+    if spec.preset_elsewhere:
+        lines.append(f"# {spec.preset_elsewhere}")
     if model.rank_progress in LEFT_OPEN and any(row["rank_progress"] != "free" for row in rows):
         told = common_notes(rows, lambda row: str(row["rank_progress"]))
         lines += [f"# progress of ranks, {model.rank_progress}: {line}" for line in told]
@@ -206,8 +209,8 @@ def over_sizes(rows: Sequence[Row], value: Callable[[Row], str]) -> str:
     )
 
 
-def _ranges(spec: Spec, rows: Sequence[Row]) -> list[str]:
-    """What the ranges in the table are, and which points have none."""
+def ranges(spec: Spec, rows: Sequence[Row]) -> list[str]:
+    """What the ranges in the table are, what narrows wide ones, and which points have none."""
     without = [row for row in rows if row["spread_low_s"] is None]
     names = ", ".join(dict.fromkeys(row["algorithm"] for row in without))
     nearby = "chunk counts nearby" if spec.build_model().buffer_bytes is None else "more chunks, which fit the buffers"
@@ -218,6 +221,7 @@ def _ranges(spec: Spec, rows: Sequence[Row]) -> list[str]:
     if kept:
         names_of = ", ".join(dict.fromkeys(kept))
         lines.append(f"perturbed runs of {names_of} keep the schedule that was built from the rates as they are given")
+    lines += cures(spec, rows)
     return lines + ([f"no perturbed runs of {names}: {_why_none(spec)}"] if without else [])
 
 

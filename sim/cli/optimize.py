@@ -48,6 +48,8 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
     lines = [f"{study.title}: {', '.join(study.settings())}"]
     for row in rows:
         lines += _headline(row)
+        if row["rank_progress"] not in (None, "free"):
+            lines.append(f"  progress of ranks, auto: {row['rank_progress']}")
         lines += _splits(row)
         lines += _bounds(row)
         if len(choices := row.get("choices", [])) > 1:
@@ -120,25 +122,29 @@ MOST_SHOWN = 12
 
 def _choices(choices: list[dict[str, Any]]) -> list[str]:
     """The choices of the discrete knobs, best first."""
-    lines = [f"  {len(choices)} choices, best first:"]
+    legend = "; = its range overlaps that of the best" if any(one["tied"] for one in choices) else ""
+    lines = [f"  {len(choices)} choices, best first{legend}:"]
     for one in choices[:MOST_SHOWN]:
         time = "-" if one["time_s"] is None else _time(one["time_s"])
-        lines.append(f"    {time:>10}  {one['knobs']} ({one['how']})")
+        lines.append(f"  {'=' if one['tied'] else ' '} {time:>10}  {one['knobs']} ({one['how']})")
     if len(choices) > MOST_SHOWN:
         lines.append(f"    and {len(choices) - MOST_SHOWN} more (--json FILE has all)")
     return lines
 
 
 def _compared(objective: str, rows: list[dict[str, Any]]) -> list[str]:
-    """The networks side by side, and the best."""
-    def value(row: dict[str, Any]) -> float:
-        return float(row["time_s"] * (row["cost"] if objective == "time-cost" else 1.0))
+    """The networks side by side, the best, and those tied with it: ranges over perturbed runs overlap, or prints."""
+    def value(row: dict[str, Any], of: str = "time_s") -> float:
+        answer = {"time_s": row["time_s"]} | {key: one for key, one in row["splits"][-1].items() if one is not None}
+        return float(answer.get(of, row["time_s"]) * (row["cost"] if objective == "time-cost" else 1.0))
 
     best = min(rows, key=value)
     table = [["network", "time", "equal split", ""]]
     for row in rows:
         times = [format_time(row[key] * 1e12) for key in ("time_s", "equal_time_s")]
-        table.append([row["network"], *times, "best" if row is best else ""])
+        overlap = value(row, "spread_low_s") <= value(best, "spread_high_s")
+        is_tied = overlap or format_time(value(row) * 1e12) == format_time(value(best) * 1e12)
+        table.append([row["network"], *times, "best" if row is best else "tied" if is_tied else ""])
     return aligned(table, left=1).splitlines()
 
 

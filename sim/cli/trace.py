@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from collectives import Schedule
 from sim.cli.asked import spec_of
+from sim.cli.compare import ranges
 from sim.cli.flags import how
 from sim.cli.output import say, write_json, write_whole
 from sim.cli.progress import progress
@@ -16,7 +17,9 @@ from sim.cli.train import algorithm_of, simulate_iteration
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
+from sim.study.points import Task, range_of, ready_point, simulate_ready
 from sim.study.spec import Spec
+from sim.study.tables import range_words
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.timeline.timeline import Timeline
 from topologies import Topology
@@ -36,20 +39,20 @@ def run(arguments: argparse.Namespace) -> None:
     if spec.workload.name and spec.workload.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
     with progress("trace", 1, arguments.quiet):
-        timeline, lines = (_job if spec.workload.name or spec.workload.job else _schedule)(arguments, spec)
+        timeline, lines, ends = (_job if spec.workload.name or spec.workload.job else _schedule)(arguments, spec)
         if arguments.perfetto:  # before anything is printed: it is refused if faults made it too large
             write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
     say(arguments, *lines)
     if not (arguments.perfetto or arguments.json):
         say(arguments, "# nothing is written: give --perfetto FILE for the timeline, or --json FILE for a summary")
-    write_json(arguments, spec, [facts(timeline)], model=spec.build_model())
+    write_json(arguments, spec, [facts(timeline, ends)], model=spec.build_model())
 
 
-def facts(timeline: Timeline) -> dict[str, Any]:
-    """The subject of a timeline, and how busy each of its tracks was."""
+def facts(timeline: Timeline, ends: Mapping[str, float | None]) -> dict[str, Any]:
+    """The subject of a timeline, the range of its time, and how busy each of its tracks was."""
     busy = timeline.outcome.busy_ps.tolist()
     return {
-        **timeline.about, "time_s": timeline.outcome.makespan_ps / 1e12, "slices": timeline.outcome.events,
+        **timeline.about, "time_s": timeline.outcome.makespan_ps / 1e12, **ends, "slices": timeline.outcome.events,
         "tracks": [
             {"node": track.process, "track": track.thread, "group": track.group, "busy_s": time / 1e12}
             for track, time in zip(timeline.tracks, busy, strict=True)
@@ -57,52 +60,58 @@ def facts(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _schedule(arguments: argparse.Namespace, spec: Spec) -> tuple[Timeline, list[str]]:
-    """The timeline of a schedule, and its summary; of all ranks unless symmetry is requested."""
-    schedule, symmetry = _one_schedule(spec), spec.model.symmetry or "off"
-    if spec.engine != "chunk":
-        raise WeftError(f"--engine {spec.engine} keeps no log of every chunk: a timeline needs the chunk engine")
-    model, faults = spec.build_model(), spec.build_faults()
-    check_capacity(schedule.pattern, least_ranks(schedule.pattern, "off" if faults else symmetry))
-    if arguments.perfetto:
-        check_size(schedule, model, symmetry)
-    result = simulate(schedule, model=model, symmetry=symmetry, log=True, faults=faults, **how(arguments).arguments())
-    what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
-    return _told(result, what)
-
-
-def _one_schedule(spec: Spec) -> Schedule:
+def _schedule(arguments: argparse.Namespace, spec: Spec) -> Told:
+    """The timeline of the point of `weft compare`, and its summary; of all ranks unless symmetry is requested."""
     names = spec.collective.algorithms or ()
     if len(names) != 1:
         raise WeftError("a timeline shows one schedule: name one --algorithm")
-    forms = spec.forms_of(names[0])
-    if len(forms) > 1:
-        raise WeftError(f"{names[0]} has the forms {', '.join(forms)}: name one with --form")
-    return spec.build_schedule(names[0], spec.build_topology(), spec.sizes_bytes[0], forms[0] if forms else None)
+    if spec.engine != "chunk":
+        raise WeftError(f"--engine {spec.engine} keeps no log of every chunk: a timeline needs the chunk engine")
+    spec, symmetry, faults = spec.choosing(), spec.model.symmetry or "off", spec.build_faults()
+    asked = how(arguments).arguments()
+    task = Task(spec, names[0], spec.sizes_bytes[0], spread=spec.account.spread, **asked)
+    ready, refused = ready_point(task)
+    least = replace(spec.build_model(), chunks=1) if spec.chooses else spec.build_model()
+    for schedule in ready.values():
+        check_capacity(schedule.pattern, least_ranks(schedule.pattern, "off" if faults else symmetry))
+        if arguments.perfetto:
+            check_size(schedule, least, symmetry)
+    found = simulate_ready(task, ready, refused).result
+    schedule, model = found.schedule, found.model
+    if arguments.perfetto:
+        check_size(schedule, model, symmetry)
+    result = simulate(schedule, model=model, symmetry=symmetry, log=True, faults=faults, **asked)
+    what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
+    row = found.row() | (ends := range_of(task, found))
+    return _told(result, what, ends, *(f"# {line}" for line in ranges(spec, [row]) if range_words(row)))
 
 
-def _job(arguments: argparse.Namespace, spec: Spec) -> tuple[Timeline, list[str]]:
+def _job(arguments: argparse.Namespace, spec: Spec) -> Told:
     if spec.workload.job:
         result, name = _foreign(arguments, spec, spec.workload.job), spec.workload.job
     else:
         workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), how=how(arguments))
         name = workload.name
     what = f"{name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
-    return _told(result, what, *(_ends(result) if spec.workload.job else []))
+    return _told(result, what, {}, *(_ends(result) if spec.workload.job else []))
 
 
-def _told(result: Result, what: str, *more: str) -> tuple[Timeline, list[str]]:
-    """The timeline of a result, and its summary."""
+Told = tuple[Timeline, list[str], dict[str, float | None]]
+"""A timeline, its summary, and the range of its time: keys of a row, none of a job."""
+
+
+def _told(result: Result, what: str, ends: dict[str, float | None], *more: str) -> Told:
+    beside = range_words({"time_s": result.time_s, **ends})
     timeline = result.timeline()
     links, streams = (sum(track.category == kind for track in timeline.tracks) for kind in ("link", "compute"))
     compute = f" and {counted(streams, 'compute stream')}" if streams else ""
     return timeline, [
-        f"# weft trace: {what}: {format_time(result.time_ps)}",
+        f"# weft trace: {what}: {format_time(result.time_ps)}{beside}",
         f"# {result.assumptions}; {result.symmetry}",
         *(f"# {note}" for note in result.notes()),
         f"# {counted(timeline.outcome.events, 'slice')} on {counted(links, 'link direction')}{compute}",
         *more,
-    ]
+    ], ends
 
 
 def _foreign(arguments: argparse.Namespace, spec: Spec, path: str) -> Result:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sim import plots
 from sim.cli.asked import spec_of
-from sim.cli.compare import Stuck, assumptions, missing, never_end, refusals
+from sim.cli.compare import Stuck, assumptions, missing, never_end, ranges, refusals
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text, write_whole
 from sim.cli.progress import progress
@@ -17,9 +18,9 @@ from sim.lower.credits import NoRoom
 from sim.measured.points import Measurements, geometric_error, mean_error, with_measured
 from sim.measured.read import read_measurements
 from sim.program.outcome import Deadlock
-from sim.study.points import Task, simulate_point
+from sim.study.points import Task, range_of, simulate_point
 from sim.study.spec import Spec
-from sim.study.tables import aligned, links_csv, spent
+from sim.study.tables import Row, aligned, links_csv, range_words, spent
 from sim.study.validation import MOST_FLOWS, Validation, validate
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     too_large, stuck = never_end(found, names, _sizes(spec, measured))
     refused |= too_large
     rows = [one.row() for one in validations]
-    say(arguments, *report(spec, validations, refused, stuck))
+    say(arguments, *report(spec, validations, rows, refused, stuck))
     if measured is not None:
         rows = with_measured(rows, measured)
         say(arguments, *errors(rows, measured))
@@ -93,7 +94,8 @@ def _form(row: Mapping[str, Any]) -> str:
 def _validations(
     spec: Spec, names: Sequence[str], sizes: Sequence[int], arguments: argparse.Namespace, stuck: Stuck
 ) -> Iterator[Validation]:
-    tasks = [Task(spec, name, size, **how(arguments).arguments()) for name in names for size in sizes]
+    spread = spec.account.spread
+    tasks = [Task(spec, name, size, spread=spread, **how(arguments).arguments()) for name in names for size in sizes]
     with progress("validate", len(tasks), arguments.quiet) as steps:
         for task in tasks:
             try:
@@ -101,20 +103,21 @@ def _validations(
             except (Deadlock, NoRoom) as wrong:
                 stuck.setdefault(task.algorithm, {})[task.size_bytes] = wrong
             else:
-                yield validate(found.result)
+                yield replace(validate(found.result), spread=range_of(task, found.result))
             steps.advance(f"{task.algorithm} {format_size(task.size_bytes)}")
 
 
 def report(
-    spec: Spec, validations: Sequence[Validation], refused: Mapping[str, str], stuck: Mapping[str, str]
+    spec: Spec, validations: Sequence[Validation], rows: Sequence[Row], refused: Mapping[str, str],
+    stuck: Mapping[str, str],
 ) -> list[str]:
     """Table and account, line by line."""
     topology = validations[0].result.schedule.topology
-    rows = [one.row() for one in validations]
     lines = [f"# weft validate: {spec.kind.name} on {topology.name}, {counted(topology.n_npus, 'NPU')}"]
     lines += [*assumptions(spec, rows), "#"]
     head = ["size", "algorithm", "closed form", "lower bound", "estimate", "fluid", "simulated", "residual"]
     lines.append(aligned([head, *(_line(one) for one in validations)], left=0))
+    lines += [f"# {line}" for line in ranges(spec, rows)]
     lines += ["#", "# residual = simulated - estimate:"]
     lines += [f"#   {_name(one)}: {one.verdict()}" for one in validations]
     lines += ["#", "# the simulated time, by what the critical path was spent on:"]
@@ -145,7 +148,7 @@ def _line(one: Validation) -> list[str]:
         format_time(result.lower_bound_ps),
         format_time(sum(one.estimate)),
         "-" if one.fluid_ps is None else format_time(one.fluid_ps),
-        format_time(result.time_ps),
+        format_time(result.time_ps) + range_words({"time_s": result.time_s, **one.spread}),
         format_time(one.residual_ps) + share,
     ]
 

@@ -10,7 +10,7 @@ from collectives.core.schedule import Schedule
 from sim.lower.credits import buffers_of, check_buffers
 from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TASKS, Lowered
-from sim.lower.nics import Ports, flows, has_flows, nics_of
+from sim.lower.nics import Ports, flows, has_flows, links_at_once, nics_of
 from sim.lower.pools import pools_alone
 from sim.lower.servers import bandwidths, disciplines_of, legend
 from sim.lower.shape import Shape, Timed
@@ -41,14 +41,15 @@ def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
     known = shape.timed.get(key)
     if known is not None and known.topology is schedule.topology:
         return known
-    rates, server_rate = distinct_rates(bandwidths(schedule.topology, model), shape.server_link)
+    at_once = links_at_once(schedule.topology, [shape.quotient.transfers], model)
+    rates, server_rate = distinct_rates(bandwidths(schedule.topology, model, at_once), shape.server_link)
     latency = route_latencies(schedule.topology, shape, model.endpoint_latency_ps)
     if known is not None and np.array_equal(known.program.server_rate, server_rate) and np.array_equal(
         known.latency_ps, latency
     ):
         found = known._replace(program=with_rates(known.program, rates, same_pairs=True), topology=schedule.topology)
     else:
-        found = _assembled(schedule, model, shape, rates, i32(server_rate), latency)
+        found = _assembled(schedule, model, shape, rates, i32(server_rate), latency, at_once)
     if found.task_bytes.size <= MOST_TASKS:
         if len(shape.timed) >= MOST_TIMED and key not in shape.timed:
             del shape.timed[next(iter(shape.timed))]  # the oldest
@@ -57,7 +58,8 @@ def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
 
 
 def _assembled(
-    schedule: Schedule, model: Model, shape: Shape, rates: list[Fraction], server_rate: I32, latency_ps: I64
+    schedule: Schedule, model: Model, shape: Shape, rates: list[Fraction], server_rate: I32, latency_ps: I64,
+    at_once: int,
 ) -> Timed:
     works = shape.works(schedule.block_bytes)
     task_bytes = works[0][works[1]] if works[0].size > 1 else np.broadcast_to(works[0], works[1].size)
@@ -80,7 +82,7 @@ def _assembled(
         ),
         cuttings, model.forwarding, model.deliver,
         NO_POOLS if t.pool is None else pools_alone(schedule.pattern, shape),
-        nics=nics_of(topology, keys, model, port, flow, ports.in_turn), task_flow=flow,
+        nics=nics_of(topology, keys, model, port, flow, ports.in_turn, at_once), task_flow=flow,
         buffers=buffers_of(topology, keys, model), bubble=model.bubble,
         waits=shape.waits, works=works,
     )

@@ -23,7 +23,7 @@ from sim.lower.job_symmetry import job_orbits
 from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TRANSFER, Lowered, Span, TaskTable
 from sim.lower.marks import Marks
-from sim.lower.nics import Ports, ends_of, flows, has_flows, nics_of
+from sim.lower.nics import Ports, ends_of, flows, has_flows, links_at_once, nics_of
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.progress import waiting_of
 from sim.lower.quotient import Orbits, Ranks
@@ -132,6 +132,7 @@ class _Lowering:
         self.templates = templates_of(job, orbits, model, ranks)  # by operation
         self.patterns = [one.work.schedule.pattern if isinstance(one.work, Communicate) else None
                          for one in job.operations]
+        self.at_once = links_at_once(job.topology, [one and one.transfers for one in self.templates], model)
         self.ports = Ports(model, [
             (pattern, template.transfers) for pattern, template in zip(self.patterns, self.templates, strict=True)
             if pattern is not None and template is not None
@@ -320,7 +321,9 @@ class _Lowering:
         try:
             program = assemble(
                 columns, self.cuttings, model.forwarding, model.deliver, pools,
-                nics=nics_of(topology, used, model, self._column("port", np.int64), flow, self.ports.in_turn),
+                nics=nics_of(
+                    topology, used, model, self._column("port", np.int64), flow, self.ports.in_turn, self.at_once
+                ),
                 task_flow=flow, buffers=buffers_of(topology, used, model), bubble=model.bubble,
             )
         except Cycle as cycle:
@@ -356,7 +359,7 @@ class _Lowering:
     def _rates(self, links: I64, streams: list[tuple[int, str]]) -> tuple[list[Fraction], I32]:
         """Distinct rates, and which of them servers have, streams last; clocks go at one speed everywhere."""
         speed = self.job.speed
-        of_links, column = distinct_rates(bandwidths(self.job.topology, self.model), links)
+        of_links, column = distinct_rates(bandwidths(self.job.topology, self.model, self.at_once), links)
         own = [1.0 if speed is None or rank == NO_RANK or name.startswith(CLOCK) else float(speed[rank])
                for rank, name in streams]
         of_streams = [Fraction(one) * PS_PER_S for one in own]

@@ -6,17 +6,48 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core.pattern import Pattern
 from collectives.core.transfers import Transfers
 from sim.lower.progress import progress_of
 from sim.lower.shape import Shape
-from sim.program import I32, I64, Nics, Posting, i32
+from sim.program import I32, I64, Nics, Posting, i32, unique_rows
 from sim.program.model import PUSHED_BYTES, Model
 from topologies import Topology
 
 STREAMS = ("injection", "ejection")
 """Names of the servers in front of and behind the links of an NPU."""
+
+
+def links_at_once(topology: Topology, works: Iterable[Transfers | None], model: Model) -> int:
+    """Links that a rank may send on at once, for the defaults of NICs: not all that it has, where work uses few.
+
+    Two for each dimension, and as many as the most transfers that a rank sends in one step of an operation.
+    """
+    if model.nic is None:
+        return 0
+    most = 2 * sum(extent > 1 for extent in topology.shape)
+    for t in works:
+        if t is not None and t.src.size:
+            sent = np.flatnonzero(t.src != t.dst)
+            step = t.step[sent].astype(np.int64) - int(t.step.min())
+            at = unique_rows(t.src[sent] * (int(step.max(initial=0)) + 1) + step)[1]
+            most = max(most, int(np.bincount(at).max(initial=0)))
+    return most
+
+
+def injection_Bps(topology: Topology, model: Model, at_once: int) -> npt.NDArray[np.float64]:
+    """Rate of the NIC of each NPU: the given one, or twice its fastest links, as many as it may send on at once."""
+    assert model.nic is not None
+    if model.nic.injection_Bps is not None:
+        return np.full(topology.n_npus, model.nic.injection_Bps)
+    order = np.lexsort((-topology.bandwidth_Bps, topology.src))
+    source = topology.src[order]
+    place = np.arange(source.size) - np.searchsorted(source, source)
+    order = order[(place < at_once) & (source < topology.n_npus)]
+    rates = np.bincount(topology.src[order], topology.bandwidth_Bps[order], minlength=topology.n_npus)
+    return np.asarray(2 * rates, np.float64)
 
 
 def ends_of(model: Model) -> int:
@@ -43,20 +74,20 @@ class Ports:
 
 
 def nics_of(
-    topology: Topology, keys: I32 | I64, model: Model, port: I32 | I64, flow: I64 | None, in_turn: int
+    topology: Topology, keys: I32 | I64, model: Model, port: I32 | I64, flow: I64 | None, in_turn: int, at_once: int
 ) -> Nics | None:
-    """The NICs among some servers, and what they post: port and flow of each task."""
+    """The NICs among some servers, and what they post: port and flow of each task; `at_once`: `links_at_once`."""
     if model.nic is None or flow is None:
         return None
     rank = keys.astype(np.int64) - topology.n_links
     server = np.flatnonzero((rank >= 0) & (rank < topology.n_npus))
     links = np.bincount(topology.src[topology.src < topology.n_npus], minlength=topology.n_npus)
-    engines = links[rank[server]] if model.nic.engines is None else np.full(server.size, model.nic.engines)
+    most = np.minimum(links, at_once) if model.nic.engines is None else np.full(links.size, model.nic.engines)
     posting = Posting(
         model.nic.post_ps, Fraction(model.nic.push_ps, PUSHED_BYTES),
         1 if model.nic.order == "rotate" else model.nic.queue_bytes, in_turn,
     )
-    return Nics(i32(server), i32(engines), i32(port), flow, posting)
+    return Nics(i32(server), i32(most[rank[server]]), i32(port), flow, posting)
 
 
 def has_flows(model: Model) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sim.lower.nics import STREAMS, ends_of
+from sim.lower.nics import STREAMS, ends_of, injection_Bps
 from sim.program import DISCIPLINES, FIFO, I8, I32, I64, ORDERS, i32
 from sim.program.model import Model
-from topologies import Topology, egress_Bps
+from topologies import Topology
 
 Keys = I32 | I64
 """Numbers of servers, ascending."""
@@ -21,14 +21,13 @@ def first_stream(topology: Topology, model: Model) -> int:
     return topology.n_links + ends_of(model) * topology.n_npus
 
 
-def bandwidths(topology: Topology, model: Model) -> npt.NDArray[np.float64]:
-    """Of the links, and of the ends of routes."""
+def bandwidths(topology: Topology, model: Model, at_once: int) -> npt.NDArray[np.float64]:
+    """Of the links, and of the ends of routes; `at_once`: `links_at_once`."""
     parts = [topology.bandwidth_Bps]
     if model.nic is not None:
-        given, p = model.nic.injection_Bps, topology.n_npus
-        parts.append(2 * egress_Bps(topology) if given is None else np.full(p, given))
+        parts.append(injection_Bps(topology, model, at_once))
         if model.nic.ejection_Bps is not None:
-            parts.append(np.full(p, model.nic.ejection_Bps))
+            parts.append(np.full(topology.n_npus, model.nic.ejection_Bps))
     return np.concatenate(parts)
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import inf, isfinite
 from typing import NamedTuple
 
+import numpy as np
+
 from sim.analytic.constraints import Feasible
 from sim.analytic.cost import Cost, worth
 from sim.analytic.traffic import F64
@@ -34,6 +36,7 @@ class Tried(NamedTuple):
     time_ns: float  # the time there
     bound: float  # no bandwidths are better with this choice; nan if unknown
     how: str  # SOLVED, EXCLUDED or LOOKED_AT
+    bandwidth_GBps: F64  # (D,): where that was; (0,) where nothing was simulated
 
     def row(self) -> dict[str, object]:
         time_s = self.time_ns * 1e-9 if isfinite(self.time_ns) else None
@@ -47,6 +50,22 @@ class Best(NamedTuple):
     design: Design
     objective: Objective
     tried: tuple[Tried, ...]
+
+
+NEAR = 0.05
+"""Choices within this share of the best are perturbed: ranges are seldom wider."""
+
+
+def ranked(tried: Sequence[Tried], objective_of: Callable[[Knobs], Simulated]) -> list[dict[str, object]]:
+    """Rows of the choices, best first, with those tied with the best: their ranges over perturbed runs overlap."""
+
+    def end(one: Tried, name: str) -> float:
+        spread = objective_of(one.knobs).spread(one.bandwidth_GBps)
+        return float(getattr(spread, name)) * one.value / one.time_ns
+
+    first, near = tried[0], [one for one in tried[1:] if one.value <= (1 + NEAR) * tried[0].value]
+    tied = {one.knobs for one in near if end(one, "low_ps") <= end(first, "high_ps")}
+    return [one.row() | {"tied": one.knobs in tied} for one in tried]
 
 
 class Ready(NamedTuple):
@@ -157,7 +176,7 @@ class _Choosing:
         for order, point in zip(orders, points, strict=True):
             for knobs in order[1:]:
                 if self._bound(knobs) >= least:
-                    self.tried[knobs] = Tried(knobs, inf, inf, self._bound(knobs), EXCLUDED)
+                    self.tried[knobs] = Tried(knobs, inf, inf, self._bound(knobs), EXCLUDED, np.zeros(0))
                 else:
                     self._look_at(knobs, [point])
             leaders.add(min(order, key=lambda knobs: self.tried[knobs].value))
@@ -178,7 +197,7 @@ class _Choosing:
         best = min(found, key=lambda one: worth(one.time_ns, one.bandwidth_GBps, self.cost))
         value = worth(best.time_ns, best.bandwidth_GBps, self.cost)
         bound = float("nan") if self.floors[knobs] is None else self._bound(knobs)
-        self.tried[knobs] = Tried(knobs, value, best.time_ns, bound, LOOKED_AT)
+        self.tried[knobs] = Tried(knobs, value, best.time_ns, bound, LOOKED_AT, best.bandwidth_GBps)
         return best.bandwidth_GBps
 
     def _solve(self, knobs: Knobs, *starts: F64) -> None:
@@ -193,7 +212,7 @@ class _Choosing:
         """A form that is faster than the best design there, or at its equal split, and where."""
         assert self.best is not None
         knobs, design = self.best
-        points = (design.bandwidth_GBps, equal_split(design.bandwidth_GBps))
+        points = (design.bandwidth_GBps, equal_split(design.bandwidth_GBps, self.feasible))
         allowed = [point for point in points if self.feasible.violation(point) <= VIOLATION]
         for other in self.ready.family(knobs)[1:]:
             objective = self.ready.objectives[other]
@@ -260,4 +279,4 @@ def _floor_ns(objective: Objective, bandwidth_GBps: F64) -> float:
 
 
 def _solved(knobs: Knobs, design: Design) -> Tried:
-    return Tried(knobs, design.value, design.time_ns, design.bound, SOLVED)
+    return Tried(knobs, design.value, design.time_ns, design.bound, SOLVED, design.bandwidth_GBps)

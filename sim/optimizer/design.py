@@ -28,7 +28,7 @@ VIOLATION = 1e-6
 class Design:
     bandwidth_GBps: F64  # (D,)
     time_ns: float  # at the bandwidths
-    equal_time_ns: float  # with the same total split equally
+    equal_time_ns: float  # at the equal split
     lower_bound_ns: float  # certified: no allowed bandwidths are faster (nan where no bound is known)
     value: float  # of the objective, ns or ns x $
     bound: float  # of the objective: nothing feasible is below it
@@ -41,8 +41,8 @@ class Design:
         """Relative distance of the objective to its bound; nan where no bound is known."""
         return self.value / self.bound - 1.0
 
-    def row(self, cost: Cost | None) -> dict[str, Any]:
-        equal = equal_split(self.bandwidth_GBps)
+    def row(self, cost: Cost | None, feasible: Feasible) -> dict[str, Any]:
+        equal = equal_split(self.bandwidth_GBps, feasible)
         row: dict[str, Any] = {
             "bandwidth_GBps": self.bandwidth_GBps.tolist(),
             "time_s": self.time_ns * NS,
@@ -68,12 +68,21 @@ def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def equal_split(bandwidth_GBps: F64) -> F64:
-    """The same total, split equally across dimensions.
+def equal_split(bandwidth_GBps: F64, feasible: Feasible) -> F64:
+    """Equal bandwidths, of as much as is spent: of the same total, or less where money or another limit allows less.
 
-    A solver spends a budget to about nine digits, and a simulation may be another at the tenth: eight digits are kept.
+    Where no budget limits the total, they cost the same money. A solver spends a budget to about nine digits, and a
+    simulation may be another at the tenth: eight digits are kept.
     """
-    return rounded(np.full(bandwidth_GBps.size, float(f"{bandwidth_GBps.sum():.8g}") / bandwidth_GBps.size))
+    limits = [one for one in feasible.constraints if min(one.coefficients) > 0]
+    has_budget = not limits or any(one.is_budget for one in limits)
+    each = [bandwidth_GBps.mean()] if has_budget else []
+    for one in limits:
+        if not one.is_budget:
+            spent = one.bound if has_budget else np.dot(one.coefficients, bandwidth_GBps)
+            each.append(spent / sum(one.coefficients))
+    size = bandwidth_GBps.size
+    return rounded(np.full(size, float(f"{min(each) * size:.8g}") / size))
 
 
 def design_analytic(time: Epigraph, feasible: Feasible, cost: Cost | None = None) -> Design:
@@ -85,9 +94,8 @@ def design_analytic(time: Epigraph, feasible: Feasible, cost: Cost | None = None
     else:
         best = least_time_cost(time, feasible, cost)
         bandwidth, time_ns, value, bound = best.bandwidth_GBps, best.time_ns, best.product, best.bound
-    return Design(
-        bandwidth, time_ns, time.time_ns(equal_split(bandwidth)), bound_ns, value, bound, ended="optimum of the formula"
-    )
+    equal_ns = time.time_ns(equal_split(bandwidth, feasible))
+    return Design(bandwidth, time_ns, equal_ns, bound_ns, value, bound, ended="optimum of the formula")
 
 
 def design_simulated(
@@ -102,7 +110,7 @@ def design_simulated(
     evaluations, runs = objective.evaluations, objective.runs
     found = optimize(objective, feasible, cost=cost, starts=starts, max_evaluations=max_evaluations)
     best, value = found.best, found.value
-    equal = objective.evaluate(equal_split(best.bandwidth_GBps))
+    equal = objective.evaluate(equal_split(best.bandwidth_GBps, feasible))
     of_equal = worth(equal.time_ns, equal.bandwidth_GBps, cost)
     if of_equal < value and feasible.violation(equal.bandwidth_GBps) <= VIOLATION:
         best, value = equal, of_equal

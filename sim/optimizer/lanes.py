@@ -44,7 +44,7 @@ def whole_lanes(
     WeftError: no integer numbers of lanes satisfy the constraints, or nothing limits a dimension.
     """
     search = _Search(lane_GBps, loosened(feasible, lane_GBps), cost, evaluate, floor, max_evaluations)
-    open_boxes = search.run((design.bandwidth_GBps, equal_split(design.bandwidth_GBps)))
+    open_boxes = search.run((design.bandwidth_GBps, equal_split(design.bandwidth_GBps, feasible)))
     if search.best is None:
         raise WeftError(f"no whole lanes of {lane_GBps:g} GB/s satisfy the constraints")
     value, best = search.best
@@ -53,8 +53,8 @@ def whole_lanes(
         gain = 1.005 * (1 - min(open_boxes) / value)  # three digits are never less than it is
         proved = f"{len(open_boxes)} sets of lanes not excluded, better by at most {gain:.3g} of the value"
     return replace(
-        design, bandwidth_GBps=best, time_ns=evaluate(best), equal_time_ns=evaluate(equal_split(best)), value=value,
-        ended=f"whole lanes of {lane_GBps:g} GB/s: {proved}",
+        design, bandwidth_GBps=best, time_ns=evaluate(best), equal_time_ns=evaluate(equal_split(best, feasible)),
+        value=value, ended=f"whole lanes of {lane_GBps:g} GB/s: {proved}",
     )
 
 

@@ -17,7 +17,7 @@ from sim.program import FIFO, Program
 from sim.program.outcome import Outcome
 from sim.program.perturb import SHARE, perturb
 from sim.why.path import Labels, explain
-from sim.why.spread import Spread
+from sim.why.spread import RUNS, Spread
 from topologies import WeftError
 from topologies.stages import staged
 from topologies.text.brief import one_line
@@ -25,9 +25,6 @@ from topologies.units import counted
 
 MOST_SMALL = 1 << 16
 """Services of a small program, in which servers and pools are fifo: other forms of it are optimized as well."""
-
-PERTURBED = 8
-"""Perturbed runs of a split whose spread is asked for."""
 
 
 class Part(NamedTuple):
@@ -83,7 +80,11 @@ class Timed(Protocol):
 
     @property
     def n_dims(self) -> int: ...
+    @property
+    def rank_progress(self) -> str: ...  # what ranks wait for before their next step
     def retimed(self, bandwidth_GBps: F64) -> Retimed: ...  # the structure at these bandwidths
+    # of a perturbed run, before rates and starts are changed: other cuts and routes, and the structure nearby
+    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program: ...
     def floor(self) -> Epigraph: ...  # below its time at any bandwidths
 
 
@@ -133,6 +134,11 @@ class Simulated:
                 check_size(part.program, log=True)
 
     @property
+    def rank_progress(self) -> str:
+        """What ranks wait for before their next step, in each program that differs."""
+        return ", ".join(dict.fromkeys(part.rank_progress for _, part in self.parts))
+
+    @property
     def weights(self) -> tuple[float, ...]:
         return tuple(weight for weight, _ in self.parts)
 
@@ -156,7 +162,7 @@ class Simulated:
         return self.constant_ns + sum(times) / 1e3
 
     def spread(self, bandwidth_GBps: F64) -> Spread:
-        """The time, and those of runs with rates and starts up to 0.1 % away and other ties; of each point once.
+        """The time and its range, as `sim.why.spread` has it; of each point once.
 
         Schedules that are built from bandwidths are built from some up to 0.1 % away in each run.
         """
@@ -164,20 +170,16 @@ class Simulated:
         key = found.bandwidth_GBps.tobytes()
         if key not in self._spreads:
             times = []
-            for number in range(PERTURBED):
+            for number in range(RUNS):
                 rng = np.random.default_rng([0, number])
                 away = np.random.default_rng([1, number]).uniform(-SHARE, SHARE, self.n_dims)
-                changed = (
-                    part.weight * self._outcome(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps
-                    for part, program in zip(found.parts, self._programs(found.bandwidth_GBps, away), strict=True)
-                )
-                times.append(round(self.constant_ns * 1e3 + sum(changed)))
+                changed = 0.0
+                for (weight, timed), part in zip(self.parts, found.parts, strict=True):
+                    program = timed.perturbed(found.bandwidth_GBps, away, number, rng)
+                    changed += weight * self._outcome(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps
+                times.append(round(self.constant_ns * 1e3 + changed))
             self._spreads[key] = Spread(round(found.time_ns * 1e3), tuple(times))
         return self._spreads[key]
-
-    def _programs(self, bandwidth_GBps: F64, away: F64) -> list[Program]:
-        """The programs of all parts at some bandwidths, with the structure of others nearby."""
-        return [part.retimed(bandwidth_GBps * (1 + away)).at(bandwidth_GBps) for _, part in self.parts]
 
     def _part(self, index: int, bandwidth: F64) -> Part:
         weight, part = self.parts[index]

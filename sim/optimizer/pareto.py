@@ -36,8 +36,9 @@ def pareto_front(totals: Iterable[float], cost: Cost, solve: Callable[[Feasible]
     n_dims = cost.price.size
     found = []
     for total in totals:
-        design = solve(Feasible([budget(float(total), n_dims, spent=True)], n_dims))
-        equal = cost.of(equal_split(design.bandwidth_GBps))
+        feasible = Feasible([budget(float(total), n_dims, spent=True)], n_dims)
+        design = solve(feasible)
+        equal = cost.of(equal_split(design.bandwidth_GBps, feasible))
         found.append(FrontPoint(float(total), design, cost.of(design.bandwidth_GBps), equal, False))
     return [
         point._replace(dominated=any(

@@ -9,18 +9,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from typing import NamedTuple
+
+import numpy as np
 
 from collectives import build
 from collectives.registry import algorithm as find_algorithm
 from sim.analytic.libra import Placed
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
+from sim.lower.progress import progress_told
 from sim.optimizer.objective import Simulated, Timed
 from sim.optimizer.rebuilt import Rebuilt
-from sim.optimizer.retime import retimed, with_base_rates
+from sim.optimizer.retime import Retimed, retimed, with_base_rates
 from sim.program.model import Model
+from sim.why.spread import nearby
 from topologies import Topology
 from topologies.checks import Positive, checked
 from topologies.units import Quantity
@@ -79,7 +84,15 @@ class _Parts(NamedTuple):
         if find_algorithm(self.algorithm).built_from_rates:
             return Rebuilt(self.topology, work, self.model, self.symmetry, self.most_GBps)
         job = on_network(work(self.topology), with_base_rates(self.topology))
-        return retimed(lower(job, self.model, self.symmetry), self.most_GBps)
+
+        @cache
+        def cut(model: Model) -> Retimed:
+            return retimed(lower(job, model, self.symmetry), self.most_GBps)
+
+        def cut_nearby(number: int, rng: np.random.Generator) -> Retimed:
+            return cut(nearby(job.topology, self.model, number, rng))
+
+        return replace(cut(self.model), cut=cut_nearby, rank_progress=progress_told(job, self.model))
 
 
 @checked

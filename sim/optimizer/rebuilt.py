@@ -11,8 +11,11 @@ from collectives.core.schedule import Schedule
 from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
 from sim.lower.job import lower
+from sim.lower.progress import progress_told
 from sim.optimizer.retime import Retimed, links_per_npu, retimed, with_bandwidths, with_base_rates
+from sim.program import Program
 from sim.program.model import Model
+from sim.why.spread import nearby
 from topologies import Topology
 from topologies.core.product import DimensionOrderRouter
 from workloads.job import Communicate, Job, on_network
@@ -45,15 +48,24 @@ class Rebuilt:
         self.base = with_base_rates(topology)
         self._kept: dict[tuple[object, ...], Retimed] = {}
 
-    def retimed(self, bandwidth_GBps: F64) -> Retimed:
+    @property
+    def rank_progress(self) -> str:
+        return progress_told(self.build(self.topology), self.model)
+
+    def retimed(self, bandwidth_GBps: F64, model: Model | None = None) -> Retimed:
         """The program of the schedules that are built from these bandwidths, at any."""
-        job = self.build(with_bandwidths(self.topology, bandwidth_GBps))
-        emitted = tuple(schedule.pattern.emit for schedule in _schedules(job))
+        job, model = self.build(with_bandwidths(self.topology, bandwidth_GBps)), model or self.model
+        emitted = (model, *(schedule.pattern.emit for schedule in _schedules(job)))
         if emitted not in self._kept:
             if len(self._kept) >= MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
-            self._kept[emitted] = retimed(lower(on_network(job, self.base), self.model, self.symmetry))
+            self._kept[emitted] = retimed(lower(on_network(job, self.base), model, self.symmetry))
         return self._kept[emitted]
+
+    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program:
+        """The program of a perturbed run, of schedules that are built from bandwidths a little away."""
+        model = nearby(self.topology, self.model, number, rng)
+        return self.retimed(bandwidth_GBps * (1 + away), model).at(bandwidth_GBps)
 
     def floor(self) -> Epigraph:
         """What holds for every schedule, whatever its order: the bytes that NPUs have to send, over the bandwidths."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -39,6 +40,8 @@ class Retimed:
     server_dim: I64  # (S,): dimension of each server, `KEEPS_ITS_RATE` for one whose rate is fixed
     servers_per_npu: F64  # (D,): number of servers that share an NPU's bandwidth into a dimension: 2 for a ring
     most_GBps: float = math.inf  # no allowed bandwidth is higher, for the floor
+    cut: Callable[[int, np.random.Generator], Retimed] | None = None  # as perturbed runs are cut and routed, by number
+    rank_progress: str = "free"  # what ranks wait for before their next step, for people
 
     @property
     def n_dims(self) -> int:
@@ -47,6 +50,10 @@ class Retimed:
     def retimed(self, bandwidth_GBps: F64) -> Retimed:
         """Itself: its transfers do not depend on the bandwidths."""
         return self
+
+    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program:
+        """The program of a perturbed run, whose rates and starts are still to be changed."""
+        return (self if self.cut is None else self.cut(number, rng)).at(bandwidth_GBps)
 
     def at(self, bandwidth_GBps: F64) -> Program:
         """The program with an NPU's bandwidth into each dimension, (D,) GB/s."""

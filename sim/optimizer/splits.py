@@ -28,7 +28,7 @@ def side_by_side(
     `is_goal`: time x cost is minimized.
     `lane_GBps`: bandwidths are multiples of it, if given.
     """
-    points = {"equal": equal_split(answer_GBps), "analytic": analytic_GBps}
+    points = {"equal": equal_split(answer_GBps, feasible), "analytic": analytic_GBps}
     answer = "analytic"
     if simulated is not None or lane_GBps is not None:
         answer = "whole lanes" if simulated is None else "simulated"

@@ -19,7 +19,7 @@ from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
-from sim.optimizer.choices import Best, Forms, best_choice, ready_choices, spent
+from sim.optimizer.choices import Best, Forms, best_choice, ranked, ready_choices, spent
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import (
     NS,
@@ -110,7 +110,7 @@ class Study:
         before = spent(forms.ready.values())
         knobs, design = self._built(best, forms)
         evaluate = _evaluator(forms)
-        design = replace(design, equal_time_ns=evaluate(equal_split(design.bandwidth_GBps)))
+        design = replace(design, equal_time_ns=evaluate(equal_split(design.bandwidth_GBps, self.feasible)))
         more = [after - first for after, first in zip(spent(forms.ready.values()), before, strict=True)]
         design = replace(design, evaluations=design.evaluations + more[0], runs=design.runs + more[1])
         row = self._row(design, _evaluator(self._objective(knobs)), knobs, formula, analytic, forms)
@@ -120,7 +120,7 @@ class Study:
             "analytic_time_s": formula.time_ns(start) * NS,
             "analytic_simulated_s": evaluate(start) * NS,
         }
-        return [row | {"choices": [one.row() for one in best.tried]}]
+        return [row | {"choices": ranked(best.tried, self._objective)}]
 
     def front(self) -> list[FrontPoint]:
         """Time over cost for budgets from a quarter of the answer's total to twice it."""
@@ -275,7 +275,8 @@ class Study:
             "other_forms": {} if forms is None else forms.others(design.bandwidth_GBps),
             "chunks": shown.chunks if shown else None,
             "knobs": shown.words if shown else None,
-            **design.row(self.cost),
+            "rank_progress": self._objective(shown).rank_progress if shown else None,
+            **design.row(self.cost, self.feasible),
             "formula": formula.name,
             "bound_of": formula.name if is_formula else self._load(knobs),
             "certified": self._certified(design, formula, analytic),

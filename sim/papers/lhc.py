@@ -301,10 +301,10 @@ def model_rows(rates: Rates | None = None) -> Iterator[Row]:
             union = 0.01 if shared < 0 else model.union(8, shared)
             for fabric in FABRICS:
                 yield {"model": model.name, "support": support, "union": union, "over": fabric,
-                             **_model_times(fabric, model.n_elements, union, here)}
+                             **model_times(fabric, model.n_elements, union, here)}
 
 
-def _model_times(fabric: str, n_elements: int, union: float, here: Rates) -> Row:
+def model_times(fabric: str, n_elements: int, union: float, here: Rates) -> Row:
     seconds = partial(all_reduce_s, fabric, 8)
     free = compressed_all_reduce(seconds, n_elements, union, Compression(), INSTANT)
     device = compressed_all_reduce(seconds, n_elements, union, Compression(), here)

@@ -224,7 +224,7 @@ def compute_points(
                     )
                     same = replace(simulated, bandwidth_GBps=start, time_ns=objective.evaluate(start).time_ns)
                     gains = {
-                        f"{prefix}_{key}": one.row(cost)[column]
+                        f"{prefix}_{key}": one.row(cost, feasible)[column]
                         for prefix, one in (("analytic", analytic), ("replayed", same), ("simulated", simulated))
                         for key, column in (("speedup", "speedup"), ("gain", "perf_per_cost_gain"))
                     }

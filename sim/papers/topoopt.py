@@ -584,25 +584,45 @@ def _dedicated_point(job: Any, n: int, degree: int, rate: int) -> list[Row]:
     ]
 
 
+LOAD, SIZE = 27, 16
+"""Jobs of the published cluster, and servers of each."""
+
+
+def cluster_jobs(load: int, n: int) -> tuple[list[ClusterJob], list[ClusterJob]]:
+    """Jobs of the published mix on some of n servers, at random and packed."""
+    rng = random.Random(1)
+    names = rng.choices([name for name, _ in JOB_MIX], [share for _, share in JOB_MIX], k=load)
+    iterations = {name: iteration_of(model(name, SIZE), data_parallel(model(name, SIZE))) for name in names}
+    places = place_randomly([SIZE] * load, n, rng)
+    arrivals = [rng.randrange(10**11) for _ in names]
+    packed = [tuple(range(at * SIZE, (at + 1) * SIZE)) for at in range(load)]
+    jobs, neighbors = (
+        [ClusterJob(iterations[name], seat, at) for name, seat, at in zip(names, chosen, arrivals, strict=True)]
+        for chosen in (places, packed)
+    )
+    return jobs, neighbors
+
+
+def on_optics_ps(jobs: list[ClusterJob]) -> list[float]:
+    """Times of jobs with circuits of their own, four interfaces of 100 Gb/s."""
+    fabrics = [optical_fabric(SIZE, 4)(Demand.of(job.iteration)) for job in jobs]
+    return isolated_ps(jobs, fabrics, transport=JOINED)
+
+
+def on_switches_ps(jobs: list[ClusterJob], rate_Gbps: int) -> list[float]:
+    """Times of jobs that have an ideal switch each."""
+    alone = one_ring(switch(SIZE, bandwidth=f"{rate_Gbps}Gb/s", latency="1us", hop_latency=0))
+    return isolated_ps(jobs, [alone] * len(jobs), transport=JOINED)
+
+
 def shared_cluster(quick: bool) -> Iterator[Row]:
     """Jobs of 16 servers in a cluster of 432: isolated by optics, or in one fat-tree, placed at random or packed."""
-    n, size = (128, 16) if quick else (432, 16)
-    for load in (4, 8) if quick else (5, 10, 15, 20, 27):
-        rng = random.Random(1)
-        names = rng.choices([name for name, _ in JOB_MIX], [share for _, share in JOB_MIX], k=load)
-        iterations = {name: iteration_of(model(name, size), data_parallel(model(name, size))) for name in names}
-        places = place_randomly([size] * load, n, rng)
-        arrivals = [rng.randrange(10**11) for _ in names]
-        packed = [tuple(range(at * size, (at + 1) * size)) for at in range(load)]
-        jobs, neighbors = (
-            [ClusterJob(iterations[name], seat, at) for name, seat, at in zip(names, chosen, arrivals, strict=True)]
-            for chosen in (places, packed)
-        )
-        fabrics = [optical_fabric(size, 4)(Demand.of(job.iteration)) for job in jobs]
-        times = {"TopoOpt d=4 100 Gb/s": isolated_ps(jobs, fabrics, transport=JOINED)}
+    n = 128 if quick else 432
+    for load in (4, 8) if quick else (5, 10, 15, 20, LOAD):
+        jobs, neighbors = cluster_jobs(load, n)
+        times = {"TopoOpt d=4 100 Gb/s": on_optics_ps(jobs)}
         for rate in (100, 200, 400):
-            alone = one_ring(switch(size, bandwidth=f"{rate}Gb/s", latency="1us", hop_latency=0))
-            times[f"ideal switches {rate} Gb/s"] = isolated_ps(jobs, [alone] * load, transport=JOINED)
+            times[f"ideal switches {rate} Gb/s"] = on_switches_ps(jobs, rate)
             for placement, placed in (("random", jobs), ("packed", neighbors)):
                 times[f"fat-tree {rate} Gb/s, {placement}"] = contended_ps(placed, tree(n, rate), transport=JOINED)
         for name, found in times.items():

@@ -142,13 +142,11 @@ def assemble(
     latency = columns.route_latency_ps.astype(np.int64)
     if latency.min(initial=0) < 0:  # three times of the clock, added up
         raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
-    heads = np.full(latency.size, deliver == "head")
-    if columns.server_computes is not None:
-        heads &= ~columns.server_computes[columns.route_server]
-    latency = np.maximum(latency, heads | (forwarding == "cut-through"))
+    last = _last_hops(columns, deliver)
+    latency = np.maximum(latency, (last == HEAD) | (forwarding == "cut-through"))
     if waits is None:
         waits = waits_of(columns.edge_parent, columns.edge_child, columns.edge_lag, n_tasks)
-    hops = _hop_kinds(columns, latency, heads)
+    hops = _hop_kinds(columns, latency, last)
     looked_at = np.any(columns.server_discipline == PRIORITY) or PRIORITY in pools.discipline
     program = Program(
         cut_through=int(forwarding == "cut-through"),
@@ -231,15 +229,22 @@ def _cut_tasks(which: I32 | None, found: Works, cuttings: Sequence[Cutting]) -> 
     return table, row
 
 
-def _hop_kinds(columns: Columns, latency: I64, heads: npt.NDArray[np.bool_]) -> dict[str, Any]:
+def _last_hops(columns: Columns, deliver: str) -> I8:
+    """At the last hop of each route HEAD or TAIL, by what is delivered there; computations deliver their end."""
+    last = np.zeros(columns.route_latency_ps.size, np.int8)
+    ends = np.asarray(columns.route_ptr[1:])[np.diff(columns.route_ptr) > 0] - 1
+    last[ends] = HEAD if deliver == "head" else TAIL
+    if columns.server_computes is not None:
+        last[(last == HEAD) & columns.server_computes[columns.route_server]] = TAIL
+    return last
+
+
+def _hop_kinds(columns: Columns, latency: I64, last: I8) -> dict[str, Any]:
     """Distinct hops, and which of them each hop of a route is: 4 bytes per hop instead of 12."""
     latencies, row = numbered(latency.size, lambda some: latency[some])
-    last = np.zeros(latency.size, np.int8)
-    ends = np.asarray(columns.route_ptr[1:])[np.diff(columns.route_ptr) > 0] - 1
-    last[ends] = np.where(heads[ends], HEAD, TAIL)
     count, channels = max(latencies.size, 1), int(columns.route_channel.max(initial=0)) + 1
     if channels > 1:
-        last += _LASTS * columns.route_channel
+        last = last + _LASTS * columns.route_channel
     kinds, hop = numbered(
         latency.size,
         lambda some: (columns.route_server[some].astype(np.int64) * count + row[some]) * _LASTS * channels + last[some],

@@ -201,10 +201,10 @@ def _detours(program: Program, faults: Disruptions) -> Program:
         if program.is_packed and (unknown := {hop[0] for hop in path} - faults.rates.keys()):
             raise WeftError(f"a detour crosses server {min(unknown)}, whose rate is needed: give it in `rates`")
         last = int(program.hop_last[program.route_hop[program.route_ptr[home + 1] - 1]])
-        least = int(program.cut_through or last == HEAD)
+        lasts = [0] * (len(path) - 1) + [last]
         ends = [
-            (server, max(latency, least), last * (hop == len(path) - 1), channel)
-            for hop, (server, latency, channel) in enumerate((*hop, 0)[:3] for hop in path)
+            (server, max(latency, int(program.cut_through or end == HEAD)), end, channel)
+            for end, (server, latency, channel) in zip(lasts, ((*hop, 0)[:3] for hop in path), strict=True)
         ]
         route = tuple(kinds.setdefault(end, len(kinds)) for end in ends)
         if route == tuple(program.route_hop[program.route_ptr[home] : program.route_ptr[home + 1]].tolist()):

@@ -148,11 +148,12 @@ class ModelOptions(TypedDict, total=False):
         "none, or shared: the links of an NPU share one (docs/background/model.md)", "NIC", "none",
         choices=("none", "shared"), engines_without=(FLUID, ANALYTIC))]
     injection_rate: Annotated[Rate | None, Option(
-        "of a shared NIC", "RATE", "twice the links", "nic.injection_Bps", told="injection {}")]
+        "of a shared NIC", "RATE", "twice the links in use at once", "nic.injection_Bps", told="injection {}")]
     ejection_rate: Annotated[Quantity | None, Option(
         "at which what arrives leaves a NIC", "RATE", UNLIMITED, "nic.ejection_Bps", told="ejection {}")]
     nic_engines: Annotated[Count | None, Option(
-        "transfers that a NIC takes at once", "N", "one per link", "nic.engines", told="engines {}", kind="integer")]
+        "transfers that a NIC takes at once", "N", "one per link in use at once", "nic.engines", told="engines {}",
+        kind="integer")]
     post_time: Annotated[Quantity | None, Option(
         "between two transfers that a rank posts", "TIME", "1ns", "nic.post_ps", told="post {}")]
     push_time: Annotated[Quantity | None, Option(

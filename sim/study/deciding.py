@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from collectives import ALGORITHMS, algorithm, in_network
 from collectives.formats.files import called
 from collectives.registry import REDUCING
+from sim.program.model_options import DEFAULT_CHUNKS, LEFT_OPEN
 from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees
 from sim.study.spec import Spec
 from sim.study.tables import Row, tied_with
@@ -50,6 +51,14 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
     if served and spec.model.discipline is None:
         yield _alternative(f"{_names(served)} with the discipline of the design", "fifo for all", "--discipline fifo",
                            spec, {"model": {"discipline": "fifo"}}, served)
+    waits = frozenset(str(row["algorithm"]) for row in rows if row["rank_progress"] != "free")
+    if waits and spec.model.rank_progress is None and spec.build_model().rank_progress in LEFT_OPEN:
+        yield _alternative(f"ranks of {_names(waits)} wait for all ports of a step", "ports that go on alone",
+                           "--rank-progress free", spec, {"model": {"rank_progress": "free"}}, waits)
+    recut = {str(row["algorithm"]) for row in rows if row["chunks"] != DEFAULT_CHUNKS} & first
+    if spec.chooses and recut:
+        yield _alternative(f"{_names(recut)} in as many chunks as suit it", f"{DEFAULT_CHUNKS} for all",
+                           f"--chunks {DEFAULT_CHUNKS}", spec, {"model": {"chunks": DEFAULT_CHUNKS}}, recut)
     if spec.build_model().deliver == "head":
         yield _alternative("a chunk is delivered with its head", "its tail", "--deliver tail", spec,
                            {"model": {"deliver": "tail"}}, every)

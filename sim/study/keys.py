@@ -219,7 +219,7 @@ class AccountKeys:
 
     why: bool = key("flag", "report what the critical path of every point was spent on", value=False)
     spread: int | None = key("integer", "perturbed runs of every point, for the range of its time: rates and starts by "
-                             "0.1 %, other ties, chunk counts nearby", "N", default="4 in compare where cheap, or 0")
+                             "0.1 %, other ties, chunk counts nearby", "N", default="4 where cheap; 0 in sweep")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,8 +454,8 @@ class ReportKeys:
 class PaperKeys:
     """Section `[paper]`: a published evaluation."""
 
-    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt or hardware", "NAME",
-                           choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "hardware"))
+    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware or headlines", "NAME",
+                           choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "hardware", "headlines"))
     data: str | None = key("text", "of hardware: other measurements, in the columns of its own", "FILE.csv")
     quick: bool = key("flag", "a part that takes less than a minute", value=False)
 

@@ -29,7 +29,7 @@ from sim.simulation import check_limits, simulate
 from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms
 from sim.study.processes import check_workers, processes
 from sim.study.spec import Spec
-from sim.why.spread import Spread
+from sim.why.spread import RUNS
 from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
 from topologies.registry import OWN_FAMILIES
@@ -37,11 +37,8 @@ from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
 from topologies.units import format_time
 
-CHEAP_SPREAD = 4
-"""Perturbed runs of a point where nobody says how many."""
-
 SPREAD_SERVICES = 2_000_000
-"""Limit on the services of those: a third of a second. Beyond, there are none."""
+"""Limit on the services of perturbed runs that nobody asked for: a third of a second. Beyond, there are none."""
 
 IN_TREES = ", trees="
 """Between a form and its number of trees, where that is chosen."""
@@ -78,8 +75,7 @@ def row_of(task: Task, best: BestForm) -> Row:
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
     notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
     trees = task.spec.options_of(task.algorithm).get("trees", _split_trees(best.name)[1])
-    spread = _spread(task, best.result)
-    ends = {"spread_low_s": spread and spread.low_s, "spread_high_s": spread and spread.high_s}
+    ends = range_of(task, best.result)
     chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None, "trees": trees}
     return best.result.row() | ends | chosen | {"why": account, "other_forms": best.others, "notes": notes}
 
@@ -98,13 +94,14 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     return schedule, replace(spec.build_model(), **cut)
 
 
-def _spread(task: Task, result: Result) -> Spread | None:
-    """The range of a point under perturbations, if it was asked for, or is cheap."""
+def range_of(task: Task, result: Result) -> dict[str, float | None]:
+    """Keys of a row: the range of a point under perturbations, if it was asked for, or is cheap."""
     runs = task.spread
     healthy = result.faults is None and result.outcome is not None and result.engine == "chunk"
     if runs is None:
-        runs = CHEAP_SPREAD if healthy and CHEAP_SPREAD * result.events <= SPREAD_SERVICES else 0
-    return result.spread(runs) if runs else None
+        runs = RUNS if healthy and RUNS * result.events <= SPREAD_SERVICES else 0
+    spread = result.spread(runs) if runs else None
+    return {"spread_low_s": spread and spread.low_s, "spread_high_s": spread and spread.high_s}
 
 
 def _gains(result: Result, max_events: int | None) -> list[str]:

@@ -54,6 +54,12 @@ PRESET_LINKS: dict[str, dict[str, str]] = {
 }
 """Links that belong to a preset of `sim.program.model`."""
 
+PRESET_FABRICS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "swing-paper": ("tori", ("torus", "ring")), "swing-sst": ("tori", ("torus", "ring", "hyperx")),
+    "swing-hx": ("HammingMesh", ("hx",)),
+}
+"""What a preset was made for, and how the names of such fabrics begin."""
+
 LINK_KEYS: dict[str, Callable[[str, str], float]] = {
     "link_bandwidth": parse_bandwidth, "link_latency": parse_time, "hop_latency": parse_time,
     "trace_latency": parse_time, "switch_latency": parse_time,
@@ -236,6 +242,16 @@ class Spec(Sections):
         given = {name: getattr(keys, name) for name in OPTIONS} | chunks
         found = make_model(PRESETS[keys.preset] if keys.preset else Model(), **given)
         return model_of(self.engine, found, keys.preset)
+
+    @property
+    def preset_elsewhere(self) -> str:
+        """That a preset was made for another fabric, and which are for this one; "" where it was made for it."""
+        family, preset = (self.fabric or "").partition(":")[0], self.model.preset
+        if preset not in PRESET_FABRICS or family.startswith(PRESET_FABRICS[preset][1]):
+            return ""
+        made = [name for name, (_, begins) in PRESET_FABRICS.items() if family.startswith(begins)]
+        better = f" ({', '.join(made)})" if made else ""
+        return f"preset {preset} is of {PRESET_FABRICS[preset][0]}: {family} has other links and endpoints{better}"
 
     @property
     def chooses(self) -> bool:

@@ -168,15 +168,21 @@ def _cell(row: Row | None, best_s: float, tied: Sequence[str], marked: bool, sho
         return "-  "
     form = f" {short[row['form']]}" if row["form"] else ""
     mark = "*" if marked and row["time_s"] == best_s else "=" if row["algorithm"] in tied else " "
-    return f"{format_time(row['time_s'] * 1e12)}{_range(row)}{form} {mark}"
+    return f"{format_time(row['time_s'] * 1e12)}{range_words(row)}{form} {mark}"
 
 
-def _range(row: Row) -> str:
+def range_words(row: Row) -> str:
     """The range of perturbed runs beside a time: " -3% +26%"."""
     low, high, time = row.get("spread_low_s"), row.get("spread_high_s"), row["time_s"]
-    if low is None or high is None or high - low <= WIDE * time:
+    if low is None or high is None or width_of(row) <= WIDE:
         return ""
     return f" {low / time - 1:+.0%} {high / time - 1:+.0%}"
+
+
+def width_of(row: Row) -> float:
+    """The range over perturbed runs, as a share of the time; 0 without one."""
+    low, high, time = row.get("spread_low_s"), row.get("spread_high_s"), row["time_s"]
+    return 0.0 if low is None or high is None or not time else float(high - low) / time
 
 
 def spent(total_ps: int, parts_ps: Mapping[str, int]) -> str:

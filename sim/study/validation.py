@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sim.analytic.closed_form import closed_form_ps
@@ -36,6 +36,8 @@ class Validation(Tabular):
     estimate: Estimate  # alpha-beta, steps in lockstep, with the routes and loads of this schedule
     why: Why  # critical path of the simulated run
     fluid_ps: int | None  # of the same transfers as flows; None where the fluid engine cannot run them, or takes long
+    # "spread_low_s" and "spread_high_s", the range over perturbed runs, where there were some
+    spread: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def residual_ps(self) -> int:
@@ -79,7 +81,7 @@ class Validation(Tabular):
         """The row of a result, with the predictions and the account."""
         closed = None if self.closed_form_ps is None else self.closed_form_ps / PS_PER_S
         account = {"makespan_ps": self.why.makespan_ps, "parts_ps": self.why.parts}
-        return self.result.row() | {
+        return self.result.row() | dict(self.spread) | {
             "closed_form_s": closed,
             "fluid_s": None if self.fluid_ps is None else self.fluid_ps / PS_PER_S,
             "estimate_latency_s": self.estimate.latency_ps / PS_PER_S,

@@ -22,6 +22,9 @@ from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time
 from workloads.job import Job, on_network
 
+RUNS = 4
+"""Perturbed runs where nobody says how many."""
+
 REROUTED_NPUS = 64
 """Limit on NPUs for taking other routes: all ranks are then simulated."""
 
@@ -67,8 +70,8 @@ class Spread(NamedTuple):
 
 @checked
 def spread(
-    work: Schedule | Job, n: Annotated[int, Integer(1, MOST_SPREAD)] = 8, *, model: Model = Model(), seed: Natural = 0,
-    symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
+    work: Schedule | Job, n: Annotated[int, Integer(1, MOST_SPREAD)] = RUNS, *, model: Model = Model(),
+    seed: Natural = 0, symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
     progress: Callable[[Progress], None] | None = None,
 ) -> Spread:
     """Run a schedule or a job, and n times more, each time perturbed in a way that no specification would tell apart.
@@ -118,7 +121,7 @@ def spread(
     times = []
     for number in range(n):
         rng = np.random.default_rng([seed, number])
-        moved, other = _renumbered(job, model, number, rng), _nearby(job.topology, model, number, rng)
+        moved, other = _renumbered(job, model, number, rng), nearby(job.topology, model, number, rng)
         changed = program if (moved, other) == (job, model) else lower(moved, other, symmetry).program
         times.append(time_ps(perturb(changed, rng, found)))
     return Spread(found, tuple(times))
@@ -137,7 +140,7 @@ def _renumbered(job: Job, model: Model, number: int, rng: np.random.Generator) -
     return on_network(job, replace(job.topology, router=router))
 
 
-def _nearby(topology: Topology, model: Model, number: int, rng: np.random.Generator) -> Model:
+def nearby(topology: Topology, model: Model, number: int, rng: np.random.Generator) -> Model:
     """The model of a perturbed run: chunks up to a quarter away in odd ones, drawn routes in every fourth.
 
     With buffers chunks are smaller only: larger ones might not fit.

@@ -84,13 +84,16 @@ def test_table_2_holds_in_the_limit() -> None:
 MODELS = {
     "cut-through": Model(),
     "one chunk": Model(chunks=1),
+    "64 chunks": Model(chunks=64),
     "store-and-forward": Model(forwarding="store-and-forward", chunks=4),
+    "endpoints": Model(endpoint_latency_ps=1000),
     "swing-paper": PRESETS["swing-paper"],
     "headers": Model(chunks=None, chunk_bytes=4096, header_bytes=100, packet_header_bytes=40),
 }
 
 
 @pytest.mark.table
+@pytest.mark.parametrize("latency", [None, "0s"])
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("size", ["0B", "64KiB", "1MiB", "64MiB"])
 @pytest.mark.parametrize(("spec", "algorithm", "options"), [
@@ -99,23 +102,26 @@ MODELS = {
     ("torus:3x5", "bucket", {}), ("torus:3x4x8", "bucket", {}),
 ])
 def test_neighbor_algorithms_take_exactly_their_closed_form(
-    spec: str, algorithm: str, options: dict[str, int], size: str, model: Model
+    spec: str, algorithm: str, options: dict[str, int], size: str, model: Model, latency: str | None
 ) -> None:
-    result = simulate(ALGORITHMS[algorithm].functions["all-reduce"](from_spec(spec), size, **options), model=model)
+    topology = from_spec(spec, latency=latency, hop_latency=latency)
+    result = simulate(ALGORITHMS[algorithm].functions["all-reduce"](topology, size, **options), model=model)
     assert result.time_ps == form_ps(result)
 
 
-MOST_OFF = {"swing": 0.03, "recursive-doubling": 0.05, "mirrored-recursive-doubling": 0.09}
+MOST_OFF = {"swing": 0.035, "recursive-doubling": 0.05, "mirrored-recursive-doubling": 0.14}
 """Largest difference of the lockstep of a butterfly from its simulated time, over that."""
 
-MOST_OFF_UNEQUAL = 0.15
-"""The same on unequal extents, where ports reach a dimension at different times."""
+MOST_OFF_UNEQUAL = 0.12
+"""The same on unequal extents, with the waits of the default."""
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("size", ["32B", "64KiB", "2MiB", "64MiB"])
-@pytest.mark.parametrize("spec", ["torus:8x8", "torus:4x4x4", "torus:8x4", "ring:16"])
+@pytest.mark.parametrize("spec", [
+    "torus:8x8", "torus:4x4x4", "ring:16", "torus:8x4", "torus:16x8", "torus:8x4x4", "torus:16x8x4",
+])
 @pytest.mark.parametrize("algorithm", BUTTERFLIES)
 def test_lockstep_of_butterflies_is_near_their_overlapping_steps(
     algorithm: str, spec: str, size: str, model: Model
@@ -123,7 +129,7 @@ def test_lockstep_of_butterflies_is_near_their_overlapping_steps(
     result = simulate(build(algorithm, "all-reduce", from_spec(spec), size), model=model)
     predicted = form_ps(result)
     assert predicted is not None
-    most = MOST_OFF_UNEQUAL if spec == "torus:8x4" else MOST_OFF[algorithm]
+    most = MOST_OFF[algorithm] if len(set(from_spec(spec).shape)) == 1 else MOST_OFF_UNEQUAL
     assert abs(predicted / result.time_ps - 1) <= most
 
 

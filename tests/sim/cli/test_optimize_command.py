@@ -144,16 +144,18 @@ def test_a_collective_on_a_torus(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_knobs_and_networks(capsys: pytest.CaptureFixture[str]) -> None:
-    """A row for each network, all choices of the knobs in it, and a table at the end."""
-    asked = ["optimize", "--topology", "RI(4)_FC(4)", "--topology", "circulant:8x1x3", "--collective", "all-reduce",
-             "-b", "1M", "--budget", "100GB/s", "--evaluations", "8"]
+    """A row for each network, all choices of the knobs in it, and a table at the end; what is tied is said to be."""
+    asked = ["optimize", "--topology", "RI(4)_RI(4)", "--topology", "torus:4x4", "--topology", "circulant:8x1x3",
+             "--collective", "all-reduce", "-b", "1M", "--budget", "100GB/s", "--evaluations", "8"]
     assert main([*asked, "--algorithm", "bucket", "--plot", "x.png"]) == EXIT_BAD_INPUT
-    assert "--plot draws one network, and 2 are given" in capsys.readouterr().err
-    assert main([*asked, "--algorithm", "bucket", "--chunks", "1,2"]) == 0
+    assert "--plot draws one network, and 3 are given" in capsys.readouterr().err
+    assert main([*asked, "--algorithm", "bucket", "--chunks", "4,8"]) == 0
     said = capsys.readouterr().out
-    assert said.count("2 choices, best first") == 2
-    assert said.splitlines()[-3].startswith("# network")
-    assert sum(line.endswith("best") for line in said.splitlines()) == 1
+    assert said.count("2 choices, best first; = its range overlaps that of the best:") == 3
+    assert sum(line.startswith("  = ") for line in said.splitlines()) == 3
+    table = said.splitlines()[-4:]
+    assert table[0].startswith("# network")
+    assert [line.split()[-1] for line in table[1:3]] == ["best", "tied"] and table[3].endswith("us")
 
 
 def test_orders_and_algorithms_of_dimensions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sim.analytic.constraints import Feasible, budget, parse_constraint
+from collectives import build
+from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
 from sim.analytic.cost import Cost
 from sim.analytic.traffic import F64
 from sim.cli import main
 from sim.optimizer.cuts import floor_of
+from sim.optimizer.design import equal_split
+from sim.optimizer.problem import with_link_classes
 from sim.optimizer.programs import collective_objective
-from sim.optimizer.retime import Retimed
+from sim.optimizer.rebuilt import Rebuilt
+from sim.optimizer.retime import Retimed, links_per_npu, with_bandwidths
 from sim.optimizer.splits import side_by_side
 from sim.program.model import Model
+from sim.why.spread import RUNS, spread
 from topologies import from_spec
 
 SERVER = ["--topology", "torus:8x4", "--collective", "all-reduce", "--algorithm", "parameter-server", "-b", "16M"]
@@ -35,25 +39,36 @@ def found(capsys: pytest.CaptureFixture[str], asked: list[str]) -> tuple[dict[st
     return row, capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("spec", "name", "options"), [
+    ("torus:4x2", "swing", {}), ("RI(2)_FC(4)_SW(2)", "hierarchical", {"pipeline_chunks": 3}),
+    ("leaf-spine:2x2x2", "ring", {}),
+])
+def test_the_range_of_a_split_is_that_of_its_run(spec: str, name: str, options: dict[str, Any]) -> None:
+    """The same cuts, routes, starts and ties as in `Result.spread`, by which `weft compare` tells a point."""
+    topology, model = with_link_classes(from_spec(spec)), Model(chunks=8)
+    split = np.array([100.0, 90.0, 80.0][: links_per_npu(topology).size])
+    objective = collective_objective(topology, "all-reduce", name, "1MiB", model=model, symmetry="off", **options)
+    schedule = build(name, "all-reduce", with_bandwidths(topology, split), "1MiB", **options)
+    assert objective.spread(split) == spread(schedule, model=model, symmetry="off")
+
+
 def test_what_is_built_from_bandwidths_is_built_anew_in_perturbed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From others up to 0.1 % away in each; programs that do not depend on them are the same one."""
+    """From others up to 0.1 % away in each, in another number of chunks in every other one."""
     split = np.array([100.0, 90.0, 80.0])
-    for algorithm, is_rebuilt in (("themis", True), ("bucket", False)):
-        objective = collective_objective(from_spec("RI(2)_FC(4)_SW(2)"), "all-reduce", algorithm, "1MiB")
-        part, asked = objective.parts[0][1], []
-        build = part.retimed
+    objective = collective_objective(from_spec("RI(2)_FC(4)_SW(2)"), "all-reduce", "themis", "1MiB")
+    asked, retimed = [], Rebuilt.retimed
 
-        def noted(_: object, at: F64, build: Callable[[F64], Retimed] = build, asked: list[F64] = asked) -> Retimed:
-            asked.append(at)
-            return build(at)
+    def noted(part: Rebuilt, at: F64, model: Model | None = None) -> Retimed:
+        asked.append((at, model))
+        return retimed(part, at, model)
 
-        monkeypatch.setattr(type(part), "retimed", noted)
-        objective.evaluate(split)
-        found = objective.spread(split)
-        near = np.array(asked[1:])
-        assert len({row.tobytes() for row in near}) == len(found.times_ps) == 8
-        assert np.all(np.abs(near / split - 1) <= 0.001) and not np.any(near == split)
-        assert (len({id(build(row)) for row in near}) > 1) == is_rebuilt
+    monkeypatch.setattr(Rebuilt, "retimed", noted)
+    objective.evaluate(split)
+    objective.spread(split)
+    near, models = np.array([at for at, _ in asked[1:]]), [model for _, model in asked[1:]]
+    assert len({row.tobytes() for row in near}) == len(near) == RUNS
+    assert np.all(np.abs(near / split - 1) <= 0.001) and not np.any(near == split)
+    assert [model == Model() for model in models] == [True, False] * (RUNS // 2)
 
 
 def test_a_gain_within_the_spread_is_not_chased(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +97,19 @@ def test_formulas_have_no_spread(capsys: pytest.CaptureFixture[str]) -> None:
     row, _ = found(capsys, [*DIMENSIONS, "--evaluator", "analytic"])
     assert row["tied"] is None and row["recommended"] == "analytic"
     assert {one["spread_low_s"] for one in row["splits"]} == {None}
+
+
+@pytest.mark.parametrize(("rows", "expected"), [
+    ([], 25.0),
+    ([budget(50, 2, spent=True)], 25.0),
+    ([budget(60, 2, spent=False), parse_constraint("B1 <= 45", 2)], 25.0),
+    ([parse_constraint("1*B1 + 9*B2 <= 130", 2)], 13.0),  # as much money as the answer
+    ([parse_constraint("1*B1 + 9*B2 <= 130", 2), budget(50, 2, spent=False)], 13.0),  # what money allows of the total
+    ([parse_constraint("1*B1 + 9*B2 <= 900", 2), budget(50, 2, spent=False)], 25.0),
+])
+def test_the_equal_split_spends_what_the_answer_spends(rows: list[Constraint], expected: float) -> None:
+    """It cost 58 M$ beside an answer for 15 M$ under a limit in $."""
+    assert equal_split(np.array([40.0, 10.0]), Feasible(rows, 2)).tolist() == [expected, expected]
 
 
 @pytest.mark.parametrize(("limits", "price", "lane", "recommended"), [

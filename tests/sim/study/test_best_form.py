@@ -16,7 +16,7 @@ from sim.study.choice import best_form, ready_forms
 from topologies import Topology, WeftError, from_spec
 from topologies.units import format_time
 
-FORMED = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.forms]
+FORMED = [(name, kind) for name, one in ALGORITHMS.items() for kind, forms in one.forms.items() if len(forms) > 1]
 
 
 def forms_ready(name: str, kind: str, topology: Topology, size: int, model: Model) -> tuple[dict, dict]:  # type: ignore[type-arg]  # as `ready_forms` gives them

@@ -12,9 +12,12 @@ from sim.study.spec import Spec
 from topologies import WeftError
 
 
-def row(name: str, time_us: float, events: int = 10, discipline: str = "fifo", size: int = 1024) -> dict[str, Any]:
+def row(
+    name: str, time_us: float, events: int = 10, discipline: str = "fifo", size: int = 1024, progress: str = "free",
+    chunks: int = 16,
+) -> dict[str, Any]:
     return {"algorithm": name, "size_bytes": size, "time_s": time_us * 1e-6, "events": events, "discipline": discipline,
-            "trees": None, "spread_low_s": None, "spread_high_s": None}
+            "trees": None, "spread_low_s": None, "spread_high_s": None, "rank_progress": progress, "chunks": chunks}
 
 
 def lines(
@@ -55,6 +58,24 @@ def test_a_winner_that_needs_its_discipline(monkeypatch: pytest.MonkeyPatch) -> 
         "pipelined with the discipline of the design; with fifo for all, ring is the fastest at 1 KiB "
         "(--discipline fifo)"
     ]
+
+
+def test_waits_that_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the user says nothing of them, and all algorithms that wait go on alone instead."""
+    rows = [row("swing", 9, progress="all"), row("bucket", 10, progress="any"), row("direct", 12)]
+    assert lines(monkeypatch, rows, {"swing": 13, "bucket": 10}, chunks=16) == [
+        "ranks of bucket, swing wait for all ports of a step; with ports that go on alone, bucket is the fastest at "
+        "1 KiB (--rank-progress free)"
+    ]
+    assert lines(monkeypatch, rows, {"swing": 13, "bucket": 10}, chunks=16, rank_progress="authors") == []
+
+
+def test_a_cut_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row("pipelined", 9, chunks=256), row("ring", 10)]
+    assert lines(monkeypatch, rows, {"pipelined": 12}, chunks="auto") == [
+        "pipelined in as many chunks as suit it; with 16 for all, ring is the fastest at 1 KiB (--chunks 16)"
+    ]
+    assert lines(monkeypatch, rows, {"pipelined": 12}, chunks=256) == []
 
 
 def test_what_would_take_long_is_said_to_be_untried(monkeypatch: pytest.MonkeyPatch) -> None:

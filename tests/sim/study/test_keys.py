@@ -47,7 +47,9 @@ def test_defaults_that_a_help_shows_are_the_defaults() -> None:
     for name, row in OPTIONS.items():
         nic = Nic(order="fifo" if name == "nic_queue" else "rotate")
         base = Model(nic=nic) if row.field.startswith("nic.") else Model()
-        if shown[name] and shown[name] not in ("twice the links", "one per link", "its wire and router"):
+        if shown[name] and shown[name] not in (
+            "twice the links in use at once", "one per link in use at once", "its wire and router"
+        ):
             given = int(shown[name]) if row.kind in ("integer", "chunks") else shown[name]
             assert make_model(base, **{name: given}) == base
     assert (shown["engine"], shown["symmetry"]) == (Spec().engine, Spec().symmetry)

@@ -203,7 +203,7 @@ def test_writing_is_in_the_stage_of_output(tmp_path: Path) -> None:
 
 def test_the_command_writes_a_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "ring.json.gz"
-    words = ["trace", "--topology", "switch:4", "--algorithm", "ring", "-b", "64K"]
+    words = ["trace", "--topology", "switch:4", "--algorithm", "ring", "-b", "64K", "--chunks", "16"]
     assert main([*words, "--perfetto", str(file)]) == 0
     assert "1,536 slices on 8 link directions" in capsys.readouterr().out
     data = json.loads(gzip.decompress(file.read_bytes()))
@@ -238,7 +238,7 @@ def test_the_command_runs_goal_files_and_workloads(tmp_path: Path, capsys: pytes
     ("words", "message"),
     [
         (["trace", "--topology", "ring:4"], "no algorithm is given: write --algorithms"),
-        (["trace", "--topology", "torus:4x4", "--algorithm", "swing"], "has the forms latency, bandwidth"),
+        (["trace", "--topology", "torus:4x4", "--algorithms", "swing,ring"], "a timeline shows one schedule"),
         (["trace", "--topology", "ring:4", "--algorithm", "ring", "--engine", "reference"], "needs the chunk engine"),
         (["trace", "--topology", "ring:4", "--job", "none.goal"], "none.goal cannot be read"),
         (["trace", "--topology", "ring:4", "--job", "a", "--workload", "b"], "are two jobs"),

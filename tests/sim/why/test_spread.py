@@ -20,7 +20,7 @@ from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.perturb import SHARE, perturb
 from sim.study.tables import abbreviations, comparison_table, tied_with
-from sim.why.spread import Spread, _nearby, _renumbered, spread
+from sim.why.spread import Spread, _renumbered, nearby, spread
 from topologies import Topology, WeftError, from_links, from_spec, ring
 from workloads.job import Communicate, Job, on_network
 
@@ -74,12 +74,12 @@ def line(n: int) -> Topology:
 @pytest.mark.parametrize("model", [
     *(Model(chunks=chunks) for chunks in (1, 2, 20)), *(Model(chunks=None, chunk_bytes=size) for size in (1, 40)),
 ])
-def test_what_perturbed_runs_have_nearby(model: Model) -> None:
+def test_what_perturbed_runs_havenearby(model: Model) -> None:
     """In odd ones another number (or size) of chunks, a quarter away at most; in every fourth other routes."""
     irregular, value = line(4), model.chunks or model.chunk_bytes or 0
     seen = set()
     for number, seed in itertools.product(range(8), range(40)):
-        other = _nearby(irregular, model, number, np.random.default_rng([seed, number]))
+        other = nearby(irregular, model, number, np.random.default_rng([seed, number]))
         if number % 2:
             seen.add((other.chunks or other.chunk_bytes or 0) - value)
             changed = replace(model, chunks=other.chunks, chunk_bytes=other.chunk_bytes)
@@ -109,7 +109,7 @@ def test_only_routes_that_numbers_decide_are_taken_otherwise() -> None:
         (ring(4), Model(), True), (line(4), Model(tie="split"), True), (line(64), Model(), False),
         (line(65), Model(), True),
     ):
-        assert (_nearby(fabric, model, 2, rng) == model) == same
+        assert (nearby(fabric, model, 2, rng) == model) == same
         job = Job(fabric)
         assert [_renumbered(job, model, number, rng) is job for number in range(4)] == [same, same, True, same]
 
@@ -132,7 +132,7 @@ def test_runs_are_perturbed_by_seed_and_number() -> None:
     for number in range(4):
         rng = np.random.default_rng([3, number])
         job = _renumbered(Job.of(schedule), model, number, rng)
-        other = _nearby(schedule.topology, model, number, rng)
+        other = nearby(schedule.topology, model, number, rng)
         changed = perturb(lower(job, other).program, rng, time_ps)
         assert found.times_ps[number] == run(changed).makespan_ps
     job = Job(ring(4))

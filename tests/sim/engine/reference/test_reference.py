@@ -128,6 +128,16 @@ def test_head_delivery(forwarding: str) -> None:
     assert list(outcome.busy_ps) == [14]
 
 
+@pytest.mark.parametrize(("forwarding", "deliver", "expected"), [
+    (SAF, "tail", 30), (SAF, "head", 21), (CT, "tail", 13), (CT, "head", 3),
+])
+def test_hops_without_latency(forwarding: str, deliver: str, expected: int) -> None:
+    """Where is zero raised to 1 ps? At every hop of cut-through, and where a head is delivered; nowhere else."""
+    builder = ProgramBuilder(forwarding, deliver=deliver)
+    builder.task(10, [(builder.server(UNIT), 0) for _ in range(3)])
+    assert finishes(builder) == [expected]
+
+
 @pytest.mark.parametrize(("hops", "nanoseconds"), [(1, 20_031), (2, 40_062)])
 def test_the_astra_sim_cell(hops: int, nanoseconds: int) -> None:
     """Do we agree with ASTRA-sim on 1 MiB at 50 GiB/s and 500 ns a hop?"""
