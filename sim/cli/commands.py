@@ -112,6 +112,7 @@ WARM_PARTS = {
     "nics": (3.2, "NICs in front of fifo links"),
     "turns": (3.4, "links that serve in turn, buffers, virtual channels"),
     "faults": (1.7, "links that are slow, down or lossy"),
+    "why": (2.5, "critical paths: --why, train, share, optimize"),
     "integers": (8.1, "compression of integers: workloads.compression"),
     "floats": (6.1, "compression of floats"),
 }

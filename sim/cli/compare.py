@@ -19,7 +19,7 @@ from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock
 from sim.study.cures import cures
 from sim.study.deciding import deciding_defaults
-from sim.study.points import Task, compute_all
+from sim.study.points import Task, check_cost, compute_all
 from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
 from sim.study.spec import Spec
@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
     library.no_library(spec)
     refused = refusals(spec, arguments)
     names = [name for name in spec.algorithms if name not in refused]
+    check_cost(spec, names, arguments.max_events)
     if arguments.plot and arguments.figure == "speed-up":
         plots.check_baseline([called(name) for name in names], arguments.baseline)
     rows, found = compute(spec, names, arguments)

@@ -13,6 +13,9 @@ from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.how import How
+from sim.lower.capacity import check_tasks
+from sim.lower.job import count_tasks
+from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.jobs import build_job, message_bytes, with_npu_bandwidth
@@ -20,11 +23,15 @@ from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.why.explain import IDLE_ELSEWHERE, NO_DIMENSION
+from topologies import Topology
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 from workloads.pipeline import ideal_bubble
 from workloads.training import FORWARD
 from workloads.workload import Workload
+
+FEW_MICROBATCHES = 16
+"""Of no more than so many no estimate is made before their job is built: it takes a second or two."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -46,10 +53,11 @@ def run(arguments: argparse.Namespace) -> None:
 def simulate_iteration(spec: Spec, *, drawn: bool, how: How) -> tuple[Workload, Result]:
     """The workload of a spec, and one iteration of it; `drawn`: its timeline will be written."""
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
-    workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None and spec.model.preset is None:
         model = replace(model, chunks=1)  # the chunks of a hierarchical collective are already small
+    _check_microbatches(spec, topology, model)
+    workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
     if drawn:
         check_size(job, model, spec.symmetry)
     result = simulate(
@@ -57,6 +65,18 @@ def simulate_iteration(spec: Spec, *, drawn: bool, how: How) -> tuple[Workload, 
         **how.arguments(),
     )
     return workload, result
+
+
+def _check_microbatches(spec: Spec, topology: Topology, model: Model) -> None:
+    """Reject more microbatches than fit in memory before there are operations of each: all but the first are alike."""
+    microbatches = spec.training.microbatches or 0
+    if microbatches > FEW_MICROBATCHES:
+        one, two = (
+            count_tasks(build_job(spec.workload, replace(spec.training, microbatches=few), topology,
+                                  algorithm_of(spec))[1], model, spec.symmetry)
+            for few in (1, 2)
+        )
+        check_tasks(one + (two - one) * (microbatches - 1), f"an iteration of {microbatches:,} microbatches")
 
 
 def algorithm_of(spec: Spec, default: Sequence[str] = ("hierarchical",)) -> str:

@@ -56,11 +56,17 @@ def _compression(*dtypes: str) -> None:
 
 SLOW = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
 
+
+def _why() -> None:
+    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), log=True).why()
+
+
 WORK: dict[str, Callable[[], None]] = {
     "fifo": partial(_all_reduce, check=True), "fabrics": _fabrics, "flows": partial(_all_reduce, engine="fluid"),
     "proofs": _proofs, "trees": _trees, "search": _matches,
     "ordered": partial(_all_reduce, discipline="lowest-chunk-first"), "nics": partial(_all_reduce, nic="shared"),
     "turns": partial(_all_reduce, discipline="round-robin-flow"), "faults": partial(_all_reduce, faults=SLOW),
+    "why": _why,
     "integers": partial(_compression, "int32", "int64"), "floats": partial(_compression, "float32", "float64"),
 }
 """What `weft warm` runs, by the names of its parts."""

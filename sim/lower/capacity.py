@@ -21,6 +21,10 @@ BYTES_PER_HOP = 45
 """Peak while lowering without symmetry, and for the hops of each pair of ends: tracemalloc on ring, bucket, swing and
 direct, tori of 256 to 4,096 nodes, 65 thousand to 8 million transfers."""
 
+BYTES_PER_TASK = 220
+"""Peak while a job of several operations is lowered: gpt-3 in pipelines of 8 stages on 128 NPUs, 0.25 to 12 million
+tasks, with symmetry and without."""
+
 SAMPLED_TRANSFERS = 1_000
 FIRST_SAMPLED = 8
 """Transfers whose routes say how many more are looked at: on ring:1000000 a thousand would be 2 GB of hops."""
@@ -41,6 +45,19 @@ def check_capacity(pattern: Pattern, n_ranks: int, chunks: int = 1) -> None:
             f"{pattern.name} on {pattern.topology.name} is too large: simulating {n_ranks:,} of {pattern.p:,} ranks "
             f"takes about {transfers:,} transfers and {format_size(need)} of memory; {shown_limit()}. Use a smaller "
             "fabric, or an algorithm with fewer transfers"
+        )
+
+
+def check_tasks(n_tasks: int, what: str) -> None:
+    """Reject to lower a job of more tasks than fit in memory.
+
+    `what`: has them, for the message.
+    """
+    need = n_tasks * BYTES_PER_TASK
+    if need > memory_limit():
+        raise WeftError(
+            f"{what} is too large to be simulated: about {n_tasks:,} tasks and {format_size(need)} of memory; "
+            f"{shown_limit()}"
         )
 
 

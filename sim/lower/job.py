@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from sim.lower.alone import lower_alone
+from sim.lower.capacity import check_tasks
 from sim.lower.channels import channels_of, check_rings
 from sim.lower.credits import buffers_of, check_buffers
 from sim.lower.epochs import circuit_edges
@@ -100,6 +101,32 @@ def _ranks(job: Job, model: Model) -> Ranks:
     )
 
 
+def count_tasks(job: Job, model: Model, symmetry: str = "auto") -> int:
+    """Tasks of a job of several operations, without lowering it."""
+    ranks = _ranks(job, model)
+    orbits = job_orbits(job, model.tie, model.seed if model.tie == "ecmp" else 0, symmetry, None, ranks)[0]
+    return _expected_tasks(job, orbits, templates_of(job, orbits, model, ranks))
+
+
+def _expected_tasks(job: Job, orbits: Orbits, templates: Sequence[Template | None]) -> int:
+    of: dict[tuple[int, ...] | None, int] = {}
+    total = 0
+    for operation, template in zip(job.operations, templates, strict=True):
+        if template is not None:
+            total += template.tie.size + 2 * template.ranks.size
+            continue
+        if operation.npus not in of:
+            of[operation.npus] = _representatives(job, orbits, operation).size
+        total += of[operation.npus]
+    return total
+
+
+def _representatives(job: Job, orbits: Orbits, operation: Operation) -> I64:
+    covered = job.ranks(operation)
+    kept: I64 = covered[orbits.rank[0][covered] == covered]
+    return kept
+
+
 class _Block(NamedTuple):
     """The columns of some tasks, each (n,) or one value for all of them."""
 
@@ -130,6 +157,7 @@ class _Lowering:
     def __init__(self, job: Job, model: Model, orbits: Orbits, ranks: Ranks) -> None:
         self.job, self.model, self.orbits, self.alone = job, model, orbits, job.alone
         self.templates = templates_of(job, orbits, model, ranks)  # by operation
+        check_tasks(_expected_tasks(job, orbits, self.templates), f"the job of {len(job.operations):,} operations")
         self.patterns = [one.work.schedule.pattern if isinstance(one.work, Communicate) else None
                          for one in job.operations]
         self.at_once = links_at_once(job.topology, [one and one.transfers for one in self.templates], model)
@@ -238,9 +266,7 @@ class _Lowering:
         return task[at[found]], ranges(first, count)[found]
 
     def _representatives(self, operation: Operation) -> I64:
-        covered = self.job.ranks(operation)
-        kept: I64 = covered[self.orbits.rank[0][covered] == covered]
-        return kept
+        return _representatives(self.job, self.orbits, operation)
 
     def _of_shape(self, shape: Shape) -> tuple[int, I64 | int]:
         """Number of the first of a shape's routes in the program; and the cutting of each task, or of all."""

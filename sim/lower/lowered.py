@@ -19,6 +19,7 @@ from sim.program.disrupt import Phase
 from sim.program.flows import Speeds
 from sim.program.model import Model
 from topologies import Topology, WeftError
+from topologies.core.paths import ranges
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
 from workloads.job import CLOCK, Job, Operation, Reconfigure
@@ -62,6 +63,16 @@ class TaskTable(Mapping[tuple[int, int], int]):
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return ((number, rank) for number, span in self.spans.items() for rank in span.ranks.tolist())
+
+    def rows(self) -> tuple[I64, I64, I64]:
+        """Operation, rank and task of each entry, (n,), in their order."""
+        spans = self.spans.values()
+        table = np.array([(one.ranks.size, one.first, one.stride) for one in spans], np.int64)
+        n, first, stride = table.reshape(-1, 3).T
+        at = ranges(np.zeros_like(n), n)
+        ranks = np.concatenate([np.zeros(0, np.int64), *(one.ranks for one in spans)])
+        operation = np.repeat(np.array(list(self.spans), np.int64), n)
+        return operation, ranks, np.repeat(first, n) + np.repeat(stride, n) * at
 
     def __len__(self) -> int:
         return sum(span.ranks.size for span in self.spans.values())

@@ -45,8 +45,8 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.integer]
 
-FULL_CHECK_NODES = 1024
 FULL_CHECK_TRANSFERS = 1_500_000
+FULL_CHECK_CROSSINGS = 2_000_000
 SAMPLE_TRANSFERS = 200_000
 SAMPLE_CROSSINGS = 1_000_000
 CANDIDATE_SHARE = 0.1
@@ -321,11 +321,11 @@ def _looked_at(pattern: Emitter, q: Quotient, share: float = 1) -> tuple[Rows, b
     """Sources whose transfers are compared with those of their representatives, and whether they are all."""
     sources = np.arange(pattern.n_sources or pattern.p)
     per_source = q.transfers.src.size / q.orbits.sources.size
-    full = pattern.topology.n_nodes <= FULL_CHECK_NODES and per_source * sources.size <= FULL_CHECK_TRANSFERS
+    paths, pair, _ = q.routes
+    hops = np.bincount(paths.pair, np.diff(paths.ptr), int(pair.max(initial=-1)) + 1)[pair].sum()
+    crossings = hops / max(pair.size, 1) * per_source
+    full = per_source * sources.size <= FULL_CHECK_TRANSFERS and crossings * sources.size <= FULL_CHECK_CROSSINGS
     if not full:
-        paths, pair, _ = q.routes
-        hops = np.bincount(paths.pair, np.diff(paths.ptr), int(pair.max(initial=-1)) + 1)[pair].sum()
-        crossings = hops / max(pair.size, 1) * per_source
         most = share * min(SAMPLE_TRANSFERS / max(per_source, 1), SAMPLE_CROSSINGS / max(crossings, 1))
         others = sources[q.orbits.rank.min(axis=0)[sources] != sources]  # representatives represent themselves
         count = int(np.clip(most, 1, others.size))
@@ -373,7 +373,7 @@ def _fault(
         return f"the routes of one orbit take different virtual channels ({q.ranks.channels})"
     if q.ranks.turns and turns_differ([_turns(q, link_of, t, paths, row)]):
         return f"it moves together what takes turns at a link ({q.ranks.turns})"
-    return _crossing_fault(q, theirs, link_of, t, paths, row, full)
+    return _crossing_fault(q, theirs, link_of, paths.links, at, full)
 
 
 def _nics_differ(pattern: Emitter, q: Quotient) -> bool:
@@ -491,9 +491,12 @@ def turns_differ(turns: Sequence[I64]) -> bool:
 
 
 def _crossing_fault(
-    q: Quotient, theirs: Paths, link_of: I32, t: Transfers, paths: Paths, row: Rows, full: bool
+    q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool
 ) -> str | None:
-    """Whether the crossings of each link stand one to one over those of its representative, in a definite order."""
+    """Whether the crossings of each link stand one to one over those of its representative, in a definite order.
+
+    `links`, `at`: crossed by those that were looked at, and the hop that stands for each crossing.
+    """
     small = _crossings(theirs, np.arange(q.transfers.src.size))
     if _any_alike(theirs.links, q.transfers.tie_class[small[0]], small[1], small[2]):
         return "two transfers tie at a link without an order that the symmetry keeps"
@@ -505,11 +508,12 @@ def _crossing_fault(
     arriving = np.bincount(theirs.links, weights=images, minlength=link_of.size)
     if np.any(arriving != crossings * orbit_size):
         return "it fixes a link that several ranks share"
-    large = _crossings(paths, row)
-    if _any_alike(paths.links, *large):
+    key = links.astype(np.int64) * theirs.links.size + at
+    key.sort()
+    if np.any(key[1:] == key[:-1]):
         return "it fixes a link that several ranks share"
     if full:
-        used = np.bincount(paths.links, minlength=link_of.size)
+        used = np.bincount(links, minlength=link_of.size)
         if np.any(used != crossings[link_of]):
             return "links of one orbit are crossed by different transfers"
     return None

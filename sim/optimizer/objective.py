@@ -16,10 +16,10 @@ from sim.optimizer.retime import Retimed
 from sim.program import FIFO, Program
 from sim.program.outcome import Outcome
 from sim.program.perturb import SHARE, perturb
-from sim.why.path import Labels, explain
+from sim.program.retime import KEEPS_ITS_RATE
+from sim.why.logged_path import services_on_path
 from sim.why.spread import RUNS, Spread
 from topologies import WeftError
-from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import counted
 
@@ -188,9 +188,9 @@ class Simulated:
         self._is_small |= _is_small(program)
         self.runs += 1
         outcome = self._outcome(program, log=True)
-        names = [str(dim) for dim in retimed.server_dim]
-        why = staged("critical path")(explain)(program, outcome, Labels(names.__getitem__, lambda hop: []))
-        service_ps = np.array([why.service_ps.get(str(dim), 0) for dim in range(self.n_dims)], np.float64)
+        service_ps = np.zeros(self.n_dims, np.float64)
+        chosen = np.flatnonzero(retimed.server_dim != KEEPS_ITS_RATE)
+        np.add.at(service_ps, retimed.server_dim[chosen], services_on_path(program, outcome)[chosen])
         return Part(weight, outcome.makespan_ps / 1e3, service_ps / 1e3)
 
     def _outcome(self, program: Program, log: bool = False) -> Outcome:

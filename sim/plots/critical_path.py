@@ -26,8 +26,7 @@ from sim.plots.style import (
     time_unit,
 )
 from sim.result import Result
-from sim.why.path import Why, by_kind
-from sim.why.walks import Piece
+from sim.why.path import Piece, Why, by_kind
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_size
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,16 +18,17 @@ from sim.program.model import Model, make_model
 from sim.program.model_options import ModelOptions
 from sim.result import Result
 from sim.simulation import simulate
-from sim.why.explain import Names
+from sim.why.explain import Names, classes_of
 from sim.why.faulty_path import walk_of
-from sim.why.path import Wait
-from sim.why.walks import Branch, Piece, Stretch
+from sim.why.path import Piece, Wait
 from topologies import WeftError
 from topologies.checks import checked, choice
 from topologies.garbage import few_searches
+from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S, format_time, parse_time
+from workloads.job import Reconfigure
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,7 @@ NOBODY = -1
 """Owner of the arrivals, and of what faults delay: they have one name for all tenants."""
 
 
-class _Columns(NamedTuple):
-    """Pieces of a branch: number of the name, start and end, each (n,) int64."""
-
-    key: I64
-    start_ps: I64
-    end_ps: I64
-
-
+@staged("critical path")
 @few_searches()
 def tenant_accounts(run: Result, shares: Sequence[Share]) -> dict[str, dict[str, int]]:
     """The account of each tenant; see `Shares.why`.
@@ -79,53 +73,34 @@ class _Accounts:
         for number, share in enumerate(shares):
             owner[share.operations] = number
         self.task_owner = owner[lowered.task_operation]
+        self.classes = classes_of(
+            (who, isinstance(one.work, Reconfigure), one.name if who == NOBODY else "")
+            for who, one in zip(owner.tolist(), run.job.operations, strict=True)
+        )
         self.names = Names(lowered)
-        self.keys: dict[tuple[int, str], int] = {}
-        self.columns: dict[Branch, _Columns] = {}
+        self.walks = walk_of(lowered.program, run.logged, self.names.labels)
 
     def all(self) -> dict[str, dict[str, int]]:
         """Accounts by name, in the order of the tenants."""
-        paths = self._paths()
-        for path in paths.values():
-            for stretch in path:
-                if stretch.branch not in self.columns:
-                    self.columns[stretch.branch] = self._columns(stretch.branch.pieces)
-        return {share.name: self._account(number, paths.get(number, [])) for number, share in enumerate(self.shares)}
-
-    def _paths(self) -> dict[int, list[Stretch]]:
-        """Paths of the tenants that took time, by number; the longest first, which the others meet."""
-        walk = walk_of(self.run.lowered.program, self.run.logged, self.names.labels)
         last = _last_tasks(self.task_owner, self.run.logged.finish_ps[: self.task_owner.size], len(self.shares))
-        late = sorted(
-            (share.arrival_ps + share.time_ps, number) for number, share in enumerate(self.shares) if share.time_ps
-        )
-        return {
-            number: walk.back_from(Wait(int(last[number]), self.shares[number].arrival_ps, delivered=True))
-            for _, number in reversed(late)
-        }
+        return {share.name: self._account(number, int(last[number])) for number, share in enumerate(self.shares)}
 
-    def _columns(self, pieces: Sequence[Piece]) -> _Columns:
-        rows = [(self._key(piece), piece.start_ps, piece.end_ps) for piece in pieces]
-        return _Columns(*np.array(rows, np.int64).reshape(-1, 3).T)
-
-    def _key(self, piece: Piece) -> int:
-        """Number of the owner and the name of a piece."""
-        owner = NOBODY if piece.server in self.run.lowered.late else int(self.task_owner[piece.task])
-        said = self.names.name(piece, "operation" if owner == NOBODY else "dimension")
-        return self.keys.setdefault((owner, said), len(self.keys))
-
-    def _account(self, number: int, path: Sequence[Stretch]) -> dict[str, int]:
-        since_ps = self.shares[number].arrival_ps
-        total = np.zeros(len(self.keys), np.int64)
-        for branch, begin, end in path:
-            key, start, stop = (column[begin:end] for column in self.columns[branch])
-            np.add.at(total, key, np.maximum(stop - np.maximum(start, since_ps), 0))
+    def _account(self, number: int, last: int) -> dict[str, int]:
+        share = self.shares[number]
+        trail = self.walks.trail([Wait(last, share.arrival_ps, delivered=True)] if share.time_ps else [])
+        some, kind = self.names.kinds(self.walks, trail, self.classes)
+        total = np.zeros(len(some), np.int64)
+        np.add.at(total, kind, trail.length_ps)
         parts: dict[str, int] = {}
-        for (owner, said), time in sorted(zip(self.keys, total.tolist(), strict=True)):
-            if time:
-                name = said if owner in (NOBODY, number) else f"behind {self.shares[owner].name}: {said}"
-                parts[name] = parts.get(name, 0) + time
+        for (owner, said), time in sorted(zip(map(self._key, some), total.tolist(), strict=True)):
+            name = said if owner in (NOBODY, number) else f"behind {self.shares[owner].name}: {said}"
+            parts[name] = parts.get(name, 0) + time
         return dict(sorted(parts.items(), key=lambda part: -part[1]))
+
+    def _key(self, piece: Piece) -> tuple[int, str]:
+        """The owner and the name of a piece."""
+        owner = NOBODY if piece.server in self.run.lowered.late else int(self.task_owner[piece.task])
+        return owner, self.names.name(piece, "operation" if owner == NOBODY else "dimension")
 
 
 def _last_tasks(owner: I64, finish_ps: I64, n_owners: int) -> I64:

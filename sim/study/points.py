@@ -20,6 +20,7 @@ from collectives.registry import check_implements
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds
 from sim.analytic.program_bound import flows_bound_ps
+from sim.engine.run import MOST_SERVICES
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.program.model import Model
@@ -35,10 +36,13 @@ from topologies.checks import choice
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
-from topologies.units import format_time
+from topologies.units import counted, format_time
 
 SPREAD_SERVICES = 2_000_000
 """Limit on the services of perturbed runs that nobody asked for: a third of a second. Beyond, there are none."""
+
+RUN_SERVICES = 80_000
+"""Services that a core does while a small run is prepared: 4 ms."""
 
 IN_TREES = ", trees="
 """Between a form and its number of trees, where that is chosen."""
@@ -204,6 +208,30 @@ def refusals(
             refused[name] = str(wrong)
         done(name)
     return refused
+
+
+def check_cost(spec: Spec, names: Sequence[str], max_events: int | None) -> None:
+    """Reject points that together have more services than anybody waits for unasked, perturbed runs included.
+
+    `names`: algorithms that can run. The largest size tells of all; chunks are those before any are chosen.
+    """
+    runs, model, sizes = 1 + (spec.account.spread or 0), spec.build_model(), spec.sizes_bytes
+    if max_events is not None or spec.engine != "chunk":
+        return
+    each = [
+        min(lower(one, model, spec.symmetry).program.chunk_hops()
+            for one in ready_point(Task(spec, name, max(sizes)))[0].values())
+        for name in names
+    ]
+    alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
+    services = round(sum(services + RUN_SERVICES for services in each) * alike * runs)
+    if services > MOST_SERVICES:
+        perturbed = f", each {runs:,} times (--spread)" if runs > 1 else ""
+        raise WeftError(
+            f"{counted(len(names), 'algorithm')} at {counted(len(sizes), 'size')}{perturbed} take as long as about "
+            f"{services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be asked for: "
+            f"use fewer of them, larger chunks, or --max-events {max(each)}"
+        )
 
 
 def check_joined(topology: Topology) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
+from functools import cached_property
+
+import numpy as np
+
 from sim.engine.run import check_size, run
 from sim.lower.lowered import Lowered
 from sim.lower.nics import STREAMS
+from sim.program import I64
+from sim.program.columns import unique_rows
 from sim.program.outcome import Outcome
 from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
-from sim.why.path import Labels, Why
-from sim.why.walks import Piece
+from sim.why.path import Labels, Piece, Trail, Walks, Why
 from topologies.checks import choice
 from topologies.garbage import few_searches
 from topologies.stages import staged
@@ -44,15 +50,30 @@ class Names:
         of_task = self.lowered.task_operation
         return int(of_task[piece.task]) if piece.task < of_task.size else -1
 
+    def kinds(self, walks: Walks, trail: Trail, classes: I64) -> tuple[tuple[Piece, ...], I64]:
+        """A piece of each kind, and the kind of each piece of some paths.
+
+        `classes`: of the operations, (n,); pieces of operations of one class are called alike.
+        """
+        of_task = np.append(classes[self.lowered.task_operation], classes.size)
+        operation, server = of_task[np.minimum(trail.task, of_task.size - 1)], self._server_class[trail.server]
+        kinds, kind = unique_rows((trail.name * self._server_class.size + server) * (classes.size + 1) + operation)
+        some = np.zeros(kinds.size, np.int64)
+        some[kind] = np.arange(kind.size)
+        return walks.pieces_of(Trail(*(column[some] for column in trail))), kind
+
     def name(self, piece: Piece, by: str = "dimension") -> str:
         """Of a piece by its dimension, operation, kind or tenant; a late start whichever task waits for it."""
         if piece.server in self.lowered.late:
             return self._server(piece.server)
         operation = self.operation(piece)
-        if operation is None:
-            return piece.name
+        return piece.name if operation is None else self.said(operation, piece.name, by)
+
+    @staticmethod
+    def said(operation: Operation, name: str, by: str) -> str:
+        """What a piece of an operation is called that has a name of its own."""
         if by == "dimension":
-            return RECONFIGURATION if isinstance(operation.work, Reconfigure) else piece.name
+            return RECONFIGURATION if isinstance(operation.work, Reconfigure) else name
         return {"operation": operation.name, "kind": operation.kind, "tenant": operation.tenant}[by] or operation.name
 
     def exposed(self, piece: Piece) -> tuple[str, str]:
@@ -65,6 +86,11 @@ class Names:
         if isinstance(operation.work, Compute):
             return IDLE_ELSEWHERE, NO_DIMENSION
         return operation.kind, NO_DIMENSION if isinstance(operation.work, Reconfigure) else self._server(piece.server)
+
+    @cached_property
+    def _server_class(self) -> I64:
+        """Servers with one label have one number; the last one is of no server."""
+        return classes_of([*map(self._server, range(self.lowered.program.n_servers)), None])
 
     def dimension(self, link: int) -> str:
         """Of a link: "dimension 0", or "links" where it has none."""
@@ -84,9 +110,8 @@ class Names:
             return STREAMS[lowered.server_stream[index]]
         return "compute" if lowered.server_rank[index] >= 0 else RECONFIGURATION
 
-    def _latency(self, at: int) -> list[tuple[str, int]]:
+    def _latency(self, hop: int) -> list[tuple[str, int]]:
         lowered, program, topology = self.lowered, self.lowered.program, self.lowered.topology
-        hop = program.route_hop[at]
         server = int(program.hop_server[hop])
         link = int(lowered.server_link[server])
         if link < 0:
@@ -97,6 +122,12 @@ class Names:
             of_link = int(topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]])
             endpoint = int(program.hop_latency_ps[hop]) - of_link if program.hop_last[hop] else 0
         return [("hop processing", int(topology.hop_latency_ps[topology.dst[link]])), ("endpoint", endpoint)]
+
+
+def classes_of(values: Iterable[Hashable]) -> I64:
+    """The number of each value, (n,): equal ones have one."""
+    number: dict[Hashable, int] = {}
+    return np.array([number.setdefault(value, len(number)) for value in values], np.int64)
 
 
 BY = ("dimension", "operation", "kind", "tenant")
@@ -129,10 +160,10 @@ def explain_run(lowered: Lowered, outcome: Outcome, by: str = "dimension") -> Wh
     """
     choice(by, BY, "by")
     names = Names(lowered)
-    found = walk_of(lowered.program, outcome, names.labels).walk()
-    kinds = {piece[2:]: piece for piece in found.pieces}  # all that a name depends on
-    named = {kind: names.name(piece, by) for kind, piece in kinds.items()}
-    pieces = tuple(
-        piece if piece.name == named[piece[2:]] else piece._replace(name=named[piece[2:]]) for piece in found.pieces
-    )
-    return Why(found.makespan_ps, pieces, found.service_ps)
+    walks = walk_of(lowered.program, outcome, names.labels)
+
+    def rename(trail: Trail) -> Trail:
+        some, kind = names.kinds(walks, trail, classes_of(names.said(one, "", by) for one in lowered.job.operations))
+        return trail._replace(name=np.array([walks.number(names.name(one, by)) for one in some], np.int64)[kind])
+
+    return walks.walk(rename)

@@ -6,40 +6,202 @@ it has a buffer and was not repaired just then, for room behind it, or for anoth
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from sim.program import I64
-from sim.program.contract import NEVER_PS, Program
-from sim.program.outcome import Journal, Log, Outcome
-from sim.why.path import CREDITS, POSTING, QUEUEING, SERIALIZATION, Labels, Walk, view
-from sim.why.walks import Piece, State
-from topologies import WeftError
+from sim.engine.compile.rows import Rows, rows
+from sim.program import I32, I64, Program
+from sim.program.contract import HEAD, NEVER_PS, PER_CHUNK
+from sim.program.outcome import Journal, Outcome
+from sim.why.backward import MEETS, NONE, PieceRow
+from sim.why.logged_path import LoggedWalk
+from sim.why.path import CREDITS, POSTING, QUEUEING, SERIALIZATION, Labels, Trail, Wait, Walks
+
+State = int | tuple[int, int]
+"""Where a walk is: a row of the log or journal (the start of that service), or the delivery of a (task, chunk)."""
+
+NAMED = MEETS + 1
+"""A piece whose `at` is its server and whose `size` is the number of its name."""
 
 REPAIR, RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
     "waiting for repair", "lost and sent again", "sent another way", "added latency", "slowed", "waiting for a deadline"
 )
 
 
-def walk_of(program: Program, outcome: Outcome, labels: Labels) -> Walk:
-    """Walks over the journal of a run or, without one, its log; arguments as in `sim.why.path.explain`.
+def walk_of(program: Program, outcome: Outcome, labels: Labels) -> Walks:
+    """Walks over the journal of a run or, without one, its log; arguments as in `sim.why.logged_path.explain`.
 
     WeftError: the run kept neither.
     """
     if outcome.journal is not None:
         return _FaultyWalk(program, outcome, outcome.journal, labels)
-    if outcome.log is None:
-        raise WeftError("the critical path needs a run with log=True")
-    return Walk(program, outcome, outcome.log, labels)
+    return LoggedWalk(program, outcome, labels)
 
 
-class _FaultyWalk(Walk):
+class Steps(Walks):
+    """Walks step by step, in Python."""
+
+    def __init__(self, program: Program, outcome: Outcome, labels: Labels) -> None:
+        super().__init__(program, outcome, labels)
+        self.hops, self.chunks = view(program.hops()), view(program.chunks())
+        self.server, self.latency_ps = view(program.route_server), view(program.route_latency_ps)
+        self.first_hop = view(program.route_ptr[program.task_route])
+        self.route_hop, self.hop_last = view(program.route_hop), view(program.hop_last)
+        self.finish_ps = view(outcome.finish_ps)
+        self.room = program.route_server if program.buffer_shared else program.route_line
+        self.whole_parents = _parents_of(program, *program.whole_edges())
+        self.pushed_parents = _parents_of(program, *program.pushed_edges())
+        self.stream_parents = _streams_of(program)
+        self.givers: dict[int, tuple[I64, dict[int, list[int]]]] = {}
+        self.found: list[tuple[int, ...]] = []  # rows of pieces
+        self.places: dict[State, int] = {}
+        self._pieces = rows(PieceRow)
+
+    def step(self, state: State) -> State | None:
+        """Account from a delivery or the start of a service to the one before it; None at the beginning of time."""
+        return self._delivery(*state) if isinstance(state, tuple) else self._service_start(state)
+
+    @abstractmethod
+    def _delivery(self, task: int, chunk: int) -> State | None: ...
+
+    @abstractmethod
+    def _service_start(self, row: int) -> State | None: ...
+
+    @abstractmethod
+    def _before_start(self, task: int, start: int) -> State | None:
+        """What was before the start of a task."""
+
+    @abstractmethod
+    def _delivered(self, task: int, chunk: int) -> int: ...
+
+    def walked(self, waits: Sequence[Wait]) -> tuple[Rows[PieceRow], I64]:
+        first = np.array([self._walk_from(wait) for wait in waits], np.int64)
+        if len(self._pieces) < len(self.found):
+            new = np.array(self.found[len(self._pieces) :], PieceRow.words)
+            self._pieces = rows(PieceRow, np.append(self._pieces.view(np.ndarray), new))
+        return self._pieces, first
+
+    def _walk_from(self, wait: Wait) -> int:
+        """Walk on until an earlier walk is met; the first piece."""
+        first, task = len(self.found), wait.task
+        state: State | None = task, self.chunks[task] - 1
+        if not wait.delivered:
+            state = self._before_start(task, int(self.outcome.start_ps[task]))
+        while state is not None and state not in self.places:
+            self.places[state] = len(self.found)
+            state = self.step(state)
+        self.found.append((0, 0, MEETS, -1, NONE if state is None else self.places[state], 0))
+        return first
+
+    def named(self, piece: Any) -> tuple[Trail, I64]:
+        columns = (piece[word].astype(np.int64) for word in ("start_ps", "end_ps", "size", "task", "at"))
+        return Trail(*columns), np.arange(piece.size)
+
+    def served(self, piece: Any) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, start, end in zip(*(piece[word].tolist() for word in ("size", "start_ps", "end_ps")), strict=True):
+            what, _, label = self.names[name].partition(", ")
+            if what in (SERIALIZATION, QUEUEING, SLOWED):
+                found[label] = found.get(label, 0) + end - start
+        return found
+
+    def _piece(self, start: int, end: int, name: str, task: int, server: int) -> None:
+        if end > start:
+            self.found.append((start, end, NAMED, task, server, self.number(name)))
+
+    def _latency_at(self, task: int, at: int, start: int) -> None:
+        """Account the latency after a hop, which begins at `start`."""
+        time = start + self.latency_ps[at]
+        for name, ps in self.latency_parts(self.route_hop[at]):
+            self.found.append((time - ps, time, NAMED, task, self.server[at], name))
+            time -= ps
+
+    def _has_nic(self, task: int) -> bool:
+        return self.program.has_nics and bool(self.program.server_nic[self.server[self.first_hop[task]]] >= 0)
+
+    def _needed(self, task: int, chunk: int, parent: int, lag: int) -> int:
+        """Chunks of a stream parent that a chunk waits for."""
+        return chunk - lag + 1 if lag else -(-(chunk + 1) * self.chunks[parent] // self.chunks[task])
+
+    def _cause(self, task: int, chunk: int, time: int, seen: set[tuple[int, int]]) -> tuple[int, int] | None:
+        """The same; None if nothing did.
+
+        Tasks without servers pass things on within the picosecond, and may give the units that they took
+        themselves: each of them is looked at once, and is among those seen then.
+        """
+        path = [self._causes(task, chunk, time)]
+        while path:
+            cause = next((one for one in path[-1] if one not in seen), None)
+            if cause is None:
+                path.pop()
+            elif self.hops[cause[0]]:
+                return cause
+            else:
+                seen.add(cause)
+                path.append(self._causes(*cause, time))
+        return None
+
+    def _causes(self, task: int, chunk: int, time: int) -> Iterator[tuple[int, int]]:
+        """Deliveries at this time that a chunk waited for, or that returned units to its task's pool."""
+        for parent in self.whole_parents(task):
+            if self.finish_ps[parent] == time:
+                yield parent, self.chunks[parent] - 1
+        for parent, lag in self.stream_parents(task):
+            needed = self._needed(task, chunk, parent, lag)
+            if needed > 0 and self._delivered(parent, needed - 1) == time:
+                yield parent, needed - 1
+        if self.program.task_pool.size and self.program.task_pool[task] >= 0:
+            yield from self._units_given(int(self.program.task_pool[task]), time)
+
+    def _units_given(self, pool: int, time: int) -> Iterator[tuple[int, int]]:
+        """Deliveries at this time that returned units to a pool: of whole tasks, then of chunks."""
+        givers, finishing = self._givers(pool)
+        for giver in finishing.get(time, ()):
+            yield giver, self.chunks[giver] - 1
+        for giver in givers.tolist():
+            for chunk in range(self.chunks[giver]):
+                if self._delivered(giver, chunk) == time:
+                    yield giver, chunk
+
+    def _givers(self, pool: int) -> tuple[I64, dict[int, list[int]]]:
+        """Tasks that return units to a pool chunk by chunk, in their order; and all, by when they finish."""
+        if pool not in self.givers:
+            rows = np.flatnonzero(self.program.give_pool == pool)
+            givers = np.searchsorted(self.program.give_ptr, rows, side="right").astype(np.int64) - 1
+            finishing: dict[int, list[int]] = {}
+            for giver in givers.tolist():
+                finishing.setdefault(self.finish_ps[giver], []).append(giver)
+            self.givers[pool] = givers[self.program.give_per[rows] == PER_CHUNK], finishing
+        return self.givers[pool]
+
+    def _delivered_at_once(self, task: int, chunk: int) -> int:
+        """Delivery of a chunk of a task without servers: the last thing that it waited for."""
+        times = self._waited_for(task, chunk)
+        return max(*times, self.finish_ps[task] if chunk == self.chunks[task] - 1 else 0, 0)
+
+    def _waited_for(self, task: int, chunk: int) -> list[int]:
+        """When each delivery was that a chunk waits for."""
+        times = [self.finish_ps[parent] for parent in self.whole_parents(task)]
+        for parent, lag in self.stream_parents(task):
+            needed = self._needed(task, chunk, parent, lag)
+            times += [self._delivered(parent, needed - 1)] if needed > 0 else []
+        return times
+
+    def delivers_head(self, at: int) -> bool:
+        """Whether a hop of the routes is the last one, and delivers heads."""
+        return self.hop_last[self.route_hop[at]] == HEAD
+
+
+class _FaultyWalk(Steps):
     """Walks back along the rows of a journal."""
 
     def __init__(self, program: Program, outcome: Outcome, journal: Journal, labels: Labels) -> None:
-        none = np.zeros(0, np.int64)
-        super().__init__(program, outcome, Log(none, none, none), labels)
+        super().__init__(program, outcome, labels)
         self.journal = journal
         self.on = program.hop_server[program.route_hop[journal.at]].astype(np.int64)
         chunks = program.chunks()
@@ -77,7 +239,7 @@ class _FaultyWalk(Walk):
         j = self.journal
         start, end, ready = int(j.start_ps[row]), int(j.end_ps[row]), int(j.ready_ps[row])
         if j.lost[row] or j.moved[row]:
-            self._piece(row, start, ready, RESENT if j.lost[row] else MOVED)
+            self._piece_of(row, start, ready, RESENT if j.lost[row] else MOVED)
             return row
         at = int(j.at[row])
         latency = self.latency_ps[at]
@@ -88,7 +250,7 @@ class _FaultyWalk(Walk):
         else:
             leaves = end
         added = ready - latency - leaves
-        self._piece(row, ready - added, ready, ADDED)
+        self._piece_of(row, ready - added, ready, ADDED)
         self._latency_at(int(j.task[row]), at, leaves)
         slow = min(leaves - start, self._slow_ps(row))
         self._serve(row, leaves - slow, leaves, SLOWED)
@@ -105,7 +267,7 @@ class _FaultyWalk(Walk):
             if free < start and (holder := self.holders.get((int(self.room_of[row]), start))) is not None:
                 return self._room_given_by(holder, row, start)
             what = CREDITS if self._waited_for_room(row) else f"{REPAIR}, {self.labels.server(int(self.on[row]))}"
-            self._piece(row, max(free, arrival), start, what)
+            self._piece_of(row, max(free, arrival), start, what)
             if free > arrival:
                 return self._serve_all(ahead, SERIALIZATION if j.task[ahead] == j.task[row] else QUEUEING)
         return self._to_injection(row, arrival)
@@ -119,7 +281,7 @@ class _FaultyWalk(Walk):
             return self._after_service(mine[place - 1])
         if self._has_nic(task):
             released = min(time, self._released(task, chunk))
-            self._piece(row, released, time, POSTING)
+            self._piece_of(row, released, time, POSTING)
             return self._release(task, chunk, released)
         if chunk:
             served = next((one for one in self._rows(task, chunk - 1) if j.end_ps[one] > j.start_ps[one]), None)
@@ -131,7 +293,7 @@ class _FaultyWalk(Walk):
         """Walk from a service that waited for room, until a time, to that which gave it back."""
         j = self.journal
         gone = time - int(self.program.server_credit_ps[self.on[row]])
-        self._piece(row, gone, time, CREDITS)
+        self._piece_of(row, gone, time, CREDITS)
         if j.lost[holder]:
             return self._serve_all(holder, SERIALIZATION if j.task[holder] == j.task[row] else QUEUEING)
         if self.program.hop_last[self.program.route_hop[j.at[holder]]]:
@@ -182,12 +344,12 @@ class _FaultyWalk(Walk):
             return cause
         if (row := self._push_at(seen, time)) is not None:
             pushed = int(self.journal.arrival_ps[row])
-            self._piece(row, pushed, time, POSTING)
+            self._piece_of(row, pushed, time, POSTING)
             return self._to_injection(row, pushed)
         deadlines = self.program.task_deadline_ps
         if not deadlines.size or not np.any(deadlines[deadlines < NEVER_PS] == time):  # a fault of the engine
             raise AssertionError(f"nothing released task {task} at {time} ps")
-        self.pieces.append(Piece(0, time, DEADLINE, task, -1))
+        self._piece(0, time, DEADLINE, task, -1)
         return None
 
     def _push_at(self, seen: set[tuple[int, int]], time: int) -> int | None:
@@ -239,14 +401,10 @@ class _FaultyWalk(Walk):
         return row
 
     def _serve(self, row: int, start: int, end: int, what: str) -> None:
-        if end > start:
-            label = self.labels.server(int(self.on[row]))
-            self.service[label] = self.service.get(label, 0) + end - start
-            self._piece(row, start, end, f"{what}, {label}")
+        self._piece_of(row, start, end, f"{what}, {self.labels.server(int(self.on[row]))}")
 
-    def _piece(self, row: int, start: int, end: int, name: str) -> None:
-        if end > start:
-            self.pieces.append(Piece(start, end, name, int(self.journal.task[row]), int(self.on[row])))
+    def _piece_of(self, row: int, start: int, end: int, name: str) -> None:
+        self._piece(start, end, name, int(self.journal.task[row]), int(self.on[row]))
 
 
 def _before(server: I64, journal: Journal) -> I64:
@@ -260,3 +418,32 @@ def _before(server: I64, journal: Journal) -> I64:
     before = np.empty(server.size, np.int64)
     before[order] = np.where(on_this, order[ahead], -1)
     return before
+
+
+def view(column: npt.NDArray[np.integer]) -> memoryview:
+    """A column to be read entry by entry: it gives plain integers, several times as fast as NumPy gives its own."""
+    return column.data
+
+
+def _parents_of(program: Program, parent: I32, child: I32) -> Callable[[int], list[int]]:
+    """Parents of a task, by some edges."""
+    order = np.argsort(child, kind="stable")
+    ptr = view(np.concatenate(([0], np.cumsum(np.bincount(child, minlength=program.n_tasks)))))
+    ordered = view(parent[order])
+
+    def parents(task: int) -> list[int]:
+        return ordered[ptr[task] : ptr[task + 1]].tolist()
+
+    return parents
+
+
+def _streams_of(program: Program) -> Callable[[int], list[tuple[int, int]]]:
+    """Stream parents of a task, with their lags."""
+    parent, child, lag = program.stream_edges()
+    ptr = view(np.searchsorted(child, np.arange(program.n_tasks + 1)))
+
+    def parents(task: int) -> list[tuple[int, int]]:
+        first, end = ptr[task], ptr[task + 1]
+        return list(zip(parent[first:end].tolist(), lag[first:end].tolist(), strict=True)) if first < end else []
+
+    return parents

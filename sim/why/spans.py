@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,41 +13,37 @@ from sim.lower.lowered import Lowered
 from sim.program import I64
 from sim.program.columns import crossings, services_ps
 from sim.program.outcome import Outcome
-from sim.why.explain import NO_DIMENSION, WAIT_ELSEWHERE, Names, run_with_log
+from sim.why.explain import NO_DIMENSION, WAIT_ELSEWHERE, Names, classes_of, run_with_log
 from sim.why.faulty_path import walk_of
-from sim.why.path import Wait, Walk
-from sim.why.walks import Branch, Piece, Stretch
+from sim.why.path import Piece, Wait, Walks
 from topologies.garbage import few_searches
-from topologies.stages import count, staged
+from topologies.stages import staged
 from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
 
 
 class Union:
-    """A union of intervals from time 0 on, for what of it lies between any two times."""
+    """A union of intervals from time 0 on, (n,) starts and ends, for what of it lies between any two times."""
 
-    def __init__(self, intervals: Iterable[tuple[int, int]]) -> None:
-        self._starts: list[int] = []
-        self._before = [0]  # length of the union before each of its disjoint intervals, and of all
-        end = 0
-        for start, stop in sorted(intervals):
-            if stop > max(start, end):
-                self._starts.append(max(start, end))
-                self._before.append(self.length + stop - self._starts[-1])
-                end = stop
+    def __init__(self, start: I64, end: I64) -> None:
+        order = np.argsort(start, kind="stable")
+        start, end = np.append(0, start[order]), np.append(0, end[order])
+        start[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
+        kept = np.append(0, np.flatnonzero(end > start))
+        self._starts = start[kept]
+        self._before = np.append(0, np.cumsum(end[kept] - start[kept]))  # length before each of them, and of all
 
     @property
     def length(self) -> int:
         """Of the union."""
-        return self._before[-1]
+        return int(self._before[-1])
 
     def between(self, start: I64, end: I64) -> I64:
         """Length of what lies between each two times."""
         return self._until(end) - self._until(start)
 
     def _until(self, time: I64) -> I64:
-        starts, before = np.array([0, *self._starts], np.int64), np.array([0, *self._before], np.int64)
-        at = np.searchsorted(starts[1:], time, side="right")
-        found: I64 = np.minimum(before[at] + time - starts[at], before[at + 1])
+        at = np.searchsorted(self._starts[1:], time, side="right")
+        found: I64 = np.minimum(self._before[at] + time - self._starts[at], self._before[at + 1])
         return found
 
 
@@ -60,6 +56,22 @@ class Span(NamedTuple):
     end_ps: int
 
 
+class _Rows(NamedTuple):
+    """Spans column by column, (n,), with the task at the end of each."""
+
+    operation: I64
+    rank: I64
+    start_ps: I64
+    end_ps: I64
+    task: I64
+
+    def of(self, some: slice | I64) -> _Rows:
+        return _Rows(*(column[some] for column in self))
+
+    def listed(self) -> list[Span]:
+        return list(map(Span, *(column.tolist() for column in self[:4])))
+
+
 class Spans:
     """The operations of one run.
 
@@ -70,33 +82,39 @@ class Spans:
     def __init__(self, lowered: Lowered, outcome: Outcome) -> None:
         self.lowered, self.outcome, self.operations = lowered, outcome, lowered.job.operations
         self.names = Names(lowered)
-        spans = []
-        for (operation, rank), end in lowered.end_task.items():
-            begin = lowered.begin_task[operation, rank]
-            start = outcome.start_ps if begin == end else outcome.finish_ps
-            spans.append(Span(operation, rank, int(start[begin]), int(outcome.finish_ps[end])))
-        self.all = sorted(spans, key=lambda span: (span.start_ps, span.operation))
-        self.of_rank: dict[int, list[Span]] = {}
-        for span in self.all:
-            self.of_rank.setdefault(span.rank, []).append(span)
+        rows = _rows_of(lowered, outcome)
+        self._by_start = rows.of(np.lexsort((rows.operation, rows.start_ps)))
+        self._by_rank = self._by_start.of(np.argsort(self._by_start.rank, kind="stable"))
+        works = [operation.work for operation in self.operations]
+        self._streams = np.array([isinstance(work, Compute) and work.stream == COMPUTE_STREAM for work in works])
+        kinds = [operation.kind for operation in self.operations]
+        self._kinds, self._kind = list(dict.fromkeys(kinds)), classes_of(kinds)
+        self._classes = classes_of(zip(kinds, map(type, works), strict=True))
+        self._communicates = np.array([not isinstance(work, Compute) for work in works])
         self._exposed: dict[int, dict[tuple[str, str], int]] = {}
-        self._numbers: dict[tuple[tuple[str, str], bool], int] = {}
-        self._number_of: dict[tuple[str, int, int], int] = {}  # by name, server and operation
-        self._pieces: dict[Branch, I64] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_walk", "_pieces")} | {
-            "_pieces": {}}  # closures; walked again
+        return {name: value for name, value in vars(self).items() if name != "_walk"}  # closures; walked again
+
+    @property
+    def all(self) -> list[Span]:
+        """Every operation on every NPU, by start."""
+        return self._by_start.listed()
+
+    def of_rank(self, rank: int) -> list[Span]:
+        return self._of(rank).listed()
+
+    def _of(self, rank: int) -> _Rows:
+        return self._by_rank.of(slice(*np.searchsorted(self._by_rank.rank, [rank, rank + 1])))
 
     def compute_ps(self, rank: int) -> int:
         """Time for which the compute stream of an NPU is busy, up to the delivery of each computation."""
-        return Union((span.start_ps, span.end_ps) for span in self._stream(rank)).length
+        stream = self._stream(rank)
+        return Union(stream.start_ps, stream.end_ps).length
 
-    def _stream(self, rank: int) -> list[Span]:
-        return [
-            span for span in self.of_rank.get(rank, ())
-            if isinstance(work := self.operations[span.operation].work, Compute) and work.stream == COMPUTE_STREAM
-        ]
+    def _stream(self, rank: int) -> _Rows:
+        mine = self._of(rank)
+        return mine.of(np.flatnonzero(self._streams[mine.operation]))
 
     def communication_ps(self, rank: int) -> dict[str, int]:
         """Time for which an NPU has an operation of each kind of communication in progress."""
@@ -104,22 +122,21 @@ class Spans:
 
     def _under_way(self, rank: int) -> dict[str, Union]:
         """When an NPU has an operation of each kind of communication in progress."""
-        found: dict[str, list[tuple[int, int]]] = {}
-        for span in self.of_rank.get(rank, ()):
-            operation = self.operations[span.operation]
-            if not isinstance(operation.work, Compute):
-                found.setdefault(operation.kind, []).append((span.start_ps, span.end_ps))
-        return {kind: Union(intervals) for kind, intervals in found.items()}
+        mine = self._of(rank)
+        mine = mine.of(np.flatnonzero(self._communicates[mine.operation]))
+        kind = self._kind[mine.operation]
+        return {
+            self._kinds[one]: Union(mine.start_ps[kind == one], mine.end_ps[kind == one])
+            for one in dict.fromkeys(kind.tolist())
+        }
 
     @cached_property
     def busy_ps(self) -> dict[tuple[str, str], int]:
         """Time that each kind of communication takes on the busiest link of each dimension."""
-        kinds = [operation.kind for operation in self.operations]
-        names = list(dict.fromkeys(kinds))
-        kind_of_task = np.array([names.index(kind) for kind in kinds], np.int64)[self.lowered.task_operation]
+        names = self._kinds
         task, server, service = self._crossings()
         busy = np.zeros((len(names), self.lowered.server_link.size), np.int64)
-        np.add.at(busy, (kind_of_task[task], server), service)
+        np.add.at(busy, (self._kind[self.lowered.task_operation[task]], server), service)
         return {
             (name, dimension): int(row[busiest].max())
             for name, row in zip(names, busy, strict=True)
@@ -153,64 +170,46 @@ class Spans:
     @staged("critical path")
     @few_searches()
     def _work_out_exposed(self, rank: int) -> dict[tuple[str, str], int]:
-        parts, gaps = list[I64](), self._gaps(rank)
-        for done, gap in enumerate(gaps):
-            count("gaps between computations", done, len(gaps))
-            parts += [self._stretch(stretch, gap.since_ps) for stretch in reversed(self._walk.back_from(gap))]
-        start, end, number = np.concatenate([np.zeros((3, 0), np.int64), *parts], axis=1)
-        length, under_way = np.maximum(end - start, 0), self._under_way(rank)
+        trail = self._walk.trail(self._gaps(rank))
+        some, kind = self.names.kinds(self._walk, trail, self._classes)
+        numbers: dict[tuple[tuple[str, str], bool], int] = {}
+        number = np.array([numbers.setdefault(self._exposed_as(one), len(numbers)) for one in some], np.int64)[kind]
+        length, under_way = trail.length_ps, self._under_way(rank)
         own = length.copy()
-        for (key, communicates), at in self._numbers.items():
+        for (key, communicates), at in numbers.items():
             if communicates:
                 mine = np.flatnonzero(number == at)
-                ends = start[mine], start[mine] + length[mine]
+                ends = trail.start_ps[mine], trail.end_ps[mine]
                 own[mine] = under_way[key[0]].between(*ends) if key[0] in under_way else 0
         found: dict[tuple[str, str], tuple[int, int]] = {}  # time, and the first piece
         others = length - own
-        rows = [(key, own, np.flatnonzero((number == at) & (own > 0))) for (key, _), at in self._numbers.items()]
+        rows = [(key, own, np.flatnonzero((number == at) & (own > 0))) for (key, _), at in numbers.items()]
         for key, times, pieces in (*rows, ((WAIT_ELSEWHERE, NO_DIMENSION), others, np.flatnonzero(others))):
             if pieces.size:
                 before, first = found.get(key, (0, length.size))
                 found[key] = before + int(times[pieces].sum()), min(first, int(pieces[0]))
         return {key: time for key, (time, _) in sorted(found.items(), key=lambda one: (-one[1][0], one[1][1]))}
 
-    def _stretch(self, stretch: Stretch, since_ps: int) -> I64:
-        """Start and end of the pieces of a stretch in time order, and the number of what each is exposed as, (3, n)."""
-        branch, begin, end = stretch
-        known = self._pieces.get(branch, np.zeros((3, 0), np.int64))
-        if known.shape[1] < end:
-            new = branch.pieces[known.shape[1]:]
-            table = [(piece.start_ps, piece.end_ps, self._number(piece)) for piece in new]
-            known = self._pieces[branch] = np.concatenate([known, np.array(table, np.int64).T], axis=1)
-        found = known[:, begin:end][:, ::-1].copy()
-        found[0] = np.maximum(found[0], since_ps)
-        return found
-
-    def _number(self, piece: Piece) -> int:
-        """Number of the kind of communication and dimension of a piece, and whether NPUs communicate in it."""
-        asked = piece.name, piece.server, self.names.number(piece)
-        if asked not in self._number_of:
-            operation = self.names.operation(piece)
-            communicates = operation is not None and not isinstance(operation.work, Compute | Reconfigure)
-            key = self.names.exposed(piece), communicates
-            self._number_of[asked] = self._numbers.setdefault(key, len(self._numbers))
-        return self._number_of[asked]
+    def _exposed_as(self, piece: Piece) -> tuple[tuple[str, str], bool]:
+        """The kind of communication and dimension of a piece, and whether NPUs communicate in it."""
+        operation = self.names.operation(piece)
+        communicates = operation is not None and not isinstance(operation.work, Compute | Reconfigure)
+        return self.names.exposed(piece), communicates
 
     @cached_property
-    def _walk(self) -> Walk:
+    def _walk(self) -> Walks:
         """The one walk of the run: where the paths of two NPUs meet, they are one."""
         return walk_of(self.lowered.program, self.outcome, self.names.labels)
 
     def _gaps(self, rank: int) -> list[Wait]:
         """Gaps of the compute stream, each with the task that ends it."""
-        gaps, free = [], 0
-        for span in self._stream(rank):
-            if span.start_ps > free:
-                gaps.append(Wait(self.lowered.end_task[span.operation, rank], free))
-            free = max(free, span.end_ps)
-        if self.outcome.makespan_ps > free:
+        stream = self._stream(rank)
+        free = np.maximum.accumulate(np.append(0, stream.end_ps))
+        late = np.flatnonzero(stream.start_ps > free[:-1])
+        gaps = list(map(Wait, stream.task[late].tolist(), free[late].tolist()))
+        if self.outcome.makespan_ps > free[-1]:
             last = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[-1])
-            gaps.append(Wait(last, free, delivered=True))
+            gaps.append(Wait(last, int(free[-1]), delivered=True))
         return gaps
 
     def _dimensions(self) -> dict[str, list[int]]:
@@ -220,6 +219,13 @@ class Spans:
             if link >= 0 or self.lowered.is_end(server):
                 found.setdefault(self.names.labels.server(server), []).append(server)
         return found
+
+
+def _rows_of(lowered: Lowered, outcome: Outcome) -> _Rows:
+    """All spans, operation by operation."""
+    (operation, rank, task), begin = lowered.end_task.rows(), lowered.begin_task.rows()[2]  # of the same ranks
+    start_ps = np.where(begin == task, outcome.start_ps[begin], outcome.finish_ps[begin])
+    return _Rows(operation, rank, start_ps, outcome.finish_ps[task], task)
 
 
 def run_with_joins(lowered: Lowered, change: Callable[[Lowered], Lowered]) -> tuple[Lowered, Outcome]:

@@ -18,6 +18,7 @@ from sim.program.perturb import perturb
 from topologies import Topology
 from topologies.checks import Choice, Integer, Natural, checked
 from topologies.core.routing import ShortestPathRouter
+from topologies.stages import count
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time
 from workloads.job import Job, on_network
@@ -120,6 +121,7 @@ def spread(
     found = time_ps(program)
     times = []
     for number in range(n):
+        count("perturbed runs", number, n)
         rng = np.random.default_rng([seed, number])
         moved, other = _renumbered(job, model, number, rng), nearby(job.topology, model, number, rng)
         changed = program if (moved, other) == (job, model) else lower(moved, other, symmetry).program

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from sim.program import Program
 from sim.program.outcome import Outcome
-from sim.why.path import Labels
-from sim.why.walks import Piece
+from sim.why.path import Labels, Piece
 
 
 class Delivered(NamedTuple):
@@ -229,7 +228,7 @@ class Paths:
         slow = min(leaves - one.start, max(0, one.end - one.start - self._nominal(one.task, one.chunk, one.at)))
         found = self._served(row, leaves, slow, "serialization")
         total, time = int(self.p.route_latency_ps[one.at]), leaves
-        named = self.labels.latency(one.at)
+        named = self.labels.latency(int(self.p.route_hop[one.at]))
         rest, added = total - sum(ps for _, ps in named), one.ready - leaves - total
         for name, ps in [("propagation", rest), *named, ("added latency", added)]:
             found.append(Piece(time, time + ps, name, one.task, server))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.scenarios.tenants import Shares
 from sim.why.explain import Names
 from sim.why.faulty_path import walk_of
-from sim.why.walks import State
+from sim.why.path import Wait
 
 
 def account(result: Shares, name: str) -> dict[str, int]:
@@ -16,10 +16,7 @@ def account(result: Shares, name: str) -> dict[str, int]:
     named = Names(run.lowered).labels
     walk = walk_of(run.lowered.program, run.logged, named)
     parts: dict[str, int] = {}
-    state: State | None = (last, int(run.lowered.program.chunks()[last]) - 1)
-    while state is not None:
-        state = walk.step(state)
-    for piece in walk.pieces:
+    for piece in walk.pieces_of(walk.trail([Wait(last, 0, delivered=True)])):
         said = piece.name
         if piece.server in run.lowered.late:
             said = named.server(piece.server)

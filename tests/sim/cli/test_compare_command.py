@@ -223,6 +223,14 @@ def test_what_flows_do_not_have_is_rejected(
     assert said in line
 
 
+def test_more_services_than_anybody_waits_for_must_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--topology", "ring:4", "--algorithms", "ring", "--quiet"]
+    for asked in (["-b", "1K", "-e", "64G", "-f", "2", "--spread", "10000"], ["-b", "15G", "--chunk", "1B"]):
+        assert main([*words, *asked]) == 2
+        [line] = capsys.readouterr().err.strip().splitlines()
+        assert "must be asked for: use fewer of them, larger chunks, or --max-events" in line
+
+
 @pytest.mark.parametrize("engine", ["analytic", "fluid"])
 def test_default_words_are_accepted_also_where_an_engine_knows_only_them(tmp_path: Path, engine: str) -> None:
     [row] = compare(

@@ -14,7 +14,7 @@ from sim.program import Program
 from sim.program.outcome import Outcome
 from sim.study.jobs import parse_groups
 from sim.why.faulty_path import walk_of
-from sim.why.path import Labels, Walk
+from sim.why.path import Labels, Walks
 from topologies import WeftError
 
 LAYERS = """\
@@ -174,9 +174,9 @@ def test_npus_are_told_by_classes_and_walked_once(
     """With a straggler and jitter all 16 NPUs are simulated: one walk of the journal serves them all."""
     plan = tmp_path / "plan.toml"
     plan.write_text('[[straggler]]\nnpu = "npu5"\nspeed = 0.5\n[[jitter]]\nlink = "*"\nmean = "1us"\n')
-    walks: list[Walk] = []
+    walks: list[Walks] = []
 
-    def walk_once(program: Program, outcome: Outcome, labels: Labels) -> Walk:
+    def walk_once(program: Program, outcome: Outcome, labels: Labels) -> Walks:
         walks.append(walk_of(program, outcome, labels))
         return walks[-1]
 

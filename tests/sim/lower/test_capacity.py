@@ -9,11 +9,15 @@ import pytest
 from collectives import build
 from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers
-from sim.lower.capacity import check_capacity, lowering_bytes
-from sim.lower.job import lower
+from sim.cli import main
+from sim.lower.capacity import BYTES_PER_TASK, check_capacity, lowering_bytes
+from sim.lower.job import count_tasks, lower
 from sim.program.model import Model
+from sim.study.jobs import build_job
+from sim.study.keys import TrainingKeys, WorkloadKeys
 from topologies import Paths, Topology, WeftError, from_spec
 from topologies.core import extents
+from workloads.job import Job
 
 
 @pytest.mark.parametrize(("spec", "algorithm", "kind"), [
@@ -56,3 +60,43 @@ def test_long_routes_are_sampled_sparsely(monkeypatch: pytest.MonkeyPatch) -> No
     pattern = build("direct", "all-reduce", from_spec("ring:100000"), "1MiB").pattern
     lowering_bytes(pattern, 1)
     assert 0 < sum(found) < 5_000_000
+
+
+def pipeline_on_few(microbatches: int) -> Job:
+    training = TrainingKeys(microbatches=microbatches)
+    work = WorkloadKeys(name="bert-base", parallelism="tp=2,pp=2", samples=16, peak=312, efficiency=0.5)
+    return build_job(work, training, from_spec("RI(2)_FC(2)_SW(2)"))[1]
+
+
+@pytest.mark.parametrize("symmetry", ["auto", "off"])
+def test_the_tasks_of_a_job_are_counted_before_it_is_lowered(symmetry: str) -> None:
+    """And grow by as many with each microbatch, so that those of two tell those of many."""
+    one, two, four = (pipeline_on_few(microbatches) for microbatches in (1, 2, 4))
+    tasks = [count_tasks(job, Model(chunks=1), symmetry) for job in (one, two, four)]
+    assert tasks[2] == lower(four, Model(chunks=1), symmetry).program.n_tasks
+    assert tasks[2] - tasks[1] == 2 * (tasks[1] - tasks[0])
+
+
+def test_the_estimate_of_a_job_is_near_the_memory_taken() -> None:
+    job = pipeline_on_few(32)
+    tracemalloc.start()
+    tasks = lower(job, Model(chunks=1), "off").program.n_tasks
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.5 < peak / (tasks * BYTES_PER_TASK) < 2
+
+
+def test_a_job_of_too_many_tasks_is_refused_before_it_is_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = pipeline_on_few(32)
+    monkeypatch.setattr(extents, "physical_memory", lambda: 3 * 2**22)
+    with pytest.raises(WeftError, match=r"the job of .* operations is too large .* tasks and .* the limit is 8 MiB"):
+        lower(job, Model(chunks=1), "off")
+    built = []
+    monkeypatch.setattr("sim.cli.train.build_job", lambda *of, make=build_job: built.append(of[1]) or make(*of))
+    words = ["train", "--topology", "RI(2)_FC(2)_SW(2)", "--workload", "bert-base", "--parallelism", "tp=2,pp=2"]
+    assert main([*words, "--samples", "16", "--peak", "312", "--efficiency", "0.5", "--microbatches", "4000"]) == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert "an iteration of 4,000 microbatches is too large to be simulated: about" in line and "the limit is" in line
+    assert [training.microbatches for training in built] == [1, 2]

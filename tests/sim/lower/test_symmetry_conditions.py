@@ -358,10 +358,10 @@ def shared() -> tuple[Topology, Group]:
     return fabric, node_group(fabric, "exchange", [("0 and 1", np.array([1, 0, 2, 3], np.int32))])
 
 
-@pytest.mark.parametrize("most", [symmetry.FULL_CHECK_NODES, 1], ids=["in full", "by sampling"])
+@pytest.mark.parametrize("most", [symmetry.FULL_CHECK_CROSSINGS, 1], ids=["in full", "by sampling"])
 def test_a_link_that_the_group_fixes_and_two_ranks_share_is_refused(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """A sample has none of the representatives, beside which it would be seen twice."""
-    monkeypatch.setattr(symmetry, "FULL_CHECK_NODES", most)
+    monkeypatch.setattr(symmetry, "FULL_CHECK_CROSSINGS", most)
     fabric, exchange = shared()
     assert len(exchange.generators) == 1
     table = TransferTable(np.arange(3))
@@ -452,7 +452,7 @@ def test_switches_that_send_are_sources_as_well() -> None:
 # --- sampling -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("limit", "value"), [("FULL_CHECK_NODES", P - 1), ("FULL_CHECK_TRANSFERS", 2 * P - 1)])
+@pytest.mark.parametrize(("limit", "value"), [("FULL_CHECK_CROSSINGS", 2 * P - 1), ("FULL_CHECK_TRANSFERS", 2 * P - 1)])
 def test_large_ones_are_sampled_among_those_that_are_represented(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
@@ -474,7 +474,7 @@ def test_a_sample_has_no_more_transfers_and_crossings_than_its_limits(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int, count: int
 ) -> None:
     """Two transfers a rank, of one link each."""
-    monkeypatch.setattr(symmetry, "FULL_CHECK_NODES", 1)
+    monkeypatch.setattr(symmetry, "FULL_CHECK_CROSSINGS", 1)
     monkeypatch.setattr(symmetry, limit, value)
     sender = Sender(ring(P), two_rounds())
     assert check(sender, divide(sender, by_two(sender.topology), "first", 0), "first", 0)[0] is None
@@ -487,7 +487,7 @@ def test_a_sample_has_no_more_transfers_and_crossings_than_its_limits(
 def test_one_transfer_a_rank_of_few_links_is_counted_as_such(
     monkeypatch: pytest.MonkeyPatch, limit: str, links: int, count: int
 ) -> None:
-    monkeypatch.setattr(symmetry, "FULL_CHECK_NODES", 1)
+    monkeypatch.setattr(symmetry, "FULL_CHECK_CROSSINGS", 1)
     monkeypatch.setattr(symmetry, limit, 4)
     table = TransferTable(RANKS)
     table.add(slot=0, dst=(RANKS + links) % P)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from collectives import ring, swing
@@ -9,8 +12,10 @@ from sim.faults.plan import FaultPlan, LinkDown, Loss, Repair, Straggler
 from sim.lower.tenants import Tenant
 from sim.program.model import Model
 from sim.scenarios.tenants import share_fabric
-from sim.why.path import Walk
-from sim.why.walks import State
+from sim.why.backward import MEETS
+from sim.why.faulty_path import walk_of
+from sim.why.logged_path import LoggedWalk
+from sim.why.path import Wait
 from tests.oracles.tenant_accounts import account
 from topologies import ring as ring_fabric
 from workloads.job import Job
@@ -52,22 +57,24 @@ def test_the_accounts_are_those_of_the_oracle(plan: str, forwarding: str) -> Non
 
 def test_what_tenants_have_in_common_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone, each of 12 tenants would walk over the services of most others."""
-    left: list[State] = []
-    step = Walk.step
+    walks: list[LoggedWalk] = []
 
-    def counted(walk: Walk, state: State) -> State | None:
-        left.append(state)
-        return step(walk, state)
+    def walk_once(*of: Any) -> LoggedWalk:
+        found = walk_of(*of)
+        assert isinstance(found, LoggedWalk)
+        walks.append(found)
+        return found
 
-    monkeypatch.setattr(Walk, "step", counted)
+    monkeypatch.setattr("sim.scenarios.tenants.walk_of", walk_once)
     work = ring.all_reduce(FABRIC, "16KiB")
     result = share_fabric([Tenant(name=f"t{n}", work=work) for n in range(12)], Model(chunks=2))
     assert len(result.accounts) == 12
-    assert len(left) == len(set(left)) < result.run.outcome.events
-    together = len(left)
-    left.clear()
-    assert sum(account(result, "t11").values()) == result.shares[11].time_ps
-    assert len(left) > 0.2 * together
+    (walk,) = walks
+    pieces = walk.back.pieces.view(np.ndarray)[: int(walk.back.walk["pieces"])]
+    pieces = pieces[pieces["what"] != MEETS]
+    assert np.unique(pieces).size == pieces.size
+    alone = walk.trail([Wait(int(np.argmax(result.run.logged.finish_ps)), 0, delivered=True)])
+    assert pieces.size < 12 * alone.name.size / 3
 
 
 def test_each_run_is_told() -> None:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
 from sim.why.faulty_path import walk_of
-from sim.why.path import PLAIN, Labels, Walk, Why
+from sim.why.logged_path import LoggedWalk
+from sim.why.path import PLAIN, Labels, Wait, Why
 from tests.fault_strategies import faulty_programs
 from tests.oracles.critical_path import Paths
-from tests.strategies import fifo_programs, programs
+from tests.oracles.logged_walk import LoggedSteps
+from tests.strategies import credit_programs, fifo_programs, nic_programs, programs
 
 
 def classes(program: Program) -> Labels:
     """Servers in two classes; a third of each latency is called a wire, and one picosecond an endpoint."""
-    def latency(at: int) -> list[tuple[str, int]]:
-        total = int(program.route_latency_ps[at])
+    def latency(hop: int) -> list[tuple[str, int]]:
+        total = int(program.hop_latency_ps[hop])
         return [("wire", total // 3), ("endpoint", min(total, 1))]
 
     return Labels(lambda server: "even" if server % 2 == 0 else "odd", latency)
@@ -61,11 +64,29 @@ def test_pieces_are_what_the_journal_says(program: Program) -> None:
     check(program)
 
 
-def walk(builder: ProgramBuilder) -> Walk:
+@settings(max_examples=160)
+@given(st.one_of(programs(), credit_programs(), nic_programs()))
+def test_the_kernel_walks_as_the_steps_do(program: Program) -> None:
+    """All paths together are those of the oracle one by one, whatever was walked before them."""
+    try:
+        outcome = run(program, log=True)
+    except Deadlock:
+        return
+    kernel, steps = (walks(program, outcome, classes(program)) for walks in (LoggedWalk, LoggedSteps))
+    assert kernel.walk().pieces == steps.walk().pieces
+    waits = [Wait(task, outcome.makespan_ps * (task % 3) // 4, delivered=True) for task in range(program.n_tasks)]
+    one_by_one = [piece for wait in waits for piece in steps.pieces_of(steps.trail([wait]))]
+    assert list(kernel.pieces_of(kernel.trail(waits))) == one_by_one
+
+
+def walk(builder: ProgramBuilder) -> LoggedWalk:
     program = builder.build()
-    outcome = run(program, log=True)
-    assert outcome.log is not None
-    return Walk(program, outcome, outcome.log, PLAIN)
+    return LoggedWalk(program, run(program, log=True))
+
+
+def delivered(found: LoggedWalk, task: int) -> list[int]:
+    first, end = found.back.first[task : task + 2]
+    return (found.back.join_ps if found.back.join_ps.size else found.back.finish_ps)[first:end].tolist()
 
 
 def test_joins_pass_chunks_on_when_they_come() -> None:
@@ -77,7 +98,7 @@ def test_joins_pass_chunks_on_when_they_come() -> None:
              builder.task(3, (), three, window=[(sent, 1)]), builder.task(3, (), three, window=[(sent, 2)]),
              builder.task(3, (), three, after=[sent])]
     found = walk(builder)
-    assert [[found._delivered(task, chunk) for chunk in range(6 if task == joins[1] else 3)] for task in joins] == [
+    assert [delivered(found, task) for task in joins] == [
         [5, 8, 11], [5, 5, 8, 8, 11, 11], [0, 5, 8], [0, 0, 5], [11, 11, 11],
     ]
 
@@ -118,7 +139,6 @@ def test_a_join_that_waits_for_a_unit_is_delivered_when_it_has_it() -> None:
         builder.ask(task, pool)
         builder.give(task, pool)
     found = walk(builder)
-    assert found._delivered(join, 0) == 11
     assert [(piece.task, piece.end_ps) for piece in found.walk().pieces] == [
         (holder, 10), (holder, 11), (last, 15), (last, 16),
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,8 +30,8 @@ from sim.why.explain import (
     explain_run,
     run_with_log,
 )
+from sim.why.path import Piece
 from sim.why.spans import Span, Spans, Union, run_with_joins
-from sim.why.walks import Piece
 from topologies import Topology, WeftError, from_links, from_spec, ring, torus
 from workloads.job import Job
 
@@ -66,13 +67,13 @@ def test_operations_of_each_npu_in_order() -> None:
     spans = spans_of(round_trip())
     there, on = 14_007, 14_507 + 23_007
     home = on + 33_007 + 43_007
-    assert spans.of_rank[0] == [
+    assert spans.of_rank(0) == [
         Span(0, 0, 0, 1000), Span(5, 0, 0, home), Span(1, 0, 1000, there), Span(6, 0, 1000, 1900),
         Span(7, 0, home, home + 100), Span(8, 0, home + 100, home + 150),
     ]
-    assert spans.of_rank[1] == [Span(1, 1, 0, there), Span(2, 1, there, 14_507), Span(3, 1, 14_507, on)]
+    assert spans.of_rank(1) == [Span(1, 1, 0, there), Span(2, 1, there, 14_507), Span(3, 1, 14_507, on)]
     assert [(one.start_ps, one.operation) for one in spans.all] == sorted(
-        (one.start_ps, one.operation) for some in spans.of_rank.values() for one in some)
+        (one.start_ps, one.operation) for rank in range(4) for one in spans.of_rank(rank))
 
 
 def test_what_an_npu_waits_for_is_its_own_or_others_communication_or_computation() -> None:
@@ -124,7 +125,7 @@ def test_gaps_end_where_the_next_computation_begins_late() -> None:
 )
 def test_a_union_has_what_any_of_its_intervals_has(intervals: list[tuple[int, int]], start: int, end: int) -> None:
     intervals = [(min(one), max(one)) for one in intervals]
-    union = Union(intervals)
+    union = Union(*np.array(intervals, np.int64).reshape(-1, 2).T)
     inside = [any(begin <= time < stop for begin, stop in intervals) for time in range(31)]
     assert union.length == sum(inside)
     assert union.between(min(start, end), max(start, end)) == sum(inside[min(start, end):max(start, end)])
@@ -133,7 +134,7 @@ def test_a_union_has_what_any_of_its_intervals_has(intervals: list[tuple[int, in
 def test_what_is_under_way_is_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """For an NPU and a kind, however many pieces its critical path has."""
     made = []
-    monkeypatch.setattr(Union, "__init__", lambda self, found, make=Union.__init__: made.append(1) or make(self, found))
+    monkeypatch.setattr(Union, "__init__", lambda self, *of, make=Union.__init__: made.append(1) or make(self, *of))
     job = Job(fabric(2))
     for number in range(20):
         job.compute(f"c{number}", 100, after=range(len(job.operations)))

@@ -12,8 +12,8 @@ from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
 from sim.why.faulty_path import walk_of
-from sim.why.path import PLAIN, Labels, Why, by_kind, explain
-from sim.why.walks import Piece
+from sim.why.logged_path import explain
+from sim.why.path import PLAIN, Labels, Piece, Why, by_kind
 from tests.strategies import programs
 from topologies import WeftError, bytes_per_s, from_spec
 
