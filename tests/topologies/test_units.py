@@ -6,11 +6,14 @@ from hypothesis import strategies as st
 
 from topologies import WeftError, bytes_per_s, seconds, torus
 from topologies.units import (
+    MOST_PS,
+    PS_PER_S,
     counted,
     format_rate,
     format_size,
     format_time,
     from_bytes_per_s,
+    from_nanoseconds,
     from_seconds,
     parse_bandwidth,
     parse_flops,
@@ -160,3 +163,58 @@ def test_formats_print_sizes_base_two_and_rates_base_ten():
     assert [format_rate(rate) for rate in (0.5, 50e9, 2.5e12)] == ["0.5 B/s", "50 GB/s", "2.5 TB/s"]
     assert [counted(count, "chunk") for count in (0, 1, 4096)] == ["0 chunks", "1 chunk", "4,096 chunks"]
     assert [format_time(time) for time in (7, 7_140_000, 2 * 10**12)] == ["7 ps", "7.14 us", "2 s"]
+
+
+@pytest.mark.parametrize(("least", "text"), [
+    (1, "1 ps"), (999, "999 ps"), (10**3, "1 ns"), (10**6 - 1000, "999 ns"), (10**6, "1 us"), (10**9 - 10**6, "999 us"),
+    (10**9, "1 ms"), (10**12 - 10**9, "999 ms"), (10**12, "1 s"), (-(10**3), "-1 ns"), (10**300, "1e+288 s"),
+    (10**300 + 1, "more than 1e+288 s"),
+])
+def test_times_change_their_unit_at_its_size(least, text):
+    assert format_time(least) == text
+
+
+@pytest.mark.parametrize(("size", "text"), [
+    (1023, "1023 B"), (2**10, "1 KiB"), (2**20, "1 MiB"), (2**30, "1 GiB"), (2**40, "1 TiB"), (2**50, "1 PiB"),
+    (10**300, f"{10**300 / 2**50:.4g} PiB"), (10**300 + 1, "more than 1e+300 B"),
+])
+def test_sizes_change_their_unit_at_its_size(size, text):
+    assert format_size(size) == text
+
+
+@pytest.mark.parametrize(("rate", "text"), [
+    (999.0, "999 B/s"), (1e3, "1 kB/s"), (1e6, "1 MB/s"), (1e9, "1 GB/s"), (1e12, "1 TB/s"),
+])
+def test_rates_change_their_unit_at_its_size(rate, text):
+    assert format_rate(rate) == text
+
+
+def test_one_is_counted_alone():
+    assert [counted(many, "chunk") for many in (0, 1, 2, 1000)] == ["0 chunks", "1 chunk", "2 chunks", "1,000 chunks"]
+
+
+def test_the_ends_of_ranges_are_in_them():
+    """The last picosecond of the clock, the least size, and nothing."""
+    assert parse_time(f"{MOST_PS}ps") == MOST_PS == from_seconds(Fraction(MOST_PS, PS_PER_S))
+    assert from_nanoseconds(1.5, "hop") == 1500 and from_nanoseconds(4.6e15, "hop") == 46 * 10**17
+    assert parse_size("8B", least=8) == 8 and parse_size("0B") == parse_sweep_size("0") == parse_sweep_size(0) == 0
+    assert parse_sweep_size("1.5K") == 1536 and parse_sweep_size("3G") == 3 * 2**30 and parse_sweep_size("2T") == 2**41
+    with pytest.raises(WeftError, match=f"hop '{MOST_PS + 1}ps' exceeds the range of the clock"):
+        parse_time(f"{MOST_PS + 1}ps", "hop")
+    with pytest.raises(WeftError, match="exceeds the range of the clock"):
+        from_nanoseconds(4.7e15, "hop")
+    with pytest.raises(WeftError, match=r"hop takes 1e\+07 s, which exceeds"):
+        from_nanoseconds(1e16, "hop")
+    with pytest.raises(WeftError, match="message '7B' is less than 8B"):
+        parse_size("7B", "message", least=8)
+    with pytest.raises(WeftError, match="message '-1B' is negative"):
+        parse_size("-1B", "message")
+    with pytest.raises(WeftError, match="message '-1K' is negative"):
+        parse_sweep_size("-1K", "message")
+    with pytest.raises(WeftError, match="message 'K' is not a size: write whole bytes"):
+        parse_sweep_size("K", "message")
+    for nothing in (False, 0.0, 1):
+        with pytest.raises(WeftError, match="has no unit"):
+            parse_time(nothing)
+    with pytest.raises(WeftError, match="must be above zero and finite"):
+        parse_bandwidth("1e400GB/s")

@@ -190,3 +190,11 @@ def test_what_is_refused():
         pipeline_job(topology, Workload("empty", ()), {}, pipeline)
     with pytest.raises(WeftError, match="'dear' has no pipelined form"):
         pipeline_job(topology, Workload("empty", ()), {"pp": (4,)}, pipeline, Training(loop="dear"))
+
+
+@pytest.mark.parametrize(("limit", "buckets"), [(19, 2), (20, 2), (21, 1), (30, 1), (None, 2)])
+def test_a_bucket_stays_below_its_limit(limit, buckets):
+    """Two layers of 10 B: 20 B are not below 20 B."""
+    reduce = Phase(1.0, (Call("all-reduce", 10, "dp"),))
+    workload = Workload("w", (Layer("0", weight_grad=reduce), Layer("1", weight_grad=reduce)))
+    assert len(gradient_buckets(workload, limit)) == buckets

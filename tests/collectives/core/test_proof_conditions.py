@@ -361,3 +361,16 @@ def test_units_are_judged_as_every_moment_of_every_run_would() -> None:
         assert (units(*rows) == "") is holds, rows
         found.add(holds)
     assert found == {True, False}
+
+
+@pytest.mark.parametrize("p", [64, 65, 66, 130])
+@pytest.mark.parametrize("at", [1, 62, 63, 64, 65, 127, 128, 129])
+def test_contributions_of_all_ranks_are_told_apart(p: int, at: int) -> None:
+    """Beyond the first word of 64 ranks, too: one that is counted twice, and one that is missing."""
+    if at >= p:
+        return
+    rows = [Row(rank, 0, adds=True, step=1) for rank in range(1, p)]
+    assert judged("reduce", p, rows) == ""
+    again = Row(at, 0, adds=True, step=2)
+    assert f"the contribution of rank {at} is already counted" in judged("reduce", p, [*rows, again])
+    assert f"without the contribution of rank {at} " in judged("reduce", p, rows[: at - 1] + rows[at:])

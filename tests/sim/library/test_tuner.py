@@ -309,3 +309,38 @@ def test_twice_the_bytes_inside_a_node_take_at_most_twice_the_time(name: str, co
     times = [expected(setting(name, 1, collective), 2**power).time_s for power in range(10, 34)]
     worst = max(large / small for small, large in pairwise(times))
     assert worst <= CLIFFS.get(machine(name).gpu.name, 2.1)
+
+
+@pytest.mark.parametrize(("nodes", "tree", "tree_LL128", "tree_LL", "ring_LL", "nvls"), [
+    # GB/s of the array on 8 H100 with 8 NDR ports each, by hand from the library's constants: rings inside 370.8,
+    # between nodes 390; a tree has 0.92 of the slower, or of twice the NICs on two nodes, and moves the array twice.
+    (1, 0.92 * 370.8 / 2, 0.92 * 0.778 * 370.8 / 2, 0.92 * 0.263 * 370.8 / 2, 141.0, None),
+    (2, 0.92 * 370.8 / 2, 0.92 * 0.9375 * 370.8 / 2, 39.0 / 2, 39.0, 309 * 8 / 9),
+    (3, 0.92 * 370.8 / 2, 0.92 * 0.9375 * 370.8 / 2, 20.4 / 2, 20.4, 390 / 2),
+    (4, 0.92 * 370.8 / 2, 0.92 * 0.9375 * 370.8 / 2, 20.4 / 2, 20.4, 390 / 2),
+])
+def test_what_changes_at_two_and_three_nodes(
+    nodes: int, tree: float, tree_LL128: float, tree_LL: float, ring_LL: float, nvls: float | None
+) -> None:
+    asked = setting("dgx-h100", nodes)
+    found = {(one.algorithm, one.protocol): one.algbw_GBps for one in candidates(asked)}
+    n = 8 * nodes
+    assert found["Tree", "Simple"] == pytest.approx(tree)
+    assert found["Tree", "LL128"] == pytest.approx(tree_LL128)
+    assert found["Tree", "LL"] == pytest.approx(tree_LL)
+    assert found["Ring", "LL"] == pytest.approx(ring_LL * n / (2 * (n - 1)))
+    assert found["Ring", "Simple"] == pytest.approx(370.8 * n / (2 * (n - 1)))
+    if nvls is not None:
+        assert found["NVLSTree", "Simple"] == pytest.approx(nvls)
+
+
+@pytest.mark.parametrize(("gpus", "nics", "each"), [
+    (2, 2, 1), (2, 4, 2), (3, 2, 1 / 2), (4, 2, 1 / 2), (5, 4, 1 / 2), (8, 1, 1 / 8),
+])
+def test_an_all_to_all_ends_with_the_nic_that_most_gpus_share(gpus: int, nics: int, each: float) -> None:
+    box = replace(machine("dgx-h100"), gpus=gpus, nics=nics)
+    asked = Setting(machine=box, nodes=3, gpus=gpus, collective="all-to-all")
+    port_GBps = box.nic.port * box.nic.messages / 1e9
+    away = 2 * gpus / (3 * gpus)
+    assert candidates(asked)[0].algbw_GBps == pytest.approx(min(each * port_GBps / away, candidates(
+        replace(asked, machine=replace(box, nics=64)))[0].algbw_GBps))

@@ -639,3 +639,24 @@ def test_the_part_of_a_group_that_keeps_the_marks_is_taken() -> None:
     pattern = build("bucket", "all-reduce", square, "1KiB").pattern
     found = symmetry.quotient(pattern, "first", 0, marks=marks).symmetry
     assert found == "4 of 16 ranks simulated by translations, checked in full"
+
+
+def test_windows_of_one_orbit_are_alike() -> None:
+    """Three chunks at a time, and four at rank 3: a window is more than whether there is one."""
+    table = two_rounds()
+    windows = table._replace(dep_lag=np.full(table.dep_lag.size, 3, np.int32))
+    assert fault(windows) is None
+    other = with_value(windows, "dep_lag", int(table.dep_ptr[row_of(table, 1)]), 4)
+    assert fault(other) == "transfers of one orbit wait for different ones"
+
+
+def test_nics_of_one_orbit_have_as_many_links() -> None:
+    """Rank 3 has its bandwidth in two links, the others in one and one that is half as fast, twice."""
+    def fabric(parts: tuple[int, ...]) -> Topology:
+        links = [(at, (at + 1) % P, "6GB/s", "1ns") for at in range(P) if at != SPOILED]
+        return from_links([*links, *((SPOILED, (SPOILED + 1) % P, f"{part}GB/s", "1ns") for part in parts)], P)
+    sender = Sender(fabric((6,)), two_rounds())
+    q = divide(sender, by_two(sender.topology), "first", 0, symmetry.Ranks(1))
+    assert not symmetry._nics_differ(sender, q)
+    assert symmetry._nics_differ(Sender(fabric((3, 3)), two_rounds()), q)
+    assert symmetry._nics_differ(Sender(fabric((3,)), two_rounds()), q)
