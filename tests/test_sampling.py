@@ -47,6 +47,7 @@ for options in sys.argv[1].split("|"):
 """
 
 
+@pytest.mark.full
 def test_a_sample_and_its_rest_are_every_test(tmp_path: Path) -> None:
     """The rest has what the sample has only where the sample draws fewer examples; its parts are the rest."""
     path = tmp_path / "test_some.py"

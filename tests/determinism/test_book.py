@@ -31,6 +31,7 @@ def test_no_number_has_changed(name: str) -> None:
     assert ENTRIES[name]() == HASHES["results"][name], f"the results of {name!r} are not those committed. {MEANT}"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_general_loop_has_the_same_services(name: str) -> None:
     """All of their times, and which follows which."""

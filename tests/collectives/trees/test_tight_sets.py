@@ -61,6 +61,7 @@ def test_what_they_forbid_no_flow_allows(fabric: Topology, k: int | None, level:
     assert packing.answers["not told"] == 0, "a set that a flow has found answers the same question afterwards"
 
 
+@pytest.mark.full
 def test_they_answer_nearly_all_that_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: Counter[bool] = Counter()
     by_flow = _Packing._slack

@@ -138,6 +138,7 @@ def test_every_command_that_writes_json_has_a_call() -> None:
     assert set(CALLS) == {name for name, command in COMMANDS.items() if "json" in command.outputs}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("command", "call"), writing_json())
 def test_the_json_of_a_command_runs_again(
     command: str, call: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -216,6 +216,7 @@ COMMANDS_OF_JOBS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("more", [(), ("--deliver", "head"), ("--preset", "swing-paper", "--tie", "split")])
 @pytest.mark.parametrize("command", COMMANDS_OF_JOBS)
 def test_jobs_take_every_option_of_a_schedule(

@@ -33,6 +33,7 @@ print([name for name, one in kernels.items() if not one.signatures and name not 
 """
 
 
+@pytest.mark.full
 @pytest.mark.compiled
 def test_every_kernel_is_warmed() -> None:
     run = subprocess.run([sys.executable, "-c", NOT_WARMED], capture_output=True, text=True,

@@ -18,6 +18,7 @@ def test_a_planted_defect_is_found(name: str) -> None:
     assert sum(one.verdict in DEFECTS[name].right for one in found) >= 2, [(one.verdict, one.cause) for one in found]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", SWEEPS)
 def test_a_healthy_machine_is_never_called_bad(kind: str) -> None:
     assert all(planted(DEFECTS["healthy, one node"], SWEEPS[kind], seed).fine for seed in range(10))

@@ -36,6 +36,7 @@ def rows_of(path: Path, *words: str) -> list[dict[str, Any]] | None:
     return found
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("spec", "links", "kind", "name", "size"), CASES)
 def test_the_time_is_that_of_a_comparison_at_the_same_bandwidths(
     spec: str, links: tuple[float, float], kind: str, name: str, size: str, tmp_path: Path

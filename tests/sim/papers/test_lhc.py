@@ -30,6 +30,7 @@ def test_published_slots_stragglers_and_nvls():
         assert abs(row["difference"]) < 0.03
 
 
+@pytest.mark.full
 def test_the_cliff_of_a_small_array_is_no_farther():
     rows = list(lhc.cliff_rows(20_000, 1))
     for layout in ("spread", "element"):

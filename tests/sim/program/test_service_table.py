@@ -95,6 +95,7 @@ def own_rates(n: int) -> list[Fraction]:
     return [Fraction(50 * 10**9 + 1_000_003 * i, 7) for i in range(n)]
 
 
+@pytest.mark.full
 @pytest.mark.compiled
 def test_sizes_and_rates_by_the_thousand() -> None:
     """A dense table of 65 thousand sizes and 4 thousand rates would take 2 GiB."""
@@ -308,6 +309,7 @@ PLANS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.compiled
 @pytest.mark.parametrize("engine", ["chunk", "reference"])
 @pytest.mark.parametrize("name", PLANS)

@@ -25,6 +25,7 @@ def kill(kills: int, kinds: str, *more: str, timeout_s: float) -> list[list[str]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in run.stdout.splitlines()[2:]]
 
 
+@pytest.mark.full
 def test_a_few_kills_lose_nothing() -> None:
     rows = kill(3, "sweep,two,csv", "--sizes", "1", timeout_s=120)
     assert [int(row[1]) >= 3 for row in rows] == [True] * 3
