@@ -9,6 +9,8 @@ from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from collectives import ALGORITHMS
 from tests.places import ROOT
 from tests.sampling import sample
