@@ -118,15 +118,6 @@ SUBJECTS = {
     ),
     "units": Subject(("topologies/units.py",), ("tests/topologies/test_units.py", *LIGHT)),
     "retime": Subject(("sim/program/retime.py",), ("tests/sim/program/test_retime.py", *LIGHT)),
-    "tuner": Subject(
-        ("sim/library/tuner.py", "sim/library/expected.py"),
-        ("tests/sim/library/test_tuner.py", "tests/sim/library/test_simulated.py", *LIGHT),
-    ),
-    "training": Subject(("workloads/training.py",), ("tests/workloads/test_training.py", *LIGHT)),
-    "judge": Subject(
-        ("sim/measured/judge.py", "sim/measured/library_run.py"),
-        ("tests/sim/measured/test_library_run.py", "tests/sim/measured/test_measurements.py", *LIGHT),
-    ),
 }
 """By the name that the command takes; tests are fast ones, arguments of pytest."""
 
