@@ -169,8 +169,7 @@ def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:
     cut = "chunks as chosen for each point" if spec.chooses else ""
     model = spec.build_model()
     lines = [f"# model: {model.describe(cut)}; {spec.engine} engine, seed {model.seed}{preset}"]
-    if spec.preset_elsewhere:
-        lines.append(f"# {spec.preset_elsewhere}")
+    lines += [f"# {note}" for note in spec.preset_notes]
     if model.rank_progress in LEFT_OPEN and any(row["rank_progress"] != "free" for row in rows):
         told = common_notes(rows, lambda row: str(row["rank_progress"]))
         lines += [f"# progress of ranks, {model.rank_progress}: {line}" for line in told]

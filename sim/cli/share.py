@@ -115,7 +115,7 @@ def report(
     lines = [
         f"# weft share: {counted(len(tenants), 'tenant')} on {topology.name}, {counted(topology.n_npus, 'NPU')}",
         f"# model: {result.run.assumptions}; {spec.engine} engine, seed {spec.build_model().seed}",
-        f"# symmetry: {result.run.symmetry}", *(f"# {note}" for note in result.run.notes()), "#",
+        f"# symmetry: {result.run.symmetry}", *(f"# {note}" for note in (*spec.preset_notes, *result.run.notes())), "#",
         aligned([head, *table], left=2), "#", "# the time of each, by what its critical path was spent on:",
     ]
     return lines + [f"#   {row['tenant']}, {_account(row)}" for row in rows]

@@ -121,7 +121,7 @@ def _lines(spec: Spec, workload: Workload, result: Result) -> list[str]:
         f"# weft train: {workload.name}, {counted(len(workload.layers), 'layer')}, loop {spec.training.loop}, on "
         f"{result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}",
         f"# {result.assumptions}; {result.symmetry}",
-        *(f"# {note}" for note in result.notes()),
+        *(f"# {note}" for note in (*spec.preset_notes, *result.notes())),
     ]
     return lines + [line for ranks in _alike(result) for line in _lines_of(result, ranks)]
 

@@ -244,14 +244,14 @@ class Spec(Sections):
         return model_of(self.engine, found, keys.preset)
 
     @property
-    def preset_elsewhere(self) -> str:
-        """That a preset was made for another fabric, and which are for this one; "" where it was made for it."""
+    def preset_notes(self) -> list[str]:
+        """That the preset was made for another fabric, and which are for this one; nothing where it was made for it."""
         family, preset = (self.fabric or "").partition(":")[0], self.model.preset
         if preset not in PRESET_FABRICS or family.startswith(PRESET_FABRICS[preset][1]):
-            return ""
+            return []
         made = [name for name, (_, begins) in PRESET_FABRICS.items() if family.startswith(begins)]
         better = f" ({', '.join(made)})" if made else ""
-        return f"preset {preset} is of {PRESET_FABRICS[preset][0]}: {family} has other links and endpoints{better}"
+        return [f"preset {preset} is of {PRESET_FABRICS[preset][0]}: {family} has other links and endpoints{better}"]
 
     @property
     def chooses(self) -> bool:

@@ -35,8 +35,8 @@ def test_a_nic_is_as_fast_as_twice_the_links_in_use(spec: str, algorithm: str, l
 def test_a_preset_says_what_fabric_it_was_not_made_for(
     spec: str, preset: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command in ("compare", "validate"):
-        asked = ["--topology", spec, "--algorithm", "bucket", "-b", "64K", "--preset", preset, "--vcs", "1"]
-        assert main([command, *asked]) == 0
+    one = ["--algorithm", "bucket", "-b", "64K"]
+    for command, asked in (("compare", one), ("validate", one), ("share", ["--tenant", "all-reduce bucket 64KiB"])):
+        assert main([command, "--topology", spec, *asked, "--preset", preset, "--vcs", "1"]) == 0
         said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# preset")]
         assert said == ([f"# preset {told}"] if told else [])
