@@ -12,8 +12,6 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from collectives import Schedule, algorithm, in_network
 from collectives.formats.files import called
@@ -35,6 +33,7 @@ from sim.study.spec import Spec
 from sim.why.spread import Spread
 from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
+from topologies.core.components import components
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
@@ -244,9 +243,7 @@ def check_joined(topology: Topology) -> None:
 
     WeftError: with such a pair.
     """
-    n = topology.n_nodes
-    links = coo_array((np.ones(topology.n_links, np.int8), (topology.src, topology.dst)), shape=(n, n))
-    together = connected_components(links, connection="strong")[1][: topology.n_npus]
+    together = components(topology.n_nodes, topology.src, topology.dst, strong=True)[: topology.n_npus]
     apart = np.flatnonzero(together != together[0])
     if apart.size:
         names = topology.node_name(0), topology.node_name(int(apart[0]))
