@@ -14,8 +14,6 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from collectives.core.boxes import boxes_of, entries_of, zigzag
 from collectives.core.builders import by_wiring, of_kind
@@ -25,6 +23,7 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError
 from topologies.checks import integer
+from topologies.core.components import components
 from topologies.flows.tightest_cut import remembered
 from topologies.units import Quantity
 
@@ -136,8 +135,7 @@ def _directly_joined(topology: Topology) -> bool:
     """Whether every NPU reaches every other over direct links."""
     n = topology.n_npus
     direct = (topology.src < n) & (topology.dst < n)
-    edges = (np.ones(np.count_nonzero(direct), np.int8), (topology.src[direct], topology.dst[direct]))
-    return bool(connected_components(coo_array(edges, shape=(n, n)), connection="strong")[0] == 1)
+    return not components(n, topology.src[direct], topology.dst[direct], strong=True).any()
 
 
 def _across(topology: Topology, boxes: list[list[int]], share_links: bool = False) -> list[list[int]]:

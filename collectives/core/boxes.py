@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from topologies import Topology, WeftError
+from topologies.core.components import components
 
 
 def boxes_of(topology: Topology) -> list[list[int]]:
     """Ranks of each box, in order."""
     fast = topology.dimension == 0
-    edges = (np.ones(np.count_nonzero(fast), np.int8), (topology.src[fast], topology.dst[fast]))
-    n = topology.n_nodes
-    label = connected_components(coo_array(edges, shape=(n, n)), directed=False)[1][: topology.n_npus]
+    label = components(topology.n_nodes, topology.src[fast], topology.dst[fast])[: topology.n_npus]
     return [np.flatnonzero(label == one).tolist() for one in dict.fromkeys(label.tolist())]
 
 

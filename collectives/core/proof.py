@@ -30,8 +30,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from collectives.core.collective import Collective
 from collectives.core.follow import holds, pays
@@ -39,6 +37,7 @@ from collectives.core.transfers import STREAM, WHOLE, Transfers
 from collectives.core.units import Units
 from topologies import WeftError
 from topologies.checks import Count, checked
+from topologies.core.components import components
 
 Ints = npt.NDArray[np.int64]
 
@@ -313,8 +312,7 @@ def _number(child: Ints, parent: Ints, order: list[int]) -> tuple[list[int], lis
     The ports of an algorithm are independent and bits follow the order, so sets of predecessors stay short.
     """
     n = len(order)
-    edges = coo_array((np.ones(child.size, np.int8), (child, parent)), shape=(n, n))
-    part = connected_components(edges, directed=False)[1] if n else np.zeros(0, np.int64)
+    part = components(n, child, parent)
     rows = np.array(order, np.int64)
     by_part = rows[np.argsort(part[rows], kind="stable")]
     first = np.searchsorted(part[by_part], part[by_part])

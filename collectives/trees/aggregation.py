@@ -9,8 +9,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import shortest_path
 
 from topologies import NPU, OCS, SWITCH, Topology, WeftError
 from topologies.core.symmetry import translation
@@ -248,6 +246,9 @@ def _best_root(neighbors: dict[int, list[int]], wanted: Sequence[int], inner: np
     Candidates are tried in order of a lower bound: their distance to nodes that were farthest from earlier candidates.
     If switches are alike, most are never tried; if all nodes are, as on a ring, no bound tells them apart: do not ask.
     """
+    from scipy.sparse import coo_array  # heavy: loaded where it is used
+    from scipy.sparse.csgraph import shortest_path
+
     n, candidates = inner.size, np.flatnonzero(inner)
     ends = [(node, other) for node, others in neighbors.items() if inner[node] for other in others]
     if not ends or not candidates.size:

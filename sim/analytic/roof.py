@@ -6,8 +6,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import dijkstra
 
 from collectives.core.collective import COLLECTIVES, collective
 from sim.analytic.cut_bound import cut_bound
@@ -66,6 +64,9 @@ def roof(
 
 def _longest_way_ps(topology: Topology, kind: str, root: int) -> int:
     """Longest among the quickest paths that contributions must take: between any two NPUs, or from or to the root."""
+    from scipy.sparse import coo_array  # heavy: loaded where it is used
+    from scipy.sparse.csgraph import dijkstra
+
     n = topology.n_nodes
     weights = np.maximum(topology.latency_ps + topology.hop_latency_ps[topology.dst], 1)
     order = np.lexsort((weights, topology.dst, topology.src))

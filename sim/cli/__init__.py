@@ -20,6 +20,7 @@ from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_at_once, ends_in_order
 from sim.version import __version__
 from topologies.checks import WeftError, nearest, out_of_memory, told
+from topologies.garbage import few_searches
 from topologies.interrupts import while_compiling
 from topologies.stages import end_profile, staged, start_profile, tell_compiling
 
@@ -100,6 +101,7 @@ def _run(name: str, parsed: argparse.Namespace) -> int:
 
 
 @staged("imports")
+@few_searches()
 def _module(name: str) -> Any:
     return importlib.import_module(f"sim.cli.{name}")
 

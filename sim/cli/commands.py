@@ -54,6 +54,12 @@ class Command:
     notes: str = ""  # end of the help
 
 
+def _compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true",
+                        help="simulate every point; else, where no algorithms are named and no file is written, those "
+                             "are left out whose lower bound exceeds the times of two others of their size")
+
+
 def _sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", type=Path, metavar="FILE",
                         help="database of finished points (default: FILE with the suffix .db)")
@@ -183,7 +189,7 @@ COMMANDS: dict[str, Command] = {
         uses=("topology", "collective", "model", "sweep", "account", "library"),
         run_flags=("workers", *RUNS),
         outputs=("json", "csv", "plot", "nccl_json"), figures=("comparison", "speed-up", "roofline"),
-        chooses=True,
+        chooses=True, more=_compare,
     ),
     "validate": Command(
         help="compare simulated times with closed forms and lower bounds, and explain the difference",

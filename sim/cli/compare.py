@@ -19,11 +19,11 @@ from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock
 from sim.study.cures import cures
 from sim.study.deciding import deciding_defaults
-from sim.study.points import Task, check_cost, compute_all
+from sim.study.points import Task, check_cost, compute_all, leaves_out
 from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
 from sim.study.spec import Spec
-from sim.study.tables import Row, common_notes, comparison_table, legend, nccl_table, screen_width
+from sim.study.tables import AtLeast, Row, common_notes, comparison_table, legend, nccl_table, screen_width
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
@@ -44,10 +44,10 @@ def run(arguments: argparse.Namespace) -> None:
     check_cost(spec, names, arguments.max_events)
     if arguments.plot and arguments.figure == "speed-up":
         plots.check_baseline([called(name) for name in names], arguments.baseline)
-    rows, found = compute(spec, names, arguments)
+    rows, found, at_least = compute(spec, names, arguments)
     too_large, stuck = never_end(found, names, spec.sizes_bytes)
     refused |= too_large
-    say(arguments, *report(spec, rows, refused, stuck))
+    say(arguments, *report(spec, rows, refused, stuck, at_least))
     if arguments.plot:
         write_figure(arguments, rows, [spec])
     write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | stuck)
@@ -87,8 +87,17 @@ def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     return list(together.items())
 
 
-def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], Stuck]:
-    """One row per algorithm and size, and the points that have none."""
+def compute(
+    spec: Spec, names: Sequence[str], arguments: argparse.Namespace
+) -> tuple[list[dict[str, Any]], Stuck, AtLeast]:
+    """One row per algorithm and size, the points that have none, and those that bounds exclude.
+
+    What nobody asked for by name, by a file or by --all is not simulated where two others are faster.
+    """
+    files = any(getattr(arguments, kind, None) for kind in ("json", "csv", "plot", "nccl_json"))
+    accounts = spec.account.why or spec.account.spread
+    every = bool(spec.collective.algorithms or arguments.all or files or accounts) or not leaves_out(spec)
+    at_least: dict[tuple[int, str], int] = {}
     asked = {"why": spec.account.why, "spread": spec.account.spread, **how(arguments).arguments()}
     tasks = [Task(spec, name, size, **asked) for name in names for size in spec.sizes_bytes]
     stuck: Stuck = {}
@@ -104,8 +113,12 @@ def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace) -> 
         def ended(task: Task, row: Row) -> None:
             tell(task, format_time(row["time_s"] * 1e12))
 
-        rows = compute_all(tasks, arguments.workers, ended, steps.within, never)
-    return rows, stuck
+        def excluded(task: Task, floor_ps: int) -> None:
+            at_least[task.size_bytes, called(task.algorithm)] = floor_ps
+            tell(task, f"at least {format_time(floor_ps)}, not simulated")
+
+        rows = compute_all(tasks, arguments.workers, ended, steps.within, never, None if every else excluded)
+    return rows, stuck, at_least
 
 
 def never_end(
@@ -144,7 +157,9 @@ def missing(refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
     return lines + [f"# {', '.join(names)} can never end: {why}" for why, names in reasons(stuck)]
 
 
-def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
+def report(
+    spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: Mapping[str, str], at_least: AtLeast
+) -> list[str]:
     """Tables and notes, line by line."""
     topology = spec.build_topology()
     where = f"{topology.name}, {counted(topology.n_npus, 'NPU')}"
@@ -155,8 +170,9 @@ def report(spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: M
         chosen = [f"# chosen: {over_sizes(own, choice)}"] if spec.chooses else []
         table = nccl_table(own, topology.n_npus, element, root, width=screen_width())
         lines += ["#", f"# {name}{_forms(own)}", *chosen, table]
-    lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width())]
+    lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width(), at_least)]
     lines += [f"# {line}" for line in legend(rows)]
+    lines += ["# > at least that, by its lower bound: not simulated, as two others are faster (--all)"] * bool(at_least)
     lines += [f"# {line}" for line in ranges(spec, rows)]
     lines += [f"# {line}" for line in library.beside_ideal(spec)]
     lines += [f"# decided by a default: {line}" for line in deciding_defaults(spec, topology, rows)]

@@ -23,8 +23,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
@@ -37,6 +35,7 @@ from sim.lower.marks import Marks, keeping
 from sim.program import I8, unique_rows
 from sim.program.columns import blocks, numbered
 from topologies import Topology
+from topologies.core.components import components
 from topologies.core.paths import Paths, ranges
 from topologies.stages import staged
 from topologies.text.brief import one_line
@@ -285,9 +284,8 @@ def _orbits(permutations: list[I32], n: int) -> I32:
     if not permutations:
         return np.arange(n, dtype=np.int32)
     start = np.tile(np.arange(n, dtype=np.int32), len(permutations))
-    edges = coo_array((np.ones(start.size, np.int8), (start, np.concatenate(permutations))), shape=(n, n))
-    count, label = connected_components(edges, directed=False)
-    least: I32 = np.full(count, n, np.int32)
+    label = components(n, start, np.concatenate(permutations))
+    least: I32 = np.full(int(label.max(initial=-1)) + 1, n, np.int32)
     np.minimum.at(least, label, np.arange(n, dtype=np.int32))
     found: I32 = least[label]
     return found

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from collectives import Schedule, algorithm, in_network
 from collectives.formats.files import called
@@ -25,6 +24,7 @@ from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Deadlock, Progress
+from sim.program.perturb import SHARE
 from sim.result import Result
 from sim.simulation import check_limits, simulate
 from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms
@@ -33,10 +33,11 @@ from sim.study.spec import Spec
 from sim.why.spread import RUNS
 from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
+from topologies.core.components import components
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
-from topologies.units import counted, format_time
+from topologies.units import PS_PER_S, counted, format_time
 
 SPREAD_SERVICES = 2_000_000
 """Limit on the services of perturbed runs that nobody asked for: a third of a second. Beyond, there are none."""
@@ -218,13 +219,13 @@ def check_cost(spec: Spec, names: Sequence[str], max_events: int | None) -> None
     runs, model, sizes = 1 + (spec.account.spread or 0), spec.build_model(), spec.sizes_bytes
     if max_events is not None or spec.engine != "chunk":
         return
-    each = [
-        min(lower(one, model, spec.symmetry).program.chunk_hops()
-            for one in ready_point(Task(spec, name, max(sizes)))[0].values())
-        for name in names
-    ]
+    each = [0]
+    for name in names:
+        with suppress(NoRoom):  # which its smaller sizes may have
+            ready, _ = ready_point(Task(spec, name, max(sizes)))
+            each.append(min(lower(one, model, spec.symmetry).program.chunk_hops() for one in ready.values()))
     alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
-    services = round(sum(services + RUN_SERVICES for services in each) * alike * runs)
+    services = round((sum(each) + RUN_SERVICES * len(names)) * alike * runs)
     if services > MOST_SERVICES:
         perturbed = f", each {runs:,} times (--spread)" if runs > 1 else ""
         raise WeftError(
@@ -239,9 +240,7 @@ def check_joined(topology: Topology) -> None:
 
     WeftError: with such a pair.
     """
-    n = topology.n_nodes
-    links = coo_array((np.ones(topology.n_links, np.int8), (topology.src, topology.dst)), shape=(n, n))
-    together = connected_components(links, connection="strong")[1][: topology.n_npus]
+    together = components(topology.n_nodes, topology.src, topology.dst, strong=True)[: topology.n_npus]
     apart = np.flatnonzero(together != together[0])
     if apart.size:
         names = topology.node_name(0), topology.node_name(int(apart[0]))
@@ -254,6 +253,7 @@ def compute_all(
     done: Callable[[Task, Row], None] = lambda task, row: None,
     progress: Callable[[Progress], None] | None = None,
     stuck: Callable[[Task, WeftError], None] | None = None,
+    left_out: Callable[[Task, int], None] | None = None,
 ) -> list[Row]:
     """Every point, in the order of the tasks, whatever the number of workers.
 
@@ -262,14 +262,91 @@ def compute_all(
     `progress`: called inside long points, with one worker only.
     `stuck`: called for each point that can never end under its faults, or whose chunks do not fit the buffers; it has
         no row. The first is raised unless given.
+    `left_out`: called, with a lower bound in ps, for each point that is not computed, for it is slower than two others
+        of its size; it has no row. Unless given, none is left out.
     """
     check_workers(workers)
+    if left_out is not None:
+        return _fastest(tasks, workers, done, progress, stuck, left_out)
     if workers == 1 or len(tasks) < 2:
         ended = ((index, partial(compute, task, progress)) for index, task in enumerate(tasks))
         return _collected(tasks, ended, done, stuck)
     with processes(min(workers, len(tasks))) as pool:
         found: dict[Future[Row], int] = {pool.submit(compute, task): index for index, task in enumerate(tasks)}
         return _collected(tasks, ((found[one], one.result) for one in as_completed(found)), done, stuck)
+
+
+def leaves_out(spec: Spec) -> bool:
+    """Whether the bounds of a spec's points hold for everything that is tried of them, perturbed runs included."""
+    return spec.chooses and spec.engine == "chunk" and spec.build_faults() is None
+
+
+def _fastest(
+    tasks: Sequence[Task], workers: int, done: Callable[[Task, Row], None],
+    progress: Callable[[Progress], None] | None, stuck: Callable[[Task, WeftError], None] | None,
+    left_out: Callable[[Task, int], None],
+) -> list[Row]:
+    """The points of each size that may be among its two fastest; a process takes all of a size."""
+    rows: dict[Task, Row] = {}
+
+    def tell(task: Task, found: Row | WeftError | int) -> None:
+        if isinstance(found, int):
+            left_out(task, found)
+        elif isinstance(found, WeftError):
+            if stuck is None:
+                raise found
+            stuck(task, found)
+        else:
+            rows[task] = found
+            done(task, found)
+
+    every = dict.fromkeys(one.size_bytes for one in tasks)
+    sizes = [[task for task in tasks if task.size_bytes == size] for size in every]
+    if workers == 1 or len(sizes) < 2:
+        for some in sizes:
+            _of_size(some, progress, tell)
+    else:
+        with processes(min(workers, len(sizes))) as pool:
+            for one in as_completed([pool.submit(_of_size, some) for some in sizes]):
+                for task, found in one.result():
+                    tell(task, found)
+    return [rows[task] for task in tasks if task in rows]
+
+
+def _of_size(
+    tasks: Sequence[Task], progress: Callable[[Progress], None] | None = None,
+    tell: Callable[[Task, Row | WeftError | int], None] = lambda task, found: None,
+) -> list[tuple[Task, Row | WeftError | int]]:
+    """The points of one size, those with the lowest bound first: rows, why there is none, or the bounds of others."""
+    ended: list[tuple[Task, Row | WeftError | int]] = []
+    points: list[tuple[int, Task, dict[str, Schedule], dict[str, str]]] = []
+    times_ps: list[float] = []
+    high_ps = 0.0  # of the fastest
+
+    def end(task: Task, found: Row | WeftError | int) -> None:
+        ended.append((task, found))
+        tell(task, found)
+
+    for task in tasks:
+        try:
+            ready, refused = ready_point(task)
+            points.append((min(_floor_ps(task.spec, one) for one in ready.values()), task, ready, refused))
+        except NoRoom as wrong:
+            end(task, wrong)
+    for floor_ps, task, ready, refused in sorted(points, key=lambda point: point[0]):
+        if len(times_ps) > 1 and floor_ps * (1 - 2 * SHARE) > max(times_ps[1], high_ps):
+            end(task, floor_ps)
+            continue
+        try:
+            row = row_of(task, best := simulate_ready(task, ready, refused, progress))
+        except (Deadlock, NoRoom) as wrong:
+            end(task, wrong)
+            continue
+        times_ps = sorted([*times_ps, best.result.time_ps])
+        if times_ps[0] == best.result.time_ps:
+            high_ps = (row["spread_high_s"] or 0.0) * PS_PER_S
+        end(task, row)
+    return ended
 
 
 def _collected(

@@ -122,7 +122,11 @@ IDLE = "nothing moves"
 """Where every algorithm takes no time: the array of one NPU."""
 
 
-def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
+AtLeast = Mapping[tuple[int, str], int]
+"""Lower bounds, in ps, of points that were not simulated, by size and algorithm."""
+
+
+def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH, at_least: AtLeast | None = None) -> str:
     """Times side by side: one line per size, one column per algorithm, `*` at the fastest (at every one of a tie).
 
     `=` is at those whose range over perturbed runs overlaps that of the fastest. The form is named by its first letters
@@ -130,14 +134,14 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> str:
     Algorithms that do not fit a line of `width` characters follow in tables of their own, the last with the names of
     the winner and those tied with it.
     """
-    names = list(dict.fromkeys(row["algorithm"] for row in rows))
-    cells = {(row["size_bytes"], row["algorithm"]): row for row in rows}
-    sizes = list(dict.fromkeys(row["size_bytes"] for row in rows))
+    cells: dict[tuple[int, str], Row | int] = {(row["size_bytes"], row["algorithm"]): row for row in rows}
+    cells |= at_least or {}
+    names, sizes = list(dict.fromkeys(name for _, name in cells)), sorted({size for size, _ in cells})
     short = abbreviations(row["form"] for row in rows)
     lines = [["size", *names, *(["fastest by"] if len(names) > 1 else [])]]
     for size in sizes:
         here = [cells.get((size, name)) for name in names]
-        found = sorted((row for row in here if row is not None), key=lambda row: float(row["time_s"]))
+        found = sorted((row for row in here if not isinstance(row, int | None)), key=lambda row: float(row["time_s"]))
         times = [row["time_s"] for row in found]
         tied = tied_with(found)
         line = [format_size(size), *(_cell(row, times[0], tied, len(names) > 1, short) for row in here)]
@@ -163,9 +167,11 @@ def tied_with(rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(row["algorithm"] for row in others if row["spread_low_s"] <= rows[0]["spread_high_s"])
 
 
-def _cell(row: Row | None, best_s: float, tied: Sequence[str], marked: bool, short: Mapping[str, str]) -> str:
+def _cell(row: Row | int | None, best_s: float, tied: Sequence[str], marked: bool, short: Mapping[str, str]) -> str:
     if row is None:
         return "-  "
+    if isinstance(row, int):
+        return f">{format_time(row)}  "
     form = f" {short[row['form']]}" if row["form"] else ""
     mark = "*" if marked and row["time_s"] == best_s else "=" if row["algorithm"] in tied else " "
     return f"{format_time(row['time_s'] * 1e12)}{range_words(row)}{form} {mark}"

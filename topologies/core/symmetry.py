@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from topologies.core.components import components
 from topologies.core.topology import Topology
 
 Permutation = npt.NDArray[np.int32]
@@ -67,8 +66,7 @@ def link_orbits(topology: Topology) -> npt.NDArray[np.int64]:
     images = [image for image in (link_permutation(topology, move) for move in moves) if image is not None]
     if not images:
         return np.arange(n)
-    edges = (np.ones(n * len(images), np.int8), (np.tile(np.arange(n), len(images)), np.concatenate(images)))
-    return np.asarray(connected_components(coo_array(edges, shape=(n, n)), directed=False)[1], np.int64)
+    return components(n, np.tile(np.arange(n), len(images)), np.concatenate(images))
 
 
 def link_permutation(topology: Topology, nodes: Permutation | None) -> Permutation | None:

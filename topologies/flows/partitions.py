@@ -13,9 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from topologies.core.components import components
 from topologies.core.topology import Topology
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.tightest_cut import remembered_in_proportion
@@ -48,9 +47,7 @@ def boxes(topology: Topology) -> list[Ints]:
     found = []
     for least in np.unique(topology.bandwidth_Bps)[1:]:
         fast = topology.bandwidth_Bps >= least
-        edges = (np.ones(np.count_nonzero(fast), np.int8), (topology.src[fast], topology.dst[fast]))
-        n = topology.n_nodes
-        label = connected_components(coo_array(edges, shape=(n, n)), directed=False)[1].astype(np.int64)
+        label = components(topology.n_nodes, topology.src[fast], topology.dst[fast])
         occupied = np.unique(label[: topology.n_npus])
         found.append(np.where(np.isin(label, occupied), label, -1))
     return found

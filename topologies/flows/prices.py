@@ -19,8 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from topologies.checks import WeftError
 from topologies.core.symmetry import link_orbits
@@ -133,6 +131,9 @@ def _cheapest_sum(topology: Topology, price: Ints) -> int:
 
     From one NPU where all are alike and so are the prices of links that are.
     """
+    from scipy.sparse import csr_array  # heavy: loaded where it is used
+    from scipy.sparse.csgraph import dijkstra
+
     n, nodes = topology.n_npus, topology.n_nodes
     order = np.lexsort((price, topology.dst, topology.src))
     ends, first = np.unique(topology.src[order].astype(np.int64) * nodes + topology.dst[order], return_index=True)

@@ -6,11 +6,10 @@ Solved by HiGHS in floating point, in units of the fastest link; bounds subtract
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array, csr_array, eye_array, hstack, kron, vstack
 
 from topologies.checks import WeftError
 from topologies.core.symmetry import link_orbits
@@ -18,6 +17,9 @@ from topologies.core.topology import NPU, Topology
 from topologies.flows.tightest_cut import is_transitive, remembered
 from topologies.interrupts import heard
 from topologies.stages import doing
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,6 +66,8 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
     One flow per source (arXiv 2309.13541, section 3.1), or a single one if all NPUs are alike; its load on a link is
     then spread evenly over the orbit of the link.
     """
+    from scipy.sparse import coo_array, csr_array, eye_array, hstack, kron, vstack  # heavy: loaded where it is used
+
     t, n = topology, topology.n_npus
     if n == 1:
         return ConcurrentFlow(float("inf"), np.zeros((1, t.n_links)), np.zeros(t.n_links))
@@ -108,6 +112,8 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
 
     `in_network`: whether switches multicast and reduce. Otherwise flow is conserved at switches in each direction.
     """
+    from scipy.sparse import csr_array, eye_array, vstack  # heavy: loaded where it is used
+
     t, n, m = topology, topology.n_npus, topology.n_links
     if n == 1:
         return Roots(float("inf"), np.ones(1), np.zeros(m))
@@ -145,6 +151,8 @@ def balanced(topology: Topology, most: list[int]) -> list[int]:
     t, less = topology, 1
     if t.n_nodes == t.n_npus:
         return most
+    from scipy.sparse import csr_array  # heavy: loaded where it is used
+
     nothing, equal, high = csr_array((0, t.n_links)), _incidence(t)[t.n_npus :], np.array(most, np.float64)
     while True:
         bounds = np.stack([np.maximum(high - less, 0), high], axis=1)
@@ -164,6 +172,8 @@ def _check_size(topology: Topology, n_variables: int) -> None:
 
 def _incidence(topology: Topology) -> csr_array:
     """(n_nodes, n_links): 1 where a link enters a node, -1 where it leaves."""
+    from scipy.sparse import coo_array, csr_array  # heavy: loaded where it is used
+
     links = np.arange(topology.n_links)
     return csr_array(
         coo_array(
@@ -175,6 +185,8 @@ def _incidence(topology: Topology) -> csr_array:
 
 def _placed(columns: int, *parts: tuple[int, csr_array]) -> csr_array:
     """Blocks side by side, each starting at its column."""
+    from scipy.sparse import coo_array, csr_array, hstack  # heavy: loaded where it is used
+
     blocks, at = [], 0
     height = parts[0][1].shape[0]
     for first, block in parts:

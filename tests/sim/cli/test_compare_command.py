@@ -13,7 +13,9 @@ from collectives import algorithms_for, build
 from sim import simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
+from sim.study.points import Task, compute_all, refusals
 from sim.study.spec import Spec
+from sim.study.tables import tied_with
 from tests.places import ROOT
 from topologies import from_spec
 
@@ -274,3 +276,36 @@ def test_a_point_whose_chunks_do_not_fit_the_buffers_is_listed(
     assert main([*words, "100B", *sizes]) == EXIT_BAD_INPUT
     said = capsys.readouterr().err
     assert said.startswith(f"weft {command}: no algorithm can run; ring, bucket: at 64 KiB: buffers of 100 B")
+
+
+@pytest.mark.parametrize("spec", ["torus:4x4", "dgx-h100:2"])
+def test_points_slower_than_two_others_by_their_bounds_are_left_out(spec: str) -> None:
+    """Of each size the two fastest and all that are tied have their rows, whatever the workers; bounds are no times."""
+    given = Spec().updated({"topology": {"spec": spec}, "sweep": {"begin": "4KiB", "end": "16MiB", "factor": 64}})
+    names = [name for name in given.algorithms if name not in refusals(given, given.algorithms, 16 * 2**20)]
+    tasks = [Task(given, name, size, spread=None) for name in names for size in given.sizes_bytes]
+    every = {(row["size_bytes"], row["algorithm"]): row for row in compute_all(tasks)}
+    for workers in (1, 2):
+        bounds: dict[tuple[int, str], int] = {}
+        rows = compute_all(tasks, workers,
+                           left_out=lambda task, ps, at=bounds: at.update({(task.size_bytes, task.algorithm): ps}))
+        assert len(bounds) > len(tasks) / 4
+        assert [(row["size_bytes"], row["algorithm"]) for row in rows] == [key for key in every if key not in bounds]
+        for row in rows:
+            assert row | {"wall_s": 0} == every[row["size_bytes"], row["algorithm"]] | {"wall_s": 0}
+        for (size, name), ps in bounds.items():
+            fastest = sorted((row for at, row in every.items() if at[0] == size), key=lambda row: row["time_s"])
+            assert ps / 1e12 <= every[size, name]["time_s"] * 1.001
+            assert name not in (fastest[0]["algorithm"], fastest[1]["algorithm"], *tied_with(fastest))
+
+
+def test_a_bound_stands_for_a_time_unless_all_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", "--topology", "torus:2x2", "-b", "16M", "--quiet"]
+    told = "# > at least that, by its lower bound: not simulated"
+    for more, few in (([], True), (["--all"], False), (["--csv", str(tmp_path / "rows.csv")], False)):
+        assert main([*words, *more]) == 0
+        assert (told in capsys.readouterr().out) == few
+    every = {row["algorithm"] for row in csv.DictReader((tmp_path / "rows.csv").read_text().splitlines())}
+    assert len(every) > 8
