@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -18,6 +19,7 @@ from sim.program.model import Model, make_model
 from sim.program.model_options import ModelOptions
 from sim.result import Result
 from sim.simulation import simulate
+from sim.why.backward import MEETS, NONE
 from sim.why.explain import Names, classes_of
 from sim.why.faulty_path import walk_of
 from sim.why.path import Piece, Wait
@@ -81,26 +83,60 @@ class _Accounts:
         self.walks = walk_of(lowered.program, run.logged, self.names.labels)
 
     def all(self) -> dict[str, dict[str, int]]:
-        """Accounts by name, in the order of the tenants."""
+        """Accounts by name, in the order of the tenants; a piece that is on many paths is looked at once."""
         last = _last_tasks(self.task_owner, self.run.logged.finish_ps[: self.task_owner.size], len(self.shares))
-        return {share.name: self._account(number, int(last[number])) for number, share in enumerate(self.shares)}
-
-    def _account(self, number: int, last: int) -> dict[str, int]:
-        share = self.shares[number]
-        trail = self.walks.trail([Wait(last, share.arrival_ps, delivered=True)] if share.time_ps else [])
+        late = sorted((share.arrival_ps + share.time_ps, at) for at, share in enumerate(self.shares) if share.time_ps)
+        numbers = [at for _, at in reversed(late)]  # the longest first, which the others meet
+        rows, first = self.walks.walked([Wait(int(last[at]), self.shares[at].arrival_ps, True) for at in numbers])
+        piece = rows.view(np.ndarray)
+        on = np.flatnonzero(piece["what"] != MEETS)
+        trail, source = self.walks.named(piece[on])
         some, kind = self.names.kinds(self.walks, trail, self.classes)
-        total = np.zeros(len(some), np.int64)
-        np.add.at(total, kind, trail.length_ps)
+        paths = dict(zip(numbers, map(partial(_ranges, piece), first.tolist(), self._arrivals(numbers)), strict=True))
+        cuts = np.unique([end for path in paths.values() for ends in path for end in ends])
+        total = np.zeros((cuts.size + 1, len(some)), np.int64)  # of all pieces before each cut
+        np.add.at(total, (np.searchsorted(cuts, on[source], side="right"), kind), trail.length_ps)
+        np.cumsum(total, axis=0, out=total)
+        keys, found = [self._key(one) for one in some], {}
+        for number, share in enumerate(self.shares):
+            times = np.zeros(len(some), np.int64)
+            for begin, end in np.searchsorted(cuts, paths.get(number, np.zeros((0, 2), np.int64))):
+                times += total[end] - total[begin]
+            if number in paths and paths[number]:  # the last piece may have begun before the arrival
+                parts = slice(*np.searchsorted(on[source], [paths[number][-1][1] - 1, paths[number][-1][1]]))
+                before = np.minimum(trail.end_ps[parts], share.arrival_ps) - trail.start_ps[parts]
+                np.subtract.at(times, kind[parts], np.maximum(before, 0))
+            found[share.name] = self._account(number, keys, times)
+        return found
+
+    def _arrivals(self, numbers: Sequence[int]) -> list[int]:
+        return [self.shares[number].arrival_ps for number in numbers]
+
+    def _account(self, number: int, keys: Sequence[tuple[int, str]], times: I64) -> dict[str, int]:
         parts: dict[str, int] = {}
-        for (owner, said), time in sorted(zip(map(self._key, some), total.tolist(), strict=True)):
+        for at in sorted(np.flatnonzero(times).tolist(), key=keys.__getitem__):
+            owner, said = keys[at]
             name = said if owner in (NOBODY, number) else f"behind {self.shares[owner].name}: {said}"
-            parts[name] = parts.get(name, 0) + time
+            parts[name] = parts.get(name, 0) + int(times[at])
         return dict(sorted(parts.items(), key=lambda part: -part[1]))
 
     def _key(self, piece: Piece) -> tuple[int, str]:
         """The owner and the name of a piece."""
         owner = NOBODY if piece.server in self.run.lowered.late else int(self.task_owner[piece.task])
         return owner, self.names.name(piece, "operation" if owner == NOBODY else "dimension")
+
+
+def _ranges(piece: Any, first: int, since_ps: int) -> list[tuple[int, int]]:
+    """Where the pieces of a path back to a time lie, from its first one on; the last one may begin before that."""
+    meets, at, found = np.flatnonzero(piece["what"] == MEETS), first, list[tuple[int, int]]()
+    while at != NONE:
+        end = int(meets[np.searchsorted(meets, at)])
+        inside = at + bisect_left(range(at, end), -since_ps, key=lambda one: -int(piece["start_ps"][one]))
+        if inside < end:
+            return [*found, (at, inside + 1)]
+        found += [(at, end)] if end > at else []
+        at = int(piece["at"][end])
+    return found
 
 
 def _last_tasks(owner: I64, finish_ps: I64, n_owners: int) -> I64:
