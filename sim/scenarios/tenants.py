@@ -102,7 +102,7 @@ class _Accounts:
             times = np.zeros(len(some), np.int64)
             for begin, end in np.searchsorted(cuts, paths.get(number, np.zeros((0, 2), np.int64))):
                 times += total[end] - total[begin]
-            if number in paths and paths[number]:  # the last piece may have begun before the arrival
+            if paths.get(number):  # the last piece may have begun before the arrival
                 parts = slice(*np.searchsorted(on[source], [paths[number][-1][1] - 1, paths[number][-1][1]]))
                 before = np.minimum(trail.end_ps[parts], share.arrival_ps) - trail.start_ps[parts]
                 np.subtract.at(times, kind[parts], np.maximum(before, 0))
