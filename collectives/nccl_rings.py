@@ -31,6 +31,9 @@ NAME = "nccl-rings"
 SEARCH_STEPS = 50_000
 """Limit on search steps for one cycle or path."""
 
+MOST_LANES = 16
+"""Of a link, however fast beside the slowest: each is used by a cycle of its own."""
+
 Room = dict[tuple[int, int], float]
 
 
@@ -188,7 +191,8 @@ def _direct_room(topology: Topology, npus: range | list[int]) -> Room:
     if not rates.size:
         return {}
     ends = zip(topology.src[inside].tolist(), topology.dst[inside].tolist(), strict=True)
-    return dict(zip(ends, (rates // rates.min()).tolist(), strict=True))
+    lanes = np.minimum(rates, MOST_LANES * rates.min()) // rates.min()
+    return dict(zip(ends, lanes.tolist(), strict=True))
 
 
 def _use(room: Room, path: list[int], *, both: bool) -> None:

@@ -145,7 +145,7 @@ def _schedule(
         best = _best_roots(topology, parse_size(size), max(1, element_bytes))
         return schedule(_pattern(topology, kind, best.n_trees, form, root, best.note), size, element_bytes)
     _check_npus(topology, kind)
-    refused, of = None, "" if kind != "all-reduce" or _two_phases_are_best(topology) else " of two phases"
+    refused, of = None, "" if kind != "all-reduce" or _two_phases_are_best(topology) else " of two phases in turn"
     sides = Sides.of(topology, kind, root)
     for few in islice(fewer_trees(sides, limits, parse_size(size), max(1, element_bytes)), TRIES):
         try:

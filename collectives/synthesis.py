@@ -29,7 +29,7 @@ from topologies.checks import Count, Natural
 from topologies.core.paths import ranges
 from topologies.flows.tightest_cut import remembered
 from topologies.stages import count
-from topologies.units import PS_PER_S, Quantity, parse_size
+from topologies.units import MOST_PS, PS_PER_S, Quantity, format_time, parse_size
 
 if TYPE_CHECKING:
     from collectives.core.matching import Matches
@@ -141,6 +141,13 @@ def search(topology: Topology, parts: int, seed: int, runs: int, block_bytes: in
     costs = [
         max(1, lane.latency_ps + -(-block_bytes * PS_PER_S // rate)) for lane, rate in zip(lanes, rates, strict=True)
     ]
+    if max(costs, default=0) > MOST_PS // (n_blocks * topology.n_npus):
+        slowest = max(range(len(lanes)), key=costs.__getitem__)
+        names = f"{topology.node_name(lanes[slowest].src)}->{topology.node_name(lanes[slowest].dst)}"
+        raise WeftError(
+            f"{NAME} on {topology.name}: a block of {block_bytes:,} B takes {format_time(costs[slowest])} over "
+            f"{names}; the clock ends at {format_time(MOST_PS)}: use smaller sizes or faster links"
+        )
     order = sorted(range(len(lanes)), key=lambda lane: (ends[lane], costs[lane]))
     ends, costs = [ends[lane] for lane in order], [costs[lane] for lane in order]
     found = _best(topology.n_npus, n_blocks, tuple(ends), tuple(costs), seed, runs)

@@ -26,11 +26,14 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     topology, kind = spec.build_topology(), spec.kind.name
     root, switches = spec.collective.root or 0, spec.bound.reducing_switches
+    says = switches is None and topology.boxes_reduce
+    switches = says or bool(switches)
     with progress("bound", 1, arguments.quiet):
         rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
     lines = [_line(topology, row) for row in rows]
     head = f"# weft bound: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
-    say(arguments, head, *lines, *_note(topology, kind, switches, spec.bound.program))
+    told = ["# switches multicast and reduce, as the fabric says (--no-reducing-switches: they only forward)"] * says
+    say(arguments, head, *lines, *told, *_note(topology, kind, switches, spec.bound.program))
     write_json(arguments, spec, rows, model=spec.build_model())
     write_csv(arguments, [row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows])
 
@@ -60,9 +63,10 @@ def bound_rows(
     if kind == "all-reduce" and not reducing_switches:
         rate = two_phase_rate_Bps(topology)
         phases = Fraction(0) if rate is None else 1 / rate
-        slower = bound.s_per_byte < phases and not programs
-        more = "; trees that share links may take less (--program)" if slower else ""
-        reason = f"reduce-scatter, then all-gather, each optimal{more}"
+        slower = bound.s_per_byte < phases
+        more = "; both at once, on links of either direction, may take less" if slower else ""
+        more += " (--program)" if slower and not programs else ""
+        reason = f"reduce-scatter, and once it has ended all-gather, each optimal{more}"
         rows.append(_row(topology, kind, "two-phase", phases, [], reason))
     if programs and topology.n_npus > 1:
         rows += _programs(topology, kind, reducing_switches)

@@ -253,8 +253,13 @@ def _built_from_rates(name: str) -> bool:
     return name in ALGORITHMS and ALGORITHMS[name].built_from_rates
 
 
+def _named(row: Row) -> str:
+    return f"{row['algorithm']} ({row['form']})" if row["form"] else str(row["algorithm"])
+
+
 def _notes(rows: Sequence[Row]) -> list[str]:
-    notes = common_notes(rows, lambda row: "; ".join(row["notes"]))
+    # A schedule's own note begins with its name, which is said where notes differ.
+    notes = common_notes(rows, lambda row: "; ".join(note.removeprefix(f"{_named(row)}: ") for note in row["notes"]))
     above = [row for row in rows if row["effbw_GBps"] and row["busbw_GBps"] > row["effbw_GBps"]]
     if above:
         notes.append(

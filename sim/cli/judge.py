@@ -273,7 +273,7 @@ def _fabric_run(
     refused |= wrong
     points = [(point.size_bytes, point.time_s) for point in measured.points]
     return FabricRun(
-        measured.source, topology, kind, candidates, points, spec.judge.known or (), spec.bound.reducing_switches,
+        measured.source, topology, kind, candidates, points, spec.judge.known or (), bool(spec.bound.reducing_switches),
         measured.wrong, guessed,
     )
 

@@ -38,7 +38,10 @@ def progress_told(job: Job, model: Model) -> str:
     names: dict[str, list[str]] = {}
     patterns = (one.work.schedule.pattern for one in job.operations if isinstance(one.work, Communicate))
     for pattern in dict.fromkeys(patterns):
-        names.setdefault(progress_of(pattern, model), []).append(pattern.algorithm)
+        rule = progress_of(pattern, model)
+        if rule == "any" and model.nic is None:  # which is about posts, too; its phases join by the authors' rule alone
+            rule = "authors"
+        names.setdefault(rule, []).append(pattern.algorithm)
     if len(names) < 2:
         return next(iter(names), "free")
     return ", ".join(f"{rule} ({', '.join(dict.fromkeys(some))})" for rule, some in sorted(names.items()))

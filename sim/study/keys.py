@@ -420,7 +420,7 @@ class BoundKeys:
 
     program: bool = key("flag", "also solve the linear programs of an all-to-all, and of an all-reduce with chosen "
                         "roots", value=False)
-    reducing_switches: bool = key("flag", "switches may multicast and reduce", value=False)
+    reducing_switches: bool | None = key("flag", "switches may multicast and reduce (default: as the fabric says)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -231,7 +231,7 @@ def check_cost(spec: Spec, names: Sequence[str], max_events: int | None) -> None
         raise WeftError(
             f"{counted(len(names), 'algorithm')} at {counted(len(sizes), 'size')}{perturbed} take as long as about "
             f"{services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be asked for: "
-            f"use fewer of them, larger chunks, or --max-events {max(each)}"
+            f"use fewer of them, larger chunks, or --max-events ({max(each)} are enough for each run)"
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 from collectives import bfb, double_binary_tree, nccl_rings, synthesis
 from sim import simulate
 from tests.oracles.bfb import step_loads
-from topologies import WeftError, from_spec
+from topologies import WeftError, from_links, from_spec
 from topologies.flows.tightest_cut import gather_cut
 
 
@@ -123,3 +123,10 @@ def test_as_many_transfers_as_can_be_proved_are_searched(spec, parts, monkeypatc
     with pytest.raises(WeftError):  # there is no pattern to make a schedule of
         synthesis.all_gather(from_spec(spec), "1MiB", parts=parts)
     assert searched == [spec]
+
+
+@pytest.mark.parametrize("slow", ["1B/s", "1e-308GB/s"])
+def test_one_slow_link_does_not_make_rings_of_all_others(slow):
+    """A link counts as several beside the slowest: as billions, it once did."""
+    links = [(a, b, slow if (a, b) == (0, 1) else "50GB/s", "1ns") for a in range(4) for b in range(4) if a != b]
+    assert 1 <= len(nccl_rings.rings(from_links(links, 4))) <= 2 * 3 * nccl_rings.MOST_LANES

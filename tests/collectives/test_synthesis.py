@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collectives import synthesis
+from collectives import build, synthesis
 from collectives.core import matching
 from collectives.core.matching import Matches, match
 from collectives.core.sends import SendList
@@ -140,3 +140,9 @@ def test_an_npu_that_cannot_be_reached_is_named() -> None:
     t = from_links([(0, 1, "1GB/s", "1us"), (1, 2, "1GB/s", "1us"), (1, 0, "1GB/s", "1us")], 3)
     with pytest.raises(WeftError, match="no route leads from npu2 to npu0"):
         synthesis.all_gather(t, "1KiB")
+
+
+@pytest.mark.parametrize("rate", ["1b/s", "1e-300GB/s"])
+def test_blocks_that_no_clock_has_room_for_are_refused(rate: str) -> None:
+    with pytest.raises(WeftError, match=r"tacos on torus:3x3: a block of 3,728,271 B takes .*; the clock ends at"):
+        build("tacos", "all-gather", from_spec("torus:3x3", rate), "32MiB")

@@ -58,7 +58,8 @@ def test_a_ring_with_a_chord_of_an_unround_rate(rate, kind):
     blocks, block_bytes, note = done.stdout.strip().split("|")
     assert int(blocks) <= 4 * MOST_K
     assert int(blocks) * int(block_bytes) <= 1.01 * 4096
-    assert re.fullmatch(r"(0\.\d+ % below|at) the optimum(?: of two phases)?, \d+ trees? (per root|in all)", note)
+    stated = r"(0\.\d+ % below|at) the optimum(?: of two phases in turn)?, \d+ trees? (per root|in all)"
+    assert re.fullmatch(stated, note)
 
 
 @pytest.mark.parametrize("size", ["256B", "4KiB", "5000B", "1MiB"])
@@ -135,7 +136,7 @@ def test_measured_rates_lose_what_is_stated_and_pad_little(seed):
         if not s.pattern.note:
             assert loss <= 0 if kind == "all-reduce" else loss == 0
             continue
-        stated = r"(?:([\d.]+) % below|at) the optimum(?: of two phases)?, (\d+) trees? (per root|in all)"
+        stated = r"(?:([\d.]+) % below|at) the optimum(?: of two phases in turn)?, (\d+) trees? (per root|in all)"
         found = re.fullmatch(stated, s.pattern.note)
         assert found and int(found[2]) <= MOST_K * (owners if found[3] == "in all" else 1)
         if found[3] == "in all":

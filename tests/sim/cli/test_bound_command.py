@@ -79,3 +79,16 @@ def test_long_fractions_are_whole_only_in_files(capsys):
     assert main(["bound", *slow]) == 0
     assert "1/x = 3e+300 s/GB" in capsys.readouterr().out
     assert len(rows(capsys, *slow)[0]["inverse_x"]) > 300
+
+
+@pytest.mark.parametrize(("fabric", "algbw"), [
+    (["switch:8", "--aggregation-rate", "1TB/s"], "50 GB/s"), (["dgx-h100:1"], "450 GB/s"),
+    (["switch:8"], "28.5714 GB/s"),
+])
+def test_a_fabric_whose_switches_reduce_is_bounded_as_it_says(capsys, fabric, algbw):
+    """In-network all-reduces would be faster than what switches that only forward can do at best."""
+    assert main(["bound", "--topology", *fabric, "--quiet"]) in (None, 0)
+    out = capsys.readouterr().out
+    assert f"algbw {algbw}" in out and ("as the fabric says" in out) == (len(fabric) > 1 or "dgx" in fabric[0])
+    assert main(["bound", "--topology", *fabric, "--no-reducing-switches"]) in (None, 0)
+    assert "switches only forward here" in capsys.readouterr().out
