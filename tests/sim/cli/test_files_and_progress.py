@@ -261,8 +261,6 @@ def test_a_loop_that_ends_soon_is_announced_only_when_it_has_taken_long(
      "evaluations at most"),
     ("topoopt --workload DLRM --servers 4 --degree 2 --budget 2", "moves"),
     ("train --topology RI(2)_SW(2) --workload bert-large --parallelism tp=2 --samples 64 --peak 312 --efficiency 0.5",
-     "gaps between computations"),
-    ("train --topology RI(2)_SW(2) --workload bert-large --parallelism tp=2 --samples 64 --peak 312 --efficiency 0.5",
      "operations"),
     ("reconfigure --topology ring:8 --algorithm recursive-doubling --size 1MiB --delay 10us", "steps"),
     ("reconfigure --topology ring:8 --algorithm recursive-doubling --size 1MiB --delay 10us",
