@@ -266,7 +266,7 @@ BILLION = 10**9
 
 ABSURD = {
     "repeat": (f"{TRAIN} --repeat {BILLION}", "--repeat 1,000,000,000: a job of at least"),
-    "microbatches": (f"{TRAIN} --parallelism pp=4 --microbatches {BILLION}", "an iteration of 1,000,000,000 microbatches is too large"),
+    "microbatches": (f"{TRAIN} --parallelism pp=4 --microbatches {BILLION}", "1,000,000,000 microbatches is too large"),
     "pipeline chunks": (f"{TRAIN} --pipeline-chunks {BILLION}", "pipeline_chunks is 1000000000: give an integer"),
     "orders": (
         f"optimize --network {'_'.join(['RI(2)'] * 12)} --collective all-reduce -b 1M --budget 9GB/s --orders all",
