@@ -21,7 +21,10 @@ from topologies.compiled import cached
 _config: Any = numba.config
 _ENGINE = Path(__file__).parents[1]
 _SOURCES = (
-    *sorted(path for path in _ENGINE.rglob("*.py") if "sim.engine.compile" in path.read_text(encoding="utf-8")),
+    *sorted(
+        path for path in _ENGINE.rglob("*.py")
+        if path.parent.name == "compile" or "sim.engine.compile" in path.read_text(encoding="utf-8")
+    ),
     _ENGINE / "core" / "status.py", _ENGINE.parent / "program" / "contract.py",
 )
 """What the compiled code depends on: flags, code, and the constants compiled into it."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import pytest
 
+from sim.engine.compile import door
 from sim.engine.compile.door import DISABLED, helper
 from sim.engine.compile.pointers import by_pointer
 from sim.engine.compile.rows import Half, Row, Rows, Word, row, rows
@@ -127,6 +129,12 @@ def test_memory_that_two_layouts_share_has_words_at_the_same_places() -> None:
     node, back = Node.words, Return.words
     assert node.itemsize == back.itemsize
     assert [node.fields[word] for word in node.names] == [back.fields[word] for word in back.names]
+
+
+def test_what_makes_the_code_makes_it_anew() -> None:
+    """A kernel in the cache is of the flags, helpers and code generator that there are now."""
+    folder = Path(door.__file__).parent
+    assert set(folder.glob("*.py")) <= set(door._SOURCES)
 
 
 def test_there_is_no_other_word() -> None:
