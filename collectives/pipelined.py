@@ -145,7 +145,7 @@ def _schedule(
         best = _best_roots(topology, parse_size(size), max(1, element_bytes))
         return schedule(_pattern(topology, kind, best.n_trees, form, root, best.note), size, element_bytes)
     _check_npus(topology, kind)
-    refused, of = None, "" if kind != "all-reduce" or _two_phases_are_best(topology) else " of two phases in turn"
+    refused, of = None, " of two phases in turn" if kind == "all-reduce" else ""
     sides = Sides.of(topology, kind, root)
     for few in islice(fewer_trees(sides, limits, parse_size(size), max(1, element_bytes)), TRIES):
         try:
@@ -155,13 +155,6 @@ def _schedule(
     if refused is not None:
         raise refused
     return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
-
-
-def _two_phases_are_best(topology: Topology) -> bool:
-    """Whether they are known to be as fast as chosen roots."""
-    with suppress(WeftError):  # the program is too large
-        return equal_roots_are_best(topology)
-    return False
 
 
 def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> BestRoots:

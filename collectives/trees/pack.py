@@ -20,10 +20,10 @@ from collectives.trees.edge_splitting import Pair, take_paths, without_switches
 from collectives.trees.edge_splitting import Shares as PathShares
 from collectives.trees.forest import Edge, Forest, Tree, mirror_of, turned_back
 from collectives.trees.packing import Batch, pack_trees
-from collectives.trees.shares import Shares, broadcast_shares, gather_shares, roots_reach_all
+from collectives.trees.shares import LOSS, Shares, broadcast_shares, gather_shares, roots_reach_all
 from topologies import Topology, WeftError
 from topologies.flows.partitions import partition_s_per_byte
-from topologies.flows.programs import Floats, Roots, balanced, best_roots
+from topologies.flows.programs import Floats, balanced, best_roots
 from topologies.flows.tightest_cut import gather_cut, remembered, scatter_cut, separating_cut
 
 LEVEL_NPUS = 64
@@ -139,8 +139,8 @@ DENOMINATORS = (1, 2, 4, 6, 12, 60, 720)
 EXACT_TREES, FEW_TREES = 4096, (16, 32, 64, 128, 256, 512, 1024)
 """Most trees, over all roots, that a solution may take, and the numbers tried where its fractions are finer."""
 
-LOSS, MOST_LOSS, PRECISION = 0.01, 0.5, 1e-4
-"""Loss of bandwidth that is accepted for few trees, the most that is looked at, and how near the least is found."""
+MOST_LOSS, PRECISION = 0.5, 1e-4
+"""Of the losses of bandwidth by few trees, the most that is looked at, and how near the least is found."""
 
 MOST_VARIABLES = 12_000
 """Limit on the variables of the linear program: about ten seconds."""
@@ -184,7 +184,7 @@ def best_root_forests(topology: Topology, most: int = EXACT_TREES) -> BestRoots:
             return BestRoots(*found, 0.0)
     least: BestRoots | None = None
     for n_trees in (some for some in FEW_TREES if some <= most):
-        rounded = _rounded(topology, best, n_trees)
+        rounded = _rounded(topology, n_trees)
         if rounded is not None and (least is None or rounded.loss < least.loss):
             least = rounded
         if least is not None and least.loss <= LOSS:
@@ -194,8 +194,10 @@ def best_root_forests(topology: Topology, most: int = EXACT_TREES) -> BestRoots:
     return least
 
 
-def _rounded(topology: Topology, best: Roots, n_trees: int) -> BestRoots | None:
+@remembered
+def _rounded(topology: Topology, n_trees: int) -> BestRoots | None:
     """Whole numbers of trees, each root's by its share, with the least loss at which flows of them fit; or None."""
+    best = best_roots(topology)
     part = best.share_Bps / best.share_Bps.sum() * n_trees
     trees = np.floor(part).astype(int)
     trees[np.argsort(trees - part, kind="stable")[: n_trees - trees.sum()]] += 1
@@ -236,17 +238,13 @@ def equal_roots_are_best(topology: Topology) -> bool:
     simple = two_phase_rate_Bps(topology)
     if simple is None or 1 / simple <= _bound_s_per_byte(topology):
         return True  # already optimal: no program is needed
-    _check_program(topology, "best-roots")
-    return best_roots(topology).rate_Bps <= float(simple) * (1 + 1e-6)
-
-
-def _check_program(topology: Topology, form: str) -> None:
     variables = 2 * topology.n_npus * topology.n_links
     if variables > MOST_VARIABLES:
         raise WeftError(
-            f"{form} on {topology.name}: the linear program would have {variables:,} variables (limit: "
+            f"best-roots on {topology.name}: the linear program would have {variables:,} variables (limit: "
             f"{MOST_VARIABLES:,}); use the form two-phase"
         )
+    return best_roots(topology).rate_Bps <= float(simple) * (1 + 1e-6)
 
 
 def two_phase_rate_Bps(topology: Topology) -> Fraction | None:

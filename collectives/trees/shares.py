@@ -200,9 +200,6 @@ class FewTrees:
     k: int
     loss: Fraction
 
-    def __str__(self) -> str:
-        return self.told()
-
     def told(self, of: str = "") -> str:
         """For people; `of`: of what the optimum is."""
         percent = math.ceil(self.loss * 10_000) / 100  # rounded up: a loss is not understated
@@ -244,7 +241,6 @@ class Sides(NamedTuple):
         )
 
 
-
 def exact_k(sides: Sides) -> int:
     """Trees per root that the optimum takes, of both directions in an all-reduce."""
     return math.lcm(*(
@@ -278,8 +274,8 @@ def fewer_trees(sides: Sides, limits: Limits, size_bytes: int, element_bytes: in
     order = sorted((FewTrees(k, sides.loss(k)) for k in allowed), key=lambda one: (one.loss, one.k))
     if limits.loss is not None:
         raise WeftError(
-            f"{sides.kind} on {sides.topology.name}: the best of up to {most} trees per root is {order[0]}: more than "
-            f"the accepted loss of {100 * float(accepted):g} %; raise most_k or loss"
+            f"{sides.kind} on {sides.topology.name}: the best of up to {most} trees per root is {order[0].told()}: "
+            f"more than the accepted loss of {100 * float(accepted):g} %; raise most_k or loss"
         )
     yield from order
 

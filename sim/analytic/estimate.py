@@ -36,8 +36,8 @@ def estimate_ps(lowered: Lowered) -> int:
     A step takes the longest latency of its routes and the time that the bytes crossing its fullest link need there:
     sum over steps of alpha + n_s * congestion_s / bandwidth. Steps of one number in all ports run together, and steps
     whose transfers follow chunk by chunk are one step: the first chunk goes through all of it. Parts of an array in a
-    pipeline have their own steps; see `_pipeline`. Queueing inside a step and overlap between steps are what the
-    simulation adds.
+    pipeline have their own steps; see `_pipeline`. Ports that join at the ends of phases alone are not in lockstep; see
+    `_phases`. Queueing inside a step and overlap between steps are what the simulation adds.
     """
     return sum(estimate_parts(lowered))
 

@@ -23,7 +23,7 @@ from sim.study.points import Task, check_cost, compute_all, leaves_out
 from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
 from sim.study.spec import Spec
-from sim.study.tables import AtLeast, Row, common_notes, comparison_table, legend, nccl_table, screen_width
+from sim.study.tables import AtLeast, Row, common_notes, comparison_table, legend, named, nccl_table, screen_width
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
@@ -253,13 +253,9 @@ def _built_from_rates(name: str) -> bool:
     return name in ALGORITHMS and ALGORITHMS[name].built_from_rates
 
 
-def _named(row: Row) -> str:
-    return f"{row['algorithm']} ({row['form']})" if row["form"] else str(row["algorithm"])
-
-
 def _notes(rows: Sequence[Row]) -> list[str]:
     # A schedule's own note begins with its name, which is said where notes differ.
-    notes = common_notes(rows, lambda row: "; ".join(note.removeprefix(f"{_named(row)}: ") for note in row["notes"]))
+    notes = common_notes(rows, lambda row: "; ".join(note.removeprefix(f"{named(row)}: ") for note in row["notes"]))
     above = [row for row in rows if row["effbw_GBps"] and row["busbw_GBps"] > row["effbw_GBps"]]
     if above:
         notes.append(

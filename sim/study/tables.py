@@ -283,12 +283,17 @@ def abbreviations(forms: Iterable[str]) -> dict[str, str]:
     return {form: found[form] for form in given}
 
 
+def named(row: Row) -> str:
+    """The algorithm of a row, and its form."""
+    return f"{row['algorithm']} ({row['form']})" if row["form"] else str(row["algorithm"])
+
+
 def common_notes(rows: Sequence[Row], value: Callable[[Row], str]) -> list[str]:
     """One note if it holds for all rows, or one per algorithm and form, with the sizes that it holds for if not all."""
     every: dict[str, list[int]] = {}
     said: dict[str, dict[str, list[int]]] = {}
     for row in rows:
-        name = f"{row['algorithm']} ({row['form']})" if row["form"] else row["algorithm"]
+        name = named(row)
         every.setdefault(name, []).append(row["size_bytes"])
         if note := value(row):
             said.setdefault(note, {}).setdefault(name, []).append(row["size_bytes"])
