@@ -13,7 +13,13 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from topologies import SWITCH, Topology
-from topologies.flows.programs import all_to_all_rate_Bps, best_roots, is_small_program
+from topologies.flows.programs import (
+    MOST_VARIABLES,
+    SMALL,
+    all_to_all_rate_Bps,
+    best_roots,
+    flow_variables,
+)
 from topologies.stages import staged
 from topologies.units import counted
 
@@ -40,7 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _note(topology: Topology, kind: str, reducing_switches: bool, programs: bool) -> list[str]:
     """A note on what the fabric could do beyond the bound, or whether it reaches it."""
-    if kind == "all-to-all" and not programs and not is_small_program(topology):
+    if kind == "all-to-all" and not programs and SMALL < flow_variables(topology) < MOST_VARIABLES:
         return ["# whether routes reach this bound is a linear program of some minutes here (--program)"]
     if reducing_switches or kind == "all-to-all" or SWITCH not in topology.kind:
         return []

@@ -40,6 +40,9 @@ SIMPLE = 64
 TOLERANCE = 1e-6
 """Of a linear program in floating point, which also weighs detours: prices and a flow this close are at the optimum."""
 
+MOST_ROUTED = 10**8
+"""Sources by links whose cheapest routes are counted where NPUs are not alike: about five seconds."""
+
 DETOURS = 1e-4
 """Prices below that share of the largest one are of the detours that the program weighs."""
 
@@ -57,9 +60,13 @@ def best_prices(topology: Topology) -> Priced:
     """The tightest bound among the links of NPUs, of dimensions, of boxes, all links, and of the linear program.
 
     The program is solved where it is small (`is_small_program`); elsewhere the optimum may be slower than the bound.
+    On a fabric so large that routes cannot be counted (`MOST_ROUTED`) there are cuts alone, and what is said says so.
     WeftError: an NPU that another cannot reach.
     """
     best = max(_candidates(topology), key=lambda one: one.s_per_block_byte)
+    if not _is_routed(topology):
+        work = f"{topology.n_npus:,} NPUs by {topology.n_links:,} links"
+        return best._replace(said=f"{best.said}; routes of all pairs, {work}, are too many to be counted")
     if not is_small_program(topology):
         return best
     flow = concurrent_flow(topology)
@@ -87,12 +94,20 @@ def _candidates(topology: Topology) -> Iterator[Priced]:
             yield from _both_ways(topology, part == box, "box")
     for dimension, extent in enumerate(topology.shape):
         yield from _both_ways(topology, topology.coords[:, dimension] < extent // 2, f"half of dimension {dimension}")
-    for dimension in np.unique(topology.dimension).tolist():
+    if not _is_routed(topology):
+        return
+    dimensions = np.unique(topology.dimension).tolist()
+    for dimension in dimensions if len(dimensions) > 1 else ():
         its = topology.dimension == dimension
         cost = _cheapest_sum(topology, its.astype(np.int64))
         yield _cut(topology, its, cost, f"cross links of dimension {dimension} in all")
     everywhere = np.ones(topology.n_links, np.bool_)
     yield _cut(topology, everywhere, _cheapest_sum(topology, everywhere.astype(np.int64)), "cross links in all")
+
+
+def _is_routed(topology: Topology) -> bool:
+    """Whether the cheapest routes of all pairs are quick to count."""
+    return topology.n_npus * topology.n_links <= MOST_ROUTED or is_transitive(topology)
 
 
 def _whole(price: npt.NDArray[np.float64]) -> Iterator[Ints]:

@@ -100,7 +100,12 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
 
 def is_small_program(topology: Topology) -> bool:
     """Whether `concurrent_flow` takes about a second at most."""
-    return topology.n_links * (1 if is_transitive(topology) else topology.n_npus) <= SMALL
+    return flow_variables(topology) <= SMALL
+
+
+def flow_variables(topology: Topology) -> int:
+    """Of the program of `concurrent_flow`, which has at most `MOST_VARIABLES`."""
+    return topology.n_links * (1 if is_transitive(topology) else topology.n_npus)
 
 
 @remembered

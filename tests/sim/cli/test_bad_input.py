@@ -79,7 +79,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "root that is not there": (["--collective", "broadcast", "--root", "99", "--algorithm", "tree"], "root 99"),
     "no such spec": (["--spec", "none.toml"], "none.toml cannot be read"),
     "zero extent": (["--topology", "torus:0x4"], "extents are positive integers"),
-    "too many nodes": (["--topology", "torus:100000x100000"], "would need about 3.492 TiB of memory"),
+    "too many nodes": (["--topology", "torus:100000x100000"], "would need about 10.04 TiB of memory"),
 }
 
 
