@@ -54,8 +54,6 @@ class Subject(NamedTuple):
     tests: tuple[str, ...]
 
 
-
-
 def engine(*names: str) -> tuple[str, ...]:
     """Files of the engine's room."""
     return tuple(f"sim/engine/{name}.py" for name in names)
@@ -116,6 +114,7 @@ SUBJECTS = {
             "-k=not straggler and not share_a and not as_long and not switches_that and not other_alg", *LIGHT,
         ),
     ),
+    "tuner": Subject(("sim/library/tuner.py",), ("tests/sim/library/test_tuner.py", *LIGHT)),
     "units": Subject(("topologies/units.py",), ("tests/topologies/test_units.py", *LIGHT)),
     "retime": Subject(("sim/program/retime.py",), ("tests/sim/program/test_retime.py", *LIGHT)),
 }

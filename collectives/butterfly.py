@@ -79,6 +79,43 @@ class Core:
 
         return lifted
 
+    def folded(self, rounds: list[Round], n_ports: int, blocks: int) -> list[Round]:
+        """The rounds, enclosed by those that fold the ranks outside the core onto it and return the result to them.
+
+        `blocks`: of each port, which are carried whole.
+        """
+        folds = list(self._folds())
+        last = max((r.step for r in rounds), default=-1) + 1
+        before, after = [], []
+        for port in range(n_ports):
+            carried = always(range(port * blocks, (port + 1) * blocks))
+            for step, (down, up) in enumerate(folds):
+                before.append(Round(step - len(folds), port, down, up, blocks, carried, True))
+            for step, (down, up) in enumerate(reversed(folds)):
+                after.append(Round(last + step, port, up, down, blocks, carried, False))
+        return [replace(r, step=r.step + len(folds)) for r in before + rounds + after]
+
+    def _folds(self) -> Iterator[tuple[RankMap, RankMap]]:
+        """Maps from the ranks outside the core to their partners and back, dimension by dimension."""
+        for dim in range(len(self.outer.shape)):
+            if self.inner.shape[dim] < self.outer.shape[dim]:
+                extra = self.outer.shape[dim] - self.inner.shape[dim]
+                outside = range(self.inner.shape[dim], self.outer.shape[dim])
+                inside = range(self.inner.shape[dim] - extra, self.inner.shape[dim])
+                yield self._moved(dim, outside, -extra), self._moved(dim, inside, extra)
+
+    def _moved(self, dim: int, coordinates: range, by: int) -> RankMap:
+        """Move the ranks at given coordinates, among those not folded away by an earlier dimension."""
+
+        def moved(ranks: Ranks) -> Ranks:
+            at = self.outer.coordinate(ranks, dim)
+            here = (at >= coordinates.start) & (at < coordinates.stop)
+            for earlier in range(dim):
+                here &= self.outer.coordinate(ranks, earlier) < self.inner.shape[earlier]
+            return np.where(here, self.outer.shift(ranks, dim, by), NOBODY)
+
+        return moved
+
 
 @dataclass(frozen=True)
 class Butterfly:
@@ -98,8 +135,8 @@ class Butterfly:
         rounds = []
         for port, peers in enumerate(self.ports):
             for step, peer in enumerate(map(self.core.lift, peers)):
-                rounds.append(Round(step, port, peer, peer, 1, _always(range(port, port + 1)), True))
-        return self._folded(rounds, 1)
+                rounds.append(Round(step, port, peer, peer, 1, always(range(port, port + 1)), True))
+        return self.core.folded(rounds, len(self.ports), 1)
 
     def scatter(self, first_step: int = 0) -> list[Round]:
         """Reduce-scatter: each step sends what the peer keeps or forwards later."""
@@ -118,7 +155,7 @@ class Butterfly:
     def bandwidth(self) -> list[Round]:
         """All-reduce as a reduce-scatter followed by an all-gather."""
         steps = max(map(len, self.ports), default=0)
-        return self._folded(self.scatter() + self.gather(steps), self.part)
+        return self.core.folded(self.scatter() + self.gather(steps), len(self.ports), self.part)
 
     @cached_property
     def _sets(self) -> list[BlockSets]:
@@ -139,42 +176,6 @@ class Butterfly:
 
         across = self.core.lift(self.ports[port][s])
         return Round(step, port, across, across, size(s), blocks, reduces)
-
-    def _folded(self, rounds: list[Round], blocks: int) -> list[Round]:
-        """The rounds, enclosed by those that fold the ranks outside the core onto it and return the result to them."""
-        folds = list(self._folds())
-        last = max((r.step for r in rounds), default=-1) + 1
-        before, after = [], []
-        for port in range(len(self.ports)):
-            carried = _always(range(port * blocks, (port + 1) * blocks))
-            for step, (down, up) in enumerate(folds):
-                before.append(Round(step - len(folds), port, down, up, blocks, carried, True))
-            for step, (down, up) in enumerate(reversed(folds)):
-                after.append(Round(last + step, port, up, down, blocks, carried, False))
-        return [replace(r, step=r.step + len(folds)) for r in before + rounds + after]
-
-    def _folds(self) -> Iterator[tuple[RankMap, RankMap]]:
-        """Maps from the ranks outside the core to their partners and back, dimension by dimension."""
-        outer, inner = self.core.outer, self.core.inner
-        for dim in range(len(outer.shape)):
-            if inner.shape[dim] < outer.shape[dim]:
-                extra = outer.shape[dim] - inner.shape[dim]
-                outside = range(inner.shape[dim], outer.shape[dim])
-                inside = range(inner.shape[dim] - extra, inner.shape[dim])
-                yield self._moved(dim, outside, -extra), self._moved(dim, inside, extra)
-
-    def _moved(self, dim: int, coordinates: range, by: int) -> RankMap:
-        """Move the ranks at given coordinates, among those not folded away by an earlier dimension."""
-        outer, inner = self.core.outer, self.core.inner
-
-        def moved(ranks: Ranks) -> Ranks:
-            at = outer.coordinate(ranks, dim)
-            here = (at >= coordinates.start) & (at < coordinates.stop)
-            for earlier in range(dim):
-                here &= outer.coordinate(ranks, earlier) < inner.shape[earlier]
-            return np.where(here, outer.shift(ranks, dim, by), NOBODY)
-
-        return moved
 
 
 class BlockSets(NamedTuple):
@@ -235,7 +236,8 @@ def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:
     return BlockSets(sent, met, size)
 
 
-def _always(blocks: range) -> Callable[[int], Sequence[int]]:
+def always(blocks: range) -> Callable[[int], Sequence[int]]:
+    """The same blocks from every rank."""
     return lambda rank: blocks
 
 

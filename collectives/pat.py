@@ -2,55 +2,93 @@
 
 Far ranks come first: a rank sends to the rank p/2 ahead, then p/4, and so on, in each step all blocks that it has and
 the receiver still lacks. Every block takes log2(p) steps, and the far steps carry the fewest. The reduce-scatter is the
-same backwards. (S. Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025; NCCL
-since 2.23. NCCL cuts the last steps to fit its buffers, this does not.)
+same backwards. With limited buffers only the far steps aggregate, up to a number of blocks; the rest of each tree is
+walked depth first, one such message for each of its edges, so that few are kept for later. (S. Jeaugey, "PAT: a new
+algorithm for all-gather and reduce-scatter operations at scale", 2025; NCCL since 2.23.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator
 
-from collectives.core.builders import by_wiring, plain
-from collectives.core.grid import Ranks, shrink
+from collectives.core.builders import by_wiring, of_kind
+from collectives.core.grid import Grid, is_power_of_two, shrink
+from collectives.core.offsets import Move, Steps, rounds_of
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.rounds import Round, rounds_pattern
+from collectives.core.rounds import rounds_pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
-from topologies import Topology
+from topologies import Topology, WeftError
+from topologies.checks import Count
+from topologies.units import Quantity
 
 NAME = "pat"
 
 
+def _schedule(
+    kind: str, topology: Topology, size: Quantity, *, aggregation: Count | None = None,
+    element_bytes: int = ELEMENT_BYTES,
+) -> Schedule:
+    return schedule(_pattern(topology, kind, aggregation), size, element_bytes)
+
+
+all_gather = of_kind("all-gather", _schedule, """
+    Blocks spread to the far half of the ranks first, then to ever nearer ones; any number of ranks.
+
+    `aggregation`: most blocks of a message, for buffers that hold no more; a power of two up to p/2, of ranks whose
+        number is one. log2 A + p/A - 1 messages of a rank. Default: all blocks that go the same way.
+    WeftError: an aggregation that is no such number.
+    """)
+reduce_scatter = of_kind("reduce-scatter", _schedule, """
+    The all-gather backwards, with the same parameters: partial sums come together from the nearest ranks first.""")
+
+
 @by_wiring
-def _pattern(topology: Topology, kind: str) -> Pattern:
+def _pattern(topology: Topology, kind: str, aggregation: int | None) -> Pattern:
     p = topology.n_npus
-    gathers = kind == "all-gather"
-    distances = [1 << bit for bit in reversed(range((p - 1).bit_length()))]
-    rounds = []
-    for step, far in enumerate(distances if gathers else reversed(distances)):
-        by = far if gathers else -far
-        held = [offset for offset in range(0, p, 2 * far) if offset + far < p]
-        rounds.append(Round(
-            step, 0, partial(_shifted, p, by), partial(_shifted, p, -by), len(held),
-            partial(_blocks, p, held, far, gathers), not gathers,
-        ))
+    if aggregation and not (is_power_of_two(p) and is_power_of_two(aggregation) and 2 * aggregation <= p):
+        raise WeftError(
+            f"pat on {topology.name}: aggregation {aggregation} of {p} ranks: both must be powers of two, and the "
+            "aggregation at most half of the ranks"
+        )
+
+    def smaller() -> Pattern:
+        small = shrink(topology)
+        return _pattern(small, kind, aggregation and min(aggregation, small.n_npus // 2))
+
+    steps = _whole(p) if aggregation is None else [*_far(p, aggregation), *_near(p, aggregation)]
     return rounds_pattern(
-        topology, kind, NAME, "", rounds, n_blocks=p,
-        groups=translations(topology) if len(topology.shape) == 1 else (),
-        smaller=Smaller(lambda: _pattern(shrink(topology), kind)),
+        topology, kind, NAME, "", rounds_of(Grid((p,)), kind, "", [steps]), n_blocks=p,
+        groups=translations(topology) if len(topology.shape) == 1 else (), smaller=Smaller(smaller),
     )
 
 
-all_gather = plain("all-gather", _pattern, """
-    Blocks spread to the far half of the ranks first, then to ever nearer ones; any number of ranks.""")
-reduce_scatter = plain("reduce-scatter", _pattern, """
-    The all-gather backwards: partial sums come together from the nearest ranks first.""")
+def _whole(p: int) -> Steps:
+    """From 2^d further on the blocks of its odd multiples, far ones first."""
+    far_first = [1 << bit for bit in reversed(range((p - 1).bit_length()))]
+    return [(Move(far, tuple(range(far, p, 2 * far))),) for far in far_first]
 
 
-def _shifted(p: int, by: int, ranks: Ranks) -> Ranks:
-    return (ranks + by) % p
+def _far(p: int, most: int) -> Iterator[tuple[Move]]:
+    """The steps whose messages have fewer than `most` blocks."""
+    for move, in _whole(p):
+        if len(move.offsets) < most:
+            yield (move,)
 
 
-def _blocks(p: int, held: Sequence[int], far: int, gathers: bool, rank: int) -> Sequence[int]:
-    """Blocks of the ranks that are a multiple of twice the distance behind; backwards, of those that lie ahead."""
-    return [(rank - offset if gathers else rank - far - offset) % p for offset in held]
+def _near(p: int, most: int) -> Iterator[tuple[Move]]:
+    """The rest of each tree, below the ranks that are a multiple of p/A away: one message for each of its edges."""
+    apart = p // most
+    for near in _depth_first(apart):
+        yield (Move(near & -near, tuple(range(near, p, apart))),)
+
+
+def _depth_first(below: int) -> Iterator[int]:
+    """Nodes of a binomial tree from 0, far branches first; a node is 2^d beyond its parent, d its lowest bit."""
+    def walk(node: int, span: int) -> Iterator[int]:
+        while span > 1:
+            span //= 2
+            yield node + span
+            yield from walk(node + span, span)
+
+    yield from walk(0, below)

@@ -11,6 +11,8 @@ from typing import Any
 
 from collectives import (
     bfb,
+    bine,
+    bruck,
     bucket,
     concurrent_flow,
     dimension_wise,
@@ -27,12 +29,14 @@ from collectives import (
     pat,
     pipelined,
     recursive_doubling,
+    recursive_multiplying,
     ring,
     swing,
     synthesis,
     themis,
     totient_rings,
     tree,
+    trivance,
 )
 from collectives.core.collective import COLLECTIVES, collective, plain_name
 from collectives.core.schedule import Schedule
@@ -139,6 +143,28 @@ _ALGORITHMS = (
         "all-reduce: any shape; reduce-scatter and all-gather: extents that are powers of two",
     ),
     _entry(
+        recursive_multiplying,
+        "groups of a few ranks exchange all with all, digit by digit of their numbers, on a single port",
+        "any shape",
+        options={"radix": "most ranks that exchange in a step (default: of 2, 3, 4 and 8, by an estimate)"},
+    ),
+    _entry(
+        trivance,
+        "both neighbors at distances 1, 3, 9, ..., along each dimension in turn, on D ports",
+        "bandwidth form: any shape; latency form: extents that are powers of three",
+    ),
+    _entry(
+        bine,
+        "trees and butterflies by digits in base -2, over the ranks in their order, on a single port",
+        "all-reduce (latency), broadcast and reduce: any shape; the rest: an even number of ranks",
+    ),
+    _entry(
+        bruck,
+        "to the ranks ahead by powers of a radix, all that goes that way at once",
+        "any shape",
+        options={"radix": "messages that are sent at once, and one (default: 2)"},
+    ),
+    _entry(
         ring,
         "blocks go around cycles of all ranks, in both directions",
         "one dimension, tiers of switches, or two dimensions that admit two edge-disjoint Hamiltonian cycles",
@@ -241,7 +267,12 @@ _ALGORITHMS = (
         options={"routers": "whether the routers of NPUs reduce (default: true)"},
         reducing="boxes",
     ),
-    _entry(pat, "binomial trees from all ranks at once, far ranks first, messages of a step together", "any shape"),
+    _entry(
+        pat,
+        "binomial trees from all ranks at once, far ranks first, messages of a step together",
+        "any shape",
+        options={"aggregation": "most blocks of a message, a power of two (default: no limit)"},
+    ),
     _entry(
         synthesis,
         "a randomized greedy search that fills the links over time (TACOS)",

@@ -78,7 +78,7 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     return rounds_pattern(
         topology, kind, NAME, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
-        groups=Groups(topology, partial(_group, butterfly.regular_dims())),
+        groups=Groups(topology, partial(group, butterfly.regular_dims())),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)), progress="all",
     )
 
@@ -95,11 +95,12 @@ def _butterfly(grid: Grid, form: str) -> Butterfly:
         inner = Grid(tuple(map(floor_power_of_two, grid.shape)))
     else:
         inner = Grid(tuple(extent - (extent % 2 if extent > 1 else 0) for extent in grid.shape))
-    ports = tuple(port_peers(inner, grid.dims, port, _peer) for port in range(2 * len(grid.dims)))
+    ports = tuple(port_peers(inner, grid.dims, port, peer) for port in range(2 * len(grid.dims)))
     return Butterfly(Core(grid, inner), ports, grid.p)
 
 
-def _peer(grid: Grid, dim: int, step: int, mirrored: bool, ranks: Ranks) -> Ranks:
+def peer(grid: Grid, dim: int, step: int, mirrored: bool, ranks: Ranks) -> Ranks:
+    """The peer of each rank in a step of a dimension."""
     odd, distance = grid.coordinate(ranks, dim) % 2, -rho(step) if mirrored else rho(step)
     return grid.shift(ranks, dim, np.where(odd, -distance, distance))
 
@@ -142,7 +143,7 @@ def odd_groups(even: int, steps: int) -> list[range]:
 
 
 @lru_cache(maxsize=64)
-def _group(dims: tuple[int, ...], topology: Topology) -> Group:
+def group(dims: tuple[int, ...], topology: Topology) -> Group:
     """Even translations and c -> 1 - c: together they map any rank to any other and preserve every port.
 
     Their subgroups of period four preserve boards of four; the complements preserve a mesh.

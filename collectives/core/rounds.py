@@ -7,8 +7,9 @@ the rank has received since: a rank never runs ahead of its own data. Ports are 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -96,6 +97,33 @@ class Fan:
 
     def _on_rim(self, ranks: Ranks) -> npt.NDArray[np.bool_]:
         return np.asarray((ranks >= self.rim.start) & (ranks < self.rim.stop))
+
+
+def backwards(rounds: Sequence[Round], p: int) -> list[Round]:
+    """A reduction as the time reversal of a distribution: receivers send back what they got, and it is added up.
+
+    `p`: ranks.
+    """
+    last = max((one.step for one in rounds), default=0)
+    return [
+        replace(
+            one, step=last - one.step, receiver=one.sender, sender=one.receiver, reduces=True,
+            blocks=partial(_returned, one, one.sender(np.arange(p)).tolist()),
+        )
+        for one in rounds
+    ]
+
+
+def _returned(one: Round, senders: Sequence[int], rank: int) -> Sequence[int]:
+    return one.blocks(senders[rank])
+
+
+def in_turn(parts: Iterable[Sequence[Round]]) -> Iterator[Round]:
+    """The rounds of some parts, each of which begins where the one before has ended."""
+    first = 0
+    for part in parts:
+        yield from (replace(one, step=first + one.step) for one in part)
+        first += max((one.step + 1 for one in part), default=0)
 
 
 class _Placed(NamedTuple):

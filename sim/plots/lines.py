@@ -69,14 +69,16 @@ HEAT_ON_DARK = ("#3b4656", "#3468a0", "#4b93d8", "#c48ae0", "#ffc9cf")
 HEAT_STOPS = ("#dbe4ee", "#93bfe8", "#4f8fd0", "#8e4fa5", "#800026")
 """From idle to busy, monotonically darker for every eye. Idle links are pale, not white: they exist."""
 
-_OTHER_MARKERS = "H.*dp<>8"
+_OTHER_MARKERS, _HOLLOW_MARKERS = "H.*dp<>8", "H.1234+x"
+"""Beyond two rounds of the cycle; the latter, by turns, are none of `OTHERS`."""
 
 _PLACES = (
     "swing", "recursive-doubling", "bucket", "ring", "pipelined", "direct", "mirrored-recursive-doubling",
     "hierarchical",
     "dimension-wise", "bfb", "tacos", "parameter-server", "totient-rings", "nccl-rings", "double-binary-tree",
     "in-network",
-    "themis", "concurrent-flow", "tree", "pairwise",
+    "themis", "concurrent-flow", "tree", "pairwise", "nccl-trees", "nvls-trees", "pat", "trivance",
+    "bine", "bruck", "recursive-multiplying",
 )
 """Algorithms by place, a row of colors each: what is often compared differs in color; others of the registry follow."""
 
@@ -132,8 +134,10 @@ def _line(place: int, cycle: tuple[Line, ...] = CYCLE) -> Line:
     """Beyond the cycle, colors repeat with other dashes: first hollow markers, then other shapes and longer dashes."""
     again, at = divmod(place, len(cycle))
     shifted = cycle[(at + 3 * again) % len(cycle)]
-    marker = shifted.marker if again < 2 else _OTHER_MARKERS[(at + again) % len(_OTHER_MARKERS)]
+    hollow = shifted.hollow != (again % 2 == 1)
+    markers = _HOLLOW_MARKERS if hollow and cycle is CYCLE else _OTHER_MARKERS
+    marker = shifted.marker if again < 2 else markers[(at + again) % len(markers)]
     dashes = shifted.dashes
     if again > 1 and not isinstance(dashes, str):
         dashes = (0, tuple(1.8 * length for length in dashes[1]))
-    return Line(cycle[at].color, marker, dashes, hollow=shifted.hollow != (again % 2 == 1))
+    return Line(cycle[at].color, marker, dashes, hollow)

@@ -10,7 +10,7 @@ import pytest
 
 from collectives.core.schedule import Schedule
 from collectives.registry import ALGORITHMS, build
-from topologies import Topology
+from topologies import Topology, torus
 
 FEW_CHUNKS = {"pipeline_chunks": 3}
 """Enough to be pipelined, and few enough to prove on every shape."""
@@ -55,6 +55,10 @@ def supported(case: Case, shape: tuple[int, ...]) -> bool:
     long = [extent for extent in shape if extent > 1]
     if case.algorithm == "swing" and (case.form == "bandwidth" or case.collective != "all-reduce"):
         return len(long) < 2 or not any(extent % 2 for extent in long)
+    if case.algorithm == "bine" and case.form == "bandwidth" and case.collective not in ("broadcast", "reduce"):
+        return math.prod(shape) == 1 or math.prod(shape) % 2 == 0
+    if case.algorithm == "trivance" and case.form == "latency":
+        return all(extent in (3, 9, 27, 81) for extent in long)
     if case.algorithm.endswith("recursive-doubling") and case.collective != "all-reduce":
         return all(extent in (2, 4, 8, 16, 32, 64, 128) for extent in long)
     if case.form == "rail-wise":
@@ -62,6 +66,11 @@ def supported(case: Case, shape: tuple[int, ...]) -> bool:
     if case.algorithm == "ring":
         return len(long) < 2 or (len(long) == 2 and any(map(_cycles, (long, long[::-1]))))
     return True
+
+
+def torus_for(case: Case, *shapes: tuple[int, ...]) -> Topology:
+    """A torus of the first shape that a case supports, or of three ranks in all dimensions of the first."""
+    return torus(next((shape for shape in shapes if supported(case, shape)), tuple(3 for _ in shapes[0])))
 
 
 def _cycles(extents: list[int]) -> bool:
@@ -89,6 +98,8 @@ LIMITS = {
     "recursive-doubling": "must all be powers of two",
     "mirrored-recursive-doubling": "must all be powers of two",
     "ring": "edge-disjoint Hamiltonian cycles",
+    "bine": "are an odd number",
+    "trivance": "must all be powers of three",
     "in-network": "needs at least two dimensions",
 }
 

@@ -8,7 +8,7 @@ from collectives import ALGORITHMS, COLLECTIVES, algorithm, algorithms_for, buil
 from collectives.core.collective import collective
 from collectives.core.schedule import Schedule
 from sim import cut_bound, roof
-from tests.collectives.cases import CASES, every_case
+from tests.collectives.cases import CASES, every_case, torus_for
 from topologies import WeftError, ring, torus
 
 
@@ -36,7 +36,7 @@ def test_every_collective_has_an_algorithm():
 @pytest.mark.table
 @every_case
 def test_build_gives_what_was_asked_for(case):
-    fabric = torus((2, 2) if case.form == "rail-wise" else 4)
+    fabric = torus_for(case, (4,), (2, 2))
     schedule = case.build(fabric)
     assert schedule.kind.name == case.collective
     assert schedule.pattern.algorithm == case.algorithm
@@ -50,7 +50,7 @@ def test_build_gives_what_was_asked_for(case):
     [
         (("swnig", "all-reduce"), "algorithm 'swnig' is unknown: choose one of swing, recursive-doubling"),
         (("swing", "all-reduced"), "collective 'all-reduced' is unknown: choose one of all-reduce, reduce-scatter"),
-        (("swing", "broadcast"), "swing does not implement broadcast, only all-reduce, .*by tree"),
+        (("swing", "broadcast"), "swing does not implement broadcast, only all-reduce, .*by bine, tree"),
         (("swing", "all-gather", "latency"), "swing all-gather form 'latency' is unknown: choose one of bandwidth"),
         (("bucket", "all-gather", "latency"), "bucket all-gather has no form 'latency': omit the form"),
         (("swing", "all-reduce", "chain"), "swing all-reduce form 'chain' is unknown: choose one of latency"),
@@ -75,7 +75,7 @@ def test_options():
 @every_case
 @pytest.mark.parametrize("size", [0, 1, 4, 1000, "1MiB"])
 def test_blocks_hold_the_array_and_are_whole_elements(case, size):
-    schedule = case.build(torus((2, 4) if case.form == "rail-wise" else 8), size)
+    schedule = case.build(torus_for(case, (8,), (2, 4)), size)
     blocks = schedule.kind.blocks_per_rank(schedule.pattern.n_blocks, schedule.pattern.p)
     assert schedule.block_bytes % 4 == 0
     assert schedule.size_bytes <= schedule.block_bytes * blocks < schedule.size_bytes + 4 * blocks

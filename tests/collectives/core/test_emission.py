@@ -11,7 +11,7 @@ from collectives.core.symmetry import Action
 from collectives.core.transfers import Transfers
 from sim.lower.job import lower
 from sim.program.model import Model
-from tests.collectives.cases import CASES, every_case, runs_on, subsets
+from tests.collectives.cases import CASES, every_case, runs_on, subsets, torus_for
 from topologies import from_spec
 
 SMALL = ["torus:8", "torus:4x4", "torus:6x4", "torus:3x3", "switch:6"]
@@ -103,7 +103,7 @@ def test_declared_groups_leave_few_representatives(case):
 @pytest.mark.table
 @every_case
 def test_where_ranks_look_alike_slots_have_one_port_and_a_tie_of_their_own(case):
-    pattern = case.build(from_spec("torus:4x4")).pattern
+    pattern = case.build(torus_for(case, (4, 4))).pattern
     t = pattern.transfers()
     slots = {}
     if pattern.groups:

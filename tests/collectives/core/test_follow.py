@@ -13,10 +13,9 @@ from collectives.core.collective import Collective, collective
 from collectives.core.follow import holds, pays
 from collectives.core.proof import ScheduleError, _Proof, prove
 from collectives.core.transfers import WHOLE, Transfers
-from tests.collectives.cases import CASES, Case
+from tests.collectives.cases import CASES, Case, torus_for
 from tests.collectives.core import test_proof_conditions as conditions
 from tests.collectives.core.test_proof_conditions import STREAM, Row, table
-from topologies import ring, torus
 
 
 def plain(kind: Collective, p: int, n_blocks: int, root: int, t: Transfers, carried: Sequence[Sequence[int]]) -> bool:
@@ -41,7 +40,7 @@ def compiled(
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_algorithm_holds_and_a_row_less_is_judged_alike(case: Case) -> None:
-    pattern = case.build(torus((2, 4)) if case.form == "rail-wise" else ring(8)).pattern
+    pattern = case.build(torus_for(case, (8,), (2, 4))).pattern
     t = pattern.transfers()
     carried = [list(pattern.blocks_of(*place)) for place in zip(t.src.tolist(), t.slot.tolist(), strict=True)]
     asked = pattern.kind, pattern.p, pattern.n_blocks, pattern.root

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
 from sim.library.described import asked_of, gpu_of, machine_of, nic_of, processes_of, version_of
 from sim.library.expected import expected
 from sim.library.simulated import simulated
-from sim.library.tuner import COLLECTIVES, NEWEST, SENDRECV, Setting, candidates, of_version, runs_on, tables, version
+from sim.library.tuner import (
+    ALGORITHMS,
+    COLLECTIVES,
+    NEWEST,
+    SENDRECV,
+    Setting,
+    candidates,
+    channel_GBps,
+    of_version,
+    runs_on,
+    tables,
+    version,
+)
+from tests.oracles import library_tuner
 from topologies import WeftError
-from topologies.machines.profile import Gpu, machine, part, profiles
+from topologies.machines.profile import Gpu, Machine, machine, part, profiles
 
 MIB = 2**20
 MODELED = [name for name in profiles("boxes") if machine(name).gpu.architecture in tables()["architecture"]]
@@ -344,3 +357,51 @@ def test_an_all_to_all_ends_with_the_nic_that_most_gpus_share(gpus: int, nics: i
     away = 2 * gpus / (3 * gpus)
     assert candidates(asked)[0].algbw_GBps == pytest.approx(min(each * port_GBps / away, candidates(
         replace(asked, machine=replace(box, nics=64)))[0].algbw_GBps))
+
+
+VERSIONS = ((2, 12), (2, 17), (2, 18), (2, 20), (2, 22), (2, 24), (2, 25), (2, 27), NEWEST)
+
+
+def settings(box: Machine) -> Iterator[Setting]:
+    """With all, some and one of the GPUs; with algorithms that are chosen only where they are asked for, too."""
+    for gpus, nodes in product(sorted({1, 3, box.gpus} & set(range(1, box.gpus + 1))), (1, 2, 3, 9)):
+        for collective, number in product(COLLECTIVES, VERSIONS):
+            if gpus * nodes > 1:
+                one = Setting(machine=box, nodes=nodes, gpus=gpus, collective=collective, version=number)
+                yield from (one, replace(one, algorithms=ALGORITHMS))
+                yield replace(one, machine=replace(box, nics=3 * box.gpus))
+
+
+@pytest.mark.parametrize("name", MODELED)
+def test_all_that_is_chosen_among_is_the_oracles(name: str) -> None:
+    """Latency and rate of each, on the machine and as each version believes."""
+    for one in settings(machine(name)):
+        told = {(each.algorithm, each.protocol): each for each in candidates(one)}
+        menu = library_tuner.menu(one)
+        assert set(told) == set(menu)
+        for key, (own, believed) in menu.items():
+            _, _, *found, _, _ = told[key]
+            for value, right in zip(found, (*own, *believed), strict=True):
+                assert math.isclose(value, right, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "channels"), [(2**24, 4), (2**26, 4), (2**26 + 4, 8), (2**28, 16), (2**28 + 16, 32),
+                                                (2**40, 32)])
+def test_a_channel_more_is_used_beyond_sixteen_mebibytes_of_each(size: int, channels: int) -> None:
+    asked = setting(collective=SENDRECV)
+    assert channel_GBps(asked, size) == channels * asked.machine.gpu.channel / 1e9
+
+
+@pytest.mark.parametrize(("text", "number"), [
+    ("nccl", NEWEST), ("rccl", NEWEST), ("nccl:2.12", (2, 12)), ("nccl:2.99", (2, 99)), ("nccl:2.18.5", (2, 18)),
+])
+def test_versions(text: str, number: tuple[int, int]) -> None:
+    assert version(text) == number
+
+
+@pytest.mark.parametrize("text", [
+    "nccl:3.0", "nccl:2.11", "nccl:2", "nccl:2.x", "nccl:2.18.5.1", "nccl:2.18.x", "2.18",
+])
+def test_other_versions_are_refused(text: str) -> None:
+    with pytest.raises(WeftError, match="library"):
+        version(text)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from collectives import build
-from tests.collectives.cases import CASES, Case
-from topologies import WeftError, ring, torus
+from tests.collectives.cases import CASES, Case, torus_for
+from topologies import WeftError, torus
 from workloads.formats.message_limit import check_messages
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_limit_is_the_number_of_messages(case: Case) -> None:
-    pattern = case.build(torus((2, 4)) if case.form == "rail-wise" else ring(8)).pattern
+    pattern = case.build(torus_for(case, (8,), (2, 4))).pattern
     t = pattern.transfers()
     n = int(np.sum(t.src != t.dst))
     check_messages(pattern, n, "a file")
