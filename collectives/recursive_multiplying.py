@@ -7,7 +7,7 @@ Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Annotated
@@ -54,16 +54,21 @@ def all_reduce(
         one with the lowest estimate.
     """
     forms, p = (form,) if form else FORMS, topology.n_npus
-    radices = (radix,) if radix else [one for one in RADICES if _core(p, one) == p] or RADICES
+    radices = (radix,) if radix else _radices(p, [one for one in RADICES if _core(p, one) == p] or RADICES)
     return cheapest(
         [_pattern(topology, "all-reduce", one, most) for one in forms for most in radices], size, element_bytes
     )
 
 
+def _radices(p: int, most: Sequence[int]) -> Sequence[int]:
+    """Those that differ in their factors."""
+    return sorted({tuple(factors(_core(p, one), one)): one for one in reversed(most)}.values())
+
+
 def _half(
     kind: str, topology: Topology, size: Quantity, *, radix: Radix | None = None, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    radices = (radix,) if radix else RADICES
+    radices = (radix,) if radix else _radices(topology.n_npus, RADICES)
     return cheapest([_pattern(topology, kind, "bandwidth", most) for most in radices], size, element_bytes)
 
 
