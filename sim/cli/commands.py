@@ -184,11 +184,12 @@ COMMANDS: dict[str, Command] = {
             "weft compare --topology torus:4x4 --faults examples/faults.toml --algorithms swing,ring -b 1M -e 16M -f 4",
             "weft compare --topology random-regular:48x4 --collective all-to-all -b 1M --engine fluid",
             "weft compare --topology dgx-h100:4 --library nccl:2.27 -b 1K -e 8G",
+            "weft compare --machine dgx-a100:16 --library nccl -b 1K -e 8G --tuner tuner.csv",
         ),
         needs=(FABRIC,),
         uses=("topology", "collective", "model", "sweep", "account", "library"),
         run_flags=("workers", *RUNS),
-        outputs=("json", "csv", "plot", "nccl_json"), figures=("comparison", "speed-up", "roofline"),
+        outputs=("json", "csv", "plot", "nccl_json", "tuner"), figures=("comparison", "speed-up", "roofline"),
         chooses=True, more=_compare,
     ),
     "validate": Command(

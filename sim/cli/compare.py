@@ -39,6 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
         library.run(arguments, spec)
         return
     library.no_library(spec)
+    if arguments.tuner:
+        raise WeftError("--tuner writes what a library shall choose: add --library nccl, or omit it")
     refused = refusals(spec, arguments)
     names = [name for name in spec.algorithms if name not in refused]
     check_cost(spec, names, arguments.max_events)

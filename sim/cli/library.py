@@ -11,6 +11,7 @@ from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.library.expected import REPEATS, expected, expected_row
 from sim.library.simulated import APART, simulated, why_apart
 from sim.library.tuner import ROOTED, SENDRECV, Setting, runs_on, version
+from sim.library.tuner_csv import ranges, told, tuner_csv
 from sim.measured.nccl_text import nccl_json
 from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
 from sim.study.spec import Spec
@@ -95,11 +96,14 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
             "simulated_s": engine.time_s, "schedule": engine.schedule, "not_simulated": engine.reason,
             "apart": "" if engine.time_s is None else why_apart(setting, one, engine.time_s),
         })
-    say(arguments, *report(spec, setting, rows))
+    tuned = ranges(setting, spec.sizes_bytes) if arguments.tuner else []
+    say(arguments, *report(spec, setting, rows), *told(tuned))
     if arguments.plot:
         write_figure(arguments, [*_curves(rows)])
     write_json(arguments, spec, rows)
     write_csv(arguments, rows)
+    if arguments.tuner:
+        write_text(arguments.tuner, tuner_csv(setting, tuned))
     if arguments.nccl_json:
         one_run = [row | {"algorithm": spec.library.name} for row in rows]  # which the library chose is not its name
         write_text(arguments.nccl_json, nccl_json(one_run, setting.n, spec.element_bytes, spec.collective.root or 0))
