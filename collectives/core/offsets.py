@@ -16,6 +16,9 @@ import numpy as np
 from collectives.core.grid import Grid, Ranks
 from collectives.core.rounds import Round, in_turn
 
+AT_ONCE = 2**16
+"""Blocks of a move that are looked up for all ranks together."""
+
 
 class Move(NamedTuple):
     """What every rank receives in a step of an all-gather: from how far, and the offsets of the blocks."""
@@ -102,10 +105,17 @@ def _whole(port: int, rank: int) -> Sequence[int]:
 
 
 def _gathered(grid: Grid, first: int, move: Move, rank: int) -> Sequence[int]:
-    receiver = grid.displace(np.array(rank), np.array(move.far), -1)
-    return _scattered(grid, first, move, int(receiver))
+    return _scattered(grid, first, move, grid.displace(rank, move.far, -1))
 
 
 def _scattered(grid: Grid, first: int, move: Move, rank: int) -> Sequence[int]:
+    if grid.p * len(move.offsets) <= AT_ONCE:
+        return _of_all(grid, first, move)[rank]
     blocks: list[int] = (first + grid.displace(np.array(rank), np.array(move.offsets))).tolist()
+    return blocks
+
+
+@lru_cache(maxsize=256)
+def _of_all(grid: Grid, first: int, move: Move) -> list[list[int]]:
+    blocks: list[list[int]] = (first + grid.displace(np.arange(grid.p)[:, None], np.array(move.offsets))).tolist()
     return blocks
