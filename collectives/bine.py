@@ -97,7 +97,7 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     return rounds_pattern(
         topology, kind, NAME, form, rounds, n_blocks=butterfly.part if form == "bandwidth" else 1,
         groups=Groups(topology, partial(swing.group, (0,))) if len(topology.shape) == 1 else (),
-        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)), progress="all",
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)), progress=butterfly.progress,
     )
 
 
@@ -129,7 +129,7 @@ def _rooted_pattern(topology: Topology, kind: str, form: str, root: int) -> Patt
         return _rooted_pattern(small, kind, form, root % small.n_npus)
 
     return rounds_pattern(
-        topology, kind, NAME, form, rounds, n_blocks=blocks, smaller=Smaller(smaller), root=root, progress="all"
+        topology, kind, NAME, form, rounds, n_blocks=blocks, smaller=Smaller(smaller), root=root
     )
 
 

@@ -125,6 +125,11 @@ class Butterfly:
     ports: tuple[tuple[Peer, ...], ...]
     part: int  # blocks per port: block b of port k has index `k * part + b` and is owned by rank b of the core
 
+    @property
+    def progress(self) -> str:
+        """Ranks wait for all of their ports, unless some fold: what waits for those would hold up all ports."""
+        return "all" if self.core.inner == self.core.outer else "free"
+
     def regular_dims(self) -> tuple[int, ...]:
         """Dimensions in which all ranks participate."""
         outer, inner = self.core.outer, self.core.inner

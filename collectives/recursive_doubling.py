@@ -93,7 +93,7 @@ def _pattern(topology: Topology, name: str, kind: str, form: str, pairs: str) ->
         topology, kind, name, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (inner.p if form == "bandwidth" else 1),
         groups=Groups(topology, partial(_group, MIRRORED if pairs == "shifted" else name)),
-        smaller=Smaller(lambda: _pattern(shrink(topology), name, kind, form, pairs)), progress="all",
+        smaller=Smaller(lambda: _pattern(shrink(topology), name, kind, form, pairs)), progress=butterfly.progress,
     )
 
 

@@ -6,7 +6,7 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-RESULTS_VERSION = 15
+RESULTS_VERSION = 16
 """Goes up when any simulated number changes, with an entry under "changed results" in CHANGELOG.md: stores of sweeps do
 not mix results of different versions."""
 

@@ -121,7 +121,7 @@ def job_of(*schedules: Schedule) -> Job:
 def test_the_default_is_one_rule_for_schedules_jobs_and_tenants(spec: str) -> None:
     """The program of the default is that of the rule that it stands for, however the schedule is run."""
     schedules = waiting_schedules(spec)
-    assert {one.pattern.algorithm for one in schedules} >= {"swing", "bucket"}
+    assert {one.pattern.algorithm for one in schedules} >= {"bucket"}
     assert from_spec(spec).ports_have_links == (spec in LINKED)
     rule = Model(rank_progress="authors" if spec in LINKED else "free")
     for one in schedules:
