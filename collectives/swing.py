@@ -79,7 +79,8 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
         topology, kind, NAME, form, _rounds(butterfly, kind, form),
         n_blocks=n_ports * (butterfly.part if form == "bandwidth" else 1),
         groups=Groups(topology, partial(group, butterfly.regular_dims())),
-        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)), progress="all" if form == "bandwidth" else butterfly.progress,
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)),
+        progress="all" if form == "bandwidth" else butterfly.progress,
     )
 
 

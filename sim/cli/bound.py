@@ -12,7 +12,7 @@ from sim.analytic.cut_bound import cut_bound
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
-from topologies import SWITCH, Topology
+from topologies import REDUCER, SWITCH, Topology
 from topologies.flows.programs import (
     MOST_VARIABLES,
     SMALL,
@@ -39,6 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
     lines = [_line(topology, row) for row in rows]
     head = f"# weft bound: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
     told = ["# switches multicast and reduce, as the fabric says (--no-reducing-switches: they only forward)"] * says
+    if switches and REDUCER in topology.kind:
+        told += ["# at the rate of their links: that of their own units is left out, and may be far below"]
     say(arguments, head, *lines, *told, *_note(topology, kind, switches, spec.bound.program))
     write_json(arguments, spec, rows, model=spec.build_model())
     write_csv(arguments, [row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows])

@@ -208,6 +208,7 @@ def choice(row: Row) -> str:
     words = [f"{row['chunks']} chunks" if row["chunks"] > 1 else "whole transfers"]
     words += [row["discipline"]] if row["discipline"] != "fifo" else []
     words += [f"{row['trees']} trees"] if row["trees"] is not None else []
+    words += [f"{row['pipeline_chunks']} parts"] if row["pipeline_chunks"] is not None else []
     return " ".join(words)
 
 

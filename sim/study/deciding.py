@@ -13,7 +13,10 @@ from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees
 from sim.study.spec import Spec
 from sim.study.tables import Row, tied_with
 from topologies import Topology, WeftError
-from topologies.units import format_rate, format_size
+from topologies.units import format_rate, format_size, format_time
+
+WORTH_SAYING = 0.05
+"""Share of its time that another value of a default must save the fastest, to be told where the ranking stays."""
 
 
 class Alternative(NamedTuple):
@@ -27,7 +30,7 @@ class Alternative(NamedTuple):
 
 
 def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row]) -> list[str]:
-    """One line for each default without which another algorithm is the fastest at some size.
+    """One line for each default without which another algorithm is the fastest at some size, or the fastest is faster.
 
     Alternatives are simulated, at all sizes or, beyond a limit on the services, not at all, which is said. Of a single
     algorithm there is no ranking, and the other engines have no such limit.
@@ -59,6 +62,9 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
     if spec.chooses and recut:
         yield _alternative(f"{_names(recut)} in as many chunks as suit it", f"{DEFAULT_CHUNKS} for all",
                            f"--chunks {DEFAULT_CHUNKS}", spec, {"model": {"chunks": DEFAULT_CHUNKS}}, recut)
+    if spec.model.tie is None and spec.build_model().tie == "first":
+        yield _alternative("of routes of equal length, the first", "all of them", "--tie split", spec,
+                           {"model": {"tie": "split"}}, every)
     if spec.build_model().deliver == "head":
         yield _alternative("a chunk is delivered with its head", "its tail", "--deliver tail", spec,
                            {"model": {"deliver": "tail"}}, every)
@@ -90,6 +96,7 @@ def _tried(one: Alternative, rows: Sequence[Row]) -> str:
         return f"perhaps: {one.default}; {one.instead} was not tried, for it takes long ({one.flag})"
     given = {called(name): name for name in one.spec.algorithms}
     winners: dict[str, list[int]] = {}
+    faster: list[str] = []
     for size in _sizes(rows):
         here = _at(rows, size)
         before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
@@ -101,7 +108,9 @@ def _tried(one: Alternative, rows: Sequence[Row]) -> str:
         found = min(times, key=lambda name: times[name])
         if found not in before:
             winners.setdefault(found, []).append(size)
-    said = ", ".join(f"{name} is the fastest at {_listed(sizes)}" for name, sizes in winners.items())
+        elif times[found] < (1 - WORTH_SAYING) * float(here[0]["time_s"]):
+            faster.append(f"{found} takes {format_time(times[found] * 1e12)} at {format_size(size)}")
+    said = ", ".join([*(f"{name} is the fastest at {_listed(sizes)}" for name, sizes in winners.items()), *faster])
     return said and f"{one.default}; with {one.instead}, {said} ({one.flag})"
 
 

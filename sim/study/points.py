@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from collectives import Schedule, algorithm, in_network
+from collectives import Schedule, algorithm, hierarchical, in_network, themis
 from collectives.formats.files import called
 from collectives.registry import check_implements
 from collectives.trees.edge_disjoint import most_trees
@@ -45,8 +45,12 @@ SPREAD_SERVICES = 2_000_000
 RUN_SERVICES = 80_000
 """Services that a core does while a small run is prepared: 4 ms."""
 
-IN_TREES = ", trees="
-"""Between a form and its number of trees, where that is chosen."""
+PIPELINES = (hierarchical.NAME, themis.NAME)
+TUNED = ("trees", "pipeline_chunks")
+"""Options of algorithms that are chosen by size, where they are not given."""
+
+FEW_PARTS = (1, 2, 4)
+"""Parts of a hierarchical collective that are tried beside its default: of small arrays, pipelines only fill."""
 
 MOST_STRIPED = 128
 """Limit on nodes for trying several trees."""
@@ -79,10 +83,10 @@ def row_of(task: Task, best: BestForm) -> Row:
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
     notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
-    trees = task.spec.options_of(task.algorithm).get("trees", _split_trees(best.name)[1])
+    tuned = {option: task.spec.options_of(task.algorithm).get(option) for option in TUNED} | _split(best.name)[1]
     ends = range_of(task, best.result)
-    chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None, "trees": trees}
-    return best.result.row() | ends | chosen | {"why": account, "other_forms": best.others, "notes": notes}
+    chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None}
+    return best.result.row() | ends | chosen | tuned | {"why": account, "other_forms": best.others, "notes": notes}
 
 
 def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Schedule, Model]:
@@ -92,9 +96,9 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     """
     names = {called(name): name for name in spec.algorithms}
     name = names[choice(row["algorithm"], names, "algorithm of the spec")]
-    trees = {} if row.get("trees") is None else {"trees": row["trees"]}
+    tuned = {option: row[option] for option in TUNED if row.get(option) is not None}
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
-    schedule = spec.build_schedule(name, topology, row["size_bytes"], form, **trees)
+    schedule = spec.build_schedule(name, topology, row["size_bytes"], form, **tuned)
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
     return schedule, replace(spec.build_model(), **cut)
 
@@ -413,25 +417,27 @@ _KEPT = Kept()
 
 
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Schedule], dict[str, str]]:
-    forms, striped = forms_of(spec, topology, name)
+    forms, more = forms_of(spec, topology, name)
     build = partial(schedule_of, spec, topology, name, size_bytes)
-    ready, refused = ready_forms((*forms, *striped), build, spec.build_model(), spec.symmetry, spec.engine,
+    ready, refused = ready_forms((*forms, *more), build, spec.build_model(), spec.symmetry, spec.engine,
                                  spec.chooses)
-    return ready, {label: why for label, why in refused.items() if label not in striped}
+    return ready, {label: why for label, why in refused.items() if label not in more}
 
 
 def forms_of(spec: Spec, topology: Topology, name: str) -> tuple[Sequence[str], list[str]]:
-    """The forms that an algorithm is tried in ("": the only one), and those with several trees."""
-    forms = spec.forms_of(name) or ("",)
-    counts = numbers_of_trees(spec, topology, name) if spec.chooses else []
-    return forms, [f"{form}{IN_TREES}{count}" for form in forms for count in counts]
+    """The forms that an algorithm is tried in ("": the only one), and those with several trees or in few parts."""
+    forms, more = spec.forms_of(name) or ("",), []
+    if spec.chooses:
+        more += [f"{form}, trees={count}" for form in forms for count in numbers_of_trees(spec, topology, name)]
+    if spec.chooses and name in PIPELINES and "pipeline_chunks" not in spec.options_of(name):
+        more += [f"{form}, pipeline_chunks={parts}" for form in forms for parts in FEW_PARTS]
+    return forms, more
 
 
 def schedule_of(spec: Spec, topology: Topology, name: str, size_bytes: int, label: str) -> Schedule:
     """The schedule of an algorithm in one of the forms of `forms_of`."""
-    form, trees = _split_trees(label)
-    options = {} if trees is None else {"trees": trees}
-    return spec.build_schedule(name, topology, size_bytes, form or None, **options)
+    form, tuned = _split(label)
+    return spec.build_schedule(name, topology, size_bytes, form or None, **tuned)
 
 
 def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
@@ -444,7 +450,8 @@ def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
     return sorted({2, most}) if most > 1 else []
 
 
-def _split_trees(label: str) -> tuple[str, int | None]:
-    """The form, and the number of trees, of a label such as "push, trees=2"."""
-    form, _, trees = label.partition(IN_TREES)
-    return form, int(trees) if trees else None
+def _split(label: str) -> tuple[str, dict[str, int]]:
+    """The form, and the option that was chosen, of a label such as "push, trees=2"."""
+    form, _, tuned = label.partition(", ")
+    option, _, value = tuned.partition("=")
+    return form, {option: int(value)} if tuned else {}

@@ -13,19 +13,22 @@ KINDS = [(name, kind) for name, one in ALGORITHMS.items() for kind in one.functi
 
 FAR = {
     "parameter-server": (0.6, 1),  # the servers gather in one step, on links that other steps leave idle
-    "tacos": (0.6, 1.05), "bfb": (0.75, 1.95),  # steps of unequal length: ranks go on at once with what they have
-    "pat": (0.65, 1.1), "pairwise": (0.75, 1.2),  # long routes of one step meet those of the next
+    "tacos": (0.6, 1.05), "bfb": (0.6, 1.95),  # steps of unequal length: ranks go on at once with what they have
+    "pat": (0.65, 1.2), "pairwise": (0.75, 1.2), "bruck": (0.7, 1.1),  # long routes of one step meet those of the next
     "pipelined": (0.7, 1.05), "nccl-rings": (0.8, 1.45),  # streams that share links at some times and not at others
-    "recursive-doubling": (0.8, 1.05), "mirrored-recursive-doubling": (0.8, 1.1),  # ranks beyond a power of two
-    "swing": (0.85, 1.2), "nccl-trees": (0.85, 1.05), "nvls-trees": (0.85, 1.05), "tree": (0.95, 1.35),
-    "bucket": (0.95, 1.07), "bruck": (0.8, 1.1), "recursive-multiplying": (0.85, 1.05),
-    "bine": (0.7, 1.7),  # trees and butterflies over ranks in their order, whose routes on meshes are long
+    "recursive-doubling": (0.75, 1.05), "mirrored-recursive-doubling": (0.75, 1.3),  # ranks beyond a power of two
+    "swing": (0.75, 1.2), "recursive-multiplying": (0.85, 1.25), "trivance": (0.75, 1.1),
+    "nccl-trees": (0.75, 1.05), "nvls-trees": (0.85, 1.05), "double-binary-tree": (0.85, 1.05),
+    "tree": (0.95, 1.8), "bine": (0.65, 1.7),  # ranks in their order, whose routes on meshes are long
+    "bucket": (0.95, 1.12),
 }
 """Least and largest ratio of the estimate to the simulated time, as docs/background/model.md has them; of others, from
 0.9 to 1.16."""
 FABRICS = (
     "torus:4x4", "switch:6", "mesh:3x3", "torus:3x5", "torus:8x4x2", "mesh:8x4", "mesh:3x5", "mesh:5x3", "mesh:5",
-    "torus:7x2", "RI(4)_FC(4)_SW(4)", "fat-tree:4", "ring:7", "switch:9",
+    "torus:7x2", "RI(4)_FC(4)_SW(4)", "fat-tree:4", "ring:7", "switch:9", "random-regular:10x3", "fc:5", "switch:7",
+    "switch:3", "leaf-spine:5x2x1", "circulant:11x1x3", "torus:5x2", "mesh:5x2", "torus:12x2", "torus:6x2x2",
+    "mesh:2x7",
 )
 
 

@@ -53,7 +53,7 @@ def row(low: float, high: float, progress: str = "free", name: str = "swing") ->
     ("rank_progress", "free", "an accident; with --rank-progress all 1 us"),
     ("discipline", "all", "an accident; with --discipline lowest-chunk-first 1 us"),
     ("tie", "free", "an accident; with --tie split 1 us"),
-    ("nothing", "free", "an accident that no flag tried narrows: take the range for the answer"),
+    ("nothing", "free", "an accident that no flag tried narrows without more time: take the range for the answer"),
 ])
 def test_the_first_flag_that_narrows_a_range_is_named(
     narrow: str, progress: str, said: str, monkeypatch: pytest.MonkeyPatch
