@@ -20,8 +20,9 @@ def run(arguments: argparse.Namespace) -> None:
     inputs = spec.astra
     with progress("astra", 1, arguments.quiet):
         result = run_astra(
-            inputs.workload or "", inputs.system or "", inputs.network or "", inputs.comm_group, backend=inputs.backend,
-            queues=inputs.num_queues_per_dim, most_events=most,
+            inputs.workload or "", inputs.system or "", inputs.network or "", inputs.comm_group,
+            remote_memory=inputs.remote_memory, backend=inputs.backend, queues=inputs.num_queues_per_dim,
+            most_events=most,
         )
     say(arguments, *result.lines())
     if not arguments.quiet:

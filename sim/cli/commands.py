@@ -270,13 +270,13 @@ COMMANDS: dict[str, Command] = {
             'weft train --topology "SW(8)_SW(16)" --workload examples/layers.txt --loop dear --plot timeline.png '
             '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
         ),
-        needs=(FABRIC, "workload.name"),
+        needs=(FABRIC, "workload.name|workload.job"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
-        without=("workload.job",),
-        defaults={"collective.algorithms": ("hierarchical",)}, run_flags=RUNS,
+        run_flags=RUNS,
         helps={
             **_OF_JOBS,
-            "collective.algorithms": ("NAME", "algorithm of all collectives"),
+            "collective.algorithms": ("NAME", "algorithm of all collectives (default: hierarchical); of traces several "
+                                      "may be named, and each collective takes the first that implements it"),
             "model.chunks": ("N", "chunks per transfer of all collectives at once, so that none is tried alone: auto "
                              "is for compare (default: 1, for hierarchical cuts by itself)"),
         },

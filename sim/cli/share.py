@@ -1,8 +1,8 @@
 """`weft share`: several collectives and training iterations on one fabric at once.
 
 A tenant is a text of words and NAME=VALUE, or a table [[tenant]] in TOML: a collective (`collective algorithm size`,
-and the options of the algorithm), a training iteration (`workload=NAME` and the keys of `[workload]` and `[training]`),
-or a file (`job=FILE`, GOAL or Chakra).
+and the options of the algorithm), or a training iteration or another workload (`workload=NAME` or `job=FILE`, which
+mean the same, and the keys of `[workload]` and `[training]`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from sim.cli.asked import check_apart, check_looks_into, spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.cli.trace import read_job
 from sim.lower.tenants import Tenant, merge
 from sim.program.model import Model
 from sim.program.options import parse_value
 from sim.scenarios.tenants import Shares, share_fabric
-from sim.study.jobs import build_job
 from sim.study.keys import KINDS, keys_of
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
+from sim.study.workload_files import open_workload
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.why.path import by_kind
 from topologies import Topology
@@ -255,13 +254,13 @@ def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | J
 WORKLOAD_KEYS = {
     ("workload" if name == "name" else name): (section, name)
     for section in ("workload", "training") for name in keys_of(section)
-    if name not in ("job", "npu_bandwidth")  # links are those of the fabric
-}
-"""Keys of an iteration, and where they stand in a spec."""
+    if name != "npu_bandwidth"  # links are those of the fabric
+} | {"comm_group": ("workload", "communicator")}
+"""Keys of a workload, and where they stand in a spec."""
 
 
 def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
-    """An iteration; the keys are those of `[workload]` and `[training]`."""
+    """An iteration or a file; the keys are those of `[workload]` and `[training]`."""
     sections: dict[str, dict[str, Any]] = {"workload": {}, "training": {}}
     for key, value in table.items():
         if key == "algorithm":
@@ -276,8 +275,9 @@ def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job
         except ValueError:
             raise WeftError(f"{key} is {told(value)}: {kind.wanted}") from None
     spec = Spec.from_dict(sections, "tenant")
-    workload, job = build_job(spec.workload, spec.training, topology, table.get("algorithm", "hierarchical"))
-    return job, f"iteration of {workload.name}"
+    named = table["algorithm"].split(",") if "algorithm" in table else ()
+    opened = open_workload(spec.workload, spec.training, topology, named)
+    return opened.job, f"iteration of {opened.name}" if opened.is_layers else opened.name
 
 
 def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
@@ -285,16 +285,9 @@ def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
     return str(value) if parse is str and not isinstance(value, bool) else value
 
 
-def _job(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
-    for key in table:
-        if key not in ("job", "algorithm"):
-            raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*EVERY, 'job', 'algorithm'])}")
-    return read_job(table["job"], topology, table.get("algorithm", "ring")), table["job"]
-
-
 Make = Callable[[dict[str, Any], Topology], tuple[Schedule | Job, str]]
 
-WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _job}
+WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _workload}
 """Constructors of the work of a tenant, by its identifying key."""
 
 

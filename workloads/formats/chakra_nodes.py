@@ -1,17 +1,20 @@
-"""Meaning of Chakra trace nodes: computations, collectives and messages, from their attributes.
+"""Meaning of Chakra trace nodes: computations, collectives, messages and accesses to memory, from their attributes.
 
-An unused attribute is an error that names it; `NOTES`, which record the origin of a node, are ignored.
+`workloads.formats.chakra_schema` has the attributes that are read.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from topologies import WeftError
+from topologies.checks import told
 from workloads.formats.chakra import Node, Trace, read_trace
 from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.chakra_schema import LEGACY, MEMORY, OWN, ROWS, SIZELESS, Row
 
 COLLECTIVES = (
     "all-reduce", "reduce", "all-gather", "gather", "scatter", "broadcast", "all-to-all", "reduce-scatter",
@@ -19,17 +22,13 @@ COLLECTIVES = (
 )
 """By the number of `comm_type`."""
 
-NOTES = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "kernel_backend", "kernel_file")
+MOST_NPUS, MOST_NODES = 2**20, 4_000_000
 
-ACCEPTED: Mapping[str, tuple[str, ...]] = {
-    "compute": ("is_cpu_op", "num_ops", "tensor_size"),
-    "collective": ("is_cpu_op", "comm_type", "comm_size", "comm_priority", "pg_name", "involved_dim"),
-    "send": ("is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag"),
-    "receive": ("is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag"),
-    "invalid": (), "metadata": (),
-}
+EVERYONE = ("", "0")
+"""Names of the group of all NPUs."""
 
-MOST_NPUS, MOST_NODES, MOST_SIZE = 2**20, 4_000_000, 2**60
+Groups = Mapping[str, tuple[int, ...]]
+"""NPUs of communicator groups, by name."""
 
 
 class Computes(NamedTuple):
@@ -37,8 +36,15 @@ class Computes(NamedTuple):
 
     duration_us: int
     on_cpu: bool
-    operations: int
+    operations: int | None = None  # None: the trace does not say
+    bytes: int | None = None
+
+
+class Remembers(NamedTuple):
+    """A load from remote memory, or a store."""
+
     bytes: int
+    duration_us: int
 
 
 class Communicates(NamedTuple):
@@ -46,7 +52,7 @@ class Communicates(NamedTuple):
 
     kind: str
     size: int
-    group: int
+    group: str  # "" for all NPUs
     dims: tuple[bool, ...] | None
     priority: int
     duration_us: int
@@ -61,7 +67,7 @@ class Exchanges(NamedTuple):
     tag: int
 
 
-Meaning = Computes | Communicates | Exchanges | None
+Meaning = Computes | Remembers | Communicates | Exchanges | None
 
 
 def read_ranks(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]:
@@ -85,91 +91,121 @@ def read_ranks(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]
     return traces, sorted(str(path) for rank, path in ranks if rank.isdecimal() and int(rank) >= n_npus)
 
 
+def passed_over(traces: list[Trace]) -> list[str]:
+    """A note of the attributes that are not read, if there are any."""
+    read = {row.name for row in ROWS} | set(LEGACY)
+    names = {one.name for trace in traces for node in trace.nodes for one in node.attributes} - read
+    return [f"attributes that are passed over, as Chakra's feeders do: {', '.join(sorted(names))}"] if names else []
+
+
 def meaning(node: Node, rank: int, n_npus: int, where: str) -> Meaning:
     """What a node asks for; None for nothing.
 
+    A collective or message of a CPU is the call of the host, and takes its duration there.
+
     `rank`, `n_npus`: whose node it is.
     `where`: "trace x.0.et", for messages.
-    WeftError: names the node and the attribute: one that is unknown, missing or given twice, a value out of range, a
-        node of a type that is not simulated.
+    WeftError: names the node and the attribute: one that is missing or given twice, or a value out of range.
     """
-    where = f"{where}: node {node.id}"
-    if node.kind not in ACCEPTED:
-        raise WeftError(f"{where} is a {node.kind}: remote memory is not simulated")
-    found: dict[str, Attribute] = {}
-    for one in node.attributes:
-        if one.name in found:
-            raise WeftError(f"{where}: attribute {one.name!r} is given twice")
-        if one.name not in ACCEPTED[node.kind] and one.name not in NOTES:
-            raise WeftError(
-                f"{where}: unknown or unused attribute {one.name!r} of a {node.kind}; accepted are "
-                f"{', '.join((*ACCEPTED[node.kind], *NOTES))}"
-            )
-        found[one.name] = one
-    values = _Values(found, where)
-    if node.kind == "compute":
-        on_cpu = values.whole("is_cpu_op", 1, 1) == 1
-        return Computes(
-            node.duration_us, on_cpu, values.whole("num_ops", 0, MOST_SIZE), values.whole("tensor_size", 0, MOST_SIZE)
-        )
+    values = _Values(node, f"{where}: node {node.id}")
     if node.kind in ("invalid", "metadata"):
         return None
-    if values.whole("is_cpu_op", 0, 1):
-        raise WeftError(f"{where}: is_cpu_op of a {node.kind}: ASTRA-sim does not communicate on CPUs")
-    if node.kind == "collective":
-        return _collective(node, values)
-    return _message(node, values, rank, n_npus)
+    on_cpu = values.whole("is_cpu_op") == 1
+    if node.kind == "compute":
+        work = (values.whole(name) if name in values.found else None for name in ("num_ops", "tensor_size"))
+        return Computes(node.duration_us, on_cpu, *work)
+    if node.kind in MEMORY:
+        return Remembers(values.whole("tensor_size"), node.duration_us)
+    if on_cpu:
+        return Computes(node.duration_us, True)
+    return _collective(node, values) if node.kind == "collective" else _message(node, values, rank, n_npus)
+
+
+def groups_of(trace: Trace, n_npus: int) -> Groups:
+    """Communicator groups that a trace brings along: those of a node of PyTorch's process groups, by name."""
+    found: dict[str, tuple[int, ...]] = {}
+    for node in trace.nodes:
+        if node.kind == "metadata" and node.inputs is not None and '"pg_name"' in node.inputs.values:
+            text = node.inputs.values
+            for one in _json_list(text[text.find("[{") : text.rfind("}]") + 2]):
+                ranks = one.get("ranks") or range(n_npus)  # none: all
+                if all(isinstance(rank, int) and 0 <= rank < n_npus for rank in ranks):
+                    found[str(one.get("pg_name"))] = tuple(ranks)
+    return found
+
+
+def _json_list(text: str) -> list[dict[str, Any]]:
+    """The objects of a JSON list; none of what is no list, which only matters if its groups are asked for."""
+    try:
+        found = json.loads(text.replace('\\"', '"'))
+    except ValueError:
+        return []
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _collective(node: Node, values: _Values) -> Communicates:
-    kind = COLLECTIVES[values.whole("comm_type", 0, len(COLLECTIVES) - 1)]
+    kind = COLLECTIVES[values.whole("comm_type")]
+    size = 0 if kind in SIZELESS and "comm_size" not in values.found else values.whole("comm_size")
     return Communicates(
-        kind, values.whole("comm_size", None if kind not in ("broadcast", "barrier") else 0, MOST_SIZE), values.group(),
-        values.dims(), values.whole("comm_priority", 0, 2**31), node.duration_us,
+        kind.removesuffix("-block"), size, values.group(), values.dims(), values.whole("comm_priority"),
+        node.duration_us,
     )
 
 
 def _message(node: Node, values: _Values, rank: int, n_npus: int) -> Exchanges:
     sends = node.kind == "send"
     own, other = ("comm_src", "comm_dst") if sends else ("comm_dst", "comm_src")
-    if (said := values.whole(own, rank, n_npus - 1)) != rank:
+    if (said := values.whole(own, n_npus - 1, rank)) != rank:
         raise WeftError(f"{values.where}: {own} is {said}; the trace is that of NPU {rank}")
-    peer = values.whole(other, None, n_npus - 1)
+    peer = values.whole(other, n_npus - 1)
     if peer == rank:
         raise WeftError(f"{values.where}: {other} is {peer}, its own NPU")
-    return Exchanges(sends, peer, values.whole("comm_size", None, MOST_SIZE), values.whole("comm_tag", 0, 2**31 - 1))
+    return Exchanges(sends, peer, values.whole("comm_size"), values.whole("comm_tag"))
 
 
 class _Values:
     """Attributes of a node by name."""
 
-    def __init__(self, found: Mapping[str, Attribute], where: str) -> None:
-        self.found, self.where = found, where
+    def __init__(self, node: Node, where: str) -> None:
+        self.kind, self.where = node.kind, where
+        self.found: dict[str, Attribute] = {}
+        for one in node.attributes:
+            if self.found.setdefault(one.name, one).value != one.value and one.name in _READ:
+                raise WeftError(f"{where}: attribute {one.name!r} is given twice")
 
-    def whole(self, name: str, default: int | None, most: int) -> int:
-        """An integer from zero on; of a type of any width."""
+    def whole(self, name: str, most: int | None = None, own: int = 0) -> int:
+        """An integer from zero on, of a type of any width, or what stands for it; `own`: the rank."""
+        row = _ROW_OF[name, self.kind]
         if name not in self.found:
-            if default is None:
+            if row.absent is None:
                 raise WeftError(f"{self.where}: lacks the attribute {name!r}")
-            return default
+            return own if row.absent == OWN else int(row.absent)
         value = self.found[name].value
-        if not isinstance(value, int) or not 0 <= value <= most:
-            raise WeftError(f"{self.where}: {name} is {value!r}: an integer from 0 to {most} is expected")
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
+            value = int(value)
+        limit = row.most if most is None else most
+        if not isinstance(value, int) or not 0 <= value <= limit:
+            raise WeftError(f"{self.where}: {name} is {told(value)}: an integer from 0 to {limit} is expected")
         return int(value)
 
-    def group(self) -> int:
-        """Number of the communicator group; 0 for all NPUs."""
-        value = self.found["pg_name"].value if "pg_name" in self.found else ""
-        text = str(value) if isinstance(value, (str, int)) else "?"
-        if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise WeftError(f"{self.where}: pg_name is {value!r}: the number of a communicator group is expected")
-        return int(text or 0)
+    def group(self) -> str:
+        """Name of the communicator group; "" for all NPUs."""
+        one = next((self.found[name] for name in ("pg_name", *LEGACY) if name in self.found), None)
+        value = "" if one is None else one.value
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            raise WeftError(f"{self.where}: pg_name is {told(value)}: the name of a communicator group is expected")
+        return "" if str(value) in EVERYONE else str(value)
 
     def dims(self) -> tuple[bool, ...] | None:
         """Dimensions that take part; None where the node does not say."""
         if "involved_dim" not in self.found:
             return None
         one = self.found["involved_dim"]
-        if one.kind != "bool" or not isinstance(one.value, tuple):
-            raise WeftError(f"{self.where}: involved_dim is {one.value!r}: a list of booleans is expected")
+        if one.kind not in ("bool", "") or not isinstance(one.value, tuple):
+            raise WeftError(f"{self.where}: involved_dim is {told(one.value)}: a list of booleans is expected")
         return tuple(bool(value) for value in one.value)
+
+
+_ROW_OF: Mapping[tuple[str, str], Row] = {(row.name, kind): row for row in ROWS for kind in row.of}
+
+_READ = {row.name for row in ROWS} | set(LEGACY)

@@ -41,8 +41,8 @@ def test_published_files() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"color": 1}, "unknown or unused key 'color'; accepted are scheduling-policy"),
-        ({"boost_mode": 1}, "boost-mode is 1: only 0 is simulated"),
+        ({"sheduling_policy": "FIFO"}, "'sheduling-policy' is not simulated (did you mean scheduling-policy?)"),
+        ({"per_node_custom_implementation": "x.yml"}, "'per-node-custom-implementation' is not simulated"),
         ({"L": 3}, "L is 3: only 0 is simulated"),
         ({"model_shared_bus": 1}, "model-shared-bus is 1"),
         ({"preferred_dataset_splits": None}, "key 'preferred-dataset-splits' is missing"),
