@@ -9,7 +9,8 @@ from sim.astra.endpoint import split
 from sim.astra.system_file import System
 from topologies import WeftError
 from topologies.formats.astra_network import AstraNetwork
-from workloads.formats.chakra_nodes import Communicates, Groups, Meaning
+from workloads.formats.chakra_json import Groups
+from workloads.formats.chakra_nodes import Communicates, Meaning
 
 MOST_NOTES = 20
 

@@ -18,12 +18,11 @@ from topologies.formats.astra_network import AstraNetwork, read_astra_network
 from topologies.stages import staged
 from workloads.formats.astra_memory import read_remote_memory
 from workloads.formats.chakra import Node, Trace
+from workloads.formats.chakra_json import Groups, groups_of
 from workloads.formats.chakra_nodes import (
     Computes,
-    Groups,
     Meaning,
     Remembers,
-    groups_of,
     meaning,
     passed_over,
     read_ranks,

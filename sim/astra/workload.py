@@ -14,7 +14,8 @@ from typing import Any
 
 from sim.astra.endpoint import Endpoint, Group
 from topologies import WeftError
-from workloads.formats.chakra_nodes import EVERYONE, Communicates, Computes, Exchanges, Groups, Meaning, Remembers
+from workloads.formats.chakra_json import Groups
+from workloads.formats.chakra_nodes import EVERYONE, Communicates, Computes, Exchanges, Meaning, Remembers
 
 NS_PER_US = 1000
 

@@ -79,11 +79,15 @@ class Trace(NamedTuple):
         As the producer calls it; often "", where the attribute `schema` says it.
     attributes : tuple of Attribute
     nodes : tuple of Node
+    dropped : int
+        Control dependencies that are left out: on nodes that the file does not have, or all of them where they
+        contradict the data dependencies. Converters write both, and older feeders read no control dependencies at all.
     """
 
     version: str
     attributes: tuple[Attribute, ...]
     nodes: tuple[Node, ...]
+    dropped: int = 0
 
 
 @checked
@@ -118,8 +122,22 @@ def parse_trace(data: bytes, name: str) -> Trace:
         nodes.append(_node(one, f"{where}: node {len(nodes)} of the file"))
         if len(nodes) > MOST_NODES:
             raise WeftError(f"{where}: more than {MOST_NODES:,} nodes")
-    in_order(nodes, where)
-    return Trace(version, attributes, tuple(nodes))
+    return ordered(version, attributes, nodes, where)
+
+
+def ordered(version: str, attributes: tuple[Attribute, ...], nodes: Sequence[Node], where: str) -> Trace:
+    """A trace whose nodes can be ordered, without control dependencies that keep them from it."""
+    there = {node.id for node in nodes}
+    kept = [node if there.issuperset(node.control_after) else node._replace(
+        control_after=tuple(other for other in node.control_after if other in there)) for node in nodes
+    ]
+    try:
+        in_order(kept, where)
+    except WeftError:
+        kept = [node._replace(control_after=()) for node in nodes]
+        in_order(kept, where)
+    dropped = sum(len(node.control_after) - len(some.control_after) for node, some in zip(nodes, kept, strict=True))
+    return Trace(version, attributes, tuple(kept), dropped)
 
 
 @checked

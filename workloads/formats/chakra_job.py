@@ -19,15 +19,14 @@ from topologies import Topology, WeftError
 from topologies.checks import checked
 from workloads.formats.astra_memory import RemoteMemory
 from workloads.formats.chakra import Trace, in_order
+from workloads.formats.chakra_json import Groups, groups_of
 from workloads.formats.chakra_nodes import (
     EVERYONE,
     Communicates,
     Computes,
     Exchanges,
-    Groups,
     Meaning,
     Remembers,
-    groups_of,
     meaning,
     passed_over,
     read_ranks,

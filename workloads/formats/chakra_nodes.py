@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from topologies import WeftError
 from topologies.checks import told
 from workloads.formats.chakra import Node, Trace, read_trace
 from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.chakra_json import read_json_trace
 from workloads.formats.chakra_schema import LEGACY, MEMORY, OWN, ROWS, SIZELESS, Row
 
 COLLECTIVES = (
@@ -24,12 +24,10 @@ COLLECTIVES = (
 
 MOST_NPUS, MOST_NODES = 2**20, 4_000_000
 
+ENDINGS = (".et", ".et.gz", ".json")
+
 EVERYONE = ("", "0")
 """Names of the group of all NPUs."""
-
-Groups = Mapping[str, tuple[int, ...]]
-"""NPUs of communicator groups, by name."""
-
 
 class Computes(NamedTuple):
     """Work of one NPU."""
@@ -71,31 +69,40 @@ Meaning = Computes | Remembers | Communicates | Exchanges | None
 
 
 def read_ranks(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]:
-    """The traces `<prefix>.<rank>.et` of all ranks of a network.
+    """The traces `<prefix>.<rank>.et` of all ranks of a network, or .et.gz or .json.
 
     Returns the traces, and the files of ranks that the network does not have.
     WeftError: a file is missing or not a trace, or there are more nodes in all than are read.
     """
-    folder, stem = Path(prefix).parent, Path(prefix).name
-    if not Path(f"{prefix}.0.et").exists():
+    folder, stem, ending = Path(prefix).parent, Path(prefix).name, ending_of(prefix)
+    if not ending:
         raise WeftError(f"workload {prefix}: there is no {stem}.0.et in {folder}: give what comes before .<rank>.et")
     traces: list[Trace] = []
     n_nodes = 0
     for rank in range(n_npus):
-        traces.append(read_trace(f"{prefix}.{rank}.et"))
+        path = f"{prefix}.{rank}{ending}"
+        traces.append(read_json_trace(path) if ending == ".json" else read_trace(path))
         n_nodes += len(traces[-1].nodes)
         if n_nodes > MOST_NODES:
             raise WeftError(f"workload {prefix}: more than {MOST_NODES:,} nodes in all")
-    named = (path for path in folder.iterdir() if path.name.startswith(f"{stem}.") and path.name.endswith(".et"))
-    ranks = [(path.name.removeprefix(f"{stem}.").removesuffix(".et"), path) for path in named]
+    named = (path for path in folder.iterdir() if path.name.startswith(f"{stem}.") and path.name.endswith(ending))
+    ranks = [(path.name.removeprefix(f"{stem}.").removesuffix(ending), path) for path in named]
     return traces, sorted(str(path) for rank, path in ranks if rank.isdecimal() and int(rank) >= n_npus)
 
 
+def ending_of(prefix: str | Path) -> str:
+    """What follows the rank in the names of traces; "" where there are none."""
+    return next((ending for ending in ENDINGS if Path(f"{prefix}.0{ending}").exists()), "")
+
+
 def passed_over(traces: list[Trace]) -> list[str]:
-    """A note of the attributes that are not read, if there are any."""
+    """Notes of the attributes that are not read, and of dependencies on nodes that are not there."""
     read = {row.name for row in ROWS} | set(LEGACY)
     names = {one.name for trace in traces for node in trace.nodes for one in node.attributes} - read
-    return [f"attributes that are passed over, as Chakra's feeders do: {', '.join(sorted(names))}"] if names else []
+    notes = [f"attributes that are passed over, as Chakra's feeders do: {', '.join(sorted(names))}"] if names else []
+    dropped = sum(trace.dropped for trace in traces)
+    more = f"{dropped:,} control dependencies are left out, on nodes that are not there or against the data: V3 stops"
+    return [*notes, more] if dropped else notes
 
 
 def meaning(node: Node, rank: int, n_npus: int, where: str) -> Meaning:
@@ -119,28 +126,6 @@ def meaning(node: Node, rank: int, n_npus: int, where: str) -> Meaning:
     if on_cpu:
         return Computes(node.duration_us, True)
     return _collective(node, values) if node.kind == "collective" else _message(node, values, rank, n_npus)
-
-
-def groups_of(trace: Trace, n_npus: int) -> Groups:
-    """Communicator groups that a trace brings along: those of a node of PyTorch's process groups, by name."""
-    found: dict[str, tuple[int, ...]] = {}
-    for node in trace.nodes:
-        if node.kind == "metadata" and node.inputs is not None and '"pg_name"' in node.inputs.values:
-            text = node.inputs.values
-            for one in _json_list(text[text.find("[{") : text.rfind("}]") + 2]):
-                ranks = one.get("ranks") or range(n_npus)  # none: all
-                if all(isinstance(rank, int) and 0 <= rank < n_npus for rank in ranks):
-                    found[str(one.get("pg_name"))] = tuple(ranks)
-    return found
-
-
-def _json_list(text: str) -> list[dict[str, Any]]:
-    """The objects of a JSON list; none of what is no list, which only matters if its groups are asked for."""
-    try:
-        found = json.loads(text.replace('\\"', '"'))
-    except ValueError:
-        return []
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _collective(node: Node, values: _Values) -> Communicates:

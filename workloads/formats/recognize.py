@@ -7,6 +7,7 @@ from pathlib import Path
 
 from topologies import WeftError
 from topologies.text.input_text import is_special
+from workloads.formats.chakra_nodes import ending_of
 
 CHAKRA, GOAL, LAYERS = "Chakra traces", "a GOAL file", "layers"
 
@@ -44,12 +45,12 @@ def format_of(name: str) -> str:
 
     WeftError: a file that is recognized and not a workload, or one of several traces.
     """
-    if Path(f"{name}.0.et").exists():
+    if ending_of(name):
         return CHAKRA
     path = Path(name)
     if not path.is_file() or is_special(name):
         return LAYERS if not name.endswith(".goal") else GOAL
-    if (trace := re.fullmatch(r"(.+)\.\d+\.et(\.gz)?", name)) is not None:
+    if (trace := re.fullmatch(r"(.+)\.\d+\.(et|et\.gz|json)", name)) is not None:
         raise WeftError(f"workload {name} is the trace of one rank: give what comes before .<rank>.et, {trace[1]}")
     with path.open("rb") as stream:
         head = stream.read(HEAD).decode("latin-1").removeprefix("\xef\xbb\xbf")
