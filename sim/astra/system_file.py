@@ -16,7 +16,7 @@ POLICIES = ("LIFO", "FIFO", "EXPLICIT")
 OPTIMIZATIONS = ("baseline", "localBWAware")
 
 UNUSED = {
-    "model-shared-bus": (0,), "trace-enabled": (0, 1), "track-local-mem": (0,),
+    "model-shared-bus": (0,), "trace-enabled": (0, 1), "track-local-mem": (0, 1),
     "L": (0,), "o": (0,), "g": (0,), "G": (0,),
 }
 """Keys that are accepted only with values that leave their feature off, and those values."""
