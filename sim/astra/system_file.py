@@ -1,4 +1,7 @@
-"""ASTRA-sim's system files (JSON): delays, splits, scheduling, and the algorithm of each dimension."""
+"""ASTRA-sim's system files: delays, splits, scheduling, and the algorithm of each dimension.
+
+JSON, or the lines "key: value" of ASTRA-sim 1.0, in which the algorithms of dimensions stand as "ring_direct".
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any, NamedTuple
 
 from sim.astra.collective import KINDS
 from topologies.checks import WeftError, choice, integer, nearest, number
+from topologies.text.input_text import read_input
 from topologies.text.plain_data import read_json_object
 
 POLICIES = ("LIFO", "FIFO", "EXPLICIT")
@@ -38,6 +42,9 @@ KEYS = (
 )
 
 _ALGORITHM = re.compile(r"(ring|oneRing)|(direct|oneDirect)([0-9]{0,5})|(halvingDoubling|oneHalvingDoubling)")
+
+_LINE = re.compile(r"\s*[A-Za-z][\w-]*\s*:\s*[^\s\"{}\[\],]{1,100}\s*")
+_NUMBER = re.compile(r"\d{1,20}\.\d{0,20}")
 
 MOST_QUEUES, MOST_SPLITS, MOST_DELAY_NS = 64, 100_000, 10**12
 
@@ -94,7 +101,7 @@ def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
     `queues`: queues per dimension (ASTRA-sim's `--num-queues-per-dim`).
     WeftError: names the file and the key: one that is almost a key that is read, or a value that is not simulated.
     """
-    data, source = read_json_object(path, "system file"), str(path)
+    data, source = _read(path), str(path)
     where = f"system file {source}"
     for key in data:
         if key in REFUSED or (key not in KEYS and nearest(key, KEYS)):
@@ -139,6 +146,24 @@ def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
         queues=queues, source=source,
         passed_over=tuple(key for key in data if key not in KEYS or key in PASSED_OVER),
     )
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    """The keys of a file of either kind."""
+    lines = read_input(path, "system file").splitlines()
+    pairs = [line.partition(":") for line in lines if line.strip()]
+    if not all(_LINE.fullmatch(line) for line in lines if line.strip()):
+        return read_json_object(path, "system file")
+    data: dict[str, Any] = {}
+    for key, _, value in pairs:
+        name, word = key.strip(), value.strip()
+        if name in data:
+            raise WeftError(f"system file {path}: key {name!r} is given twice")
+        if name.endswith("-implementation"):
+            data[name] = word.split("_")
+        else:
+            data[name] = int(word) if word.isdecimal() else float(word) if _NUMBER.fullmatch(word) else word
+    return data
 
 
 def _algorithms(data: Mapping[str, Any], kind: str, where: str) -> tuple[Implementation, ...]:

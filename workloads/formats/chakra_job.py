@@ -113,7 +113,7 @@ def chakra_job(
     builder = _Builder(Job(topology), traces, algorithms, hardware, name)
     for operation in _sorted(operations, traces, name):
         builder.add(operation)
-    return builder.job, builder.collectives.notes
+    return builder.job, [*builder.notes, *builder.collectives.notes]
 
 
 class _Matching:
@@ -222,10 +222,16 @@ class _Builder:
     ) -> None:
         self.job, self.traces, self.hardware, self.name = job, traces, hardware, name
         self.collectives = GroupCollectives(job, algorithms)
+        self.timed = False  # whether the roofline has timed anything
         self.number: dict[tuple[int, int], int] = {}
         self.turns = [
             {number: turn for turn, number in enumerate(sorted(node.id for node in trace.nodes))} for trace in traces
         ]
+
+    @property
+    def notes(self) -> list[str]:
+        unused = self.hardware.roofline is not None and not self.timed
+        return ["--peak times nothing: every computation of the traces has a duration"] if unused else []
 
     def add(self, operation: _Shared) -> None:
         """Add an operation whose predecessors are there."""
@@ -258,6 +264,7 @@ class _Builder:
                 f"{where} has {what.operations:,} operations and no duration: give --peak TFLOPS, and for what its "
                 "memory bounds --memory-bandwidth RATE"
             )
+        self.timed = True
         return self.hardware.roofline.time_ps(what.operations, what.bytes or 0)
 
     def _memory_ps(self, what: Remembers, where: str) -> int:

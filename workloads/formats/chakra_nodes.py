@@ -130,7 +130,8 @@ def meaning(node: Node, rank: int, n_npus: int, where: str) -> Meaning:
 
 def _collective(node: Node, values: _Values) -> Communicates:
     kind = COLLECTIVES[values.whole("comm_type")]
-    size = 0 if kind in SIZELESS and "comm_size" not in values.found else values.whole("comm_size")
+    moves = kind not in SIZELESS or ("comm_size" in values.found and kind != "barrier")
+    size = values.whole("comm_size") if moves else 0  # the MPI converter gives a barrier its duration for a size
     return Communicates(
         kind.removesuffix("-block"), size, values.group(), values.dims(), values.whole("comm_priority"),
         node.duration_us,
@@ -157,6 +158,8 @@ class _Values:
         for one in node.attributes:
             if self.found.setdefault(one.name, one).value != one.value and one.name in _READ:
                 raise WeftError(f"{where}: attribute {one.name!r} is given twice")
+            if one.name in LEGACY:
+                self.found[one.name] = one  # the MPI converter writes the root first, and then the group
 
     def whole(self, name: str, most: int | None = None, own: int = 0) -> int:
         """An integer from zero on, of a type of any width, or what stands for it; `own`: the rank."""
@@ -193,4 +196,4 @@ class _Values:
 
 _ROW_OF: Mapping[tuple[str, str], Row] = {(row.name, kind): row for row in ROWS for kind in row.of}
 
-_READ = {row.name for row in ROWS} | set(LEGACY)
+_READ = {row.name for row in ROWS}

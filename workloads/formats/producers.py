@@ -34,6 +34,9 @@ PRODUCERS = (
     Producer("Chakra traces", "STAGE", "astra-sim/stage 9ec6c02, 2026-06-01, and symbolic_tensor_graph 3a7f49c", _ASTRA,
              "all: sets of dp, tp, pp, weight sharding and experts, with `comm_group` or `pg_name`, groups of one; JSON",
              "its backend for schema 0.0.1, which its program cannot ask for"),
+    Producer("Chakra traces", "Chakra's MPI converter", "mlcommons/chakra branch `mpi_converter`, 26eb19c, 2025-09-22",
+             _ASTRA, "computations, collectives, messages", "ranks that wait a different number of times: each wait is a "
+             "barrier of all there"),
     Producer("Chakra traces", "schemas 0.0.1 to 0.0.3", "mlcommons/chakra before 2023-10-10", "", "",
              "other field numbers, and no metadata: named as such"),
     Producer("communicator groups (JSON)", "ASTRA-sim, STAGE", "astra-sim 518bd51, 2026-03-25",
@@ -41,6 +44,8 @@ PRODUCERS = (
     Producer("system files (JSON)", "ASTRA-sim 2.x", "astra-sim 518bd51, 2026-03-25: all 14 of its repository",
              "`weft astra --system`", "all keys that it reads; dead keys are passed over and told",
              "doubleBinaryTree, the shared bus, custom collectives of single nodes"),
+    Producer("system files (text)", "ASTRA-sim 1.0", "its `key: value` lines", "`weft astra --system`",
+             "the same keys, by the rules of 2.x", "rules of 1.0 that differ from those"),
     Producer("remote memory (JSON)", "astra-memory-analytical", "as of 2026-03-25", "`--remote-memory FILE`",
              "latency and bandwidth of an NPU; in `weft astra` those of a node and of a pool, one access at a time"),
     Producer("text workloads", "ASTRA-sim 1.0, LIBRA", "LIBRA of 2024", _WORK, "layers of twelve columns",

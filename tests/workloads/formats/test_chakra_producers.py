@@ -216,6 +216,22 @@ def test_absent_equals_explicit(row: Row, kind: str) -> None:
     assert meaning(absent, 0, 2, "x") == meaning(absent._replace(attributes=(*rest, explicit)), 0, 2, "x")
 
 
+def test_the_mpi_converter() -> None:
+    """A root before the group, both as `comm_group`, and a duration for the size of a barrier."""
+    for kind, size in (("broadcast", 64), ("barrier", 0)):
+        node = collective_node(kind, 64)
+        group = (Attribute("comm_group", 3, "int64"), Attribute("comm_group", 0, "int64"))
+        found = meaning(node._replace(attributes=(*node.attributes, *group)), 0, 4, "x")
+        assert isinstance(found, Communicates) and (found.group, found.size) == ("", size)
+
+
+def test_a_roofline_that_times_nothing_is_told() -> None:
+    traces = [Trace("", (), (compute_node(5, 0),))] * 2
+    assert chakra_job(traces, ring(2), hardware=Hardware(Roofline(1e12)))[1] == [
+        "--peak times nothing: every computation of the traces has a duration"
+    ]
+
+
 def test_the_legacy_name_of_a_group() -> None:
     for name in LEGACY:
         node = BASE["collective"]._replace(attributes=(*BASE["collective"].attributes, Attribute(name, 3, "int32")))
