@@ -130,9 +130,9 @@ def workload_files() -> str:
 
     text = [
         "# Workload files, by who writes them\n",
-        "A file is read as its own tool reads it, with that tool's defaults. What is passed over is told once; refused is "
-        "only what would change the time. `--workload` and `--job` mean the same, and a flag that a format does not use is "
-        "an error.\n",
+        "A file is read as its own tool reads it, with that tool's defaults. What is passed over is told once; refused "
+        "is only what would change the time. `--workload` and `--job` mean the same, and a flag that a format does not "
+        "use is an error.\n",
         *table(["format", "tool", "version that was read", "how it is given", "what is read", "what is not, and why"],
                [list(one) for one in PRODUCERS]),
         "\n## Attributes of Chakra nodes\n",
@@ -140,12 +140,12 @@ def workload_files() -> str:
                [[f"`{row.name}`", ", ".join(row.of), row.unit, row.told, row.source] for row in ROWS]),
         "\n## Collectives of traces\n",
         "A collective runs by the first algorithm that is named and implements it. Where none is named, and for the "
-        "collectives that none of them implements, the first of these that the fabric admits; which they were is told.\n",
+        "collectives that none of them implements, by the first of these that the fabric admits.\n",
         *table(["collective", "algorithm"], [[kind, ", else ".join(names)] for kind, names in DEFAULTS.items()]),
-        "\nA group of some NPUs runs it among themselves, in the order of the group. A barrier is messages without bytes to "
-        "the members 1, 2, 4, ... further on, a gather or a scatter one message for each other member. A computation takes "
-        "its duration, or, where it has none, its operations at `--peak` times `--efficiency` and its bytes at "
-        "`--memory-bandwidth`, whichever takes longer.",
+        "\nA group of some NPUs runs it among themselves, in the order of the group. A barrier is messages without "
+        "bytes to the members 1, 2, 4, ... further on, a gather or a scatter one message for each other member. A "
+        "computation takes its duration, or, where it has none, its operations at `--peak` times `--efficiency` and "
+        "its bytes at `--memory-bandwidth`, whichever takes longer.",
     ]
     return "\n".join(text) + "\n"
 

@@ -184,9 +184,11 @@ COMMANDS: dict[str, Command] = {
             "weft compare --topology torus:4x4 --faults examples/faults.toml --algorithms swing,ring -b 1M -e 16M -f 4",
             "weft compare --topology random-regular:48x4 --collective all-to-all -b 1M --engine fluid",
             "weft compare --topology dgx-h100:4 --library nccl:2.27 -b 1K -e 8G",
+            "weft compare --topology examples/astra/ring_16.yml --workload examples/astra/grouped --comm-group "
+            "examples/astra/groups.json --algorithms ring,swing,recursive-doubling",
         ),
         needs=(FABRIC,),
-        uses=("topology", "collective", "model", "sweep", "account", "library"),
+        uses=("topology", "collective", "model", "sweep", "account", "library", "workload", "training"),
         run_flags=("workers", *RUNS),
         outputs=("json", "csv", "plot", "nccl_json"), figures=("comparison", "speed-up", "roofline"),
         chooses=True, more=_compare,
@@ -474,7 +476,7 @@ COMMANDS: dict[str, Command] = {
             "examples/astra/ring_16.yml --backend unaware",
         ),
         needs=("astra.workload", "astra.system", "astra.network"),
-        uses=("astra",), run_flags=("max_events",),
+        uses=("astra", "workload.communicator", "workload.remote_memory"), run_flags=("max_events",),
     ),
     "warm": Command(
         help="compile the engine, once for each version and machine; any command does so if needed",

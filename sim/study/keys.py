@@ -383,8 +383,6 @@ class AstraKeys:
     workload: str | None = key("text", "Chakra traces PREFIX.<rank>.et", "PREFIX")
     system: str | None = key("text", "system file, JSON", "FILE")
     network: str | None = key("text", "network file of the analytical backends, YAML", "FILE")
-    comm_group: str | None = key("text", "communicator groups, JSON", "FILE", ("--comm-group", "--communicator"))
-    remote_memory: str | None = key("text", "remote memory of memory nodes, JSON", "FILE")
     backend: str = key("text", "congestion of links: aware or unaware", "WORD", value="aware")
     num_queues_per_dim: int = key("integer", "queues per dimension, as in ASTRA-sim", "N", value=1)
 
