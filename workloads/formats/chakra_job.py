@@ -2,7 +2,7 @@
 
 Collectives of one communicator group are matched by their order on each rank, messages by source, destination and tag.
 A computation takes its duration, or, where it has none, what its operations take by a roofline; of those that are ready
-the one of the smallest id goes first, as in ASTRA-sim.
+the one of the smallest id goes first, as in ASTRA-sim (`workloads.formats.stream_order`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from workloads.formats.chakra_nodes import (
     read_ranks,
 )
 from workloads.formats.roofline import Roofline
+from workloads.formats.stream_order import waits_outside
 from workloads.group_collectives import GroupCollectives, Named
 from workloads.job import COMPUTE_STREAM, Job
 
@@ -110,10 +111,31 @@ def chakra_job(
     orders = [in_order(trace.nodes, f"trace {name}.{rank}.et") for rank, trace in enumerate(traces)]
     known = [{**(groups or {}), **groups_of(trace, n)} for trace in traces]
     operations = _Matching(meanings, known, topology, name).operations(orders)
-    builder = _Builder(Job(topology), traces, algorithms, hardware, name)
+    turns = [_turns(*one) for one in zip(traces, meanings, orders, strict=True)]
+    builder = _Builder(Job(topology), traces, turns, algorithms, hardware, name)
     for operation in _sorted(operations, traces, name):
         builder.add(operation)
     return builder.job, [*builder.notes, *builder.collectives.notes]
+
+
+class _Turns(NamedTuple):
+    """Of the nodes of a rank, by id."""
+
+    place: Mapping[int, int]  # in the order of their stream
+    waits: Mapping[int, Sequence[int]]
+
+
+def _turns(trace: Trace, meanings: Sequence[Meaning], order: Sequence[int]) -> _Turns:
+    numbers = [trace.nodes[at].id for at in order]
+    stream = {node.id: name for node, what in zip(trace.nodes, meanings, strict=True) if (name := _stream(what))}
+    waits = waits_outside(numbers, {node.id: node.after for node in trace.nodes}, stream)
+    return _Turns({number: place for place, number in enumerate(numbers)}, waits)
+
+
+def _stream(what: Meaning) -> str:
+    if isinstance(what, Computes):
+        return CPU_STREAM if what.on_cpu else COMPUTE_STREAM
+    return MEMORY_STREAM if isinstance(what, Remembers) else ""
 
 
 class _Matching:
@@ -218,15 +240,13 @@ class _Builder:
     """Adds operations to a job; a node of the trace is then known by the number of its operation."""
 
     def __init__(
-        self, job: Job, traces: Sequence[Trace], algorithms: Named, hardware: Hardware, name: str
+        self, job: Job, traces: Sequence[Trace], turns: Sequence[_Turns], algorithms: Named, hardware: Hardware,
+        name: str,
     ) -> None:
-        self.job, self.traces, self.hardware, self.name = job, traces, hardware, name
+        self.job, self.traces, self.turns, self.hardware, self.name = job, traces, turns, hardware, name
         self.collectives = GroupCollectives(job, algorithms)
         self.timed = False  # whether the roofline has timed anything
         self.number: dict[tuple[int, int], int] = {}
-        self.turns = [
-            {number: turn for turn, number in enumerate(sorted(node.id for node in trace.nodes))} for trace in traces
-        ]
 
     @property
     def notes(self) -> list[str]:
@@ -236,16 +256,14 @@ class _Builder:
     def add(self, operation: _Shared) -> None:
         """Add an operation whose predecessors are there."""
         nodes = [(rank, self.traces[rank].nodes[at]) for rank, at in operation.places]
-        after = [self.number[rank, other] for rank, node in nodes for other in node.after]
+        after = [self.number[rank, other] for rank, node in nodes for other in self.turns[rank].waits[node.id]]
         label, ranks, what = nodes[0][1].name or f"node {nodes[0][1].id}", [rank for rank, _ in nodes], operation.what
         where = f"trace {self.name}.{ranks[0]}.et: node {nodes[0][1].id}"
         if isinstance(what, Computes):
-            stream = CPU_STREAM if what.on_cpu else COMPUTE_STREAM
-            number = self.job.compute(label, self._compute_ps(what, where), kind="compute", stream=stream, npus=ranks,
-                                      after=after, priority=self.turns[ranks[0]][nodes[0][1].id])
+            number = self._serve(label, "compute", what, ranks[0], nodes[0][1].id, self._compute_ps(what, where), after)
         elif isinstance(what, Remembers):
-            number = self.job.compute(label, self._memory_ps(what, where), kind="remote memory", stream=MEMORY_STREAM,
-                                      npus=ranks, after=after)
+            time_ps = self._memory_ps(what, where)
+            number = self._serve(label, "remote memory", what, ranks[0], nodes[0][1].id, time_ps, after)
         elif isinstance(what, Communicates):
             size = what.size * len(operation.members) if what.kind == "all-gather" else what.size
             number = self.collectives.add(label, what.kind, size, operation.members, after)
@@ -255,6 +273,13 @@ class _Builder:
             number = self.job.send(label, 0, ranks, ranks, kind="join", after=after)
         for rank, node in nodes:
             self.number[rank, node.id] = number
+
+    def _serve(
+        self, label: str, kind: str, what: Meaning, rank: int, node: int, time_ps: int, after: list[int]
+    ) -> int:
+        """Work on a stream, in its turn."""
+        return self.job.compute(label, time_ps, kind=kind, stream=_stream(what), npus=[rank], after=after,
+                                priority=self.turns[rank].place[node])
 
     def _compute_ps(self, what: Computes, where: str) -> int:
         if what.duration_us or not what.operations:
