@@ -31,6 +31,7 @@ from workloads.formats.chakra_nodes import (
     passed_over,
     read_ranks,
 )
+from workloads.formats.flight_recorder import read_dumps
 from workloads.formats.roofline import Roofline
 from workloads.formats.stream_order import waits_outside
 from workloads.group_collectives import GroupCollectives, Named
@@ -97,6 +98,13 @@ def open_chakra(
         raise WeftError(f"workload {prefix}: {unread[0]} is of a rank that {topology.name} does not have")
     job, notes = chakra_job(traces, topology, algorithms, groups, str(prefix), hardware)
     return job, [*passed_over(traces), *notes]
+
+
+def open_dumps(prefix: str, topology: Topology, algorithms: Named) -> tuple[Job, list[str]]:
+    """The job of dumps of PyTorch's flight recorder, and notes (`workloads.formats.flight_recorder`)."""
+    traces, told = read_dumps(prefix, topology.n_npus)
+    job, notes = chakra_job(traces, topology, algorithms, {}, prefix)
+    return job, [*told, *notes]
 
 
 def chakra_job(
@@ -265,7 +273,7 @@ class _Builder:
             time_ps = self._memory_ps(what, where)
             number = self._serve(label, "remote memory", what, ranks[0], nodes[0][1].id, time_ps, after)
         elif isinstance(what, Communicates):
-            size = what.size * len(operation.members) if what.kind == "all-gather" else what.size
+            size = what.size * len(operation.members) if what.kind in ("all-gather", "gather") else what.size
             number = self.collectives.add(label, what.kind, size, operation.members, after)
         elif isinstance(what, Exchanges):
             number = self._exchange(label, what, ranks[0], operation.sent, after)

@@ -59,6 +59,8 @@ PRODUCERS = (
     Producer("GOAL text", "ATLAHS", "8837294, 2025-08-28", _WORK, "the same; `nic` is passed over and told"),
     Producer("Kineto profiles, host traces", "PyTorch", "2.x", "", "", "one rank's kernels or calls: Chakra's "
              "trace_link and converter make traces of them, which are read; named as such"),
-    Producer("NCCL flight recorder", "PyTorch", "2.x, JSON and pickle", "", "", "has the collectives that were "
-             "running, and not what came between them; a pickle may run any program; named as such"),
+    Producer("NCCL flight recorder (JSON)", "PyTorch", "FlightRecorder.hpp of dumps 2.4 and 2.5",
+             "`--workload PREFIX` of PREFIX0.json, PREFIX1.json, ...", "collectives and messages, called when the host "
+             "called them, in their process groups; what all ranks of a group still have",
+             "computations, which are not there; pickles, which may run any program"),
 )

@@ -8,8 +8,9 @@ from pathlib import Path
 from topologies import WeftError
 from topologies.text.input_text import is_special
 from workloads.formats.chakra_nodes import ending_of
+from workloads.formats.flight_recorder import ending_of as dumps_of
 
-CHAKRA, GOAL, LAYERS = "Chakra traces", "a GOAL file", "layers"
+CHAKRA, FLIGHT, GOAL, LAYERS = "Chakra traces", "dumps of the flight recorder", "a GOAL file", "layers"
 
 HEAD = 4096
 """Bytes that are looked at."""
@@ -23,8 +24,8 @@ _LINKED = "Chakra's trace_link and converter make traces of it, which are read"
 OTHERS = (
     (r'\s*[\[{].*"traceEvents"', f"a Kineto profile of PyTorch, of one rank's kernels: {_LINKED}"),
     (r'\s*\{.*"schema".*"(pid|nodes)"', f"a host trace of PyTorch: {_LINKED}"),
-    (r'\s*\{.*"(entries|pg_config|nccl_version)"', "a dump of PyTorch's NCCL flight recorder, which has the "
-     "collectives that were running and not what came between them"),
+    (r'\s*\{.*"(entries|pg_config)"', "the dump of one rank of PyTorch's NCCL flight recorder: give what comes "
+     "before the number of the rank"),
     (r'\s*\{.*"(architectures|hidden_size|num_hidden_layers)"', "the config.json of a model"),
     (r'\s*\{.*"(scheduling-policy|preferred-dataset-splits)"', "a system file of ASTRA-sim: --system of weft astra"),
     (r'\s*\{.*"memory-type"', "a remote memory file of ASTRA-sim: --remote-memory"),
@@ -34,7 +35,8 @@ OTHERS = (
     (r"\s*<algo\b", "an MSCCL program: --algorithm"),
     (r"\s*\d+ +\d+ +\d+( +\d+ +\d+ +\S+)?\s*\n\s*\d+", "a topology of ns-3"),
     (r"SQLite format 3", "a database, as Nsight Systems exports it"),
-    (r"\x80[\x02-\x05]", "a pickle, which is not read: it may run any program"),
+    (r"\x80[\x02-\x05]", "a pickle, which may run any program; of PyTorch's flight recorder JSON is read, as by "
+     "_dump_nccl_trace_json()"),
     (r"\s*\[model\]|.*\n\[(job|training|parallelism)\]", "a job file of torchtitan"),
 )
 """Patterns of the first bytes of files that are known and not read as workloads, and what they are."""
@@ -47,6 +49,8 @@ def format_of(name: str) -> str:
     """
     if ending_of(name):
         return CHAKRA
+    if dumps_of(name) is not None:
+        return FLIGHT
     path = Path(name)
     if not path.is_file() or is_special(name):
         return LAYERS if not name.endswith(".goal") else GOAL

@@ -153,7 +153,7 @@ def test_a_flag_without_a_use_is_an_error(
     [
         ('{"schemaVersion": 1, "traceEvents": []}', "a Kineto profile of PyTorch"),
         ('{"schema": "1.1.1-chakra.0.0.4", "pid": 3, "nodes": []}', "a host trace of PyTorch"),
-        ('{"version": "2.4", "pg_config": {}, "entries": []}', "a dump of PyTorch's NCCL flight recorder"),
+        ('{"pg_config": {}, "entries": []}', "the dump of one rank of PyTorch's NCCL flight recorder"),
         ('{"architectures": ["LlamaForCausalLM"]}', "the config.json of a model"),
         ('{"scheduling-policy": "LIFO"}', "a system file of ASTRA-sim: --system of weft astra"),
         ('{"memory-type": "MEMORY_POOL"}', "a remote memory file of ASTRA-sim"),

@@ -12,12 +12,13 @@ import pytest
 from sim.astra.system_file import read_system
 from tests.astra_inputs import SYSTEM
 from tests.workloads.formats.test_chakra_producers import FEEDER, JSONIZER, STAGE_JSON, pytorch, stage
+from tests.workloads.formats.test_flight_recorder import dump, entry
 from tests.workloads.formats.test_goal import GOOD
 from topologies import WeftError, ring, switch
 from workloads import read_text_workload
 from workloads.formats.astra_memory import read_remote_memory
 from workloads.formats.chakra import write_trace
-from workloads.formats.chakra_job import Hardware, open_chakra
+from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.goal import open_goal
 from workloads.formats.libra_files import read_communicator
@@ -41,12 +42,22 @@ def chakra(ending: str) -> Callable[[Path], object]:
     return read
 
 
+def recorded(path: Path) -> object:
+    """The dumps of two ranks, which are both the file."""
+    for rank in range(2):
+        path.with_name(f"d{rank}").write_bytes(path.read_bytes())
+    return open_dumps(str(path.with_name("d")), ring(2), ())
+
+
+RECORDED = dump([entry("all_reduce", 1, 0), entry("_all_gather_base", 2, 9)], **{"0": (0, 1)})
+
 FORMATS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
     "Chakra traces of STAGE": (write_trace(stage()), chakra("et")),
     "Chakra traces of PyTorch": (write_trace(pytorch(0)), chakra("et")),
     "JSON of Chakra's feeder": (json.dumps(FEEDER).encode(), chakra("json")),
     "JSON of STAGE": (json.dumps(STAGE_JSON).encode(), chakra("json")),
     "JSON of Chakra's jsonizer": (JSONIZER.encode(), chakra("json")),
+    "flight recorder": (json.dumps(RECORDED).encode(), recorded),
     "GOAL": (GOOD.encode(), lambda path: open_goal(path, switch(2))),
     "text workload": (SIMAI.encode(), lambda path: (format_of(str(path)), read_text_workload(path))),
     "system file": (json.dumps(SYSTEM).encode(), lambda path: read_system(path, 1)),
