@@ -26,11 +26,11 @@ DEFAULTS = {
 OF_MESSAGES = ("barrier", "gather", "scatter")
 """Collectives that are messages, not schedules."""
 
-PLACED_FIRST = ("hierarchical", "themis")
+OF_PRODUCTS = ("hierarchical", "themis")
 """Algorithms of process groups that are products of dimensions."""
 
 Named = str | Sequence[str] | Mapping[str, str]
-"""Algorithms: one, several of which each collective takes the first that implements it, or one by collective."""
+"""Algorithms: one, several of which each collective takes the first that can run it, or one by collective."""
 
 
 class GroupCollectives:
@@ -78,17 +78,16 @@ class GroupCollectives:
         return self._known[key]
 
     def _build(self, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
-        names = self._names(kind)
-        if names:
-            return self._by(names[0], kind, size, members)
         refused: WeftError | None = None
-        for name in DEFAULTS[kind]:
+        named = self._names(kind)
+        for name in named or DEFAULTS[kind]:
             try:
                 found = self._by(name, kind, size, members)
             except WeftError as wrong:
                 refused = refused or wrong
                 continue
-            self.chosen.setdefault(kind, name)
+            if not named:
+                self.chosen.setdefault(kind, name)
             return found
         raise refused or WeftError(f"no algorithm of {kind}")
 
@@ -103,7 +102,11 @@ class GroupCollectives:
         topology = self.job.topology
         if len(members) == topology.n_npus:
             return build(name, kind, topology, size)
-        if spelled(name) in PLACED_FIRST and (spec := group_spec(members, topology)) is not None:
+        if spelled(name) in OF_PRODUCTS:
+            if (spec := group_spec(members, topology)) is None:
+                some = ", ".join(map(str, members[:8]))
+                raise WeftError(f"{name} takes groups that are a product of dimensions of {topology.name}, which ranks "
+                                f"{some} are not: name another algorithm, such as ring")
             return build(name, kind, topology, size, group=spec)
         if algorithm(name).built_from_rates or algorithm(name).reducing:
             raise WeftError(f"{name} is made for whole networks, not for a group of {len(members)} of the "

@@ -117,7 +117,8 @@ def report(
         f"# symmetry: {result.run.symmetry}", *(f"# {note}" for note in (*spec.preset_notes, *result.run.notes())), "#",
         aligned([head, *table], left=2), "#", "# the time of each, by what its critical path was spent on:",
     ]
-    return lines + [f"#   {row['tenant']}, {_account(row)}" for row in rows]
+    lines += [f"#   {row['tenant']}, {_account(row)}" for row in rows]
+    return lines + [f"# note: {one.tenant.name}: {note}" for one in tenants for note in one.notes]
 
 
 def _account(row: Mapping[str, Any]) -> str:
@@ -143,11 +144,20 @@ TEXTS = ("name", "job", "workload", "collective", "algorithm", "form")
 """Keys whose values are always text."""
 
 
+class Made(NamedTuple):
+    """The work of a tenant, in a few words, and notes of its file."""
+
+    work: Schedule | Job
+    what: str
+    notes: tuple[str, ...] = ()
+
+
 class Described(NamedTuple):
     """A tenant, and its work in a few words for tables."""
 
     tenant: Tenant
     what: str
+    notes: tuple[str, ...] = ()  # of its file
 
 
 def read_tenant(text: str) -> dict[str, Any]:
@@ -197,8 +207,9 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
         if len(kinds) != 1:
             raise WeftError(f"give one of {', '.join(WORK)}; {' and '.join(kinds) or 'none'} is given")
         npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
-        work, what = WORK[kinds[0]](rest, topology)
-        return Described(Tenant(name=name, work=work, arrival=start, priority=priority, npus=npus), what)
+        made = WORK[kinds[0]](rest, topology)
+        tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority, npus=npus)
+        return Described(tenant, made.what, made.notes)
     except WeftError as wrong:
         where = f"tenant {told(name)}: "
         raise WeftError(f"{where}{str(wrong).removeprefix(where)}") from None
@@ -229,7 +240,7 @@ def _check_plain(key: str, value: object) -> None:
         raise WeftError(f"{told(key)} is {told(value)}: give printable text, or a finite number")
 
 
-def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
+def _collective(table: dict[str, Any], topology: Topology) -> Made:
     for key in POSITIONS:
         if key not in table:
             raise WeftError(f"no {key} is given: write COLLECTIVE ALGORITHM SIZE")
@@ -248,7 +259,7 @@ def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | J
         raise WeftError(f"size {told(table['size'])} is not a text such as 64MiB")
     size = parse_sweep_size(table["size"], "size")
     schedule = build(named, kind, topology, size, table.get("form"), **options)
-    return schedule, f"{schedule.kind.name} {schedule.name} {format_size(size)}"
+    return Made(schedule, f"{schedule.kind.name} {schedule.name} {format_size(size)}")
 
 
 WORKLOAD_KEYS = {
@@ -259,7 +270,7 @@ WORKLOAD_KEYS = {
 """Keys of a workload, and where they stand in a spec."""
 
 
-def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
+def _workload(table: dict[str, Any], topology: Topology) -> Made:
     """An iteration or a file; the keys are those of `[workload]` and `[training]`."""
     sections: dict[str, dict[str, Any]] = {"workload": {}, "training": {}}
     for key, value in table.items():
@@ -277,7 +288,7 @@ def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job
     spec = Spec.from_dict(sections, "tenant")
     named = table["algorithm"].split(",") if "algorithm" in table else ()
     opened = open_workload(spec.workload, spec.training, topology, named)
-    return opened.job, f"iteration of {opened.name}" if opened.is_layers else opened.name
+    return Made(opened.job, f"iteration of {opened.name}" if opened.is_layers else opened.name, opened.notes)
 
 
 def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
@@ -285,7 +296,7 @@ def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
     return str(value) if parse is str and not isinstance(value, bool) else value
 
 
-Make = Callable[[dict[str, Any], Topology], tuple[Schedule | Job, str]]
+Make = Callable[[dict[str, Any], Topology], Made]
 
 WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _workload}
 """Constructors of the work of a tenant, by its identifying key."""

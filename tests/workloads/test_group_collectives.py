@@ -106,6 +106,14 @@ def test_what_is_made_for_whole_networks_is_refused(name: str) -> None:
         time_ps(switch(8), "all-reduce", (0, 1, 3), name)
 
 
+def test_the_first_of_several_that_can_run_is_taken() -> None:
+    """Recursive doubling gathers among powers of two, and hierarchical groups are products of dimensions."""
+    for named in (["recursive-doubling", "ring"], ["hierarchical", "ring"]):
+        assert time_ps(ring(8), "all-gather", (0, 1, 3), named) == time_ps(ring(8), "all-gather", (0, 1, 3), "ring")
+    with pytest.raises(WeftError, match="hierarchical takes groups that are a product of dimensions of ring:8, which"):
+        time_ps(ring(8), "all-gather", (0, 1, 3), "hierarchical")
+
+
 def test_a_product_of_dimensions_takes_the_hierarchical_algorithm_with_its_groups() -> None:
     job = Job(torus((4, 2)))
     GroupCollectives(job, "hierarchical").add("x", "all-reduce", KIB, (0, 1, 2, 3), [])

@@ -57,6 +57,8 @@ def test_groups_by_one_file_everywhere(
     for key in ("communicator", "comm-group"):
         assert "t1, " in said(["share", *grouped[:2], "--tenant", f"job={grouped[3]} {key}={groups}"], capsys)
     said(["share", *grouped[:2], "--tenant", f"workload={grouped[3]} comm-group={groups} algorithm=swing,ring"], capsys)
+    tree = said(["share", *grouped[:2], "--tenant", f"job={grouped[3]} comm-group={groups} algorithm=tree"], capsys)
+    assert "# note: t1: by default, as no named algorithm implements it: all-gather by ring, all-reduce by ring" in tree
 
 
 def test_operations_take_the_roofline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
