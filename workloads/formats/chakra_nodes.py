@@ -81,6 +81,8 @@ def read_ranks(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]
     n_nodes = 0
     for rank in range(n_npus):
         path = f"{prefix}.{rank}{ending}"
+        if not Path(path).exists():
+            raise WeftError(f"workload {prefix}: there is no {stem}.{rank}{ending}, and the network has {n_npus} NPUs")
         traces.append(read_json_trace(path) if ending == ".json" else read_trace(path))
         n_nodes += len(traces[-1].nodes)
         if n_nodes > MOST_NODES:
