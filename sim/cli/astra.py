@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> None:
     inputs, work = spec.astra, spec.workload
     with progress("astra", 1, arguments.quiet):
         result = run_astra(
-            inputs.workload or "", inputs.system or "", inputs.network or "", work.communicator,
+            inputs.workload or "", work.system or "", inputs.network or "", work.communicator,
             remote_memory=work.remote_memory, backend=inputs.backend, queues=inputs.num_queues_per_dim,
             most_events=most,
         )

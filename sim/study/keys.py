@@ -250,6 +250,8 @@ class WorkloadKeys:
     efficiency: float | None = key("number", "share of the peak that computation reaches", "X")
     memory_bandwidth: str | None = key("text", "of an NPU's memory, for the updates of a model (--updates): Adam moves "
                                        "34 B a parameter; for operations of traces that have no duration", "RATE")
+    system: str | None = key("text", "system file of ASTRA-sim; in a job its peak-perf and local-mem-bw, which time "
+                             "operations of traces that have no duration", "FILE")
     remote_memory: str | None = key("text", "remote memory of ASTRA-sim, for memory nodes of traces", "FILE")
     communicator: str | None = key("text", "process groups: of layers in LIBRA's format (YAML), of traces the "
                                    "communicator groups of ASTRA-sim (JSON)", "FILE",
@@ -381,7 +383,6 @@ class AstraKeys:
     """Section `[astra]`: inputs of ASTRA-sim."""
 
     workload: str | None = key("text", "Chakra traces PREFIX.<rank>.et", "PREFIX")
-    system: str | None = key("text", "system file, JSON", "FILE")
     network: str | None = key("text", "network file of the analytical backends, YAML", "FILE")
     backend: str = key("text", "congestion of links: aware or unaware", "WORD", value="aware")
     num_queues_per_dim: int = key("integer", "queues per dimension, as in ASTRA-sim", "N", value=1)

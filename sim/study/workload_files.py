@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from sim.astra.system_file import read_system
 from sim.study.jobs import build_job
 from sim.study.keys import TrainingKeys, WorkloadKeys
 from topologies import Topology
@@ -27,7 +28,7 @@ from workloads.job import Job
 from workloads.models import MODELS
 
 USED: Mapping[str, tuple[str, ...]] = {
-    CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "remote_memory", "npu_bandwidth"),
+    CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
     FLIGHT: ("npu_bandwidth",), GOAL: ("npu_bandwidth",),
 }
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
@@ -59,7 +60,7 @@ def open_workload(
                 f"--algorithm {','.join(algorithms)}: an iteration has one algorithm for all its collectives"
             )
         only = {key: getattr(work, key) for key in _KEYS[WorkloadKeys] if key not in ("name", "job")}
-        _check_used(work, training, LAYERS, (*only, *_KEYS[TrainingKeys]), "remote_memory")
+        _check_used(work, training, LAYERS, (*only, *_KEYS[TrainingKeys]), "remote_memory", "system")
         workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *algorithms)
         what = f"{counted(len(workload.layers), 'layer')}, loop {training.loop}"
         return Opened(job, workload.name, what, True, tuple(pipeline_note(workload.header)))
@@ -113,13 +114,25 @@ _INSTEAD = {
 
 def _hardware(work: WorkloadKeys) -> Hardware:
     """What times operations and accesses that have no duration."""
+    memory = None if work.remote_memory is None else read_remote_memory(work.remote_memory)
+    return Hardware(_roofline(work), memory)
+
+
+def _roofline(work: WorkloadKeys) -> Roofline | None:
+    """Of the system file, or of the flags; None where neither is given."""
+    if work.system is not None:
+        for flag in ("peak", "efficiency", "memory_bandwidth"):
+            if getattr(work, flag) is not None:
+                raise WeftError(f"--system {work.system} has the rates of its NPUs: omit --{flag.replace('_', '-')}")
+        system = read_system(work.system, 1)
+        if not system.peak_flops:
+            raise WeftError(f"system file {work.system}: key 'peak-perf' is missing, the rate of operations")
+        return Roofline(system.peak_flops, system.memory_Bps or None)
     if work.peak is None:
         for flag in ("efficiency", "memory_bandwidth"):
             if getattr(work, flag) is not None:
                 raise WeftError(f"--{flag.replace('_', '-')} is of a roofline, which needs --peak TFLOPS")
-        roofline = None
-    else:
-        share = number(1 if work.efficiency is None else work.efficiency, "efficiency", 0, 1, above=True)
-        memory = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
-        roofline = Roofline(number(work.peak, "peak", 0, above=True) * TERA * share, memory)
-    return Hardware(roofline, None if work.remote_memory is None else read_remote_memory(work.remote_memory))
+        return None
+    share = number(1 if work.efficiency is None else work.efficiency, "efficiency", 0, 1, above=True)
+    memory = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
+    return Roofline(number(work.peak, "peak", 0, above=True) * TERA * share, memory)

@@ -259,7 +259,7 @@ class _Builder:
     @property
     def notes(self) -> list[str]:
         unused = self.hardware.roofline is not None and not self.timed
-        return ["--peak times nothing: every computation of the traces has a duration"] if unused else []
+        return ["the rates of an NPU time nothing: every computation of the traces has a duration"] if unused else []
 
     def add(self, operation: _Shared) -> None:
         """Add an operation whose predecessors are there."""
@@ -295,7 +295,7 @@ class _Builder:
         if self.hardware.roofline is None:
             raise WeftError(
                 f"{where} has {what.operations:,} operations and no duration: give --peak TFLOPS, and for what its "
-                "memory bounds --memory-bandwidth RATE"
+                "memory bounds --memory-bandwidth RATE, or ASTRA-sim's --system FILE"
             )
         self.timed = True
         return self.hardware.roofline.time_ps(what.operations, what.bytes or 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sim.cli import main
-from tests.astra_inputs import collective_node, compute_node, network_text, write_ranks
+from tests.astra_inputs import SYSTEM, collective_node, compute_node, network_text, write_ranks
 from workloads.formats.chakra import Node
 from workloads.formats.chakra_attributes import Attribute
 
@@ -68,6 +68,12 @@ def test_operations_take_the_roofline(tmp_path: Path, capsys: pytest.CaptureFixt
     words = ["--topology", "ring:2", "--job", prefix]
     assert time_of([*words, "--peak", "900", "--memory-bandwidth", "1600GB/s"], capsys) == "1 us"
     assert time_of([*words, "--peak", "1.6", "--efficiency", "0.5"], capsys) == "2 us"
+    (tmp_path / "system.json").write_text(json.dumps(SYSTEM | {"peak-perf": 900}), encoding="utf-8")
+    system = ["--system", str(tmp_path / "system.json")]
+    assert time_of([*words, *system], capsys) == "1 us"
+    assert "has the rates of its NPUs: omit --peak" in said(["trace", *words, *system, "--peak", "9"], capsys, 2)
+    (tmp_path / "system.json").write_text(json.dumps(SYSTEM), encoding="utf-8")
+    assert "key 'peak-perf' is missing" in said(["trace", *words, *system], capsys, 2)
     assert "1,600,000 operations and no duration: give --peak" in said(["trace", *words], capsys, 2)
     assert "--memory-bandwidth is of a roofline" in said(["trace", *words, "--memory-bandwidth", "1GB/s"], capsys, 2)
 

@@ -228,7 +228,7 @@ def test_the_mpi_converter() -> None:
 def test_a_roofline_that_times_nothing_is_told() -> None:
     traces = [Trace("", (), (compute_node(5, 0),))] * 2
     assert chakra_job(traces, ring(2), hardware=Hardware(Roofline(1e12)))[1] == [
-        "--peak times nothing: every computation of the traces has a duration"
+        "the rates of an NPU time nothing: every computation of the traces has a duration"
     ]
 
 
