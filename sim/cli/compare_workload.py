@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
-from sim.cli.train import simulate_workload
-from sim.study.keys import flags_of, keys_of
+from sim.cli.train import check_no_collective, simulate_workload
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from topologies.checks import WeftError
 from topologies.units import counted, format_time
 
-OF_COLLECTIVES = ("sweep", "account", "library", "collective")
-"""Sections whose keys, but for the algorithms, are of the collectives that `weft compare` times otherwise."""
-
 
 def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Simulate by each algorithm, print and write."""
-    _check_used(arguments, spec)
+    check_no_collective(arguments)
+    for flag in ("all", "plot", "nccl_json"):
+        if getattr(arguments, flag, None):
+            raise WeftError(f"--{flag.replace('_', '-')} is of the comparison of a collective over sizes: omit it")
     if spec.chooses:  # per collective; a workload has chunks of its own, or none, as in `weft train`
         spec = replace(spec, model=replace(spec.model, chunks=None))
     names = spec.collective.algorithms or ()
@@ -64,17 +63,3 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
     times = [[row["algorithm"], *(format_time(row[key] * 1e12) for key in ("time_s", "exposed_s"))] for row in rows]
     notes = [f"# {row['algorithm']}: {note}" for row in rows for note in row["notes"]]
     return [aligned([["algorithm", "time", "exposed, at most"], *times], left=1), *notes]
-
-
-def _check_used(arguments: argparse.Namespace, spec: Spec) -> None:
-    """Reject what a comparison of collectives takes and one of a workload does not."""
-    for section in OF_COLLECTIVES:
-        keys = getattr(spec, section)
-        for one in fields(keys):
-            given = getattr(arguments, f"{section}.{one.name}", None) is not None
-            if given and one.name != "algorithms":
-                flag = flags_of(keys_of(section)[one.name])[0]
-                raise WeftError(f"{flag} is of a collective: a workload says what it moves; omit it")
-    for flag in ("all", "plot", "nccl_json"):
-        if getattr(arguments, flag, None):
-            raise WeftError(f"--{flag.replace('_', '-')} is of the comparison of a collective over sizes: omit it")

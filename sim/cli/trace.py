@@ -12,7 +12,7 @@ from sim.cli.compare import ranges
 from sim.cli.flags import how
 from sim.cli.output import say, write_json, write_whole
 from sim.cli.progress import progress
-from sim.cli.train import simulate_workload
+from sim.cli.train import check_no_collective, simulate_workload
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
@@ -81,6 +81,7 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> Told:
 
 
 def _job(arguments: argparse.Namespace, spec: Spec) -> Told:
+    check_no_collective(arguments)
     opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
     what = f"{opened.name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
     notes = [f"# note: {note}" for note in opened.notes]

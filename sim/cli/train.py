@@ -19,6 +19,7 @@ from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.jobs import message_bytes, with_npu_bandwidth
+from sim.study.keys import flags_of, keys_of
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.study.workload_files import Opened, open_workload, source_of
@@ -49,6 +50,18 @@ def run(arguments: argparse.Namespace) -> None:
         write_whole(arguments.plot, lambda path: plots.draw_timeline(result, path))
     if arguments.perfetto:
         write_whole(arguments.perfetto, lambda path: write_perfetto(result.timeline(), path))
+
+
+OF_COLLECTIVES = ("sweep", "account", "library", "collective")
+"""Sections whose keys, but for the algorithms, have a use for a collective alone."""
+
+
+def check_no_collective(arguments: argparse.Namespace) -> None:
+    """Reject flags that say what a collective is and how it is looked into, where a workload is given."""
+    for section in OF_COLLECTIVES:
+        for name, key in keys_of(section).items():
+            if getattr(arguments, f"{section}.{name}", None) is not None and name != "algorithms":
+                raise WeftError(f"{flags_of(key)[0]} is of a collective: a workload says what it moves; omit it")
 
 
 def simulate_workload(spec: Spec, *, drawn: bool, how: How) -> tuple[Opened, Result]:

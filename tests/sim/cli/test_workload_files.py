@@ -141,6 +141,9 @@ def test_an_all_gather_of_simai_is_of_the_whole_array(tmp_path: Path, capsys: py
     ("more", "message"),
     [
         (["--groups", "forward=2"], "--groups forward=2 has no use for Chakra traces: the communicator groups of"),
+        (["-b", "1M"], "-b is of a collective: a workload says what it moves"),
+        (["--spread", "3"], "--spread is of a collective"),
+        (["--form", "latency"], "--form is of a collective"),
         (["--samples", "3"], "--samples 3.0 has no use for Chakra traces: omit it"),
         (["--repeat", "2"], "--repeat 2 has no use for Chakra traces"),
         (["--in-order"], "--in-order has no use for Chakra traces"),
