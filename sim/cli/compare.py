@@ -24,6 +24,7 @@ from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
 from sim.study.spec import Spec
 from sim.study.tables import AtLeast, Row, common_notes, comparison_table, legend, named, nccl_table, screen_width
+from sim.study.workload_files import check_no_workload
 from sim.study.workload_files import named as named_workload
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
@@ -39,6 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
     if named_workload(spec.workload):
         compare_workload.run(arguments, spec)
         return
+    check_no_workload(spec.workload, spec.training)
     if spec.library.name is not None:
         library.run(arguments, spec)
         return

@@ -19,7 +19,7 @@ from sim.simulation import simulate
 from sim.study.points import Task, range_of, ready_point, simulate_ready
 from sim.study.spec import Spec
 from sim.study.tables import range_words
-from sim.study.workload_files import named
+from sim.study.workload_files import check_no_workload, named
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.timeline.timeline import Timeline
 from topologies.checks import WeftError
@@ -56,6 +56,7 @@ def facts(timeline: Timeline, ends: Mapping[str, float | None]) -> dict[str, Any
 
 def _schedule(arguments: argparse.Namespace, spec: Spec) -> Told:
     """The timeline of the point of `weft compare`, and its summary; of all ranks unless symmetry is requested."""
+    check_no_workload(spec.workload, spec.training)
     names = spec.collective.algorithms or ()
     if len(names) != 1:
         raise WeftError("a timeline shows one schedule: name one --algorithm")

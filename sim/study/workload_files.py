@@ -95,6 +95,18 @@ _KEYS: Mapping[type, tuple[str, ...]] = {
 }
 
 
+def check_no_workload(work: WorkloadKeys, training: TrainingKeys) -> None:
+    """Reject keys of a workload where none is given."""
+    for keys in (work, training):
+        for name in _KEYS[type(keys)]:
+            if (value := getattr(keys, name)) != getattr(type(keys)(), name):
+                raise WeftError(f"{_flag(name, value)} is of a workload: give --workload FILE, or omit it")
+
+
+def _flag(name: str, value: Any) -> str:
+    return f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+
+
 def _check_used(work: WorkloadKeys, training: TrainingKeys, source: str, used: Sequence[str], *not_used: str) -> None:
     """Reject keys that a format does not use."""
     for keys in (work, training):
@@ -102,8 +114,8 @@ def _check_used(work: WorkloadKeys, training: TrainingKeys, source: str, used: S
             value: Any = getattr(keys, name)
             given = name not in ("name", "job") and value != getattr(type(keys)(), name)
             if given and (name not in used or name in not_used):
-                flag, said = name.replace("_", "-"), "" if value is True else f" {value}"
-                raise WeftError(f"--{flag}{said} has no use for {source}: {_INSTEAD.get((source, name), 'omit it')}")
+                instead = _INSTEAD.get((source, name), "omit it")
+                raise WeftError(f"{_flag(name, value)} has no use for {source}: {instead}")
 
 
 _INSTEAD = {

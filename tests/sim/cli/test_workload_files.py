@@ -187,6 +187,12 @@ def test_files_of_another_kind_are_named(
         assert f"{path} is {message}" in found
 
 
+@pytest.mark.parametrize("command", ["compare", "trace"])
+def test_keys_of_a_workload_need_one(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [command, "--topology", "ring:4", "--algorithms", "ring", "-b", "1M", "--peak", "312"]
+    assert "--peak 312.0 is of a workload: give --workload FILE, or omit it" in said(words, capsys, 2)
+
+
 def test_one_trace_of_several_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prefix = write_ranks(tmp_path, [[compute_node(1, 0)]] * 2)
     found = said(["trace", "--topology", "ring:2", "--job", f"{prefix}.0.et"], capsys, 2)
