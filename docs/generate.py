@@ -37,7 +37,7 @@ NOTE = "<!-- written by `make docs`; change the code instead -->\n\n"
 def pages() -> dict[str, str]:
     """Every generated page: file name and text."""
     written = {"commands": commands, "spec": spec, "algorithms": algorithms, "topologies": topologies,
-               "api": api, "packages": packages}
+               "api": api, "packages": packages, "workload_files": workload_files}
     return {"README.md": index()} | {f"reference/{name}.md": text() for name, text in written.items()}
 
 
@@ -120,6 +120,34 @@ def _flag(action: argparse.Action) -> list[str]:
     names = ", ".join(f"`{name}`" for name in action.option_strings) or f"`{action.metavar or action.dest}`"
     takes = "" if action.nargs == 0 or not action.option_strings else str(action.metavar or "VALUE")
     return [names, takes, (action.help or "").replace("%%", "%")]
+
+
+def workload_files() -> str:
+    """Producers of workload files with what is read of each, and what stands for absent attributes."""
+    from workloads.formats.chakra_schema import ROWS
+    from workloads.formats.producers import PRODUCERS
+    from workloads.group_collectives import DEFAULTS
+
+    text = [
+        "# Workload files, by who writes them\n",
+        "A file is read as its own tool reads it, with that tool's defaults. What is passed over is told once; refused "
+        "is only what would change the time. `--workload` and `--job` mean the same, and a flag that a format does not "
+        "use is an error.\n",
+        *table(["format", "tool", "version that was read", "how it is given", "what is read", "what is not, and why"],
+               [list(one) for one in PRODUCERS]),
+        "\n## Attributes of Chakra nodes\n",
+        *table(["attribute", "of", "unit", "absent", "where that is from"],
+               [[f"`{row.name}`", ", ".join(row.of), row.unit, row.told, row.source] for row in ROWS]),
+        "\n## Collectives of traces\n",
+        "A collective runs by the first algorithm that is named and implements it. Where none is named, and for the "
+        "collectives that none of them implements, by the first of these that the fabric admits.\n",
+        *table(["collective", "algorithm"], [[kind, ", else ".join(names)] for kind, names in DEFAULTS.items()]),
+        "\nA group of some NPUs runs it among themselves, in the order of the group. A barrier is messages without "
+        "bytes to the members 1, 2, 4, ... further on, a gather or a scatter one message for each other member. A "
+        "computation takes its duration, or, where it has none, its operations at `--peak` times `--efficiency` and "
+        "its bytes at `--memory-bandwidth`, whichever takes longer.",
+    ]
+    return "\n".join(text) + "\n"
 
 
 def algorithms() -> str:

@@ -30,8 +30,11 @@ from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
 from topologies import read_topology, ring, write_topology
 from topologies.formats.files import Given, read_topology_file
 from topologies.machines.profile import machine
+from workloads.formats.astra_memory import read_remote_memory
 from workloads.formats.chakra import read_trace
+from workloads.formats.chakra_json import read_json_trace
 from workloads.formats.comm_groups import read_comm_groups
+from workloads.formats.flight_recorder import read_dump
 from workloads.formats.goal import read_goal
 from workloads.formats.libra_files import read_communicator, read_network, read_prices
 from workloads.formats.text_workload import read_text_workload
@@ -47,6 +50,9 @@ FORESTCOLL = (
     '<Algo nchunkspernode="1"><tree root="0" index="0" nchunks="1" height="1"><send src="0" dst="1" path="0,1"/></tree>'
     '<tree root="1" index="0" nchunks="1" height="1"><send src="1" dst="0" path="1,0"/></tree></Algo>'
 )
+FEEDER = '{"workload_graph": [{"Id": 1, "Name": "a", "NodeType": 4, "data_deps": [], "runtime": 5, "is_cpu_op": true}]}'
+RECORDED = '{"pg_config": {"0": {"ranks": "[0, 1]"}}, "entries": [{"profiling_name": "nccl:all_reduce"}]}'
+MEMORY = '{"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 5, "remote-mem-bw": 50}'
 RESULT = json.dumps({"weft": "1", "spec": {}, "rows": [{"algorithm": "ring", "size_bytes": 8, "time_s": 1.0}]})
 
 
@@ -150,6 +156,9 @@ def readers(folder: Path) -> dict[str, Reader]:
             "workloads.formats.comm_groups", ".json", '{"1": [0, 2], "2": [1, 3]}',
             lambda path: read_comm_groups(path, 4)
         ),
+        "Chakra JSON": one("workloads.formats.chakra_json", ".json", FEEDER, read_json_trace),
+        "flight recorder": one("workloads.formats.flight_recorder", ".json", RECORDED, lambda path: read_dump(path, 2)),
+        "remote memory": one("workloads.formats.astra_memory", ".json", MEMORY, read_remote_memory),
         "system file": one("sim.astra.system_file", ".json", json.dumps(SYSTEM), lambda path: read_system(path, 1)),
         "spec TOML": one("sim.study.spec", ".toml", SPEC, Spec.read),
         "spec JSON": one(

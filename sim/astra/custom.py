@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sim.astra.collective import Host
 from topologies import WeftError
-from workloads.formats.chakra_nodes import Communicates, Computes, Exchanges, Meaning, meaning, read_ranks
+from workloads.formats.chakra_nodes import Computes, Exchanges, Meaning, meaning, read_ranks
 
 NS_PER_US = 1000
 
@@ -39,7 +39,7 @@ def read_custom(prefix: str | Path, n_npus: int) -> list[CustomTrace]:
         where = f"trace {prefix}.{npu}.et"
         meanings = {node.id: meaning(node, npu, n_npus, where) for node in trace.nodes}
         for node, what in meanings.items():
-            if what is None or isinstance(what, Communicates):
+            if not isinstance(what, (Computes, Exchanges)):
                 raise WeftError(f"{where}: node {node} is not a send, receive or computation: ASTRA-sim never ends it")
         if not meanings:
             raise WeftError(f"{where}: no nodes: ASTRA-sim never ends the collective")

@@ -16,6 +16,7 @@ from sim.astra.custom import CustomPhase, CustomTrace
 from sim.astra.network import Clock, MessageNetwork
 from sim.astra.system_file import System
 from topologies import WeftError
+from workloads.formats.astra_memory import RemoteMemory
 
 MOST_STREAMS = 1_000_000
 """Of one collective, on all NPUs together."""
@@ -48,6 +49,21 @@ class Stream:
         self.opened: Opened | None = None
 
 
+class Memories:
+    """Remote memories, each of which serves one access at a time; one for each NPU serves as many as it is asked."""
+
+    def __init__(self, remote: RemoteMemory) -> None:
+        self.remote = remote
+        self._free_ns: dict[int, int] = {}
+
+    def access(self, npu: int, size: int, now_ns: int) -> int:
+        """When an access ends that is issued now."""
+        number = self.remote.of(npu)
+        begin_ns = now_ns if self.remote.sharing == 1 else max(now_ns, self._free_ns.get(number, 0))
+        self._free_ns[number] = begin_ns + self.remote.time_ns(size)
+        return self._free_ns[number]
+
+
 class Endpoint:
     """One NPU.
 
@@ -55,9 +71,11 @@ class Endpoint:
     """
 
     def __init__(
-        self, npu: int, system: System, network: MessageNetwork, clock: Clock, custom: Mapping[str, CustomTrace]
+        self, npu: int, system: System, network: MessageNetwork, clock: Clock, custom: Mapping[str, CustomTrace],
+        memory: Memories | None = None,
     ) -> None:
         self.npu, self.system, self.network, self.clock, self.custom = npu, system, network, clock, custom
+        self.memory = memory
         dims = network.description.dimensions
         self.waiting: list[list[Stream]] = [[] for _ in range(len(dims) * system.queues)]
         self.running = [0] * len(self.waiting)
@@ -81,6 +99,11 @@ class Endpoint:
         for call in self._calls[time_ns]:  # includes calls added meanwhile
             call()
         del self._calls[time_ns]
+
+    def memory_ns(self, size: int) -> int:
+        """From now to the end of an access to remote memory, behind those that others have begun."""
+        assert self.memory is not None
+        return self.memory.access(self.npu, size, self.clock.now) - self.clock.now
 
     def reduction_ns(self, size: int) -> int:
         """Two reads and a write, each in whole ns."""

@@ -9,9 +9,8 @@ from sim.astra.endpoint import split
 from sim.astra.system_file import System
 from topologies import WeftError
 from topologies.formats.astra_network import AstraNetwork
+from workloads.formats.chakra_json import Groups
 from workloads.formats.chakra_nodes import Communicates, Meaning
-
-Groups = Mapping[int, tuple[int, ...]]
 
 MOST_NOTES = 20
 
@@ -28,6 +27,8 @@ def check_collectives(
             continue
         if one.kind not in KINDS:
             raise WeftError(f"a {one.kind} of the workload: ASTRA-sim runs {', '.join(KINDS)}, and replays a broadcast")
+        if len(groups.get(one.group, (0, 0))) == 1:
+            continue
         split(one.size, one.kind, system.splits, network.npus)
         if one.kind in system.custom or (one.group and len(groups.get(one.group, ())) < network.npus):
             continue
@@ -73,6 +74,8 @@ def notes_of(
         )
     elif len(network.dimensions) > 1:
         notes.append("ASTRA-sim's congestion-aware backend takes one dimension only: its rules are applied to each")
+    if system.passed_over:
+        notes.append(f"keys of the system file that are passed over: {', '.join(system.passed_over)}")
     if unread:
         notes.append(f"{len(unread)} traces of NPUs that the network does not have are not read, such as {unread[0]}")
     notes = list(dict.fromkeys(notes))
@@ -85,6 +88,9 @@ def _collectives(meanings: Iterable[Mapping[int, Meaning]]) -> Iterable[Communic
 
 
 def _size_notes(one: Communicates, system: System, network: AstraNetwork, groups: Groups) -> Iterator[str]:
+    if len(groups.get(one.group, (0, 0))) == 1:
+        yield "a collective of one NPU takes no time here: ASTRA-sim itself never ends it"
+        return
     if one.kind not in KINDS:
         yield f"a {one.kind} is not simulated: it takes the time of the trace"
         return
@@ -114,7 +120,7 @@ def _algorithm_notes(
     used: Sequence[Communicates], system: System, network: AstraNetwork, groups: Groups
 ) -> Iterator[str]:
     for one in used:
-        if one.kind not in KINDS:
+        if one.kind not in KINDS or len(groups.get(one.group, (0, 0))) == 1:
             continue
         if one.group and len(groups[one.group]) < network.npus:
             yield (

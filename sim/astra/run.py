@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from sim.astra.custom import read_custom
-from sim.astra.endpoint import Endpoint
+from sim.astra.endpoint import Endpoint, Memories
 from sim.astra.network import BACKENDS, Clock, MessageNetwork
 from sim.astra.notes import check_collectives, notes_of
 from sim.astra.system_file import System, read_system
@@ -16,7 +16,17 @@ from sim.astra.workload import NpuTrace
 from topologies.checks import WeftError, choice
 from topologies.formats.astra_network import AstraNetwork, read_astra_network
 from topologies.stages import staged
-from workloads.formats.chakra_nodes import meaning, read_ranks
+from workloads.formats.astra_memory import read_remote_memory
+from workloads.formats.chakra import Node, Trace
+from workloads.formats.chakra_json import Groups, groups_of
+from workloads.formats.chakra_nodes import (
+    Computes,
+    Meaning,
+    Remembers,
+    meaning,
+    passed_over,
+    read_ranks,
+)
 from workloads.formats.comm_groups import read_comm_groups
 
 MOST_EVENTS = 200_000_000
@@ -44,7 +54,7 @@ class AstraResult:
 
 def run_astra(
     workload: str | Path, system: str | Path, network: str | Path, comm_groups: str | Path | None = None, *,
-    backend: str = "aware", queues: int = 1, most_events: int = MOST_EVENTS,
+    remote_memory: str | Path | None = None, backend: str = "aware", queues: int = 1, most_events: int = MOST_EVENTS,
 ) -> AstraResult:
     """Simulate ASTRA-sim's inputs by ASTRA-sim's rules.
 
@@ -52,6 +62,7 @@ def run_astra(
     `system`: system file (JSON).
     `network`: network file of the analytical backends (YAML).
     `comm_groups`: communicator groups (JSON).
+    `remote_memory`: remote memory (JSON), for traces with memory nodes.
     `backend`: {"aware", "unaware"}; congestion-aware, in any number of dimensions, or congestion-unaware.
     `queues`: queues per dimension.
     WeftError: an input that is wrong; one that ASTRA-sim would crash on, hang on or end without a result; too many
@@ -64,8 +75,13 @@ def run_astra(
     clock = Clock(most_events)
     links = MessageNetwork(description, backend, clock)
     order: list[int] = []
-    traces, unread = _load(workload, _Shared(settings, links, clock, groups, order.append))
+    remote = None if remote_memory is None else read_remote_memory(remote_memory)
+    memory = None if remote is None else Memories(remote)
+    read, unread = read_ranks(workload, description.npus)
+    traces = _load(str(workload), read, _Shared(settings, links, clock, groups, memory, order.append))
     meanings = [trace.meanings for trace in traces]
+    for trace in reversed(traces):
+        groups = {**groups, **trace.groups}
     check_collectives(meanings, settings, description, groups)
     _run(traces, clock)
     for npu, trace in enumerate(traces):
@@ -75,6 +91,7 @@ def run_astra(
     exposed = tuple(end - trace.computing_ns for end, trace in zip(cycles, traces, strict=True))
     busiest = links.busiest_ns()
     notes = notes_of(meanings, settings, description, groups, backend, max(cycles), busiest, unread)
+    notes += passed_over(read)
     return AstraResult(
         description, settings, backend, cycles, exposed, tuple(order), clock.events, busiest, tuple(notes)
     )
@@ -93,25 +110,35 @@ class _Shared(NamedTuple):
     system: System
     network: MessageNetwork
     clock: Clock
-    groups: Mapping[int, tuple[int, ...]]
+    groups: Groups
+    memory: Memories | None
     finished: Callable[[int], None]
 
 
 @staged("parse")
-def _load(workload: str | Path, shared: _Shared) -> tuple[list[NpuTrace], list[str]]:
-    system, network, clock, groups, finished = shared
+def _load(workload: str, traces: Sequence[Trace], shared: _Shared) -> list[NpuTrace]:
+    system, network, clock, groups, memory, finished = shared
     n_npus = network.description.npus
-    traces, unread = read_ranks(workload, n_npus)
     customs = {kind: read_custom(prefix, n_npus) for kind, prefix in system.custom.items()}
     found = []
     for npu, trace in enumerate(traces):
         where = f"trace {workload}.{npu}.et"
-        meanings = {node.id: meaning(node, npu, n_npus, where) for node in trace.nodes}
+        meanings = {node.id: _meaning(node, npu, shared, where) for node in trace.nodes}
         after = {node.id: node.after for node in trace.nodes}
         own = {kind: ranks[npu] for kind, ranks in customs.items()}
-        endpoint = Endpoint(npu, system, network, clock, own)
-        found.append(NpuTrace(endpoint, meanings, after, groups, where, finished))
-    return found, unread
+        endpoint = Endpoint(npu, system, network, clock, own, memory)
+        found.append(NpuTrace(endpoint, meanings, after, {**groups, **groups_of(trace, n_npus)}, where, finished))
+    return found
+
+
+def _meaning(node: Node, npu: int, shared: _Shared, where: str) -> Meaning:
+    """What a node asks for; WeftError where ASTRA-sim would stop."""
+    found = meaning(node, npu, shared.network.description.npus, where)
+    if isinstance(found, Computes) and node.kind != "compute" and not shared.system.replay:
+        raise WeftError(f"{where}: node {node.id}: is_cpu_op of a {node.kind}: ASTRA-sim does not communicate on CPUs")
+    if isinstance(found, Remembers) and shared.memory is None and not shared.system.replay:
+        raise WeftError(f"{where}: node {node.id} is a {node.kind}: give the remote memory, --remote-memory FILE")
+    return found
 
 
 def _stuck(npu: int, links: MessageNetwork) -> str:

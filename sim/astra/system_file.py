@@ -1,4 +1,7 @@
-"""ASTRA-sim's system files (JSON): delays, splits, scheduling, and the algorithm of each dimension."""
+"""ASTRA-sim's system files: delays, splits, scheduling, and the algorithm of each dimension.
+
+JSON, or the lines "key: value" of ASTRA-sim 1.0, in which the algorithms of dimensions stand as "ring_direct".
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,39 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.astra.collective import KINDS
-from topologies.checks import WeftError, choice, integer, number
+from topologies.checks import WeftError, choice, integer, nearest, number
+from topologies.text.input_text import read_input
 from topologies.text.plain_data import read_json_object
 
 POLICIES = ("LIFO", "FIFO", "EXPLICIT")
 OPTIMIZATIONS = ("baseline", "localBWAware")
 
 UNUSED = {
-    "boost-mode": (0,), "model-shared-bus": (0,), "trace-enabled": (0, 1), "track-local-mem": (0,),
+    "model-shared-bus": (0,), "trace-enabled": (0, 1), "track-local-mem": (0, 1),
     "L": (0,), "o": (0,), "g": (0,), "G": (0,),
 }
 """Keys that are accepted only with values that leave their feature off, and those values."""
+
+PASSED_OVER = (
+    "local-mem-trace-filename", "intra-dimension-scheduling", "inter-dimension-scheduling", "local-reduction-delay",
+    "boost-mode",
+)
+"""Keys that change no time: of other releases, of a bus that is not modeled, and the name of a log."""
+
+REFUSED = ("per-node-custom-implementation",)
+"""Keys that change times and are not simulated."""
 
 KEYS = (
     "scheduling-policy", "collective-optimization", "endpoint-delay", "active-chunks-per-dimension",
     "preferred-dataset-splits", "local-mem-bw", "peak-perf", "roofline-enabled", "replay-only",
     *(f"{kind}-implementation" for kind in KINDS), *(f"{kind}-implementation-custom" for kind in KINDS), *UNUSED,
+    *PASSED_OVER,
 )
 
 _ALGORITHM = re.compile(r"(ring|oneRing)|(direct|oneDirect)([0-9]{0,5})|(halvingDoubling|oneHalvingDoubling)")
+
+_LINE = re.compile(r"\s*[A-Za-z][\w-]*\s*:\s*[^\s\"{}\[\],]{1,100}\s*")
+_NUMBER = re.compile(r"\d{1,20}\.\d{0,20}")
 
 MOST_QUEUES, MOST_SPLITS, MOST_DELAY_NS = 64, 100_000, 10**12
 
@@ -54,6 +71,7 @@ class System:
     custom: Mapping[str, str]  # prefix of the traces of a custom collective, by kind
     queues: int  # queues per dimension, from the command line
     source: str
+    passed_over: tuple[str, ...] = ()  # keys that ASTRA-sim does not read, or that change no time
 
     @property
     def baseline(self) -> bool:
@@ -81,14 +99,13 @@ def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
 
     `dims`: dimensions of the network.
     `queues`: queues per dimension (ASTRA-sim's `--num-queues-per-dim`).
-    WeftError: names the file and the key: a key that ASTRA-sim does not read or that has no effect, or a value out of
-        range.
+    WeftError: names the file and the key: one that is almost a key that is read, or a value that is not simulated.
     """
-    data, source = read_json_object(path, "system file"), str(path)
+    data, source = _read(path), str(path)
     where = f"system file {source}"
     for key in data:
-        if key not in KEYS:
-            raise WeftError(f"{where}: unknown or unused key {key!r}; accepted are {', '.join(KEYS)}")
+        if key in REFUSED or (key not in KEYS and nearest(key, KEYS)):
+            raise WeftError(f"{where}: key {key!r} is not simulated{nearest(key, KEYS)}; read are {', '.join(KEYS)}")
     for key, accepted in UNUSED.items():
         if key in data and data[key] not in accepted:
             raise WeftError(f"{where}: {key} is {data[key]!r}: only {' or '.join(map(str, accepted))} is simulated")
@@ -127,7 +144,26 @@ def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
         algorithms={kind: _algorithms(data, kind, where) for kind in KINDS if f"{kind}-implementation" in data},
         custom={kind: _custom(data, kind, where) for kind in KINDS if f"{kind}-implementation-custom" in data},
         queues=queues, source=source,
+        passed_over=tuple(key for key in data if key not in KEYS or key in PASSED_OVER),
     )
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    """The keys of a file of either kind."""
+    lines = read_input(path, "system file").splitlines()
+    pairs = [line.partition(":") for line in lines if line.strip()]
+    if not all(_LINE.fullmatch(line) for line in lines if line.strip()):
+        return read_json_object(path, "system file")
+    data: dict[str, Any] = {}
+    for key, _, value in pairs:
+        name, word = key.strip(), value.strip()
+        if name in data:
+            raise WeftError(f"system file {path}: key {name!r} is given twice")
+        if name.endswith("-implementation"):
+            data[name] = word.split("_")
+        else:
+            data[name] = int(word) if word.isdecimal() else float(word) if _NUMBER.fullmatch(word) else word
+    return data
 
 
 def _algorithms(data: Mapping[str, Any], kind: str, where: str) -> tuple[Implementation, ...]:

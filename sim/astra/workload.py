@@ -12,13 +12,12 @@ from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 from typing import Any
 
-from sim.astra.endpoint import Endpoint
+from sim.astra.endpoint import Endpoint, Group
 from topologies import WeftError
-from workloads.formats.chakra_nodes import Communicates, Computes, Exchanges, Meaning
+from workloads.formats.chakra_json import Groups
+from workloads.formats.chakra_nodes import EVERYONE, Communicates, Computes, Exchanges, Meaning, Remembers
 
 NS_PER_US = 1000
-
-Groups = Mapping[int, tuple[int, ...]]
 
 
 class NpuTrace:
@@ -76,8 +75,15 @@ class NpuTrace:
                 return True
             self.computing_ns += 0 if what.on_cpu else duration_ns
             self.endpoint.later(duration_ns, done)
+        elif isinstance(what, Remembers):
+            self._remember(what, done)
         elif isinstance(what, Communicates):
-            self._communicate(node, what, done)
+            group = self._group(node, what)
+            if group is not None and len(group[1]) == 1:
+                self._busy[place] = False
+                self._end(node)
+                return True
+            self._communicate(what, group, done)
         elif isinstance(what, Exchanges):
             self.endpoint.network.exchange("message", what, self.endpoint.npu, done)
         else:
@@ -85,24 +91,34 @@ class NpuTrace:
             return True
         return False
 
-    def _communicate(self, node: int, what: Communicates, done: Callable[[], None]) -> None:
+    def _remember(self, what: Remembers, done: Callable[[], None]) -> None:
+        endpoint = self.endpoint
+        replayed = endpoint.system.replay or endpoint.memory is None
+        endpoint.later(what.duration_us * NS_PER_US or 1 if replayed else endpoint.memory_ns(what.bytes), done)
+
+    def _group(self, node: int, what: Communicates) -> Group | None:
+        """Number and NPUs of the group; None for all."""
+        if what.group in EVERYONE or self.endpoint.system.replay or what.kind == "broadcast":
+            return None
+        if what.group not in self.groups:
+            raise WeftError(f"{self.where}: node {node}: communicator group {what.group} is defined in no file")
+        if not what.group.isdecimal():
+            raise WeftError(f"{self.where}: node {node}: communicator group {what.group!r}: ASTRA-sim takes numbers")
+        if self.endpoint.npu not in self.groups[what.group]:
+            raise WeftError(f"{self.where}: node {node}: NPU {self.endpoint.npu} is not in its group {what.group}")
+        return int(what.group), self.groups[what.group]
+
+    def _communicate(self, what: Communicates, group: Group | None, done: Callable[[], None]) -> None:
         system = self.endpoint.system
         if system.replay or what.kind == "broadcast":
             self.endpoint.later(what.duration_us * NS_PER_US or 1, done)
             return
-        group = None
-        if what.group:
-            if what.group not in self.groups:
-                raise WeftError(f"{self.where}: node {node}: communicator group {what.group} is defined in no file")
-            group = what.group, self.groups[what.group]
-            if self.endpoint.npu not in group[1]:
-                raise WeftError(f"{self.where}: node {node}: NPU {self.endpoint.npu} is not in its group {what.group}")
         self.endpoint.collective(what.kind, what.size, what.dims, group, what.priority, done)
 
     def _duration_ns(self, what: Computes) -> int | None:
         """Time of a computation; None for one that ASTRA-sim skips."""
         system = self.endpoint.system
-        if system.replay or not system.roofline or what.on_cpu:
+        if system.replay or not system.roofline or what.on_cpu or what.operations is None or what.bytes is None:
             return what.duration_us * NS_PER_US or 1
         if not what.bytes:
             return None
@@ -123,6 +139,6 @@ def _place(what: Meaning) -> str:
     """The resource that a node takes; "" for none."""
     if isinstance(what, Computes):
         return "CPU" if what.on_cpu else "GPU computation"
-    if isinstance(what, Communicates) or (isinstance(what, Exchanges) and what.sends):
+    if isinstance(what, (Communicates, Remembers)) or (isinstance(what, Exchanges) and what.sends):
         return "GPU communication"
     return ""

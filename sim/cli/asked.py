@@ -170,10 +170,11 @@ STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
 SPECS = ("spec", "spec_again")
 """Flags of files with sections."""
 
-TRACES = r"\.\d+\.et"
+TRACES = r"\.\d+\.(et|et\.gz|json)"
 
 REACH = {
-    "chakra": TRACES, "astra.workload": TRACES, "workload.job": f"({TRACES})?", "tenant.job": f"({TRACES})?",
+    "chakra": TRACES, "astra.workload": TRACES, "workload.job": f"({TRACES})?", "workload.name": f"({TRACES})?",
+    "tenant.job": f"({TRACES})?", "tenant.workload": f"({TRACES})?",
     "store": "(-wal|-shm|-journal|-claims)?", "out": r"/[^/]*\.(csv|md|png|pdf|svg)", "report.folder": r"/.*\.json",
 }
 """What follows the name of a flag in the names of its files, where that is not the one file: a pattern."""

@@ -17,11 +17,12 @@ def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
     most = MOST_EVENTS if arguments.max_events is None else arguments.max_events
-    inputs = spec.astra
+    inputs, work = spec.astra, spec.workload
     with progress("astra", 1, arguments.quiet):
         result = run_astra(
-            inputs.workload or "", inputs.system or "", inputs.network or "", inputs.comm_group, backend=inputs.backend,
-            queues=inputs.num_queues_per_dim, most_events=most,
+            inputs.workload or "", work.system or "", inputs.network or "", work.communicator,
+            remote_memory=work.remote_memory, backend=inputs.backend, queues=inputs.num_queues_per_dim,
+            most_events=most,
         )
     say(arguments, *result.lines())
     if not arguments.quiet:

@@ -185,9 +185,11 @@ COMMANDS: dict[str, Command] = {
             "weft compare --topology random-regular:48x4 --collective all-to-all -b 1M --engine fluid",
             "weft compare --topology dgx-h100:4 --library nccl:2.27 -b 1K -e 8G",
             "weft compare --machine dgx-a100:16 --library nccl -b 1K -e 8G --tuner tuner.csv",
+            "weft compare --topology examples/astra/ring_16.yml --workload examples/astra/grouped --comm-group "
+            "examples/astra/groups.json --algorithms ring,swing,recursive-doubling",
         ),
         needs=(FABRIC,),
-        uses=("topology", "collective", "model", "sweep", "account", "library"),
+        uses=("topology", "collective", "model", "sweep", "account", "library", "workload", "training"),
         run_flags=("workers", *RUNS),
         outputs=("json", "csv", "plot", "nccl_json", "tuner"), figures=("comparison", "speed-up", "roofline"),
         chooses=True, more=_compare,
@@ -271,13 +273,13 @@ COMMANDS: dict[str, Command] = {
             'weft train --topology "SW(8)_SW(16)" --workload examples/layers.txt --loop dear --plot timeline.png '
             '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
         ),
-        needs=(FABRIC, "workload.name"),
+        needs=(FABRIC, "workload.name|workload.job"),
         uses=("topology", "collective.algorithms", "model", "workload", "training"),
-        without=("workload.job",),
-        defaults={"collective.algorithms": ("hierarchical",)}, run_flags=RUNS,
+        run_flags=RUNS,
         helps={
             **_OF_JOBS,
-            "collective.algorithms": ("NAME", "algorithm of all collectives"),
+            "collective.algorithms": ("NAME", "algorithm of all collectives (default: hierarchical); of traces several "
+                                      "may be named, and each collective takes the first that implements it"),
             "model.chunks": ("N", "chunks per transfer of all collectives at once, so that none is tried alone: auto "
                              "is for compare (default: 1, for hierarchical cuts by itself)"),
         },
@@ -474,8 +476,8 @@ COMMANDS: dict[str, Command] = {
             "weft astra --workload examples/astra/gather --system examples/astra/system.json --network "
             "examples/astra/ring_16.yml --backend unaware",
         ),
-        needs=("astra.workload", "astra.system", "astra.network"),
-        uses=("astra",), run_flags=("max_events",),
+        needs=("astra.workload", "workload.system", "astra.network"),
+        uses=("astra", "workload.system", "workload.communicator", "workload.remote_memory"), run_flags=("max_events",),
     ),
     "warm": Command(
         help="compile the engine, once for each version and machine; any command does so if needed",

@@ -9,7 +9,7 @@ from typing import Any
 from collectives.formats.files import called
 from collectives.registry import ALGORITHMS
 from sim import plots
-from sim.cli import library
+from sim.cli import compare_workload, library
 from sim.cli.asked import spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
@@ -24,6 +24,8 @@ from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
 from sim.study.spec import Spec
 from sim.study.tables import AtLeast, Row, common_notes, comparison_table, legend, named, nccl_table, screen_width
+from sim.study.workload_files import check_no_workload
+from sim.study.workload_files import named as named_workload
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
@@ -35,6 +37,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Compare, print the tables, write the files."""
     check_workers(arguments.workers)
     spec = spec_of(arguments)
+    if named_workload(spec.workload):
+        compare_workload.run(arguments, spec)
+        return
+    check_no_workload(spec.workload, spec.training)
     if spec.library.name is not None:
         library.run(arguments, spec)
         return

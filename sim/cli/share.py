@@ -1,8 +1,8 @@
 """`weft share`: several collectives and training iterations on one fabric at once.
 
 A tenant is a text of words and NAME=VALUE, or a table [[tenant]] in TOML: a collective (`collective algorithm size`,
-and the options of the algorithm), a training iteration (`workload=NAME` and the keys of `[workload]` and `[training]`),
-or a file (`job=FILE`, GOAL or Chakra).
+and the options of the algorithm), or a training iteration or another workload (`workload=NAME` or `job=FILE`, which
+mean the same, and the keys of `[workload]` and `[training]`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from sim.cli.asked import check_apart, check_looks_into, spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.cli.trace import read_job
 from sim.lower.tenants import Tenant, merge
 from sim.program.model import Model
 from sim.program.options import parse_value
 from sim.scenarios.tenants import Shares, share_fabric
-from sim.study.jobs import build_job
 from sim.study.keys import KINDS, keys_of
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
+from sim.study.workload_files import open_workload
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.why.path import by_kind
 from topologies import Topology
@@ -118,7 +117,8 @@ def report(
         f"# symmetry: {result.run.symmetry}", *(f"# {note}" for note in (*spec.preset_notes, *result.run.notes())), "#",
         aligned([head, *table], left=2), "#", "# the time of each, by what its critical path was spent on:",
     ]
-    return lines + [f"#   {row['tenant']}, {_account(row)}" for row in rows]
+    lines += [f"#   {row['tenant']}, {_account(row)}" for row in rows]
+    return lines + [f"# note: {one.tenant.name}: {note}" for one in tenants for note in one.notes]
 
 
 def _account(row: Mapping[str, Any]) -> str:
@@ -144,11 +144,20 @@ TEXTS = ("name", "job", "workload", "collective", "algorithm", "form")
 """Keys whose values are always text."""
 
 
+class Made(NamedTuple):
+    """The work of a tenant, in a few words, and notes of its file."""
+
+    work: Schedule | Job
+    what: str
+    notes: tuple[str, ...] = ()
+
+
 class Described(NamedTuple):
     """A tenant, and its work in a few words for tables."""
 
     tenant: Tenant
     what: str
+    notes: tuple[str, ...] = ()  # of its file
 
 
 def read_tenant(text: str) -> dict[str, Any]:
@@ -198,8 +207,9 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
         if len(kinds) != 1:
             raise WeftError(f"give one of {', '.join(WORK)}; {' and '.join(kinds) or 'none'} is given")
         npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
-        work, what = WORK[kinds[0]](rest, topology)
-        return Described(Tenant(name=name, work=work, arrival=start, priority=priority, npus=npus), what)
+        made = WORK[kinds[0]](rest, topology)
+        tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority, npus=npus)
+        return Described(tenant, made.what, made.notes)
     except WeftError as wrong:
         where = f"tenant {told(name)}: "
         raise WeftError(f"{where}{str(wrong).removeprefix(where)}") from None
@@ -230,7 +240,7 @@ def _check_plain(key: str, value: object) -> None:
         raise WeftError(f"{told(key)} is {told(value)}: give printable text, or a finite number")
 
 
-def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
+def _collective(table: dict[str, Any], topology: Topology) -> Made:
     for key in POSITIONS:
         if key not in table:
             raise WeftError(f"no {key} is given: write COLLECTIVE ALGORITHM SIZE")
@@ -249,19 +259,19 @@ def _collective(table: dict[str, Any], topology: Topology) -> tuple[Schedule | J
         raise WeftError(f"size {told(table['size'])} is not a text such as 64MiB")
     size = parse_sweep_size(table["size"], "size")
     schedule = build(named, kind, topology, size, table.get("form"), **options)
-    return schedule, f"{schedule.kind.name} {schedule.name} {format_size(size)}"
+    return Made(schedule, f"{schedule.kind.name} {schedule.name} {format_size(size)}")
 
 
 WORKLOAD_KEYS = {
     ("workload" if name == "name" else name): (section, name)
     for section in ("workload", "training") for name in keys_of(section)
-    if name not in ("job", "npu_bandwidth")  # links are those of the fabric
-}
-"""Keys of an iteration, and where they stand in a spec."""
+    if name != "npu_bandwidth"  # links are those of the fabric
+} | {"comm_group": ("workload", "communicator")}
+"""Keys of a workload, and where they stand in a spec."""
 
 
-def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
-    """An iteration; the keys are those of `[workload]` and `[training]`."""
+def _workload(table: dict[str, Any], topology: Topology) -> Made:
+    """An iteration or a file; the keys are those of `[workload]` and `[training]`."""
     sections: dict[str, dict[str, Any]] = {"workload": {}, "training": {}}
     for key, value in table.items():
         if key == "algorithm":
@@ -276,8 +286,9 @@ def _workload(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job
         except ValueError:
             raise WeftError(f"{key} is {told(value)}: {kind.wanted}") from None
     spec = Spec.from_dict(sections, "tenant")
-    workload, job = build_job(spec.workload, spec.training, topology, table.get("algorithm", "hierarchical"))
-    return job, f"iteration of {workload.name}"
+    named = table["algorithm"].split(",") if "algorithm" in table else ()
+    opened = open_workload(spec.workload, spec.training, topology, named)
+    return Made(opened.job, f"iteration of {opened.name}" if opened.is_layers else opened.name, opened.notes)
 
 
 def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
@@ -285,16 +296,9 @@ def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
     return str(value) if parse is str and not isinstance(value, bool) else value
 
 
-def _job(table: dict[str, Any], topology: Topology) -> tuple[Schedule | Job, str]:
-    for key in table:
-        if key not in ("job", "algorithm"):
-            raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*EVERY, 'job', 'algorithm'])}")
-    return read_job(table["job"], topology, table.get("algorithm", "ring")), table["job"]
+Make = Callable[[dict[str, Any], Topology], Made]
 
-
-Make = Callable[[dict[str, Any], Topology], tuple[Schedule | Job, str]]
-
-WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _job}
+WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _workload}
 """Constructors of the work of a tenant, by its identifying key."""
 
 

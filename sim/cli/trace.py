@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from sim.cli.asked import spec_of
@@ -13,21 +12,18 @@ from sim.cli.compare import ranges
 from sim.cli.flags import how
 from sim.cli.output import say, write_json, write_whole
 from sim.cli.progress import progress
-from sim.cli.train import algorithm_of, simulate_iteration
+from sim.cli.train import check_no_collective, simulate_workload
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.points import Task, range_of, ready_point, simulate_ready
 from sim.study.spec import Spec
 from sim.study.tables import range_words
+from sim.study.workload_files import check_no_workload, named
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.timeline.timeline import Timeline
-from topologies import Topology
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
-from workloads.formats.chakra_job import read_chakra
-from workloads.formats.goal import read_goal
-from workloads.job import Job
 
 MOST_RANKS = 64
 """Ranks whose end is printed."""
@@ -36,10 +32,8 @@ MOST_RANKS = 64
 def run(arguments: argparse.Namespace) -> None:
     """Simulate with a log, print a summary, and write the timeline."""
     spec = spec_of(arguments)
-    if spec.workload.name and spec.workload.job:
-        raise WeftError("--workload and --job are two jobs: give one of them")
     with progress("trace", 1, arguments.quiet):
-        timeline, lines, ends = (_job if spec.workload.name or spec.workload.job else _schedule)(arguments, spec)
+        timeline, lines, ends = (_job if named(spec.workload) else _schedule)(arguments, spec)
         if arguments.perfetto:  # before anything is printed: it is refused if faults made it too large
             write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
     say(arguments, *lines)
@@ -62,6 +56,7 @@ def facts(timeline: Timeline, ends: Mapping[str, float | None]) -> dict[str, Any
 
 def _schedule(arguments: argparse.Namespace, spec: Spec) -> Told:
     """The timeline of the point of `weft compare`, and its summary; of all ranks unless symmetry is requested."""
+    check_no_workload(spec.workload, spec.training)
     names = spec.collective.algorithms or ()
     if len(names) != 1:
         raise WeftError("a timeline shows one schedule: name one --algorithm")
@@ -87,13 +82,11 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> Told:
 
 
 def _job(arguments: argparse.Namespace, spec: Spec) -> Told:
-    if spec.workload.job:
-        result, name = _foreign(arguments, spec, spec.workload.job), spec.workload.job
-    else:
-        workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), how=how(arguments))
-        name = workload.name
-    what = f"{name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
-    return _told(result, what, {}, *(_ends(result) if spec.workload.job else []))
+    check_no_collective(arguments)
+    opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
+    what = f"{opened.name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
+    notes = [f"# note: {note}" for note in opened.notes]
+    return _told(result, what, {}, *notes, *([] if opened.is_layers else _ends(result)))
 
 
 Told = tuple[Timeline, list[str], dict[str, float | None]]
@@ -112,26 +105,6 @@ def _told(result: Result, what: str, ends: dict[str, float | None], *more: str) 
         f"# {counted(timeline.outcome.events, 'slice')} on {counted(links, 'link direction')}{compute}",
         *more,
     ], ends
-
-
-def _foreign(arguments: argparse.Namespace, spec: Spec, path: str) -> Result:
-    """The run of a GOAL file, or of Chakra traces with this prefix."""
-    model = spec.build_model()
-    if spec.model.chunks is None and spec.model.chunk is None:
-        model = replace(model, chunks=1)  # a message of GOAL is one chunk unless the user sets chunks
-    job = read_job(path, spec.build_topology(), algorithm_of(spec, ("ring",)))
-    symmetry = spec.model.symmetry or "off"
-    if arguments.perfetto:
-        check_size(job, model, symmetry)
-    return simulate(
-        job, model=model, engine=spec.engine, symmetry=symmetry, log=True, faults=spec.build_faults(),
-        **how(arguments).arguments(),
-    )
-
-
-def read_job(path: str, topology: Topology, algorithm: str) -> Job:
-    """The job of a GOAL file, or of Chakra traces with this prefix; the algorithm is that of their collectives."""
-    return read_chakra(path, topology, algorithm) if Path(f"{path}.0.et").exists() else read_goal(path, topology)
 
 
 def _ends(result: Result) -> list[str]:

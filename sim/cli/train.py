@@ -18,17 +18,19 @@ from sim.lower.job import count_tasks
 from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
-from sim.study.jobs import build_job, message_bytes, with_npu_bandwidth
+from sim.study.jobs import message_bytes, with_npu_bandwidth
+from sim.study.keys import flags_of, keys_of
 from sim.study.spec import Spec
 from sim.study.tables import aligned
+from sim.study.workload_files import Opened, open_workload, source_of
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.why.explain import IDLE_ELSEWHERE, NO_DIMENSION
 from topologies import Topology
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
+from workloads.formats.recognize import LAYERS
 from workloads.pipeline import ideal_bubble
 from workloads.training import FORWARD
-from workloads.workload import Workload
 
 FEW_MICROBATCHES = 16
 """Of no more than so many no estimate is made before their job is built: it takes a second or two."""
@@ -39,10 +41,10 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     check_looks_into(spec)
     with progress("train", 1, arguments.quiet):
-        workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), how=how(arguments))
-        lines = [*_lines(spec, workload, result), *_bubble(spec, result)]
+        opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
+        lines = [*_lines(spec, opened, result), *_bubble(spec, result)]
     say(arguments, *lines)
-    write_json(arguments, spec, rows_of(spec, workload, result), model=result.model)
+    write_json(arguments, spec, rows_of(spec, opened, result), model=result.model)
     write_csv(arguments, [{"npu": rank} | part for rank in result.ranks for part in parts(result, rank)])
     if arguments.plot:
         write_whole(arguments.plot, lambda path: plots.draw_timeline(result, path))
@@ -50,30 +52,43 @@ def run(arguments: argparse.Namespace) -> None:
         write_whole(arguments.perfetto, lambda path: write_perfetto(result.timeline(), path))
 
 
-def simulate_iteration(spec: Spec, *, drawn: bool, how: How) -> tuple[Workload, Result]:
-    """The workload of a spec, and one iteration of it; `drawn`: its timeline will be written."""
+OF_COLLECTIVES = ("sweep", "account", "library", "collective")
+"""Sections whose keys, but for the algorithms, have a use for a collective alone."""
+
+
+def check_no_collective(arguments: argparse.Namespace) -> None:
+    """Reject flags that say what a collective is and how it is looked into, where a workload is given."""
+    for section in OF_COLLECTIVES:
+        for name, key in keys_of(section).items():
+            if getattr(arguments, f"{section}.{name}", None) is not None and name != "algorithms":
+                raise WeftError(f"{flags_of(key)[0]} is of a collective: a workload says what it moves; omit it")
+
+
+def simulate_workload(spec: Spec, *, drawn: bool, how: How) -> tuple[Opened, Result]:
+    """The workload of a spec, and a run of it; `drawn`: its timeline will be written."""
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     model = spec.build_model()
     if spec.model.chunks is None and spec.model.chunk is None and spec.model.preset is None:
-        model = replace(model, chunks=1)  # the chunks of a hierarchical collective are already small
+        model = replace(model, chunks=1)  # the chunks of a hierarchical collective are small, a message is one chunk
     _check_microbatches(spec, topology, model)
-    workload, job = build_job(spec.workload, spec.training, topology, algorithm_of(spec))
+    opened = open_workload(spec.workload, spec.training, topology, spec.collective.algorithms or ())
+    symmetry = spec.symmetry if opened.is_layers else spec.model.symmetry or "off"  # each rank has its own trace
     if drawn:
-        check_size(job, model, spec.symmetry)
+        check_size(opened.job, model, symmetry)
     result = simulate(
-        job, model=model, engine=spec.engine, symmetry=spec.symmetry, log=True, faults=spec.build_faults(),
+        opened.job, model=model, engine=spec.engine, symmetry=symmetry, log=True, faults=spec.build_faults(),
         **how.arguments(),
     )
-    return workload, result
+    return opened, result
 
 
 def _check_microbatches(spec: Spec, topology: Topology, model: Model) -> None:
     """Reject more microbatches than fit in memory before there are operations of each: all but the first are alike."""
     microbatches = spec.training.microbatches or 0
-    if microbatches > FEW_MICROBATCHES:
+    if microbatches > FEW_MICROBATCHES and source_of(spec.workload) == LAYERS:
         one, two = (
-            count_tasks(build_job(spec.workload, replace(spec.training, microbatches=few), topology,
-                                  algorithm_of(spec))[1], model, spec.symmetry)
+            count_tasks(open_workload(spec.workload, replace(spec.training, microbatches=few), topology,
+                                      spec.collective.algorithms or ()).job, model, spec.symmetry)
             for few in (1, 2)
         )
         check_tasks(one + (two - one) * (microbatches - 1), f"an iteration of {microbatches:,} microbatches")
@@ -116,12 +131,12 @@ def parts(result: Result, rank: int) -> list[dict[str, Any]]:
     ]
 
 
-def _lines(spec: Spec, workload: Workload, result: Result) -> list[str]:
+def _lines(spec: Spec, opened: Opened, result: Result) -> list[str]:
     lines = [
-        f"# weft train: {workload.name}, {counted(len(workload.layers), 'layer')}, loop {spec.training.loop}, on "
-        f"{result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}",
+        f"# weft train: {opened.name}, {opened.what}, on {result.job.topology.name}, "
+        f"{counted(result.job.topology.n_npus, 'NPU')}",
         f"# {result.assumptions}; {result.symmetry}",
-        *(f"# {note}" for note in (*spec.preset_notes, *result.notes())),
+        *(f"# {note}" for note in (*spec.preset_notes, *result.notes(), *opened.notes)),
     ]
     return lines + [line for ranks in _alike(result) for line in _lines_of(result, ranks)]
 
@@ -174,11 +189,12 @@ def _names(ranks: list[int]) -> str:
     return f"NPU{'s' if len(ranks) > 1 else ''} {said}"
 
 
-def rows_of(spec: Spec, workload: Workload, result: Result) -> list[dict[str, Any]]:
+def rows_of(spec: Spec, opened: Opened, result: Result) -> list[dict[str, Any]]:
     """One row per distinct NPU."""
     return [
         {
-            "topology": result.job.topology.name, "workload": workload.name, "loop": spec.training.loop, "npu": rank,
+            "topology": result.job.topology.name, "workload": opened.name,
+            "loop": spec.training.loop if opened.is_layers else None, "npu": rank,
             "time_s": result.time_s, "compute_s": result.compute_ps(rank) / 1e12,
             "exposed_s": (result.time_ps - result.compute_ps(rank)) / 1e12,
             "communication_s": {kind: time / 1e12 for kind, time in result.communication_ps(rank).items()},

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from collectives.hierarchical import blocks_of
+from sim.study.header_groups import header_groups
 from sim.study.keys import TrainingKeys, WorkloadKeys
 from topologies import Topology
 from topologies.checks import WeftError, nearest, number
@@ -99,6 +100,8 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
         raise WeftError(f"workload {work.name!r} is neither a file nor a model: models are {', '.join(MODELS)}"
                         f"{nearest(work.name, MODELS)}")
     workload = read_text_workload(str(work.name))
+    if work.communicator is None and work.groups is None and (found := header_groups(workload, topology)):
+        return found
     if (work.communicator is None) == (work.groups is None):
         raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")
     if work.communicator is not None:

@@ -239,9 +239,9 @@ class LibraryKeys:
 class WorkloadKeys:
     """Section `[workload]`: a model, its layers in a file, or a foreign trace; and the NPU that computes it."""
 
-    name: str | None = key("text", "a model (gpt-3, ...), or a file of layers in the format of ASTRA-sim 1.0 and LIBRA",
-                           "NAME|FILE", ("--workload",))
-    job: str | None = key("text", "a GOAL file, or Chakra traces FILE.<rank>.et, instead of a workload", "FILE")
+    name: str | None = key("text", "a model (gpt-3, ...), a file of layers in the format of ASTRA-sim 1.0, LIBRA and "
+                           "SimAI, a GOAL file, or Chakra traces FILE.<rank>.et", "NAME|FILE", ("--workload",))
+    job: str | None = key("text", "the same as --workload, of a file", "FILE")
     parallelism: str | None = key("text", "of a model, such as tp=16,dp=256,pp=1,ep=1,zero=0", "TEXT",
                                   default="data-parallel")
     samples: float | None = key("number", "per tensor-parallel group and iteration, or microbatch: tokens, images or "
@@ -249,8 +249,13 @@ class WorkloadKeys:
     peak: float | None = key("number", "peak rate of an NPU in TFLOP/s", "TFLOPS")
     efficiency: float | None = key("number", "share of the peak that computation reaches", "X")
     memory_bandwidth: str | None = key("text", "of an NPU's memory, for the updates of a model (--updates): Adam moves "
-                                       "34 B a parameter", "RATE")
-    communicator: str | None = key("text", "process groups in LIBRA's format", "FILE")
+                                       "34 B a parameter; for operations of traces that have no duration", "RATE")
+    system: str | None = key("text", "system file of ASTRA-sim; in a job its peak-perf and local-mem-bw, which time "
+                             "operations of traces that have no duration", "FILE")
+    remote_memory: str | None = key("text", "remote memory of ASTRA-sim, for memory nodes of traces", "FILE")
+    communicator: str | None = key("text", "process groups: of layers in LIBRA's format (YAML), of traces the "
+                                   "communicator groups of ASTRA-sim (JSON)", "FILE",
+                                   ("--communicator", "--comm-group"))
     groups: str | None = key("text", 'process groups by name, such as "forward=16,-1;weight_grad=-1,32"; -1: unused',
                              "TEXT")
     repeat: int = key("integer", "repetitions of the layers", "N", value=1)
@@ -378,9 +383,7 @@ class AstraKeys:
     """Section `[astra]`: inputs of ASTRA-sim."""
 
     workload: str | None = key("text", "Chakra traces PREFIX.<rank>.et", "PREFIX")
-    system: str | None = key("text", "system file, JSON", "FILE")
     network: str | None = key("text", "network file of the analytical backends, YAML", "FILE")
-    comm_group: str | None = key("text", "communicator groups, JSON", "FILE")
     backend: str = key("text", "congestion of links: aware or unaware", "WORD", value="aware")
     num_queues_per_dim: int = key("integer", "queues per dimension, as in ASTRA-sim", "N", value=1)
 

@@ -1,7 +1,8 @@
-"""Chakra execution traces (.et), read and written: schema versions 0.0.4 and 1.0.0, plain or gzipped.
+"""Chakra execution traces (.et), read and written: the schema of versions 0.0.4 to 1.0, plain or gzipped.
 
-A file is a sequence of length-prefixed messages: metadata, then the nodes of one rank. Reading and writing round-trips:
-attributes keep their type, empty fields are omitted.
+A file is a sequence of length-prefixed messages: metadata, then the nodes of one rank. What the metadata say of their
+version is not looked at, as in Chakra's feeders: producers write "1.0.1" or "symbolic_tensor_network". Reading and
+writing round-trips: attributes keep their type, empty fields are omitted.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from workloads.formats.protobuf_wire import VARINT, field, fields, read_bytes, v
 from workloads.formats.waits import smallest_first
 
 VERSIONS = ("0.0.4", "1.0.0")
+"""That are written."""
 
 NODE_KINDS = (
     "invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective",
@@ -74,14 +76,18 @@ class Trace(NamedTuple):
     Attributes
     ----------
     version : str
-        One of `VERSIONS`, or "" where the attribute `schema` says it.
+        As the producer calls it; often "", where the attribute `schema` says it.
     attributes : tuple of Attribute
     nodes : tuple of Node
+    dropped : int
+        Control dependencies that are left out: on nodes that the file does not have, or all of them where they
+        contradict the data dependencies. Converters write both, and older feeders read no control dependencies at all.
     """
 
     version: str
     attributes: tuple[Attribute, ...]
     nodes: tuple[Node, ...]
+    dropped: int = 0
 
 
 @checked
@@ -92,7 +98,7 @@ def read_trace(path: str | Path) -> Trace:
     ------
     WeftError
         Names the file, node and field: a file that cannot be read or is larger than `MOST_BYTES`, is truncated or is
-        not a trace, an unknown version, field or type, a duplicate node, or a node that waits for itself or for a
+        not a trace of this schema, an unknown field or type, a duplicate node, or a node that waits for itself or for a
         missing one.
     """
     data = read_input_bytes(path, "trace", MOST_BYTES)
@@ -116,8 +122,22 @@ def parse_trace(data: bytes, name: str) -> Trace:
         nodes.append(_node(one, f"{where}: node {len(nodes)} of the file"))
         if len(nodes) > MOST_NODES:
             raise WeftError(f"{where}: more than {MOST_NODES:,} nodes")
-    in_order(nodes, where)
-    return Trace(version, attributes, tuple(nodes))
+    return ordered(version, attributes, nodes, where)
+
+
+def ordered(version: str, attributes: tuple[Attribute, ...], nodes: Sequence[Node], where: str) -> Trace:
+    """A trace whose nodes can be ordered, without control dependencies that keep them from it."""
+    there = {node.id for node in nodes}
+    kept = [node if there.issuperset(node.control_after) else node._replace(
+        control_after=tuple(other for other in node.control_after if other in there)) for node in nodes
+    ]
+    try:
+        in_order(kept, where)
+    except WeftError:
+        kept = [node._replace(control_after=()) for node in nodes]
+        in_order(kept, where)
+    dropped = sum(len(node.control_after) - len(some.control_after) for node, some in zip(nodes, kept, strict=True))
+    return Trace(version, attributes, tuple(kept), dropped)
 
 
 @checked
@@ -127,9 +147,8 @@ def write_trace(trace: Trace) -> bytes:
     Raises
     ------
     WeftError
-        A number that its type does not hold, or a version that is not among `VERSIONS`.
+        A number that its type does not hold.
     """
-    _check_version(trace.version, trace.attributes, "Chakra trace")
     head = text_field(1, trace.version) + b"".join(field(2, attribute_bytes(one)) for one in trace.attributes)
     return b"".join(varint(len(one)) + one for one in (head, *map(_node_bytes, trace.nodes)))
 
@@ -167,20 +186,15 @@ def _unzipped(data: bytes, where: str) -> bytes:
 def _metadata(data: bytes, where: str) -> tuple[str, tuple[Attribute, ...]]:
     version, attributes = "", []
     for number, wire, value in fields(data, f"{where}: its metadata"):
+        if number == 1 and wire == VARINT:
+            raise WeftError(f"{where}: is of schema 0.0.1 to 0.0.3, which begin with a node: 0.0.4 and later are read")
         if number == 1:
             version = utf8(value, wire, f"{where}: version")
         elif number == 2:
             attributes.append(parse_attribute(message(value, f"{where}: metadata"), f"{where}: metadata"))
         else:
             raise WeftError(f"{where}: unknown field {number} of its metadata")
-    _check_version(version, attributes, where)
     return version, tuple(attributes)
-
-
-def _check_version(version: str, attributes: Sequence[Attribute], where: str) -> None:
-    said = version or next((str(one.value) for one in attributes if one.name == "schema"), "")
-    if said.rpartition("chakra.")[2] not in VERSIONS:
-        raise WeftError(f"{where}: has the schema version {said!r}: accepted are {' and '.join(VERSIONS)}")
 
 
 def _node(data: bytes, where: str) -> Node:

@@ -24,15 +24,15 @@ class Attribute(NamedTuple):
 
     name: str
     value: Value  # number, bool, str, bytes, or a tuple of them
-    kind: str  # one of `SCALARS`, of each item where the value is a tuple
+    kind: str  # one of `SCALARS`, of each item where the value is a tuple; "" of an attribute without a value
     note: str = ""  # the schema's `doc_string`
 
 
 def parse_attribute(data: bytes, where: str) -> Attribute:
     """The attribute in some bytes; `where` begins every complaint."""
     name = note = ""
-    kind: str | None = None
-    value: Value = 0
+    kind = ""
+    value: Value = ()  # as protobuf writes an empty list
     for number, wire, raw in fields(data, where):
         if number == 1:
             name = utf8(raw, wire, where)
@@ -44,8 +44,6 @@ def parse_attribute(data: bytes, where: str) -> Attribute:
             value = _scalar(kind, raw, wire, where) if number % 2 else _list(kind, message(raw, where), where)
         else:
             raise WeftError(f"{where}: unknown field {number} of an attribute")
-    if kind is None:
-        raise WeftError(f"{where}: has no value")
     return Attribute(name, value, kind, note)
 
 
@@ -143,6 +141,8 @@ def text_field(number: int, text: str) -> bytes:
 def attribute_bytes(one: Attribute) -> bytes:
     """An attribute as bytes; raises WeftError for a number that its type does not hold."""
     head = text_field(1, one.name) + text_field(2, one.note)
+    if not one.kind:
+        return head
     number = 3 + 2 * SCALARS.index(one.kind)
     if not isinstance(one.value, tuple):
         raw = _raw(one, one.value)

@@ -1,7 +1,8 @@
 """Chakra traces of all ranks as a job, so that weft's engines run what ASTRA-sim runs.
 
 Collectives of one communicator group are matched by their order on each rank, messages by source, destination and tag.
-Memory nodes, and communicator groups that are not a product of the network's dimensions, have no counterpart in a job.
+A computation takes its duration, or, where it has none, what its operations take by a roofline; of those that are ready
+the one of the smallest id goes first, as in ASTRA-sim (`workloads.formats.stream_order`).
 """
 
 from __future__ import annotations
@@ -14,21 +15,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives.core.schedule import Schedule
-from collectives.registry import build
 from topologies import Topology, WeftError
 from topologies.checks import checked
+from workloads.formats.astra_memory import RemoteMemory
 from workloads.formats.chakra import Trace, in_order
-from workloads.formats.chakra_nodes import Communicates, Computes, Exchanges, Meaning, meaning, read_ranks
+from workloads.formats.chakra_json import Groups, groups_of
+from workloads.formats.chakra_nodes import (
+    EVERYONE,
+    Communicates,
+    Computes,
+    Exchanges,
+    Meaning,
+    Remembers,
+    meaning,
+    passed_over,
+    read_ranks,
+)
+from workloads.formats.flight_recorder import read_dumps
+from workloads.formats.roofline import Roofline
+from workloads.formats.stream_order import waits_outside
+from workloads.group_collectives import GroupCollectives, Named
 from workloads.job import COMPUTE_STREAM, Job
 
-PS_PER_US = 10**6
+PS_PER_US, PS_PER_NS = 10**6, 1000
 
-KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce")
-"""Collectives that a job supports; broadcast and reduce have rank 0 as their root."""
+CPU_STREAM, MEMORY_STREAM = "cpu", "remote memory"
+
+Members = tuple[int, ...]
 
 _Place = tuple[int, int]
 """Rank, and place of a node in its trace."""
+
+
+class Hardware(NamedTuple):
+    """What computes and remembers, where traces say how much and not how long."""
+
+    roofline: Roofline | None = None
+    memory: RemoteMemory | None = None
 
 
 class _Shared(NamedTuple):
@@ -37,12 +60,13 @@ class _Shared(NamedTuple):
     what: Meaning
     places: tuple[_Place, ...]
     sent: _Place | None = None
+    members: Members = ()  # of a collective, in the order of its group
 
 
 @checked
 def read_chakra(
     prefix: str | Path, topology: Topology, algorithms: str | Mapping[str, str] = "ring",
-    groups: Mapping[int, tuple[int, ...]] | None = None,
+    groups: Mapping[int | str, tuple[int, ...]] | None = None,
 ) -> Job:
     """The job of the traces `<prefix>.<rank>.et`.
 
@@ -52,112 +76,156 @@ def read_chakra(
     topology : Topology
         Its NPUs have a trace each.
     algorithms : str or mapping of str to str
-        Of every collective, or by collective; "hierarchical" for groups of some dimensions.
-    groups : mapping of int to tuple of int, optional
-        Communicator groups (`workloads.formats.comm_groups`).
+        Of every collective, or by collective; one that does not implement a collective leaves it to
+        `workloads.group_collectives.DEFAULTS`.
+    groups : mapping of int or str to tuple of int, optional
+        Communicator groups by number or name (`workloads.formats.comm_groups`).
 
     Raises
     ------
     WeftError
         Files that are not traces, or traces inconsistent with each other, the topology or a job.
     """
+    return open_chakra(prefix, topology, algorithms, {str(name): npus for name, npus in (groups or {}).items()})[0]
+
+
+def open_chakra(
+    prefix: str | Path, topology: Topology, algorithms: Named, groups: Groups, hardware: Hardware = Hardware()
+) -> tuple[Job, list[str]]:
+    """The job, and notes: what is passed over, and which algorithms were chosen; as `read_chakra`."""
     traces, unread = read_ranks(prefix, topology.n_npus)
     if unread:
         raise WeftError(f"workload {prefix}: {unread[0]} is of a rank that {topology.name} does not have")
-    return chakra_job(traces, topology, algorithms, groups, str(prefix))
+    job, notes = chakra_job(traces, topology, algorithms, groups, str(prefix), hardware)
+    return job, [*passed_over(traces), *notes]
+
+
+def open_dumps(prefix: str, topology: Topology, algorithms: Named) -> tuple[Job, list[str]]:
+    """The job of dumps of PyTorch's flight recorder, and notes (`workloads.formats.flight_recorder`)."""
+    traces, told = read_dumps(prefix, topology.n_npus)
+    job, notes = chakra_job(traces, topology, algorithms, {}, prefix)
+    return job, [*told, *notes]
 
 
 def chakra_job(
-    traces: Sequence[Trace], topology: Topology, algorithms: str | Mapping[str, str] = "ring",
-    groups: Mapping[int, tuple[int, ...]] | None = None, name: str = "trace",
-) -> Job:
-    """The job of traces, one a rank; as `read_chakra`."""
-    n, known = topology.n_npus, groups or {}
+    traces: Sequence[Trace], topology: Topology, algorithms: Named = (), groups: Groups | None = None,
+    name: str = "trace", hardware: Hardware = Hardware(),
+) -> tuple[Job, list[str]]:
+    """The job of traces, one a rank, and notes; as `read_chakra`."""
+    n = topology.n_npus
     meanings = [
         [meaning(node, rank, n, f"trace {name}.{rank}.et") for node in trace.nodes] for rank, trace in enumerate(traces)
     ]
     orders = [in_order(trace.nodes, f"trace {name}.{rank}.et") for rank, trace in enumerate(traces)]
-    operations = _operations(meanings, orders, known, n, name)
-    builder = _Builder(Job(topology), traces, algorithms, known)
+    known = [{**(groups or {}), **groups_of(trace, n)} for trace in traces]
+    operations = _Matching(meanings, known, topology, name).operations(orders)
+    turns = [_turns(*one) for one in zip(traces, meanings, orders, strict=True)]
+    builder = _Builder(Job(topology), traces, turns, algorithms, hardware, name)
     for operation in _sorted(operations, traces, name):
         builder.add(operation)
-    return builder.job
+    return builder.job, [*builder.notes, *builder.collectives.notes]
 
 
-def _operations(
-    meanings: Sequence[Sequence[Meaning]], orders: Sequence[Sequence[int]], groups: Mapping[int, tuple[int, ...]],
-    n: int, name: str,
-) -> list[_Shared]:
-    found: list[_Shared] = []
-    turns: dict[tuple[int, int], list[_Place]] = defaultdict(list)
-    ends: dict[tuple[int, int, int], tuple[list[_Place], list[_Place]]] = defaultdict(lambda: ([], []))
-    for rank, order in enumerate(orders):
-        for at in order:
-            what = meanings[rank][at]
-            if isinstance(what, Communicates):
-                turns[what.group, rank].append((rank, at))
-            elif isinstance(what, Exchanges):
-                key = (rank, what.peer, what.tag) if what.sends else (what.peer, rank, what.tag)
-                ends[key][0 if what.sends else 1].append((rank, at))
-            else:
-                found.append(_Shared(what, ((rank, at),)))
-    for group in sorted({group for group, _ in turns}):
-        found += _collectives(group, _members(group, groups, n, name), turns, meanings, name)
-    for (src, dst, tag), (sends, receives) in ends.items():
-        found += _messages(f"{name}: rank {src} to rank {dst}, tag {tag}", sends, receives, meanings)
-    return found
+class _Turns(NamedTuple):
+    """Of the nodes of a rank, by id."""
+
+    place: Mapping[int, int]  # in the order of their stream
+    waits: Mapping[int, Sequence[int]]
 
 
-def _members(group: int, groups: Mapping[int, tuple[int, ...]], n: int, name: str) -> tuple[int, ...]:
-    if not group:
-        return tuple(range(n))
-    if group not in groups:
-        raise WeftError(f"{name}: communicator group {group} is not given")
-    return groups[group]
+def _turns(trace: Trace, meanings: Sequence[Meaning], order: Sequence[int]) -> _Turns:
+    numbers = [trace.nodes[at].id for at in order]
+    stream = {node.id: name for node, what in zip(trace.nodes, meanings, strict=True) if (name := _stream(what))}
+    waits = waits_outside(numbers, {node.id: node.after for node in trace.nodes}, stream)
+    return _Turns({number: place for place, number in enumerate(numbers)}, waits)
 
 
-def _collectives(
-    group: int, members: Sequence[int], turns: Mapping[tuple[int, int], list[_Place]],
-    meanings: Sequence[Sequence[Meaning]], name: str,
-) -> list[_Shared]:
-    """The k-th collective of a group on all of its ranks, for every k."""
-    for number, rank in (key for key in turns if key[0] == group):
-        if rank not in members:
-            raise WeftError(f"{name}: rank {rank} is not in its communicator group {number}")
-    lines = [turns.get((group, rank), []) for rank in members]
-    for rank, line in zip(members, lines, strict=True):
-        if len(line) != len(lines[0]):
-            raise WeftError(
-                f"{name}: group {group}: rank {members[0]} has {len(lines[0])} collectives and rank {rank} {len(line)}"
-            )
-    found = []
-    for places in zip(*lines, strict=True):
-        what = [meanings[rank][at] for rank, at in places]
-        alike = [(one.kind, one.size) for one in what if isinstance(one, Communicates)]
-        for (rank, _), one in zip(places, alike, strict=True):
-            if one != alike[0]:
+def _stream(what: Meaning) -> str:
+    if isinstance(what, Computes):
+        return CPU_STREAM if what.on_cpu else COMPUTE_STREAM
+    return MEMORY_STREAM if isinstance(what, Remembers) else ""
+
+
+class _Matching:
+    """Nodes of all ranks that are one operation."""
+
+    def __init__(
+        self, meanings: Sequence[Sequence[Meaning]], groups: Sequence[Groups], topology: Topology, name: str
+    ) -> None:
+        self.meanings, self.groups, self.topology, self.name = meanings, groups, topology, name
+        self._of_dims: dict[tuple[tuple[bool, ...], int], Members] = {}
+
+    def operations(self, orders: Sequence[Sequence[int]]) -> list[_Shared]:
+        found: list[_Shared] = []
+        turns: dict[tuple[str, Members], dict[int, list[_Place]]] = defaultdict(lambda: defaultdict(list))
+        ends: dict[tuple[int, int, int], tuple[list[_Place], list[_Place]]] = defaultdict(lambda: ([], []))
+        for rank, order in enumerate(orders):
+            for at in order:
+                what = self.meanings[rank][at]
+                if isinstance(what, Communicates):
+                    turns[what.group, self._members(what, rank)][rank].append((rank, at))
+                elif isinstance(what, Exchanges):
+                    key = (rank, what.peer, what.tag) if what.sends else (what.peer, rank, what.tag)
+                    ends[key][0 if what.sends else 1].append((rank, at))
+                else:
+                    found.append(_Shared(what, ((rank, at),)))
+        for (group, members), lines in turns.items():
+            found += self._collectives(group, members, lines)
+        for (src, dst, tag), (sends, receives) in ends.items():
+            found += self._messages(f"{self.name}: rank {src} to rank {dst}, tag {tag}", sends, receives)
+        return found
+
+    def _members(self, what: Communicates, rank: int) -> Members:
+        if what.group not in EVERYONE:
+            if what.group not in self.groups[rank]:
+                raise WeftError(f"{self.name}: communicator group {what.group} is not given: --comm-group FILE")
+            members = self.groups[rank][what.group]
+            if rank not in members:
+                raise WeftError(f"{self.name}: rank {rank} is not in its communicator group {what.group}")
+            return members
+        n_dims = len(self.topology.shape)
+        dims = (*(what.dims or (True,) * n_dims), *(False,) * n_dims)[:n_dims]
+        key = dims, -1 if all(dims) else rank
+        if key not in self._of_dims:
+            coords = self.topology.coords
+            fixed = [dim for dim, involved in enumerate(dims) if not involved]
+            alike = np.all(coords[:, fixed] == coords[rank, fixed], axis=1)
+            self._of_dims[key] = tuple(np.flatnonzero(alike[: self.topology.n_npus]).tolist())
+        return self._of_dims[key]
+
+    def _collectives(self, group: str, members: Members, lines: Mapping[int, list[_Place]]) -> list[_Shared]:
+        """The k-th collective of a group on all of its ranks, for every k."""
+        of_each = [lines.get(rank, []) for rank in members]
+        said = f"{self.name}: group {group or 0}"
+        for rank, line in zip(members, of_each, strict=True):
+            if len(line) != len(of_each[0]):
                 raise WeftError(
-                    f"{name}: group {group}: rank {places[0][0]} begins an {alike[0][0]} of {alike[0][1]} bytes while "
-                    f"rank {rank} begins an {one[0]} of {one[1]}"
+                    f"{said}: rank {members[0]} has {len(of_each[0])} collectives and rank {rank} {len(line)}"
                 )
-        found.append(_Shared(what[0], tuple(places)))
-    return found
+        found = []
+        for places in zip(*of_each, strict=True):
+            what = [self.meanings[rank][at] for rank, at in places]
+            alike = [(one.kind, one.size) for one in what if isinstance(one, Communicates)]
+            for (rank, _), one in zip(places, alike, strict=True):
+                if one != alike[0]:
+                    raise WeftError(
+                        f"{said}: rank {places[0][0]} begins an {alike[0][0]} of {alike[0][1]} bytes while rank {rank} "
+                        f"begins an {one[0]} of {one[1]}"
+                    )
+            found.append(_Shared(what[0], tuple(places), members=members))
+        return found
 
-
-def _messages(
-    where: str, sends: list[_Place], receives: list[_Place], meanings: Sequence[Sequence[Meaning]]
-) -> list[_Shared]:
-    if len(sends) != len(receives):
-        raise WeftError(f"{where}: {len(sends)} sends and {len(receives)} receives")
-    found = []
-    for send, receive in zip(sends, receives, strict=True):
-        sizes = [one.size for rank, at in (send, receive) if isinstance(one := meanings[rank][at], Exchanges)]
-        if sizes[0] != sizes[1]:
-            raise WeftError(f"{where}: {sizes[0]} bytes are sent and {sizes[1]} received")
-        found += [
-            _Shared(meanings[send[0]][send[1]], (send,)), _Shared(meanings[receive[0]][receive[1]], (receive,), send)
-        ]
-    return found
+    def _messages(self, where: str, sends: list[_Place], receives: list[_Place]) -> list[_Shared]:
+        if len(sends) != len(receives):
+            raise WeftError(f"{where}: {len(sends)} sends and {len(receives)} receives")
+        found = []
+        for send, receive in zip(sends, receives, strict=True):
+            what = [self.meanings[rank][at] for rank, at in (send, receive)]
+            sizes = [one.size for one in what if isinstance(one, Exchanges)]
+            if sizes[0] != sizes[1]:
+                raise WeftError(f"{where}: {sizes[0]} bytes are sent and {sizes[1]} received")
+            found += [_Shared(what[0], (send,)), _Shared(what[1], (receive,), send)]
+        return found
 
 
 def _sorted(operations: Sequence[_Shared], traces: Sequence[Trace], name: str) -> list[_Shared]:
@@ -180,30 +248,65 @@ class _Builder:
     """Adds operations to a job; a node of the trace is then known by the number of its operation."""
 
     def __init__(
-        self, job: Job, traces: Sequence[Trace], algorithms: str | Mapping[str, str],
-        groups: Mapping[int, tuple[int, ...]],
+        self, job: Job, traces: Sequence[Trace], turns: Sequence[_Turns], algorithms: Named, hardware: Hardware,
+        name: str,
     ) -> None:
-        self.job, self.traces, self.algorithms, self.groups = job, traces, algorithms, groups
+        self.job, self.traces, self.turns, self.hardware, self.name = job, traces, turns, hardware, name
+        self.collectives = GroupCollectives(job, algorithms)
+        self.timed = False  # whether the roofline has timed anything
         self.number: dict[tuple[int, int], int] = {}
-        self.schedules: dict[tuple[str, int, int], Schedule] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        unused = self.hardware.roofline is not None and not self.timed
+        return ["the rates of an NPU time nothing: every computation of the traces has a duration"] if unused else []
 
     def add(self, operation: _Shared) -> None:
         """Add an operation whose predecessors are there."""
         nodes = [(rank, self.traces[rank].nodes[at]) for rank, at in operation.places]
-        after = [self.number[rank, other] for rank, node in nodes for other in node.after]
+        after = [self.number[rank, other] for rank, node in nodes for other in self.turns[rank].waits[node.id]]
         label, ranks, what = nodes[0][1].name or f"node {nodes[0][1].id}", [rank for rank, _ in nodes], operation.what
+        where = f"trace {self.name}.{ranks[0]}.et: node {nodes[0][1].id}"
         if isinstance(what, Computes):
-            stream = "cpu" if what.on_cpu else COMPUTE_STREAM
-            number = self.job.compute(label, what.duration_us * PS_PER_US, kind="compute", stream=stream, npus=ranks,
-                                      after=after)
+            number = self._serve(label, "compute", what, ranks[0], nodes[0][1].id, self._compute_ps(what, where), after)
+        elif isinstance(what, Remembers):
+            time_ps = self._memory_ps(what, where)
+            number = self._serve(label, "remote memory", what, ranks[0], nodes[0][1].id, time_ps, after)
         elif isinstance(what, Communicates):
-            number = self.job.collective(label, self._schedule(what, label), npus=ranks, after=after)
+            size = what.size * len(operation.members) if what.kind in ("all-gather", "gather") else what.size
+            number = self.collectives.add(label, what.kind, size, operation.members, after)
         elif isinstance(what, Exchanges):
             number = self._exchange(label, what, ranks[0], operation.sent, after)
         else:
             number = self.job.send(label, 0, ranks, ranks, kind="join", after=after)
         for rank, node in nodes:
             self.number[rank, node.id] = number
+
+    def _serve(
+        self, label: str, kind: str, what: Meaning, rank: int, node: int, time_ps: int, after: list[int]
+    ) -> int:
+        """Work on a stream, in its turn."""
+        return self.job.compute(label, time_ps, kind=kind, stream=_stream(what), npus=[rank], after=after,
+                                priority=self.turns[rank].place[node])
+
+    def _compute_ps(self, what: Computes, where: str) -> int:
+        if what.duration_us or not what.operations:
+            return what.duration_us * PS_PER_US
+        if self.hardware.roofline is None:
+            raise WeftError(
+                f"{where} has {what.operations:,} operations and no duration: give --peak TFLOPS, and for what its "
+                "memory bounds --memory-bandwidth RATE, or ASTRA-sim's --system FILE"
+            )
+        self.timed = True
+        return self.hardware.roofline.time_ps(what.operations, what.bytes or 0)
+
+    def _memory_ps(self, what: Remembers, where: str) -> int:
+        memory = self.hardware.memory
+        if memory is None and not what.duration_us:
+            raise WeftError(f"{where} is an access to remote memory: give --remote-memory FILE")
+        if memory is not None and memory.sharing != 1:
+            raise WeftError(f"{where} is an access to a memory that NPUs share: only weft astra lets them wait for it")
+        return what.duration_us * PS_PER_US if memory is None else memory.time_ns(what.bytes) * PS_PER_NS
 
     def _exchange(self, label: str, what: Exchanges, rank: int, sent: _Place | None, after: list[int]) -> int:
         """A message; or its receive, which is the message itself unless it waits for more."""
@@ -212,45 +315,3 @@ class _Builder:
         source, at = sent
         message = self.number[source, self.traces[source].nodes[at].id]
         return self.job.send(label, 0, [rank], [rank], kind="join", after=[message, *after]) if after else message
-
-    def _schedule(self, what: Communicates, label: str) -> Schedule:
-        key = what.kind, what.size, what.group
-        if key not in self.schedules:
-            self.schedules[key] = self._build(what, label)
-        return self.schedules[key]
-
-    def _build(self, what: Communicates, label: str) -> Schedule:
-        if what.kind not in KINDS:
-            raise WeftError(f"{label}: a {what.kind} is none of {', '.join(KINDS)}")
-        if what.dims is not None and not all(what.dims[: len(self.job.topology.shape)]):
-            raise WeftError(f"{label}: involved_dim {what.dims}: give a communicator group instead")
-        topology = self.job.topology
-        members = self.groups[what.group] if what.group else tuple(range(topology.n_npus))
-        size = what.size * len(members) if what.kind == "all-gather" else what.size
-        algorithm = self.algorithms if isinstance(self.algorithms, str) else self.algorithms.get(what.kind, "ring")
-        options = {} if len(members) == topology.n_npus else {"group": group_spec(members, topology)}
-        return build(algorithm, what.kind, topology, size, **options)
-
-
-def group_spec(members: Sequence[int], topology: Topology) -> str:
-    """Ranks as a process group of the topology's dimensions: "4,-1" (`collectives.core.process_groups`).
-
-    WeftError: they are no product of equally spaced positions.
-    """
-    coords = topology.coords[np.array(sorted(members))]
-    parts, count = [], 1
-    for dim in range(coords.shape[1]):
-        taken = np.unique(coords[:, dim])
-        gaps = np.unique(np.diff(taken))
-        if gaps.size > 1:
-            count = -1
-            break
-        count *= taken.size
-        stride = int(gaps[0]) if gaps.size else 1
-        parts.append(f"{taken.size}@{stride}" if taken.size > 1 else "-1")
-    if count != len(members):
-        raise WeftError(
-            f"communicator group of ranks {', '.join(map(str, members[:8]))}: no product of positions on "
-            f"{topology.name}"
-        )
-    return ",".join(parts)

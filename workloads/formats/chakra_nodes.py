@@ -1,6 +1,6 @@
-"""Meaning of Chakra trace nodes: computations, collectives and messages, from their attributes.
+"""Meaning of Chakra trace nodes: computations, collectives, messages and accesses to memory, from their attributes.
 
-An unused attribute is an error that names it; `NOTES`, which record the origin of a node, are ignored.
+`workloads.formats.chakra_schema` has the attributes that are read.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies import WeftError
+from topologies.checks import told
 from workloads.formats.chakra import Node, Trace, read_trace
 from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.chakra_json import read_json_trace
+from workloads.formats.chakra_schema import LEGACY, MEMORY, OWN, ROWS, SIZELESS, Row
 
 COLLECTIVES = (
     "all-reduce", "reduce", "all-gather", "gather", "scatter", "broadcast", "all-to-all", "reduce-scatter",
@@ -19,26 +22,27 @@ COLLECTIVES = (
 )
 """By the number of `comm_type`."""
 
-NOTES = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "kernel_backend", "kernel_file")
+MOST_NPUS, MOST_NODES = 2**20, 4_000_000
 
-ACCEPTED: Mapping[str, tuple[str, ...]] = {
-    "compute": ("is_cpu_op", "num_ops", "tensor_size"),
-    "collective": ("is_cpu_op", "comm_type", "comm_size", "comm_priority", "pg_name", "involved_dim"),
-    "send": ("is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag"),
-    "receive": ("is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag"),
-    "invalid": (), "metadata": (),
-}
+ENDINGS = (".et", ".et.gz", ".json")
 
-MOST_NPUS, MOST_NODES, MOST_SIZE = 2**20, 4_000_000, 2**60
-
+EVERYONE = ("", "0")
+"""Names of the group of all NPUs."""
 
 class Computes(NamedTuple):
     """Work of one NPU."""
 
     duration_us: int
     on_cpu: bool
-    operations: int
+    operations: int | None = None  # None: the trace does not say
+    bytes: int | None = None
+
+
+class Remembers(NamedTuple):
+    """A load from remote memory, or a store."""
+
     bytes: int
+    duration_us: int
 
 
 class Communicates(NamedTuple):
@@ -46,7 +50,7 @@ class Communicates(NamedTuple):
 
     kind: str
     size: int
-    group: int
+    group: str  # "" for all NPUs
     dims: tuple[bool, ...] | None
     priority: int
     duration_us: int
@@ -61,115 +65,137 @@ class Exchanges(NamedTuple):
     tag: int
 
 
-Meaning = Computes | Communicates | Exchanges | None
+Meaning = Computes | Remembers | Communicates | Exchanges | None
 
 
 def read_ranks(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]:
-    """The traces `<prefix>.<rank>.et` of all ranks of a network.
+    """The traces `<prefix>.<rank>.et` of all ranks of a network, or .et.gz or .json.
 
     Returns the traces, and the files of ranks that the network does not have.
     WeftError: a file is missing or not a trace, or there are more nodes in all than are read.
     """
-    folder, stem = Path(prefix).parent, Path(prefix).name
-    if not Path(f"{prefix}.0.et").exists():
+    folder, stem, ending = Path(prefix).parent, Path(prefix).name, ending_of(prefix)
+    if not ending:
         raise WeftError(f"workload {prefix}: there is no {stem}.0.et in {folder}: give what comes before .<rank>.et")
     traces: list[Trace] = []
     n_nodes = 0
     for rank in range(n_npus):
-        traces.append(read_trace(f"{prefix}.{rank}.et"))
+        path = f"{prefix}.{rank}{ending}"
+        if not Path(path).exists():
+            raise WeftError(f"workload {prefix}: there is no {stem}.{rank}{ending}, and the network has {n_npus} NPUs")
+        traces.append(read_json_trace(path) if ending == ".json" else read_trace(path))
         n_nodes += len(traces[-1].nodes)
         if n_nodes > MOST_NODES:
             raise WeftError(f"workload {prefix}: more than {MOST_NODES:,} nodes in all")
-    named = (path for path in folder.iterdir() if path.name.startswith(f"{stem}.") and path.name.endswith(".et"))
-    ranks = [(path.name.removeprefix(f"{stem}.").removesuffix(".et"), path) for path in named]
+    named = (path for path in folder.iterdir() if path.name.startswith(f"{stem}.") and path.name.endswith(ending))
+    ranks = [(path.name.removeprefix(f"{stem}.").removesuffix(ending), path) for path in named]
     return traces, sorted(str(path) for rank, path in ranks if rank.isdecimal() and int(rank) >= n_npus)
+
+
+def ending_of(prefix: str | Path) -> str:
+    """What follows the rank in the names of traces; "" where there are none."""
+    return next((ending for ending in ENDINGS if Path(f"{prefix}.0{ending}").exists()), "")
+
+
+def passed_over(traces: list[Trace]) -> list[str]:
+    """Notes of the attributes that are not read, and of dependencies on nodes that are not there."""
+    read = {row.name for row in ROWS} | set(LEGACY)
+    names = {one.name for trace in traces for node in trace.nodes for one in node.attributes} - read
+    notes = [f"attributes that are passed over, as Chakra's feeders do: {', '.join(sorted(names))}"] if names else []
+    dropped = sum(trace.dropped for trace in traces)
+    more = f"{dropped:,} control dependencies are left out, on nodes that are not there or against the data: V3 stops"
+    return [*notes, more] if dropped else notes
 
 
 def meaning(node: Node, rank: int, n_npus: int, where: str) -> Meaning:
     """What a node asks for; None for nothing.
 
+    A collective or message of a CPU is the call of the host, and takes its duration there.
+
     `rank`, `n_npus`: whose node it is.
     `where`: "trace x.0.et", for messages.
-    WeftError: names the node and the attribute: one that is unknown, missing or given twice, a value out of range, a
-        node of a type that is not simulated.
+    WeftError: names the node and the attribute: one that is missing or given twice, or a value out of range.
     """
-    where = f"{where}: node {node.id}"
-    if node.kind not in ACCEPTED:
-        raise WeftError(f"{where} is a {node.kind}: remote memory is not simulated")
-    found: dict[str, Attribute] = {}
-    for one in node.attributes:
-        if one.name in found:
-            raise WeftError(f"{where}: attribute {one.name!r} is given twice")
-        if one.name not in ACCEPTED[node.kind] and one.name not in NOTES:
-            raise WeftError(
-                f"{where}: unknown or unused attribute {one.name!r} of a {node.kind}; accepted are "
-                f"{', '.join((*ACCEPTED[node.kind], *NOTES))}"
-            )
-        found[one.name] = one
-    values = _Values(found, where)
-    if node.kind == "compute":
-        on_cpu = values.whole("is_cpu_op", 1, 1) == 1
-        return Computes(
-            node.duration_us, on_cpu, values.whole("num_ops", 0, MOST_SIZE), values.whole("tensor_size", 0, MOST_SIZE)
-        )
+    values = _Values(node, f"{where}: node {node.id}")
     if node.kind in ("invalid", "metadata"):
         return None
-    if values.whole("is_cpu_op", 0, 1):
-        raise WeftError(f"{where}: is_cpu_op of a {node.kind}: ASTRA-sim does not communicate on CPUs")
-    if node.kind == "collective":
-        return _collective(node, values)
-    return _message(node, values, rank, n_npus)
+    on_cpu = values.whole("is_cpu_op") == 1
+    if node.kind == "compute":
+        work = (values.whole(name) if name in values.found else None for name in ("num_ops", "tensor_size"))
+        return Computes(node.duration_us, on_cpu, *work)
+    if node.kind in MEMORY:
+        return Remembers(values.whole("tensor_size"), node.duration_us)
+    if on_cpu:
+        return Computes(node.duration_us, True)
+    return _collective(node, values) if node.kind == "collective" else _message(node, values, rank, n_npus)
 
 
 def _collective(node: Node, values: _Values) -> Communicates:
-    kind = COLLECTIVES[values.whole("comm_type", 0, len(COLLECTIVES) - 1)]
+    kind = COLLECTIVES[values.whole("comm_type")]
+    moves = kind not in SIZELESS or ("comm_size" in values.found and kind != "barrier")
+    size = values.whole("comm_size") if moves else 0  # the MPI converter gives a barrier its duration for a size
     return Communicates(
-        kind, values.whole("comm_size", None if kind not in ("broadcast", "barrier") else 0, MOST_SIZE), values.group(),
-        values.dims(), values.whole("comm_priority", 0, 2**31), node.duration_us,
+        kind.removesuffix("-block"), size, values.group(), values.dims(), values.whole("comm_priority"),
+        node.duration_us,
     )
 
 
 def _message(node: Node, values: _Values, rank: int, n_npus: int) -> Exchanges:
     sends = node.kind == "send"
     own, other = ("comm_src", "comm_dst") if sends else ("comm_dst", "comm_src")
-    if (said := values.whole(own, rank, n_npus - 1)) != rank:
+    if (said := values.whole(own, n_npus - 1, rank)) != rank:
         raise WeftError(f"{values.where}: {own} is {said}; the trace is that of NPU {rank}")
-    peer = values.whole(other, None, n_npus - 1)
+    peer = values.whole(other, n_npus - 1)
     if peer == rank:
         raise WeftError(f"{values.where}: {other} is {peer}, its own NPU")
-    return Exchanges(sends, peer, values.whole("comm_size", None, MOST_SIZE), values.whole("comm_tag", 0, 2**31 - 1))
+    return Exchanges(sends, peer, values.whole("comm_size"), values.whole("comm_tag"))
 
 
 class _Values:
     """Attributes of a node by name."""
 
-    def __init__(self, found: Mapping[str, Attribute], where: str) -> None:
-        self.found, self.where = found, where
+    def __init__(self, node: Node, where: str) -> None:
+        self.kind, self.where = node.kind, where
+        self.found: dict[str, Attribute] = {}
+        for one in node.attributes:
+            if self.found.setdefault(one.name, one).value != one.value and one.name in _READ:
+                raise WeftError(f"{where}: attribute {one.name!r} is given twice")
+            if one.name in LEGACY:
+                self.found[one.name] = one  # the MPI converter writes the root first, and then the group
 
-    def whole(self, name: str, default: int | None, most: int) -> int:
-        """An integer from zero on; of a type of any width."""
+    def whole(self, name: str, most: int | None = None, own: int = 0) -> int:
+        """An integer from zero on, of a type of any width, or what stands for it; `own`: the rank."""
+        row = _ROW_OF[name, self.kind]
         if name not in self.found:
-            if default is None:
+            if row.absent is None:
                 raise WeftError(f"{self.where}: lacks the attribute {name!r}")
-            return default
+            return own if row.absent == OWN else int(row.absent)
         value = self.found[name].value
-        if not isinstance(value, int) or not 0 <= value <= most:
-            raise WeftError(f"{self.where}: {name} is {value!r}: an integer from 0 to {most} is expected")
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
+            value = int(value)
+        limit = row.most if most is None else most
+        if not isinstance(value, int) or not 0 <= value <= limit:
+            raise WeftError(f"{self.where}: {name} is {told(value)}: an integer from 0 to {limit} is expected")
         return int(value)
 
-    def group(self) -> int:
-        """Number of the communicator group; 0 for all NPUs."""
-        value = self.found["pg_name"].value if "pg_name" in self.found else ""
-        text = str(value) if isinstance(value, (str, int)) else "?"
-        if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise WeftError(f"{self.where}: pg_name is {value!r}: the number of a communicator group is expected")
-        return int(text or 0)
+    def group(self) -> str:
+        """Name of the communicator group; "" for all NPUs."""
+        one = next((self.found[name] for name in ("pg_name", *LEGACY) if name in self.found), None)
+        value = "" if one is None else one.value
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            raise WeftError(f"{self.where}: pg_name is {told(value)}: the name of a communicator group is expected")
+        return "" if str(value) in EVERYONE else str(value)
 
     def dims(self) -> tuple[bool, ...] | None:
         """Dimensions that take part; None where the node does not say."""
         if "involved_dim" not in self.found:
             return None
         one = self.found["involved_dim"]
-        if one.kind != "bool" or not isinstance(one.value, tuple):
-            raise WeftError(f"{self.where}: involved_dim is {one.value!r}: a list of booleans is expected")
+        if one.kind not in ("bool", "") or not isinstance(one.value, tuple):
+            raise WeftError(f"{self.where}: involved_dim is {told(one.value)}: a list of booleans is expected")
         return tuple(bool(value) for value in one.value)
+
+
+_ROW_OF: Mapping[tuple[str, str], Row] = {(row.name, kind): row for row in ROWS for kind in row.of}
+
+_READ = {row.name for row in ROWS}

@@ -1,17 +1,18 @@
-"""ASTRA-sim's communicator groups (JSON): numbers above zero, and the NPUs of each."""
+"""ASTRA-sim's communicator groups (JSON): the NPUs of each, by name; ASTRA-sim takes numbers above zero."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from topologies import WeftError
 from topologies.checks import checked, integer
 from topologies.text.plain_data import read_json_object
+from workloads.formats.chakra_json import Groups
+from workloads.formats.chakra_nodes import EVERYONE
 
 
 @checked
-def read_comm_groups(path: str | Path, n_npus: int) -> Mapping[int, tuple[int, ...]]:
+def read_comm_groups(path: str | Path, n_npus: int) -> Groups:
     """The groups of a file: {"1": [0, 2], "2": [1, 3]}.
 
     Parameters
@@ -23,21 +24,21 @@ def read_comm_groups(path: str | Path, n_npus: int) -> Mapping[int, tuple[int, .
     Raises
     ------
     WeftError
-        Names file and group: one that is no number above zero (0 means all NPUs), an NPU that is not there or given
-        twice.
+        Names file and group: 0 with fewer than all NPUs, which it means; an NPU that is not there or given twice.
     """
     where = f"communicator groups {path}"
-    found: dict[int, tuple[int, ...]] = {}
+    found: dict[str, tuple[int, ...]] = {}
     for name, npus in read_json_object(path, "communicator groups").items():
-        if not name.isascii() or not name.isdecimal() or len(name) > 9 or int(name) < 1:
-            raise WeftError(f"{where}: group {name!r}: a number above zero is expected; 0 means all NPUs")
-        if int(name) in found:
-            raise WeftError(f"{where}: group {int(name)} is given twice")
+        plain = name.lstrip("0") or "0" if name.isdecimal() else name
+        if plain in found:
+            raise WeftError(f"{where}: group {plain} is given twice")
         if not isinstance(npus, list) or not npus:
-            raise WeftError(f"{where}: group {name}: a list of NPUs is expected")
+            raise WeftError(f"{where}: group {plain}: a list of NPUs is expected")
         for npu in npus:
             integer(npu, f"{where}: group {name}: NPU", 0, n_npus - 1)
         if len(set(npus)) < len(npus):
             raise WeftError(f"{where}: group {name} names an NPU twice")
-        found[int(name)] = tuple(npus)
+        if plain in EVERYONE and len(npus) < n_npus:
+            raise WeftError(f"{where}: group {name!r} has {len(npus)} NPUs: it means all {n_npus}; call it otherwise")
+        found[plain] = tuple(npus)
     return found

@@ -3,8 +3,8 @@
 A rank is the NPU of the same number. A `send` is a message, whose `recv` is the next one of that source and tag; it
 has ended at both ends when it has arrived, and sending takes no time of a CPU: overheads and gaps (`o`, `g`) belong to
 the topology and the model. A `calc` of n is n ns on a stream of the rank, `cpu 0` being "compute". `requires`
-waits for the end of an operation; `irequires`, which waits for its start, is read where that is the start of a send or
-a receive: when whatever it waits for has ended.
+waits for the end of an operation, `irequires` for its start: of a send or a receive, when whatever that waits for has
+ended, of a calc, when it has its stream. A `nic`, which ATLAHS writes, is passed over: the topology has the links.
 """
 
 from __future__ import annotations
@@ -68,16 +68,27 @@ def read_goal(path: str | Path, topology: Topology) -> Job:
         Names the file and line: not GOAL, an undefined rank or label, unmatched sends and receives, or a dependency
         cycle.
     """
-    return parse_goal(read_input(path, "GOAL file"), topology, str(path))
+    return open_goal(path, topology)[0]
+
+
+def open_goal(path: str | Path, topology: Topology) -> tuple[Job, list[str]]:
+    """The job, and notes of what is passed over; as `read_goal`."""
+    return _opened(read_input(path, "GOAL file"), topology, str(path))
 
 
 @checked
 def parse_goal(text: str, topology: Topology, name: str = "GOAL") -> Job:
     """The job of a GOAL text; parameters and errors as for `read_goal`."""
-    events, n_ranks = _Parser(text, name).parse()
+    return _opened(text, topology, name)[0]
+
+
+def _opened(text: str, topology: Topology, name: str) -> tuple[Job, list[str]]:
+    parser = _Parser(text, name)
+    events, n_ranks = parser.parse()
     if n_ranks > topology.n_npus:
         raise WeftError(f"{name} has {n_ranks} ranks, and {topology.name} only {topology.n_npus} NPUs")
-    return _job(events, _pair(events, name), topology, name)
+    notes = ["nic of messages is passed over: the topology says which links a rank has"] if parser.nics else []
+    return _job(events, _pair(events, name), topology, name), notes
 
 
 class _Parser:
@@ -89,6 +100,7 @@ class _Parser:
         self.words: deque[_Word] = deque()  # of those to come, as many as were looked at
         self.events: list[_Event] = []
         self.last = _Word("", 1)
+        self.nics = False  # whether messages name one other than 0
 
     def parse(self) -> tuple[list[_Event], int]:
         """Events of all ranks, and the number of ranks."""
@@ -149,9 +161,9 @@ class _Parser:
             value = self._number(option, -1 if option == "tag" else 0, 2**31 - 1)
             if option == "tag" and value < 0:
                 raise self._wrong("a receive of any tag is not read: which message it takes depends on the run")
-            if option == "nic" and value:
-                raise self._wrong(f"nic {value}: the topology says which links a rank has; leave nic out")
-            if option != "nic":
+            if option == "nic":
+                self.nics |= value > 0
+            else:
                 setattr(event, option, value)
         self.events.append(event)
         if len(self.events) > MOST_OPERATIONS:
@@ -159,6 +171,8 @@ class _Parser:
 
     def _amount(self, kind: str) -> int:
         word = self._next("a size such as 8b" if kind != "calc" else "a time in ns")
+        if kind != "calc" and word.isdecimal() and self._peek() == "b":
+            word += self._next("b")
         number = word.removesuffix("b")
         if not number.isdecimal() or len(number) > 15 or (word != number) != (kind != "calc"):
             raise self._wrong(f"{word!r}: {'a size in bytes such as 8b' if kind != 'calc' else 'whole ns'} is expected")
@@ -235,32 +249,38 @@ def _pair(events: list[_Event], name: str) -> dict[int, int]:
     return pairs
 
 
-def _waits(events: list[_Event], number: int, name: str) -> list[int]:
-    """Events that must have ended before an event starts."""
-    found, open_, seen = list(events[number].after), list(events[number].with_start_of), {number}
+class _Waits(NamedTuple):
+    """What an event waits for."""
+
+    ended: list[int]  # events
+    begun: list[int]  # calcs
+
+
+def _waits(events: list[_Event], number: int) -> _Waits:
+    ended, begun, open_, seen = list(events[number].after), [], list(events[number].with_start_of), {number}
     while open_:
         other = open_.pop()
-        if events[other].kind == "calc":
-            raise WeftError(
-                f"{name}, line {events[number].line}: irequires the start of the calc in line {events[other].line}: "
-                "only starts of sends and receives are read"
-            )
-        if other not in seen:
+        if events[other].kind == "calc" and events[other].amount:
+            begun.append(other)
+        elif other not in seen:
             seen.add(other)
-            found += events[other].after
+            ended += events[other].after
             open_ += events[other].with_start_of
-    return list(dict.fromkeys(found))
+    return _Waits(list(dict.fromkeys(ended)), list(dict.fromkeys(begun)))
 
 
 def _job(events: list[_Event], pairs: dict[int, int], topology: Topology, name: str) -> Job:
     """Operations in an order that respects what they wait for; a receive that waits itself is a join of its rank."""
-    waits = [_waits(events, number, name) for number in range(len(events))]
-    parents = [found + ([pairs[number]] if number in pairs else []) for number, found in enumerate(waits)]
+    waits = [_waits(events, number) for number in range(len(events))]
+    parents = [[*found.ended, *found.begun, *([pairs[number]] if number in pairs else [])]
+               for number, found in enumerate(waits)]
+    marked = {one for found in waits for one in found.begun}
     job = Job(topology)
     operation: dict[int, int] = {}
+    start: dict[int, int] = {}  # of calcs whose start matters: a mark that they follow on their stream
     for number in _ordered(parents, events, name):
         event = events[number]
-        after = [operation[one] for one in waits[number]]
+        after = [*(operation[one] for one in waits[number].ended), *(start[one] for one in waits[number].begun)]
         label = f"line {event.line}"
         if event.kind == "send":
             operation[number] = job.send(label, event.amount, [event.rank], [event.peer], after=after)
@@ -270,11 +290,16 @@ def _job(events: list[_Event], pairs: dict[int, int], topology: Topology, name: 
         elif event.amount == 0:
             operation[number] = _join(job, label, event.rank, after)
         else:
-            stream = COMPUTE_STREAM if event.cpu == 0 else f"cpu {event.cpu}"
-            operation[number] = job.compute(
-                label, event.amount * PS_PER_NS, kind="calc", stream=stream, npus=[event.rank], after=after
-            )
+            if number in marked:
+                start[number] = _calc(job, f"{label} begins", event, 0, after)
+                after = [*after, start[number]]
+            operation[number] = _calc(job, label, event, event.amount * PS_PER_NS, after)
     return job
+
+
+def _calc(job: Job, label: str, event: _Event, time_ps: int, after: list[int]) -> int:
+    stream = COMPUTE_STREAM if event.cpu == 0 else f"cpu {event.cpu}"
+    return job.compute(label, time_ps, kind="calc", stream=stream, npus=[event.rank], after=after)
 
 
 def _join(job: Job, label: str, rank: int, after: list[int]) -> int:

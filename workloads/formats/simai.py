@@ -5,21 +5,28 @@
 
 (one line). A collective of a bare type runs in the group of its phase: tensor parallel in the forward pass and in the
 gradient by the input, data parallel in the gradient by the weights. `ALLTOALL_EP` runs among experts and
-`ALLREDUCE_DP_EP` among the copies of an expert.
+`ALLREDUCE_DP_EP` among the copies of an expert. The size of an all-gather is that of the whole array, as nccl-tests
+counts it (`genAllGatherFlowModels`: chunks of size / ranks), not of a shard as in ASTRA-sim 1.0. The layers are those
+of one pipeline stage in all `ga` microbatches; `pipeline_note` tells what SimAI's report adds for the pipeline.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from topologies import WeftError
 
 KEYS = (
     "model_parallel_NPU_group", "ep", "pp", "vpp", "ga", "all_gpus", "checkpoints", "checkpoint_initiates", "pp_comm",
-    "DLRM_LAST_BOTTOM_LAYER",
+    "mode", "expert_parallel_npu_group", "DLRM_LAST_BOTTOM_LAYER",
 )
-"""Of the first line; `ga` is told and changes nothing, the layers being taken as they stand."""
+"""Of the first line. `ga`, `vpp` and `pp_comm` change no time of layers, nor do the two before the last, of AICB."""
 
-ONLY = {"pp": 1, "vpp": 1, "checkpoints": 0, "checkpoint_initiates": 0, "pp_comm": 0}
-"""Values without which a file asks for pipelines or recomputation, which it does not describe by its layers alone."""
+ONLY = {"checkpoints": 0, "checkpoint_initiates": 0}
+"""Values without which a file asks for recomputation, which it does not describe by its layers alone."""
+
+TENSOR, EXPERTS, STAGES, EVERYONE = "model_parallel_NPU_group", "ep", "pp", "all_gpus"
+"""Sizes of groups; NPUs that none of the others accounts for are data-parallel."""
 
 EXPERT_GROUPS = {"_DP_EP": "dp_ep", "_EP": "ep"}
 """Suffixes of a collective, and the groups that they name."""
@@ -42,9 +49,10 @@ def parse_header(words: list[str], where: str) -> Header:
             raise WeftError(f"{where}: unknown key {key!r}; accepted are {', '.join(KEYS)}")
         if key in found:
             raise WeftError(f"{where}: key {key!r} is given twice")
-        if not (value.isascii() and value.isdecimal() and len(value) < 10):
+        whole = value.removesuffix(".0")  # a size that AICB has divided
+        if not (whole.isascii() and whole.isdecimal() and len(whole) < 16):
             raise WeftError(f"{where}: {key} is {value!r}: an integer is expected")
-        found[key] = int(value)
+        found[key] = int(whole)
         if found[key] != ONLY.get(key, found[key]):
             raise WeftError(f"{where}: {key} is {value}: only {ONLY[key]} is read")
     _check_sizes(found, where)
@@ -60,12 +68,35 @@ def split_suffix(word: str, group: str, header: Header) -> tuple[str, str]:
     return word, group
 
 
+def group_sizes(header: Header) -> Mapping[str, int]:
+    """NPUs of each group, by the name that calls have; empty where the file does not say."""
+    found = dict(header)
+    if TENSOR not in found or EVERYONE not in found:
+        return {}
+    tensor, experts = found[TENSOR], found.get(EXPERTS, 1)
+    data = found[EVERYONE] // (tensor * found.get(STAGES, 1))
+    return {"forward": tensor, "input_grad": tensor, "weight_grad": data, "ep": experts, "dp_ep": data // experts}
+
+
+def pipeline_note(header: Header) -> list[str]:
+    """What a pipeline adds to the time of the layers, if there is one."""
+    stages, shared = dict(header).get(STAGES, 1), dict(header).get("ga", 1) * dict(header).get("vpp", 1)
+    if stages == 1:
+        return []
+    return [
+        f"the time is that of one of {stages} pipeline stages, as in SimAI's engine; its report adds the bubble, "
+        f"(pp - 1) / (ga x vpp) = {stages - 1}/{shared} of it, and the messages between stages"
+    ]
+
+
 def _check_sizes(found: dict[str, int], where: str) -> None:
-    for key in ("model_parallel_NPU_group", "ep", "all_gpus", "ga"):
+    for key in (TENSOR, EXPERTS, STAGES, EVERYONE, "ga", "vpp"):
         if found.get(key, 1) < 1:
             raise WeftError(f"{where}: {key} is {found[key]}: at least 1 is expected")
-    tensor, experts, everyone = (found.get(key) for key in ("model_parallel_NPU_group", "ep", "all_gpus"))
-    if everyone and tensor and (everyone % tensor or everyone // tensor % (experts or 1)):
+    tensor, experts, stages = (found.get(key, 1) for key in (TENSOR, EXPERTS, STAGES))
+    everyone = found.get(EVERYONE)
+    if everyone and (everyone % (tensor * stages) or everyone // (tensor * stages) % experts):
         raise WeftError(
-            f"{where}: all_gpus is {everyone}, which groups of {tensor} and experts of {experts or 1} do not divide"
+            f"{where}: all_gpus is {everyone}, which groups of {tensor}, experts of {experts} and {stages} stages do "
+            "not divide"
         )

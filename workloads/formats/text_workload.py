@@ -13,7 +13,7 @@ from pathlib import Path
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.text.input_text import read_input
-from workloads.formats.simai import Header, parse_header, split_suffix
+from workloads.formats.simai import Header, group_sizes, parse_header, split_suffix
 from workloads.workload import PHASES, Call, Layer, Phase, Workload
 
 COLUMNS = (
@@ -96,6 +96,8 @@ def _phase(where: str, words: list[str], at: int, group: str, header: Header) ->
     kind, group = split_suffix(words[at + 1].upper(), group, header)
     if kind not in KINDS:
         raise WeftError(f"{where}: {COLUMNS[at + 1]} {words[at + 1]!r} is unknown: choose one of {', '.join(KINDS)}")
+    if KINDS[kind] == "all-gather":
+        size /= group_sizes(header).get(group, 1)
     return Phase(compute_ns, (Call(KINDS[kind], size, group),) if KINDS[kind] and size else ())
 
 

@@ -293,7 +293,7 @@ def test_traces_that_are_not_read_are_told(tmp_path: Path) -> None:
         ("all-to-all", MIB, [(RING, 4)], ["halvingDoubling"], "does no all-to-all"),
         ("all-gather", 3, [(RING, 4)], ["ring"], "a split has no bytes"),
         ("all-reduce", 0, [(RING, 4)], ["ring"], "a split has no bytes"),
-        ("barrier", 1, [(RING, 4)], ["ring"], "unknown or unused key 'barrier-implementation'"),
+        ("barrier", 1, [(RING, 4)], ["ring"], "key 'barrier-implementation' is not simulated"),
         ("all-reduce", MIB, [(RING, 4), (RING, 2)], ["ring"], "has 1 entries; the network has 2 dimensions"),
         ("all-reduce", 2**59, [(RING, 2)], ["ring"], None),
     ],

@@ -32,6 +32,32 @@ def test_what_is_read(tmp_path: Path) -> None:
     )
 
 
+OLD = """scheduling-policy: LIFO
+endpoint-delay: 10
+active-chunks-per-dimension: 1
+preferred-dataset-splits: 4
+boost-mode: 1
+all-reduce-implementation: ring_direct
+local-mem-bw: 1600.5
+collective-optimization: localBWAware
+intra-dimension-scheduling: FIFO
+inter-dimension-scheduling: baseline
+"""
+
+
+def test_the_lines_of_the_first_release(tmp_path: Path) -> None:
+    """The same settings; its keys that have no effect any more are passed over."""
+    path = tmp_path / "system.txt"
+    path.write_text(OLD, encoding="utf-8")
+    system = read_system(path, 2)
+    assert (system.splits, system.memory_Bps, system.optimization) == (4, 1.6005e12, "localBWAware")
+    assert system.implementations("all-reduce", 2) == (Implementation("ring", 0), Implementation("direct", 0))
+    assert system.passed_over == ("boost-mode", "intra-dimension-scheduling", "inter-dimension-scheduling")
+    path.write_text(OLD + "endpoint-delay: 5\n", encoding="utf-8")
+    with pytest.raises(WeftError, match=r"system\.txt: key 'endpoint-delay' is given twice"):
+        read_system(path, 2)
+
+
 def test_published_files() -> None:
     """Those of ASTRA-sim's repository, where they are at hand."""
     for path in (DATA / "system").glob("*.json"):
@@ -41,8 +67,8 @@ def test_published_files() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"color": 1}, "unknown or unused key 'color'; accepted are scheduling-policy"),
-        ({"boost_mode": 1}, "boost-mode is 1: only 0 is simulated"),
+        ({"sheduling_policy": "FIFO"}, "'sheduling-policy' is not simulated (did you mean scheduling-policy?)"),
+        ({"per_node_custom_implementation": "x.yml"}, "'per-node-custom-implementation' is not simulated"),
         ({"L": 3}, "L is 3: only 0 is simulated"),
         ({"model_shared_bus": 1}, "model-shared-bus is 1"),
         ({"preferred_dataset_splits": None}, "key 'preferred-dataset-splits' is missing"),

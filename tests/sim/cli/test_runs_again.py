@@ -184,7 +184,7 @@ def test_measured_times_stand_beside_the_rows() -> None:
     [
         ("[topology]\nspec = 'ring:4'\n[pool]\n", "weft compare does not use [pool]"),
         ("[pool]\nslots = [8]", "weft compare does not use [pool]: it takes topology, collective, model, sweep"),
-        ('[topology]\nspec = "ring:4"\n[training]\nloop = "dear"', "weft compare does not use [training]"),
+        ('[topology]\nspec = "ring:4"\n[training]\nloop = "dear"', "--loop dear is of a workload: give --workload"),
         ("[colective]\n", "unknown section 'colective'"),
         ("[[tenants]]\n", "unknown section 'tenants'"),
         ('spec = "ring:4"', "'spec' is in no section: a heading such as [topology] is missing above it"),

@@ -143,7 +143,7 @@ def test_faults_hold_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("workload=resnet-50 npus=1", "unknown key 'npus'; accepted are name, start, priority, workload"),
         ("workload=resnet-50 in-order=perhaps", "in_order is 'perhaps': give true or false"),
         ("job=nothere.goal", "GOAL file nothere.goal cannot be read"),
-        ("job=a.goal samples=1", "unknown key 'samples'; accepted are name, start, priority, job, algorithm"),
+        ("job=a.goal samples=1", "--samples 1.0 has no use for a GOAL file: omit it"),
     ],
 )
 def test_bad_tenants_are_one_line(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

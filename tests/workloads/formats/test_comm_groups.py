@@ -12,15 +12,14 @@ from workloads.formats.comm_groups import read_comm_groups
 
 def test_groups(tmp_path: Path) -> None:
     path = tmp_path / "groups.json"
-    path.write_text('{"1": [0, 2], "12": [3, 1]}', encoding="utf-8")
-    assert read_comm_groups(path, 4) == {1: (0, 2), 12: (3, 1)}
+    path.write_text('{"1": [0, 2], "12": [3, 1], "tp": [0, 1]}', encoding="utf-8")
+    assert read_comm_groups(path, 4) == {"1": (0, 2), "12": (3, 1), "tp": (0, 1)}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"0": [0]}', "group '0': a number above zero"),
-        ('{"a": [0]}', "group 'a': a number above zero"),
+        ('{"0": [0]}', "group '0' has 1 NPUs: it means all 4"),
         ('{"1": [0], "1": [1]}', "key '1' is given twice"),
         ('{"1": [0], "01": [1]}', "group 1 is given twice"),
         ('{"1": []}', "group 1: a list of NPUs"),

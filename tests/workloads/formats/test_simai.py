@@ -52,7 +52,7 @@ def test_a_key_without_a_colon(tmp_path: Path) -> None:
         (HEADER + " ep: 4", ROW, "line 1: key 'ep' is given twice"),
         (HEADER.replace("ga: 2", "ga: two"), ROW, "line 1: ga is 'two': an integer is expected"),
         (HEADER + " DLRM_LAST_BOTTOM_LAYER:", ROW, "DLRM_LAST_BOTTOM_LAYER is ''"),
-        (HEADER.replace("pp: 1", "pp: 2", 1), ROW, "line 1: pp is 2: only 1 is read"),
+        (HEADER.replace("pp: 1", "pp: 3", 1), ROW, "experts of 4 and 3 stages do not divide"),
         (HEADER.replace("checkpoints: 0", "checkpoints: 3"), ROW, "checkpoints is 3: only 0 is read"),
         (HEADER.replace("ep: 4", "ep: 0"), ROW, "ep is 0: at least 1"),
         (HEADER.replace("64", "60"), ROW, "all_gpus is 60, which groups of 8"),

@@ -1,0 +1,65 @@
+"""`weft compare --workload`: one workload by several algorithms of its collectives, the fastest first."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+from sim.cli.flags import how
+from sim.cli.output import say, write_csv, write_json
+from sim.cli.progress import progress
+from sim.cli.train import check_no_collective, simulate_workload
+from sim.study.spec import Spec
+from sim.study.tables import aligned
+from topologies.checks import WeftError
+from topologies.units import counted, format_time
+
+
+def run(arguments: argparse.Namespace, spec: Spec) -> None:
+    """Simulate by each algorithm, print and write."""
+    check_no_collective(arguments)
+    for flag in ("all", "plot", "nccl_json"):
+        if getattr(arguments, flag, None):
+            raise WeftError(f"--{flag.replace('_', '-')} is of the comparison of a collective over sizes: omit it")
+    if spec.chooses:  # per collective; a workload has chunks of its own, or none, as in `weft train`
+        spec = replace(spec, model=replace(spec.model, chunks=None))
+    names = spec.collective.algorithms or ()
+    if not names:
+        raise WeftError("a workload is compared by the algorithms of its collectives: --algorithms ring,swing")
+    rows: list[dict[str, Any]] = []
+    refused: dict[str, str] = {}
+    head: list[str] = []
+    with progress("compare", len(names), arguments.quiet) as steps:
+        for name in names:
+            one = replace(spec, collective=replace(spec.collective, algorithms=(name,)))
+            try:
+                opened, result = simulate_workload(one, drawn=False, how=how(arguments))
+            except WeftError as wrong:
+                if len(names) == 1:
+                    raise
+                refused[name] = str(wrong)
+                continue
+            steps.advance(f"{name}: {format_time(result.time_ps)}")
+            exposed = [result.time_ps - result.compute_ps(rank) for rank in result.ranks]
+            rows.append({
+                "topology": result.job.topology.name, "workload": opened.name, "algorithm": name,
+                "time_s": result.time_s, "exposed_s": max(exposed) / 1e12,
+                "lower_bound_s": result.lower_bound_ps / 1e12, "notes": list(opened.notes),
+            })
+            head = [
+                f"# weft compare: {opened.name}, {opened.what}, on {result.job.topology.name}, "
+                f"{counted(result.job.topology.n_npus, 'NPU')}", f"# {result.assumptions}",
+            ]
+    if not rows:
+        raise WeftError(next(iter(refused.values())))
+    rows.sort(key=lambda row: row["time_s"])
+    say(arguments, *head, *_table(rows), *(f"# {name} cannot run: {why}" for name, why in refused.items()))
+    write_json(arguments, spec, rows, model=spec.build_model(), refused=refused)
+    write_csv(arguments, rows)
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    times = [[row["algorithm"], *(format_time(row[key] * 1e12) for key in ("time_s", "exposed_s"))] for row in rows]
+    notes = [f"# {row['algorithm']}: {note}" for row in rows for note in row["notes"]]
+    return [aligned([["algorithm", "time", "exposed, at most"], *times], left=1), *notes]

@@ -1,0 +1,150 @@
+"""Workload files of every format as jobs: the one way in of all commands that take a workload.
+
+What a file is shows in its first lines and in its name; `--workload` and `--job` mean the same. A key that the format
+does not use is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from sim.astra.system_file import read_system
+from sim.study.jobs import build_job
+from sim.study.keys import TrainingKeys, WorkloadKeys
+from topologies import Topology
+from topologies.checks import WeftError, number
+from topologies.units import counted, parse_bandwidth
+from workloads.compute import TERA
+from workloads.formats.astra_memory import read_remote_memory
+from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
+from workloads.formats.comm_groups import read_comm_groups
+from workloads.formats.goal import open_goal
+from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, LAYERS, format_of
+from workloads.formats.roofline import Roofline
+from workloads.formats.simai import pipeline_note
+from workloads.job import Job
+from workloads.models import MODELS
+
+USED: Mapping[str, tuple[str, ...]] = {
+    CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
+    FLIGHT: ("npu_bandwidth",), GOAL: ("npu_bandwidth",),
+}
+"""Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
+
+
+class Opened(NamedTuple):
+    """A workload as a job."""
+
+    job: Job
+    name: str
+    what: str  # "12 layers, loop wfbp"
+    is_layers: bool
+    notes: tuple[str, ...] = ()
+
+
+def open_workload(
+    work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str] = ()
+) -> Opened:
+    """The job of a model, of a file of layers, of Chakra traces, of a GOAL file or of dumps of the flight recorder.
+
+    `algorithms`: of layers at most one, of all collectives (default: hierarchical); of traces, each collective takes
+        the first that implements it; of GOAL none.
+    WeftError: two files, a format that is not read, keys that the format does not use, and errors in the file.
+    """
+    name, source = named(work), source_of(work)
+    if source == LAYERS:
+        if len(algorithms) > 1:
+            raise WeftError(
+                f"--algorithm {','.join(algorithms)}: an iteration has one algorithm for all its collectives"
+            )
+        only = {key: getattr(work, key) for key in _KEYS[WorkloadKeys] if key not in ("name", "job")}
+        _check_used(work, training, LAYERS, (*only, *_KEYS[TrainingKeys]), "remote_memory", "system")
+        workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *algorithms)
+        what = f"{counted(len(workload.layers), 'layer')}, loop {training.loop}"
+        return Opened(job, workload.name, what, True, tuple(pipeline_note(workload.header)))
+    _check_used(work, training, source, USED[source])
+    if source == GOAL:
+        if algorithms:
+            raise WeftError(f"--algorithm {','.join(algorithms)}: a GOAL file has messages, and no collectives")
+        job, notes = open_goal(str(name), topology)
+    elif source == FLIGHT:
+        job, notes = open_dumps(str(name), topology, algorithms)
+    else:
+        groups = {} if work.communicator is None else read_comm_groups(work.communicator, topology.n_npus)
+        job, notes = open_chakra(str(name), topology, algorithms, groups, _hardware(work))
+    return Opened(job, str(name), f"{counted(len(job.operations), 'operation')} of {source}", False, tuple(notes))
+
+
+def named(work: WorkloadKeys) -> str | None:
+    """The model or file; WeftError: two."""
+    if work.name and work.job:
+        raise WeftError("--workload and --job are two jobs: give one of them")
+    return work.job or work.name
+
+
+def source_of(work: WorkloadKeys) -> str:
+    """The format of a workload: `CHAKRA`, `GOAL`, or `LAYERS`, which stands for models too."""
+    name = named(work)
+    return LAYERS if name is None or name in MODELS else format_of(name)
+
+
+_KEYS: Mapping[type, tuple[str, ...]] = {
+    keys: tuple(one.name for one in fields(keys)) for keys in (WorkloadKeys, TrainingKeys)
+}
+
+
+def check_no_workload(work: WorkloadKeys, training: TrainingKeys) -> None:
+    """Reject keys of a workload where none is given."""
+    for keys in (work, training):
+        for name in _KEYS[type(keys)]:
+            if (value := getattr(keys, name)) != getattr(type(keys)(), name):
+                raise WeftError(f"{_flag(name, value)} is of a workload: give --workload FILE, or omit it")
+
+
+def _flag(name: str, value: Any) -> str:
+    return f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+
+
+def _check_used(work: WorkloadKeys, training: TrainingKeys, source: str, used: Sequence[str], *not_used: str) -> None:
+    """Reject keys that a format does not use."""
+    for keys in (work, training):
+        for name in _KEYS[type(keys)]:
+            value: Any = getattr(keys, name)
+            given = name not in ("name", "job") and value != getattr(type(keys)(), name)
+            if given and (name not in used or name in not_used):
+                instead = _INSTEAD.get((source, name), "omit it")
+                raise WeftError(f"{_flag(name, value)} has no use for {source}: {instead}")
+
+
+_INSTEAD = {
+    (CHAKRA, "groups"): "the communicator groups of traces are a file, --comm-group FILE",
+    (GOAL, "communicator"): "its messages name their ranks; omit it",
+}
+
+
+def _hardware(work: WorkloadKeys) -> Hardware:
+    """What times operations and accesses that have no duration."""
+    memory = None if work.remote_memory is None else read_remote_memory(work.remote_memory)
+    return Hardware(_roofline(work), memory)
+
+
+def _roofline(work: WorkloadKeys) -> Roofline | None:
+    """Of the system file, or of the flags; None where neither is given."""
+    if work.system is not None:
+        for flag in ("peak", "efficiency", "memory_bandwidth"):
+            if getattr(work, flag) is not None:
+                raise WeftError(f"--system {work.system} has the rates of its NPUs: omit --{flag.replace('_', '-')}")
+        system = read_system(work.system, 1)
+        if not system.peak_flops:
+            raise WeftError(f"system file {work.system}: key 'peak-perf' is missing, the rate of operations")
+        return Roofline(system.peak_flops, system.memory_Bps or None)
+    if work.peak is None:
+        for flag in ("efficiency", "memory_bandwidth"):
+            if getattr(work, flag) is not None:
+                raise WeftError(f"--{flag.replace('_', '-')} is of a roofline, which needs --peak TFLOPS")
+        return None
+    share = number(1 if work.efficiency is None else work.efficiency, "efficiency", 0, 1, above=True)
+    memory = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
+    return Roofline(number(work.peak, "peak", 0, above=True) * TERA * share, memory)

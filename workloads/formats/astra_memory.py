@@ -1,0 +1,51 @@
+"""ASTRA-sim's remote memory files (JSON): what a memory node of a trace takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from topologies import WeftError
+from topologies.checks import choice, integer, number
+from topologies.text.plain_data import read_json_object
+
+KINDS = ("NO_MEMORY_EXPANSION", "PER_NODE_MEMORY_EXPANSION", "PER_NPU_MEMORY_EXPANSION", "MEMORY_POOL")
+KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
+
+
+class RemoteMemory(NamedTuple):
+    """A latency and a rate, for one access at a time of an NPU, of a node or of all."""
+
+    latency_ns: int
+    bytes_per_ns: float
+    sharing: int  # NPUs that share one: 1, those of a node, or 0 for all
+
+    def time_ns(self, size: int) -> int:
+        """Of an access alone, truncated as ASTRA-sim does."""
+        return self.latency_ns + int(size / self.bytes_per_ns)
+
+    def of(self, npu: int) -> int:
+        """Number of the memory that an NPU accesses."""
+        return npu // self.sharing if self.sharing else 0
+
+
+def read_remote_memory(path: str | Path) -> RemoteMemory | None:
+    """The remote memory of a file; None of one that has none (NO_MEMORY_EXPANSION).
+
+    WeftError: names the file and the key.
+    """
+    data, where = read_json_object(path, "remote memory file"), f"remote memory file {path}"
+    for key in data:
+        choice(key, KEYS, f"{where}: key")
+    kind = choice(data.get("memory-type"), KINDS, f"{where}: memory-type")
+    if kind == KINDS[0]:
+        return None
+    if "remote-mem-bw" not in data:
+        raise WeftError(f"{where}: key 'remote-mem-bw' is missing, in GB/s")
+    sharing = {KINDS[2]: 1, KINDS[3]: 0}.get(kind)
+    if sharing is None:
+        sharing = integer(data.get("num-npus-per-node"), f"{where}: num-npus-per-node", 1)
+    return RemoteMemory(
+        integer(data.get("remote-mem-latency", 0), f"{where}: remote-mem-latency", 0, 10**12),
+        number(data["remote-mem-bw"], f"{where}: remote-mem-bw", 0, 1e9, above=True), sharing,
+    )

@@ -1,0 +1,67 @@
+"""What a workload file is, by its name and its first lines, so that one of another kind is named and not misread."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from topologies import WeftError
+from topologies.text.input_text import is_special
+from workloads.formats.chakra_nodes import ending_of
+from workloads.formats.flight_recorder import ending_of as dumps_of
+
+CHAKRA, FLIGHT, GOAL, LAYERS = "Chakra traces", "dumps of the flight recorder", "a GOAL file", "layers"
+
+HEAD = 4096
+"""Bytes that are looked at."""
+
+_COMMENT = r"(?:\s|//[^\n]*\n|/\*.*?\*/)*"
+
+READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL),)
+
+_LINKED = "Chakra's trace_link and converter make traces of it, which are read"
+
+OTHERS = (
+    (r'\s*[\[{].*"traceEvents"', f"a Kineto profile of PyTorch, of one rank's kernels: {_LINKED}"),
+    (r'\s*\{.*"schema".*"(pid|nodes)"', f"a host trace of PyTorch: {_LINKED}"),
+    (r'\s*\{.*"(entries|pg_config)"', "the dump of one rank of PyTorch's NCCL flight recorder: give what comes "
+     "before the number of the rank"),
+    (r'\s*\{.*"(architectures|hidden_size|num_hidden_layers)"', "the config.json of a model"),
+    (r'\s*\{.*"(scheduling-policy|preferred-dataset-splits)"', "a system file of ASTRA-sim: --system of weft astra"),
+    (r'\s*\{.*"memory-type"', "a remote memory file of ASTRA-sim: --remote-memory"),
+    (r'\s*\{\s*"\d+"\s*:\s*\[', "a file of communicator groups: --comm-group"),
+    (r"(.*\n)?\s*(topology|Topology)\s*:", "a network file: --topology"),
+    (r"\s*<(system|graphs)\b", "a topology or graph XML of NCCL: --topology"),
+    (r"\s*<algo\b", "an MSCCL program: --algorithm"),
+    (r"\s*\d+ +\d+ +\d+( +\d+ +\d+ +\S+)?\s*\n\s*\d+", "a topology of ns-3"),
+    (r"SQLite format 3", "a database, as Nsight Systems exports it"),
+    (r"\x80[\x02-\x05]", "a pickle, which may run any program; of PyTorch's flight recorder JSON is read, as by "
+     "_dump_nccl_trace_json()"),
+    (r"\s*\[model\]|.*\n\[(job|training|parallelism)\]", "a job file of torchtitan"),
+)
+"""Patterns of the first bytes of files that are known and not read as workloads, and what they are."""
+
+
+def format_of(name: str) -> str:
+    """`CHAKRA`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
+
+    WeftError: a file that is recognized and not a workload, or one of several traces.
+    """
+    if ending_of(name):
+        return CHAKRA
+    if dumps_of(name) is not None:
+        return FLIGHT
+    path = Path(name)
+    if not path.is_file() or is_special(name):
+        return LAYERS if not name.endswith(".goal") else GOAL
+    if (trace := re.fullmatch(r"(.+)\.\d+\.(et|et\.gz|json)", name)) is not None:
+        raise WeftError(f"workload {name} is the trace of one rank: give what comes before .<rank>.et, {trace[1]}")
+    with path.open("rb") as stream:
+        head = stream.read(HEAD).decode("latin-1").removeprefix("\xef\xbb\xbf")
+    for pattern, kind in READ:
+        if pattern.match(head):
+            return kind
+    for words, what in OTHERS:
+        if re.match(words, head, re.DOTALL):
+            raise WeftError(f"workload {name} is {what}")
+    return LAYERS if not name.endswith(".goal") else GOAL

@@ -1,0 +1,132 @@
+"""Collectives of communicator groups in a job: which algorithm each has, and what has no schedule.
+
+A group is any NPUs. All of them run the algorithm on the network; a product of its dimensions the hierarchical one, if
+that is asked for; any others the algorithm among themselves. A group of one does nothing. A barrier is messages without
+bytes to the NPUs 1, 2, 4, ... further on (dissemination), a gather or a scatter a message each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from collectives.core.placed import placed
+from collectives.core.schedule import Schedule
+from collectives.registry import algorithm, build, spelled
+from topologies import Topology, WeftError, switch
+from workloads.job import Job
+
+DEFAULTS = {
+    "all-reduce": ("ring", "bucket"), "all-gather": ("ring", "bucket"), "reduce-scatter": ("ring", "bucket"),
+    "all-to-all": ("direct",), "broadcast": ("tree",), "reduce": ("tree",),
+}
+"""By collective: the first that the network admits is taken where none is named that implements it."""
+
+OF_MESSAGES = ("barrier", "gather", "scatter")
+"""Collectives that are messages, not schedules."""
+
+OF_PRODUCTS = ("hierarchical", "themis")
+"""Algorithms of process groups that are products of dimensions."""
+
+Named = str | Sequence[str] | Mapping[str, str]
+"""Algorithms: one, several of which each collective takes the first that can run it, or one by collective."""
+
+
+class GroupCollectives:
+    """Adds collectives to a job; schedules are built once."""
+
+    def __init__(self, job: Job, algorithms: Named = ()) -> None:
+        self.job, self.algorithms = job, algorithms
+        self.chosen: dict[str, str] = {}  # by collective, what no one asked for
+        self._known: dict[tuple[str, int, tuple[int, ...]], Schedule] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        """Which algorithms were chosen, where those that are named do not implement a collective."""
+        if not self.algorithms or not self.chosen:
+            return []
+        return ["by default, as no named algorithm implements it: " + ", ".join(
+            f"{kind} by {name}" for kind, name in sorted(self.chosen.items())
+        )]
+
+    def add(self, label: str, kind: str, size: int, members: Sequence[int], after: Iterable[int]) -> int:
+        """A collective of some NPUs; `size` of its array as nccl-tests counts it. Returns the operation."""
+        after, members = list(after), tuple(members)
+        if len(members) == 1:
+            return self.job.send(label, 0, members, members, kind="join", after=after)
+        if kind == "barrier":
+            return self._barrier(label, members, after)
+        if kind in OF_MESSAGES:
+            others, roots = members[1:], [members[0]] * (len(members) - 1)
+            ends = (others, roots) if kind == "gather" else (roots, others)
+            return self.job.send(label, [size // len(members)] * len(others), *ends, kind=kind, after=after)
+        return self.job.collective(label, self._schedule(kind, size, members), kind=kind, npus=members, after=after)
+
+    def _barrier(self, label: str, members: tuple[int, ...], after: list[int]) -> int:
+        step, number = 1, -1
+        while step < len(members):
+            further = members[step:] + members[:step]
+            number = self.job.send(label, 0, members, further, kind="barrier", after=after)
+            after, step = [number], 2 * step
+        return number
+
+    def _schedule(self, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
+        key = kind, size, members
+        if key not in self._known:
+            self._known[key] = self._build(*key)
+        return self._known[key]
+
+    def _build(self, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
+        refused: WeftError | None = None
+        named = self._names(kind)
+        for name in named or DEFAULTS[kind]:
+            try:
+                found = self._by(name, kind, size, members)
+            except WeftError as wrong:
+                refused = refused or wrong
+                continue
+            if not named:
+                self.chosen.setdefault(kind, name)
+            return found
+        raise refused or WeftError(f"no algorithm of {kind}")
+
+    def _names(self, kind: str) -> list[str]:
+        """Algorithms that are named and implement a collective."""
+        if isinstance(self.algorithms, Mapping):
+            return [self.algorithms[kind]] if kind in self.algorithms else []
+        names = [self.algorithms] if isinstance(self.algorithms, str) else self.algorithms
+        return [name for name in names if kind in algorithm(name).functions]
+
+    def _by(self, name: str, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
+        topology = self.job.topology
+        if len(members) == topology.n_npus:
+            return build(name, kind, topology, size)
+        if spelled(name) in OF_PRODUCTS:
+            if (spec := group_spec(members, topology)) is None:
+                some = ", ".join(map(str, members[:8]))
+                raise WeftError(f"{name} takes groups that are a product of dimensions of {topology.name}, which ranks "
+                                f"{some} are not: name another algorithm, such as ring")
+            return build(name, kind, topology, size, group=spec)
+        if algorithm(name).built_from_rates or algorithm(name).reducing:
+            raise WeftError(f"{name} is made for whole networks, not for a group of {len(members)} of the "
+                            f"{topology.n_npus} NPUs: name another algorithm, such as ring")
+        return placed(build(name, kind, switch(len(members)), size), topology, members)
+
+
+def group_spec(members: Sequence[int], topology: Topology) -> str | None:
+    """Ranks as a process group of the topology's dimensions: "4,-1" (`collectives.core.process_groups`).
+
+    None of ranks that are no product of equally spaced positions.
+    """
+    coords = topology.coords[np.array(sorted(members))]
+    parts, count = [], 1
+    for dim, whole in enumerate(topology.shape):
+        taken = np.unique(coords[:, dim])
+        gaps = np.unique(np.diff(taken))
+        stride = int(gaps[0]) if gaps.size else 1
+        if gaps.size > 1 or whole % (taken.size * stride) or taken[0] // stride % taken.size:
+            return None
+        count *= taken.size
+        parts.append(f"{taken.size}@{stride}" if taken.size > 1 else "-1")
+    return ",".join(parts) if count == len(members) else None
