@@ -54,7 +54,7 @@ FORMATS: tuple[FileFormat, ...] = (
     FileFormat("ASTRA-sim network", (".yaml", ".yml"), looks_like_astra_network, _astra_sim),
     FileFormat("node-link JSON", (".json",), _anything, parse_topology),
     FileFormat("NCCL topology XML", (".xml",), _anything, parse_nccl_xml,
-               ("bandwidth", "latency", "hop_latency", "boxes")),
+               ("bandwidth", "latency", "hop_latency", "boxes", "nvlink")),
     FileFormat("nvidia-smi topo -m", (".txt",), looks_like_nvidia_smi, parse_nvidia_smi,
                ("bandwidth", "latency", "hop_latency", "nvlink")),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -32,6 +32,12 @@ class Element:
                 inside = f"known inside <{self.tag}> are {', '.join(children)}" if children else "it holds no elements"
                 raise WeftError(f"{child.where} is unknown inside <{self.tag}>: {inside}")
             child.check(known)
+
+    def every(self) -> Iterator[Element]:
+        """The element and all below it, each before those inside it."""
+        yield self
+        for child in self.children:
+            yield from child.every()
 
     def all(self, tag: str) -> list[Element]:
         """The children of one kind."""
