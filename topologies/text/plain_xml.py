@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -20,18 +20,6 @@ class Element:
     attributes: dict[str, str]
     where: str  # "topology file a.xml, line 3: <gpu>", the prefix of every error message
     children: list[Element] = field(default_factory=list)
-
-    def check(self, known: Mapping[str, tuple[Collection[str], Collection[str]]]) -> None:
-        """Reject attributes and elements that are not listed, here and below; listed by element, in this order."""
-        attributes, children = known[self.tag]
-        for name in self.attributes:
-            if name not in attributes:
-                raise WeftError(f"{self.where} has the unknown attribute {name!r}: known are {', '.join(attributes)}")
-        for child in self.children:
-            if child.tag not in children:
-                inside = f"known inside <{self.tag}> are {', '.join(children)}" if children else "it holds no elements"
-                raise WeftError(f"{child.where} is unknown inside <{self.tag}>: {inside}")
-            child.check(known)
 
     def every(self) -> Iterator[Element]:
         """The element and all below it, each before those inside it."""
