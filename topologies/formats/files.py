@@ -14,6 +14,7 @@ from topologies.formats.exchange import parse_topology
 from topologies.formats.infragraph import looks_like_infragraph, parse_infragraph
 from topologies.formats.nccl_xml import parse_nccl_xml
 from topologies.formats.nvidia_smi import looks_like_nvidia_smi, parse_nvidia_smi
+from topologies.formats.rocm_smi import looks_like_rocm_smi, parse_rocm_smi
 from topologies.text.input_text import read_input
 from topologies.units import Quantities, Quantity
 
@@ -37,6 +38,7 @@ class FileFormat:
     recognizes: Callable[[str], bool]  # whether the text of a file with one of the suffixes has this format
     parse: Callable[..., Topology]  # (text, file name, **what is given)
     accepts: tuple[str, ...] = ()  # fields of `Given` that the format leaves unspecified; the others are rejected
+    several: bool = False  # whether it has several bandwidths
 
 
 def _anything(text: str) -> bool:
@@ -55,8 +57,10 @@ FORMATS: tuple[FileFormat, ...] = (
     FileFormat("node-link JSON", (".json",), _anything, parse_topology),
     FileFormat("NCCL topology XML", (".xml",), _anything, parse_nccl_xml,
                ("bandwidth", "latency", "hop_latency", "boxes", "nvlink")),
+    FileFormat("rocm-smi --showtopo", (".txt",), looks_like_rocm_smi, parse_rocm_smi,
+               ("bandwidth", "latency", "hop_latency"), several=True),
     FileFormat("nvidia-smi topo -m", (".txt",), looks_like_nvidia_smi, parse_nvidia_smi,
-               ("bandwidth", "latency", "hop_latency", "nvlink")),
+               ("bandwidth", "latency", "hop_latency", "nvlink"), several=True),
 )
 """The registry: a file is read by the first format with its suffix that recognizes the text."""
 
@@ -93,6 +97,6 @@ def read_topology_file(path: str | Path, given: Given = Given()) -> Topology:
             raise WeftError(
                 f"topology file {name!r} ({chosen.name}) {why} {_FLAGS[field]}: omit {_FLAGS[field]} {value!r}"
             )
-        if not isinstance(value, (str, int, float)):
+        if not isinstance(value, (str, int, float)) and not (chosen.several and field == "bandwidth"):
             raise WeftError(f"only one {field} applies to this file: give a single value, not {value!r}")
     return chosen.parse(text, name, **named)
