@@ -181,7 +181,7 @@ def _fewer_nics(setting: Setting) -> Iterator[Cause]:
     while left and setting.nodes > 1:
         share = {2: "half", 4: "a quarter", 8: "an eighth"}.get(setting.nics // left, f"1/{setting.nics // left}")
         fewer = with_nics(setting, left)
-        words = f"{share} of the {setting.nics} NICs that were assumed: {left} of them in use, or a node that has {left}"
+        words = f"{share} of the {setting.nics} NICs that were assumed: {left} in use, or a node that has {left}"
         yield Cause(f"{left}-nics", "slow-hw", words, fewer, priors(setting, latency=_LATE), COMMON, most(fewer))
         left //= 2
 

@@ -519,8 +519,7 @@ class TestUnknownNics:
         found = self.judged(nics, nic, collective, nodes)
         assert (found.cause, found.condition) == (f"{nics}-nics", "its NICs are as assumed")
         share = {4: "half", 2: "a quarter"}[nics]
-        assert found.limit == (f"{share} of the 8 NICs that were assumed: {nics} of them in use, or a node that has "
-                               f"{nics}")
+        assert found.limit == f"{share} of the 8 NICs that were assumed: {nics} in use, or a node that has {nics}"
 
     @pytest.mark.parametrize("collective", ["all-reduce", "all-gather"])
     def test_all_of_them_are_good(self, collective: str) -> None:

@@ -49,7 +49,7 @@ class TestPcieAlone:
         assert route(t, 1, 3) == ["gpu1->switch0", "switch0->numa0", "numa0->socket-gpu3", "socket-gpu3->gpu3"]
 
     def test_the_first_message_names_all_that_is_missing(self) -> None:
-        with pytest.raises(WeftError, match="no NVLink joins the GPUs, .* give the rate of PCIe, such as --link-band"):
+        with pytest.raises(WeftError, match=r"no NVLink joins the GPUs, .* give the rate of PCIe, such as --link-band"):
             parse_nvidia_smi(matrix("X SYS", "SYS X"), "a")
         with pytest.raises(WeftError, match="--nvlink 3 for A100, and the rates of NVLink and PCIe"):
             parse_nvidia_smi(BRIDGED, "a")
@@ -67,7 +67,7 @@ class TestBridges:
         t = parse_nvidia_smi(BRIDGED, "a", nvlink="3", bandwidth=["20GB/s", "24GB/s"])
         assert rates(t, "gpu0", "gpu1") == 80e9
         assert route(t, 0, 2) == ["gpu0->host0", "host0->host1", "host1->gpu2"]
-        with pytest.raises(WeftError, match="NVLink does not join all GPUs, .* give the rates of both"):
+        with pytest.raises(WeftError, match=r"NVLink does not join all GPUs, .* give the rates of both"):
             parse_nvidia_smi(BRIDGED, "a", nvlink="3", bandwidth="20GB/s")
 
     def test_cpus_far_apart_are_sockets(self) -> None:
