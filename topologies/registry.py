@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -255,7 +256,7 @@ def from_spec(
     spec = spec.strip()
     of_class = {"trace_latency": trace_latency, "switch_latency": switch_latency}
     classes = {what: value for what, value in of_class.items() if value is not None}
-    if spec.endswith(SUFFIXES):
+    if spec.endswith(SUFFIXES) or ("\0" not in spec and os.path.isfile(spec)):
         _refuse_latencies(spec, classes, ())
         return read_topology_file(spec, Given(bandwidth, latency, hop_latency, boxes, nvlink))
     for what, value in (("boxes", boxes), ("nvlink", nvlink)):

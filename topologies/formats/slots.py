@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from topologies.core.custom import Cable
 
@@ -25,7 +26,7 @@ def tree(npus: Sequence[str], level: Callable[[int, int], int], rate_Bps: float,
     tops = list(npus)
     of = dict(zip(range(len(npus)), npus, strict=True))  # the node that a GPU is under, so far
     for at, name in enumerate(NAMES):
-        for group in _groups(len(npus), lambda a, b, at=at: level(a, b) <= at):  # type: ignore[misc]
+        for group in _groups(len(npus), partial(_within, level, at)):
             below = list(dict.fromkeys(of[gpu] for gpu in group))
             if len(below) < 2:
                 continue
@@ -45,6 +46,10 @@ def tree(npus: Sequence[str], level: Callable[[int, int], int], rate_Bps: float,
             for other in tops[:at]:
                 cable(other, one)
     return switches, cables
+
+
+def _within(level: Callable[[int, int], int], most: int, a: int, b: int) -> bool:
+    return level(a, b) <= most
 
 
 def _groups(n: int, joined: Callable[[int, int], bool]) -> list[list[int]]:

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from topologies.checks import printable
 
@@ -27,9 +28,9 @@ def notes_on_stderr() -> Iterator[None]:
         before = warnings.showwarning
         warnings.simplefilter("always", InputNote)
 
-        def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if category is not InputNote:
-                before(message, category, *where, **more)  # type: ignore[arg-type]
+                before(message, category, *where, **more)
             elif str(message) not in told:
                 told.add(str(message))
                 print(printable(f"# note: {message}"), file=sys.stderr, flush=True)

@@ -54,10 +54,11 @@ class Element:
         return int(value)
 
 
-def parse_xml(text: str, name: str, numbered: Collection[str] = ()) -> Element:
+def parse_xml(text: str, name: str, numbered: Collection[str] = (), *, named_type: bool = False) -> Element:
     """The root element of a text.
 
     `name`: of the file, for messages.
+    `named_type`: whether a document type may be named, as some tools demand; it is not read, and declares nothing here.
     `numbered`: elements whose text may be a number, which says nothing of them: some tools count elements there.
     WeftError: not well-formed, nested too deeply, or with a document type: entities could expand to any size.
     """
@@ -81,6 +82,10 @@ def parse_xml(text: str, name: str, numbered: Collection[str] = ()) -> Element:
     def refuse(*declared: object) -> None:
         raise WeftError(f"{name} declares a document type or entities: only plain XML is accepted")
 
+    def doctype(*declared: object) -> None:
+        if not named_type or declared[-1]:  # what is declared inside
+            refuse()
+
     def characters(text: str) -> None:
         if stack and stack[-1].tag in numbered and (text.isspace() or text.strip().isdecimal()):
             return
@@ -90,7 +95,8 @@ def parse_xml(text: str, name: str, numbered: Collection[str] = ()) -> Element:
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = characters
-    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    parser.StartDoctypeDeclHandler = doctype
+    parser.EntityDeclHandler = refuse
     try:
         parser.Parse(text, True)
     except expat.ExpatError as fault:
