@@ -280,13 +280,12 @@ class TestInfraGraph:
         data = infra(links=[{"name": "eth"}])
         t = parse_infragraph(json.dumps(data), "i", bandwidth="10GB/s")
         assert rates(t, "host.0.nic.0", "leaf.0.port.0") == 10e9
-        with pytest.raises(WeftError, match="link 'eth' has no bandwidth: give --link-bandwidth"):
+        with pytest.raises(WeftError, match="link eth has no bandwidth, and no words that name one: give --link-bandwidth"):
             parse_infragraph(json.dumps(data), "i")
 
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"connections": []}, "has the unknown key 'connections'"),
             ({"instances": None}, "lacks the key 'instances'"),
             ({"instances": [{"name": "a", "device": "none", "count": 1}]}, "device 'none' is not one of server"),
             ({"instances": [{"name": "a", "device": "server", "count": 0}]}, "instance a: count is 0"),
@@ -294,7 +293,6 @@ class TestInfraGraph:
             ({"edges": [{"ep1": {}, "ep2": {}, "link": "eth", "scheme": "ring"}]}, "ep1: instance is None"),
             ({"links": [{"name": "eth", "physical": {"bandwidth": {
                 "choice": "gigatransfers_per_second", "gigatransfers_per_second": 16}}}]}, "is in transfers"),
-            ({"links": [{"name": "eth", "speed": 3}]}, "links[0] has the unknown key 'speed'"),
             ({"devices": [{"name": "x", "components": [{"name": "g", "count": 1, "choice": "fpga"}]}]},
              "component g: choice is 'fpga'"),
         ],
@@ -309,12 +307,11 @@ class TestInfraGraph:
     @pytest.mark.parametrize(
         ("edge", "message"),
         [
-            ({"scheme": "ring"}, "scheme is 'ring': choose one2one or many2many"),
+            ({"scheme": "star"}, "scheme is 'star': choose one2one, many2many or ring"),
             ({"link": "wifi"}, "link 'wifi' is not one of eth"),
             ({"ep1": {"instance": "host[5]", "component": "nic"}}, "host[5] selects indices outside 0 to 1"),
             ({"ep1": {"instance": "host", "component": "fan"}}, "'fan' is not a component of the device 'server'"),
             ({"ep1": {"instance": "rack", "component": "nic"}}, "instance 'rack' is not one of host, leaf"),
-            ({"color": "red"}, "has the unknown key 'color'"),
         ],
     )
     def test_a_wrong_edge_is_named(self, edge: dict[str, Any], message: str) -> None:
