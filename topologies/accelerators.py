@@ -1,7 +1,7 @@
 """Rates of links that a file names without one: by the generation that is named, or by the GPU that they are of.
 
 Rates are raw, per direction, as data sheets have them: NVLink by generation, PCIe by generation and lanes, and the
-links of a GPU of `topologies/machines/gpus.toml`. Those between CPUs are NCCL's.
+links of a GPU of `topologies/machines/gpus.toml`, and C2C of Grace. Others between CPUs are NCCL's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LANE_BPS = {"1": 0.25e9, "2": 0.5e9, "3": 8e9 / 65 * 8, "4": 16e9 / 65 * 8, "5"
 """Of PCIe: 8 GT/s and more carry 128 of 130 bits, 64 GT/s 242 of 256."""
 
 _LANES = 16
-_CPU_BPS = {r"\bqpi\b": 6e9, r"\bupi\b": 10e9, "infinity": 16e9}
+_CPU_BPS = {"c2c": 450e9, r"\bqpi\b": 6e9, r"\bupi\b": 10e9, "infinity": 16e9}
 
 _NVLINK = re.compile(r"nvlink[ _-]?v?(?:gen ?)?([1-5])(?![0-9a-z])", re.IGNORECASE)
 _PCIE = re.compile(r"pci.{0,20}?(?:gen[ _-]?([1-6])|([1-6])\.0)", re.IGNORECASE)
@@ -45,8 +45,8 @@ def is_pcie(words: str) -> bool:
     return "pci" in words.lower()
 
 
-def between_cpus_Bps(words: str) -> float | None:
-    """A link between CPUs, if its kind is named."""
+def of_cpu_Bps(words: str) -> float | None:
+    """A link of a CPU to another, or by C2C to its GPU, if its kind is named."""
     return next((rate for pattern, rate in _CPU_BPS.items() if re.search(pattern, words, re.IGNORECASE)), None)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from topologies.accelerators import between_cpus_Bps, gpu_links_Bps, is_pcie, nvlinks_Bps, pcie_Bps
+from topologies.accelerators import gpu_links_Bps, is_pcie, nvlinks_Bps, of_cpu_Bps, pcie_Bps
 from topologies.checks import WeftError, integer, number
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
@@ -347,8 +347,10 @@ class _Graph:
         if is_pcie(link.words):
             return pcie_Bps(link.words) or pcie_Bps(around)
         gpus = [end for end in ends if self.kind[end] in NPU_KINDS]
+        if any(self.kind[end] == "cpu" for end in ends):
+            return of_cpu_Bps(link.words) if gpus or self.kind[ends[0]] == self.kind[ends[1]] else None
         if not gpus:
-            return between_cpus_Bps(link.words) if {self.kind[end] for end in ends} == {"cpu"} else None
+            return None
         among = all(self.kind[end] in (*NPU_KINDS, "switch", "custom") for end in ends)
         whole = nvlinks_Bps(link.words) or (gpu_links_Bps(around) if among else None)
         return None if whole is None else whole / max(own[end, link.name] for end in gpus)

@@ -280,7 +280,7 @@ class TestInfraGraph:
         data = infra(links=[{"name": "eth"}])
         t = parse_infragraph(json.dumps(data), "i", bandwidth="10GB/s")
         assert rates(t, "host.0.nic.0", "leaf.0.port.0") == 10e9
-        with pytest.raises(WeftError, match="link eth has no bandwidth, and no words that name one: give --link-bandwidth"):
+        with pytest.raises(WeftError, match="link eth has no bandwidth, and no words that name one: give --link"):
             parse_infragraph(json.dumps(data), "i")
 
     @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.topologies.formats.test_files import infra, rates
 from topologies import Topology, WeftError
-from topologies.accelerators import between_cpus_Bps, gpu_links_Bps, nvlinks_Bps, pcie_Bps
+from topologies.accelerators import gpu_links_Bps, nvlinks_Bps, of_cpu_Bps, pcie_Bps
 from topologies.formats.infragraph import parse_infragraph
 from topologies.text.notes import InputNote
 
@@ -93,7 +93,8 @@ class TestRates:
         assert nvlinks_Bps("nvlink_c2c") is None
         assert nvlinks_Bps("nvlink_1") == 80e9
         assert pcie_Bps("Host PCIe interconnect") is None
-        assert [between_cpus_Bps(words) for words in ("qpi", "UPI", "infinity_fabric", "")] == [6e9, 10e9, 16e9, None]
+        kinds = ("qpi", "UPI", "infinity_fabric", "nvlink_c2c", "")
+        assert [of_cpu_Bps(words) for words in kinds] == [6e9, 10e9, 16e9, 450e9, None]
         assert [gpu_links_Bps(words) for words in ("AMD MI300X OAM", "b200x", "dgx")] == [448e9, 900e9, None]
 
 
