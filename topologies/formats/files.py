@@ -57,7 +57,7 @@ FORMATS: tuple[FileFormat, ...] = (
     FileFormat("GraphML", (".graphml",), _anything, parse_topology),
     FileFormat("InfraGraph", (".yaml", ".yml", ".json"), looks_like_infragraph, parse_infragraph,
                ("bandwidth", "latency", "hop_latency")),
-    FileFormat("ASTRA-sim network", (".yaml", ".yml"), looks_like_astra_network, _astra_sim),
+    FileFormat("ASTRA-sim network", (".yaml", ".yml", ".json"), looks_like_astra_network, _astra_sim),
     FileFormat("node-link JSON", (".json",), _anything, parse_topology),
     FileFormat("SimGrid platform XML", (".xml",), looks_like_simgrid, parse_simgrid),
     FileFormat("NCCL topology XML", (".xml",), _anything, parse_nccl_xml,
