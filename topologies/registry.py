@@ -245,7 +245,7 @@ def from_spec(
     boxes : int, optional
         Copies of the box described by an NCCL topology file.
     nvlink : str, optional
-        NVLink generation for a table of `nvidia-smi topo -m`.
+        NVLink generation for a table of `nvidia-smi topo -m`, or for an NCCL topology without GPUs, then also "none".
 
     Raises
     ------

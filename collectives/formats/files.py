@@ -24,6 +24,7 @@ from topologies import Topology, WeftError
 from topologies.checks import choice
 from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_xml import Element, parse_xml
+from topologies.text.schema import Producer
 from topologies.units import Quantity, parse_size
 
 SUFFIX = ".xml"
@@ -34,6 +35,13 @@ def called(name: str) -> str:
     """What results call an algorithm: a file by its name without folders."""
     return PurePath(name).name if name.endswith(SUFFIX) else name
 
+
+PRODUCERS = (
+    Producer(
+        "ForestColl tree XML", "liangyuRain/ForestColl", "2025", "--algorithm FILE.xml",
+        "trees of an all-gather with their paths; the other collectives are made of it",
+    ),
+)
 
 _FORESTCOLL = re.compile(r"<tree[\s>]")
 

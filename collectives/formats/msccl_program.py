@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from topologies import WeftError
 from topologies.text.plain_xml import Element, parse_xml
-from topologies.text.schema import Known, pass_over
+from topologies.text.schema import Known, Producer, pass_over
 from topologies.units import format_size
 
 KINDS = {
@@ -51,6 +51,18 @@ RUNTIMES = {
     "rccl": Runtime(64, 64, 4096, 1024, 254),  # up to ROCm 7.12; later ones execute no such file
 }
 """Who executes these files: microsoft/msccl, Azure/msccl-executor-nccl, ROCm/rccl."""
+
+PRODUCERS = (
+    Producer(
+        "MSCCL XML", "msccl-tools, microsoft/msccl, Azure msccl-scheduler, ROCm RCCL", "RCCL 0cbce2a7, October 2024",
+        "--algorithm FILE.xml", "programs, proved; limits of each runtime are noted",
+        "programs that no runtime would load",
+    ),
+    Producer(
+        "MSCCL++ JSON", "mscclpp", "2025", "", "",
+        "its steps are those of channels in memory, not of sends and receives: no reader yet",
+    ),
+)
 
 _KNOWN: Known = {
     "algo": (("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace", "minBytes",

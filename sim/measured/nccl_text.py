@@ -36,7 +36,7 @@ SETTLES = 0.3
 DIFFERS, ROUNDED = 0.02, 0.006
 """Share, and GB/s, by which a column may differ from what the others say."""
 
-_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error")
+_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error", "timestamp")
 _SPELLED = {
     "size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_gbps": "algbw", "busbw_gbps": "busbw",
 }
@@ -80,7 +80,7 @@ class _Text:
 def is_head(line: str) -> bool:
     """Whether a line names the columns of a table."""
     columns = _columns(line)
-    return columns[:1] == ("size",) and len(columns) > 1 and columns[1] in _COLUMNS
+    return columns[:1] == ("size",) and len(columns) > 1 and bool({*_TIMED, "count"} & set(columns[1:]))
 
 
 def is_row(line: str) -> bool:
@@ -149,14 +149,16 @@ def _read(lines: Sequence[str], name: str) -> _Text:
         if not found.failed and (failed := _FAILED.search(line)):
             found.failed = failed[0][:80]
         if is_head(line):
-            found.columns = _header(_columns(line), where)
+            found.columns, over = _header(_columns(line), where)
+            if over and (said := f"columns that are passed over: {', '.join(over)}") not in found.notes:
+                found.notes.append(said)
         elif line.startswith("#"):
             ended = ended or words[:3] in (["Out", "of", "bounds"], ["Avg", "bus", "bandwidth"])
             _comment(found, line, where)
         elif words and _SIZE.fullmatch(words[0]) and not ended and (found.columns or is_row(line)):
             if not found.columns:
                 raise WeftError(f"{where}: numbers before the header '# size count type ...'")
-            if len(words) < len(found.columns):
+            if len(words) < len(found.columns) and not _is_in_place_alone(found.columns, words, line):
                 if number != last:
                     raise WeftError(f"{where}: {len(words)} of {len(found.columns)} columns: is the file cut off?")
                 found.notes.append(f"the last row ({words[0]} B) is cut off, and left out")
@@ -173,14 +175,15 @@ def _columns(line: str) -> tuple[str, ...]:
     return tuple(_SPELLED.get(word, word) for word in _words(_UNITS.sub("", line.lower())))
 
 
-def _header(columns: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """The columns that a header names."""
-    for column in columns:
-        if column not in _COLUMNS and not column.startswith("i_"):
-            raise WeftError(f"{where} has the unknown column {column!r}: known are {', '.join(_COLUMNS)}, i_...")
+def _header(columns: tuple[str, ...], where: str) -> tuple[tuple[str, ...], list[str]]:
+    """The columns that a header names, and those of them that are not known: each has one word, like the others.
+
+    "cputime" is none of the collective, whose rate stands beside it.
+    """
     if not set(_TIMED) & set(columns):
         raise WeftError(f"{where} has no column time, algbw or busbw")
-    return columns
+    over = [column for column in columns if column not in _COLUMNS and not column.startswith("i_")]
+    return columns, list(dict.fromkeys(over))
 
 
 def _comment(found: _Text, line: str, where: str) -> None:
@@ -194,7 +197,21 @@ def _comment(found: _Text, line: str, where: str) -> None:
         found.collective = collective_of(test[1], where)
 
 
+def _is_in_place_alone(columns: Sequence[str], words: Sequence[str], line: str) -> bool:
+    """Whether a row has blanks where its time out of place would stand, as a replay of a trace does."""
+    return len(words) == len(columns) - _repeated(columns) and re.search(r"\S\s{30,}\S", line) is not None
+
+
+def _repeated(columns: Sequence[str]) -> int:
+    return len(columns) - len(set(columns))
+
+
 def _row(columns: Sequence[str], words: Sequence[str], line: int) -> Row:
+    if len(words) < len(columns):  # in place alone
+        once = list(dict.fromkeys(columns))
+        inside = dict(zip(once, words, strict=True))
+        there = {name: word for name, word in inside.items() if name not in _TIMED}
+        return Row(line, parse_sweep_size(words[0]), there, inside)
     first = dict(zip(reversed(columns), reversed(words[:len(columns)]), strict=True))
     last = dict(zip(columns, words, strict=False))
     return Row(line, parse_sweep_size(words[0]), first, last if len(first) < len(columns) else first)

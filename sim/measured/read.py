@@ -9,7 +9,7 @@ reports the whole array, and not which collective it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +23,7 @@ from sim.measured.points import PLACEMENTS, Measurements, measured
 from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input
 from topologies.text.plain_data import parse_json
+from topologies.text.schema import Producer
 
 MOST_POINTS = 100_000
 _STAMP = (
@@ -30,14 +31,33 @@ _STAMP = (
     r"(?:Z|[+-]\d\d:?\d\d)?)"
 )
 _PREFIX = re.compile(
-    rf"^(?:\s*(?:{_STAMP}(?=[\s\[<])|\[[^]]*\](?:<std(?:out|err)>)?:?|<std(?:out|err)>:|\d+:"
-    r"|[\w.-]+:(?=\s*(?:#|\d+\s))))*(?:\s+(?=#))?"
+    rf"^(?:\s*(?:{_STAMP}(?=[\s\[<])|\[[^]]*\](?:<std(?:out|err)>)?:?|<std(?:out|err)>:|std(?:out|err) [FP](?=\s)"
+    r"|>(?=\s)|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]+)?:|\d+:|[A-Za-z]\w*(?:-\w+)*-\d+\s+\|(?=\s)"
+    r"|[\w.,-]+(?:\[[\d,-]+\])?:(?=[\s\[<#]|$)))*(?:\s+(?=#))?"
 )
-"""Of `mpirun --tag-output` and `--timestamp-output`, `srun -l`, of tools that put a time, a rank or the name of a host;
-and what comments are indented by."""
+"""Of `mpirun --tag-output` and `--timestamp-output`, `srun -l`, pods, containers and logging, of tools that put a time,
+a rank or the name of a host; and what comments are indented by."""
 
 _COLORED = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 """What colors text on a terminal."""
+
+PRODUCERS = (
+    Producer(
+        "nccl-tests, rccl-tests", "NVIDIA nccl-tests, ROCm rccl-tests", "a0b82b2, July 2026; ae3e635, September 2024",
+        "weft judge FILE", "text and JSON of all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, "
+        "send/recv; several tables; time stamps, times of every iteration",
+        "gather, scatter, hypercube, all-to-all of unequal parts: no such collective is judged",
+    ),
+    Producer(
+        "OSU", "OSU Micro-Benchmarks", "7.4", "weft judge FILE", "text of blocking collectives, MPI and NCCL",
+        "non-blocking ones, whose latency holds a computation; point-to-point tests",
+    ),
+    Producer("HCCL", "hccl_test of CANN", "as its manual has it", "weft judge FILE --collective NAME", "its table"),
+    Producer(
+        "logs of launchers", "mpirun, srun, pdsh, clush, torchrun, kubectl, docker compose, logging of Python", "",
+        "weft judge FILE", "the tables above with what these put before each line: hosts, ranks, times, tags",
+    ),
+)
 
 _JSON_KEYS = {
     "version", "start_time", "args", "env", "nccl_version", "config", "devices", "results", "out_of_bounds",
@@ -165,7 +185,7 @@ def _json(text: str, name: str, placement: str) -> Measurements:
     data = parse_json(text, name)
     if "weft" in data:
         return _own_json(data, name)
-    _check_keys(data, _JSON_KEYS, name)
+    over = dict.fromkeys(f"{key} of the document" for key in data if key not in _JSON_KEYS)
     results = data.get("results")
     if not isinstance(results, list):
         raise WeftError(f"{name} lacks the key 'results', a list")
@@ -178,14 +198,14 @@ def _json(text: str, name: str, placement: str) -> Measurements:
         where = f"results[{number}]"
         if not isinstance(row, Mapping) or "size" not in row:
             raise WeftError(f"{name}, {where} lacks the key 'size'")
-        _check_keys(row, _ROW_KEYS, f"{name}, {where}")
+        over |= dict.fromkeys(f"{key} of results" for key in row if key not in _ROW_KEYS)
         body = row.get(key)
         if body is not None and (not isinstance(body, Mapping) or not {"time", "cpu_time"} & set(body)):
             raise WeftError(f"{name}, {where}: {key} lacks the key 'time'")
-        _check_keys(body or {}, _TIME_KEYS, f"{name}, {where}: {key}")
-        rows.append((where, row["size"], 0 if body is None else body.get("time", body.get("cpu_time"))))
+        over |= dict.fromkeys(f"{one} of {key}" for one in body or {} if one not in _TIME_KEYS)
+        rows.append((where, row["size"], 0 if body is None else _time_of(body, row["size"])))
         if isinstance(other := row.get(beside), Mapping):
-            others.append((row["size"], other.get("time", other.get("cpu_time"))))
+            others.append((row["size"], _time_of(other, row["size"])))
     devices = data.get("devices")
     listed = [one for one in devices if isinstance(one, Mapping)] if isinstance(devices, list) else []
     hosts = {str(one["hostname"]) for one in listed if one.get("hostname")}
@@ -198,7 +218,16 @@ def _json(text: str, name: str, placement: str) -> Measurements:
         found, hosts=len(hosts - {"weft"}) or None, device=str(listed[0].get("device_info", "")) if listed else "",
         version=version_of_code(code) if isinstance(code, int) else "", wrong=_wrong_of(data, results),
         gpus_per_process=driven if isinstance(driven, int) and driven > 0 and hosts != {"weft"} else None,
+        notes=(f"keys that are passed over: {', '.join(over)}",) if over else (),
     )
+
+
+def _time_of(body: Mapping[str, Any], size: Any) -> Any:
+    """Time of a result in us; that of the CPU is none of the collective, whose rate stands beside it."""
+    rate = body.get("alg_bw")
+    if "time" in body or not isinstance(rate, (int, float)) or not isinstance(size, int) or isinstance(rate, bool):
+        return body.get("time", body.get("cpu_time"))
+    return size / rate / 1e3 if rate > 0 else 0
 
 
 def _wrong_of(data: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> int:
@@ -208,12 +237,6 @@ def _wrong_of(data: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> 
     counts = [bounds.get("count") if isinstance(bounds, Mapping) else 0, *(body.get("nwrong") for body in bodies)]
     plain = [int(str(count)) for count in counts if str(count).isdecimal()]
     return max(sum(plain[1:]), plain[0]) if plain else 0
-
-
-def _check_keys(data: Mapping[str, Any], accepted: Collection[str], where: str) -> None:
-    for key in data:
-        if key not in accepted:
-            raise WeftError(f"{where} has the unknown key {key!r}: accepted are {', '.join(sorted(accepted))}")
 
 
 def _own_json(data: Mapping[str, Any], name: str) -> Measurements:
@@ -300,7 +323,7 @@ def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measuremen
             if heads[1:2] != ["Avg Latency(us)"]:
                 raise WeftError(f"{name}, line {number}: the second column is {heads[1:2]}, not Avg Latency(us)")
             columns = len(heads)
-        elif line[:1].isdecimal():
+        elif line.lstrip()[:1].isdecimal():
             words = line.split()
             if len(words) < max(columns, 2):
                 if number == last:

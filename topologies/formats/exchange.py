@@ -34,6 +34,7 @@ from topologies.core.topology import KIND_NAMES, NPU, Topology
 from topologies.formats.repeats import check_graphml, check_node_link
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
+from topologies.text.schema import Producer
 from topologies.units import PS_PER_S, from_bytes_per_s, from_seconds
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ SUFFIXES = (".graphml", ".json")
 
 MOST_SMALL = 2**15 - 1
 """Of dimensions, which are 16 bits wide, and of cables in parallel."""
+
+PRODUCERS = (
+    Producer(
+        "GraphML, node-link JSON", "networkx; weft topology --output", "networkx 3.x", "--topology FILE.graphml",
+        "the attributes of topologies.formats.exchange: our own, in SI units",
+        "graphs of other tools, such as the Topology Zoo: their attributes have no rate of a link",
+    ),
+)
 
 _GRAPH_KEYS = {"name"}
 _NODE_KEYS = {"kind", "rank", "coord", "hop_latency_s"}

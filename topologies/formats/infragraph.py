@@ -25,7 +25,7 @@ from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
 from topologies.text.notes import note
-from topologies.text.schema import tell_over
+from topologies.text.schema import Producer, tell_over
 from topologies.text.strict_yaml import loader
 from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
 
@@ -34,6 +34,15 @@ NPU_KINDS, PASSIVE_KINDS = ("xpu", "npu"), ("nic", "port")
 MOST_NODES, MOST_DEPTH = 200_000, 16
 MOST_YAML = 2 * 2**20
 """Limit on characters of YAML, which is parsed at about 100,000 per second; JSON is a thousand times faster."""
+
+PRODUCERS = (
+    Producer(
+        "InfraGraph, YAML or JSON", "infragraph, schema 2 and 3", "2.4 and 3.1.0, October 2026",
+        "--topology FILE --link-bandwidth RATE", "devices, instances, one2one, many2many, ring; rates from words: "
+        "NVLink and PCIe by generation, GPUs that are known",
+        "annotations; devices alone, without an xpu; rates in transfers per second; drafts with `connections`",
+    ),
+)
 
 _BITS = {"gigabits_per_second": 1e9 / 8, "gigabytes_per_second": 1e9}
 _SECONDS = {"ms": 10**9, "us": 10**6, "ns": 10**3}

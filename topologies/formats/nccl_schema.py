@@ -32,7 +32,7 @@ ABSENT = (
     Absent("gpu", "sm", "0", "topo.h, ncclTopoNVLinkBw: what is unknown counts as 80"),
     Absent("gpu", "gcn", "", "RCCL, topo.h, ncclTopoXGMISpeed: what is unknown counts as Vega"),
     Absent("nvlink", "tclass", "0x068000", "xml.cc, ncclTopoGetXmlFromGpu: what /sys does not have is an NVSwitch"),
-    Absent("xgmi", "tclass", "0x068000", "as of <nvlink>"),
+    Absent("xgmi", "tclass", "0x068000", "as of `<nvlink>`"),
     Absent("net", "speed", "0", "topo.cc, ncclTopoAddNet: 10 Gb/s where it is not positive"),
     Absent("net", "net", "1", "topo.cc, ncclTopoAddNic"),
     Absent("cpu", "host_hash", "0", "topo.cc, ncclGetSystemId"),
@@ -77,17 +77,17 @@ _YONGFENG, _YONGFENG_BPS = ("7", "91"), 9e9
 
 PRODUCERS = (
     Producer(
-        "NCCL topology XML, version 1", "NVIDIA NCCL, Azure azhpc-images, infragraph", "NCCL 2.30, June 2026",
-        "--topology FILE.xml --boxes N", "NVLink, NVSwitch, C2C, PCIe, NICs, several hosts; files without <gpu>, which "
-        "NCCL completes on the machine, with --nvlink", "<pcilink>: ways between bridges; halves of a GPU (mlopart)",
-        ABSENT,
+        "NCCL topology XML, version 1", "NVIDIA NCCL, Azure azhpc-images, infragraph", "NCCL 5067397c, June 2026",
+        "--topology FILE.xml --boxes N", "NVLink, NVSwitch, C2C, PCIe, NICs, several hosts; files without `<gpu>`, "
+        "which NCCL completes on the machine, with --nvlink",
+        "`<pcilink>`: ways between bridges; halves of a GPU (mlopart)", ABSENT,
     ),
     Producer(
-        "RCCL topology XML, version 2", "ROCm RCCL (topo_expl/models)", "October 2024", "--topology FILE.xml --boxes N",
-        "xGMI by `gcn`, PCIe, NICs", absent=ABSENT,
+        "RCCL topology XML, version 2", "ROCm RCCL (topo_expl/models)", "0cbce2a7, October 2024",
+        "--topology FILE.xml --boxes N", "xGMI by `gcn`, PCIe, NICs; what is absent as in NCCL's",
     ),
     Producer(
-        "NCCL and RCCL graph XML", "NCCL_GRAPH_DUMP_FILE", "NCCL 2.30, June 2026", "", "",
+        "NCCL and RCCL graph XML", "NCCL_GRAPH_DUMP_FILE", "NCCL 5067397c, June 2026", "", "",
         "named: rings and trees of a search, whose network is in the topology file",
     ),
 )

@@ -23,7 +23,7 @@ _LINK = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s*[kKMGT]?i?[bB](?:ps|/s)\s+\S+\s+\S
 
 PRODUCERS = (
     Producer(
-        "ns-3 topology text", "ASTRA-sim astra-network-ns3, SimAI", "ASTRA-sim March 2026, SimAI 1.5",
+        "ns-3 topology text", "ASTRA-sim astra-network-ns3, SimAI", "SimAI cef83f9d, August 2026",
         "--topology FILE", "nodes, NVSwitches, switches, links with rate and delay",
         "links that lose packets; queues and congestion control, which are in another file",
     ),

@@ -15,7 +15,7 @@ from topologies.checks import WeftError
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
-from topologies.formats.slots import NAMES, reached, tree
+from topologies.formats.slots import NAMES, listed, reached, tree
 from topologies.nvlink import Generation, generation
 from topologies.text.schema import Producer
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
@@ -112,7 +112,7 @@ def _rates(
     counts: list[list[int]], joined: bool, kind: Generation | None, bandwidth: Quantities | None, name: str
 ) -> tuple[float, float]:
     """Of one NVLink, and of PCIe where it counts; 0 if there is none."""
-    given = [] if bandwidth is None else [bandwidth] if isinstance(bandwidth, (str, int, float)) else list(bandwidth)
+    given = listed(bandwidth)
     wanted = [] if len(counts) < 2 else ["NVLink"] * (kind is not None) + ["PCIe"] * (not joined)
     if len(given) > max(1, len(wanted)):
         raise WeftError(f"{name} has links of {' and '.join(wanted) or 'none'}: {len(given)} bandwidths are given")

@@ -14,7 +14,7 @@ from topologies.checks import WeftError
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
-from topologies.formats.slots import NAMES, reached, tree
+from topologies.formats.slots import NAMES, listed, reached, tree
 from topologies.text.notes import note
 from topologies.text.schema import Producer
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
@@ -157,7 +157,7 @@ def _level(tables: dict[str, Rows], numa: dict[int, str], a: int, b: int) -> int
 
 def _rates(xgmi: bool, pcie: bool, has_own: bool, bandwidth: Quantities | None, name: str) -> tuple[float, float]:
     """Of XGMI, 0 for that of the table, and of PCIe, 0 if it does not count."""
-    given = [] if bandwidth is None else [bandwidth] if isinstance(bandwidth, (str, int, float)) else list(bandwidth)
+    given = listed(bandwidth)
     wanted = ["XGMI"] * (xgmi and not has_own) + ["PCIe"] * pcie
     if len(given) != len(wanted):
         if not wanted:

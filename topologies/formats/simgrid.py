@@ -47,10 +47,10 @@ _DUPLEX = ("SPLITDUPLEX", "FULLDUPLEX")
 
 PRODUCERS = (
     Producer(
-        "SimGrid platform XML", "SimGrid", "3.36, DTD 4.1; C++ platforms are programs", "--topology FILE.xml",
+        "SimGrid platform XML", "SimGrid", "sources of 2024, DTD 4.1", "--topology FILE.xml",
         "one cluster: FLAT with a backbone, TORUS, FAT_TREE, DRAGONFLY, limiters",
         "hosts with routes, several clusters, links that both directions share: routes there are lists of links, not a "
-        "graph", ABSENT,
+        "graph; platforms in C++, which are programs", ABSENT,
     ),
 )
 

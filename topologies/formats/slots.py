@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from topologies.core.custom import Cable
+from topologies.units import Quantities, Quantity
 
 NAMES = ("switch", "bridges", "host", "numa")
 """What joins GPUs at each level: a PCIe switch, several, a host bridge, a NUMA node; above, every two of them meet."""
@@ -64,6 +65,15 @@ def _groups(n: int, joined: Callable[[int, int], bool]) -> list[list[int]]:
             left = [other for other in left if other not in near]
         found.append(sorted(group))
     return found
+
+
+def listed(bandwidth: Quantities | None) -> list[Quantity]:
+    """The bandwidths that are given, also as one text with commas."""
+    if bandwidth is None:
+        return []
+    if isinstance(bandwidth, str):
+        return list(bandwidth.split(","))
+    return [bandwidth] if isinstance(bandwidth, (int, float)) else list(bandwidth)
 
 
 def reached(joined: Sequence[Sequence[object]]) -> set[int]:

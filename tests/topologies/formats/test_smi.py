@@ -64,7 +64,7 @@ BRIDGED = matrix("X NV4 SYS SYS", "NV4 X SYS SYS", "SYS SYS X NV4", "SYS SYS NV4
 
 class TestBridges:
     def test_pairs_have_nvlink_and_the_rest_pcie(self) -> None:
-        t = parse_nvidia_smi(BRIDGED, "a", nvlink="3", bandwidth=["20GB/s", "24GB/s"])
+        t = parse_nvidia_smi(BRIDGED, "a", nvlink="3", bandwidth="20GB/s,24GB/s")
         assert rates(t, "gpu0", "gpu1") == 80e9
         assert route(t, 0, 2) == ["gpu0->host0", "host0->host1", "host1->gpu2"]
         with pytest.raises(WeftError, match=r"NVLink does not join all GPUs, .* give the rates of both"):
