@@ -54,11 +54,11 @@ def _astra_sim(text: str, name: str) -> Topology:
 
 
 FORMATS: tuple[FileFormat, ...] = (
-    FileFormat("GraphML", (".graphml",), _anything, parse_topology),
+    FileFormat("GraphML", (".graphml",), _anything, parse_topology, ("bandwidth", "latency", "hop_latency")),
     FileFormat("InfraGraph", (".yaml", ".yml", ".json"), looks_like_infragraph, parse_infragraph,
                ("bandwidth", "latency", "hop_latency")),
     FileFormat("ASTRA-sim network", (".yaml", ".yml", ".json"), looks_like_astra_network, _astra_sim),
-    FileFormat("node-link JSON", (".json",), _anything, parse_topology),
+    FileFormat("node-link JSON", (".json",), _anything, parse_topology, ("bandwidth", "latency", "hop_latency")),
     FileFormat("SimGrid platform XML", (".xml",), looks_like_simgrid, parse_simgrid),
     FileFormat("NCCL topology XML", (".xml",), _anything, parse_nccl_xml,
                ("bandwidth", "latency", "hop_latency", "boxes", "nvlink")),

@@ -16,6 +16,7 @@ class Graph:
     def __init__(self, name: str) -> None:
         self.name = name
         self.npus: dict[str, None] = {}
+        self.npu_hop_ps = 0
         self.switches: dict[str, int] = {}
         self._links: list[tuple[str, str, float, int, int]] = []
 
@@ -46,7 +47,7 @@ class Graph:
         number = {name: at for at, name in enumerate(names)}
         src, dst, rates, times, tiers = zip(*self._links, strict=True) if self._links else ((),) * 5
         ends = [(number[one], number[other]) for one, other in zip(src, dst, strict=True)]
-        hops = [0] * len(self.npus) + list(self.switches.values())
+        hops = [self.npu_hop_ps] * len(self.npus) + list(self.switches.values())
         return network_of(self.name, len(self.npus), len(names), ends, rates, times, hops, dimension=tiers,
                           node_names=names)
 
