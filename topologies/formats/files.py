@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,6 +91,11 @@ def _format_of(text: str, name: str) -> FileFormat:
         return taken[-1]
     expected = " or ".join(one.name for one in candidates or FORMATS)
     raise WeftError(f"topology file {name} has an unknown format: expected {expected}")
+
+
+def is_topology_file(spec: str) -> bool:
+    """Whether a spec names a file: by its suffix, or because there is one."""
+    return spec.endswith(SUFFIXES) or ("\0" not in spec and os.path.isfile(spec))
 
 
 _FLAGS = {

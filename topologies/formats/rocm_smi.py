@@ -31,7 +31,7 @@ _TITLES = {
     "other": re.compile(r"\bTABLE\b|^=+ .* =+$|\bbetween two\b"),
 }
 _NAME = re.compile(r"^(?:GPU ?\[?\d+\]?|[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d)$")
-_NUMA = re.compile(r"^GPU\[(\d+)\]\s*:\s*\(Topology\) Numa Node:\s*(-?\d+)")
+_NUMA = re.compile(r"^GPU ?\[?(\d+)\]?\s*:\s*\(Topology\) Numa Node:\s*(-?\d+)")
 _RANGE = re.compile(r"^(\d+)-(\d+)$")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 

@@ -162,7 +162,10 @@ class TestRocm:
     @pytest.mark.parametrize("numa", ["0011", ""])
     def test_pcie_is_of_numa_nodes_or_hops(self, numa: str) -> None:
         hops = [[0, 2, 3, 3], [2, 0, 3, 3], [3, 3, 0, 2], [3, 3, 2, 0]]
-        t = parse_rocm_smi(showtopo(square(4, "PCIE"), square(4, 52), hops, numa), "a", bandwidth="24GB/s")
+        text = showtopo(square(4, "PCIE"), square(4, 52), hops, numa)
+        t = parse_rocm_smi(text, "a", bandwidth="24GB/s")
+        spaced = re.sub(r"GPU\[(\d)\]\t\t", r"GPU \1   ", text)
+        assert parse_rocm_smi(spaced, "a", bandwidth="24GB/s").n_links == t.n_links
         assert names(t)[4:] == ["numa0", "numa1"]
         assert route(t, 0, 3) == ["gpu0->numa0", "numa0->numa1", "numa1->gpu3"]
 
