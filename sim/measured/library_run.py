@@ -439,7 +439,8 @@ def _impossible(run: LibraryRun) -> Finding | None:
         words = f"{usual:,.0f} times as fast" if usual > 1 else f"{1 / usual:,.0f} times as slow"
         return Finding("impossible", "units", f"nothing: every size is about {words} as this machine: are the times in "
                        "the unit of the format (us)?")
-    asks = f"is it {run.setting.machine.name}, are sizes those of whole arrays?"
+    more = f", does a node have more than {run.setting.nics} NICs" if run.nics_assumed else ""
+    asks = f"is it {run.setting.machine.name}{more}, are sizes those of whole arrays?"
     if few := run.too_fast:
         sizes = ", ".join(map(format_size, few[:3])) + (f" and {len(few) - 3} more" if len(few) > 3 else "")
         return Finding("impossible", "too-fast",

@@ -521,6 +521,11 @@ class TestUnknownNics:
         share = {4: "half", 2: "a quarter"}[nics]
         assert found.limit == f"{share} of the 8 NICs that were assumed: {nics} in use, or a node that has {nics}"
 
+    def test_more_are_asked_for(self) -> None:
+        found = LibraryRun("a", with_nics(FOUR, 2), times(FOUR), assumed="as assumed", nics_assumed=True).diagnosis()
+        assert found.verdict == "impossible"
+        assert "is it dgx-h100, does a node have more than 2 NICs, are sizes those of whole arrays?" in found.limit
+
     @pytest.mark.parametrize("collective", ["all-reduce", "all-gather"])
     def test_all_of_them_are_good(self, collective: str) -> None:
         assert self.judged(8, "ib-ndr", collective, 4).fine
