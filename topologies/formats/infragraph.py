@@ -16,7 +16,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from topologies.accelerators import gpu_links_Bps, is_pcie, nvlinks_Bps, of_cpu_Bps, pcie_Bps
@@ -368,29 +367,27 @@ class _Graph:
 def _may_carry(
     cables: Collection[tuple[str, str]], known: Collection[tuple[str, str]], npus: Sequence[str]
 ) -> bool:
-    """Whether a cable that is not known is on a shortest path: if its length counted for less, some path would be
-    shorter than those over known ones."""
-    length = len(cables) + 1
-    less = {ends: length if ends in known else length - 1 for ends in cables}
-    return any(_lengths(less, npu, npus) != _lengths(dict.fromkeys(known, length), npu, npus) for npu in npus)
+    """Whether a cable that is not known is on a shortest path between two NPUs."""
+    near: dict[str, list[tuple[str, bool]]] = {}
+    for ends in cables:
+        for one, other in (ends, ends[::-1]):
+            near.setdefault(one, []).append((other, ends not in known))
+    return any(reached.get(other) for reached in (_reached(near, npu) for npu in npus) for other in npus)
 
 
-def _lengths(cables: Mapping[tuple[str, str], int], npu: str, npus: Sequence[str]) -> list[int | None]:
-    """Length of the shortest path to each NPU."""
-    near: dict[str, list[tuple[str, int]]] = {}
-    for (a, b), length in cables.items():
-        near.setdefault(a, []).append((b, length))
-        near.setdefault(b, []).append((a, length))
-    found: dict[str, int] = {}
-    open_ = [(0, npu)]
-    while open_:
-        so_far, one = heappop(open_)
-        if one not in found:
-            found[one] = so_far
-            for other, length in near.get(one, ()):
+def _reached(near: Mapping[str, Collection[tuple[str, bool]]], npu: str) -> dict[str, bool]:
+    """What is reached from an NPU, with whether a shortest path to it has a cable that is not known."""
+    found: dict[str, bool] = {}
+    level = {npu: False}
+    while level:
+        found |= level
+        after: dict[str, bool] = {}
+        for one, unknown in level.items():
+            for other, is_unknown in near.get(one, ()):
                 if other not in found:
-                    heappush(open_, (so_far + length, other))
-    return [found.get(other) for other in npus]
+                    after[other] = after.get(other, False) or unknown or is_unknown
+        level = after
+    return found
 
 
 class _DeviceEnd(NamedTuple):
