@@ -45,9 +45,12 @@ _TIMED = ("time", "algbw", "busbw")
 _NONE = ("n/a", "nan", "-", "")
 _SIZE = re.compile(r"\d+(?:\.\d+)?(?:[KMGT]i?)?B?")
 _VERSION = re.compile(r"(?:nccl-library=|NCCL version |RCCL version )(\d+)(?:\.(\d+))?")
-_DRIVEN = re.compile(r"^#\s*nThread\s+(\d+)\s+nGpus\s+(\d+)")
-_RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?")
-_OUT_OF_BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+FAILED")
+_DRIVEN = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)")
+_RANK = re.compile(
+    r"^(?:#\s+|\s*(?=Rank.*\bPid\b))Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?"
+)
+_OUT_OF_BOUNDS = re.compile(r"^#?\s*Out of bounds values\s*:\s*(\d+)\s+FAILED")
+_ENDS = ("Out of bounds", "Avg bus bandwidth", "Collective test concluded")
 _FAILED = re.compile(r"Test (?:NCCL |CUDA |HIP )?failure\b.*|(?:unhandled|internal|remote process|network) .*error")
 _NAME = re.compile(r"\b([a-z_]+?)_perf\b")
 
@@ -70,6 +73,7 @@ class _Text:
     rows: list[Row] = field(default_factory=list)
     ranks: dict[int, tuple[str, str]] = field(default_factory=dict)
     collective: str | None = None
+    command: str | None = None  # the last program named before the rows
     version: str = ""
     driven: int | None = None
     wrong: int = 0
@@ -91,7 +95,7 @@ def is_row(line: str) -> bool:
 
 def is_end(line: str) -> bool:
     """Whether a line ends a table."""
-    return line.startswith(("# Out of bounds", "# Avg bus bandwidth", "# Collective test concluded"))
+    return line.removeprefix("#").lstrip().startswith(_ENDS)
 
 
 def is_rank(line: str) -> bool:
@@ -152,8 +156,8 @@ def _read(lines: Sequence[str], name: str) -> _Text:
             found.columns, over = _header(_columns(line), where)
             if over and (said := f"columns that are passed over: {', '.join(over)}") not in found.notes:
                 found.notes.append(said)
-        elif line.startswith("#"):
-            ended = ended or words[:3] in (["Out", "of", "bounds"], ["Avg", "bus", "bandwidth"])
+        elif line.startswith("#") or is_rank(line) or is_end(line):
+            ended = ended or is_end(line)
             _comment(found, line, where)
         elif words and _SIZE.fullmatch(words[0]) and not ended and (found.columns or is_row(line)):
             if not found.columns:
@@ -164,6 +168,8 @@ def _read(lines: Sequence[str], name: str) -> _Text:
                 found.notes.append(f"the last row ({words[0]} B) is cut off, and left out")
                 continue
             found.rows.append(_row(found.columns, words, number))
+        elif not found.rows and (test := _NAME.search(line)):
+            found.command = NCCL_TESTS.get(test[1], found.command)
     return found
 
 
@@ -192,6 +198,9 @@ def _comment(found: _Text, line: str, where: str) -> None:
     elif failed := _OUT_OF_BOUNDS.match(line):
         found.wrong = max(found.wrong, int(failed[1]))
     elif rank := _RANK.match(line):
+        if int(rank[1]) in found.ranks:
+            raise WeftError(f"{where}: rank {rank[1]} is there twice: every process ran alone, as nccl-tests does "
+                            "if it is built without MPI=1")
         found.ranks[int(rank[1])] = rank[2] or "", rank[3] or ""
     elif "starting" in line and (test := _NAME.search(line)):
         found.collective = collective_of(test[1], where)
@@ -258,17 +267,17 @@ def _rates(found: _Text) -> list[tuple[float, float]]:
 
 def _unnamed(found: _Text, n_ranks: int) -> str | None:
     """The collective of a table without "# Collective test starting:", as older versions print it: from the name of
-    the file, or from busbw over algbw and the operation, where they leave one; None if not."""
+    the file, from busbw over algbw and the operation, where they leave one, or from the command; None if not."""
     if tests := [test for test in NCCL_TESTS if f"{test}_perf" in Path(found.name).name]:
         return NCCL_TESTS[max(tests, key=len)]
     rates = _rates(found)
     if n_ranks < 3 or "redop" not in found.columns or not rates:
-        return None
+        return found.command
     alg, bus = max(rates)
     reduces = found.rows[-1].words["redop"] != "none"
     fit = [kind for kind in NCCL_TESTS.values() if kind != SENDRECV and ("reduce" in kind) == reduces
            and abs(bus / alg - _bus_factor(kind, n_ranks)) < SETTLES / n_ranks]
-    return fit[0] if len(fit) == 1 else None
+    return fit[0] if len(fit) == 1 else found.command
 
 
 def _contradictions(found: _Text, kind: str | None, n: int) -> list[str]:

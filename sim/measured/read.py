@@ -1,9 +1,9 @@
-"""Measured times: text and JSON of nccl-tests and rccl-tests, text of OSU and HCCL, and tables or JSON of our own.
+"""Measured times: text and JSON of nccl-tests and rccl-tests, text of OSU, IMB and HCCL, and tables or JSON of our own.
 
 Sizes are converted to those of nccl-tests, the whole array. A reader follows the header of the file, not the position
 of columns; prefixes of `mpirun --tag-output`, `--timestamp-output` and `srun -l` are left out.
-OSU's all-gather and all-to-all report the bytes of one pair of ranks, which is 1/p of the whole array; hccl_test
-reports the whole array, and not which collective it was.
+OSU and IMB report the bytes of one pair of ranks for all-gather and all-to-all, which is 1/p of the whole array;
+hccl_test reports the whole array, and not which collective it was.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ PRODUCERS = (
     Producer(
         "OSU", "OSU Micro-Benchmarks", "7.4", "weft judge FILE", "text of blocking collectives, MPI and NCCL",
         "non-blocking ones, whose latency holds a computation; point-to-point tests",
+    ),
+    Producer(
+        "IMB", "Intel MPI Benchmarks", "2021", "weft judge FILE", "text of blocking collectives: t_avg, and the ranks",
+        "point-to-point tests, and parts of unequal size: no such collective is judged",
     ),
     Producer("HCCL", "hccl_test of CANN", "as its manual has it", "weft judge FILE --collective NAME", "its table"),
     Producer(
@@ -137,6 +141,8 @@ def _text(
 ) -> Measurements:
     if is_osu(lines):
         return osu_text(lines, name, n_ranks or guess)
+    if is_imb(lines):
+        return imb_text(lines, name)
     if is_hccl(lines):
         return hccl_text(lines, name, asked)
     return nccl_text(lines, name, placement, asked, n_ranks or guess)
@@ -146,7 +152,8 @@ def _split(lines: Sequence[str]) -> tuple[list[list[str]], list[int]]:
     """The lines of every table that has rows, as long as the file: lines of others are empty. A table begins after what
     ends the one before it; one whose header lists no ranks has those of the one before. And lines of heads without
     rows."""
-    heads = [at for at, line in enumerate(lines) if is_nccl(line) or is_hccl([line]) or is_osu([line])]
+    heads = [at for at, line in enumerate(lines)
+             if is_nccl(line) or any(known([line]) for known in (is_hccl, is_osu, is_imb))]
     ends = [at for at, line in enumerate(lines) if is_row(line) or is_end(line)]
     cuts = [0]
     for before, head in pairwise(heads):
@@ -156,7 +163,7 @@ def _split(lines: Sequence[str]) -> tuple[list[list[str]], list[int]]:
     for begin, end in zip(cuts, [*cuts[1:], len(lines)], strict=True):
         own = list(lines[begin:end])
         listed = [line if is_rank(line) else "" for line in own]
-        ranks = [*ranks[:begin], *[""] * (begin - len(ranks)), *listed] if any(listed) else ranks
+        ranks = [*[""] * begin, *listed] if any(listed) else ranks
         if len(cuts) == 1 or any(map(is_row, own)):
             above = [""] * begin if any(listed) else [*ranks[:begin], *[""] * (begin - len(ranks))]
             found.append([*above, *own, *[""] * (len(lines) - end)])
@@ -338,3 +345,45 @@ def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measuremen
         raise WeftError(f"{name} counts the bytes of a pair of ranks: the number of ranks is needed")
     found = measured(name, "OSU text", rows, kind, size_factor=n_ranks if kind in _PER_PAIR and n_ranks else 1)
     return replace(found, left_out=found.left_out + len(notes), notes=notes)
+
+
+IMB_TESTS = {
+    "allreduce": "all-reduce", "reduce_scatter": "reduce-scatter", "allgather": "all-gather", "alltoall": "all-to-all",
+    "bcast": "broadcast", "reduce": "reduce",
+}
+"""Benchmarks of IMB-MPI1; those of all-gather and all-to-all count the bytes of one pair of ranks."""
+
+_IMB_TEST = re.compile(r"^#\s*Benchmarking\s+(\w+)")
+_IMB_RANKS = re.compile(r"^#\s*#processes\s*=\s*(\d+)")
+_IMB_HEAD = re.compile(r"^#bytes\s+#repetitions\s")
+
+
+def is_imb(lines: Sequence[str]) -> bool:
+    """Whether the head of a table of IMB is there."""
+    return any(_IMB_HEAD.match(line) for line in lines)
+
+
+def imb_text(lines: Sequence[str], name: str) -> Measurements:
+    """Columns are found by their names."""
+    test, ranks, columns = "", None, list[str]()
+    rows: list[tuple[str, Any, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        if found := _IMB_TEST.match(line):
+            test, columns = found[1], []
+        elif found := _IMB_RANKS.match(line):
+            ranks = int(found[1])
+        elif _IMB_HEAD.match(line):
+            if test.lower() not in IMB_TESTS or "t_avg[usec]" not in line:
+                raise WeftError(f"{name}, line {number}: the benchmark {test!r} is not one of {', '.join(IMB_TESTS)}: "
+                                "give the output of those alone")
+            columns = line.split()
+        elif columns and line.lstrip()[:1].isdecimal():
+            words = line.split()
+            if len(words) < len(columns):
+                raise WeftError(f"{name}, line {number}: {len(words)} of {len(columns)} columns: is the file cut off?")
+            row = dict(zip(columns, words, strict=False))
+            rows.append((f"line {number}", row["#bytes"], row["t_avg[usec]"]))
+    if ranks is None:
+        raise WeftError(f"{name} has no line '# #processes = ' above its table")
+    kind = IMB_TESTS[test.lower()]
+    return measured(name, "IMB text", rows, kind, ranks, size_factor=ranks if kind in _PER_PAIR else 1)

@@ -452,3 +452,61 @@ class TestNewerColumns:
         ranks = [f"#   Rank  {at} Pid  1{at} on   amd1 device  {at} [0000:0c:00.0] AMD MI300X" for at in range(2)]
         found = read("\n".join(["rccl-tests: Version develop:ae3e635", *ranks, *lines]), tmp_path)
         assert (found.n_ranks, found.hosts, found.device) == (2, 1, "AMD MI300X")
+
+
+class TestLogsAsTheyArePosted:
+    """With the command, without marks of comments, of a build that does not know MPI."""
+
+    ranks = tuple(NCCL.splitlines()[2:4])
+    table = "\n".join(NCCL.splitlines()[4:])
+
+    def test_the_command_names_the_collective(self, tmp_path: Path) -> None:
+        runs = [f"$ mpirun -np 2 ./build/{test}_perf -b 1K\n" + "\n".join(self.ranks) + "\n" + self.table
+                for test in ("broadcast", "all_gather")]
+        (tmp_path / "log").write_text("\n".join(runs))
+        assert [one.collective for one in read_tables(tmp_path / "log")] == ["broadcast", "all-gather"]
+
+    def test_marks_of_comments_may_be_lost(self, tmp_path: Path) -> None:
+        found = read(NCCL.replace("#", ""), tmp_path)
+        assert (found.points, found.n_ranks, found.hosts, found.device) == (POINTS, 2, 1, "NVIDIA A100")
+
+    def test_processes_that_ran_alone_are_named(self, tmp_path: Path) -> None:
+        with pytest.raises(WeftError, match="rank 0 is there twice: every process ran alone"):
+            read(NCCL.replace("Rank  1", "Rank  0"), tmp_path)
+
+
+IMB = """\
+#----------------------------------------------------------------
+# Benchmarking Allgather 
+# #processes = 4 
+# ( 2 additional processes waiting in MPI_Barrier)
+#----------------------------------------------------------------
+       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]
+            0         1000         0.05         0.06         0.05
+          256         1000         8.00         9.00         8.50
+       262144          160        24.00        26.00        25.00
+"""  # noqa: W291 - as IMB prints it
+
+
+class TestIMB:
+    """Intel MPI Benchmarks."""
+
+    @pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "0: "])
+    def test_it_counts_the_bytes_of_a_pair(self, prefix: str, tmp_path: Path) -> None:
+        found = read("\n".join(prefix + line for line in IMB.splitlines()), tmp_path)
+        assert (found.points, found.collective, found.n_ranks) == (POINTS, "all-gather", 4)
+        whole = read(IMB.replace("Allgather", "Allreduce"), tmp_path)
+        assert [size for size, _ in whole.points] == [256, 262144]
+
+    def test_every_number_of_ranks_is_a_table(self, tmp_path: Path) -> None:
+        (tmp_path / "log").write_text(IMB + "\n" + IMB.replace("processes = 4", "processes = 8"))
+        assert [one.n_ranks for one in read_tables(tmp_path / "log")] == [4, 8]
+
+    @pytest.mark.parametrize(("old", "new", "message"), [
+        ("Allgather", "Exchange", "line 6: the benchmark 'Exchange' is not one of allreduce"),
+        ("        25.00", "", "line 9: 4 of 5 columns: is the file cut off"),
+        ("#processes", "processes", "has no line '# #processes = ' above its table"),
+    ])
+    def test_what_is_wrong_is_named(self, old: str, new: str, message: str, tmp_path: Path) -> None:
+        with pytest.raises(WeftError, match=message):
+            read(IMB.replace(old, new), tmp_path)

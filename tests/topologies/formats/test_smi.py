@@ -114,6 +114,11 @@ class TestShapes:
         with pytest.raises(WeftError, match="as nvidia-smi topo -p2p says who reaches whom"):
             parse_nvidia_smi(" \tGPU0\tGPU1\t\n GPU0\tX\tGNS\n GPU1\tGNS\tX\n", "a", nvlink="3")
 
+    def test_the_table_of_who_reaches_whom_may_stand_beside(self) -> None:
+        ways = "\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n"
+        found = parse_nvidia_smi(ways + "\n \tGPU0\tGPU1\t\n GPU0\tX\tGNS\n GPU1\tGNS\tX\n", "a", bandwidth="20GB/s")
+        assert found.n_npus == 2
+
 
 def showtopo(types: list[list[str]], weights: list[list[int]], hops: list[list[int]] | None = None, numa: str = "",
              bandwidths: list[list[str]] | None = None) -> str:
