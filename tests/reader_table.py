@@ -21,7 +21,7 @@ from sim.report.results import read_result
 from sim.study.file import read_sweep
 from sim.study.spec import Spec
 from tests.astra_inputs import SYSTEM, network_text
-from tests.sim.measured.test_measurements import HCCL, NCCL, OSU, document
+from tests.sim.measured.test_measurements import HCCL, IMB, NCCL, OSU, document
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
 from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
 from tests.topologies.formats.test_nccl_xml import TestCompleted, quad
@@ -143,6 +143,10 @@ def readers(folder: Path) -> dict[str, Reader]:
             "topologies.formats.rocm_smi", ".txt", showtopo(square(4, "XGMI"), square(4, 15)),
             lambda path: read_topology_file(path, Given(bandwidth="48GB/s")),
         ),
+        "nvidia-smi of cards": one(
+            "topologies.formats.nvidia_smi", ".txt", table(square(4, "PHB", " X ")),
+            lambda path: read_topology_file(path, Given(bandwidth="24GB/s")),
+        ),
         "nvidia-smi": one(
             "topologies.formats.nvidia_smi", ".txt", table(all_to_all(4, 4)),
             lambda path: read_topology_file(path, Given(nvlink="3")),
@@ -182,6 +186,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "sim.measured.read", ".json", document(), lambda path: read_measurements(path, n_ranks=2)
         ),
         "OSU text": one("sim.measured.read", ".txt", OSU, lambda path: read_measurements(path, n_ranks=2)),
+        "IMB text": one("sim.measured.read", ".txt", IMB, read_measurements),
         "HCCL text": one("sim.measured.read", ".txt", HCCL, lambda path: read_measurements(
             path, collective="all-reduce")),
         "JSON of weft": one("sim.measured.read", ".json", RESULT, lambda path: read_measurements(

@@ -59,7 +59,7 @@ PRODUCERS = (
         "programs that no runtime would load",
     ),
     Producer(
-        "MSCCL++ JSON", "mscclpp", "2025", "", "",
+        "MSCCL++ JSON", "microsoft/mscclpp, in all dialects", "1f5f065, August 2026", "", "",
         "its steps are those of channels in memory, not of sends and receives: no reader yet",
     ),
 )
