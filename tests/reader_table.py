@@ -26,7 +26,7 @@ from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
 from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
 from tests.topologies.formats.test_nccl_xml import TestCompleted, quad
 from tests.topologies.formats.test_other_simulators import NS3, SIMAI, TOPO, cluster
-from tests.topologies.formats.test_smi import showtopo, square
+from tests.topologies.formats.test_smi import amd_json, rocm_json, showtopo, square
 from tests.workloads.formats.test_chakra import ALL_GATHER
 from tests.workloads.formats.test_goal import GOOD
 from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
@@ -143,6 +143,11 @@ def readers(folder: Path) -> dict[str, Reader]:
             "topologies.formats.rocm_smi", ".txt", showtopo(square(4, "XGMI"), square(4, 15)),
             lambda path: read_topology_file(path, Given(bandwidth="48GB/s")),
         ),
+        "rocm-smi JSON": one(
+            "topologies.formats.rocm_smi", ".json", rocm_json(4),
+            lambda path: read_topology_file(path, Given(bandwidth="48GB/s")),
+        ),
+        "amd-smi JSON": one("topologies.formats.rocm_smi", ".json", amd_json(4), read_topology_file),
         "nvidia-smi of cards": one(
             "topologies.formats.nvidia_smi", ".txt", table(square(4, "PHB", " X ")),
             lambda path: read_topology_file(path, Given(bandwidth="24GB/s")),

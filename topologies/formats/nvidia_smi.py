@@ -15,7 +15,7 @@ from topologies.checks import WeftError
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
-from topologies.formats.slots import NAMES, listed, reached, tree
+from topologies.formats.slots import NAMES, listed, plain_lines, reached, tree
 from topologies.nvlink import Generation, generation
 from topologies.text.schema import Producer
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
@@ -23,8 +23,6 @@ from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 NVLINK, PCIE = 0, 1
 """Tiers of the links."""
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_PREFIX = re.compile(r"^\s*(?:(?:\[[\d,]+\]<std\w+>:?|[\w.-]+:)\s*)+(?=GPU|NIC|mlx)")
 _SPACED = re.compile(r"\bGPU[ [](\d+)\]?(?=\s|$)")
 _GPU = re.compile(r"^GPU[0-9]+$")
 _BUNDLE = re.compile(r"^NV([1-9][0-9]?)$")
@@ -127,8 +125,7 @@ def _rates(
 
 def _lines(text: str) -> list[list[str]]:
     """The words of each line, without colors and what launchers put before them."""
-    plain = _ESCAPES.sub("", text).splitlines()
-    return [_SPACED.sub(r"GPU\1", _PREFIX.sub("", line)).split() for line in plain]
+    return [_SPACED.sub(r"GPU\1", line).split() for line in plain_lines(text)]
 
 
 def _is_head(words: list[str]) -> bool:

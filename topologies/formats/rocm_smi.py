@@ -1,4 +1,4 @@
-"""The tables of `rocm-smi --showtopo` and `amd-smi topology`: which GPUs XGMI joins, and how far apart the others are.
+"""The tables of `rocm-smi --showtopo` and `amd-smi topology`, as text or JSON: what XGMI joins, how far others are.
 
 The tables are found by their titles. A weight of 15 is one hop of XGMI; more are ways over other GPUs, and no link.
 Hops are 1 for all XGMI, and 2 and 3 for ways over PCIe within a socket and between two. Rates are those of the table of
@@ -8,14 +8,16 @@ bandwidths (`--shownodesbw`), which has them of direct links alone, or the calle
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from topologies.checks import WeftError
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
-from topologies.formats.slots import NAMES, listed, reached, tree
+from topologies.formats.slots import NAMES, listed, plain_lines, reached, tree
 from topologies.text.notes import note
+from topologies.text.plain_data import parse_json
 from topologies.text.schema import Producer
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
@@ -33,13 +35,16 @@ _TITLES = {
 _NAME = re.compile(r"^(?:GPU ?\[?\d+\]?|[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d)$")
 _NUMA = re.compile(r"^GPU ?\[?(\d+)\]?\s*:\s*\(Topology\) Numa Node:\s*(-?\d+)")
 _RANGE = re.compile(r"^(\d+)-(\d+)$")
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_PAIR = re.compile(r"^\(Topology\) (\S.*) between DRM devices (\d+) and (\d+)$")
+_KEYS = {"Weight": "weight", "Hops": "hops", "Link type": "type",
+         "weight": "weight", "num_hops": "hops", "link_type": "type", "bandwidth": "bandwidth"}
+"""Of the JSON of rocm-smi, and of that of amd-smi."""
 
 PRODUCERS = (
     Producer(
         "rocm-smi --showtopo", "ROCm 4 to 7, amd-smi topology", "of 2022 to 2026, in public issues and documentation",
-        "--topology FILE.txt --link-bandwidth XGMI,PCIE", "XGMI by weight, link type and bandwidth; PCIe by hops and "
-        "NUMA nodes", "the number of links of a pair, which no table has but that of bandwidths",
+        "--topology FILE --link-bandwidth XGMI,PCIE", "text and JSON: XGMI by weight, link type and bandwidth; PCIe by "
+        "hops and NUMA nodes", "the number of links of a pair, which no table has but that of bandwidths",
     ),
 )
 
@@ -48,7 +53,8 @@ Rows = list[list[str]]
 
 def looks_like_rocm_smi(text: str) -> bool:
     """Whether a text has such tables."""
-    return bool(re.search(r"between two GPUs|LINK TYPE TABLE|ROCm System Management", text))
+    words = ("between two GPUs", "LINK TYPE TABLE", "ROCm System Management", "between DRM devices")
+    return any(word in text for word in words) or ('"link_type"' in text and '"num_hops"' in text)
 
 
 def parse_rocm_smi(
@@ -62,7 +68,7 @@ def parse_rocm_smi(
     `latency`, `hop_latency`: of every link, and of every switch; the tables have neither.
     WeftError: no table of link types, one that is cut off or not symmetric, or no rate.
     """
-    gpus, tables, numa = _tables(text, name)
+    gpus, tables, numa = _of_json(text, name) if text.lstrip()[:1] in ("{", "[") else _tables(text, name)
     types = tables["type"]
     n, npus = len(gpus), [f"gpu{at}" for at in range(len(gpus))]
     for what, rows in tables.items():
@@ -89,7 +95,7 @@ def _tables(text: str, name: str) -> tuple[list[str], dict[str, Rows], dict[int,
     tables: dict[str, Rows] = {}
     numa: dict[int, str] = {}
     what, at_row = "other", 0
-    for number, line in enumerate(_ESCAPES.sub("", text).splitlines(), start=1):
+    for number, line in enumerate(plain_lines(text), start=1):
         if node := _NUMA.match(line.strip()):
             numa[int(node[1])] = node[2]
             continue
@@ -109,12 +115,53 @@ def _tables(text: str, name: str) -> tuple[list[str], dict[str, Rows], dict[int,
             at_row += 1
         else:
             what = next((one for one, title in _TITLES.items() if title.search(line)), what)
-    if "type" not in tables:
-        raise WeftError(f"{name} has no table of link types: give the output of rocm-smi --showtopo")
     for title, rows in tables.items():
         if len(rows) < len(gpus):
             raise WeftError(f"{name}: the table of {title} has {len(rows)} of {len(gpus)} rows: is the file cut off?")
-    return gpus, tables, numa
+    return gpus, _with_types(tables, name), numa
+
+
+def _with_types(tables: dict[str, Rows], name: str) -> dict[str, Rows]:
+    if "type" not in tables:
+        raise WeftError(f"{name} has no table of link types: give the output of rocm-smi --showtopo")
+    return tables
+
+
+def _of_json(text: str, name: str) -> tuple[list[str], dict[str, Rows], dict[int, str]]:
+    """The same of the JSON of either tool; rocm-smi has every pair once."""
+    data = parse_json(text, name)
+    found: dict[str, dict[tuple[int, int], str]] = {}
+    for what, a, b, value in _of_pairs(data):
+        found.setdefault(_KEYS.get(what, "other"), {})[a, b] = str(value)
+    found.pop("other", None)
+    n = 1 + max((max(pair) for cells in found.values() for pair in cells), default=-1)
+    if n > MOST_GPUS:
+        raise WeftError(f"{name}: at most {MOST_GPUS} GPUs")
+    tables: dict[str, Rows] = {}
+    for what, cells in found.items():
+        for a in range(n):
+            for b in range(n):
+                if a != b and (a, b) not in cells and (b, a) not in cells:
+                    raise WeftError(f"{name} lacks the {what} of GPU {a} and GPU {b}")
+        tables[what] = [[cells.get((a, b), cells.get((b, a), "0")) for b in range(n)] for a in range(n)]
+    cards = data.items() if isinstance(data, Mapping) else ()
+    numa = {int(card[4:]): str(one["(Topology) Numa Node"]) for card, one in cards
+            if re.fullmatch(r"card\d{1,4}", card) and isinstance(one, Mapping) and "(Topology) Numa Node" in one}
+    return [f"GPU{at}" for at in range(n)], _with_types(tables, name), numa
+
+
+def _of_pairs(data: Any) -> Iterator[tuple[str, int, int, Any]]:
+    """What is said of which pair of GPUs, and its value."""
+    system = data.get("system") if isinstance(data, Mapping) else None
+    for key, value in system.items() if isinstance(system, Mapping) else ():
+        if (said := _PAIR.match(key)) and len(said[2] + said[3]) < 9:
+            yield said[1], int(said[2]), int(said[3]), value
+    rows = data if isinstance(data, list) else []
+    for a, row in enumerate(rows):
+        links = row.get("links") if isinstance(row, Mapping) else None
+        for b, link in enumerate(links if isinstance(links, list) else ()):
+            for what, value in link.items() if isinstance(link, Mapping) else ():
+                yield what, a, b, value
 
 
 def _check_symmetric(rows: Rows, what: str, gpus: Sequence[str], name: str) -> None:
@@ -161,7 +208,8 @@ def _rates(xgmi: bool, pcie: bool, has_own: bool, bandwidth: Quantities | None, 
     wanted = ["XGMI"] * (xgmi and not has_own) + ["PCIe"] * pcie
     if len(given) != len(wanted):
         if not wanted:
-            raise WeftError(f"{name} has the rates of its links: omit the bandwidth")
+            why = "has the rates of its links" if has_own else "has one GPU, and no links"
+            raise WeftError(f"{name} {why}: omit the bandwidth")
         such = {"XGMI": "48GB/s for MI300X, 36GB/s for a link of MI250X",
                 "PCIe": "24GB/s for generation 4, 48GB/s for 5",
                 "XGMI and PCIe": "36GB/s,24GB/s"}[" and ".join(wanted)]

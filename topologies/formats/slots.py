@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -10,6 +11,14 @@ from topologies.units import Quantities, Quantity
 
 NAMES = ("switch", "bridges", "host", "numa")
 """What joins GPUs at each level: a PCIe switch, several, a host bridge, a NUMA node; above, every two of them meet."""
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_PREFIX = re.compile(r"^\s*(?:(?:\[[\d,]+\]<std\w+>:?|[\w.-]+:)\s*)+(?=GPU|NIC|mlx)")
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines of a table, without colors and what launchers put before them."""
+    return [_PREFIX.sub("", line) for line in _ESCAPES.sub("", text).splitlines()]
 
 
 def tree(npus: Sequence[str], level: Callable[[int, int], int], rate_Bps: float, latency_ps: int, tier: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -208,3 +209,51 @@ class TestRocm:
         assert old in text
         with pytest.raises(WeftError, match=re.escape(message)):
             parse_rocm_smi(text.replace(old, new), "a", bandwidth="48GB/s")
+
+    def test_launchers_put_names_before_lines(self) -> None:
+        text = showtopo(square(2, "XGMI"), square(2, 15), square(2, 1))
+        there = parse_rocm_smi("\n".join("node1: " + line for line in text.splitlines()), "a", bandwidth="48GB/s")
+        assert there.n_links == 2
+
+    def test_one_gpu_has_no_links(self) -> None:
+        assert parse_rocm_smi(showtopo([["0"]], [[0]]), "a").n_npus == 1
+        with pytest.raises(WeftError, match="has one GPU, and no links: omit the bandwidth"):
+            parse_rocm_smi(showtopo([["0"]], [[0]]), "a", bandwidth="24GB/s")
+
+
+def rocm_json(n: int, **more: object) -> str:
+    """Of rocm-smi --showtopo --json: every pair once."""
+    said = {f"(Topology) {what} between DRM devices {a} and {b}": value for b in range(n) for a in range(b)
+            for what, value in (("Weight", "15"), ("Hops", "1"), ("Link type", "XGMI"))}
+    return json.dumps({"system": said | more, **{f"card{at}": {"(Topology) Numa Node": "0"} for at in range(n)}})
+
+
+def amd_json(n: int, bandwidth: str = "50000-64000") -> str:
+    """Of amd-smi topology --json."""
+    return json.dumps([{"gpu": a, "links": [
+        {"gpu": b, "weight": 15 * (a != b), "link_type": "XGMI" if a != b else "SELF", "num_hops": int(a != b),
+         "bandwidth": bandwidth if a != b else "N/A"} for b in range(n)]} for a in range(n)])
+
+
+class TestJson:
+    def test_rocm_smi(self) -> None:
+        assert looks_like_rocm_smi(rocm_json(4))
+        t = parse_rocm_smi(rocm_json(4), "a", bandwidth="48GB/s")
+        assert (t.n_npus, t.n_nodes, t.n_links) == (4, 4, 12)
+
+    def test_amd_smi_has_rates(self) -> None:
+        assert looks_like_rocm_smi(amd_json(4))
+        t = parse_rocm_smi(amd_json(4), "a")
+        assert (t.n_links, set(t.bandwidth_Bps.tolist())) == (12, {64e9})
+
+    @pytest.mark.parametrize(("text", "message"), [
+        (rocm_json(3).replace("Link type between DRM devices 0 and 1", "x"), "lacks the type of GPU 0 and GPU 1"),
+        (rocm_json(2).replace("XGMI", "WIFI"), "GPU0 to GPU1 is 'WIFI': known are XGMI and PCIE"),
+        (rocm_json(0), "has no table of link types"),
+        ('{"system": 3}', "has no table of link types"),
+        ("[3]", "has no table of link types"),
+        (rocm_json(2, **{"(Topology) Hops between DRM devices 0 and 999": "1"}), "at most 256 GPUs"),
+    ])
+    def test_what_is_wrong_is_named(self, text: str, message: str) -> None:
+        with pytest.raises(WeftError, match=re.escape(message)):
+            parse_rocm_smi(text, "a", bandwidth="48GB/s")
