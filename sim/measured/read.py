@@ -3,7 +3,7 @@
 Sizes are converted to those of nccl-tests, the whole array. A reader follows the header of the file, not the position
 of columns; prefixes of `mpirun --tag-output`, `--timestamp-output` and `srun -l` are left out.
 OSU and IMB report the bytes of one pair of ranks for all-gather and all-to-all, which is 1/p of the whole array;
-hccl_test reports the whole array, and not which collective it was.
+hccl_test reports the whole array, and not which collective it was, which the command above it may say.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
-from sim.measured.nccl_text import collective_of_args, is_end, is_rank, is_row, nccl_text, version_of_code
+from sim.measured.nccl_text import NCCL_TESTS, collective_of_args, is_end, is_rank, is_row, nccl_text, version_of_code
 from sim.measured.nccl_text import is_head as is_nccl
 from sim.measured.points import PLACEMENTS, Measurements, measured
 from topologies.checks import WeftError, checked, choice
@@ -56,7 +56,8 @@ PRODUCERS = (
         "IMB", "Intel MPI Benchmarks", "2021", "weft judge FILE", "text of blocking collectives: t_avg, and the ranks",
         "point-to-point tests, and parts of unequal size: no such collective is judged",
     ),
-    Producer("HCCL", "hccl_test of CANN", "as its manual has it", "weft judge FILE --collective NAME", "its table"),
+    Producer("HCCL", "hccl_test of CANN", "as its manual has it", "weft judge FILE --collective NAME",
+             "its table; the collective of the command above it"),
     Producer(
         "logs of launchers", "mpirun, srun, pdsh, clush, torchrun, kubectl, docker compose, logging of Python", "",
         "weft judge FILE", "the tables above with what these put before each line: hosts, ranks, times, tags",
@@ -279,6 +280,7 @@ _OSU_TITLE = re.compile(
 )
 
 _HCCL_HEAD = ("data_size(Bytes):", "alg_bandwidth(GB/s):")
+_HCCL_TEST = re.compile(rf"\b({'|'.join(NCCL_TESTS)})_test\b")
 _HCCL_TIMES = ("aveg_time(us):", "avg_time(us):")
 """As the program prints it, and as its manual spells it."""
 
@@ -297,7 +299,10 @@ def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measur
     """Columns are found by their names."""
     columns: list[str] = []
     rows: list[tuple[str, Any, Any]] = []
+    told = None
     for number, line in enumerate(lines, start=1):
+        if not columns and (test := _HCCL_TEST.search(line)):
+            told = NCCL_TESTS[test[1]]
         cells = [cell.strip() for cell in line.split("|")]
         if all(word in cells for word in _HCCL_HEAD):
             columns = cells
@@ -311,7 +316,7 @@ def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measur
             if time is None:
                 raise WeftError(f"{name}, line {number}: the table has no column {' or '.join(_HCCL_TIMES)}")
             rows.append((f"line {number}", row["data_size(Bytes):"], time))
-    return measured(name, "HCCL text", rows, collective)
+    return measured(name, "HCCL text", rows, told or collective)
 
 
 def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measurements:

@@ -1,8 +1,9 @@
 """Platform files of SimGrid (XML, DTD 3 to 4.1) with one cluster: FLAT, TORUS, FAT_TREE or DRAGONFLY.
 
 Links are split-duplex, each direction with the cluster's bandwidth and latency; nodes add no time of their own. A
-backbone is one link that all messages cross, a limiter one that all messages of a node cross, whichever way. Factors of
-SimGrid's network models (0.97 of the bandwidth, 13 times the latency in LV08) are no part of the file, and not applied.
+backbone is one link that all messages cross, a limiter one that all messages of a node cross, whichever way. Hosts and
+links beside the cluster are passed over: between its own nodes nothing crosses them. Factors of SimGrid's network
+models (0.97 of the bandwidth, 13 times the latency in LV08) are no part of the file, and not applied.
 Routes are the shortest: of several, SimGrid may take others (d-mod-k in fat-trees).
 """
 
@@ -49,8 +50,8 @@ PRODUCERS = (
     Producer(
         "SimGrid platform XML", "SimGrid", "sources of 2024, DTD 4.1", "--topology FILE.xml",
         "one cluster: FLAT with a backbone, TORUS, FAT_TREE, DRAGONFLY, limiters",
-        "hosts with routes, several clusters, links that both directions share: routes there are lists of links, not a "
-        "graph; platforms in C++, which are programs", ABSENT,
+        "hosts with routes alone, several clusters, links that both directions share: routes there are lists of links, "
+        "not a graph; platforms in C++, which are programs", ABSENT,
     ),
 )
 
@@ -69,14 +70,17 @@ def parse_simgrid(text: str, name: str) -> Topology:
     root = parse_xml(text, name, named_type=True)
     if root.tag != "platform":
         raise WeftError(f"{root.where} is not the root of a SimGrid platform, which is <platform>")
-    other = next((one for one in root.every() if one.tag not in (*KNOWN, *_SAY_NOTHING)), None)
-    if other is not None:
-        raise WeftError(f"{other.where} is not read: only platforms of one <cluster> are, whose links have a shape")
-    pass_over(root, KNOWN, "weft", name)
-    fill(root, ABSENT)
     clusters = [one for one in root.every() if one.tag == "cluster"]
+    others = [one for one in root.every() if one.tag not in (*KNOWN, *_SAY_NOTHING)]
+    if refused := [one for one in others if not clusters or one.tag.startswith("bypass")]:
+        raise WeftError(f"{refused[0].where} is not read: only platforms of one <cluster> are, whose links have a "
+                        "shape")
     if len(clusters) != 1:
         raise WeftError(f"{name} has {len(clusters)} clusters: platforms of one are read")
+    for one in root.every():
+        one.children[:] = [child for child in one.children if child.tag not in _SAY_NOTHING]
+    pass_over(root, KNOWN, "weft", name)
+    fill(root, ABSENT)
     return replace(_Cluster(clusters[0], name).topology(), name=name)
 
 

@@ -171,6 +171,10 @@ def test_hccl_text(tmp_path: Path) -> None:
     assert (found.points, found.collective, found.n_ranks, found.format) == (POINTS, "all-gather", 8, "HCCL text")
     spelled = "alg_bandwidth(GB/s): | data_size(Bytes): | avg_time(us):\n0.12 | 1024 | 8.5\n41.94 | 1048576 | 25\n"
     assert read(spelled, tmp_path, collective="all-reduce").points == POINTS
+    command = "mpirun -n 16 tools/hccl_test/bin/all_gather_test -b 1K -p 8\n"
+    assert read(command + HCCL, tmp_path).collective == "all-gather"
+    with pytest.raises(WeftError, match="measured collective all-gather, but all-reduce is requested"):
+        read(command + HCCL, tmp_path, collective="all-reduce")
 
 
 @pytest.mark.parametrize("prefix", [

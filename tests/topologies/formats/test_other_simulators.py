@@ -91,6 +91,15 @@ class TestSimGrid:
         explicit = text.replace("/></zone>", f' {row.name}="{row.value}"/></zone>')
         assert same(parse_simgrid(text, "a.xml"), parse_simgrid(explicit, "a.xml"))
 
+    def test_what_is_beside_the_cluster_is_passed_over(self) -> None:
+        """A host of a master and its way: nothing between the nodes of the cluster crosses them."""
+        plain = cluster("DRAGONFLY", "2,1;2,1;2,1;2", 16)
+        beside = ('<zone id="m" routing="None"><host id="h" speed="1Gf"><prop id="a" value="b"/></host></zone><link '
+                  'id="l" bandwidth="1GBps" latency="0"/><zoneRoute src="a" dst="m"><link_ctn id="l"/></zoneRoute>')
+        with pytest.warns(InputNote, match="passed over.*: <link> in <zone>, <zoneRoute> in <zone>, <host> in <zone>$"):
+            found = parse_simgrid(plain.replace("</zone></platform>", f"{beside}</zone></platform>"), "a.xml")
+        assert same(found, parse_simgrid(plain, "a.xml"))
+
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [
@@ -101,7 +110,8 @@ class TestSimGrid:
             ("50us", "late", "lat is 'late': a time such as 50us"),
             ("0-3", "3-0", "has radical='3-0': ranges"),
             ("0-3", "0-999999999", "has 1,000,000,000 nodes; at most"),
-            ('routing="Full">', 'routing="Full"><host id="h" speed="1Gf"/>', "<host> is not read: only platforms of"),
+            ('routing="Full">', 'routing="Full"><bypassRoute src="n0" dst="n1"/>', "<bypassRoute> is not read: only"),
+            ("cluster", "host", "<host> is not read: only platforms of one <cluster>"),
             ("<zone ", '<cluster id="b" radical="0" bw="1" lat="0"/><zone ', "has 2 clusters: platforms of one are"),
             ('[]>', '[]>', ""),
         ],
