@@ -115,6 +115,8 @@ NAMED: tuple[tuple[str, str], ...] = (
     (r'"scheduling-policy"', "a system file of ASTRA-sim: give it as weft astra --system"),
     (r"\+-+\+\s*\n\|\s*NVIDIA-SMI", "the status of nvidia-smi: nvidia-smi topo -m writes the table"),
     (r"(?m)^GPU \d+: .*\n\s*Link \d+:", "the status of NVLinks: nvidia-smi topo -m writes the table"),
+    (r"\bNCCL INFO ", "a log of NCCL: NCCL_TOPO_DUMP_FILE writes the topology"),
+    (r'(?m)^(?:Switch|Ca)\s+\d+\s+"', "the output of ibnetdiscover, whose hosts have no GPUs"),
     (r"(?m)^\s*SwitchName=", "Slurm's topology.conf, whose links have no rates"),
 )
 """What files that are recognized and not read are, by what they contain."""

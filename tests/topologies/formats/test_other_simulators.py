@@ -293,6 +293,8 @@ class TestRecognized:
             ("a.txt", "+-----+\n| NVIDIA-SMI 550 |\n", "is the status of nvidia-smi"),
             ("a.txt", "GPU 0: NVIDIA A100\n\t Link 0: 25 GB/s\n", "is the status of NVLinks"),
             ("a.conf", "SwitchName=s0 Nodes=n[0-3]\n", "is Slurm's topology.conf"),
+            ("a.log", "h:1:1 [0] NCCL INFO Bootstrap : Using eth0\n", "a log of NCCL: NCCL_TOPO_DUMP_FILE writes"),
+            ("a.txt", 'vendid=0x2c9\nSwitch\t36 "S-0002"\t# "sw"\n[1]\t"H-0003"[1]\n', "the output of ibnetdiscover"),
             ("a.conf", "hello\n", "has an unknown format: expected GraphML or"),
         ],
     )
