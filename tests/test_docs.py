@@ -260,6 +260,17 @@ def test_every_reader_that_says_its_producers_is_on_the_page_of_formats() -> Non
     assert found == set(FORMATS)
 
 
+OF_OTHER_TOOLS = {"--showtopo", "--shownodesbw", "--tag-output", "--timestamp-output"}
+
+
+def test_flags_that_readers_name_exist() -> None:
+    flags = {flag for parser in parsers().values() for action in parser._actions for flag in action.option_strings}
+    for room in ("topologies/formats", "topologies/machines", "collectives/formats", "sim/measured"):
+        for path in (ROOT / room).glob("*.py"):
+            named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text(encoding="utf-8")))
+            assert named <= flags | OF_OTHER_TOOLS, path
+
+
 def test_the_index_and_the_pages_agree_with_what_they_are_of() -> None:
     assert "%%" not in pages()["README.md"]
     (accepted,) = re.findall(r'requires-python = ">=(3\.\d+),<3\.\d+"', (DOCS.parent / "pyproject.toml").read_text())
