@@ -260,7 +260,7 @@ def test_every_reader_that_says_its_producers_is_on_the_page_of_formats() -> Non
     assert found == set(FORMATS)
 
 
-OF_OTHER_TOOLS = {"--showtopo", "--shownodesbw", "--tag-output", "--timestamp-output"}
+OF_OTHER_TOOLS = {"--showtopo", "--shownodesbw", "--tag-output", "--timestamp-output", "--xml"}
 
 
 def test_flags_that_readers_name_exist() -> None:

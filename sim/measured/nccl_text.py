@@ -111,8 +111,8 @@ def nccl_text(lines: Sequence[str], name: str, placement: str, asked: str | None
             raise WeftError(f"{name} has no table: the run failed ({found.failed})")
         if "".join(lines).lstrip().startswith("["):
             raise WeftError(f"{name} has no known format: it begins with '[', but JSON must be an object, and whole")
-        raise WeftError(f"{name} has no known format: text or JSON of nccl-tests, OSU or HCCL text, weft's JSON, or a "
-                        "table with a header such as 'size time' (B, us) or 'size busbw' (B, GB/s) are read")
+        raise WeftError(f"{name} has no known format: text or JSON of nccl-tests, text of OSU, IMB or HCCL, weft's "
+                        "JSON, or a table with a header such as 'size time' (B, us) or 'size busbw' (B, GB/s) are read")
     if not found.rows:
         why = f": the run failed ({found.failed})" if found.failed else ""
         raise WeftError(f"{name} (nccl-tests text) has no measured time{why}")

@@ -27,19 +27,20 @@ from topologies.text.schema import Producer
 
 MOST_POINTS = 100_000
 _STAMP = (
-    r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4}|(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?"
-    r"(?:Z|[+-]\d\d:?\d\d)?)"
+    r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4}|[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?: [\w.-]+ [\w.-]+\[\d+\]:)?"
+    r"|(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)"
 )
 _PREFIX = re.compile(
-    rf"^(?:\s*(?:{_STAMP}(?=[\s\[<])|\[[^]]*\](?:<std(?:out|err)>)?:?|<std(?:out|err)>:|std(?:out|err) [FP](?=\s)"
-    r"|>(?=\s)|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]+)?:|\d+:|[A-Za-z]\w*(?:-\w+)*-\d+\s+\|(?=\s)"
-    r"|[\w.,-]+(?:\[[\d,-]+\])?:(?=[\s\[<#]|$)))*(?:\s+(?=#))?"
+    rf"^(?:\s*(?:{_STAMP}(?=[\s\[<])|\[[^]]*\](?:<std(?:out|err)>)?:?|<std(?:out|err)(?:>:| rank=\"\d+\">)"
+    r"|std(?:out|err) [FP](?=\s)|>(?=\s)|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]+)?:|\d+:"
+    r"|[A-Za-z]\w*(?:-\w+)*-\d+\s+\|(?=\s)"
+    r"|\([\w.-]+(?: pid=\d+[^)]*)?\)(?=\s)|[\w.,-]+(?:\[[\d,-]+\])?(?::\d+)?:(?=[\s\[<#]|$)))*(?:\s+(?=#))?"
 )
 """Of `mpirun --tag-output` and `--timestamp-output`, `srun -l`, pods, containers and logging, of tools that put a time,
 a rank or the name of a host; and what comments are indented by."""
 
-_COLORED = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-"""What colors text on a terminal."""
+_COLORED = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|</std(?:out|err)>\s*$")
+"""What colors text on a terminal, and what ends a line of `mpirun --xml`."""
 
 PRODUCERS = (
     Producer(
@@ -59,7 +60,8 @@ PRODUCERS = (
     Producer("HCCL", "hccl_test of CANN", "as its manual has it", "weft judge FILE --collective NAME",
              "its table; the collective of the command above it"),
     Producer(
-        "logs of launchers", "mpirun, srun, pdsh, clush, torchrun, kubectl, docker compose, logging of Python", "",
+        "logs of launchers", "mpirun, srun, pdsh, clush, torchrun, Ray, kubectl, docker compose, syslog, "
+        "logging of Python", "",
         "weft judge FILE", "the tables above with what these put before each line: hosts, ranks, times, tags",
     ),
 )

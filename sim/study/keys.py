@@ -390,7 +390,7 @@ class AstraKeys:
 class MeasuredKeys:
     """Section `[measured]`: times of a machine."""
 
-    file: str | None = key("text", "nccl-tests text or JSON, OSU or HCCL text, or the JSON of weft compare", "FILE",
+    file: str | None = key("text", "nccl-tests text or JSON, OSU, IMB or HCCL text, or JSON of weft compare", "FILE",
                            ("--measured",))
     placement: str = key("text", "of nccl-tests: out-of-place or in-place", "WORD", value="out-of-place")
 

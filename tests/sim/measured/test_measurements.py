@@ -405,7 +405,8 @@ PREFIXES = {
     "a date and a tag": "Fri Jan  2 03:04:05 2026[1,0]<stdout>:", "kubectl": "[pod/nccl-test-launcher/launcher] ",
     "a container runtime": "2026-01-02T03:04:05.123456789Z stdout F ", "docker compose": "nccl-tests-1  | ",
     "torchrun": "[default0]:", "logging of Python": "INFO:root:", "a rank": "rank0: ", "a quotation": "> ",
-    "a tab": "\t", "a color": "\x1b[32m",
+    "syslog": "Jan  2 03:04:05 node1 run[123]: ", "Ray": "(RayWorker pid=123, ip=10.0.0.1) ", "a port": "node1:0: ",
+    "mpirun --xml": '<stdout rank="0">', "a tab": "\t", "a color": "\x1b[32m",
 }
 
 
@@ -413,7 +414,8 @@ PREFIXES = {
 @pytest.mark.parametrize("text", [NCCL, OSU, HCCL], ids=["nccl-tests", "OSU", "HCCL"])
 def test_what_launchers_put_before_lines_is_left_out(text: str, prefix: str, tmp_path: Path) -> None:
     how = {"collective": "all-reduce"} if text == HCCL else {"n_ranks": 2}
-    wrapped = "\n".join(prefix + line for line in text.splitlines())
+    end = "</stdout>" if "<stdout " in prefix else ""
+    wrapped = "\n".join(prefix + line + end for line in text.splitlines())
     plain, found = read(text, tmp_path, **how), read(wrapped, tmp_path, **how)
     for name in ("points", "collective", "n_ranks", "hosts", "device", "wrong", "notes"):
         assert getattr(found, name) == getattr(plain, name)
