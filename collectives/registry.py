@@ -40,7 +40,7 @@ from collectives import (
 )
 from collectives.core.collective import COLLECTIVES, collective, plain_name
 from collectives.core.schedule import Schedule
-from collectives.formats.files import SUFFIX, functions_of
+from collectives.formats.files import SUFFIX, check_is_no_file, functions_of
 from collectives.formats.msccl_program import RUNTIMES
 from topologies import Topology, WeftError
 from topologies.checks import checked, choice
@@ -311,6 +311,8 @@ def algorithm(name: str) -> Algorithm:
             name, "a schedule from a file", "as many ranks as in the file", functions_of(name),
             options={"runtime": runtime},
         )
+    if name not in ALGORITHMS:
+        check_is_no_file(name)
     return ALGORITHMS[choice(spelled(name), ALGORITHMS, "algorithm", f", or a file {SUFFIX}")]
 
 

@@ -31,13 +31,22 @@ MODULES = (
     "sim.scenarios.partial_aggregates",
 )
 """Modules inside the packages whose names are part of the API too."""
+FORMATS = (
+    "topologies.formats.nccl_schema", "topologies.formats.nvidia_smi", "topologies.formats.rocm_smi",
+    "topologies.formats.infragraph", "topologies.formats.astra_network", "topologies.formats.ns3_text",
+    "topologies.formats.simgrid", "topologies.formats.htsim_topo", "topologies.formats.exchange",
+    "collectives.formats.msccl_program", "collectives.formats.files", "workloads.formats.producers",
+    "sim.measured.read",
+)
+"""Modules with `PRODUCERS`, in the order of the page of formats."""
+
 NOTE = "<!-- written by `make docs`; change the code instead -->\n\n"
 
 
 def pages() -> dict[str, str]:
     """Every generated page: file name and text."""
     written = {"commands": commands, "spec": spec, "algorithms": algorithms, "topologies": topologies,
-               "api": api, "packages": packages, "workload_files": workload_files}
+               "api": api, "packages": packages, "formats": formats, "workload_files": workload_files}
     return {"README.md": index()} | {f"reference/{name}.md": text() for name, text in written.items()}
 
 
@@ -123,18 +132,15 @@ def _flag(action: argparse.Action) -> list[str]:
 
 
 def workload_files() -> str:
-    """Producers of workload files with what is read of each, and what stands for absent attributes."""
+    """What stands for absent attributes of workload files, and which algorithm runs a collective."""
     from workloads.formats.chakra_schema import ROWS
-    from workloads.formats.producers import PRODUCERS
     from workloads.group_collectives import DEFAULTS
 
     text = [
-        "# Workload files, by who writes them\n",
+        "# Workload files: defaults and collectives\n",
         "A file is read as its own tool reads it, with that tool's defaults. What is passed over is told once; refused "
-        "is only what would change the time. `--workload` and `--job` mean the same, and a flag that a format does not "
-        "use is an error.\n",
-        *table(["format", "tool", "version that was read", "how it is given", "what is read", "what is not, and why"],
-               [list(one) for one in PRODUCERS]),
+        "is only what would change the time. [Formats](formats.md) lists who writes them. `--workload` and `--job` "
+        "mean the same, and a flag that a format does not use is an error.\n",
         "\n## Attributes of Chakra nodes\n",
         *table(["attribute", "of", "unit", "absent", "where that is from"],
                [[f"`{row.name}`", ", ".join(row.of), row.unit, row.told, row.source] for row in ROWS]),
@@ -183,6 +189,25 @@ def topologies() -> str:
         rows.append([f"`{family.name}`", f"`{family.example}`", size, family.help])
     text = ["# Topologies\n", *table(["family", "example", "size of the example", "description"], rows)]
     text += ["\nRates, latencies and files: [weft topology](commands.md#weft-topology)."]
+    return "\n".join(text) + "\n"
+
+
+def formats() -> str:
+    """Files of other tools: who writes them, what is read, and what a reader takes where something is absent."""
+    from topologies.formats.files import NAMED
+
+    producers = [one for module in FORMATS for one in importlib.import_module(module).PRODUCERS]
+    text = ["# Files of other tools\n", "They are read as their own tool reads them: what is absent has its default, "
+            "what it does not look at is passed over with a note, and only what would change the time is refused. "
+            "[The guide](../guides/formats.md) has examples.\n"]
+    text += table(["format", "written or read by", "version read", "given as", "what is read", "what is not, and why"],
+                  [[one.format, one.tool, one.version, f"`{one.command}`" if one.command else "", one.read, one.unread]
+                   for one in producers])
+    text += ["\n## What is absent\n"]
+    text += table(["format", "where", "attribute", "value that is taken", "where the tool says so"], [
+        [one.format, f"`{row.where}`", f"`{row.name}`", f"`{row.value}`" if row.value else "empty", row.source]
+        for one in producers for row in one.absent])
+    text += ["\n## Recognized and not read\n", "As a topology, a file may be\n", *(f"- {what}" for _, what in NAMED)]
     return "\n".join(text) + "\n"
 
 

@@ -20,6 +20,11 @@ settings.register_profile(
 settings.load_profile("same")  # a change is judged on the same draws as the one before; see tests/fresh.py
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Notes of readers are no errors; tests of them use `pytest.warns`."""
+    config.addinivalue_line("filterwarnings", "ignore::topologies.text.notes.InputNote")
+
+
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
     """Ctrl-C raises KeyboardInterrupt, also where the tests were started with it ignored (nohup, CI)."""

@@ -21,9 +21,12 @@ from sim.report.results import read_result
 from sim.study.file import read_sweep
 from sim.study.spec import Spec
 from tests.astra_inputs import SYSTEM, network_text
-from tests.sim.measured.test_measurements import HCCL, NCCL, OSU, document
+from tests.sim.measured.test_measurements import HCCL, IMB, NCCL, OSU, document
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
 from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
+from tests.topologies.formats.test_nccl_xml import TestCompleted, quad
+from tests.topologies.formats.test_other_simulators import NS3, SIMAI, TOPO, cluster
+from tests.topologies.formats.test_smi import amd_json, rocm_json, showtopo, square
 from tests.workloads.formats.test_chakra import ALL_GATHER
 from tests.workloads.formats.test_goal import GOOD
 from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
@@ -130,6 +133,31 @@ def readers(folder: Path) -> dict[str, Reader]:
         "node-link JSON": one("topologies.formats.exchange", ".json", _written(".json", folder), read_topology_file),
         "InfraGraph JSON": one("topologies.formats.infragraph", ".json", json.dumps(infra()), read_topology_file),
         "NCCL topology XML": one("topologies.formats.nccl_xml", ".xml", BOX, read_topology_file),
+        "RCCL topology XML": one("topologies.formats.nccl_xml", ".xml", quad("gfx942"), read_topology_file),
+        "NCCL topology of a VM": one(
+            "topologies.formats.nccl_xml", ".xml", TestCompleted.VM,
+            lambda path: read_topology_file(path, Given(nvlink="3")),
+        ),
+        "SimGrid fat-tree": one("topologies.formats.simgrid", ".xml", cluster("FAT_TREE", "2;4,4;1,2;1,2", 16),
+                                read_topology_file),
+        "SimGrid dragonfly": one("topologies.formats.simgrid", ".xml", cluster("DRAGONFLY", "2,1;2,1;2,1;2", 16),
+                                 read_topology_file),
+        "ns-3 topology": one("topologies.formats.ns3_text", ".txt", NS3, read_topology_file),
+        "SimAI topology": one("topologies.formats.ns3_text", ".txt", SIMAI, read_topology_file),
+        "htsim topology": one("topologies.formats.htsim_topo", ".topo", TOPO, read_topology_file),
+        "rocm-smi": one(
+            "topologies.formats.rocm_smi", ".txt", showtopo(square(4, "XGMI"), square(4, 15)),
+            lambda path: read_topology_file(path, Given(bandwidth="48GB/s")),
+        ),
+        "rocm-smi JSON": one(
+            "topologies.formats.rocm_smi", ".json", rocm_json(4),
+            lambda path: read_topology_file(path, Given(bandwidth="48GB/s")),
+        ),
+        "amd-smi JSON": one("topologies.formats.rocm_smi", ".json", amd_json(4), read_topology_file),
+        "nvidia-smi of cards": one(
+            "topologies.formats.nvidia_smi", ".txt", table(square(4, "PHB", " X ")),
+            lambda path: read_topology_file(path, Given(bandwidth="24GB/s")),
+        ),
         "nvidia-smi": one(
             "topologies.formats.nvidia_smi", ".txt", table(all_to_all(4, 4)),
             lambda path: read_topology_file(path, Given(nvlink="3")),
@@ -172,6 +200,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "sim.measured.read", ".json", document(), lambda path: read_measurements(path, n_ranks=2)
         ),
         "OSU text": one("sim.measured.read", ".txt", OSU, lambda path: read_measurements(path, n_ranks=2)),
+        "IMB text": one("sim.measured.read", ".txt", IMB, read_measurements),
         "HCCL text": one("sim.measured.read", ".txt", HCCL, lambda path: read_measurements(
             path, collective="all-reduce")),
         "JSON of weft": one("sim.measured.read", ".json", RESULT, lambda path: read_measurements(

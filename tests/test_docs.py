@@ -18,7 +18,7 @@ import pytest
 
 from collectives.core.proof import ScheduleError
 from collectives.registry import ALGORITHMS, Algorithm, build
-from docs.generate import ABOUT, DOCS, NOTE, pages
+from docs.generate import ABOUT, DOCS, FORMATS, NOTE, pages
 from sim import simulate
 from sim.cli import main, parsers
 from tests.places import ROOT
@@ -251,6 +251,24 @@ def test_links_lead_to_pages_of_the_site(page: Path) -> None:
 def test_generated_pages_are_those_of_the_code() -> None:
     for page, text in pages().items():
         assert (DOCS / page).read_text(encoding="utf-8") == NOTE + text, f"{page} is out of date: run `make docs`"
+
+
+def test_every_reader_that_says_its_producers_is_on_the_page_of_formats() -> None:
+    rooms = ("topologies", "collectives", "workloads", "sim")
+    found = {".".join(path.relative_to(ROOT).with_suffix("").parts) for room in rooms
+             for path in (ROOT / room).rglob("*.py") if re.search(r"^PRODUCERS\b", path.read_text(), re.MULTILINE)}
+    assert found == set(FORMATS)
+
+
+OF_OTHER_TOOLS = {"--showtopo", "--shownodesbw", "--tag-output", "--timestamp-output", "--xml"}
+
+
+def test_flags_that_readers_name_exist() -> None:
+    flags = {flag for parser in parsers().values() for action in parser._actions for flag in action.option_strings}
+    for room in ("topologies/formats", "topologies/machines", "collectives/formats", "sim/measured"):
+        for path in (ROOT / room).glob("*.py"):
+            named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text(encoding="utf-8")))
+            assert named <= flags | OF_OTHER_TOOLS, path
 
 
 def test_the_index_and_the_pages_agree_with_what_they_are_of() -> None:

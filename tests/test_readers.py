@@ -6,8 +6,10 @@ import ast
 import gzip
 import os
 import pickle
+import re
 import tracemalloc
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -186,6 +188,36 @@ def test_much_damage_is_read_or_refused(
     wounds: list[tuple[int, int, bytes]], table: dict[str, Reader], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check_damage(table, tmp_path_factory.getbasetemp(), wounds)
+
+
+MUTANTS = 40
+
+
+def mutated(data: bytes, random: Random) -> bytes:
+    """A file in which a word, a number, a line or a piece is another, twice or gone."""
+    words = [found.span() for found in re.finditer(rb"[\w.#-]+", data)] or [(0, len(data))]
+    (first, last), (other, end) = sorted(random.sample(words * 2, 2))
+    lines = data.splitlines(keepends=True)
+    at = random.randrange(len(lines)) if lines else 0
+    number = random.choice((b"0", b"-1", b"1", b"3", b"7", b"64", b"1000000", b"1e9", b"0.5", b"x"))
+    return random.choice((
+        data[:first] + number + data[last:],
+        data[:first] + data[other:end] + data[last:],
+        data[:first] + data[last:],
+        data[:first] + data[other:],
+        b"".join([*lines[:at], *lines[at + 1:]]),
+        b"".join([*lines[:at + 1], *lines[at:]]),
+        b"".join([*lines[:at], *lines[at + 1:at + 2], *lines[at:at + 1], *lines[at + 2:]]),
+        data[:last],
+    ))
+
+
+def test_forty_mutants_of_every_format_give_one_line_each(table: dict[str, Reader], tmp_path: Path) -> None:
+    """They are read, or refused in one line; nothing else is raised."""
+    for name, one in table.items():
+        random = Random(name)
+        for _ in range(MUTANTS):
+            said_by(one, tmp_path / "x", mutated(one.good, random))
 
 
 PARSERS = ("json.loads", "tomllib.loads", "yaml.load", "yaml.compose", "fromstring", "read_graphml", "ParserCreate")

@@ -24,7 +24,7 @@ from topologies.core.extents import parse_extents
 from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
 from topologies.dragonflies import dragonfly
-from topologies.formats.files import SUFFIXES, Given, read_topology_file
+from topologies.formats.files import SUFFIXES, Given, is_topology_file, read_topology_file
 from topologies.hamming_meshes import DEFAULT_CABLE_LATENCY, DEFAULT_ROUTER_LATENCY, hamming_mesh
 from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
 from topologies.random_graphs import random_regular
@@ -244,7 +244,7 @@ def from_spec(
     boxes : int, optional
         Copies of the box described by an NCCL topology file.
     nvlink : str, optional
-        NVLink generation for a table of `nvidia-smi topo -m`.
+        NVLink generation for a table of `nvidia-smi topo -m`, or for an NCCL topology without GPUs, then also "none".
 
     Raises
     ------
@@ -255,7 +255,7 @@ def from_spec(
     spec = spec.strip()
     of_class = {"trace_latency": trace_latency, "switch_latency": switch_latency}
     classes = {what: value for what, value in of_class.items() if value is not None}
-    if spec.endswith(SUFFIXES):
+    if is_topology_file(spec):
         _refuse_latencies(spec, classes, ())
         return read_topology_file(spec, Given(bandwidth, latency, hop_latency, boxes, nvlink))
     for what, value in (("boxes", boxes), ("nvlink", nvlink)):

@@ -6,6 +6,7 @@ A ForestColl file has trees with their physical paths (liangyuRain/ForestColl).
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -24,6 +25,7 @@ from topologies import Topology, WeftError
 from topologies.checks import choice
 from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_xml import Element, parse_xml
+from topologies.text.schema import Producer
 from topologies.units import Quantity, parse_size
 
 SUFFIX = ".xml"
@@ -35,6 +37,21 @@ def called(name: str) -> str:
     return PurePath(name).name if name.endswith(SUFFIX) else name
 
 
+PRODUCERS = (
+    Producer(
+        "ForestColl tree XML", "liangyuRain/ForestColl", "2025", "--algorithm FILE.xml",
+        "trees of an all-gather with their paths; the other collectives are made of it",
+    ),
+)
+
+NAMED: tuple[tuple[str, str], ...] = (
+    (r'"threadblocks"', "an execution plan of MSCCL++, which is not read: MSCCL XML is"),
+    (r"<system\b", "a topology of NCCL or RCCL: give it as --topology"),
+    (r"<platform\b", "a platform of SimGrid: give it as --topology"),
+    (r"<graphs\b", "an NCCL graph (NCCL_GRAPH_DUMP_FILE): rings and trees of one box, and no schedule"),
+)
+"""What files that are recognized and are no schedule are, by what they contain."""
+
 _FORESTCOLL = re.compile(r"<tree[\s>]")
 
 
@@ -44,9 +61,22 @@ def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
     WeftError: a file that cannot be read or is neither format.
     """
     text = _text(path)
+    _refuse_others(text, path)
     if _FORESTCOLL.search(text):
         return {"all-gather": partial(_build_forestcoll, path)}
     return {_parsed(text, path).kind: partial(_build_msccl, path)}
+
+
+def check_is_no_file(name: str) -> None:
+    """WeftError: a name is that of a file of another suffix, and what the file is is known."""
+    if "\0" not in name and os.path.isfile(name):
+        _refuse_others(read_input(name, "schedule file"), name)
+
+
+def _refuse_others(text: str, path: str) -> None:
+    for pattern, what in NAMED:
+        if re.search(pattern, text[:65536]):
+            raise WeftError(f"schedule file {path} is {what}")
 
 
 def _build_forestcoll(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from topologies import WeftError
 from topologies.text.plain_xml import Element, parse_xml
+from topologies.text.schema import Known, Producer, pass_over
 from topologies.units import format_size
 
 KINDS = {
@@ -51,7 +52,19 @@ RUNTIMES = {
 }
 """Who executes these files: microsoft/msccl, Azure/msccl-executor-nccl, ROCm/rccl."""
 
-_KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+PRODUCERS = (
+    Producer(
+        "MSCCL XML", "msccl-tools, microsoft/msccl, Azure msccl-scheduler, ROCm RCCL", "RCCL 0cbce2a7, October 2024",
+        "--algorithm FILE.xml", "programs, proved; limits of each runtime are noted",
+        "programs that no runtime would load",
+    ),
+    Producer(
+        "MSCCL++ JSON", "microsoft/mscclpp, in all dialects", "1f5f065, August 2026", "", "",
+        "its steps are those of channels in memory, not of sends and receives: no reader yet",
+    ),
+)
+
+_KNOWN: Known = {
     "algo": (("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace", "minBytes",
               "maxBytes", "redop"), ("gpu",)),
     "gpu": (("id", "i_chunks", "o_chunks", "s_chunks"), ("tb", "copy")),
@@ -59,7 +72,7 @@ _KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "step": (("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"), ()),
     "copy": (("i_off", "o_off"), ()),
 }
-"""Accepted attributes and children of each element."""
+"""Attributes and children of each element that a runtime reads."""
 
 
 class Protocol(NamedTuple):
@@ -131,7 +144,7 @@ def parse_msccl(text: str, file: str = "") -> Algo:
     root = parse_xml(text, name)
     if root.tag != "algo":
         raise WeftError(f"{name} has the root <{root.tag}>: an MSCCL file begins with <algo>")
-    root.check(_KNOWN)
+    pass_over(root, _KNOWN, "the runtime", name)
     gpus, count = root.children, root.whole("ngpus", 1)
     if count != len(gpus) or [gpu.whole("id") for gpu in gpus] != list(range(count)):
         raise WeftError(f"{name} has ngpus={count} but the GPUs {[gpu.text('id') for gpu in gpus]}")

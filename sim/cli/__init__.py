@@ -23,6 +23,7 @@ from topologies.checks import WeftError, nearest, out_of_memory, told
 from topologies.garbage import few_searches
 from topologies.interrupts import while_compiling
 from topologies.stages import end_profile, staged, start_profile, tell_compiling
+from topologies.text.notes import notes_on_stderr
 
 EXIT_NOT_WRITTEN = 1
 """A full disk, a file that cannot be written."""
@@ -72,7 +73,7 @@ def _run(name: str, parsed: argparse.Namespace) -> int:
         while_compiling(partial(ends_at_once, name))
         with ends_in_order():
             output.check_outputs(parsed)
-            with speaking(name, getattr(parsed, "quiet", True)):
+            with speaking(name, getattr(parsed, "quiet", True)), notes_on_stderr():
                 command.run(parsed)
             output.say_where(parsed)
         if sys.stdout is not None:

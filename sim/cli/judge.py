@@ -154,7 +154,8 @@ def _library_run(
         setting = replace(setting, gpus_per_process=min(measured.gpus_per_process, gpus))
     points = [(point.size_bytes, point.time_s) for point in measured.points]
     assumed = "" if named else _unsaid(measured, setting)
-    return measured, LibraryRun(measured.source, setting, points, measured.wrong, assumed)
+    nics_assumed = named is None and setting.nodes > 1
+    return measured, LibraryRun(measured.source, setting, points, measured.wrong, assumed, nics_assumed)
 
 
 def _unsaid(measured: Measurements, setting: Setting) -> str:

@@ -102,6 +102,9 @@ within 6 %."""
 DELAY = Prior(0.0, 0.3)
 """Of the latency of healthy machines."""
 
+_LATE = Prior(math.log(3.0), 0.7)
+"""Of steps that something slows down."""
+
 COMMON, RARE, EITHER = 3.0, 6.0, 1.4
 DIFFERS = 0.12
 """Least difference of two ceilings from which a table can tell them apart."""
@@ -163,11 +166,24 @@ def healthy(setting: Setting) -> Cause:
     return Cause("healthy", "good", "", setting, priors(setting), 0.0)
 
 
-def causes(setting: Setting) -> list[Cause]:
-    """Everything that may be wrong with a machine."""
+def causes(setting: Setting, nics_assumed: bool = False) -> list[Cause]:
+    """Everything that may be wrong with a machine; `nics_assumed`: or with what was taken for it."""
     found = [healthy(setting), *_of_choice(setting)]
     found += _inside(setting) if limited_by(setting) == INSIDE else _between(setting)
-    return found
+    if not nics_assumed:
+        return found
+    return [one for one in found if one.name not in ("one-nic", "half-the-nics")] + list(_fewer_nics(setting))
+
+
+def _fewer_nics(setting: Setting) -> Iterator[Cause]:
+    """Other numbers of NICs than were assumed, of any fabric: what a step takes there is not known either."""
+    left = setting.nics // 2
+    while left and setting.nodes > 1:
+        share = {2: "half", 4: "a quarter", 8: "an eighth"}.get(setting.nics // left, f"1/{setting.nics // left}")
+        fewer = with_nics(setting, left)
+        words = f"{share} of the {setting.nics} NICs that were assumed: {left} in use, or a node that has {left}"
+        yield Cause(f"{left}-nics", "slow-hw", words, fewer, priors(setting, latency=_LATE), COMMON, most(fewer))
+        left //= 2
 
 
 def limited_by(setting: Setting) -> int:
@@ -200,9 +216,8 @@ def _of_choice(setting: Setting) -> Iterator[Cause]:
         if rings is not None and ceiling(rings) < (1 - DIFFERS) * top:
             words = "the NICs, as a ring uses them; or a tree at half of their rate: force Ring to tell"
             yield Cause("ring-of-two", "good", words, rings, priors(setting), 0.0)
-    late = Prior(math.log(3.0), 0.7)
     yield Cause("per-step", "wrong-config", "time lost per step, not per byte: algorithm, protocol, channels, or what "
-                "drives the NICs", setting, priors(setting, latency=late), RARE)
+                "drives the NICs", setting, priors(setting, latency=_LATE), RARE)
 
 
 def _inside(setting: Setting) -> Iterator[Cause]:
@@ -236,7 +251,7 @@ def _between(setting: Setting) -> Iterator[Cause]:
         yield Cause("sockets", "wrong-config", "the NICs are not used by RDMA: sockets (TCP), or copies through the "
                     "host (GPUDirect off, ACS)", setting,
                     priors(setting, between=Prior((low + high) / 2, (high - low) / 3),
-                           latency=Prior(math.log(3.0), 0.7)), COMMON + EITHER)
+                           latency=_LATE), COMMON + EITHER)
     yield Cause("host-copies", "wrong-config", "copies through host memory: GPUDirect RDMA is off, or ACS on", setting,
                 priors(setting, between=HOST_COPIES), RARE)
     shared = MOST_OF_SHARED * most(setting)

@@ -144,6 +144,8 @@ class LibraryRun:
         Results that the program found wrong.
     assumed : str
         What nobody said of the machine and the verdict rests on, for people.
+    nics_assumed : bool
+        Whether the NICs are of it; a node may have fewer, then.
 
     Raises
     ------
@@ -163,6 +165,7 @@ class LibraryRun:
     points: Sequence[Point]
     wrong: int = 0
     assumed: str = ""
+    nics_assumed: bool = False
     repeats: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -255,8 +258,13 @@ class LibraryRun:
     @cached_property
     def as_found(self) -> Setting:
         """What ran, on the machine as the cause has it."""
-        every = [*causes(self.setting), *([one] if (one := ll128_off(self.setting)) else [])]
+        every = [*self.causes, *([one] if (one := ll128_off(self.setting)) else [])]
         return next((one.setting for one in every if one.name == self.finding.cause), self.setting)
+
+    @cached_property
+    def causes(self) -> list[Cause]:
+        """Everything that may be wrong."""
+        return causes(self.setting, self.nics_assumed)
 
     @cached_property
     def share_of_any(self) -> float:
@@ -431,7 +439,8 @@ def _impossible(run: LibraryRun) -> Finding | None:
         words = f"{usual:,.0f} times as fast" if usual > 1 else f"{1 / usual:,.0f} times as slow"
         return Finding("impossible", "units", f"nothing: every size is about {words} as this machine: are the times in "
                        "the unit of the format (us)?")
-    asks = f"is it {run.setting.machine.name}, are sizes those of whole arrays?"
+    more = f", does a node have more than {run.setting.nics} NICs" if run.nics_assumed else ""
+    asks = f"is it {run.setting.machine.name}{more}, are sizes those of whole arrays?"
     if few := run.too_fast:
         sizes = ", ".join(map(format_size, few[:3])) + (f" and {len(few) - 3} more" if len(few) > 3 else "")
         return Finding("impossible", "too-fast",
@@ -524,7 +533,7 @@ def _likeliest(run: LibraryRun) -> Finding:
     setting, best = run.setting, run.best
     top, share = float(best["busbw_GBps"]), float(best["ratio"])
     waits = all(row["limit"] in ("launch", "latency") for row in run.rows)  # then links show by sharp numbers only
-    possible = [one for one in causes(setting) if top <= ABOVE_MOST * one.most_GBps and not (waits and one.vague)]
+    possible = [one for one in run.causes if top <= ABOVE_MOST * one.most_GBps and not (waits and one.vague)]
     possible = [one for one in possible if not _uniform(run, one)]
     won = min(possible, key=lambda one: run.fitted(one).cost + one.cost)
     if best["size_bytes"] < LEAST_FOR_RATES or not run._moves(won):

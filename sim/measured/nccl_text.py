@@ -36,7 +36,7 @@ SETTLES = 0.3
 DIFFERS, ROUNDED = 0.02, 0.006
 """Share, and GB/s, by which a column may differ from what the others say."""
 
-_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error")
+_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error", "timestamp")
 _SPELLED = {
     "size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_gbps": "algbw", "busbw_gbps": "busbw",
 }
@@ -45,9 +45,12 @@ _TIMED = ("time", "algbw", "busbw")
 _NONE = ("n/a", "nan", "-", "")
 _SIZE = re.compile(r"\d+(?:\.\d+)?(?:[KMGT]i?)?B?")
 _VERSION = re.compile(r"(?:nccl-library=|NCCL version |RCCL version )(\d+)(?:\.(\d+))?")
-_DRIVEN = re.compile(r"^#\s*nThread\s+(\d+)\s+nGpus\s+(\d+)")
-_RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?")
-_OUT_OF_BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+FAILED")
+_DRIVEN = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)")
+_RANK = re.compile(
+    r"^(?:#\s+|\s*(?=Rank.*\bPid\b))Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?"
+)
+_OUT_OF_BOUNDS = re.compile(r"^#?\s*Out of bounds values\s*:\s*(\d+)\s+FAILED")
+_ENDS = ("Out of bounds", "Avg bus bandwidth", "Collective test concluded")
 _FAILED = re.compile(r"Test (?:NCCL |CUDA |HIP )?failure\b.*|(?:unhandled|internal|remote process|network) .*error")
 _NAME = re.compile(r"\b([a-z_]+?)_perf\b")
 
@@ -70,6 +73,7 @@ class _Text:
     rows: list[Row] = field(default_factory=list)
     ranks: dict[int, tuple[str, str]] = field(default_factory=dict)
     collective: str | None = None
+    command: str | None = None  # the last program named before the rows
     version: str = ""
     driven: int | None = None
     wrong: int = 0
@@ -80,7 +84,7 @@ class _Text:
 def is_head(line: str) -> bool:
     """Whether a line names the columns of a table."""
     columns = _columns(line)
-    return columns[:1] == ("size",) and len(columns) > 1 and columns[1] in _COLUMNS
+    return columns[:1] == ("size",) and len(columns) > 1 and bool({*_TIMED, "count"} & set(columns[1:]))
 
 
 def is_row(line: str) -> bool:
@@ -91,7 +95,7 @@ def is_row(line: str) -> bool:
 
 def is_end(line: str) -> bool:
     """Whether a line ends a table."""
-    return line.startswith(("# Out of bounds", "# Avg bus bandwidth", "# Collective test concluded"))
+    return line.removeprefix("#").lstrip().startswith(_ENDS)
 
 
 def is_rank(line: str) -> bool:
@@ -107,8 +111,8 @@ def nccl_text(lines: Sequence[str], name: str, placement: str, asked: str | None
             raise WeftError(f"{name} has no table: the run failed ({found.failed})")
         if "".join(lines).lstrip().startswith("["):
             raise WeftError(f"{name} has no known format: it begins with '[', but JSON must be an object, and whole")
-        raise WeftError(f"{name} has no known format: text or JSON of nccl-tests, OSU or HCCL text, weft's JSON, or a "
-                        "table with a header such as 'size time' (B, us) or 'size busbw' (B, GB/s) are read")
+        raise WeftError(f"{name} has no known format: text or JSON of nccl-tests, text of OSU, IMB or HCCL, weft's "
+                        "JSON, or a table with a header such as 'size time' (B, us) or 'size busbw' (B, GB/s) are read")
     if not found.rows:
         why = f": the run failed ({found.failed})" if found.failed else ""
         raise WeftError(f"{name} (nccl-tests text) has no measured time{why}")
@@ -149,19 +153,23 @@ def _read(lines: Sequence[str], name: str) -> _Text:
         if not found.failed and (failed := _FAILED.search(line)):
             found.failed = failed[0][:80]
         if is_head(line):
-            found.columns = _header(_columns(line), where)
-        elif line.startswith("#"):
-            ended = ended or words[:3] in (["Out", "of", "bounds"], ["Avg", "bus", "bandwidth"])
+            found.columns, over = _header(_columns(line), where)
+            if over and (said := f"columns that are passed over: {', '.join(over)}") not in found.notes:
+                found.notes.append(said)
+        elif line.startswith("#") or is_rank(line) or is_end(line):
+            ended = ended or is_end(line)
             _comment(found, line, where)
         elif words and _SIZE.fullmatch(words[0]) and not ended and (found.columns or is_row(line)):
             if not found.columns:
                 raise WeftError(f"{where}: numbers before the header '# size count type ...'")
-            if len(words) < len(found.columns):
+            if len(words) < len(found.columns) and not _is_in_place_alone(found.columns, words, line):
                 if number != last:
                     raise WeftError(f"{where}: {len(words)} of {len(found.columns)} columns: is the file cut off?")
                 found.notes.append(f"the last row ({words[0]} B) is cut off, and left out")
                 continue
             found.rows.append(_row(found.columns, words, number))
+        elif not found.rows and (test := _NAME.search(line)):
+            found.command = NCCL_TESTS.get(test[1], found.command)
     return found
 
 
@@ -173,14 +181,15 @@ def _columns(line: str) -> tuple[str, ...]:
     return tuple(_SPELLED.get(word, word) for word in _words(_UNITS.sub("", line.lower())))
 
 
-def _header(columns: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """The columns that a header names."""
-    for column in columns:
-        if column not in _COLUMNS and not column.startswith("i_"):
-            raise WeftError(f"{where} has the unknown column {column!r}: known are {', '.join(_COLUMNS)}, i_...")
+def _header(columns: tuple[str, ...], where: str) -> tuple[tuple[str, ...], list[str]]:
+    """The columns that a header names, and those of them that are not known: each has one word, like the others.
+
+    "cputime" is none of the collective, whose rate stands beside it.
+    """
     if not set(_TIMED) & set(columns):
         raise WeftError(f"{where} has no column time, algbw or busbw")
-    return columns
+    over = [column for column in columns if column not in _COLUMNS and not column.startswith("i_")]
+    return columns, list(dict.fromkeys(over))
 
 
 def _comment(found: _Text, line: str, where: str) -> None:
@@ -189,12 +198,29 @@ def _comment(found: _Text, line: str, where: str) -> None:
     elif failed := _OUT_OF_BOUNDS.match(line):
         found.wrong = max(found.wrong, int(failed[1]))
     elif rank := _RANK.match(line):
+        if int(rank[1]) in found.ranks:
+            raise WeftError(f"{where}: rank {rank[1]} is there twice: every process ran alone, as nccl-tests does "
+                            "if it is built without MPI=1")
         found.ranks[int(rank[1])] = rank[2] or "", rank[3] or ""
     elif "starting" in line and (test := _NAME.search(line)):
         found.collective = collective_of(test[1], where)
 
 
+def _is_in_place_alone(columns: Sequence[str], words: Sequence[str], line: str) -> bool:
+    """Whether a row has blanks where its time out of place would stand, as a replay of a trace does."""
+    return len(words) == len(columns) - _repeated(columns) and re.search(r"\S\s{30,}\S", line) is not None
+
+
+def _repeated(columns: Sequence[str]) -> int:
+    return len(columns) - len(set(columns))
+
+
 def _row(columns: Sequence[str], words: Sequence[str], line: int) -> Row:
+    if len(words) < len(columns):  # in place alone
+        once = list(dict.fromkeys(columns))
+        inside = dict(zip(once, words, strict=True))
+        there = {name: word for name, word in inside.items() if name not in _TIMED}
+        return Row(line, parse_sweep_size(words[0]), there, inside)
     first = dict(zip(reversed(columns), reversed(words[:len(columns)]), strict=True))
     last = dict(zip(columns, words, strict=False))
     return Row(line, parse_sweep_size(words[0]), first, last if len(first) < len(columns) else first)
@@ -241,17 +267,17 @@ def _rates(found: _Text) -> list[tuple[float, float]]:
 
 def _unnamed(found: _Text, n_ranks: int) -> str | None:
     """The collective of a table without "# Collective test starting:", as older versions print it: from the name of
-    the file, or from busbw over algbw and the operation, where they leave one; None if not."""
+    the file, from busbw over algbw and the operation, where they leave one, or from the command; None if not."""
     if tests := [test for test in NCCL_TESTS if f"{test}_perf" in Path(found.name).name]:
         return NCCL_TESTS[max(tests, key=len)]
     rates = _rates(found)
     if n_ranks < 3 or "redop" not in found.columns or not rates:
-        return None
+        return found.command
     alg, bus = max(rates)
     reduces = found.rows[-1].words["redop"] != "none"
     fit = [kind for kind in NCCL_TESTS.values() if kind != SENDRECV and ("reduce" in kind) == reduces
            and abs(bus / alg - _bus_factor(kind, n_ranks)) < SETTLES / n_ranks]
-    return fit[0] if len(fit) == 1 else None
+    return fit[0] if len(fit) == 1 else found.command
 
 
 def _contradictions(found: _Text, kind: str | None, n: int) -> list[str]:

@@ -1,15 +1,15 @@
-"""Measured times: text and JSON of nccl-tests and rccl-tests, text of OSU and HCCL, and tables or JSON of our own.
+"""Measured times: text and JSON of nccl-tests and rccl-tests, text of OSU, IMB and HCCL, and tables or JSON of our own.
 
 Sizes are converted to those of nccl-tests, the whole array. A reader follows the header of the file, not the position
 of columns; prefixes of `mpirun --tag-output`, `--timestamp-output` and `srun -l` are left out.
-OSU's all-gather and all-to-all report the bytes of one pair of ranks, which is 1/p of the whole array; hccl_test
-reports the whole array, and not which collective it was.
+OSU and IMB report the bytes of one pair of ranks for all-gather and all-to-all, which is 1/p of the whole array;
+hccl_test reports the whole array, and not which collective it was, which the command above it may say.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,27 +17,54 @@ from typing import Any
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
-from sim.measured.nccl_text import collective_of_args, is_end, is_rank, is_row, nccl_text, version_of_code
+from sim.measured.nccl_text import NCCL_TESTS, collective_of_args, is_end, is_rank, is_row, nccl_text, version_of_code
 from sim.measured.nccl_text import is_head as is_nccl
 from sim.measured.points import PLACEMENTS, Measurements, measured
 from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input
 from topologies.text.plain_data import parse_json
+from topologies.text.schema import Producer
 
 MOST_POINTS = 100_000
 _STAMP = (
-    r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4}|(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?"
-    r"(?:Z|[+-]\d\d:?\d\d)?)"
+    r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4}|[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?: [\w.-]+ [\w.-]+\[\d+\]:)?"
+    r"|(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)"
 )
 _PREFIX = re.compile(
-    rf"^(?:\s*(?:{_STAMP}(?=[\s\[<])|\[[^]]*\](?:<std(?:out|err)>)?:?|<std(?:out|err)>:|\d+:"
-    r"|[\w.-]+:(?=\s*(?:#|\d+\s))))*(?:\s+(?=#))?"
+    rf"^(?:\s*(?:{_STAMP}(?=[\s\[<])|\[[^]]*\](?:<std(?:out|err)>)?:?|<std(?:out|err)(?:>:| rank=\"\d+\">)"
+    r"|std(?:out|err) [FP](?=\s)|>(?=\s)|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]+)?:|\d+:"
+    r"|[A-Za-z]\w*(?:-\w+)*-\d+\s+\|(?=\s)"
+    r"|\([\w.-]+(?: pid=\d+[^)]*)?\)(?=\s)|[\w.,-]+(?:\[[\d,-]+\])?(?::\d+)?:(?=[\s\[<#]|$)))*(?:\s+(?=#))?"
 )
-"""Of `mpirun --tag-output` and `--timestamp-output`, `srun -l`, of tools that put a time, a rank or the name of a host;
-and what comments are indented by."""
+"""Of `mpirun --tag-output` and `--timestamp-output`, `srun -l`, pods, containers and logging, of tools that put a time,
+a rank or the name of a host; and what comments are indented by."""
 
-_COLORED = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-"""What colors text on a terminal."""
+_COLORED = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|</std(?:out|err)>\s*$")
+"""What colors text on a terminal, and what ends a line of `mpirun --xml`."""
+
+PRODUCERS = (
+    Producer(
+        "nccl-tests, rccl-tests", "NVIDIA nccl-tests, ROCm rccl-tests", "a0b82b2, July 2026; ae3e635, September 2024",
+        "weft judge FILE", "text and JSON of all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, "
+        "send/recv; several tables; time stamps, times of every iteration",
+        "gather, scatter, hypercube, all-to-all of unequal parts: no such collective is judged",
+    ),
+    Producer(
+        "OSU", "OSU Micro-Benchmarks", "7.4", "weft judge FILE", "text of blocking collectives, MPI and NCCL",
+        "non-blocking ones, whose latency holds a computation; point-to-point tests",
+    ),
+    Producer(
+        "IMB", "Intel MPI Benchmarks", "2021", "weft judge FILE", "text of blocking collectives: t_avg, and the ranks",
+        "point-to-point tests, and parts of unequal size: no such collective is judged",
+    ),
+    Producer("HCCL", "hccl_test of CANN", "as its manual has it", "weft judge FILE --collective NAME",
+             "its table; the collective of the command above it"),
+    Producer(
+        "logs of launchers", "mpirun, srun, pdsh, clush, torchrun, Ray, kubectl, docker compose, syslog, "
+        "logging of Python", "",
+        "weft judge FILE", "the tables above with what these put before each line: hosts, ranks, times, tags",
+    ),
+)
 
 _JSON_KEYS = {
     "version", "start_time", "args", "env", "nccl_version", "config", "devices", "results", "out_of_bounds",
@@ -117,6 +144,8 @@ def _text(
 ) -> Measurements:
     if is_osu(lines):
         return osu_text(lines, name, n_ranks or guess)
+    if is_imb(lines):
+        return imb_text(lines, name)
     if is_hccl(lines):
         return hccl_text(lines, name, asked)
     return nccl_text(lines, name, placement, asked, n_ranks or guess)
@@ -126,7 +155,8 @@ def _split(lines: Sequence[str]) -> tuple[list[list[str]], list[int]]:
     """The lines of every table that has rows, as long as the file: lines of others are empty. A table begins after what
     ends the one before it; one whose header lists no ranks has those of the one before. And lines of heads without
     rows."""
-    heads = [at for at, line in enumerate(lines) if is_nccl(line) or is_hccl([line]) or is_osu([line])]
+    heads = [at for at, line in enumerate(lines)
+             if is_nccl(line) or any(known([line]) for known in (is_hccl, is_osu, is_imb))]
     ends = [at for at, line in enumerate(lines) if is_row(line) or is_end(line)]
     cuts = [0]
     for before, head in pairwise(heads):
@@ -136,7 +166,7 @@ def _split(lines: Sequence[str]) -> tuple[list[list[str]], list[int]]:
     for begin, end in zip(cuts, [*cuts[1:], len(lines)], strict=True):
         own = list(lines[begin:end])
         listed = [line if is_rank(line) else "" for line in own]
-        ranks = [*ranks[:begin], *[""] * (begin - len(ranks)), *listed] if any(listed) else ranks
+        ranks = [*[""] * begin, *listed] if any(listed) else ranks
         if len(cuts) == 1 or any(map(is_row, own)):
             above = [""] * begin if any(listed) else [*ranks[:begin], *[""] * (begin - len(ranks))]
             found.append([*above, *own, *[""] * (len(lines) - end)])
@@ -165,7 +195,7 @@ def _json(text: str, name: str, placement: str) -> Measurements:
     data = parse_json(text, name)
     if "weft" in data:
         return _own_json(data, name)
-    _check_keys(data, _JSON_KEYS, name)
+    over = dict.fromkeys(f"{key} of the document" for key in data if key not in _JSON_KEYS)
     results = data.get("results")
     if not isinstance(results, list):
         raise WeftError(f"{name} lacks the key 'results', a list")
@@ -178,14 +208,14 @@ def _json(text: str, name: str, placement: str) -> Measurements:
         where = f"results[{number}]"
         if not isinstance(row, Mapping) or "size" not in row:
             raise WeftError(f"{name}, {where} lacks the key 'size'")
-        _check_keys(row, _ROW_KEYS, f"{name}, {where}")
+        over |= dict.fromkeys(f"{key} of results" for key in row if key not in _ROW_KEYS)
         body = row.get(key)
         if body is not None and (not isinstance(body, Mapping) or not {"time", "cpu_time"} & set(body)):
             raise WeftError(f"{name}, {where}: {key} lacks the key 'time'")
-        _check_keys(body or {}, _TIME_KEYS, f"{name}, {where}: {key}")
-        rows.append((where, row["size"], 0 if body is None else body.get("time", body.get("cpu_time"))))
+        over |= dict.fromkeys(f"{one} of {key}" for one in body or {} if one not in _TIME_KEYS)
+        rows.append((where, row["size"], 0 if body is None else _time_of(body, row["size"])))
         if isinstance(other := row.get(beside), Mapping):
-            others.append((row["size"], other.get("time", other.get("cpu_time"))))
+            others.append((row["size"], _time_of(other, row["size"])))
     devices = data.get("devices")
     listed = [one for one in devices if isinstance(one, Mapping)] if isinstance(devices, list) else []
     hosts = {str(one["hostname"]) for one in listed if one.get("hostname")}
@@ -198,7 +228,16 @@ def _json(text: str, name: str, placement: str) -> Measurements:
         found, hosts=len(hosts - {"weft"}) or None, device=str(listed[0].get("device_info", "")) if listed else "",
         version=version_of_code(code) if isinstance(code, int) else "", wrong=_wrong_of(data, results),
         gpus_per_process=driven if isinstance(driven, int) and driven > 0 and hosts != {"weft"} else None,
+        notes=(f"keys that are passed over: {', '.join(over)}",) if over else (),
     )
+
+
+def _time_of(body: Mapping[str, Any], size: Any) -> Any:
+    """Time of a result in us; that of the CPU is none of the collective, whose rate stands beside it."""
+    rate = body.get("alg_bw")
+    if "time" in body or not isinstance(rate, (int, float)) or not isinstance(size, int) or isinstance(rate, bool):
+        return body.get("time", body.get("cpu_time"))
+    return size / rate / 1e3 if rate > 0 else 0
 
 
 def _wrong_of(data: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> int:
@@ -208,12 +247,6 @@ def _wrong_of(data: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> 
     counts = [bounds.get("count") if isinstance(bounds, Mapping) else 0, *(body.get("nwrong") for body in bodies)]
     plain = [int(str(count)) for count in counts if str(count).isdecimal()]
     return max(sum(plain[1:]), plain[0]) if plain else 0
-
-
-def _check_keys(data: Mapping[str, Any], accepted: Collection[str], where: str) -> None:
-    for key in data:
-        if key not in accepted:
-            raise WeftError(f"{where} has the unknown key {key!r}: accepted are {', '.join(sorted(accepted))}")
 
 
 def _own_json(data: Mapping[str, Any], name: str) -> Measurements:
@@ -249,6 +282,7 @@ _OSU_TITLE = re.compile(
 )
 
 _HCCL_HEAD = ("data_size(Bytes):", "alg_bandwidth(GB/s):")
+_HCCL_TEST = re.compile(rf"\b({'|'.join(NCCL_TESTS)})_test\b")
 _HCCL_TIMES = ("aveg_time(us):", "avg_time(us):")
 """As the program prints it, and as its manual spells it."""
 
@@ -267,7 +301,10 @@ def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measur
     """Columns are found by their names."""
     columns: list[str] = []
     rows: list[tuple[str, Any, Any]] = []
+    told = None
     for number, line in enumerate(lines, start=1):
+        if not columns and (test := _HCCL_TEST.search(line)):
+            told = NCCL_TESTS[test[1]]
         cells = [cell.strip() for cell in line.split("|")]
         if all(word in cells for word in _HCCL_HEAD):
             columns = cells
@@ -281,7 +318,7 @@ def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measur
             if time is None:
                 raise WeftError(f"{name}, line {number}: the table has no column {' or '.join(_HCCL_TIMES)}")
             rows.append((f"line {number}", row["data_size(Bytes):"], time))
-    return measured(name, "HCCL text", rows, collective)
+    return measured(name, "HCCL text", rows, told or collective)
 
 
 def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measurements:
@@ -300,7 +337,7 @@ def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measuremen
             if heads[1:2] != ["Avg Latency(us)"]:
                 raise WeftError(f"{name}, line {number}: the second column is {heads[1:2]}, not Avg Latency(us)")
             columns = len(heads)
-        elif line[:1].isdecimal():
+        elif line.lstrip()[:1].isdecimal():
             words = line.split()
             if len(words) < max(columns, 2):
                 if number == last:
@@ -315,3 +352,45 @@ def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measuremen
         raise WeftError(f"{name} counts the bytes of a pair of ranks: the number of ranks is needed")
     found = measured(name, "OSU text", rows, kind, size_factor=n_ranks if kind in _PER_PAIR and n_ranks else 1)
     return replace(found, left_out=found.left_out + len(notes), notes=notes)
+
+
+IMB_TESTS = {
+    "allreduce": "all-reduce", "reduce_scatter": "reduce-scatter", "allgather": "all-gather", "alltoall": "all-to-all",
+    "bcast": "broadcast", "reduce": "reduce",
+}
+"""Benchmarks of IMB-MPI1; those of all-gather and all-to-all count the bytes of one pair of ranks."""
+
+_IMB_TEST = re.compile(r"^#\s*Benchmarking\s+(\w+)")
+_IMB_RANKS = re.compile(r"^#\s*#processes\s*=\s*(\d+)")
+_IMB_HEAD = re.compile(r"^#bytes\s+#repetitions\s")
+
+
+def is_imb(lines: Sequence[str]) -> bool:
+    """Whether the head of a table of IMB is there."""
+    return any(_IMB_HEAD.match(line) for line in lines)
+
+
+def imb_text(lines: Sequence[str], name: str) -> Measurements:
+    """Columns are found by their names."""
+    test, ranks, columns = "", None, list[str]()
+    rows: list[tuple[str, Any, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        if found := _IMB_TEST.match(line):
+            test, columns = found[1], []
+        elif found := _IMB_RANKS.match(line):
+            ranks = int(found[1])
+        elif _IMB_HEAD.match(line):
+            if test.lower() not in IMB_TESTS or "t_avg[usec]" not in line:
+                raise WeftError(f"{name}, line {number}: the benchmark {test!r} is not one of {', '.join(IMB_TESTS)}: "
+                                "give the output of those alone")
+            columns = line.split()
+        elif columns and line.lstrip()[:1].isdecimal():
+            words = line.split()
+            if len(words) < len(columns):
+                raise WeftError(f"{name}, line {number}: {len(words)} of {len(columns)} columns: is the file cut off?")
+            row = dict(zip(columns, words, strict=False))
+            rows.append((f"line {number}", row["#bytes"], row["t_avg[usec]"]))
+    if ranks is None:
+        raise WeftError(f"{name} has no line '# #processes = ' above its table")
+    kind = IMB_TESTS[test.lower()]
+    return measured(name, "IMB text", rows, kind, ranks, size_factor=ranks if kind in _PER_PAIR else 1)

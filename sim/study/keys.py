@@ -143,7 +143,8 @@ class TopologyKeys:
                                      default="the hop latency")
     boxes: int | None = key("integer", "copies of the box of an NCCL topology file, joined by a switch per NIC", "N",
                             default="1")
-    nvlink: str | None = key("text", "generation of NVLink, 1 to 5, for a table of nvidia-smi topo -m", "GEN")
+    nvlink: str | None = key("text", "generation of NVLink, 1 to 5, for a table of nvidia-smi topo -m, or, also none, "
+                             "for an NCCL topology without GPUs", "GEN")
     aggregation_rate: str | None = key("text", "at which switches, or routers where there are none, reduce", "RATE",
                                        default="unlimited")
     aggregation_per: str | None = key("text", "what has that rate: switch or port", "WHAT", default="switch")
@@ -392,7 +393,7 @@ class AstraKeys:
 class MeasuredKeys:
     """Section `[measured]`: times of a machine."""
 
-    file: str | None = key("text", "nccl-tests text or JSON, OSU or HCCL text, or the JSON of weft compare", "FILE",
+    file: str | None = key("text", "nccl-tests text or JSON, OSU, IMB or HCCL text, or JSON of weft compare", "FILE",
                            ("--measured",))
     placement: str = key("text", "of nccl-tests: out-of-place or in-place", "WORD", value="out-of-place")
 

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from collectives.formats.files import SUFFIX
 from sim.study.keys import SECTIONS, TENANT, keys_of
-from topologies.formats.files import SUFFIXES
+from topologies.formats.files import is_topology_file
 from workloads.models import MODELS
 from workloads.topoopt import MODELS as OPERATOR_MODELS
 
 MACHINE = "NAME|FILE.toml[:NODES]"
 
 FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
-    "SPEC|FILE": lambda text: text.endswith(SUFFIXES),
+    "SPEC|FILE": is_topology_file,
     MACHINE: lambda text: ".toml" in text,
     "NAME|FILE": lambda text: text not in MODELS and text not in OPERATOR_MODELS,
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),

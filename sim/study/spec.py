@@ -39,7 +39,7 @@ from sim.version import __version__
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.checks import checked, choice, integer, nearest, told
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
-from topologies.formats.files import SUFFIXES
+from topologies.formats.files import is_topology_file
 from topologies.machines.profile import Machine, machine_and_nodes
 from topologies.stages import staged
 from topologies.text.brief import one_line
@@ -162,7 +162,7 @@ class Spec(Sections):
         for name, read in LINK_KEYS.items():
             for part in () if links[name] is None else str(links[name]).split(","):
                 read(part, name.replace("_", " "))  # here, for a fabric knows no links but its own
-        if self.model.preset and not keys.spec.endswith(SUFFIXES):
+        if self.model.preset and not is_topology_file(keys.spec):
             given = {name: value for name, value in links.items() if value is not None}
             links |= PRESET_LINKS.get(self.model.preset, {}) | given
         topology = from_spec(
@@ -192,7 +192,7 @@ class Spec(Sections):
         machine = self.topology.machine
         if machine is None:
             name = self.topology.spec or ""
-            return name if name.endswith(SUFFIXES) else ""
+            return name if is_topology_file(name) else ""
         return next((name for name in (machine, machine.rpartition(":")[0]) if name.endswith(".toml")), "")
 
     def build_machine(self) -> tuple[Machine, int]:

@@ -2,12 +2,17 @@
 
 `bandwidth` is per direction of a link in "GB/s", which ASTRA-sim multiplies by 2^30: 50 is 53.687 GB/s; the name of the
 topology says so. `latency` is per link in ns; switches and routers add no time of their own.
+
+The JSON of ASTRA-sim 1.0 gives links of an NPU instead of one: a ring has half of them each way, fully connected NPUs
+share them among their neighbors, a switch has all. Its latencies of NICs and routers are added to those of links, so
+that a message between neighbors takes what it took there. Memory (`hbm-...`) is left out.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +21,7 @@ from typing import NamedTuple
 from topologies.checks import WeftError
 from topologies.core.topology import Topology
 from topologies.products import multidim
+from topologies.text.schema import Absent, Producer, tell_over
 from topologies.text.strict_yaml import Entry, parse_yaml, read_yaml
 from topologies.units import bytes_per_s
 
@@ -25,6 +31,28 @@ BLOCKS = {"Ring": "RI", "FullyConnected": "FC", "Switch": "SW"}
 """ASTRA-sim's block names, and those of a network spec."""
 
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
+OLDER = ("topologies-per-dim", "units-count", "links-count", "link-bandwidth", "link-latency")
+_OLDER_TIMES = ("nic-latency", "router-latency")
+_OLDER_NAMES = ("topology-name", "dimensions-count", "dimension-type", "use-fast-version")
+_OLDER_BLOCKS = {**BLOCKS, "AllToAll": "FC"}
+
+ABSENT = (
+    Absent("network", "nic-latency", "0 in every dimension", "README of 2022: 0 where there is no NIC"),
+    Absent("network", "router-latency", "0 in every dimension", "README of 2022: 0 where there is no switch"),
+)
+
+PRODUCERS = (
+    Producer(
+        "ASTRA-sim network YAML", "ASTRA-sim 2.0, astra-network-analytical", "599a047, November 2024",
+        "--topology FILE.yml, weft astra --network FILE", "Ring, FullyConnected, Switch; GB/s is 2^30 bytes/s",
+        "blocks of forks (Mesh, Line, Mutable)",
+    ),
+    Producer(
+        "ASTRA-sim network JSON", "ASTRA-sim 1.0, analytical backend", "de10aa7, October 2023",
+        "--topology FILE.json, weft astra --network FILE", "Hierarchical, with links-count, NIC and router latencies",
+        "hbm-...: memory, which took the place of a message where it was slower", ABSENT,
+    ),
+)
 MOST_NPUS = 2**20
 """Limit on the number of NPUs in an ASTRA-sim network."""
 
@@ -88,14 +116,13 @@ def _line(first: int, stride: int, extent: int) -> tuple[int, ...]:
 
 def looks_like_astra_network(text: str) -> bool:
     """Whether a text has the top-level keys of such a file."""
-    return bool(re.search(r"^(?:npus_count|topology)\s*:", text, re.MULTILINE))
+    return bool(re.search(r'^(?:npus_count|topology)\s*:|"topologies-per-dim"\s*:', text, re.MULTILINE))
 
 
 def read_astra_network(path: str | Path) -> AstraNetwork:
     """Read a network file.
 
-    WeftError: names the file, line and key: a key that the analytical backends do not read, a missing key, lists of
-        unequal length, or a value out of range.
+    WeftError: names the file, line and key: a missing key, lists of unequal length, or a value out of range.
     """
     return _network(read_yaml(path, "network"))
 
@@ -106,17 +133,43 @@ def parse_astra_network(text: str, name: str) -> AstraNetwork:
 
 
 def _network(entry: Entry) -> AstraNetwork:
-    entries = entry.mapping(KEYS, required=KEYS)
-    blocks = [item.choice(BLOCKS, "block") for item in entries["topology"].items()]
+    older = OLDER[0] in entry.mapping()
+    keys = OLDER if older else KEYS
+    entries = entry.mapping(required=keys)
+    known = (*KEYS, *OLDER, *_OLDER_TIMES, *_OLDER_NAMES)
+    tell_over(entry.where, [key for key in entries if key not in known], "the analytical backend")
+    blocks = [item.choice(_OLDER_BLOCKS if older else BLOCKS, "block") for item in entries[keys[0]].items()]
     if not blocks:
-        raise entries["topology"].refuse("is empty: give one block per dimension")
-    numbers = {key: entries[key].items() for key in KEYS[1:]}
+        raise entries[keys[0]].refuse("is empty: give one block per dimension")
+    numbers = {key: entries[key].items() for key in (*keys[1:], *_OLDER_TIMES * older) if key in entries}
     for key, items in numbers.items():
         if len(items) != len(blocks):
-            raise entries[key].refuse(f"has {len(items)} entries; topology has {len(blocks)} and needs one each")
-    extents = [item.integer(2, MOST_NPUS) for item in numbers["npus_count"]]
-    rates = [item.number(1e-9, 1e9) for item in numbers["bandwidth"]]
-    latencies = [item.number(0, 1e12) for item in numbers["latency"]]
+            raise entries[key].refuse(f"has {len(items)} entries; {keys[0]} has {len(blocks)} and needs one each")
+    extents = [item.integer(2, MOST_NPUS) for item in numbers[keys[1]]]
+    rates = [item.number(1e-9, 1e9) for item in numbers[keys[-2]]]
+    latencies = [item.number(0, 1e12) for item in numbers[keys[-1]]]
     if (total := math.prod(extents)) > MOST_NPUS:
-        raise entries["npus_count"].refuse(f"{total} NPUs in all; at most {MOST_NPUS:,}")
-    return AstraNetwork(tuple(map(AstraDimension, blocks, extents, rates, latencies)))
+        raise entries[keys[1]].refuse(f"{total} NPUs in all; at most {MOST_NPUS:,}")
+    dimensions = tuple(map(AstraDimension, blocks, extents, rates, latencies))
+    return AstraNetwork(_of_older(entries, numbers, dimensions) if older else dimensions)
+
+
+def _of_older(
+    entries: Mapping[str, Entry], numbers: Mapping[str, Sequence[Entry]], dimensions: Sequence[AstraDimension]
+) -> tuple[AstraDimension, ...]:
+    """Dimensions with one link to each neighbor, from those with `links-count` of them."""
+    if "topology-name" in entries and (name := entries["topology-name"].text()) != "Hierarchical":
+        raise entries["topology-name"].refuse(f"{name!r} is not read: only Hierarchical is")
+    zeros = [0.0] * len(dimensions)
+    nics, routers = (
+        [item.number(0, 1e12) for item in numbers[key]] if key in numbers else zeros for key in _OLDER_TIMES)
+    found = []
+    for at, one in enumerate(dimensions):
+        links = numbers["links-count"][at].integer(1, MOST_NPUS)
+        kind = "FullyConnected" if one.kind == "AllToAll" else one.kind
+        share = {"Ring": links // 2, "FullyConnected": links // (one.npus - 1), "Switch": links}[kind]
+        if not share:
+            raise entries["links-count"].refuse(f"{links} links of an NPU are too few for {one.kind} of {one.npus}")
+        more = nics[at] + routers[at] / 2 if kind == "Switch" else 2 * nics[at]
+        found.append(AstraDimension(kind, one.npus, one.bandwidth * share, one.latency_ns + more))
+    return tuple(found)

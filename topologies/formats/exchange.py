@@ -31,9 +31,11 @@ from topologies.checks import Reads, WeftError, checked, integer, number, told
 from topologies.core.custom import rank_coordinates
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import KIND_NAMES, NPU, Topology
+from topologies.formats.foreign_graph import foreign_graph, is_foreign
 from topologies.formats.repeats import check_graphml, check_node_link
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
+from topologies.text.schema import Producer
 from topologies.units import PS_PER_S, from_bytes_per_s, from_seconds
 
 if TYPE_CHECKING:
@@ -44,6 +46,18 @@ SUFFIXES = (".graphml", ".json")
 
 MOST_SMALL = 2**15 - 1
 """Of dimensions, which are 16 bits wide, and of cables in parallel."""
+
+PRODUCERS = (
+    Producer(
+        "GraphML, node-link JSON", "weft topology --output", "our own", "--topology FILE.graphml",
+        "the attributes of topologies.formats.exchange, in SI units",
+    ),
+    Producer(
+        "GraphML, node-link JSON", "networkx, Internet Topology Zoo", "networkx 3.x",
+        "--topology FILE.graphml --link-bandwidth RATE", "any graph: its nodes are NPUs, its edges cables of the rate "
+        "that is given, or of LinkSpeedRaw in bits/s", "lengths: latencies are those that are given",
+    ),
+)
 
 _GRAPH_KEYS = {"name"}
 _NODE_KEYS = {"kind", "rank", "coord", "hop_latency_s"}
@@ -167,15 +181,20 @@ def read_topology(path: str | Path) -> Topology:
     return parse_topology(read_input(path, "topology file"), path)
 
 
-def parse_topology(text: str, path: str | Path) -> Topology:
+def parse_topology(text: str, path: str | Path, **given: Any) -> Topology:
     """The network described by a text, GraphML or node-link JSON according to the suffix of its file.
 
-    WeftError: as for `read_topology`.
+    `given`: bandwidth, latency and hop_latency, of a graph of another tool.
+    WeftError: as for `read_topology`, or a quantity that the file itself specifies.
     """
-
     path = Path(path)
     read: Callable[[str, Path], nx.DiGraph] = _read_json if _suffix(path) == ".json" else _read_graphml
-    return replace(from_networkx(read(text, path), name=str(path)), name=path.name)  # messages have the whole path
+    graph = read(text, path)
+    if is_foreign(graph):
+        return foreign_graph(graph, str(path), **given)
+    for field, value in given.items():
+        raise WeftError(f"topology file {str(path)!r} specifies its own {field}: omit {field} {value!r}")
+    return replace(from_networkx(graph, name=str(path)), name=path.name)  # messages have the whole path
 
 
 def _suffix(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +13,13 @@ from topologies.checks import WeftError
 from topologies.core.topology import Topology
 from topologies.formats.astra_network import looks_like_astra_network, parse_astra_network
 from topologies.formats.exchange import parse_topology
+from topologies.formats.htsim_topo import looks_like_htsim, parse_htsim
 from topologies.formats.infragraph import looks_like_infragraph, parse_infragraph
 from topologies.formats.nccl_xml import parse_nccl_xml
+from topologies.formats.ns3_text import looks_like_ns3, parse_ns3
 from topologies.formats.nvidia_smi import looks_like_nvidia_smi, parse_nvidia_smi
+from topologies.formats.rocm_smi import looks_like_rocm_smi, parse_rocm_smi
+from topologies.formats.simgrid import looks_like_simgrid, parse_simgrid
 from topologies.text.input_text import read_input
 from topologies.units import Quantities, Quantity
 
@@ -37,6 +43,7 @@ class FileFormat:
     recognizes: Callable[[str], bool]  # whether the text of a file with one of the suffixes has this format
     parse: Callable[..., Topology]  # (text, file name, **what is given)
     accepts: tuple[str, ...] = ()  # fields of `Given` that the format leaves unspecified; the others are rejected
+    several: bool = False  # whether it has several bandwidths
 
 
 def _anything(text: str) -> bool:
@@ -48,20 +55,48 @@ def _astra_sim(text: str, name: str) -> Topology:
 
 
 FORMATS: tuple[FileFormat, ...] = (
-    FileFormat("GraphML", (".graphml",), _anything, parse_topology),
+    FileFormat("GraphML", (".graphml",), _anything, parse_topology, ("bandwidth", "latency", "hop_latency")),
     FileFormat("InfraGraph", (".yaml", ".yml", ".json"), looks_like_infragraph, parse_infragraph,
                ("bandwidth", "latency", "hop_latency")),
-    FileFormat("ASTRA-sim network", (".yaml", ".yml"), looks_like_astra_network, _astra_sim),
-    FileFormat("node-link JSON", (".json",), _anything, parse_topology),
+    FileFormat("ASTRA-sim network", (".yaml", ".yml", ".json"), looks_like_astra_network, _astra_sim),
+    FileFormat("rocm-smi --showtopo", (".txt", ".json"), looks_like_rocm_smi, parse_rocm_smi,
+               ("bandwidth", "latency", "hop_latency"), several=True),
+    FileFormat("node-link JSON", (".json",), _anything, parse_topology, ("bandwidth", "latency", "hop_latency")),
+    FileFormat("SimGrid platform XML", (".xml",), looks_like_simgrid, parse_simgrid),
     FileFormat("NCCL topology XML", (".xml",), _anything, parse_nccl_xml,
-               ("bandwidth", "latency", "hop_latency", "boxes")),
+               ("bandwidth", "latency", "hop_latency", "boxes", "nvlink")),
+    FileFormat("htsim topology", (".topo", ".txt"), looks_like_htsim, parse_htsim),
+    FileFormat("ns-3 topology text", (".txt",), looks_like_ns3, parse_ns3),
     FileFormat("nvidia-smi topo -m", (".txt",), looks_like_nvidia_smi, parse_nvidia_smi,
-               ("bandwidth", "latency", "hop_latency", "nvlink")),
+               ("bandwidth", "latency", "hop_latency", "nvlink"), several=True),
 )
 """The registry: a file is read by the first format with its suffix that recognizes the text."""
 
 SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(suffix for one in FORMATS for suffix in one.suffixes))
 """File suffixes that are read as a topology."""
+
+def _format_of(text: str, name: str) -> FileFormat:
+    """The format of a text.
+
+    WeftError: it is none that is read; what it is, if that is known.
+    """
+    candidates = [one for one in FORMATS if name.endswith(one.suffixes)]
+    sure = [one for one in candidates or FORMATS if one.recognizes is not _anything and one.recognizes(text)]
+    if sure:
+        return sure[0]
+    for pattern, what in NAMED:
+        if re.search(pattern, text[:65536]):
+            raise WeftError(f"topology file {name} is {what}")
+    if taken := [one for one in candidates if one.recognizes is _anything]:
+        return taken[-1]
+    expected = " or ".join(one.name for one in candidates or FORMATS)
+    raise WeftError(f"topology file {name} has an unknown format: expected {expected}")
+
+
+def is_topology_file(spec: str) -> bool:
+    """Whether a spec names a file: by its suffix, or because there is one."""
+    return spec.endswith(SUFFIXES) or ("\0" not in spec and os.path.isfile(spec))
+
 
 _FLAGS = {
     "bandwidth": "bandwidth", "latency": "latency", "hop_latency": "hop_latency", "boxes": "number of boxes",
@@ -70,22 +105,33 @@ _FLAGS = {
 _OF_SOME_FILES = ("boxes", "nvlink")
 
 
+NAMED: tuple[tuple[str, str], ...] = (
+    (r"<graphs\b", "an NCCL graph (NCCL_GRAPH_DUMP_FILE): rings and trees that it searched; NCCL_TOPO_DUMP_FILE writes "
+     "the network"),
+    (r"<algo\b", "an MSCCL program: give it as --algorithm"),
+    (r"<topology\b", "an lstopo file of hwloc, which has no links between GPUs: NCCL_TOPO_DUMP_FILE writes them"),
+    (r"(?i)^\s*nodes\s+\d+\s+connections\s", "a connection matrix of htsim: flows, and no network"),
+    (r'"logical-dims"', "the logical dimensions of ASTRA-sim's ns-3: the network is in its topology text"),
+    (r'"scheduling-policy"', "a system file of ASTRA-sim: give it as weft astra --system"),
+    (r"\+-+\+\s*\n\|\s*NVIDIA-SMI", "the status of nvidia-smi: nvidia-smi topo -m writes the table"),
+    (r"(?m)^GPU \d+: .*\n\s*Link \d+:", "the status of NVLinks: nvidia-smi topo -m writes the table"),
+    (r"\bNCCL INFO ", "a log of NCCL: NCCL_TOPO_DUMP_FILE writes the topology"),
+    (r'(?m)^(?:Switch|Ca)\s+\d+\s+"', "the output of ibnetdiscover, whose hosts have no GPUs"),
+    (r"(?m)^\s*SwitchName=", "Slurm's topology.conf, whose links have no rates"),
+)
+"""What files that are recognized and not read are, by what they contain."""
+
+
 def read_topology_file(path: str | Path, given: Given = Given()) -> Topology:
     """The network described by a file of any known format.
 
-    `path`: the suffix and the text determine the format.
+    `path`: the suffix and the text determine the format; of other suffixes, the text alone.
     `given`: what the file leaves unspecified.
     WeftError: a file that cannot be read or has an unknown format, or a quantity that the file itself specifies.
     """
     name = str(path)
-    candidates = [one for one in FORMATS if name.endswith(one.suffixes)]
-    if not candidates:
-        raise WeftError(f"topology file {name}: the suffix must be one of {', '.join(SUFFIXES)}")
     text = read_input(path, "topology file")
-    chosen = next((one for one in candidates if one.recognizes(text)), None)
-    if chosen is None:
-        expected = " or ".join(one.name for one in candidates)
-        raise WeftError(f"topology file {name} has an unknown format: expected {expected}")
+    chosen = _format_of(text, name)
     named = {field: value for field, value in given._asdict().items() if value is not None}
     for field, value in named.items():
         if field not in chosen.accepts:
@@ -93,6 +139,6 @@ def read_topology_file(path: str | Path, given: Given = Given()) -> Topology:
             raise WeftError(
                 f"topology file {name!r} ({chosen.name}) {why} {_FLAGS[field]}: omit {_FLAGS[field]} {value!r}"
             )
-        if not isinstance(value, (str, int, float)):
+        if not isinstance(value, (str, int, float)) and not (chosen.several and field == "bandwidth"):
             raise WeftError(f"only one {field} applies to this file: give a single value, not {value!r}")
     return chosen.parse(text, name, **named)

@@ -1,69 +1,72 @@
-"""NCCL topology XML, as written by `NCCL_TOPO_DUMP_FILE`: one box, or several copies connected by one switch per NIC.
+"""Topology XML of NCCL and RCCL, as `NCCL_TOPO_DUMP_FILE` writes it: one box, or copies connected by a switch per NIC.
 
-The file has no latencies and gives rates in units of its own. These are converted to bytes/s as NCCL does:
+It is read as the library reads it: attributes and elements that it does not know are passed over, absent ones have the
+value that it takes (`ABSENT`), and what its dictionaries do not know has their fallback. The file has no latencies and
+gives rates in units of its own, which are converted to bytes/s as the library does:
 
-- NVLink: links x the rate of one link of the GPU's generation (`topologies.nvlink`);
-- PCIe: `link_width` lanes x the rate of a lane at that `link_speed` (NCCL's `kvDictPciGen`: 16 GT/s x16 is 24 GB/s);
+- NVLink: links x the rate of one link of the GPU's generation (`topologies.nvlink`); xGMI: likewise, by `gcn`;
+- PCIe: `link_width` lanes x the rate of a lane at that `link_speed` (16 GT/s x16 is 24 GB/s);
 - network: `speed` in Mb/s;
-- between CPUs: 16 GB/s for AMD, 10 for Intel, 6 for Arm, 32 for POWER, NCCL's values for older models.
+- between CPUs: by vendor and model.
 
 Whatever carries no traffic is omitted: PCIe and CPUs in a single box whose GPUs all reach each other over NVLink,
 bridges with one branch, and NICs with only a CPU behind them. A GPU reaches PCIe through a port of its own, so that
-NVLink is the shorter path wherever there is one.
+NVLink is the shorter path wherever there is one. A file without any <gpu>, which NCCL completes on the machine, has its
+PCI devices of class 0x03 as GPUs, whose NVLinks the caller gives.
 """
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from topologies.checks import WeftError
+from topologies.checks import WeftError, choice
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
-from topologies.nvlink import link_of_sm
+from topologies.formats.nccl_schema import (
+    ABSENT,
+    AMD_GPU_CLASS,
+    CPU_LINK_CLASS,
+    GPU_CLASS,
+    KNOWN,
+    LEAST_NET_MBPS,
+    LOC_BPS,
+    NIC_CLASS,
+    between_cpus_Bps,
+    nvlink_Bps,
+    pcie_Bps,
+    tool_of,
+    xgmi_Bps,
+)
+from topologies.nvlink import GENERATIONS, generation
+from topologies.text.notes import note
 from topologies.text.plain_xml import Element, parse_xml
-from topologies.units import Quantity, parse_bandwidth, parse_time
+from topologies.text.schema import fill, pass_over
+from topologies.units import Quantity, counted, parse_bandwidth, parse_time
 
 NVLINK, PCIE, NETWORK = 0, 1, 2
 """Tiers of the links."""
 
 MOST_COPIES = 4096
-
-CPU_NIC_BPS = 1e12
-"""Between a CPU and a NIC built into it rather than on PCIe: the network is the limit."""
-
-_KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "system": (("version",), ("cpu",)),
-    "cpu": (("host_hash", "numaid", "affinity", "arch", "vendor", "familyid", "modelid"), ("pci", "nic")),
-    "pci": (("busid", "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "link_speed", "link_width"),
-            ("pci", "gpu", "nic")),
-    "gpu": (("dev", "sm", "rank", "gdr"), ("nvlink",)),
-    "nic": ((), ("net",)),
-    "net": (("name", "dev", "speed", "port", "latency", "guid", "maxconn", "gdr", "coll", "rail", "plane", "keep"), ()),
-    "nvlink": (("target", "count", "tclass"), ()),
-}
-"""Accepted attributes and children of each element."""
-
-_LANE_SPEED = re.compile(r"^([0-9]+(?:\.[0-9]+)?) GT/s(?: PCIe)?$")
-_SWITCH_CLASS, _GPU_CLASS = "0x0680", "0x03"
-_LANE_GBPS = {2.5: 1.5, 5.0: 3.0, 8.0: 6.0, 16.0: 12.0, 32.0: 24.0, 64.0: 48.0}
-_CPU_LINK_BPS = {"AuthenticAMD": 16e9, "GenuineIntel": 10e9, "arm64": 6e9, "ppc64": 32e9}
+NO_NVLINK = "none"
+"""In place of a generation: the GPUs of a file without <gpu> have PCIe alone."""
 
 
-class _NvLink(NamedTuple):
+class _Link(NamedTuple):
+    """To another GPU of the same host by its bus, to its NVSwitch, or to the CPU of the GPU."""
+
     target: str
-    cables: int
-    to_switch: bool
+    rate_Bps: float
+    to: str  # "gpu", "switch" or "cpu"
 
 
 class _Gpu(NamedTuple):
     name: str
-    busid: str
-    link_Bps: float
-    links: tuple[_NvLink, ...]
+    place: tuple[str, str]  # host and bus
+    links: tuple[_Link, ...]
 
 
 @dataclass
@@ -76,6 +79,9 @@ class _Branch:
     rail: int | None = None
     speed_Bps: float = 0.0
     below: list[_Branch] = field(default_factory=list)
+    host: str = ""
+    is_card: bool = False
+    cpu: Element | None = None
 
     def all(self) -> Iterator[_Branch]:
         yield self
@@ -84,144 +90,201 @@ class _Branch:
 
 
 def parse_nccl_xml(
-    text: str, name: str, *, boxes: int = 1, bandwidth: Quantity | None = None,
+    text: str, name: str, *, boxes: int = 1, bandwidth: Quantity | None = None, nvlink: str | None = None,
     latency: Quantity = DEFAULT_LATENCY, hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
-    """The network of an NCCL topology file.
+    """The network of a topology file of NCCL or RCCL.
 
     `name`: name of the file, for messages and tables.
     `boxes`: number of copies of the box; NIC d of each has a cable to the switch "rail" d.
-    `bandwidth`: per direction of one NVLink (default: NCCL's value).
+    `bandwidth`: per direction of one NVLink or xGMI link (default: the library's value).
+    `nvlink`: generation, or "none", of the GPUs of a file without <gpu>: all their links go to one NVSwitch.
     `latency`, `hop_latency`: of every link, and of every switch; the file has neither.
     GPU g of copy c has rank c x GPUs + g, in the order of `rank` in the file.
-    WeftError: not plain XML, an unknown element or attribute, an invalid value, or several copies without a NIC.
+    WeftError: not plain XML, no such file, an invalid value, or several copies without a NIC.
     """
     if not 1 <= boxes <= MOST_COPIES:
         raise WeftError(f"{name}: {boxes} copies requested; give 1 to {MOST_COPIES}")
     link_Bps = None if bandwidth is None else parse_bandwidth(bandwidth, "NVLink bandwidth")
-    reader = _Reader(name, link_Bps)
-    roots = reader.read(parse_xml(text, name, numbered=("pci",)))
-    gpus = reader.gpus()
+    root = parse_xml(text, name, numbered=("pci",))
+    if root.tag != "system":
+        raise WeftError(f"{root.where} is not the root of an NCCL topology, which is <system>")
+    tool = tool_of(root)
+    pass_over(root, KNOWN, tool, name)
+    _complete(root, name, tool, nvlink)
+    _name_classes(root)
+    fill(root, ABSENT)
+    reader = _Reader(name, tool, link_Bps)
+    roots = reader.read(root)
     latency_ps = parse_time(latency, "latency")
     hop_ps = parse_time(hop_latency, "hop latency")
-    builder = _Builder(gpus, roots, reader.cpu_link_Bps, latency_ps)
+    builder = _Builder(reader.gpus(), roots, latency_ps, root.attributes["version"])
     for box in range(boxes):
         builder.add(box, boxes)
     if boxes > 1 and not builder.rails:
-        raise WeftError(f"{name} has no NIC: {boxes} copies cannot be connected")
+        bare = sum(one.tag == "pci" and one.attributes["class"].startswith(NIC_CLASS) for one in root.every())
+        why = "no NIC" if not bare else f"NICs without <net>, of which {tool} asks the machine"
+        raise WeftError(f'{name} has {why}: {boxes} copies cannot be connected; give each <nic><net dev="0" '
+                        'speed="200000"/></nic>, speed in Mb/s')
     switches = [*builder.switches, *builder.rails]
     title = name if boxes == 1 else f"{boxes} x {name}"
     return wired(title, builder.npus, switches, builder.cables, hop_ps, frozenset(builder.passive))
 
 
+def _complete(root: Element, name: str, tool: str, nvlink: str | None) -> None:
+    """Enter the GPUs of a file that lists none: its devices of their class, each with all its links to one switch."""
+    if any(one.tag == "gpu" for one in root.every()):
+        if nvlink is not None:
+            raise WeftError(f"topology file {name!r} lists the NVLinks of its GPUs: omit NVLink generation {nvlink!r}")
+        return
+    devices = [one for one in root.every() if one.tag == "pci"
+               and one.attributes.get("class", "").startswith((GPU_CLASS, AMD_GPU_CLASS))]
+    if not devices:
+        raise WeftError(f"{name} has no <gpu>, and no <pci> of the class {GPU_CLASS}")
+    if nvlink is None:
+        raise WeftError(f"{name} has no <gpu>: {tool} finds the links of its {counted(len(devices), 'GPU')} on the "
+                        "machine; give --nvlink 3 for A100, 4 for H100, 5 for B200 behind NVSwitches, or --nvlink none")
+    links = 0
+    if nvlink != NO_NVLINK:
+        choice(nvlink, (*GENERATIONS, NO_NVLINK), "NVLink generation")
+        links = generation(nvlink).links
+        gpus = counted(len(devices), "GPU")
+        note(f"{name} has no <gpu>: all {links} NVLinks of each of its {gpus} go to one NVSwitch")
+    for rank, device in enumerate(devices):
+        sm = {"1": 60, "2": 70, "3": 80, "4": 90, "5": 100}.get(nvlink, 0)
+        gpu = Element("gpu", {"rank": str(rank), "sm": str(sm)}, device.where)
+        if links:
+            gpu.children.append(Element("nvlink", {"target": "nvswitch", "count": str(links)}, device.where))
+        device.children.append(gpu)
+
+
+def _name_classes(root: Element) -> None:
+    """The class of a link's other end, where a link does not say it and the end is a GPU of this file."""
+    buses = {one.attributes.get("busid") for one in root.every() if one.tag == "pci" and one.all("gpu")}
+    for one in root.every():
+        if one.tag in ("nvlink", "xgmi") and one.attributes.get("target") in buses:
+            one.attributes.setdefault("tclass", GPU_CLASS)
+
+
 class _Reader:
     """Turns elements into branches."""
 
-    def __init__(self, name: str, link_Bps: float | None) -> None:
-        self.name, self.link_Bps = name, link_Bps
+    def __init__(self, name: str, tool: str, link_Bps: float | None) -> None:
+        self.name, self.tool, self.link_Bps = name, tool, link_Bps
         self.found: dict[int, _Gpu] = {}
-        self.rails: set[int] = set()
-        self.cpu_link_Bps = 0.0
+        self.hosts: list[str] = []
+        self.cards: dict[tuple[str, str], _Branch] = {}
+        self.rails: set[tuple[str, int]] = set()
+        self.names: Counter[str] = Counter()
 
     def read(self, root: Element) -> list[_Branch]:
-        if root.tag != "system":
-            raise WeftError(f"{root.where} is not the root of an NCCL topology, which is <system>")
-        root.check(_KNOWN)
-        roots = [self._cpu(cpu, at) for at, cpu in enumerate(root.children)]
+        self.hosts = list(dict.fromkeys(cpu.attributes["host_hash"] for cpu in root.children))
+        self._number(root)
+        roots = [self._gather(_Branch(f"cpu{at}", host=cpu.attributes["host_hash"], cpu=cpu), cpu)
+                 for at, cpu in enumerate(root.children)]
         if not self.found:
-            raise WeftError(f"{self.name} has no <gpu>")
+            raise WeftError(f"{self.name} has no <gpu> with a rank")
         return roots
 
     def gpus(self) -> list[_Gpu]:
-        """By rank."""
-        ranks = sorted(self.found)
-        if ranks != list(range(len(ranks))):
-            raise WeftError(f"{self.name}: the ranks of the GPUs are {ranks}; 0 to {len(ranks) - 1} are expected")
-        by_bus = {gpu.busid for gpu in self.found.values()}
-        for gpu in self.found.values():
-            for link in gpu.links:
-                if not link.to_switch and link.target not in by_bus:
-                    raise WeftError(f"{self.name}: {gpu.name} has an NVLink to {link.target}, not a GPU of this file")
-        return [self.found[rank] for rank in ranks]
+        """By rank, with links to GPUs of this file alone: the library ignores others, and those to the GPU itself."""
+        here = {gpu.place for gpu in self.found.values()}
+        found, left = [], 0
+        for _, gpu in sorted(self.found.items()):
+            host, bus = gpu.place
+            links = tuple(link for link in gpu.links
+                          if link.to != "gpu" or (link.target != bus and (host, link.target) in here))
+            left += len(gpu.links) - len(links)
+            found.append(gpu._replace(links=links))
+        if left:
+            note(f"{self.name}: passed over, as {self.tool} does: {counted(left, 'link')} of a GPU to itself or to "
+                 "none of this file")
+        return found
 
-    def _cpu(self, element: Element, at: int) -> _Branch:
-        vendor = element.attributes.get("vendor", "")
-        key = vendor if vendor in _CPU_LINK_BPS else element.attributes.get("arch", "")
-        if key not in _CPU_LINK_BPS:
-            raise WeftError(
-                f"{element.where} has vendor={vendor!r} and arch={key!r}: known are {', '.join(_CPU_LINK_BPS)}"
-            )
-        self.cpu_link_Bps = max(self.cpu_link_Bps, _CPU_LINK_BPS[key])
-        return self._gather(_Branch(f"cpu{at}"), element)
+    def _number(self, root: Element) -> None:
+        """Ranks as the file has them; where it has none, by `dev`, else in its order. Others do not take part."""
+        gpus = [one for one in root.every() if one.tag == "gpu"]
+        if any("rank" in one.attributes for one in gpus):
+            without = sum("rank" not in one.attributes for one in gpus)
+            if without:
+                note(f"{self.name}: passed over, as {self.tool} does: {counted(without, 'GPU')} without a rank")
+            return
+        order = sorted(gpus, key=lambda one: one.whole("dev")) if all("dev" in one.attributes for one in gpus) else gpus
+        for rank, gpu in enumerate(order):
+            gpu.attributes["rank"] = str(rank)
 
     def _gather(self, branch: _Branch, element: Element) -> _Branch:
         for child in element.children:
             if child.tag == "pci":
-                branch.below.append(self._pci(child))
+                branch.below += self._pci(child, branch.host)
             elif child.tag == "nic":
-                branch.below += self._nic(child, CPU_NIC_BPS)
+                branch.below += self._nic(child, LOC_BPS, branch.host, branch.name)
         return branch
 
-    def _pci(self, element: Element) -> _Branch:
-        rate, busid = _pcie_Bps(element), element.text("busid")
-        branch = _Branch(f"pcie-{busid}", rate)
-        for child in element.children:
-            if child.tag == "gpu":
-                branch.gpu = self._gpu(child, busid)
-                branch.name = f"port-{branch.gpu.name}"
-            elif child.tag == "nic":
-                branch.below += self._nic(child, rate)
-            else:
-                branch.below.append(self._pci(child))
-        if branch.gpu is not None and branch.below:
+    def _pci(self, element: Element, host: str) -> list[_Branch]:
+        rate, busid = pcie_Bps(element), element.text("busid")
+        gpus = [one for one in element.all("gpu") if "rank" in one.attributes]
+        others = [one for one in element.children if one.tag != "gpu"]
+        if len(gpus) > 1 or (gpus and others):
             raise WeftError(f"{element.where} holds a GPU and other devices")
-        return branch
+        if gpus:
+            gpu = self._gpu(gpus[0], (host, busid))
+            return [_Branch(f"port-{gpu.name}", rate, gpu, host=host)]
+        if element.all("nic"):
+            return [port for nic in element.all("nic") for port in self._nic(nic, rate, host, busid)]
+        return [self._gather(_Branch(self._name(f"pcie-{busid}", host), rate, host=host), element)]
 
-    def _gpu(self, element: Element, busid: str) -> _Gpu:
+    def _gpu(self, element: Element, place: tuple[str, str]) -> _Gpu:
         rank = element.whole("rank")
         if rank in self.found:
-            raise WeftError(f"{element.where} has rank={rank}, already taken by the GPU at {self.found[rank].busid}")
-        link_Bps = self.link_Bps or link_of_sm(element.whole("sm"), element.where)
-        gpu = _Gpu(f"gpu{rank}", busid, link_Bps, tuple(_nvlink(one) for one in element.children))
+            raise WeftError(f"{element.where} has rank={rank}, already taken by the GPU at {self.found[rank].place[1]}")
+        gpu = _Gpu(f"gpu{rank}", place, tuple(self._link(one, element) for one in element.children))
         self.found[rank] = gpu
         return gpu
 
-    def _nic(self, element: Element, rate: float) -> list[_Branch]:
+    def _link(self, element: Element, gpu: Element) -> _Link:
+        if element.tag == "c2c":
+            return _Link("", element.whole("count", 1) * element.whole("bw", 1) * 1e6, "cpu")
+        rate = self.link_Bps or (xgmi_Bps if element.tag == "xgmi" else nvlink_Bps)(gpu)
+        kind = element.attributes["tclass"]
+        to = "cpu" if kind.startswith(CPU_LINK_CLASS) else "switch"
+        to = "gpu" if kind.startswith((GPU_CLASS, AMD_GPU_CLASS)) else to
+        return _Link(element.text("target"), element.whole("count", 1) * rate, to)
+
+    def _nic(self, element: Element, rate: float, host: str, busid: str) -> list[_Branch]:
+        """A card, whose functions share its slot, with a port for each net; none if the card is known already."""
         ports = []
         for net in element.children:
-            rail, speed = net.whole("dev"), net.whole("speed", 1) * 1e6 / 8
-            if rail in self.rails:
-                raise WeftError(f"{net.where} has dev={rail}, already taken by another NIC")
-            self.rails.add(rail)
-            ports.append(_Branch(f"nic{rail}", rate, None, rail, speed))
-        return ports
+            if "dev" not in net.attributes or net.attributes["net"] == "0":
+                continue
+            rail, speed = net.whole("dev"), net.whole("speed", -1)
+            if (host, rail) in self.rails:
+                note(f"{net.where} has dev={rail}, as another NIC has: both are on one rail")
+            self.rails.add((host, rail))
+            mbps = speed if speed > 0 else LEAST_NET_MBPS
+            ports.append(_Branch(self._name(f"nic{rail}", host), LOC_BPS, None, rail, mbps * 1e6 / 8, host=host))
+        place = host, busid.rpartition(".")[0] or busid
+        known = place in self.cards
+        card = self.cards.setdefault(place, _Branch(self._name(f"card-{busid}", host), rate, host=host, is_card=True))
+        card.below += ports
+        return [] if known else [card]
 
-
-def _pcie_Bps(element: Element) -> float:
-    speed = element.text("link_speed")
-    lane = _LANE_SPEED.match(speed)
-    if lane is None or float(lane[1]) not in _LANE_GBPS:
-        known = ", ".join(f"{rate:g}" for rate in _LANE_GBPS)
-        raise WeftError(f"{element.where} has link_speed={speed!r}: known are {known} GT/s PCIe")
-    lanes = element.whole("link_width") or 16  # a width of 0 means unknown; NCCL assumes 16
-    return lanes * _LANE_GBPS[float(lane[1])] * 1e9 / 8
-
-
-def _nvlink(element: Element) -> _NvLink:
-    kind = element.text("tclass")
-    if not kind.startswith((_SWITCH_CLASS, _GPU_CLASS)):
-        raise WeftError(f"{element.where} has tclass={kind!r}: expected 0x03... (GPU) or 0x0680... (NVSwitch)")
-    return _NvLink(element.text("target"), element.whole("count", 1), kind.startswith(_SWITCH_CLASS))
+    def _name(self, name: str, host: str) -> str:
+        """A name of its own, whatever hosts share and some files have twice."""
+        whole = f"host{self.hosts.index(host)}-{name}" if len(self.hosts) > 1 else name
+        self.names[whole] += 1
+        return whole if self.names[whole] == 1 else f"{whole}-{self.names[whole]}"
 
 
 class _Builder:
     """Collects nodes and cables, copy by copy."""
 
-    def __init__(self, gpus: Sequence[_Gpu], roots: Sequence[_Branch], cpu_link_Bps: float, latency_ps: int) -> None:
-        self.gpus, self.cpu_link_Bps, self.latency_ps = gpus, cpu_link_Bps, latency_ps
-        self.by_bus = {gpu.busid: gpu.name for gpu in gpus}
+    def __init__(self, gpus: Sequence[_Gpu], roots: Sequence[_Branch], latency_ps: int, version: str) -> None:
+        self.gpus, self.latency_ps, self.version = gpus, latency_ps, version
+        self.by_place = {gpu.place: gpu.name for gpu in gpus}
         rails = _rails(roots)
         self.roots = [trimmed for root in roots if (trimmed := _trim(root, rails)) is not None]
+        self.hosts = len({root.host for root in self.roots})
         self.npus: list[str] = []
         self.switches: list[str] = []
         self.rails: dict[str, None] = {}
@@ -236,27 +299,40 @@ class _Builder:
         if copies == 1 and _all_joined(self.gpus):
             return
         for root in self.roots:
-            self._tree(root, prefix, copies > 1)
-        tops = [prefix + root.name for root in self.roots]
-        self.switches += tops
-        for at, one in enumerate(tops):
-            self.cables += [Cable((one, other), self.cpu_link_Bps, self.latency_ps, PCIE) for other in tops[:at]]
+            self.switches.append(prefix + root.name)
+            self._tree(root, prefix, copies > 1 or self.hosts > 1)
+            self._to_cpu(root, prefix)
+        self._cpus(prefix)
+
+    def _to_cpu(self, root: _Branch, prefix: str) -> None:
+        """Links of GPUs to their own CPU beside PCIe."""
+        for gpu in [one.gpu for one in root.all() if one.gpu is not None]:
+            self.cables += [Cable((prefix + gpu.name, prefix + root.name), link.rate_Bps, self.latency_ps, PCIE)
+                            for link in gpu.links if link.to == "cpu"]
+
+    def _cpus(self, prefix: str) -> None:
+        for at, one in enumerate(self.roots):
+            for other in self.roots[:at]:
+                if one.host == other.host:
+                    ends = [end.cpu for end in (one, other) if end.cpu is not None]
+                    rate = min(between_cpus_Bps(end, self.version) for end in ends)
+                    self.cables.append(Cable((prefix + one.name, prefix + other.name), rate, self.latency_ps, PCIE))
 
     def _nvlinks(self, prefix: str) -> None:
         switched = False
         joined: set[tuple[str, str]] = set()
         for gpu in self.gpus:
             for link in gpu.links:
-                rate = link.cables * gpu.link_Bps
-                if link.to_switch:
-                    switched = True
-                    ends = prefix + gpu.name, f"{prefix}nvswitch"
-                else:
-                    ends = prefix + gpu.name, prefix + self.by_bus[link.target]
+                ends = prefix + gpu.name, f"{prefix}nvswitch"
+                if link.to == "cpu":
+                    continue
+                if link.to == "gpu":
+                    ends = prefix + gpu.name, prefix + self.by_place[gpu.place[0], link.target]
                     if ends[::-1] in joined:  # both ends list the cable
                         continue
                     joined.add(ends)
-                self.cables.append(Cable(ends, rate, self.latency_ps, NVLINK))
+                switched |= link.to == "switch"
+                self.cables.append(Cable(ends, link.rate_Bps, self.latency_ps, NVLINK))
         if switched:
             self.switches.append(f"{prefix}nvswitch")
 
@@ -266,6 +342,8 @@ class _Builder:
                 continue
             self.cables.append(Cable((prefix + branch.name, prefix + one.name), one.rate_Bps, self.latency_ps, PCIE))
             self.switches.append(prefix + one.name)
+            if one.is_card:
+                self.passive.append(prefix + one.name)
             if one.gpu is not None:
                 self.cables.append(
                     Cable((prefix + one.name, prefix + one.gpu.name), one.rate_Bps, self.latency_ps, PCIE)
@@ -299,19 +377,19 @@ def _trim(branch: _Branch, rails: frozenset[int], top: bool = True) -> _Branch |
     if len(below) == 1 and not top:
         below[0].rate_Bps = min(below[0].rate_Bps, branch.rate_Bps)
         return below[0]
-    return _Branch(branch.name, branch.rate_Bps, below=below)
+    return replace(branch, below=below)
 
 
 def _all_joined(gpus: Sequence[_Gpu]) -> bool:
     """Whether every GPU reaches every other over NVLink."""
-    names = {gpu.busid: gpu for gpu in gpus}
-    seen, open_ = {gpus[0].busid}, [gpus[0]]
-    on_switch = [gpu for gpu in gpus if any(link.to_switch for link in gpu.links)]
+    names = {gpu.place: gpu for gpu in gpus}
+    seen, open_ = {gpus[0].place}, [gpus[0]]
+    on_switch = [gpu for gpu in gpus if any(link.to == "switch" for link in gpu.links)]
     while open_:
         gpu = open_.pop()
-        near = [names[link.target] for link in gpu.links if not link.to_switch]
+        near = [names[gpu.place[0], link.target] for link in gpu.links if link.to == "gpu"]
         for other in near + (on_switch if gpu in on_switch else []):
-            if other.busid not in seen:
-                seen.add(other.busid)
+            if other.place not in seen:
+                seen.add(other.place)
                 open_.append(other)
     return len(seen) == len(gpus)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -21,17 +21,11 @@ class Element:
     where: str  # "topology file a.xml, line 3: <gpu>", the prefix of every error message
     children: list[Element] = field(default_factory=list)
 
-    def check(self, known: Mapping[str, tuple[Collection[str], Collection[str]]]) -> None:
-        """Reject attributes and elements that are not listed, here and below; listed by element, in this order."""
-        attributes, children = known[self.tag]
-        for name in self.attributes:
-            if name not in attributes:
-                raise WeftError(f"{self.where} has the unknown attribute {name!r}: known are {', '.join(attributes)}")
+    def every(self) -> Iterator[Element]:
+        """The element and all below it, each before those inside it."""
+        yield self
         for child in self.children:
-            if child.tag not in children:
-                inside = f"known inside <{self.tag}> are {', '.join(children)}" if children else "it holds no elements"
-                raise WeftError(f"{child.where} is unknown inside <{self.tag}>: {inside}")
-            child.check(known)
+            yield from child.every()
 
     def all(self, tag: str) -> list[Element]:
         """The children of one kind."""
@@ -60,10 +54,11 @@ class Element:
         return int(value)
 
 
-def parse_xml(text: str, name: str, numbered: Collection[str] = ()) -> Element:
+def parse_xml(text: str, name: str, numbered: Collection[str] = (), *, named_type: bool = False) -> Element:
     """The root element of a text.
 
     `name`: of the file, for messages.
+    `named_type`: whether a document type may be named, as some tools demand; it is not read, and declares nothing here.
     `numbered`: elements whose text may be a number, which says nothing of them: some tools count elements there.
     WeftError: not well-formed, nested too deeply, or with a document type: entities could expand to any size.
     """
@@ -87,6 +82,10 @@ def parse_xml(text: str, name: str, numbered: Collection[str] = ()) -> Element:
     def refuse(*declared: object) -> None:
         raise WeftError(f"{name} declares a document type or entities: only plain XML is accepted")
 
+    def doctype(*declared: object) -> None:
+        if not named_type or declared[-1]:  # what is declared inside
+            refuse()
+
     def characters(text: str) -> None:
         if stack and stack[-1].tag in numbered and (text.isspace() or text.strip().isdecimal()):
             return
@@ -96,7 +95,8 @@ def parse_xml(text: str, name: str, numbered: Collection[str] = ()) -> Element:
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = characters
-    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    parser.StartDoctypeDeclHandler = doctype
+    parser.EntityDeclHandler = refuse
     try:
         parser.Parse(text, True)
     except expat.ExpatError as fault:

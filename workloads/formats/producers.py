@@ -1,23 +1,11 @@
-"""Who writes workload files, in which version, and how much is read: rows of docs/reference/workload_files.md."""
+"""Who writes workload files, in which version, and how much is read: rows of docs/reference/formats.md."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from topologies.text.schema import Producer
 
-
-class Producer(NamedTuple):
-    """A kind of file, and how much of it is read."""
-
-    format: str
-    tool: str  # who writes or reads it
-    version: str  # that was read, with its date
-    command: str  # how it is given to weft
-    read: str
-    unread: str = ""  # and why
-
-
-_ASTRA = "`weft astra`; `--workload PREFIX` of `trace`, `train`, `share`, `compare`"
-_WORK = "`--workload FILE` of `trace`, `train`, `share`, `compare`"
+_ASTRA = "weft astra; --workload PREFIX of trace, train, share, compare"
+_WORK = "--workload FILE of trace, train, share, compare"
 
 PRODUCERS = (
     Producer("Chakra traces", "Chakra's generator", "mlcommons/chakra 21585d8, 2026-05-20 (1.0.0)", _ASTRA,
@@ -29,7 +17,7 @@ PRODUCERS = (
     Producer("Chakra traces", "Chakra's text converter", "mlcommons/chakra 21585d8, 2026-05-20", _ASTRA,
              "all; a phase without a collective is an all-reduce of 0 bytes there, which `weft astra` refuses"),
     Producer("Chakra traces", "feeders of Chakra: et_feeder, JSON wrapper, V3", "mlcommons/chakra 21585d8; "
-             "astra-sim/chakra `feederv3`, 2025", _ASTRA, "what each asks for, with its defaults (below); control "
+             "astra-sim/chakra `feederv3`, 2025", _ASTRA, "what each asks for, with its defaults; control "
              "dependencies unless they contradict the data, as V3; JSON of the wrapper and of the jsonizer"),
     Producer("Chakra traces", "STAGE", "astra-sim/stage 9ec6c02, 2026-06-01", _ASTRA,
              "all: sets of dp, tp, pp, weight sharding and experts; `comm_group` or `pg_name`, groups of one; JSON",
@@ -40,13 +28,13 @@ PRODUCERS = (
     Producer("Chakra traces", "schemas 0.0.1 to 0.0.3", "mlcommons/chakra before 2023-10-10", "", "",
              "other field numbers, and no metadata: named as such"),
     Producer("communicator groups (JSON)", "ASTRA-sim, STAGE", "astra-sim 518bd51, 2026-03-25",
-             "`--comm-group FILE` everywhere; `--communicator` is the same", "all; names need not be numbers in jobs"),
+             "--comm-group FILE everywhere; --communicator is the same", "all; names need not be numbers in jobs"),
     Producer("system files (JSON)", "ASTRA-sim 2.x", "astra-sim 518bd51, 2026-03-25: all 14 of its repository",
-             "`weft astra --system`", "all keys that it reads; dead keys are passed over and told",
+             "weft astra --system", "all keys that it reads; dead keys are passed over and told",
              "doubleBinaryTree, the shared bus, custom collectives of single nodes"),
-    Producer("system files (text)", "ASTRA-sim 1.0", "its `key: value` lines", "`weft astra --system`",
+    Producer("system files (text)", "ASTRA-sim 1.0", "its `key: value` lines", "weft astra --system",
              "the same keys, by the rules of 2.x", "rules of 1.0 that differ from those"),
-    Producer("remote memory (JSON)", "astra-memory-analytical", "as of 2026-03-25", "`--remote-memory FILE`",
+    Producer("remote memory (JSON)", "astra-memory-analytical", "as of 2026-03-25", "--remote-memory FILE",
              "latency and bandwidth of an NPU; in `weft astra` those of a node and of a pool, one access at a time"),
     Producer("text workloads", "ASTRA-sim 1.0, LIBRA", "LIBRA of 2024", _WORK, "layers of twelve columns",
              "HYBRID_CUSTOMIZED, whose layers name their own groups"),
@@ -60,7 +48,7 @@ PRODUCERS = (
     Producer("Kineto profiles, host traces", "PyTorch", "2.x", "", "", "one rank's kernels or calls: Chakra's "
              "trace_link and converter make traces of them, which are read; named as such"),
     Producer("NCCL flight recorder (JSON)", "PyTorch", "FlightRecorder.hpp of dumps 2.4 and 2.5",
-             "`--workload PREFIX` of PREFIX0.json, PREFIX1.json, ...", "collectives and messages, called when the host "
+             "--workload PREFIX of PREFIX0.json, PREFIX1.json, ...", "collectives and messages, called when the host "
              "called them, in their process groups; what all ranks of a group still have",
              "computations, which are not there; pickles, which may run any program"),
 )

@@ -47,6 +47,21 @@ def test_forests_are_written_and_read_again(spec, k, kind):
     assert result.time_ps <= 1.04 * result.lower_bound_ps
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("plan.json", '{"gpus": [{"threadblocks": []}]}', "is an execution plan of MSCCL\\+\\+, which is not read"),
+        ("topo.xml", '<system version="1"><cpu/></system>', "is a topology of NCCL or RCCL: give it as --topology"),
+        ("graph.xml", '<graphs version="1"/>', "is an NCCL graph"),
+        ("platform.xml", '<platform version="4"/>', "is a platform of SimGrid: give it as --topology"),
+    ],
+)
+def test_files_that_are_no_schedule_are_named(name, text, message, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(WeftError, match=message):
+        build(str(tmp_path / name), "all-reduce", from_spec("switch:2"), "1KiB")
+
+
 def test_too_many_trees_for_the_runtime_are_refused():
     with pytest.raises(WeftError, match="use fewer trees per root"):
         to_msccl("all-gather", down=gather_forest(from_spec("dgx-a100:2")))

@@ -39,6 +39,18 @@ def test_the_engine_is_near_the_formula(name: str, nodes: int, algorithm: str, l
         assert low <= found.time_s / row.time_s <= high, (size, row)
 
 
+@pytest.mark.parametrize("nodes", [2, 4])
+@pytest.mark.parametrize("gpus", [2, 3])
+@pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter", "broadcast"])
+def test_rings_use_every_rail_of_boxes_of_few_gpus(collective: str, gpus: int, nodes: int) -> None:
+    """Two GPUs with two NICs: each ring leaves a box over a NIC of its own."""
+    box = replace(machine("dgx-a100"), gpus=gpus, nics=gpus)
+    asked = Setting(machine=box, nodes=nodes, gpus=gpus, collective=collective, algorithms=("Ring",),
+                    protocols=("Simple",))
+    row = expected(asked, 1024 * MIB)
+    assert simulated(asked, row).time_s == pytest.approx(row.time_s, rel=0.05)
+
+
 @pytest.mark.parametrize(("algorithm", "collective"), [("PAT", "all-gather"), ("PAT", "reduce-scatter")])
 def test_pat_is_simulated_where_every_node_has_one_gpu(algorithm: str, collective: str) -> None:
     asked = setting("dgx-spark", 8, collective, algorithm)

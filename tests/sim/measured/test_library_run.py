@@ -22,7 +22,7 @@ from sim.measured.library_run import AGGREGATED, LibraryRun
 from sim.papers.hardware import LEFT_OUT, setting_of, shipped
 from tests.places import DATA
 from topologies import WeftError
-from topologies.machines.profile import machine
+from topologies.machines.profile import Nic, machine, part
 from topologies.units import parse_sweep_size
 
 CASES = list(csv.DictReader((DATA / "diagnosed.csv").read_text(encoding="utf-8").splitlines()))
@@ -497,3 +497,35 @@ def test_what_is_vague_costs_more() -> None:
     usual, *others = causes(SPINE)
     assert usual.cost == healthy(SPINE).cost == 0
     assert all(one.cost > 0 and math.isfinite(one.cost) for one in others)
+
+
+class TestUnknownNics:
+    """Where no header names the NICs, their number is a hypothesis like the others."""
+
+    @staticmethod
+    def judged(nics: int, nic: str, collective: str, nodes: int) -> Diagnosis:
+        """A table of H100 nodes with so many NICs and forced rings, judged as if they had eight of InfiniBand."""
+        there = replace(machine("dgx-h100"), nic=part(Nic, "nics", nic, "nic"), nics=nics)
+        ran = Setting(machine=there, nodes=nodes, gpus=8, collective=collective, algorithms=("Ring",))
+        taken = Setting(machine=machine("dgx-h100"), nodes=nodes, gpus=8, collective=collective)
+        points = [(2**at, expected(ran, 2**at).time_s) for at in range(20, 31)]
+        return LibraryRun("a", taken, points, assumed="its NICs are as assumed", nics_assumed=True).diagnosis()
+
+    @pytest.mark.parametrize("nodes", [3, 5])
+    @pytest.mark.parametrize("collective", ["all-reduce", "all-gather"])
+    @pytest.mark.parametrize("nic", ["ib-ndr", "roce-400"])
+    @pytest.mark.parametrize("nics", [4, 2])
+    def test_fewer_are_named(self, nics: int, nic: str, collective: str, nodes: int) -> None:
+        found = self.judged(nics, nic, collective, nodes)
+        assert (found.cause, found.condition) == (f"{nics}-nics", "its NICs are as assumed")
+        share = {4: "half", 2: "a quarter"}[nics]
+        assert found.limit == f"{share} of the 8 NICs that were assumed: {nics} in use, or a node that has {nics}"
+
+    def test_more_are_asked_for(self) -> None:
+        found = LibraryRun("a", with_nics(FOUR, 2), times(FOUR), assumed="as assumed", nics_assumed=True).diagnosis()
+        assert found.verdict == "impossible"
+        assert "is it dgx-h100, does a node have more than 2 NICs, are sizes those of whole arrays?" in found.limit
+
+    @pytest.mark.parametrize("collective", ["all-reduce", "all-gather"])
+    def test_all_of_them_are_good(self, collective: str) -> None:
+        assert self.judged(8, "ib-ndr", collective, 4).fine

