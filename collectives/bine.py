@@ -8,7 +8,7 @@ where that fills boxes or groups one after the other, less crosses between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Annotated
@@ -153,7 +153,9 @@ def _scatter(p: int, q: int) -> Iterator[Round]:
         holders = np.concatenate([holders, met[holders]])
 
 
-def _some(step: int, q: int, senders: Ranks, peers: Ranks, count: int, blocks: Callable) -> Round:  # type: ignore[type-arg]
+def _some(
+    step: int, q: int, senders: Ranks, peers: Ranks, count: int, blocks: Callable[[int], Sequence[int]]
+) -> Round:
     """A round in which some send to their peers, who send to them in turn at other times."""
     receiver, sender = np.full(q, NOBODY), np.full(q, NOBODY)
     receiver[senders] = peers[senders]
