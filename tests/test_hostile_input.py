@@ -73,7 +73,7 @@ def test_the_limits_of_a_container_and_of_the_shell_are_seen(tmp_path: Path, mon
     whole = extents.physical_memory()
     monkeypatch.setattr(extents, "CGROUP_LIMITS", (str(tmp_path / "absent"), str(tmp_path / "some")))
     assert extents.physical_memory() == 4096 < whole
-    with pytest.raises(WeftError, match="the limit is 2.666 KiB, two thirds"):
+    with pytest.raises(WeftError, match=r"the limit is 2\.666 KiB, two thirds"):
         ring(1000)
     monkeypatch.setattr(extents, "CGROUP_LIMITS", (str(tmp_path / "none"),))
     monkeypatch.setattr(resource, "getrlimit", lambda which: (8192, 8192))
