@@ -105,14 +105,13 @@ class Stack:
     name: str
     selective: str = "core"
     context: str = "ring"
-    memory: float = 1.0
     update: float = 34.0
     fp8_gather: int = 2
     microbatches: str = ""
     context_share: float = 1.0
     network: float = 1.0
     flushes: bool = False
-    fixed: float = 0.0
+    behind: tuple[str, ...] = ()
     efficiency: Mapping[str, Any]
 
     def constant(self, where: str, precision: str) -> tuple[float, tuple[str, ...]]:
@@ -138,7 +137,8 @@ def stacks() -> tuple[str, ...]:
 @cache
 def stack(name: str) -> Stack:
     """The software of that name; WeftError: there is none."""
-    return Stack(name=name, **_tables("stacks.toml")[choice(name, stacks(), "stack")])
+    table = _tables("stacks.toml")[choice(name, stacks(), "stack")]
+    return Stack(name=name, **{**table, "behind": tuple(table.get("behind", ()))})
 
 
 __all__ = ["PRECISIONS", "Device", "Share", "Stack", "device", "device_sources", "devices", "stack", "stacks"]

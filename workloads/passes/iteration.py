@@ -278,7 +278,6 @@ class _Iterate:
                 if plan.pp == 1 or plan.zero == 2:
                     share *= 1 / max(1, first.all // size)
             found["dp all-gather"] += self.weights_ps(most.times(share))
-        found["other"] = round(plan.stack.fixed * 1e12)
         return dict(found)
 
 

@@ -54,7 +54,7 @@ class Layers:
         self.tokens, self.device = plan.tokens, device
         self.rate = device.peak(plan.precision) * plan.efficiency
         self.half_rate = device.peak("half") * plan.half_efficiency
-        self.factor = plan.stack.memory * (1.0 if plan.compiled else EAGER)
+        self.factor = 1.0 if plan.compiled else EAGER
         self.activation = plan.tokens * self.model.hidden * WORD
         self.gathers = self.activation / (2 if plan.precision == "fp8" else 1)  # fp8 products take what is fp8
 

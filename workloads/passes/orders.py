@@ -66,21 +66,18 @@ def _alternating(p: int, m: int, warm: Callable[[int], int], late: Callable[[int
 
 
 def _interleaved(p: int, v: int, m: int) -> list[list[Slot]]:
-    """[1], section 2.2: groups of p microbatches go through all chunks of a rank."""
-    if m % p:
-        raise WeftError(f"interleaved: {m} microbatches are no multiple of {p} stages: choose 1f1b, or other numbers")
-
-    def place(x: int, kind: str) -> Slot:
-        chunk = x % (p * v) // p
-        return _one(kind, p * (x // (p * v)) + x % p, chunk if kind == "F" else v - 1 - chunk)
+    """[1], section 2.2: groups of p microbatches, or of a few more so that none is smaller, go through all chunks."""
+    size = next((n for n in range(p, m) if m % n == 0 or m % n >= p), m)
+    groups = [range(first, min(first + size, m)) for first in range(0, m, size)]
+    every = [(chunk, batch) for group in groups for chunk in range(v) for batch in group]
 
     def rank(r: int) -> Iterator[Slot]:
-        ahead = min(2 * (p - r - 1) + (v - 1) * p, m * v)
-        yield from (place(x, "F") for x in range(ahead))
-        for x in range(m * v):
+        ahead = min(2 * (p - r - 1) + (v - 1) * size, m * v)
+        yield from (_one("F", batch, chunk) for chunk, batch in every[:ahead])
+        for x, (chunk, batch) in enumerate(every):
             if x + ahead < m * v:
-                yield place(x + ahead, "F")
-            yield place(x, "BW")
+                yield _one("F", every[x + ahead][1], every[x + ahead][0])
+            yield _one("BW", batch, v - 1 - chunk)
 
     return [list(rank(r)) for r in range(p)]
 
