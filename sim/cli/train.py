@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sim import plots
+from sim.cli import iteration
 from sim.cli.asked import check_looks_into, spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
@@ -37,6 +38,10 @@ FEW_MICROBATCHES = 16
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
+    if spec.iteration.model is not None:
+        iteration.run(arguments, spec)
+        return
+    iteration.no_model(spec)
     check_looks_into(spec)
     with progress("train", 1, arguments.quiet):
         workload, result = simulate_iteration(spec, drawn=bool(arguments.perfetto), how=how(arguments))

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
 
+from collectives import algorithm as registered
 from collectives import build
 from collectives.core.schedule import Schedule
+from sim.faults.plan import FaultPlan
 from sim.library.expected import expected
 from sim.library.tuner import NEWEST, SENDRECV, Setting
 from sim.program.model import Model
 from sim.simulation import simulate
-from topologies import Topology, ring
+from topologies import Topology, WeftError, ring
 from topologies.machines.profile import Machine
 from topologies.products import torus
 from topologies.units import bytes_per_s
@@ -26,6 +29,7 @@ from workloads.passes.plan import Group
 from workloads.passes.tape import Times
 
 SEND = "send"
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 def library_times(machine: Machine, groups: Mapping[str, Group], version: tuple[int, int] = NEWEST) -> Times:
@@ -62,24 +66,32 @@ def torus_times(machine: Machine, groups: Mapping[str, Group]) -> Times:
     return times
 
 
-def fabric_times(topology: Topology, groups: Mapping[str, Group], algorithm: str, model: Model) -> Times:
+def fabric_times(
+    topology: Topology, groups: Mapping[str, Group], algorithm: str, model: Model, faults: FaultPlan | None = None
+) -> Times:
     """On any fabric, by an algorithm: a rank begins a step when its part of the one before has been sent and received.
 
-    A group of all ranks runs the algorithm as the fabric has it, others that of a ring of so many ranks.
+    A group of all ranks runs the algorithm as the fabric has it if it can, others that of a ring of so many ranks;
+    all-to-alls are pairwise where the algorithm has none. Faults strike each collective as if it began the iteration.
     """
+    own = {kind: algorithm if kind in registered(algorithm).functions else "pairwise" for kind in KINDS}
 
     @cache
     def times(kind: str, size_bytes: float, group: str) -> int:
-        size, stride = groups[group]
+        stride = groups[group].stride
         whole = max(1, round(size_bytes))
         if kind == SEND:
-            return simulate(_messages(topology, whole, stride), model=model).time_ps
-        if size == topology.n_npus:
-            return simulate(build(algorithm, kind, topology, whole), model=model).time_ps
-        job = steps_of(topology, groups[group], build(algorithm, kind, ring(size), whole))
-        return simulate(job, model=model).time_ps
+            return simulate(_messages(topology, whole, stride), model=model, faults=faults).time_ps
+        return simulate(_runs(topology, groups[group], own[kind], kind, whole), model=model, faults=faults).time_ps
 
     return times
+
+
+def _runs(topology: Topology, group: Group, algorithm: str, kind: str, size_bytes: int) -> Schedule | Job:
+    if group.size == topology.n_npus:
+        with suppress(WeftError):  # not on this fabric: on a ring of its ranks
+            return build(algorithm, kind, topology, size_bytes)
+    return steps_of(topology, group, build(algorithm, kind, ring(group.size), size_bytes))
 
 
 def _messages(topology: Topology, size_bytes: int, stride: int) -> Job:

@@ -81,6 +81,14 @@ class Iteration:
         return self.model_flops_share(causal) * (1 + more / (3 * whole))
 
     @property
+    def certificate(self) -> str:
+        """Whether passes and messages may stand for themselves: each takes what it takes alone."""
+        messages, shared = len(self.pipeline.messages), self.pipeline.shared()
+        if not shared:
+            return f"{messages} messages between stages, none beside another one to its rank"
+        return f"of {messages} messages between stages {shared} arrive beside another one, which is not simulated"
+
+    @property
     def bubble(self) -> float:
         """Share of the iteration in which a rank waits for other stages, in the mean."""
         return sum(one.get(WAITING, 0) for one in self.parts) / len(self.parts) / self.time_ps
@@ -97,9 +105,9 @@ _Key = tuple[int, bool, tuple[tuple[str, int], ...]]
 
 class _Iterate:
     def __init__(self, plan: Plan, times: Times) -> None:
-        self.plan, self.layers, self.order = plan, Layers(plan), order_of(plan.schedule)
+        self.plan, self.layers = plan, Layers(plan)
         self._asked, self._known, self._tapes = times, dict[tuple[str, float, str], int](), dict[object, Tape]()
-        self.stages = self.order.stages(plan.pp, plan.vp)
+        self.stages = order_of(plan.schedule).stages(plan.pp, plan.vp)
 
     def times(self, kind: str, size_bytes: float, group: str) -> int:
         key = kind, size_bytes, group
@@ -189,7 +197,7 @@ class _Iterate:
                 lengths[key] = sum(parts[key].values())
             return lengths[key]
 
-        pipeline = timeline(self.order, plan.pp, plan.vp, plan.microbatches, duration, self.message_ps,
+        pipeline = timeline(plan.schedule, plan.pp, plan.vp, plan.microbatches, duration, self.message_ps,
                             blocks=not plan.send_overlap)
         totals = [Counter[str]() for _ in pipeline.ranks]
         for key, times in counts.items():

@@ -14,7 +14,7 @@ from dataclasses import replace
 from topologies.checks import WeftError
 from topologies.units import format_size
 from workloads.models.language import WORD
-from workloads.passes.orders import order_of
+from workloads.passes.orders import order_of, slots_of
 from workloads.passes.plan import Plan
 from workloads.passes.stages import layer_parameters, rank_parameters
 
@@ -50,7 +50,7 @@ def activations(plan: Plan, rank: int) -> float:
     stages = order.stages(plan.pp, plan.vp)
     each = [sum(layer_activations(plan, layer) for layer in plan.layers[stage]) for stage in stages[rank]]
     now = most = 0.0
-    for slot in order.slots(plan.pp, plan.vp, plan.microbatches)[rank]:
+    for slot in slots_of(plan.schedule, plan.pp, plan.vp, plan.microbatches)[rank]:
         now += sum(each[one.chunk] for one in slot if one.kind == "F")
         most = max(most, now)
         now -= sum(each[one.chunk] for one in slot if one.kind == ("W" if order.splits else "BW") or one.kind == "BW")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from topologies.checks import WeftError, choice
@@ -185,6 +186,12 @@ ORDERS = {
     "zb-v": Order(_v_shape, _fold, chunks=2, splits=True),
     "dualpipe": Order(_dualpipe, _both_ways, chunks=2, ways=2, splits=True),
 }
+
+
+@lru_cache(maxsize=4)
+def slots_of(name: str, p: int, v: int, m: int) -> list[list[Slot]]:
+    """The slots of all ranks, made once."""
+    return ORDERS[name].slots(p, v, m)
 
 
 def order_of(name: str) -> Order:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from topologies.checks import WeftError
-from workloads.passes.orders import Order, Pass, Slot
+from workloads.passes.orders import Pass, Slot, order_of, slots_of
 
 
 class Timed(NamedTuple):
@@ -55,19 +55,20 @@ class Timeline(NamedTuple):
 
 
 def timeline(
-    order: Order, p: int, v: int, m: int, duration: Callable[[int, Slot], int], message_ps: Callable[[int, int], int],
+    schedule: str, p: int, v: int, m: int, duration: Callable[[int, Slot], int], message_ps: Callable[[int, int], int],
     *, blocks: bool = False,
 ) -> Timeline:
-    """Times of all slots.
+    """Times of all slots of a schedule.
 
     `duration`: of a slot on a rank, in ps.
     `message_ps`: between two ranks.
     `blocks`: whether a rank goes on only when its message has been sent, as with blocking sends and receives.
     WeftError: an order in which the ranks wait for each other.
     """
+    order = order_of(schedule)
     stages = order.stages(p, v)
     last = (p if order.ways == 2 else p * v) - 1
-    left = order.slots(p, v, m)
+    left = slots_of(schedule, p, v, m)
     at, done, port, arrived = [0] * p, [0] * p, [0] * p, dict[tuple[str, int, int, int], int]()
     where = {(way, stage): r for r, mine in enumerate(stages) for chunk, stage in enumerate(mine)
              for way in [chunk if order.ways == 2 else 0]}

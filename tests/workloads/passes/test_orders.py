@@ -21,7 +21,7 @@ def run(name: str, p: int, v: int, m: int, f: int = F, b: int = B, w: int = W, m
     def duration(rank: int, slot: Slot) -> int:
         return sum(each[one.kind] for one in slot) // share
 
-    return timeline(order, p, v, m, duration, lambda src, dst: message)
+    return timeline(name, p, v, m, duration, lambda src, dst: message)
 
 
 def idle(found: Timeline, rank: int) -> int:

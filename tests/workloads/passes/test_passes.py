@@ -58,7 +58,7 @@ def test_a_pipeline_is_that_of_the_engine_to_the_picosecond() -> None:
         def duration(rank: int, slot: Slot, each: dict[str, int] = each) -> int:
             return each[slot[0].kind] + rank * 1001
 
-        found = timeline(order, p, 1, m, duration, lambda src, dst: sent)
+        found = timeline(name, p, 1, m, duration, lambda src, dst: sent)
         assert found.shared() == 0
         job = Job(fabric)
         done: dict[tuple[str, int, int], int] = {}
