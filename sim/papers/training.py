@@ -230,6 +230,8 @@ def machine_of_row(row: Mapping[str, str]) -> Machine:
     if name.startswith("tpu"):
         return machine(name)
     node, nic = _node(row), _number(row["nic_Gbps_a_gpu"], 200 if name == "a100" else 400)
+    if not nic:
+        raise WeftError("nic_Gbps_a_gpu is 0")
     found = machine_of(row["id"], name.partition("-")[0].upper(), node, "NVSwitch", f"{node}x {max(nic, 100)}G IB")
     gpu, link = found.gpu, _number(row["nvlink_GBps"], 0) * 1e9
     share = link / gpu.link if link else 1.0

@@ -67,7 +67,7 @@ class LanguageModel:
 
     name: str
     source: str = ""
-    layers: Count
+    layers: Annotated[int, Integer(1, 10_000)]
     hidden: Count
     heads: Count
     vocabulary: Count

@@ -15,6 +15,9 @@ from workloads.passes.orders import ORDERS
 
 RECOMPUTED = ("none", "selective", "full", "core", "products", "layers", "memory")
 ATTENTION = ("flash2", "flash3", "unfused")
+MOST_PASSES = 5_000_000
+"""Of an iteration: about half a minute and 2 GB."""
+
 OVERLAPS = ("none", "pipelined")
 
 
@@ -109,6 +112,9 @@ class Plan:
                             f"{': choose interleaved' if self.vp > 1 else ''}")
         if self.stages > model.layers + 2:
             raise WeftError(f"pp={self.pp} x vp={self.vp} are {self.stages} stages; {name} has {model.layers} layers")
+        if 2 * self.stages * self.microbatches > MOST_PASSES:
+            raise WeftError(f"pp={self.pp} x vp={self.vp} and {self.microbatches:,} microbatches are more than "
+                            f"{MOST_PASSES:,} passes: choose larger microbatches")
         if self.zero == 3 and self.pp > 1:
             raise WeftError(f"zero=3 gathers every block for each microbatch, which pp={self.pp} multiplies: choose "
                             "zero=2, which gathers once an iteration")
