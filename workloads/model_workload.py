@@ -102,7 +102,8 @@ class _Rows:
             return ()
         to_experts = operator.reduces_input  # the first matrix of an expert: what enters it has traveled
         width = operator.in_elements if to_experts else operator.out_elements
-        return (Call("all-to-all", self.samples * width * operator.sends_tokens * BYTES, group),)
+        share = self.how.tp if operator.experts > 1 else 1  # every tensor rank sends the tokens that it has
+        return (Call("all-to-all", self.samples / share * width * operator.sends_tokens * BYTES, group),)
 
     def _weight_gathers(self, weights: float, group: str) -> tuple[Call, ...]:
         if self.how.zero < 3 or not weights or self._size(group) == 1:

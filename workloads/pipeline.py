@@ -104,16 +104,17 @@ def ideal_bubble(n_stages: Count, microbatches: Count) -> float:
     return (n_stages - 1) / (microbatches + n_stages - 1)
 
 
-def activation_bytes(model: NeuralNetwork, samples: float) -> int:
-    """What an NPU sends to the next stage for each microbatch: all activations between two equal layers ([2]).
+def activation_bytes(model: NeuralNetwork, samples: float, tp: int = 1) -> int:
+    """What an NPU sends to the next stage for each microbatch: its share of the activations between layers ([2], 4.1).
 
     `samples`: of a tensor-parallel group in a microbatch.
+    `tp`: NPUs of that group, which all have the activations; each sends a part of them.
     WeftError: the model has no equal layers, and activations of different sizes between them.
     """
     first = model.operators[0]
     if model.layers == 1 or first.name != "embedding":
         raise WeftError(f"model {model.name} has no equal layers between pipeline stages: give the size of activations")
-    return round(samples * first.out_elements * BYTES)
+    return round(samples * first.out_elements * BYTES / tp)
 
 
 def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:

@@ -103,9 +103,10 @@ def _bubble(spec: Spec, result: Result) -> list[str]:
     stages = len({operation.npus for operation in result.job.operations if operation.kind == FORWARD})
     idle = result.exposed_ps(result.ranks[0]).get((IDLE_ELSEWHERE, NO_DIMENSION), 0)
     share = ideal_bubble(stages, microbatches)
+    size = message_bytes(spec.workload, spec.training, result.job.topology.n_npus)
     return [
         f"pipeline of {stages} stages, {microbatches} microbatches, messages of "
-        f"{format_size(message_bytes(spec.workload, spec.training))}: NPU {result.ranks[0]} waits {format_time(idle)} "
+        f"{format_size(size)}: NPU {result.ranks[0]} waits {format_time(idle)} "
         f"for the computation of others, {idle / result.time_ps:.1%} of the iteration; (S-1)/(M+S-1) is {share:.1%}"
     ]
 

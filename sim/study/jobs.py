@@ -149,18 +149,19 @@ def _iteration(
     if keys.microbatches is None:
         return training_job(topology, workload, groups, training)
     pipeline = Pipeline(
-        microbatches=keys.microbatches, activation_bytes=message_bytes(work, keys), order=keys.pipeline_order
+        microbatches=keys.microbatches, activation_bytes=message_bytes(work, keys, topology.n_npus),
+        order=keys.pipeline_order,
     )
     return pipeline_job(topology, workload, groups, pipeline, training)
 
 
-def message_bytes(work: WorkloadKeys, training: TrainingKeys) -> int:
-    """Bytes that a pipeline stage sends to the next for each microbatch."""
+def message_bytes(work: WorkloadKeys, training: TrainingKeys, n_npus: int) -> int:
+    """Bytes that an NPU of a pipeline stage sends to the next for each microbatch."""
     if training.activation is not None:
         return parse_size(training.activation, "activation")
     if work.name is None or work.name not in MODELS or work.samples is None:
         return 0
-    return activation_bytes(model(work.name), work.samples)
+    return activation_bytes(model(work.name), work.samples, parse_parallelism(work.parallelism or "", n_npus).tp)
 
 
 def _count(text: str) -> int | None:
