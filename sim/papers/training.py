@@ -384,7 +384,7 @@ def _constants() -> Iterator[str]:
                 *md_head("stack", "device and precision", "share", "fitted on"))
     for name in stacks():
         for key, (share, rows) in stack(name).efficiency.items():
-            yield md_line(name, key, share, ", ".join(rows) or "not fitted: taken from another stack")
+            yield md_line(name, key, share, ", ".join(rows) or "not fitted: as in another stack, or assumed")
         if stack(name).behind:
             yield md_line(name, "network, attention beside others", "-", ", ".join(stack(name).behind))
 
