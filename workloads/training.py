@@ -303,7 +303,7 @@ class Layers:
         return at
 
     def _gather_updated(self, at: list[int]) -> list[int]:
-        """ZeRO's gathers of what was updated, behind the last reduction; returns what the next computation waits for."""
+        """ZeRO's gathers of what was updated, behind the last reduction; returns what a computation waits for."""
         reduced = list(self.reductions)
         for bucket, updated in self._updated:
             after = [*reduced, *updated, *(self.reductions[-1:] if self.training.in_order else ())]

@@ -208,5 +208,5 @@ def test_no_weight_is_gathered_before_all_gradients_are_reduced(loop: str) -> No
     job = training_job(switch(4), workload, how.groups((4,)), Training(loop=loop, updates=True, bucket_bytes=None))
     scatters = {at for at, one in enumerate(job.operations) if one.kind == "dp reduce-scatter"}
     gathers = [one for one in job.operations if one.kind == "dp all-gather"]
-    assert len(gathers) == len(scatters) > 100
+    assert len(gathers) == len(scatters) > 80
     assert all(scatters <= set(one.after) for one in gathers)
