@@ -52,7 +52,7 @@ def training_workload(
     operators = _first_stage(model, parallelism.pp)
     make = _Rows(parallelism, accelerator, samples, gather_checkpoints)
     layers = [make.layer(operator) for operator in operators]
-    return Workload(model.name, tuple(_bundle(layers) if bundled else layers))
+    return Workload(model.name, tuple(_bundle(layers) if bundled else layers), cuts=_whole_layers(model))
 
 
 def _first_stage(model: NeuralNetwork, stages: int) -> Sequence[Operator]:
@@ -61,6 +61,13 @@ def _first_stage(model: NeuralNetwork, stages: int) -> Sequence[Operator]:
     outside = 1 if model.operators[0].name == "embedding" else 0
     per_layer = (len(model.operators) - outside) // model.layers
     return model.operators[: outside + per_layer * (model.layers // stages)]
+
+
+def _whole_layers(model: NeuralNetwork) -> tuple[int, ...]:
+    """Where layers begin, but for the first, which the embedding is before; none where a model has no equal ones."""
+    outside = 1 if model.operators[0].name == "embedding" else 0
+    each = (len(model.operators) - outside) // model.layers
+    return tuple(outside + each * number for number in range(1, model.layers))
 
 
 class _Rows:

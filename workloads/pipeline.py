@@ -123,14 +123,16 @@ def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:
     WeftError: fewer layers than stages.
     """
     n_layers = len(workload.layers)
-    if n_layers < n_stages:
-        raise WeftError(f"workload {workload.name} has {n_layers} layers for {n_stages} stages")
+    places = workload.cuts or range(1, n_layers)
+    if len(places) + 1 < n_stages:
+        raise WeftError(f"workload {workload.name} has {len(places) + 1} layers for {n_stages} stages")
     times = [sum(phase.compute_ns for phase in layer.phases) for layer in workload.layers]
     before = np.concatenate(([0.0], np.cumsum(times)))
     cuts = [0]
     for stage in range(1, n_stages):
-        nearest = int(np.abs(before - before[-1] * stage / n_stages).argmin())
-        cuts.append(min(max(nearest, cuts[-1] + 1), n_layers - n_stages + stage))
+        share = before[-1] * stage / n_stages
+        room = [at for at in places[:len(places) - n_stages + stage + 1] if at > cuts[-1]]
+        cuts.append(min(room, key=lambda at: abs(before[at] - share)))
     return [range(first, last) for first, last in zip(cuts, [*cuts[1:], n_layers], strict=True)]
 
 

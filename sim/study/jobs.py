@@ -66,7 +66,7 @@ def build_workload(work: WorkloadKeys, training: TrainingKeys, topology: Topolog
         raise WeftError(f"--repeat {work.repeat}: at least 1")
     check_room(3 * len(workload.layers) * work.repeat, f"--repeat {work.repeat:,}")
     workload = workload.scaled(work.compute_scale)
-    return replace(workload, layers=workload.layers * work.repeat), groups
+    return workload.repeated(work.repeat), groups
 
 
 def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
@@ -83,6 +83,8 @@ def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) ->
         raise WeftError(f"--parallelism ep={how.ep}: {work.name} has no experts: omit ep")
     if how.pp > 1 and training.microbatches is None:
         raise WeftError(f"--parallelism pp={how.pp} needs --microbatches")
+    if how.pp > 1 and how.zero == 3:
+        raise WeftError(f"--parallelism zero=3 gathers every layer for each microbatch of pp={how.pp}: choose zero=1")
     if training.updates != (work.memory_bandwidth is not None):
         raise WeftError(f"--workload {work.name}: --updates needs --memory-bandwidth, which has no other use")
     memory_Bps = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")

@@ -200,6 +200,19 @@ def test_a_bucket_stays_below_its_limit(limit, buckets):
     assert len(gradient_buckets(workload, limit)) == buckets
 
 
+def test_stages_of_a_model_have_whole_layers() -> None:
+    workload = training_workload(model("bert-large"), Parallelism(), Accelerator(1e14, 0.5), 64)
+    for repeat in (1, 2):
+        whole = workload.repeated(repeat)
+        for stages in (4, 7):
+            cut = cut_into_stages(whole, stages)
+            firsts = [whole.layers[one.start].name for one in cut[1:]]
+            assert all(name.startswith("Q") or name == "embedding" for name in firsts)
+            assert [at for one in cut for at in one] == list(range(len(whole.layers)))
+    with pytest.raises(WeftError, match="has 24 layers for 25 stages"):
+        cut_into_stages(workload, 25)
+
+
 @pytest.mark.parametrize("loop", ["no-overlap", "wfbp"])
 def test_no_weight_is_gathered_before_all_gradients_are_reduced(loop: str) -> None:
     """ZeRO-1: the norm of all gradients comes before any update is spread."""
