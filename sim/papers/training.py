@@ -386,7 +386,7 @@ def _constants() -> Iterator[str]:
         for key, (share, rows) in stack(name).efficiency.items():
             yield md_line(name, key, share, ", ".join(rows) or "not fitted: as in another stack, or assumed")
         if stack(name).behind:
-            yield md_line(name, "network, attention beside others", "-", ", ".join(stack(name).behind))
+            yield md_line(name, "other constants", "-", ", ".join(stack(name).behind))
 
 
 def _sources(points: Sequence[Point]) -> Iterator[str]:

@@ -25,7 +25,7 @@ def test_the_errors_are_as_promised(points: list[Point]) -> None:
     """3.5 % mean and 8 % worst, also where nothing was fitted."""
     for some in (points, [point for point in points if point.row["id"] not in fitted()]):
         number, mean, worst = errors(some)
-        assert number == len(some) >= 18
+        assert number == len(some) >= 17
         assert mean <= 0.035 and worst <= 0.08
 
 
