@@ -15,7 +15,7 @@ from sim.cli import share
 from sim.cli.share import make_tenant
 from sim.faults.plan import FaultPlan
 from sim.measured.read import read_measurements
-from sim.papers import hardware
+from sim.papers import hardware, training
 from sim.papers.hardware import point_of
 from sim.report.results import read_result
 from sim.study.file import read_sweep
@@ -41,6 +41,7 @@ from workloads.formats.flight_recorder import read_dump
 from workloads.formats.goal import read_goal
 from workloads.formats.libra_files import read_communicator, read_network, read_prices
 from workloads.formats.text_workload import read_text_workload
+from workloads.models.language import language_model
 
 SPEC = (
     '[topology]\nspec = "ring:4"\n[collective]\nname = "all-reduce"\nalgorithms = ["ring"]\n'
@@ -84,6 +85,13 @@ MEASURED = (
     "x,8x H100,8,1,H100,NVSwitch,,all-reduce,auto,2.26,-g 8,1048576,28.5,\n"
     "y,Polaris,8,2,A100,all-to-all,2x Slingshot 200Gb/s,sendrecv,auto,,,4194304,,7.5\n"
 )
+
+_RUN = {key: value for key, value in training.shipped()[0].items() if key in training.COLUMNS}
+RUNS = f"{','.join(_RUN)}\n" + ",".join(value.replace(",", ";") for value in _RUN.values()) + "\n"
+CONFIG = json.dumps({
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False,
+})
 
 
 def _written(suffix: str, folder: Path) -> bytes:
@@ -208,6 +216,10 @@ def readers(folder: Path) -> dict[str, Reader]:
         "machine": one("topologies.machines.profile", ".toml", MACHINE, lambda path: machine(str(path))),
         "measured machines": one("sim.papers.hardware", ".csv", MEASURED, lambda path: [
             point_of(row) for row in hardware.read(str(path))]),
+        "training runs": one("sim.papers.training", ".csv", RUNS, lambda path: [
+            training.point_of(row) for row in training.read(str(path))]),
+        "config.json of Hugging Face": one("workloads.models.language", ".json", CONFIG, lambda path: language_model(
+            str(path)).parameters),
         "tenants": one("sim.cli.share", ".toml", TENANTS, _read_tenants),
         "result": one("sim.report.results", ".json", RESULT, lambda path: read_result(path, "result")),
     }

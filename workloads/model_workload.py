@@ -52,7 +52,7 @@ def training_workload(
     operators = _first_stage(model, parallelism.pp)
     make = _Rows(parallelism, accelerator, samples, gather_checkpoints)
     layers = [make.layer(operator) for operator in operators]
-    return Workload(model.name, tuple(_bundle(layers) if bundled else layers))
+    return Workload(model.name, tuple(_bundle(layers) if bundled else layers), cuts=_whole_layers(model))
 
 
 def _first_stage(model: NeuralNetwork, stages: int) -> Sequence[Operator]:
@@ -61,6 +61,13 @@ def _first_stage(model: NeuralNetwork, stages: int) -> Sequence[Operator]:
     outside = 1 if model.operators[0].name == "embedding" else 0
     per_layer = (len(model.operators) - outside) // model.layers
     return model.operators[: outside + per_layer * (model.layers // stages)]
+
+
+def _whole_layers(model: NeuralNetwork) -> tuple[int, ...]:
+    """Where layers begin, but for the first, which the embedding is before; none where a model has no equal ones."""
+    outside = 1 if model.operators[0].name == "embedding" else 0
+    each = (len(model.operators) - outside) // model.layers
+    return tuple(outside + each * number for number in range(1, model.layers))
 
 
 class _Rows:
@@ -102,7 +109,8 @@ class _Rows:
             return ()
         to_experts = operator.reduces_input  # the first matrix of an expert: what enters it has traveled
         width = operator.in_elements if to_experts else operator.out_elements
-        return (Call("all-to-all", self.samples * width * operator.sends_tokens * BYTES, group),)
+        share = self.how.tp if operator.experts > 1 else 1  # every tensor rank sends the tokens that it has
+        return (Call("all-to-all", self.samples / share * width * operator.sends_tokens * BYTES, group),)
 
     def _weight_gathers(self, weights: float, group: str) -> tuple[Call, ...]:
         if self.how.zero < 3 or not weights or self._size(group) == 1:

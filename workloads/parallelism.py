@@ -32,8 +32,8 @@ class Parallelism:
     ep : int
         Expert parallelism, a part of the data-parallel group.
     zero : {0, 1, 2, 3}
-        ZeRO stage: 0 reduces gradients everywhere; 1 and 2 scatter those of each layer and gather its weights as soon
-        as they are updated, without waiting for the norm of all gradients; 3 gathers the weights of a layer before its
+        ZeRO stage: 0 reduces gradients everywhere; 1 and 2 scatter those of each layer and gather the weights when
+        all gradients of the NPU are reduced, as their norm comes first; 3 gathers the weights of a layer before its
         forward and before its backward pass.
     """
 

@@ -104,16 +104,17 @@ def ideal_bubble(n_stages: Count, microbatches: Count) -> float:
     return (n_stages - 1) / (microbatches + n_stages - 1)
 
 
-def activation_bytes(model: NeuralNetwork, samples: float) -> int:
-    """What an NPU sends to the next stage for each microbatch: all activations between two equal layers ([2]).
+def activation_bytes(model: NeuralNetwork, samples: float, tp: int = 1) -> int:
+    """What an NPU sends to the next stage for each microbatch: its share of the activations between layers ([2], 4.1).
 
     `samples`: of a tensor-parallel group in a microbatch.
+    `tp`: NPUs of that group, which all have the activations; each sends a part of them.
     WeftError: the model has no equal layers, and activations of different sizes between them.
     """
     first = model.operators[0]
     if model.layers == 1 or first.name != "embedding":
         raise WeftError(f"model {model.name} has no equal layers between pipeline stages: give the size of activations")
-    return round(samples * first.out_elements * BYTES)
+    return round(samples * first.out_elements * BYTES / tp)
 
 
 def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:
@@ -122,14 +123,16 @@ def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:
     WeftError: fewer layers than stages.
     """
     n_layers = len(workload.layers)
-    if n_layers < n_stages:
-        raise WeftError(f"workload {workload.name} has {n_layers} layers for {n_stages} stages")
+    places = workload.cuts or range(1, n_layers)
+    if len(places) + 1 < n_stages:
+        raise WeftError(f"workload {workload.name} has {len(places) + 1} layers for {n_stages} stages")
     times = [sum(phase.compute_ns for phase in layer.phases) for layer in workload.layers]
     before = np.concatenate(([0.0], np.cumsum(times)))
     cuts = [0]
     for stage in range(1, n_stages):
-        nearest = int(np.abs(before - before[-1] * stage / n_stages).argmin())
-        cuts.append(min(max(nearest, cuts[-1] + 1), n_layers - n_stages + stage))
+        share = before[-1] * stage / n_stages
+        room = [at for at in places[:len(places) - n_stages + stage + 1] if at > cuts[-1]]
+        cuts.append(min(room, key=lambda at: abs(before[at] - share)))
     return [range(first, last) for first, last in zip(cuts, [*cuts[1:], n_layers], strict=True)]
 
 

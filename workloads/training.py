@@ -58,8 +58,7 @@ class Training:
         Whether links and dimensions serve the collectives of earlier layers first when they have a choice.
     updates : bool
         Whether the weight update takes the time given by the workload, after the reduction of its gradients and before
-        ZeRO's gather of its weights; LIBRA omits it. The norm of all gradients, which clipping would wait for, is not
-        modeled.
+        ZeRO's gathers of weights, which wait for all of them; LIBRA omits it.
     algorithm : str
         Algorithm of all collectives; if it has no all-to-all, "hierarchical" is used for that.
     options : mapping
@@ -238,6 +237,7 @@ class Layers:
             self._begun.setdefault(bucket.layers[0], []).append(bucket)
         self.reductions: list[int] = []  # one a bucket, in the order of their begin
         self._ready: dict[int, int] = {}  # layer -> the computation of its weight gradient
+        self._updated: list[tuple[Bucket, list[int]]] = []  # gathers of weights, and what updates those
 
     def forward(self, after: Sequence[int], gathered: Mapping[int, int] | None = None, tag: str = "") -> list[int]:
         """Layers first to last; returns what the next computation waits for.
@@ -279,7 +279,7 @@ class Layers:
                 at = [*arrived, *at]
             if last:
                 at = self._reduce(number, at)
-        return at
+        return self._gather_updated(at) if last else at
 
     def _reduce(self, number: int, at: list[int]) -> list[int]:
         """Begin the reductions whose first layer this is, and update the weights after them."""
@@ -287,6 +287,9 @@ class Layers:
         mine: list[int] = []  # calls of one layer follow each other: a gather waits for its scatter
         for bucket in self._begun.get(number, ()):
             call = bucket.call
+            if call.kind == "all-gather":  # ZeRO: of weights, when all gradients are reduced and their norm is known
+                self._updated.append((bucket, mine))
+                continue
             if self.training.loop == "dear" and call.kind == "all-reduce":
                 call = Call("reduce-scatter", call.size_bytes, call.group)
             after = mine or at if exposed else [*mine, *(self._ready[layer] for layer in bucket.layers)]
@@ -294,8 +297,18 @@ class Layers:
                 after = [*after, *self.reductions[-1:]]
             self.reductions.append(self._collective(call, number, after))
             mine = self.reductions[-1:]
-            if self.training.loop != "dear" and call.kind != "all-gather":  # ZeRO gathers weights that are updated
+            if self.training.loop != "dear":
                 mine = self._update(bucket, mine)
+            at = self.reductions[-1:] if exposed else at
+        return at
+
+    def _gather_updated(self, at: list[int]) -> list[int]:
+        """ZeRO's gathers of what was updated, behind the last reduction; returns what a computation waits for."""
+        reduced = list(self.reductions)
+        for bucket, updated in self._updated:
+            after = [*reduced, *updated, *(self.reductions[-1:] if self.training.in_order else ())]
+            exposed = self.training.loop == "no-overlap"
+            self.reductions.append(self._collective(bucket.call, bucket.layers[0], [*after, *(at if exposed else ())]))
             at = self.reductions[-1:] if exposed else at
         return at
 

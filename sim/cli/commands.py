@@ -261,9 +261,11 @@ COMMANDS: dict[str, Command] = {
         uses=("topology", "collective.name", "collective.root", "bound"), outputs=("json", "csv"),
     ),
     "train": Command(
-        help="simulate a training iteration: compute, total and exposed communication per kind and dimension; without "
-        "memory limits, recomputation, gradient clipping, or compute slowed down by communication",
+        help="simulate a training iteration: of a language model and its plan (--model), by passes, with memory; or of "
+        "the layers of a workload, operation by operation, without memory limits, recomputation and gradient clipping",
         examples=(
+            "weft train --machine dgx-h100:64 --library nccl --model llama-3-70b --tp 8 --pp 4 --global-batch 1024",
+            "weft train --topology torus:8x8x4 --model llama-3-8b --device h100 --tp 8 --global-batch 64",
             'weft train --topology "RI(16)_FC(8)_SW(32)" --workload gpt-3 --parallelism tp=16 --samples 32768 '
             "--peak 312 --efficiency 0.5",
             'weft train --topology "RI(4)_FC(8)_RI(4)_SW(32)" --workload examples/layers.txt '
@@ -273,13 +275,17 @@ COMMANDS: dict[str, Command] = {
             'weft train --topology "SW(8)_SW(16)" --workload examples/layers.txt --loop dear --plot timeline.png '
             '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
         ),
-        needs=(FABRIC, "workload.name|workload.job"),
-        uses=("topology", "collective.algorithms", "model", "workload", "training"),
+        needs=(FABRIC, "workload.name|workload.job|iteration.model"),
+        uses=("topology", "collective.algorithms", "model", "library.name", "iteration", "workload", "training"),
         run_flags=RUNS,
         helps={
             **_OF_JOBS,
-            "collective.algorithms": ("NAME", "algorithm of all collectives (default: hierarchical); of traces several "
-                                      "may be named, and each collective takes the first that implements it"),
+            "collective.algorithms": ("NAME", "algorithm of all collectives (default: hierarchical; ring of --model); of "
+                                      "traces several may be named, and each collective takes the first that implements it"),
+            "library.name": ("NAME[:VERSION]", "with --model: the library of the machine times collectives, and no "
+                             "--algorithm: nccl, nccl:2.27 or rccl"),
+            "workload.efficiency": ("X", "share of the peak that computation reaches; with --model that of products "
+                                    "(default: as measured)"),
             "model.chunks": ("N", "chunks per transfer of all collectives at once, so that none is tried alone: auto "
                              "is for compare (default: 1, for hierarchical cuts by itself)"),
         },

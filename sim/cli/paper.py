@@ -16,6 +16,9 @@ from sim.papers.tables import run_paper
 from sim.study.tables import from_csv
 from topologies.checks import WeftError
 
+MEASURED = ("hardware", "training")
+"""Papers that compare with measurements, and take others."""
+
 
 def run(arguments: argparse.Namespace) -> None:
     """Compute, print, and write tables and figures."""
@@ -23,8 +26,9 @@ def run(arguments: argparse.Namespace) -> None:
     name = str(spec.paper.name)
     out = arguments.out = arguments.out or Path("out") / name
     check_apart(arguments, spec.to_dict())
-    if spec.paper.data is not None and name != "hardware":
-        raise WeftError(f"--data {spec.paper.data} is for weft paper hardware: {name} has no measurements")
+    if spec.paper.data is not None and name not in MEASURED:
+        raise WeftError(f"--data {spec.paper.data} is for weft paper {' and '.join(MEASURED)}: {name} has no "
+                        "measurements")
     more = {} if spec.paper.data is None else {"data": spec.paper.data}
     aside = redirect_stdout(sys.stderr) if arguments.json == STANDARD_OUTPUT else nullcontext()
     with aside, progress(f"paper {name}", 1, arguments.quiet):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sim import plots
+from sim.cli import iteration
 from sim.cli.asked import check_looks_into, spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
@@ -39,6 +40,10 @@ FEW_MICROBATCHES = 16
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
+    if spec.iteration.model is not None:
+        iteration.run(arguments, spec)
+        return
+    iteration.no_model(spec)
     check_looks_into(spec)
     with progress("train", 1, arguments.quiet):
         opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
@@ -113,9 +118,10 @@ def _bubble(spec: Spec, result: Result) -> list[str]:
     stages = len({operation.npus for operation in result.job.operations if operation.kind == FORWARD})
     idle = result.exposed_ps(result.ranks[0]).get((IDLE_ELSEWHERE, NO_DIMENSION), 0)
     share = ideal_bubble(stages, microbatches)
+    size = message_bytes(spec.workload, spec.training, result.job.topology.n_npus)
     return [
         f"pipeline of {stages} stages, {microbatches} microbatches, messages of "
-        f"{format_size(message_bytes(spec.workload, spec.training))}: NPU {result.ranks[0]} waits {format_time(idle)} "
+        f"{format_size(size)}: NPU {result.ranks[0]} waits {format_time(idle)} "
         f"for the computation of others, {idle / result.time_ps:.1%} of the iteration; (S-1)/(M+S-1) is {share:.1%}"
     ]
 

@@ -190,7 +190,8 @@ def place_workload(
         return Placed(workload, how.groups(shape), weight)
     count = usual / microbatches.number if samples is None else samples
     workload = training_workload(chosen, replace(how, pp=1), accelerator, count).scaled(compute_scale)
-    size = activation_bytes(chosen, count) if microbatches.activation_bytes is None else microbatches.activation_bytes
+    own = activation_bytes(chosen, count, how.tp)
+    size = own if microbatches.activation_bytes is None else microbatches.activation_bytes
     pipeline = Pipeline(microbatches=microbatches.number, activation_bytes=size, order=microbatches.order)
     return Placed(workload, how.groups(shape), weight, pipeline)
 

@@ -67,7 +67,7 @@ def build_workload(work: WorkloadKeys, training: TrainingKeys, topology: Topolog
         raise WeftError(f"--repeat {work.repeat}: at least 1")
     check_room(3 * len(workload.layers) * work.repeat, f"--repeat {work.repeat:,}")
     workload = workload.scaled(work.compute_scale)
-    return replace(workload, layers=workload.layers * work.repeat), groups
+    return workload.repeated(work.repeat), groups
 
 
 def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
@@ -84,6 +84,8 @@ def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) ->
         raise WeftError(f"--parallelism ep={how.ep}: {work.name} has no experts: omit ep")
     if how.pp > 1 and training.microbatches is None:
         raise WeftError(f"--parallelism pp={how.pp} needs --microbatches")
+    if how.pp > 1 and how.zero == 3:
+        raise WeftError(f"--parallelism zero=3 gathers every layer for each microbatch of pp={how.pp}: choose zero=1")
     if training.updates != (work.memory_bandwidth is not None):
         raise WeftError(f"--workload {work.name}: --updates needs --memory-bandwidth, which has no other use")
     memory_Bps = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
@@ -152,18 +154,19 @@ def _iteration(
     if keys.microbatches is None:
         return training_job(topology, workload, groups, training)
     pipeline = Pipeline(
-        microbatches=keys.microbatches, activation_bytes=message_bytes(work, keys), order=keys.pipeline_order
+        microbatches=keys.microbatches, activation_bytes=message_bytes(work, keys, topology.n_npus),
+        order=keys.pipeline_order,
     )
     return pipeline_job(topology, workload, groups, pipeline, training)
 
 
-def message_bytes(work: WorkloadKeys, training: TrainingKeys) -> int:
-    """Bytes that a pipeline stage sends to the next for each microbatch."""
+def message_bytes(work: WorkloadKeys, training: TrainingKeys, n_npus: int) -> int:
+    """Bytes that an NPU of a pipeline stage sends to the next for each microbatch."""
     if training.activation is not None:
         return parse_size(training.activation, "activation")
     if work.name is None or work.name not in MODELS or work.samples is None:
         return 0
-    return activation_bytes(model(work.name), work.samples)
+    return activation_bytes(model(work.name), work.samples, parse_parallelism(work.parallelism or "", n_npus).tp)
 
 
 def _count(text: str) -> int | None:

@@ -287,6 +287,34 @@ class TrainingKeys:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IterationKeys:
+    """Section `[iteration]`: a language model and its plan, whose iteration is made of passes."""
+
+    model: str | None = key("text", "a decoder by name (llama-3-70b, ...), or a Hugging Face config.json",
+                            "NAME|FILE.json")
+    sequence: int | None = key("integer", "tokens of a sequence", "N", default="that of the model")
+    global_batch: int | None = key("integer", "sequences of an iteration", "N")
+    micro_batch: int = key("integer", "sequences of a microbatch", "N", value=1)
+    tp: int = key("integer", "tensor parallelism", "N", value=1)
+    pp: int = key("integer", "stages of the pipeline", "N", value=1)
+    vp: int | None = key("integer", "virtual stages of a rank", "N", default="1, or 2 where the schedule has two")
+    cp: int = key("integer", "context parallelism", "N", value=1)
+    ep: int = key("integer", "expert parallelism", "N", value=1)
+    zero: int = key("integer", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration", "N", value=1)
+    schedule: str | None = key("text", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe", "NAME",
+                               default="1f1b; interleaved with --vp")
+    recompute: str = key("text", "none, selective or full", "NAME", value="none")
+    attention: str | None = key("text", "flash2, flash3 or unfused", "NAME", default="the newest of the device")
+    precision: str = key("text", "of matrix products: half or fp8", "NAME", value="half")
+    device: str | None = key("text", "accelerator by name, such as h100", "NAME", default="that of the machine")
+    stack: str | None = key("text", "software, whose efficiency was measured: megatron, torchtitan, ...", "NAME",
+                            default="megatron; maxtext on TPU")
+    overlap_tp: bool = key("flag", "collectives of tensor parallelism run in pieces beside products", value=False)
+    no_sequence_parallel: bool = key("flag", "norms and residuals are not split over tensor ranks", value=False)
+    no_overlap: bool = key("flag", "gradients, weights and messages are not sent beside computation", value=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OptimizeKeys:
     """Section `[optimize]`: a design problem, its limits, and how it is searched."""
 
@@ -458,9 +486,11 @@ class ReportKeys:
 class PaperKeys:
     """Section `[paper]`: a published evaluation."""
 
-    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware or headlines", "NAME",
-                           choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "hardware", "headlines"))
-    data: str | None = key("text", "of hardware: other measurements, in the columns of its own", "FILE.csv")
+    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware, training or headlines",
+                           "NAME", choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "hardware",
+                                            "training", "headlines"))
+    data: str | None = key("text", "of hardware and training: other measurements, in the columns of its own",
+                           "FILE.csv")
     quick: bool = key("flag", "a part that takes less than a minute", value=False)
 
 
@@ -476,6 +506,7 @@ class Sections:
     library: LibraryKeys = LibraryKeys()
     workload: WorkloadKeys = WorkloadKeys()
     training: TrainingKeys = TrainingKeys()
+    iteration: IterationKeys = IterationKeys()
     optimize: OptimizeKeys = OptimizeKeys()
     pool: PoolKeys = PoolKeys()
     circuits: CircuitsKeys = CircuitsKeys()

@@ -19,6 +19,7 @@ FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     "SPEC|FILE": is_topology_file,
     MACHINE: lambda text: ".toml" in text,
     "NAME|FILE": lambda text: text not in MODELS and text not in OPERATOR_MODELS,
+    "NAME|FILE.json": lambda text: text.endswith(".json"),
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
     **dict.fromkeys(("FILE", "FILE.csv", "DIR", "PREFIX"), lambda text: text != "-"),
 }

@@ -92,8 +92,8 @@ class Spec(Sections):
     ----------
     topology, collective, model, sweep
         An experiment: a fabric, a collective by some algorithms, a model, some sizes.
-    account, library, workload, training, optimize, pool, circuits, astra, measured, calibrate, bound, schedule, plot,
-    report, paper
+    account, library, workload, training, iteration, optimize, pool, circuits, astra, measured, calibrate, bound,
+    schedule, plot, report, paper
         Further sections; see `sim.study.keys`.
     tenant : tuple of table
         Tables `[[tenant]]` of a shared fabric.

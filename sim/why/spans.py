@@ -18,7 +18,7 @@ from sim.why.faulty_path import walk_of
 from sim.why.path import Piece, Wait, Walks
 from topologies.garbage import few_searches
 from topologies.stages import staged
-from workloads.job import COMPUTE_STREAM, Compute, Reconfigure
+from workloads.job import COMPUTE_STREAM, Compute, Reconfigure, Send
 
 
 class Union:
@@ -124,11 +124,31 @@ class Spans:
         """When an NPU has an operation of each kind of communication in progress."""
         mine = self._of(rank)
         mine = mine.of(np.flatnonzero(self._communicates[mine.operation]))
-        kind = self._kind[mine.operation]
+        kind, start_ps = self._kind[mine.operation], self._sent_from(mine, rank)
         return {
-            self._kinds[one]: Union(mine.start_ps[kind == one], mine.end_ps[kind == one])
+            self._kinds[one]: Union(start_ps[kind == one], mine.end_ps[kind == one])
             for one in dict.fromkeys(kind.tolist())
         }
+
+    def _sent_from(self, rows: _Rows, rank: int) -> I64:
+        """When operations of an NPU begin; messages that it only receives do when a source begins to send."""
+        start_ps = rows.start_ps.copy()
+        for at, number in enumerate(rows.operation.tolist()):
+            work = self.operations[number].work
+            if isinstance(work, Send) and rank not in work.src:
+                sources = [src for src, dst in zip(work.src, work.dst, strict=True) if dst == rank]
+                begun = [self._send_starts[number, src] for src in sources if (number, src) in self._send_starts]
+                start_ps[at] = min(begun, default=start_ps[at])
+        return start_ps
+
+    @cached_property
+    def _send_starts(self) -> dict[tuple[int, int], int]:
+        """By operation and NPU, of messages."""
+        rows = self._by_start
+        sends = np.array([isinstance(one.work, Send) for one in self.operations], bool)
+        rows = rows.of(np.flatnonzero(sends[rows.operation]))
+        return dict(zip(zip(rows.operation.tolist(), rows.rank.tolist(), strict=True), rows.start_ps.tolist(),
+                        strict=True))
 
     @cached_property
     def busy_ps(self) -> dict[tuple[str, str], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topologies import WeftError, from_spec
+from topologies import WeftError, from_spec, switch
 from workloads.compute import Accelerator
 from workloads.model_workload import training_workload
 from workloads.models import model
@@ -198,3 +198,28 @@ def test_a_bucket_stays_below_its_limit(limit, buckets):
     reduce = Phase(1.0, (Call("all-reduce", 10, "dp"),))
     workload = Workload("w", (Layer("0", weight_grad=reduce), Layer("1", weight_grad=reduce)))
     assert len(gradient_buckets(workload, limit)) == buckets
+
+
+def test_stages_of_a_model_have_whole_layers() -> None:
+    workload = training_workload(model("bert-large"), Parallelism(), Accelerator(1e14, 0.5), 64)
+    for repeat in (1, 2):
+        whole = workload.repeated(repeat)
+        for stages in (4, 7):
+            cut = cut_into_stages(whole, stages)
+            firsts = [whole.layers[one.start].name for one in cut[1:]]
+            assert all(name.startswith("Q") or name == "embedding" for name in firsts)
+            assert [at for one in cut for at in one] == list(range(len(whole.layers)))
+    with pytest.raises(WeftError, match="has 24 layers for 25 stages"):
+        cut_into_stages(workload, 25)
+
+
+@pytest.mark.parametrize("loop", ["no-overlap", "wfbp"])
+def test_no_weight_is_gathered_before_all_gradients_are_reduced(loop: str) -> None:
+    """ZeRO-1: the norm of all gradients comes before any update is spread."""
+    how = Parallelism(dp=4, zero=1)
+    workload = training_workload(model("bert-base"), how, Accelerator(1e14, 0.5, 1e12), 64)
+    job = training_job(switch(4), workload, how.groups((4,)), Training(loop=loop, updates=True, bucket_bytes=None))
+    scatters = {at for at, one in enumerate(job.operations) if one.kind == "dp reduce-scatter"}
+    gathers = [one for one in job.operations if one.kind == "dp all-gather"]
+    assert len(gathers) == len(scatters) > 80
+    assert all(scatters <= set(one.after) for one in gathers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from workloads.models.language import language_model
 from workloads.models.model import NeuralNetwork, Operator
 
 
@@ -83,20 +84,16 @@ def _norm(shape: Shape) -> int:
     return shape.hidden * (2 if shape.biases else 1)
 
 
-def gpt(name: str, layers: int, hidden: int, sequence: int, vocabulary: int, source: str) -> NeuralNetwork:
-    """A GPT: biases, learned positions, tied output, feed-forward width 4h."""
-    return decoder(
-        name,
-        Shape(layers=layers, hidden=hidden, vocabulary=vocabulary, sequence=sequence, feed_forward=4 * hidden,
-              key_value=hidden, positions=sequence),
-        source,
+def decoder_of(name: str) -> NeuralNetwork:
+    """A decoder of `language.toml`."""
+    one = language_model(name)
+    shape = Shape(
+        layers=one.layers, hidden=one.hidden, vocabulary=one.vocabulary, sequence=one.sequence,
+        feed_forward=one.expert_width or one.feed_forward, key_value=one.kv_heads * one.head_size, gated=one.gated,
+        biases=one.biases, positions=one.sequence if one.positions else 0, tied=one.tied, experts=one.experts or 1,
+        active=one.active or 1,
     )
-
-
-def llama(name: str, source: str, **sizes: int) -> NeuralNetwork:
-    """A Llama: no biases, gated feed-forward part, shared keys and values, untied output."""
-    shape = Shape(**sizes, gated=True, biases=False, tied=False)  # type: ignore[arg-type]  # its integers
-    return decoder(name, shape, source)
+    return decoder(name, shape, one.source)
 
 
 def bert(name: str, layers: int, hidden: int, source: str, sequence: int = 512) -> NeuralNetwork:

@@ -197,3 +197,9 @@ def test_updates_of_a_model_take_time(tmp_path: Path, capsys: pytest.CaptureFixt
     for wrong in (["--updates"], ["--memory-bandwidth", "2TB/s"]):
         assert main([*words, *wrong]) == 2
         assert "--updates needs --memory-bandwidth" in capsys.readouterr().err
+
+
+def test_a_pipeline_does_not_gather_weights_for_each_microbatch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*NETWORK, "--workload", "bert-base", "--parallelism", "pp=4,zero=3", "--microbatches", "2",
+                 "--samples", "8", "--peak", "10", "--efficiency", "0.5"]) == 2
+    assert "zero=3 gathers every layer for each microbatch of pp=4: choose zero=1" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_models_in_stages() -> None:
     one = place_workload("bert-base", network, parallelism="tp=2,pp=4", accelerator=GPU, samples=512,
                          microbatches=Microbatches(4, None, "gpipe"))
     assert one.pipeline is not None and one.n_stages == 4
-    assert one.pipeline.activation_bytes == activation_bytes(model("bert-base"), 512) == 512 * 768 * 2
+    assert one.pipeline.activation_bytes == activation_bytes(model("bert-base"), 512, 2) == 512 * 768 * 2 // 2
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,8 @@ def test_experts_exchange_tokens() -> None:
     assert len(exchanges) == 4 * 32
     assert {call.size_bytes for call in exchanges} == {4096 * 4096 * 2 * 2.0}
     assert {call.group for call in found.calls()} == {"ep", "edp", "dp"}
+    wide = training_workload(model("mixtral-8x7b"), Parallelism(tp=4, dp=16, ep=8), Accelerator(1e15, 0.5), 4096)
+    assert {call.size_bytes for call in wide.calls() if call.kind == "all-to-all"} == {4096 / 4 * 4096 * 2 * 2.0}
 
 
 def test_tables_are_spread_not_reduced() -> None:

@@ -1,0 +1,414 @@
+"""Published training runs: their time an iteration beside what model, plan, device and machine predict.
+
+`data/training.csv` has the runs, with their sources; other files have the same columns. There is one constant for each
+device, stack and precision, fitted on at most two named runs (`workloads/passes/stacks.toml`), and none for a run.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sim.library.described import machine_of
+from sim.library.groups import library_times, torus_times
+from sim.papers.tables import Left, as_text, md_head, md_line, picture
+from sim.plots.lines import CYCLE
+from sim.plots.passes import draw_passes
+from sim.plots.style import NARROW, REFERENCE, figure, legend
+from topologies.checks import WeftError, told
+from topologies.machines.profile import Machine, machine
+from topologies.text.input_text import read_input
+from workloads.models.language import LanguageModel, language_model
+from workloads.passes.device import Stack, device, stack, stacks
+from workloads.passes.iteration import Iteration, iterate
+from workloads.passes.plan import Plan
+
+DATA = Path(__file__).parent / "data" / "training.csv"
+COLUMNS = (
+    "id", "source", "model", "layers", "hidden", "heads", "kv_heads", "ffn", "gated", "vocab", "tied", "seq", "gpus",
+    "gpu", "nvlink_GBps", "nic_Gbps_a_gpu", "precision", "tp", "sequence_parallel", "pp", "vp", "dp", "cp", "ep",
+    "zero", "schedule", "micro_batch", "microbatches", "global_batch", "recompute", "attention", "dp_overlap",
+    "p2p_overlap", "tp_overlap", "grad_bytes", "iteration_s", "notes",
+)
+
+STACKS = (
+    (r"2104\.04473", "megatron-2021"), (r"torchtitan", "torchtitan"), (r"fms-fsdp", "fms"),
+    (r"llm-foundry|mosaicml", "llm-foundry"), (r"maxtext", "maxtext"), (r"DeepSeek", "deepseek"),
+    (r"2407\.21783", "meta"),
+)
+"""Software by the source of a run; Megatron-LM where none of these is named."""
+
+DEVICES = (
+    (r"v5p", "tpu-v5p"), (r"GB200", "gb200"), (r"B200", "b200"), (r"H200", "h200"), (r"H800", "h800"),
+    (r"H100.*\b500 ?W", "h100-500w"), (r"H100", "h100"), (r"A100", "a100"), (r"MI300X", "mi300x"),
+)
+
+RECOMPUTED = (
+    (r"selective op", "products"), (r"selective layer", "layers"), (r"selective", "selective"), (r"full", "full"),
+    (r"minimal|norm|activation|up-proj", "memory"),
+)
+
+CLAIMS = (
+    ("Phantora (NSDI'26), its TorchTitan tables", "2.9 %", "8.5 %"), ("Charon (MLSys'26)", "5.35 %", "-"),
+    ("Multiverse 2.0", "3 %", "-"), ("SimAI (NSDI'25)", "1.9 %", "-"),
+    ("Calculon (SC'23), arXiv 2205.05198, table 5", "3.65 %", "8.9 %"),
+)
+
+
+class Point(NamedTuple):
+    """A published run and its prediction; `reason`: why there is none."""
+
+    row: Mapping[str, str]
+    published_s: float
+    found: Iteration | None
+    reason: str = ""
+
+    @property
+    def error(self) -> float:
+        """Relative, of the predicted time."""
+        return self.found.time_s / self.published_s - 1 if self.found else float("nan")
+
+
+def run(left: Left, quick: bool, data: str | None = None) -> None:
+    """Predict every run, and leave `points`, `pairs`, the page and the figures."""
+    rows = shipped() if data is None else read(data)
+    points = [point_of(row) for row in rows if not (quick and _number(row["microbatches"]) > MANY)]
+    left.table("points", map(_row, points))
+    left.table("pairs", map(_pair, pairs(points)) if pairs(points) else [{"what": "none"}])
+    text = report(points)
+    left.page("\n".join([*_HEADING, *text]) + "\n")
+    print(as_text([_row(point) for point in points]))
+    print("\n".join(summary(points)))
+    if not quick and any(point.found for point in points):
+        draw(left.out, points)
+
+
+MANY = 200
+"""Microbatches of runs that a quick look leaves out."""
+
+
+def shipped() -> list[dict[str, str]]:
+    """The runs that come with the package."""
+    return list(csv.DictReader(DATA.read_text(encoding="utf-8").splitlines()))
+
+
+def read(path: str) -> list[dict[str, str]]:
+    """Runs of another file.
+
+    WeftError: it cannot be read, lacks a column, or has a line of another length.
+    """
+    name = f"runs {path}"
+    try:
+        rows = list(csv.DictReader(read_input(path, "runs").splitlines()))
+    except csv.Error as wrong:
+        raise WeftError(f"{name} are not CSV: {wrong}") from None
+    for column in COLUMNS:
+        if not rows or column not in rows[0]:
+            raise WeftError(f"{name} lack the column {column!r}: expected are {', '.join(COLUMNS)}")
+    for number, row in enumerate(rows, start=2):
+        if None in row.values() or None in row:
+            raise WeftError(f"{name}, line {number} has not as many cells as the head")
+        if not _time(row["iteration_s"]):
+            raise WeftError(f"{name}, line {number}: iteration_s is {told(row['iteration_s'])}: give seconds")
+    return rows
+
+
+def _time(text: str) -> float:
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return 0.0
+
+
+def _number(text: str, default: int = 1) -> int:
+    """The first number in a cell."""
+    found = re.search(r"\d+", text)
+    return int(found[0]) if found else default
+
+
+def _named(words: Iterable[tuple[str, str]], text: str, default: str) -> str:
+    return next((name for pattern, name in words if re.search(pattern, text, re.IGNORECASE)), default)
+
+
+# --- a run as a plan on a machine
+
+
+def point_of(row: Mapping[str, str]) -> Point:
+    """The prediction of a run, or why there is none."""
+    published = _time(row["iteration_s"])
+    try:
+        return Point(row, published, predict(row, plan_of(row)))
+    except WeftError as wrong:
+        return Point(row, published, None, str(wrong))
+
+
+def predict(row: Mapping[str, str], plan: Plan) -> Iteration:
+    """The iteration of a plan on the machine of a run."""
+    found = machine_of_row(row)
+    return iterate(plan, (torus_times if found.dimensions else library_times)(found, plan.groups))
+
+
+def stack_of(row: Mapping[str, str]) -> Stack:
+    return stack(_named(STACKS, row["source"], "megatron"))
+
+
+def plan_of(row: Mapping[str, str]) -> Plan:
+    """What a run did, by its columns.
+
+    WeftError: a device that is not known, or ranks that are not the GPUs.
+    """
+    of, on = stack_of(row), device(_named(DEVICES, row["gpu"], row["gpu"]))
+    precision = "fp8" if "fp8" in row["precision"] and on.fp8 else "half"
+    tp, pp, dp, cp, micro = (_number(row[key]) for key in ("tp", "pp", "dp", "cp", "micro_batch"))
+    batches = max(1, _number(row["global_batch"]) // (dp * micro))
+    if pp > 1 and of.microbatches == "stages" and "not published" in row["microbatches"]:
+        micro, batches = max(1, batches * micro // pp), pp
+    vp = _number(row["vp"])
+    schedule = "dualpipe" if "dualpipe" in row["schedule"] else "interleaved" if pp > 1 and vp > 1 else "1f1b"
+    found = Plan(
+        model=model_of(row), device=on, stack=of, precision=precision, tp=tp, pp=pp, dp=dp, cp=cp,
+        efficiency=of.constant(on.name, precision)[0], half_efficiency=of.constant(on.name, "half")[0],
+        vp={"dualpipe": 2, "interleaved": vp}.get(schedule, 1), ep=_number(row["ep"]), zero=_number(row["zero"], 0),
+        schedule=schedule, micro_batch=micro, microbatches=batches, sequence=_number(row["seq"]),
+        sequence_parallel=tp > 1 and _number(row["sequence_parallel"], 0) == 1,
+        recompute=_named(RECOMPUTED, row["recompute"], "none"), attention=_attention(row["attention"]),
+        data_overlap=row["dp_overlap"] != "0", send_overlap=row["p2p_overlap"] == "1",
+        tensor_overlap="pipelined" if re.search("userbuffers|async|pipelined", row["tp_overlap"]) else "none",
+        gradient_bytes=_number(row["grad_bytes"], 4), compiled="without torch.compile" not in row["notes"],
+        node=_node(row),
+    )
+    if found.n_ranks != _number(row["gpus"]):
+        raise WeftError(f"tp x pp x dp x cp are {found.n_ranks} ranks, not the {row['gpus']} GPUs")
+    return found
+
+
+def _attention(text: str) -> str:
+    if "unfused" in text:
+        return "unfused"
+    return "flash3" if re.search("-3|cuDNN|MLA|class", text) else "flash2"
+
+
+def model_of(row: Mapping[str, str]) -> LanguageModel:
+    """The model of a run by its hyper-parameters; DeepSeek-V3 by name."""
+    if re.search(r"DeepSeek-V3", row["model"], re.IGNORECASE):
+        return language_model("deepseek-v3")
+    gated, text = row["gated"] == "1", row["ffn"]
+    mixture: dict[str, Any] = {}
+    if experts := re.search(r"(\d+) (?:routed|experts)", text):
+        mixture = {
+            "experts": int(experts[1]), "active": _after(r"(\d+) active", text),
+            "shared": _after(r"(\d+) shared", text),
+            "expert_width": _after(r"expert (\d+)", text) or _number(text),
+        }
+    old = not gated and "MPT" not in row["model"]  # MPT has ALiBi and no biases
+    return LanguageModel(
+        name=row["model"], layers=_number(row["layers"]), hidden=_number(row["hidden"]),
+        heads=_number(row["heads"]), kv_heads=_number(row["kv_heads"], 0), feed_forward=_number(text, 0), gated=gated,
+        vocabulary=_number(row["vocab"]), tied=row["tied"] == "1", sequence=_number(row["seq"]), positions=old,
+        biases=old, **mixture,
+    )
+
+
+def _after(pattern: str, text: str) -> int:
+    found = re.search(pattern, text)
+    return int(found[1]) if found else 0
+
+
+def _node(row: Mapping[str, str]) -> int:
+    return 72 if "NVL72" in row["gpu"] else _after(r"(\d+) a node", row["gpu"]) or 8
+
+
+def machine_of_row(row: Mapping[str, str]) -> Machine:
+    """The machine of a run: its GPU, with the rates of links and NICs that are published."""
+    name = _named(DEVICES, row["gpu"], row["gpu"])
+    if name.startswith("tpu"):
+        return machine(name)
+    node, nic = _node(row), _number(row["nic_Gbps_a_gpu"], 200 if name == "a100" else 400)
+    if not nic:
+        raise WeftError("nic_Gbps_a_gpu is 0")
+    found = machine_of(row["id"], name.partition("-")[0].upper(), node, "NVSwitch", f"{node}x {max(nic, 100)}G IB")
+    gpu, link = found.gpu, _number(row["nvlink_GBps"], 0) * 1e9
+    share = link / gpu.link if link else 1.0
+    gpu = replace(gpu, link=gpu.link * share, ring=gpu.ring * share, multicast=gpu.multicast * share)
+    return replace(found, gpu=gpu, nic=replace(found.nic, port=nic / 8 * 1e9 * stack_of(row).network))
+
+
+# --- pairs
+
+
+AXES: dict[str, frozenset[str]] = {
+    "recomputation": frozenset({"recompute", "sequence_parallel"}), "ranks": frozenset({"dp"}),
+    "ranks, one batch": frozenset({"dp", "microbatches"}), "schedule": frozenset({"schedule", "vp"}),
+    "precision": frozenset({"precision", "efficiency"}), "compiler": frozenset({"compiled"}),
+    "overlap of tensor parallelism": frozenset({"tensor_overlap"}),
+}
+"""Effects: what of two plans differs."""
+
+
+class Pair(NamedTuple):
+    """Two runs that differ in one thing: the time of the slower over that of the faster."""
+
+    what: str
+    one: Point
+    other: Point
+
+    @property
+    def published(self) -> float:
+        return self.one.published_s / self.other.published_s
+
+    @property
+    def predicted(self) -> float:
+        assert self.one.found and self.other.found
+        return self.one.found.time_s / self.other.found.time_s
+
+
+def pairs(points: Sequence[Point]) -> list[Pair]:
+    """Runs of one source whose plans differ in one thing alone; no constant can fake their ratio."""
+    found = []
+    for one, other in combinations([point for point in points if point.found], 2):
+        if one.row["source"].partition(" ")[0] != other.row["source"].partition(" ")[0]:
+            continue
+        assert one.found and other.found
+        a, b = vars(one.found.plan), vars(other.found.plan)
+        differ = {key for key in a if key not in ("groups", "layers") and a[key] != b[key]}
+        axis = next((name for name, keys in AXES.items() if differ and differ <= keys), None)
+        if axis:
+            slow, fast = (one, other) if one.published_s >= other.published_s else (other, one)
+            found.append(Pair(axis, slow, fast))
+    return found
+
+
+# --- tables
+
+
+def _row(point: Point) -> dict[str, Any]:
+    found = point.found
+    return {
+        "id": point.row["id"], "published_s": point.published_s, "predicted_s": found and found.time_s,
+        "error": found and round(point.error, 4), "fitted": point.row["id"] in fitted(),
+        "bubble": found and round(found.bubble, 4), "mfu": found and round(found.model_flops_share(), 4),
+        "hfu": found and round(found.hardware_flops_share(), 4), "reason": point.reason,
+    }
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    return {"what": pair.what, "slower": pair.one.row["id"], "faster": pair.other.row["id"],
+            "published": round(pair.published, 4), "predicted": round(pair.predicted, 4)}
+
+
+def fitted() -> set[str]:
+    """Runs that a constant was fitted on."""
+    known = [stack(name) for name in stacks()]
+    return {name for one in known for names in (one.behind, *(rows for _, rows in one.efficiency.values()))
+            for name in names}
+
+
+def errors(points: Iterable[Point]) -> tuple[int, float, float]:
+    """Number of predictions, mean and worst absolute error."""
+    found = [abs(point.error) for point in points if point.found]
+    return len(found), statistics.fmean(found) if found else 0.0, max(found, default=0.0)
+
+
+def summary(points: Sequence[Point]) -> list[str]:
+    """Errors of all runs, of sets, of stacks, and of those that nothing was fitted on."""
+    groups: dict[str, list[Point]] = {"all": list(points)}
+    groups["nothing fitted on it"] = [point for point in points if point.row["id"] not in fitted()]
+    for point in points:
+        groups.setdefault(f"set {point.row.get('set', '-')}", []).append(point)
+    for point in points:
+        groups.setdefault(f"stack {stack_of(point.row).name}", []).append(point)
+    lines = md_head("runs", "number", "mean error", "worst", numbers=3)
+    for name, group in groups.items():
+        number, mean, worst = errors(group)
+        if number:
+            lines.append(md_line(name, number, f"{mean:.1%}", f"{worst:.1%}"))
+    return lines
+
+
+_HEADING = [
+    "# Training: published runs and predicted ones", "",
+    "Made by `weft paper training`. Time of an iteration as published, and as the passes of its plan take on its",
+    "device and machine; collectives take what the library's model says of that machine, or the engine of a torus.", "",
+    *picture("training", "predicted over published time of every run", "training"),
+    *picture("training-iteration", "one iteration: the run with the most stages of at most 16 and the fewest passes",
+             "training"),
+]
+
+
+def report(points: Sequence[Point]) -> list[str]:
+    """The page: errors, runs, pairs, constants, and what others claim."""
+    lines = [*summary(points), "", "What others claim on such tables, not run here:", "",
+             *md_head("predictor", "mean", "worst", numbers=2), *(md_line(*claim) for claim in CLAIMS), ""]
+    lines += ["## Runs", "", *md_head("run", "published s", "predicted s", "error", "bubble", "MFU", "HFU", numbers=6)]
+    for point in points:
+        if point.found:
+            mark = " (fitted)" if point.row["id"] in fitted() else ""
+            lines.append(md_line(
+                point.row["id"] + mark, f"{point.published_s:.2f}", f"{point.found.time_s:.2f}", f"{point.error:+.1%}",
+                f"{point.found.bubble:.1%}", f"{point.found.model_flops_share():.1%}",
+                f"{point.found.hardware_flops_share():.1%}",
+            ))
+    lines += ["", "MFU and HFU count three passes with half of the attention, over the peak in half precision; HFU",
+              "also what is computed again. The bubble is the share of an iteration that ranks wait for others.", ""]
+    lines += [f"- {point.row['id']}: {point.reason}" for point in points if point.reason]
+    lines += ["## Pairs", "", "Runs that differ in one thing: time of the slower over that of the faster.", "",
+              *md_head("what", "slower", "faster", "published", "predicted", numbers=2)]
+    lines += [md_line(one.what, one.one.row["id"], one.other.row["id"], f"{one.published:.3f}", f"{one.predicted:.3f}")
+              for one in pairs(points)]
+    return [*lines, *_exposed(points), *_constants(), *_sources(points)]
+
+
+def _exposed(points: Sequence[Point]) -> Iterator[str]:
+    """Where the time goes, on the mean rank."""
+    yield from ("", "## Where the time goes", "", *md_head("run", "compute", "all else from 1 % on"))
+    for point in points:
+        if point.found is None:
+            continue
+        whole, parts = point.found.time_ps * len(point.found.parts), dict[str, int]()
+        for one in point.found.parts:
+            for kind, time in one.items():
+                parts[kind] = parts.get(kind, 0) + time
+        rest = sorted(((time, kind) for kind, time in parts.items() if kind != "compute"), reverse=True)
+        told_ = ", ".join(f"{kind} {time / whole:.1%}" for time, kind in rest if time >= whole / 100)
+        yield md_line(point.row["id"], f"{parts['compute'] / whole:.1%}", told_ or "-")
+
+
+def _constants() -> Iterator[str]:
+    yield from ("", "## Constants", "", "The share of the peak that products sustain, and what it was fitted on:", "",
+                *md_head("stack", "device and precision", "share", "fitted on"))
+    for name in stacks():
+        for key, (share, rows) in stack(name).efficiency.items():
+            yield md_line(name, key, share, ", ".join(rows) or "not fitted: as in another stack, or assumed")
+        if stack(name).behind:
+            yield md_line(name, "other constants", "-", ", ".join(stack(name).behind))
+
+
+def _sources(points: Sequence[Point]) -> Iterator[str]:
+    yield from ("", "## Sources", "")
+    yield from dict.fromkeys(f"- {point.row['source']}" for point in points)
+
+
+def draw(out: Path, points: Sequence[Point]) -> None:
+    """Write the error of every run, by stack, and one iteration."""
+    names = list(dict.fromkeys(stack_of(point.row).name for point in points))
+    with figure(out / "training.png", NARROW, 3.0) as drawn:
+        axes = drawn.add_subplot()
+        for name, line in zip(names, (*CYCLE, *CYCLE), strict=False):
+            mine = [point for point in points if point.found and stack_of(point.row).name == name]
+            axes.plot([point.published_s for point in mine], [1 + point.error for point in mine], label=name,
+                      **line.points())
+        for level in (0.92, 1.0, 1.08):
+            axes.axhline(level, **REFERENCE)
+        axes.set_xscale("log")
+        axes.set_xlabel("published time of an iteration, s")
+        axes.set_ylabel("predicted over published")
+        legend(drawn)
+    piped = [point.found for point in points if point.found and 1 < point.found.plan.pp <= 16]
+    if piped:
+        draw_passes(min(piped, key=lambda one: len(one.pipeline.ranks[0])), out / "training-iteration.png")

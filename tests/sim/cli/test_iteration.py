@@ -1,0 +1,107 @@
+"""`weft train --model`: rates, memory, files, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import main
+
+NCCL = ["train", "--machine", "dgx-h100:8", "--library", "nccl", "--quiet"]
+SMALL = [*NCCL, "--model", "llama-3-8b", "--tp", "2", "--pp", "4", "--global-batch", "64"]
+
+
+def train(tmp_path: Path, words: list[str]) -> dict[str, Any]:
+    file = tmp_path / "out.json"
+    assert main([*words, "--json", str(file)]) == 0
+    (row,) = json.loads(file.read_text())["rows"]
+    assert isinstance(row, dict)
+    return row
+
+
+def test_what_people_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, picture = tmp_path / "parts.csv", tmp_path / "passes.svg"
+    row = train(tmp_path, [*SMALL, "--csv", str(table), "--plot", str(picture)])
+    out = capsys.readouterr().out
+    for word in ("tokens/s", "MFU", "HFU", "bubble", "activations", "tp all-gather", "waiting for other stages"):
+        assert word in out
+    assert row["tokens_per_s"] == pytest.approx(64 * 8192 / row["time_s"])
+    assert row["tokens_per_s_per_npu"] == pytest.approx(row["tokens_per_s"] / 64)
+    assert 0.2 < row["mfu"] < row["mfu_full_attention"] < 0.6 and row["hfu"] == row["mfu"]
+    assert all(sum(one.values()) == pytest.approx(row["time_s"], abs=1e-11) for one in row["parts_s"])
+    parts = list(csv.DictReader(table.read_text().splitlines()))
+    assert {part["rank"] for part in parts} == {"0", "1", "2", "3"}
+    assert picture.stat().st_size > 1000
+
+
+def test_a_spec_takes_the_plan(tmp_path: Path) -> None:
+    spec = tmp_path / "plan.toml"
+    spec.write_text('[topology]\nmachine = "dgx-h100:8"\n[library]\nname = "nccl"\n[iteration]\nmodel = "llama-3-8b"\n'
+                    "tp = 2\npp = 4\nglobal_batch = 64\n")
+    assert train(tmp_path, ["train", "--spec", str(spec), "--quiet"]) == train(tmp_path, SMALL)
+
+
+@pytest.mark.parametrize("more", [
+    ["--schedule", "zb-h1"], ["--schedule", "zb-v"], ["--schedule", "gpipe"], ["--vp", "2"], ["--recompute", "full"],
+    ["--zero", "0"], ["--overlap-tp"], ["--no-sequence-parallel"], ["--no-overlap"], ["--precision", "fp8"],
+    ["--stack", "torchtitan", "--efficiency", "0.5"], ["--micro-batch", "2"], ["--sequence", "4096", "--cp", "2"],
+])
+def test_every_choice_runs(more: list[str], tmp_path: Path) -> None:
+    row = train(tmp_path, [*SMALL, *more])
+    assert 0 < row["time_s"] < 10
+
+
+def test_fabrics_and_algorithms(tmp_path: Path) -> None:
+    """Without a library the engine times every group; slower links make a longer iteration, a fault too."""
+    words = ["train", "--topology", "torus:4x4", "--model", "llama-3-8b", "--device", "h100", "--tp", "4",
+             "--global-batch", "8", "--recompute", "full", "--quiet"]
+    fast, slow = (train(tmp_path, [*words, "--link-bandwidth", rate]) for rate in ("800Gb/s", "100Gb/s"))
+    assert fast["time_s"] < slow["time_s"]
+    plan = tmp_path / "faults.toml"
+    plan.write_text('[[slow-link]]\nlink = "npu0--npu1"\nshare = 0.1\n')
+    assert train(tmp_path, [*words, "--faults", str(plan)])["time_s"] > train(tmp_path, words)["time_s"]
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    (["--tp", "3"], "tp=3 x pp=1 x cp=1 do not divide the 64 NPUs"), ([], "needs --global-batch"),
+    (["--global-batch", "3"], "--global-batch 3 is no multiple of dp=64"),
+    (["--global-batch", "64", "--samples", "3"], "--samples 3.0 is of the layers of --workload"),
+    (["--global-batch", "64", "--loop", "dear"], "--loop dear is of the layers of --workload"),
+    (["--global-batch", "64", "--device", "abacus"], "device 'abacus'"),
+    (["--global-batch", "64", "--perfetto", "x.json"], "--plot draws its passes"),
+    (["--global-batch", "64", "--micro-batch", "1", "--zero", "0"], "would fit"),
+])
+def test_what_cannot_be_is_refused(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    model = "llama-2-13b" if "--zero" in words else "llama-3-8b"
+    assert main([*NCCL, "--model", model, *words]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_keys_of_a_plan_need_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    for more in (["--tp", "2"], ["--library", "nccl"]):
+        assert main(["train", "--machine", "dgx-h100:2", "--workload", "resnet-50", "--samples", "8", "--peak", "312",
+                     "--efficiency", "0.5", *more]) == 2
+        assert "give --model" in capsys.readouterr().err
+    assert main(["train", "--topology", "ring:4", "--library", "nccl", "--model", "llama-3-8b", "--device", "h100",
+                 "--global-batch", "4"]) == 2
+    assert "--library nccl runs on a machine" in capsys.readouterr().err
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("words", "most_s"), [
+    (["--machine", "dgx-a100:128", "--model", "gpt-3", "--tp", "8", "--pp", "16", "--global-batch", "1536"], 5),
+    (["--machine", "dgx-a100:384", "--model", "gpt-1t", "--tp", "8", "--pp", "64", "--global-batch", "3072"], 10),
+    (["--machine", "dgx-h100:2048", "--model", "llama-3-405b", "--tp", "8", "--pp", "16", "--vp", "8", "--global-batch",
+      "2048", "--recompute", "full"], 10),
+])
+def test_large_plans_take_seconds(words: list[str], most_s: float, tmp_path: Path) -> None:
+    """CPU of the call in this process."""
+
+    begin = time.process_time()
+    train(tmp_path, ["train", "--library", "nccl", "--quiet", *words])
+    assert time.process_time() - begin < most_s

@@ -1,0 +1,110 @@
+"""Decoders by hyper-parameters: parameters and FLOP as published, and config.json of Hugging Face."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topologies import WeftError
+from workloads.models.language import LanguageModel, from_hugging_face, language_model, language_models
+
+PARAMETERS = {
+    "gpt-1.7b": 1.7, "gpt-3.6b": 3.6, "gpt-7.5b": 7.5, "gpt-18.4b": 18.4, "gpt-39.1b": 39.1, "gpt-76.1b": 76.1,
+    "gpt-145.6b": 145.6, "gpt-310b": 310.1, "gpt-530b": 529.6, "gpt-1t": 1008.0, "gpt-22b": 22.0, "gpt-175b": 174.6,
+    "gpt-3": 174.6, "turing-nlg": 17.2, "msft-1t": 1008.0, "llama-2-7b": 6.74, "llama-2-13b": 13.02,
+    "llama-2-70b": 68.98, "llama-3-8b": 8.03, "llama-3-70b": 70.55, "llama-3-405b": 405.85, "code-llama-34b": 33.74,
+    "mixtral-8x7b": 46.7, "mixtral-8x22b": 140.6, "deepseek-v3": 671.0, "qwen-2.5-7b": 7.62, "qwen-2.5-72b": 72.71,
+    "qwen-3-30b-a3b": 30.5, "mpt-7b": 6.65, "mpt-30b": 29.96,
+}
+"""Published, in billions."""
+
+FLOPS = [("llama-3-70b", 8192, True, 449.2), ("llama-3-70b", 8192, False, 481.4), ("gpt-22b", 2048, False, 139.6),
+         ("gpt-1t", 2048, False, 6128.2), ("deepseek-v3", 4096, True, 250.4), ("deepseek-v3", 4096, False, 281.2),
+         ("mixtral-8x7b", 4096, False, 82.9), ("llama-3-405b", 8192, True, 2524.0),
+         ("llama-2-70b", 4096, False, 444.5)]
+"""GFLOP of a trained token behind published TFLOP/s, by whether half of the attention is counted."""
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("name", language_models())
+def test_parameters_are_the_published_ones(name: str) -> None:
+    found = language_model(name)
+    assert found.parameters / 1e9 == pytest.approx(PARAMETERS[name], rel=5e-3, abs=0.05)
+    assert found.source
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("name", "sequence", "causal", "giga"), FLOPS)
+def test_flop_of_a_token(name: str, sequence: int, causal: bool, giga: float) -> None:
+    assert language_model(name).token_flops(sequence, causal) / 1e9 == pytest.approx(giga, rel=5e-3)
+
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama-3-8b": {
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+        "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False,
+        "max_position_embeddings": 8192,
+    },
+    "mixtral-8x7b": {
+        "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+        "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 32000, "num_local_experts": 8,
+        "num_experts_per_tok": 2, "tie_word_embeddings": False, "max_position_embeddings": 32768,
+    },
+    "qwen-3-30b-a3b": {
+        "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 32,
+        "num_hidden_layers": 48, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128,
+        "num_experts_per_tok": 8, "moe_intermediate_size": 768, "tie_word_embeddings": False,
+    },
+    "deepseek-v3": {
+        "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "num_attention_heads": 128,
+        "num_hidden_layers": 61, "num_key_value_heads": 128, "vocab_size": 129280, "q_lora_rank": 1536,
+        "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
+        "topk_group": 4, "tie_word_embeddings": False, "max_position_embeddings": 163840,
+    },
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_is_the_model_of_that_name(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIGS[name]))
+    found, known = from_hugging_face(str(file)), language_model(name)
+    assert found.parameters == known.parameters
+    assert found.token_flops(4096) == known.token_flops(4096)
+    assert language_model(str(file)) == found
+
+
+def test_gpt_2_is_tied_and_has_positions(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257,
+                                "n_positions": 1024}))
+    found = from_hugging_face(str(file))
+    assert found.tied and not found.gated and found.parameters == pytest.approx(124.4e6, rel=1e-3)
+    file.write_text(json.dumps(CONFIGS["llama-3-8b"] | {"tie_word_embeddings": True}))
+    assert from_hugging_face(str(file)).parameters == (
+        language_model("llama-3-8b").parameters - 128256 * 4096)
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("{}", "lacks num_hidden_layers"), ("[]", "an object"), ('{"num_hidden_layers": "many"}', "num_hidden_layers is"),
+])
+def test_a_bad_config_is_named(text: str, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(text)
+    with pytest.raises(WeftError, match=why):
+        from_hugging_face(str(file))
+
+
+def test_shapes_that_cannot_be_are_refused() -> None:
+    one: dict[str, Any] = {"layers": 2, "hidden": 64, "vocabulary": 100, "sequence": 16}
+    with pytest.raises(WeftError, match="6 heads do not share 4"):
+        LanguageModel(name="x", heads=6, kv_heads=4, **one)
+    with pytest.raises(WeftError, match="4 experts need active"):
+        LanguageModel(name="x", heads=4, experts=4, **one)
+    with pytest.raises(WeftError, match="llama-3-8b"):
+        language_model("llama-3-8")

@@ -1,0 +1,328 @@
+"""Passes and iterations: are they what the engine makes of them, do the parts sum, and are the sizes the formulas'?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sim.simulation import simulate
+from topologies import ring, switch
+from topologies.checks import WeftError
+from workloads.job import Job
+from workloads.models.language import LanguageModel, language_model
+from workloads.passes.device import device, stack
+from workloads.passes.iteration import WAITING, iterate
+from workloads.passes.layers import Layers
+from workloads.passes.memory import check_fits, layer_activations, memory_of
+from workloads.passes.orders import ORDERS, Slot
+from workloads.passes.plan import Plan
+from workloads.passes.tape import Tape
+from workloads.passes.timeline import timeline
+
+SMALL = LanguageModel(name="small", layers=8, hidden=1024, heads=16, vocabulary=32000, sequence=1024)
+
+
+def plan(model: LanguageModel = SMALL, **changes: Any) -> Plan:
+    given = {"stack": stack("megatron"), "device": device("a100"), "efficiency": 0.7, "half_efficiency": 0.7,
+             "sequence": model.sequence, "sequence_parallel": False}
+    return Plan(model=model, **{**given, **changes})
+
+
+def free(kind: str, size_bytes: float, group: str) -> int:
+    return 0
+
+
+def by_bytes(rate_Bps: float) -> Callable[[str, float, str], int]:
+    return lambda kind, size_bytes, group: round(size_bytes / rate_Bps * 1e12)
+
+
+# --- against the engine
+
+END = 1
+"""Picoseconds that the end of an operation of a job takes in the engine."""
+
+
+def test_a_pipeline_is_that_of_the_engine_to_the_picosecond() -> None:
+    """Passes as computations, messages over the links of a ring of four stages that nothing shares."""
+    p, m, size = 4, 8, 1 << 20
+    fabric = ring(p, bandwidth="100GB/s", latency="1us")
+    sent = simulate(_message(fabric, size), chunks=1).time_ps
+    for name in ("gpipe", "1f1b", "zb-h1", "zb-h2"):
+        order = ORDERS[name]
+        each = {"F": 10**9, "B": 11 * 10**8, "W": 9 * 10**8, "BW": 2 * 10**9}
+
+        def duration(rank: int, slot: Slot, each: dict[str, int] = each) -> int:
+            return each[slot[0].kind] + rank * 1001
+
+        found = timeline(name, p, 1, m, duration, lambda src, dst: sent)
+        assert found.shared() == 0
+        job = Job(fabric)
+        done: dict[tuple[str, int, int], int] = {}
+        last: list[list[int]] = [[] for _ in range(p)]
+        at = [0] * p
+        slots = order.slots(p, 1, m)
+        while any(at[r] < len(slots[r]) for r in range(p)):
+            for r in range(p):
+                while at[r] < len(slots[r]):
+                    (one,) = slots[r][at[r]]
+                    needs = ("B", r + 1) if r < p - 1 else ("own F", r)
+                    needs = {"F": ("F", r - 1), "W": ("own", r)}.get(one.kind, needs)
+                    after = [] if one.kind == "F" and r == 0 else [done.get((*needs, one.batch), -1)]
+                    if -1 in after:
+                        break
+                    after += last[r]
+                    now = job.compute(f"{one} {r}", duration(r, slots[r][at[r]]) - END, npus=[r], after=after)
+                    last[r] = [now]
+                    at[r] += 1
+                    done["own F" if one.kind == "F" else "own", r, one.batch] = now
+                    to = r + 1 if one.kind == "F" else r - 1
+                    if one.kind != "W" and 0 <= to < p:
+                        arrived = job.send(f"from {one} {r}", size, [r], [to], after=[now], detached=True)
+                        done[one.kind[0], r, one.batch] = arrived
+        assert simulate(job, chunks=1).time_ps == found.end, name
+
+
+def _message(fabric: Any, size: int) -> Job:
+    job = Job(fabric)
+    job.send("one", size, [0], [1])
+    return job
+
+
+def test_a_tape_is_what_streams_of_the_engine_do() -> None:
+    """Kernels and collectives in order on two streams, with the waits of the tape."""
+    times = {"a": 5_000_000, "b": 9_000_000, "c": 2_000_000}
+    tape = Tape(lambda kind, size, group: times[kind])
+    job, compute, network = Job(switch(2)), list[int](), list[int]()
+
+    def work(seconds: float, after: list[int]) -> None:
+        tape.work("x", seconds)
+        compute.append(job.compute("x", round(seconds * 1e12) - END, after=[*compute[-1:], *after]))
+
+    def begin(kind: str) -> Any:
+        network.append(job.compute(kind, times[kind] - END, stream="network", after=[*compute[-1:], *network[-1:]]))
+        return tape.begin(kind, 1.0, "tp")
+
+    work(3e-6, [])
+    first = begin("a")
+    work(4e-6, [])
+    second = begin("b")
+    tape.wait(first)
+    work(1e-6, network[:1])
+    tape.wait(second)
+    third = begin("c")
+    work(1e-6, network[1:2])
+    tape.wait(third)
+    assert simulate(job).time_ps == tape.now
+    assert tape.compute == 9_000_000 and tape.now == tape.compute + sum(tape.exposed.values())
+
+
+# --- iterations
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("changes", [
+    {}, {"tp": 4}, {"tp": 4, "sequence_parallel": True}, {"pp": 4, "microbatches": 8},
+    {"pp": 2, "vp": 2, "schedule": "interleaved", "microbatches": 4}, {"dp": 4, "zero": 1}, {"dp": 4, "zero": 3},
+    {"pp": 4, "microbatches": 8, "schedule": "zb-h1"}, {"pp": 4, "microbatches": 8, "dp": 2, "data_overlap": False},
+    {"pp": 4, "vp": 2, "schedule": "dualpipe", "microbatches": 16}, {"cp": 4}, {"send_overlap": True, "pp": 2},
+])
+def test_the_parts_of_every_rank_sum_to_the_iteration(changes: dict[str, Any]) -> None:
+    found = iterate(plan(**changes), by_bytes(1e11))
+    assert {sum(one.values()) for one in found.parts} == {found.time_ps}
+    assert all(time > 0 for one in found.parts for time in one.values())
+    assert found.time_ps == iterate(plan(**changes), by_bytes(1e11)).time_ps
+
+
+def test_one_rank_computes_and_updates() -> None:
+    """FLOP over the rate, bytes over the memory's, and kernels: nothing waits, and MFU is below the efficiency."""
+    found = iterate(plan(), free)
+    assert set(found.parts[0]) == {"compute", "optimizer"}
+    assert 0.2 < found.model_flops_share() < 0.7
+    assert found.tokens_per_s == pytest.approx(1024 / found.time_s)
+
+
+def test_equal_stages_have_the_bubble_of_the_schedule() -> None:
+    """Almost without embedding and head, of eight layers on four stages: the last one waits (p-1) (F + B)."""
+    bare = replace(SMALL, vocabulary=1, positions=False)
+    for name, v, share in (("1f1b", 1, 1), ("interleaved", 2, 2)):
+        one = plan(bare, pp=4, vp=v, schedule=name, microbatches=16)
+        found = iterate(one, free)
+        middle = found.parts[1]["compute"]
+        assert found.parts[3][WAITING] == pytest.approx(3 / 16 / share * middle, rel=0.05)
+
+
+def test_full_recomputation_is_a_forward_pass_more() -> None:
+    times = by_bytes(2e11)
+    none, full = (iterate(plan(tp=4, recompute=how), times) for how in ("none", "full"))
+    tape = Tape(times)
+    layers = Layers(plan(tp=4))
+    for layer in range(8):
+        layers.forward(tape, layer)
+    assert full.time_ps - none.time_ps == pytest.approx(tape.now, abs=100)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_bytes_of_tensor_parallelism(sequence_parallel: bool) -> None:
+    """With A of 2 T h: 4 all-reduces a layer, or 4 reduce-scatters and 2 + 4 all-gathers."""
+    layers = Layers(plan(tp=4, sequence_parallel=sequence_parallel))
+    counts = Counter[str]()
+
+    class Counting(Tape):
+        def begin(self, kind: str, size_bytes: float, group: str) -> Any:
+            counts[kind] += round(size_bytes / (1024 * 1024 * 2))
+            return super().begin(kind, size_bytes, group)
+
+    tape = Counting(free)
+    layers.forward(tape, 0)
+    forward = dict(counts)
+    counts.clear()
+    layers.backward(tape, 0, "BW")
+    if sequence_parallel:
+        assert forward == {"all-gather": 2, "reduce-scatter": 2}
+        assert counts == {"all-gather": 4, "reduce-scatter": 2}
+    else:
+        assert forward == counts == {"all-reduce": 2}
+
+
+def test_tokens_travel_before_the_first_matrix_and_only_those_of_the_rank() -> None:
+    """T / tp tokens x K copies x h x 2 B, twice forward and twice backward."""
+    mixture = replace(SMALL, experts=8, active=2, expert_width=4096, gated=True)
+    sizes: list[tuple[str, float]] = []
+    kinds: list[str] = []
+
+    class Written(Tape):
+        def begin(self, kind: str, size_bytes: float, group: str) -> Any:
+            if group == "ep":
+                sizes.append((kind, size_bytes))
+                kinds.append("all-to-all")
+            return super().begin(kind, size_bytes, group)
+
+        def work(self, kind: str, seconds: float) -> None:
+            kinds.append("work")
+            super().work(kind, seconds)
+
+    one = plan(mixture, tp=4, dp=8, ep=8, sequence_parallel=True)
+    layers = Layers(one)
+    layers.forward(Written(free), 0)
+    assert sizes == [("all-to-all", 1024 / 4 * 2 * 1024 * 2)] * 2
+    where = [at for at, kind in enumerate(kinds) if kind == "all-to-all"]
+    assert kinds[where[0]:where[1]].count("work") == 3  # fc1, activation, fc2
+    layers.backward(Written(free), 0, "BW")
+    assert len(sizes) == 4
+
+
+def test_a_pipeline_message_is_the_share_of_a_tensor_rank() -> None:
+    sizes = set()
+
+    def times(kind: str, size_bytes: float, group: str) -> int:
+        if group == "pp":
+            sizes.add(size_bytes)
+        return 1
+
+    iterate(plan(pp=2, tp=4, microbatches=2), times)
+    assert sizes == {1024 * 1024 * 2 / 4}
+
+
+def test_attention_has_no_weight_gradient() -> None:
+    layers = Layers(plan(attention="flash2"))
+    whole, given, weights = Tape(free), Tape(free), Tape(free)
+    for tape, kind in ((whole, "BW"), (given, "B"), (weights, "W")):
+        layers.backward(tape, 0, kind)
+    matrices = SMALL.matrices(0)
+    assert whole.now == given.now + weights.now
+    assert weights.now == pytest.approx(1e12 * sum(map(layers.product_s, matrices)), rel=1e-9)
+
+
+def test_blocks_of_fsdp_hide_behind_computation() -> None:
+    """With short collectives what is exposed is the first gather and the last scatter, however many layers."""
+    exposed = []
+    for layers in (4, 8):
+        one = plan(replace(SMALL, layers=layers, tied=True), dp=8, zero=3, micro_batch=8)
+        parts = iterate(one, by_bytes(4e11)).parts[0]
+        exposed.append(parts["dp all-gather"] + parts["dp reduce-scatter"])
+    assert exposed[0] == exposed[1]
+    slow = [iterate(plan(replace(SMALL, layers=layers), dp=8, zero=3), by_bytes(1e9)).parts[0] for layers in (4, 8)]
+    more = sum(slow[1][kind] - slow[0][kind] for kind in ("dp all-gather", "dp reduce-scatter"))
+    unit = SMALL.layer_parameters(0)
+    sent = 4 * unit * (2 + 2 + 4) / 1e9 * 1e12
+    compute = slow[1]["compute"] - slow[0]["compute"]
+    assert more == pytest.approx(sent - compute, rel=0.05)
+
+
+def test_no_weight_is_gathered_before_the_norm_of_all_gradients() -> None:
+    """The update and the gather follow the slowest stage: they are the same on all ranks."""
+    found = iterate(plan(pp=4, dp=8, zero=1, microbatches=8, data_overlap=False), by_bytes(1e10))
+    assert len({one["dp all-gather"] for one in found.parts}) == 1
+    assert len({one["optimizer"] for one in found.parts}) == 1
+    first = 2 * SMALL.layer_parameters(0) + SMALL.embedding_parameters
+    assert found.parts[0]["dp reduce-scatter"] == round(1e12 * 4 * first / 1e10)
+
+
+# --- memory
+
+
+@pytest.mark.parametrize(("name", "shape", "none", "kept"), [
+    ("gpt-22b", {"tp": 8, "micro_batch": 4}, 59.25, 9.5625),
+    ("gpt-1t", {"tp": 8, "pp": 64, "microbatches": 512}, 131.25, 26.5625),
+    ("gpt-175b", {"tp": 8, "pp": 8, "vp": 3, "schedule": "interleaved", "microbatches": 64}, 66.84375, 12.35),
+])
+def test_activations_are_those_of_figure_1(name: str, shape: dict[str, Any], none: float, kept: float) -> None:
+    """GiB on the first stage: nothing recomputed without sequence parallelism, and both with it (arXiv 2205.05198)."""
+    model = language_model(name)
+    for expected, more in ((none, {}), (kept, {"sequence_parallel": True, "recompute": "selective"})):
+        one = plan(model, attention="unfused", **shape, **more)
+        found = memory_of(one)["activations"]
+        if one.pp == 1:  # figure 1 has no head
+            found -= 4 * one.tokens * (model.hidden + model.vocabulary) / one.tp
+        assert found / 2**30 == pytest.approx(expected, rel=1e-3)
+
+
+def test_states_take_18_bytes_a_parameter() -> None:
+    model = language_model("gpt-22b")
+    one = plan(model, tp=8)
+    parts = memory_of(one)
+    states = sum(parts[name] for name in ("weights", "gradients", "optimizer"))
+    layers = sum(model.layer_parameters(layer) for layer in range(48)) / 8
+    assert 18 * layers / 2**30 == pytest.approx(45.5625, rel=1e-3)
+    assert states == 18 * (layers + model.embedding_parameters / 8)
+
+
+def test_what_does_not_fit_is_refused_with_what_would() -> None:
+    model = language_model("gpt-22b")
+    check_fits(plan(model, tp=8, recompute="full"))
+    with pytest.raises(WeftError, match=r"gpt-22b needs .* on rank 0 .*activations .*--recompute full would fit"):
+        check_fits(plan(model, tp=8, micro_batch=4, attention="unfused"))
+    with pytest.raises(WeftError, match="choose more tp or pp"):
+        check_fits(plan(model))
+
+
+def test_recomputation_keeps_less() -> None:
+    none, core, products, full = (layer_activations(plan(attention="unfused", recompute=how), 0)
+                                  for how in ("none", "core", "products", "full"))
+    assert none > core > full and none > products > full
+
+
+# --- plans
+
+
+@pytest.mark.parametrize(("changes", "why"), [
+    ({"tp": 3}, "tp=3 does not divide the 16 heads"), ({"cp": 3}, "cp=3 does not divide"),
+    ({"ep": 2}, "ep=2 does not divide the 0 experts"), ({"vp": 2}, "schedule 1f1b has vp=1, not 2: choose interleaved"),
+    ({"pp": 16}, "pp=16 x vp=1 are 16 stages; small has 8 layers"),
+    ({"pp": 2, "zero": 3}, "zero=3 gathers every block for each microbatch, which pp=2 multiplies"),
+    ({"schedule": "2f2b"}, "2f2b"),
+])
+def test_plans_that_cannot_be_are_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(WeftError, match=why):
+        plan(**changes)
+
+
+def test_stages_have_whole_layers_and_the_ends_fewer() -> None:
+    model = language_model("llama-3-405b")
+    counts = [len(one) for one in plan(model, pp=16, vp=8, schedule="interleaved", microbatches=16).layers]
+    assert counts == [0, *[1] * 126, 0]
+    assert [len(one) for one in plan(model, pp=8).layers] == [15, *[16] * 6, 15]

@@ -1,0 +1,263 @@
+"""Decoders by their published hyper-parameters, and what a token costs in each part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from topologies.checks import Count, Integer, WeftError, checked, choice, told
+from topologies.text.brief import one_line
+from topologies.text.plain_data import parse_toml, read_json_object
+
+Whole = Annotated[int, Integer(0, 2**40)]
+WORD = 2
+"""Bytes of an activation in half precision."""
+
+
+class Matrix(NamedTuple):
+    """A matrix product: columns in, columns out, and copies that a token goes through of those that there are."""
+
+    name: str
+    rows: int
+    columns: int
+    active: int = 1
+    copies: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Of the forward pass of a token; a multiply-add is two."""
+        return 2 * self.rows * self.columns * self.active
+
+    @property
+    def parameters(self) -> int:
+        return self.rows * self.columns * self.copies
+
+
+@checked
+@one_line
+@dataclass(frozen=True, kw_only=True)
+class LanguageModel:
+    """Hyper-parameters of a decoder; see `language.toml`.
+
+    Attributes
+    ----------
+    name, source : str
+    layers, hidden, heads, vocabulary, sequence : int
+    kv_heads : int
+        Heads of keys and values; 0: as many as heads.
+    head_size, value_size : int
+        Of queries and keys, and of values; 0: hidden / heads, and that of queries.
+    feed_forward : int
+        Width between the matrices of the feed-forward part; 0: four times `hidden`.
+    gated : bool
+        Whether a third matrix gates it (SwiGLU).
+    tied : bool
+        Whether the output projection is the embedding.
+    positions, biases : bool
+        Learned positions; biases of matrices and norms.
+    q_rank, kv_rank, rotary : int
+        Of multi-head latent attention: ranks of queries and of keys and values, rotary part of a head; 0: none.
+    experts, active, shared, expert_width, dense_layers, nodes_per_token : int
+        Of a mixture: routed experts, those of a token, those of every token, their width, leading layers without, and
+        nodes that a token may go to (0: any).
+    """
+
+    name: str
+    source: str = ""
+    layers: Annotated[int, Integer(1, 10_000)]
+    hidden: Count
+    heads: Count
+    vocabulary: Count
+    sequence: Count
+    kv_heads: Whole = 0
+    head_size: Whole = 0
+    value_size: Whole = 0
+    feed_forward: Whole = 0
+    gated: bool = False
+    tied: bool = True
+    positions: bool = True
+    biases: bool = True
+    q_rank: Whole = 0
+    kv_rank: Whole = 0
+    rotary: Whole = 0
+    experts: Whole = 0
+    active: Whole = 0
+    shared: Whole = 0
+    expert_width: Whole = 0
+    dense_layers: Whole = 0
+    nodes_per_token: Whole = 0
+
+    def __post_init__(self) -> None:
+        for key, value in (("kv_heads", self.heads), ("feed_forward", 4 * self.hidden),
+                           ("head_size", self.hidden // self.heads)):
+            if not getattr(self, key):
+                object.__setattr__(self, key, value)
+        if not self.value_size:
+            object.__setattr__(self, "value_size", self.head_size)
+        if self.heads % self.kv_heads:
+            raise WeftError(f"model {self.name}: {self.heads} heads do not share {self.kv_heads} of keys and values")
+        if self.experts and not (self.active and self.expert_width):
+            raise WeftError(f"model {self.name}: {self.experts} experts need active and expert_width")
+
+    def is_mixture(self, layer: int) -> bool:
+        """Whether the feed-forward part of a layer is a mixture of experts."""
+        return bool(self.experts) and layer >= self.dense_layers
+
+    @property
+    def query_width(self) -> int:
+        return self.heads * self.head_size
+
+    @property
+    def attended_width(self) -> int:
+        """Of what attention leaves."""
+        return self.heads * self.value_size
+
+    @property
+    def kv_width(self) -> int:
+        """Of keys and values together, that context parallelism sends."""
+        return self.kv_rank + self.rotary if self.kv_rank else self.kv_heads * (self.head_size + self.value_size)
+
+    @property
+    def attention_in(self) -> tuple[Matrix, ...]:
+        """What makes queries, keys and values of a token."""
+        h, a = self.hidden, self.heads
+        if not self.kv_rank:
+            return (Matrix("qkv", h, self.query_width + self.kv_width),)
+        nope = self.head_size - self.rotary
+        return (
+            Matrix("q down", h, self.q_rank), Matrix("q up", self.q_rank, a * self.head_size),
+            Matrix("kv down", h, self.kv_rank + self.rotary),
+            Matrix("kv up", self.kv_rank, a * (nope + self.value_size)),
+        )
+
+    @property
+    def attention_out(self) -> Matrix:
+        return Matrix("projection", self.attended_width, self.hidden)
+
+    def core_flops(self, context: int, causal: bool = True) -> float:
+        """Of a token's forward attention to a sequence of a length."""
+        return 2.0 * context * self.heads * (self.head_size + self.value_size) / (2 if causal else 1)
+
+    def feed_forward_of(self, layer: int) -> tuple[Matrix, ...]:
+        """The matrices of the feed-forward part; routed experts are called "expert"."""
+        h, wide = self.hidden, 2 if self.gated else 1
+        if not self.is_mixture(layer):
+            return Matrix("fc1", h, wide * self.feed_forward), Matrix("fc2", self.feed_forward, h)
+        f, k, n = self.expert_width, self.active, self.experts
+        found = (Matrix("router", h, n), Matrix("expert fc1", h, wide * f, k, n), Matrix("expert fc2", f, h, k, n))
+        if not self.shared:
+            return found
+        both = self.shared
+        return (*found, Matrix("shared fc1", h, wide * f, both, both), Matrix("shared fc2", f, h, both, both))
+
+    def matrices(self, layer: int) -> tuple[Matrix, ...]:
+        return (*self.attention_in, self.attention_out, *self.feed_forward_of(layer))
+
+    def norms(self) -> int:
+        """Parameters of the norms and biases of a layer."""
+        one = self.hidden * (2 if self.biases else 1)
+        inside = self.q_rank + self.kv_rank
+        bias = sum(m.columns for m in self.matrices(0)) if self.biases else 0
+        return 2 * one + inside + bias
+
+    def layer_parameters(self, layer: int) -> int:
+        return sum(one.parameters for one in self.matrices(layer)) + self.norms()
+
+    def expert_parameters(self, layer: int) -> int:
+        return sum(one.parameters for one in self.matrices(layer) if one.name.startswith("expert"))
+
+    @property
+    def embedding_parameters(self) -> int:
+        return (self.vocabulary + (self.sequence if self.positions else 0)) * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """All trained weights."""
+        head = 0 if self.tied else self.vocabulary * self.hidden
+        norm = self.hidden * (2 if self.biases else 1)
+        return sum(map(self.layer_parameters, range(self.layers))) + self.embedding_parameters + head + norm
+
+    def token_flops(self, context: int, causal: bool = True, passes: int = 3) -> float:
+        """Model FLOP of a trained token: forward times `passes`; without the embedding, with the logits."""
+        core = self.core_flops(context, causal) * self.layers
+        products = sum(one.flops for layer in range(self.layers) for one in self.matrices(layer))
+        return passes * (core + products + 2 * self.hidden * self.vocabulary)
+
+
+@cache
+def language_models() -> dict[str, Mapping[str, Any]]:
+    """Tables of `language.toml` by name, with what they take from another (`like`)."""
+    found: dict[str, Mapping[str, Any]] = {}
+    path = Path(__file__).parent / "language.toml"
+    for name, table in parse_toml(path.read_text(encoding="utf-8"), path.name).items():
+        own = {**(found[table["like"]] if "like" in table else {}), **table}
+        found[name] = {key: value for key, value in own.items() if key != "like"}
+    return found
+
+
+@checked
+def language_model(name: str) -> LanguageModel:
+    """The decoder of a name, or of a Hugging Face config.json.
+
+    Raises
+    ------
+    WeftError
+        No such name, or a file that lacks a key or is of another kind of model.
+    """
+    if name.endswith(".json"):
+        return from_hugging_face(name)
+    known = language_models()
+    return LanguageModel(name=name, **known[choice(name, known, "model", ", or a Hugging Face config.json")])
+
+
+HUGGING_FACE = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers"), "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"), "vocabulary": ("vocab_size",),
+    "sequence": ("max_position_embeddings", "n_positions", "max_seq_len"), "kv_heads": ("num_key_value_heads",),
+    "head_size": ("head_dim",), "feed_forward": ("intermediate_size", "n_inner"), "tied": ("tie_word_embeddings",),
+    "q_rank": ("q_lora_rank",), "kv_rank": ("kv_lora_rank",), "rotary": ("qk_rope_head_dim",),
+    "value_size": ("v_head_dim",), "experts": ("num_local_experts", "n_routed_experts", "num_experts"),
+    "active": ("num_experts_per_tok",), "shared": ("n_shared_experts",), "expert_width": ("moe_intermediate_size",),
+    "dense_layers": ("first_k_dense_replace",), "nodes_per_token": ("topk_group",),
+}
+"""Keys of a config.json for each hyper-parameter; the first that is there counts."""
+
+_OF_GPT = ("gpt2", "gpt_neo", "gpt_bigcode", "opt", "mpt")
+_NEEDED = ("layers", "hidden", "heads", "vocabulary")
+
+
+def from_hugging_face(path: str) -> LanguageModel:
+    """A decoder from the config.json of a Hugging Face model: dense or mixture, GQA or MLA, tied or not.
+
+    WeftError: unreadable, or without what a decoder needs.
+    """
+    table = read_json_object(path, "model")
+    found: dict[str, Any] = {}
+    for key, names in HUGGING_FACE.items():
+        value = next((table[name] for name in names if table.get(name) is not None), None)
+        if value is not None:
+            kind = bool if key == "tied" else int
+            if type(value) is not kind:
+                raise WeftError(f"model {path}: {names[0]} is {told(value)}: expected is {kind.__name__}")
+            found[key] = value
+    for key in _NEEDED:
+        if key not in found:
+            raise WeftError(f"model {path} lacks {' or '.join(HUGGING_FACE[key])}: is it a decoder's config.json?")
+    old = table.get("model_type") in _OF_GPT
+    if found.get("rotary"):
+        found["head_size"] = found["rotary"] + int(table.get("qk_nope_head_dim", 0))
+        found["kv_heads"] = found["heads"]
+    else:
+        found = {key: value for key, value in found.items() if key not in ("q_rank", "kv_rank", "value_size")}
+    if found.get("experts"):
+        found.setdefault("expert_width", found.get("feed_forward", 0))
+    else:
+        found = {key: value for key, value in found.items()
+                 if key not in ("active", "shared", "expert_width", "dense_layers", "nodes_per_token")}
+    return LanguageModel(name=str(table.get("_name_or_path") or table.get("model_type") or "model"), source=path, **{
+        "gated": not old, "tied": old, "positions": old and table.get("model_type") != "mpt", "biases": old,
+        "sequence": 2048, **found,
+    })

@@ -1,0 +1,144 @@
+"""Accelerators and software stacks as data: `devices.toml` and `stacks.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from topologies.checks import Share, WeftError, checked, choice
+from topologies.text.brief import one_line
+from topologies.text.plain_data import parse_toml
+from topologies.units import BytesPerSecond, Flops, parse_bandwidth, parse_flops, parse_size, parse_time
+
+FOLDER = Path(__file__).parent
+PRECISIONS = ("half", "fp8")
+
+
+@checked
+@one_line
+@dataclass(frozen=True)
+class Device:
+    """An accelerator; see `devices.toml`.
+
+    Attributes
+    ----------
+    name : str
+    half, fp8 : float
+        Peak in FLOP/s; 0: none.
+    memory_bytes : int
+    hbm : float
+        Bytes per second that streaming kernels reach.
+    flash2, flash3 : tuple of float
+        Rates of attention in FLOP/s, forward and backward; empty: as the other one.
+    kernel_s : float
+        Fixed time of a kernel.
+    """
+
+    name: str
+    half: Flops
+    fp8: float
+    memory_bytes: int
+    hbm: BytesPerSecond
+    flash2: tuple[float, ...]
+    flash3: tuple[float, ...]
+    kernel_s: float
+
+    def peak(self, precision: str) -> float:
+        """FLOP/s; WeftError: it has no products of that precision."""
+        found = float(getattr(self, choice(precision, PRECISIONS, "precision")))
+        if not found:
+            raise WeftError(f"{self.name} has no products in {precision}")
+        return found
+
+    def attention(self, generation: int) -> tuple[float, ...]:
+        """Forward and backward rate of FlashAttention of a generation, or of the one that the device has."""
+        return (self.flash3 if generation == 3 and self.flash3 else self.flash2) or self.flash3
+
+
+def _rates(pair: Any) -> tuple[float, ...]:
+    return tuple(parse_flops(one) for one in pair)
+
+
+_READS: dict[str, Any] = {
+    "half": parse_flops, "fp8": parse_flops, "memory": parse_size, "hbm": parse_bandwidth, "flash2": _rates,
+    "flash3": _rates, "kernel": lambda text: parse_time(text) / 1e12,
+}
+
+
+@cache
+def _tables(name: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for key, table in parse_toml((FOLDER / name).read_text(encoding="utf-8"), name).items():
+        found[key] = {**found[table["like"]], **table} if "like" in table else table
+    return found
+
+
+def devices() -> tuple[str, ...]:
+    """Names of the accelerators."""
+    return tuple(_tables("devices.toml"))
+
+
+@cache
+def device(name: str) -> Device:
+    """The accelerator of that name; WeftError: there is none."""
+    table = _tables("devices.toml")[choice(name, devices(), "device")]
+    value = {key: read(table[key][0]) for key, read in _READS.items() if key in table}
+    return Device(name, value["half"], value.get("fp8", 0.0), value["memory"], value["hbm"], value.get("flash2", ()),
+                  value.get("flash3", ()), value["kernel"])
+
+
+def device_sources() -> dict[str, dict[str, str]]:
+    """Where each value comes from."""
+    return {name: {key: table[key][1] for key in _READS if key in table} for name, table in
+            _tables("devices.toml").items()}
+
+
+@checked
+@one_line
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Software that trains; see `stacks.toml`."""
+
+    name: str
+    selective: str = "core"
+    context: str = "ring"
+    update: float = 34.0
+    fp8_gather: int = 2
+    microbatches: str = ""
+    context_share: float = 1.0
+    network: float = 1.0
+    flushes: bool = False
+    behind: tuple[str, ...] = ()
+    efficiency: Mapping[str, Any]
+
+    def constant(self, where: str, precision: str) -> tuple[float, tuple[str, ...]]:
+        """Share of the peak that products sustain on a device, and the rows that it was fitted on.
+
+        Where this stack has none, that of Megatron-LM, or of any other with the same device and precision.
+        WeftError: nothing was fitted on that device.
+        """
+        for key in (f"{where} {precision}", *(f"{where} {other}" for other in PRECISIONS)):
+            for one in (self, *(stack(name) for name in stacks())):
+                if key in one.efficiency:
+                    share, rows = one.efficiency[key]
+                    return float(share), tuple(rows)
+        raise WeftError(f"no efficiency of {where} is known: give --efficiency, the share of its peak that products "
+                        "reach in a long run")
+
+
+def stacks() -> tuple[str, ...]:
+    """Names of the software stacks."""
+    return tuple(_tables("stacks.toml"))
+
+
+@cache
+def stack(name: str) -> Stack:
+    """The software of that name; WeftError: there is none."""
+    table = _tables("stacks.toml")[choice(name, stacks(), "stack")]
+    return Stack(name=name, **{**table, "behind": tuple(table.get("behind", ()))})
+
+
+__all__ = ["PRECISIONS", "Device", "Share", "Stack", "device", "device_sources", "devices", "stack", "stacks"]

@@ -1,0 +1,335 @@
+"""One iteration: the passes of a pipeline, then gradients, norm, optimizer and weights in the order of the frameworks.
+
+A pass is made once for each distinct shape (layers, ends, kind) and used as one duration.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from topologies.text.brief import one_line
+from workloads.passes.layers import Layers
+from workloads.passes.orders import Slot, order_of
+from workloads.passes.plan import Plan
+from workloads.passes.stages import Parameters, layer_parameters, outer_parameters, rank_parameters, stage_parameters
+from workloads.passes.tape import Begun, Tape, Times
+from workloads.passes.timeline import Timed, Timeline, timeline
+
+BUCKET = 40_000_000
+"""Parameters of a bucket of gradients, or a million for each data-parallel rank where that is more (Megatron-LM)."""
+
+BARRIER_BYTES = 8
+INSIDE, BETWEEN = 0.15, 0.02
+"""Shares that products lose beside traffic on NVLink and on NICs (calculon-ai/calculon caa4b11)."""
+
+WAITING = "waiting for other stages"
+
+
+@one_line
+@dataclass(frozen=True)
+class Iteration:
+    """What an iteration takes.
+
+    Attributes
+    ----------
+    plan : Plan
+    pipeline : Timeline
+        From the first pass to the last.
+    parts : list of dict of str to int
+        Of each rank of the pipeline, in ps, by kind; each sums to the iteration.
+    compute : tuple of str
+        Kinds of parts that are computation; the others are exposed.
+    """
+
+    plan: Plan
+    pipeline: Timeline
+    parts: list[dict[str, int]]
+    compute: tuple[str, ...] = ("compute", "optimizer")
+
+    @property
+    def time_ps(self) -> int:
+        return sum(self.parts[0].values())
+
+    @property
+    def time_s(self) -> float:
+        return self.time_ps / 1e12
+
+    @property
+    def tokens(self) -> int:
+        return self.plan.global_batch * self.plan.sequence
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens / self.time_s
+
+    def model_flops_share(self, causal: bool = True) -> float:
+        """MFU: FLOP of the model, three passes, over what the devices could do in half precision."""
+        plan = self.plan
+        flops = plan.model.token_flops(plan.sequence, causal) * self.tokens
+        return flops / (plan.n_ranks * plan.device.half * self.time_s)
+
+    def hardware_flops_share(self, causal: bool = True) -> float:
+        """HFU: as MFU, and what is computed again counted."""
+        plan, how = self.plan, self.plan.recomputed
+        whole = plan.model.token_flops(plan.sequence, causal, passes=1)
+        head = 2 * plan.model.hidden * plan.model.vocabulary
+        core = plan.model.core_flops(plan.sequence, causal) * plan.model.layers
+        more = {"full": whole - head, "layers": (whole - head) / 2, "core": core,
+                "products": (whole - head - core) / 2}.get(how, 0.0)
+        return self.model_flops_share(causal) * (1 + more / (3 * whole))
+
+    @property
+    def certificate(self) -> str:
+        """Whether passes and messages may stand for themselves: each takes what it takes alone."""
+        messages, shared = len(self.pipeline.messages), self.pipeline.shared()
+        if not shared:
+            return f"{messages} messages between stages, none beside another one to its rank"
+        return f"of {messages} messages between stages {shared} arrive beside another one, which is not simulated"
+
+    @property
+    def bubble(self) -> float:
+        """Share of the iteration in which a rank waits for other stages, in the mean."""
+        return sum(one.get(WAITING, 0) for one in self.parts) / len(self.parts) / self.time_ps
+
+
+def iterate(plan: Plan, times: Times) -> Iteration:
+    """The iteration of a plan; `times`: of collectives (see `Times`)."""
+    return _Iterate(plan, times).run()
+
+
+_Key = tuple[int, bool, tuple[tuple[str, int], ...]]
+"""What slots are alike: rank, whether gradients are reduced after it, and kinds and chunks of its passes."""
+
+
+class _Iterate:
+    def __init__(self, plan: Plan, times: Times) -> None:
+        self.plan, self.layers = plan, Layers(plan)
+        self._asked, self._known, self._tapes = times, dict[tuple[str, float, str], int](), dict[object, Tape]()
+        self.stages = order_of(plan.schedule).stages(plan.pp, plan.vp)
+
+    def times(self, kind: str, size_bytes: float, group: str) -> int:
+        key = kind, size_bytes, group
+        if self.plan.groups[group].size == 1 or not size_bytes:
+            return 0
+        if key not in self._known:
+            self._known[key] = self._asked(*key)
+        return self._known[key]
+
+    def slowed(self, group: str) -> float:
+        """What kernels lose beside a collective: its kernels take multiprocessors, more of them inside a node."""
+        return INSIDE if self.plan.groups[group].stride < self.plan.node else BETWEEN
+
+    # --- passes
+
+    def tape(self, stage: int, kind: str) -> Tape:
+        """The pass of a stage, made once for each shape."""
+        mine, model = self.plan.layers[stage], self.plan.model
+        key = kind, tuple((model.is_mixture(layer), layer % 2) for layer in mine), stage == 0, stage == self.last
+        if key not in self._tapes:
+            self._tapes[key] = self._made(mine, kind, stage == 0, stage == self.last)
+        return self._tapes[key]
+
+    @property
+    def last(self) -> int:
+        return self.plan.stages - 1
+
+    def _made(self, mine: range, kind: str, first: bool, last: bool) -> Tape:
+        tape, make = Tape(self.times, self.slowed), self.layers
+        units = _Units(self, tape, mine, kind)
+        if kind == "F":
+            units.root()
+            if first:
+                make.embed(tape, kind)
+            for layer in mine:
+                units.ready(layer)
+                make.forward(tape, layer)
+            if last:
+                make.loss(tape, kind)
+            return tape
+        if last:
+            make.loss(tape, kind)
+        for layer in reversed(mine):
+            units.ready(layer)
+            make.backward(tape, layer, kind)
+            units.reduce(layer)
+        if first:
+            make.embed(tape, kind)
+        units.end()
+        return tape
+
+    def slot_parts(self, rank: int, slot: Slot) -> dict[str, int]:
+        """Compute and exposed time of a slot; of two passes beside each other, what one sends while the other works."""
+        tapes = [self.tape(self.stages[rank][one.chunk], one.kind) for one in slot]
+        if len(tapes) == 1:
+            return {"compute": tapes[0].compute, **tapes[0].exposed}
+        exposed = Counter[str]()
+        for one in tapes:
+            exposed.update(one.exposed)
+        compute, waits = sum(one.compute for one in tapes), sum(exposed.values())
+        compute += round(min(compute, waits) * INSIDE)
+        left = max(0, waits - compute)
+        return {"compute": compute, **{kind: left * time // waits for kind, time in exposed.items() if left}}
+
+    def message_ps(self, src: int, dst: int) -> int:
+        """An activation: each tensor rank sends its share, and those without sequence parallelism gather the whole."""
+        whole = self.layers.activation
+        sent = self.times("send", whole / self.plan.tp, "pp")
+        return sent if self.plan.sequence_parallel else sent + self.times("all-gather", whole, "tp")
+
+    # --- the iteration
+
+    def run(self) -> Iteration:
+        plan, counts = self.plan, Counter[_Key]()
+        parts: dict[_Key, dict[str, int]] = {}
+        lengths: dict[_Key, int] = {}
+
+        def duration(rank: int, slot: Slot) -> int:
+            flushed = self.flushes and slot[-1].batch == plan.microbatches - 1 and slot[-1].kind in ("BW", "W")
+            key = rank, flushed, tuple(one[:2] for one in slot)
+            counts[key] += 1
+            if key not in parts:
+                parts[key] = self.slot_parts(rank, slot)
+                if flushed:
+                    stage = self.stages[rank][slot[-1].chunk]
+                    parts[key][self.reduction] = self.reduction_ps(stage_parameters(plan, stage))
+                lengths[key] = sum(parts[key].values())
+            return lengths[key]
+
+        pipeline = timeline(plan.schedule, plan.pp, plan.vp, plan.microbatches, duration, self.message_ps,
+                            blocks=not plan.send_overlap)
+        totals = [Counter[str]() for _ in pipeline.ranks]
+        for key, times in counts.items():
+            totals[key[0]].update({kind: time * times for kind, time in parts[key].items()})
+        ends = [self._reduced(rank, mine) for rank, mine in enumerate(pipeline.ranks)]
+        after = self._after()
+        for end, total, mine in zip(ends, totals, pipeline.ranks, strict=True):
+            total["pp send"] += sum(one.free - one.end for one in mine)
+            total[self.reduction] += end - mine[-1].free
+            total[WAITING] = max(ends) - sum(total.values())
+            total.update(after)
+        return Iteration(plan, pipeline, [{kind: time for kind, time in one.items() if time} for one in totals])
+
+    @property
+    def flushes(self) -> bool:
+        """Whether a rank reduces the gradients of a chunk when it has ended, and waits."""
+        return self.plan.stack.flushes and self.plan.zero == 2
+
+    @property
+    def reduction(self) -> str:
+        return f"dp {'reduce-scatter' if self.plan.zero else 'all-reduce'}"
+
+    def reduction_ps(self, parameters: Parameters) -> int:
+        """Of gradients: scattered where ZeRO shares out what they update."""
+        kind, width = "reduce-scatter" if self.plan.zero else "all-reduce", self.plan.gradient_bytes
+        return self.times(kind, parameters.dense * width, "dp") + self.times(kind, parameters.experts * width, "edp")
+
+    def weights_ps(self, parameters: Parameters) -> int:
+        width = self.gather_bytes
+        return self.times("all-gather", parameters.dense * width, "dp") + self.times(
+            "all-gather", parameters.experts * width, "edp")
+
+    @property
+    def gather_bytes(self) -> int:
+        return self.plan.stack.fp8_gather if self.plan.precision == "fp8" else 2
+
+    def _reduced(self, rank: int, mine: list[Timed]) -> int:
+        """When the gradients of a rank are reduced."""
+        if self.plan.zero == 3 or self.flushes:
+            return mine[-1].free
+        at = 0 if self.plan.data_overlap else mine[-1].free
+        for ready, parameters in sorted(self._buckets(rank, mine)):
+            at = max(at, ready if self.plan.data_overlap else 0) + self.reduction_ps(parameters)
+        return max(at, mine[-1].free)
+
+    def _buckets(self, rank: int, mine: list[Timed]) -> Iterator[tuple[int, Parameters]]:
+        """Gradients that are reduced together, and when they are there.
+
+        The first chunk of the first stage is cut into buckets; each other one is reduced as a whole.
+        """
+        last: dict[int, tuple[int, int]] = {}
+        for one in mine:
+            for passed in one.slot:
+                if passed.kind in ("BW", "W"):
+                    last[passed.chunk] = one.begin, one.end
+        for chunk, (begin, end) in last.items():
+            stage = self.stages[rank][chunk]
+            whole = stage_parameters(self.plan, stage)
+            size = max(BUCKET, 1_000_000 * self.plan.dp)
+            n = max(1, int(whole.all // size)) if stage == 0 or self.plan.zero == 2 else 1
+            for number in range(n):
+                yield begin + (end - begin) * (number + 1) // n, whole.times(1 / n)
+
+    def _after(self) -> dict[str, int]:
+        """What follows the last gradient, on all ranks at once: norm, optimizer, and weights that others updated."""
+        plan, model = self.plan, self.plan.model
+        found = Counter[str]()
+        if plan.sequence_parallel:
+            norms = 2 * model.hidden * (2 if model.biases else 1) * max(map(len, plan.layers)) * plan.vp
+            found["tp all-reduce"] += self.times("all-reduce", norms * plan.gradient_bytes, "tp")
+        if model.tied and plan.pp > 1:
+            size = model.vocabulary * model.hidden * plan.gradient_bytes / plan.tp
+            found["ends all-reduce"] += self.times("all-reduce", size, "ends")
+        found["norm all-reduce"] += self.times("all-reduce", BARRIER_BYTES, "all")
+        mine = [rank_parameters(plan, rank) for rank in range(plan.pp)]
+        most = max(mine, key=lambda one: one.all)
+        n, e = (plan.groups["dp"].size, plan.groups["edp"].size) if plan.zero else (1, 1)
+        updated = max(one.dense / n + one.experts / e for one in mine)
+        found["optimizer"] = round(updated * plan.stack.update / plan.device.hbm * 1e12)
+        if plan.zero in (1, 2):
+            share = 1.0
+            if plan.data_overlap:  # the first chunk is waited for, and the first bucket where that is cut
+                first = stage_parameters(self.plan, 0)
+                size = max(BUCKET, 1_000_000 * plan.dp)
+                share = first.all / most.all
+                if plan.pp == 1 or plan.zero == 2:
+                    share *= 1 / max(1, first.all // size)
+            found["dp all-gather"] += self.weights_ps(most.times(share))
+        return dict(found)
+
+
+class _Units:
+    """FSDP: blocks whose weights are gathered one ahead, and whose gradients are scattered behind."""
+
+    def __init__(self, of: _Iterate, tape: Tape, mine: range, kind: str) -> None:
+        self.of, self.tape, self.mine, self.kind = of, tape, mine, kind
+        self.on = of.plan.zero == 3
+        self.gathered: dict[int, list[Begun]] = {}
+        self.last: list[Begun] = []
+
+    def _gather(self, layer: int) -> None:
+        if layer in self.mine and not (self.kind != "F" and layer == self.mine[-1]):
+            width = self.of.gather_bytes
+            dense, experts = layer_parameters(self.of.plan, layer)
+            self.gathered[layer] = [self.tape.begin("all-gather", dense * width, "dp"),
+                                    self.tape.begin("all-gather", experts * width, "edp")]
+
+    def root(self) -> None:
+        """Embedding and head are gathered before the first block."""
+        if self.on:
+            self.tape.call("all-gather", 2 * outer_parameters(self.of.plan), "dp")
+            self._gather(self.mine[0])
+
+    def ready(self, layer: int) -> None:
+        """Wait for the weights of a block, and have those of the next one gathered."""
+        if not self.on:
+            return
+        for one in self.gathered.pop(layer, ()):
+            self.tape.wait(one)
+        self._gather(layer + (1 if self.kind == "F" else -1))
+
+    def reduce(self, layer: int) -> None:
+        if self.on:
+            width = self.of.plan.gradient_bytes
+            dense, experts = layer_parameters(self.of.plan, layer)
+            self.last = [self.tape.begin("reduce-scatter", dense * width, "dp"),
+                         self.tape.begin("reduce-scatter", experts * width, "edp")]
+
+    def end(self) -> None:
+        """The gradients of embedding and head are those of the last unit."""
+        if self.on:
+            size = outer_parameters(self.of.plan) * self.of.plan.gradient_bytes
+            self.last.append(self.tape.begin("reduce-scatter", size, "dp"))
+        for one in self.last:
+            self.tape.wait(one)

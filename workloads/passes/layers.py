@@ -1,0 +1,318 @@
+"""The kernels and collectives of layers, head and embedding: forward, backward, and what is computed again.
+
+Sizes per rank and microbatch; A is a full activation of T tokens, T x h x 2 bytes.
+
+- A matrix product takes max(FLOP / (peak x efficiency), bytes / memory's rate) and a kernel's fixed time.
+- Memory-bound work takes its bytes over the memory's rate.
+- Tensor parallelism all-reduces A after the projection and fc2, and the gradient of A into QKV and fc1 beside the
+  weight gradient of that matrix; sequence parallelism has an all-gather before and a reduce-scatter after instead, and
+  gathers the kept input of QKV and fc1 again, beside the input gradient.
+- Experts: tokens travel before fc1 and back after fc2; T / tp tokens of each rank.
+
+References
+----------
+.. [1] V. Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", arXiv 2205.05198.
+.. [2] NVIDIA/Megatron-LM d98e8a64, `linear_with_grad_accumulation_and_async_allreduce`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from workloads.models.language import WORD, Matrix
+from workloads.passes.plan import Plan
+from workloads.passes.tape import Tape
+
+EAGER = 3.0
+"""Factor on the bytes of memory-bound work where kernels are not fused: each elementwise step reads and writes."""
+
+UNFUSED = 13
+"""Bytes of an unfused attention for each pair of tokens and head: scores, mask and softmax, dropout, and reads."""
+
+NODE_LIMIT_WIDTH = 1
+"""Bytes of a dispatched element in fp8; combined ones are in half precision."""
+
+
+class Again(NamedTuple):
+    """What of a forward pass is computed: the share of matrix products, attention, and collectives."""
+
+    products: float = 1.0
+    core: bool = True
+    calls: bool = True
+
+
+AGAIN = {"full": Again(), "layers": Again(), "products": Again(0.5, core=False, calls=False),
+         "memory": Again(0.0, core=False, calls=False)}
+WHOLE = Again()
+
+
+class Layers:
+    """Writes passes of layers on tapes."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.model, device = plan, plan.model, plan.device
+        self.tokens, self.device = plan.tokens, device
+        self.rate = device.peak(plan.precision) * plan.efficiency
+        self.half_rate = device.peak("half") * plan.half_efficiency
+        self.factor = 1.0 if plan.compiled else EAGER
+        self.activation = plan.tokens * self.model.hidden * WORD
+        self.gathers = self.activation / (2 if plan.precision == "fp8" else 1)  # fp8 products take what is fp8
+
+    # --- kernels
+
+    def product_s(self, one: Matrix, *, half: bool = False) -> float:
+        """A matrix product of a microbatch; its gradients take as long."""
+        plan, routed = self.plan, one.name.startswith("expert")
+        flops = one.flops * self.tokens / plan.tp
+        moved = WORD * (one.parameters / (plan.ep if routed else plan.tp)
+                        + self.tokens * one.active * (one.rows + one.columns) / plan.tp)
+        fp8 = plan.precision == "fp8" and not half
+        cast = 4 * self.tokens * one.active * one.rows / plan.tp / self.device.hbm if fp8 else 0.0
+        computed = flops / (self.rate if fp8 else self.half_rate)
+        return max(computed, moved / self.device.hbm) + cast + self.device.kernel_s
+
+    def memory_s(self, element_bytes: float, *, kernels: int = 1) -> float:
+        """Memory-bound work on so many bytes a token."""
+        return element_bytes * self.tokens * self.factor / self.device.hbm + kernels * self.device.kernel_s
+
+    def core_s(self, backward: bool = False) -> float:
+        """Attention of a microbatch."""
+        plan, model = self.plan, self.model
+        if plan.attention == "unfused":
+            flops = model.core_flops(plan.sequence, causal=False) * self.tokens / plan.tp
+            moved = UNFUSED * model.heads * plan.sequence * self.tokens / plan.tp
+            once = flops / self.half_rate + moved / self.device.hbm + 3 * self.device.kernel_s
+            return once * (2 if backward else 1)
+        rates = self.device.attention(3 if plan.attention == "flash3" else 2)
+        flops = model.core_flops(plan.sequence) * self.tokens / plan.tp * (2.5 if backward else 1)
+        share = plan.stack.context_share if plan.cp > 1 else 1.0
+        return flops / (rates[backward] * share) + self.device.kernel_s
+
+    @property
+    def norm(self) -> float:
+        """Bytes a token of a norm and of the residual behind it, with dropout in old models."""
+        return (4 + (7 if self.model.biases else 6)) * self.model.hidden / self.plan.shards
+
+    @property
+    def rotary(self) -> float:
+        model = self.model
+        return 0.0 if model.positions else 4 * (model.query_width + model.kv_width / 2) / self.plan.tp
+
+    def activated(self, width: float) -> float:
+        return (6 if self.model.gated else 4) * width / self.plan.tp
+
+    # --- collectives
+
+    def enter(self, tape: Tape) -> None:
+        if self.plan.sequence_parallel:
+            tape.call("all-gather", self.gathers, "tp")
+
+    def leave(self, tape: Tape) -> None:
+        tape.call(self.reduction, self.activation, "tp")
+
+    @property
+    def reduction(self) -> str:
+        return "reduce-scatter" if self.plan.sequence_parallel else "all-reduce"
+
+    def gathered(self, tape: Tape, kind: str, seconds: float, calls: bool = True) -> None:
+        """A product behind an all-gather of its input, in pieces where these are pipelined."""
+        t = self.plan.tp
+        if calls and self.plan.sequence_parallel and self.plan.tensor_overlap == "pipelined" and t > 1:
+            tape.work(kind, 2 * self.gathers / t / self.device.hbm)  # into a buffer that the others read
+            tape.call("all-gather", self.gathers / t, "tp")
+            rest = tape.begin("all-gather", self.gathers * (t - 1) / t, "tp")
+            tape.work(kind, seconds + (t - 1) * self.device.kernel_s)
+            tape.wait(rest)
+            return
+        if calls:
+            self.enter(tape)
+        tape.work(kind, seconds)
+
+    def scattered(self, tape: Tape, kind: str, seconds: float, calls: bool = True) -> None:
+        """A product before the reduction of its output, in pieces where these are pipelined."""
+        t = self.plan.tp
+        if calls and self.plan.sequence_parallel and self.plan.tensor_overlap == "pipelined" and t > 1:
+            tape.work(kind, seconds / t)
+            rest = tape.begin("reduce-scatter", self.activation * (t - 1) / t, "tp")
+            tape.work(kind, seconds * (t - 1) / t + (t - 1) * self.device.kernel_s)
+            tape.wait(rest)
+            tape.call("reduce-scatter", self.activation / t, "tp")
+            tape.work(kind, (1 + 1 / t) * self.activation / self.device.hbm)  # pieces of all ranks are added up
+            return
+        tape.work(kind, seconds)
+        if calls:
+            self.leave(tape)
+
+    def route(self, tape: Tape, fp8: bool) -> None:
+        """Tokens to their experts or back; a token goes once to each node."""
+        model = self.model
+        copies = min(model.active, model.nodes_per_token or model.active)
+        width = NODE_LIMIT_WIDTH if fp8 and self.plan.precision == "fp8" else WORD
+        tape.call("all-to-all", self.tokens / self.plan.tp * copies * model.hidden * width, "ep")
+
+    # --- forward
+
+    def forward(self, tape: Tape, layer: int, again: Again = WHOLE, kind: str = "forward") -> None:
+        share = again.products
+        tape.work(kind, self.memory_s(self.norm, kernels=2))
+        self.gathered(tape, kind, share * sum(map(self.product_s, self.model.attention_in)), again.calls)
+        if self.rotary:
+            tape.work(kind, self.memory_s(self.rotary))
+        if again.core:
+            self.core(tape, kind)
+        self.scattered(tape, kind, share * self.product_s(self.model.attention_out), again.calls)
+        tape.work(kind, self.memory_s(self.norm, kernels=2))
+        if self.model.is_mixture(layer):
+            self.mixture(tape, layer, again, kind)
+            return
+        first, second = map(self.product_s, self.model.feed_forward_of(layer))
+        self.gathered(tape, kind, share * first, again.calls)
+        tape.work(kind, self.memory_s(self.activated(self.model.feed_forward)))
+        self.scattered(tape, kind, share * second, again.calls)
+
+    def core(self, tape: Tape, kind: str) -> None:
+        """Attention, with keys and values from the other ranks of context parallelism."""
+        plan, seconds = self.plan, self.core_s()
+        shard = self.tokens * self.model.kv_width * WORD / plan.tp
+        if plan.stack.context == "gather":
+            tape.call("all-gather", shard * plan.cp, "cp")
+            tape.work(kind, seconds)
+            return
+        for _ in range(plan.cp - 1):
+            sent = tape.begin("send", shard, "cp")
+            tape.work(kind, seconds / plan.cp)
+            tape.wait(sent)
+        tape.work(kind, seconds / plan.cp)
+
+    def mixture(self, tape: Tape, layer: int, again: Again, kind: str) -> None:
+        model, share = self.model, again.products
+        width = model.expert_width
+        for one in model.feed_forward_of(layer):
+            if one.name == "expert fc1":
+                tape.work(kind, self.memory_s(4 * model.active * model.hidden / self.plan.tp))
+                if again.calls:
+                    self.route(tape, fp8=True)
+            tape.work(kind, share * self.product_s(one))
+            if one.name.endswith("fc1"):
+                tape.work(kind, self.memory_s(self.activated(width * one.active)))
+            if one.name == "expert fc2":
+                if again.calls:
+                    self.route(tape, fp8=False)
+                tape.work(kind, self.memory_s(4 * model.active * model.hidden / self.plan.tp))
+
+    # --- backward
+
+    def backward(self, tape: Tape, layer: int, kind: str) -> None:
+        """`kind`: BW, B or W."""
+        if kind != "W":
+            self.again(tape, layer)
+        if self.model.is_mixture(layer):
+            self.mixture_backward(tape, layer, kind)
+        else:
+            first, second = map(self.product_s, self.model.feed_forward_of(layer))
+            self.block_backward(tape, kind, first, second,
+                                2 * self.memory_s(self.activated(self.model.feed_forward)))
+        inside = sum(map(self.product_s, self.model.attention_in))
+        self.block_backward(tape, kind, inside, self.product_s(self.model.attention_out), None)
+
+    def again(self, tape: Tape, layer: int) -> None:
+        """What is computed again before the backward pass of a layer."""
+        how = self.plan.recomputed
+        if how == "core":
+            tape.work("recomputation", self.core_s())
+        elif how != "none" and (how != "layers" or layer % 2 == 0):
+            self.forward(tape, layer, AGAIN[how], "recomputation")
+
+    def block_backward(self, tape: Tape, kind: str, first: float, second: float, middle: float | None) -> None:
+        """Attention or feed-forward part; `middle`: of what is between its matrices, None for attention."""
+        given, weights = kind != "W", kind != "B"
+        sequence = self.plan.sequence_parallel
+        if given:
+            self.gathered(tape, "backward", second)
+        if weights:
+            tape.work("weight gradient", second)
+        if given:
+            if middle is None:
+                self.core_backward(tape)
+            else:
+                tape.work("backward", middle)
+            kept = tape.begin("all-gather", self.gathers, "tp") if weights and sequence else None
+            tape.work("backward", first)
+            if kept:
+                tape.wait(kept)
+            reduced = tape.begin(self.reduction, self.activation, "tp")
+            if weights:
+                tape.work("weight gradient", first)
+            tape.wait(reduced)
+            tape.work("backward", 2 * self.memory_s(self.norm, kernels=2))
+        elif weights:
+            if sequence:
+                self.enter(tape)
+            tape.work("weight gradient", first)
+
+    def core_backward(self, tape: Tape) -> None:
+        plan, seconds = self.plan, self.core_s(backward=True)
+        shard = self.tokens * self.model.kv_width * WORD / plan.tp
+        if plan.stack.context == "gather":
+            tape.call("all-gather", shard * plan.cp, "cp")
+            tape.work("backward", seconds)
+            tape.call("reduce-scatter", shard * plan.cp, "cp")
+        else:
+            for _ in range(plan.cp - 1):
+                sent = tape.begin("send", 2 * shard, "cp")
+                tape.work("backward", seconds / plan.cp)
+                tape.wait(sent)
+            tape.work("backward", seconds / plan.cp)
+        if self.rotary:
+            tape.work("backward", 2 * self.memory_s(self.rotary))
+
+    def mixture_backward(self, tape: Tape, layer: int, kind: str) -> None:
+        model = self.model
+        permuted = self.memory_s(4 * model.active * model.hidden / self.plan.tp)
+        for one in reversed(model.feed_forward_of(layer)):
+            if one.name == "expert fc2" and kind != "W":
+                tape.work("backward", permuted)
+                self.route(tape, fp8=True)
+            if kind != "W":
+                if one.name.endswith("fc1"):
+                    tape.work("backward", 2 * self.memory_s(self.activated(model.expert_width * one.active)))
+                tape.work("backward", self.product_s(one))
+            if kind != "B":
+                tape.work("weight gradient", self.product_s(one))
+            if one.name == "expert fc1" and kind != "W":
+                self.route(tape, fp8=False)
+                tape.work("backward", permuted)
+        if kind != "W":
+            tape.work("backward", 2 * self.memory_s(self.norm, kernels=2))
+
+    # --- ends
+
+    @property
+    def head(self) -> Matrix:
+        return Matrix("output", self.model.hidden, self.model.vocabulary)
+
+    def embed(self, tape: Tape, kind: str) -> None:
+        if kind == "F":
+            tape.work("forward", self.memory_s(4 * self.model.hidden))
+            self.leave(tape)
+        elif kind != "B":
+            tape.work("weight gradient", self.memory_s(6 * self.model.hidden))
+
+    def loss(self, tape: Tape, kind: str) -> None:
+        """Final norm, output projection and cross entropy; of the logits in half precision one copy is in fp32."""
+        logits = self.model.vocabulary / self.plan.tp
+        if kind == "F":
+            tape.work("forward", self.memory_s(self.norm))
+            self.gathered(tape, "forward", self.product_s(self.head, half=True))
+            tape.work("forward", self.memory_s(12 * logits))
+            return
+        if kind != "W":
+            tape.work("backward", self.memory_s(8 * logits))
+            tape.work("backward", self.product_s(self.head, half=True))
+            reduced = tape.begin(self.reduction, self.activation, "tp")
+            if kind == "BW":
+                tape.work("weight gradient", self.product_s(self.head, half=True))
+            tape.wait(reduced)
+            tape.work("backward", 2 * self.memory_s(self.norm))
+        else:
+            tape.work("weight gradient", self.product_s(self.head, half=True))

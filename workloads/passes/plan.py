@@ -1,0 +1,171 @@
+"""A plan of training: a model, its parallelism, the device, and what the software does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Annotated, NamedTuple
+
+from topologies.checks import Choice, Count, Integer, NotNegative, WeftError, checked
+from topologies.text.brief import one_line
+from workloads.models.language import LanguageModel
+from workloads.passes.device import PRECISIONS, Device, Stack
+from workloads.passes.orders import ORDERS
+
+RECOMPUTED = ("none", "selective", "full", "core", "products", "layers", "memory")
+ATTENTION = ("flash2", "flash3", "unfused")
+MOST_PASSES = 5_000_000
+"""Of an iteration: about half a minute and 2 GB."""
+
+OVERLAPS = ("none", "pipelined")
+
+
+class Group(NamedTuple):
+    """Ranks that communicate: how many, and how far apart in the order of ranks."""
+
+    size: int
+    stride: int
+
+
+@checked
+@one_line
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One iteration of training.
+
+    Attributes
+    ----------
+    model : LanguageModel
+    device : Device
+    stack : Stack
+    precision : {"half", "fp8"}
+        Of the matrix products of layers; attention and the output projection are in half precision.
+    efficiency, half_efficiency : float
+        Share of the peak that products sustain: of `precision`, and of half precision.
+    tp, pp, vp, dp, cp, ep : int
+        Tensor, pipeline, virtual stages a rank, data, context and expert parallelism; ranks count tensor parallelism
+        fastest, then context, data, pipeline. Experts are spread over ranks of the first three.
+    zero : {0, 1, 2, 3}
+        ZeRO stage: 3 is FSDP whose blocks are gathered anew for each pass, 2 FSDP that gathers once an iteration.
+    schedule : str
+        Of `workloads.passes.orders`.
+    micro_batch, microbatches : int
+        Sequences of a microbatch, and microbatches of a data-parallel rank.
+    sequence : int
+    sequence_parallel : bool
+    recompute : str
+        "full", "none", what the stack calls "selective", or by its own name.
+    attention : {"flash2", "flash3", "unfused"}
+    data_overlap, send_overlap : bool
+        Whether gradients and weights travel beside computation, and whether a rank goes on while it sends.
+    tensor_overlap : {"none", "pipelined"}
+        Whether collectives of tensor parallelism are cut and run beside the product that makes or takes them.
+    gradient_bytes : int
+        Of a reduced gradient.
+    compiled : bool
+        Whether memory-bound kernels are fused.
+    node : int
+        Ranks that share the links of a node.
+    """
+
+    model: LanguageModel
+    device: Device
+    stack: Stack
+    precision: Annotated[str, Choice(PRECISIONS)] = "half"
+    efficiency: NotNegative
+    half_efficiency: NotNegative
+    tp: Count = 1
+    pp: Count = 1
+    vp: Count = 1
+    dp: Count = 1
+    cp: Count = 1
+    ep: Count = 1
+    zero: Annotated[int, Integer(0, 3)] = 0
+    schedule: Annotated[str, Choice(tuple(ORDERS))] = "1f1b"
+    micro_batch: Count = 1
+    microbatches: Count = 1
+    sequence: Count
+    sequence_parallel: bool = True
+    recompute: Annotated[str, Choice(RECOMPUTED)] = "none"
+    attention: Annotated[str, Choice(ATTENTION)] = "flash2"
+    data_overlap: bool = True
+    send_overlap: bool = False
+    tensor_overlap: Annotated[str, Choice(OVERLAPS)] = "none"
+    gradient_bytes: Annotated[int, Integer(1, 8)] = 4
+    compiled: bool = True
+    node: Count = 8
+
+    def __post_init__(self) -> None:
+        name, model, order = self.model.name, self.model, ORDERS[self.schedule]
+        if model.heads % self.tp or model.feed_forward % self.tp:
+            raise WeftError(f"tp={self.tp} does not divide the {model.heads} heads and the width {model.feed_forward} "
+                            f"of {name}")
+        if self.sequence % self.cp:
+            raise WeftError(f"cp={self.cp} does not divide sequences of {self.sequence} tokens")
+        if self.ep > 1 and (not model.experts or model.experts % self.ep):
+            raise WeftError(f"ep={self.ep} does not divide the {model.experts} experts of {name}")
+        if (self.tp * self.cp * self.dp) % self.ep:
+            raise WeftError(f"ep={self.ep} must divide tp x cp x dp = {self.tp * self.cp * self.dp}")
+        if order.chunks not in (0, self.vp):
+            raise WeftError(f"schedule {self.schedule} has vp={order.chunks}, not {self.vp}"
+                            f"{': choose interleaved' if self.vp > 1 else ''}")
+        if self.stages > model.layers + 2:
+            raise WeftError(f"pp={self.pp} x vp={self.vp} are {self.stages} stages; {name} has {model.layers} layers")
+        if 2 * self.stages * self.microbatches > MOST_PASSES:
+            raise WeftError(f"pp={self.pp} x vp={self.vp} and {self.microbatches:,} microbatches are more than "
+                            f"{MOST_PASSES:,} passes: choose larger microbatches")
+        if self.zero == 3 and self.pp > 1:
+            raise WeftError(f"zero=3 gathers every block for each microbatch, which pp={self.pp} multiplies: choose "
+                            "zero=2, which gathers once an iteration")
+
+    @property
+    def n_ranks(self) -> int:
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def stages(self) -> int:
+        """Parts that the layers are cut into; two directions have the same ones."""
+        return self.pp * (1 if ORDERS[self.schedule].ways == 2 else self.vp)
+
+    @property
+    def tokens(self) -> int:
+        """Of a microbatch on a rank, before sequence parallelism."""
+        return self.sequence // self.cp * self.micro_batch
+
+    @property
+    def global_batch(self) -> int:
+        return self.micro_batch * self.microbatches * self.dp
+
+    @property
+    def shards(self) -> int:
+        """Ranks that share what sequence parallelism divides."""
+        return self.tp if self.sequence_parallel else 1
+
+    @property
+    def recomputed(self) -> str:
+        """What is computed again, by its own name."""
+        found = self.stack.selective if self.recompute == "selective" else self.recompute
+        return "none" if found == "core" and self.attention != "unfused" else found
+
+    @cached_property
+    def groups(self) -> dict[str, Group]:
+        """The groups by name, and where their ranks are."""
+        inner = self.tp * self.cp
+        return {
+            "tp": Group(self.tp, 1), "cp": Group(self.cp, self.tp), "dp": Group(self.dp * self.cp, self.tp),
+            "ep": Group(self.ep, 1), "edp": Group(inner * self.dp // self.ep, self.ep),
+            "pp": Group(min(self.pp, 2), inner * self.dp), "all": Group(self.n_ranks, 1),
+            "ends": Group(min(self.pp, 2), inner * self.dp * max(self.pp - 1, 1)),
+        }
+
+    @cached_property
+    def layers(self) -> list[range]:
+        """Layers of each stage: whole ones; stages have one less from the last and the first on, where head and
+        embedding are."""
+        n, total = self.stages, self.model.layers
+        most = -(-total // n)
+        counts = [most] * n
+        for number in range(most * n - total):
+            counts[number // 2 if number % 2 else n - 1 - number // 2] -= 1
+        return [range(a, b) for a, b in pairwise([0, *accumulate(counts)])]

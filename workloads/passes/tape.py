@@ -1,0 +1,73 @@
+"""What a rank does in one pass: kernels one after the other, and collectives on streams beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+Times = Callable[[str, float, str], int]
+"""What a collective takes, in ps: (kind, bytes of the array, group)."""
+
+
+class Span(NamedTuple):
+    """A kernel or a collective, in ps."""
+
+    stream: str
+    kind: str
+    begin: int
+    end: int
+
+
+class Begun(NamedTuple):
+    """A collective on its way, in ps."""
+
+    kind: str
+    group: str
+    begin: int
+    end: int
+
+
+class Tape:
+    """Kernels run on one stream in the order in which they are given, as CUDA runs them.
+
+    A collective runs on the stream of its group, after what was given before it; the computation goes on at once, and
+    waits where it is told to. A collective of one rank takes no time.
+    """
+
+    def __init__(self, times: Times, slowed: Callable[[str], float] = lambda group: 0.0) -> None:
+        self.now, self.spans = 0, list[Span]()
+        self.exposed: dict[str, int] = {}  # by kind, what the computation waited
+        self._times, self._slowed, self._streams = times, slowed, dict[str, int]()
+
+    def work(self, kind: str, seconds: float) -> None:
+        """A kernel."""
+        begin, self.now = self.now, self.now + round(seconds * 1e12)
+        self.spans.append(Span("compute", kind, begin, self.now))
+
+    def begin(self, kind: str, size_bytes: float, group: str) -> Begun:
+        """A collective; returns what to wait for."""
+        time, named = self._times(kind, size_bytes, group), f"{group} {kind}"
+        if not time:
+            return Begun(named, group, self.now, self.now)
+        begin = max(self.now, self._streams.get(group, 0))
+        self._streams[group] = begin + time
+        self.spans.append(Span(group, named, begin, begin + time))
+        return Begun(named, group, begin, begin + time)
+
+    def wait(self, begun: Begun) -> None:
+        """Go on when a collective has ended; kernels beside it took longer."""
+        named, group, begin, end = begun
+        beside = max(0, min(self.now, end) - begin)
+        self.now += round(beside * self._slowed(group))
+        if end > self.now:
+            self.exposed[named] = self.exposed.get(named, 0) + end - self.now
+            self.now = end
+
+    def call(self, kind: str, size_bytes: float, group: str) -> None:
+        """A collective that the computation waits for."""
+        self.wait(self.begin(kind, size_bytes, group))
+
+    @property
+    def compute(self) -> int:
+        """Time of the kernels."""
+        return self.now - sum(self.exposed.values())
