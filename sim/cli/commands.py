@@ -280,8 +280,8 @@ COMMANDS: dict[str, Command] = {
         run_flags=RUNS,
         helps={
             **_OF_JOBS,
-            "collective.algorithms": ("NAME", "algorithm of all collectives (default: hierarchical; ring of --model); of "
-                                      "traces several may be named, and each collective takes the first that implements it"),
+            "collective.algorithms": ("NAME", "algorithm of all collectives (default: hierarchical, of --model ring); "
+                                      "of traces several may be named: each collective takes the first that has it"),
             "library.name": ("NAME[:VERSION]", "with --model: the library of the machine times collectives, and no "
                              "--algorithm: nccl, nccl:2.27 or rccl"),
             "workload.efficiency": ("X", "share of the peak that computation reaches; with --model that of products "
