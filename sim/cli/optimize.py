@@ -52,6 +52,9 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
             lines.append(f"  progress of ranks, auto: {row['rank_progress']}")
         lines += _splits(row)
         lines += _bounds(row)
+        if other := row.get("recut"):
+            took = f"{other['knobs']} take {_time(other['time_s'])}"
+            lines.append(f"  at this split {took}: --chunks 1,2,4,16,64 searches")
         if len(choices := row.get("choices", [])) > 1:
             lines += _choices(choices)
         for dim, saved in enumerate(row.get("saved_s_per_GBps") or (), start=1):
@@ -160,8 +163,8 @@ def _cost_words(row: dict[str, Any]) -> str:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Lists as one cell each; the choices are in the JSON."""
+    """Lists as one cell each; the choices, and another number of chunks, are in the JSON."""
     return {
         key: " ".join(map(str, value)) if isinstance(value, list) else value
-        for key, value in row.items() if key != "choices"
+        for key, value in row.items() if key not in ("choices", "recut")
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -41,10 +41,14 @@ from sim.optimizer.problem import Network
 from sim.optimizer.programs import collective_objective, iteration_objective
 from sim.optimizer.splits import side_by_side
 from sim.program.model import Model
+from topologies import WeftError
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import format_size
 from workloads.training import Training
+
+FEW_CHUNKS, WORTH_CUTTING = (1, 2, 4, 64), 0.01
+"""Other numbers of chunks that the answer is timed with, and the share of its time that one must save to be told."""
 
 
 @one_line
@@ -120,7 +124,25 @@ class Study:
             "analytic_time_s": formula.time_ns(start) * NS,
             "analytic_simulated_s": evaluate(start) * NS,
         }
-        return [row | {"choices": ranked(best.tried, self._objective)}]
+        return [row | {"choices": ranked(best.tried, self._objective), "recut": self._recut(row)}]
+
+    def _recut(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The fastest of other numbers of chunks at the split of a row of one collective, where one was asked for."""
+        asked = {one.chunks for one in self.knobs}
+        if self.placed or len(asked) > 1:
+            return None
+        at, worth_ns = np.array(row["bandwidth_GBps"]), (1 - WORTH_CUTTING) * row["time_s"] / NS
+        found = None
+        for knobs in self.knobs:
+            for chunks in set(FEW_CHUNKS) - asked:
+                other = replace(knobs, chunks=chunks)
+                try:
+                    time_ns = self._make_objective(other, self.feasible.most_GBps).evaluate(at).time_ns
+                except WeftError:  # it cannot run so
+                    continue
+                if time_ns < worth_ns:
+                    found, worth_ns = {"knobs": other.words, "time_s": time_ns * NS}, time_ns
+        return found
 
     def front(self) -> list[FrontPoint]:
         """Time over cost for budgets from a quarter of the answer's total to twice it."""
