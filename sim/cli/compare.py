@@ -9,7 +9,7 @@ from typing import Any
 from collectives.formats.files import called
 from collectives.registry import ALGORITHMS
 from sim import plots
-from sim.cli import compare_workload, library
+from sim.cli import library
 from sim.cli.asked import spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
@@ -38,6 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
     check_workers(arguments.workers)
     spec = spec_of(arguments)
     if named_workload(spec.workload):
+        from sim.cli import compare_workload  # loads what trains: only where it is asked for
+
         compare_workload.run(arguments, spec)
         return
     check_no_workload(spec.workload, spec.training)

@@ -19,7 +19,7 @@ from topologies.units import counted, format_time
 def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Simulate by each algorithm, print and write."""
     check_no_collective(arguments)
-    for flag in ("all", "plot", "nccl_json"):
+    for flag in ("all", "plot", "nccl_json", "tuner"):
         if getattr(arguments, flag, None):
             raise WeftError(f"--{flag.replace('_', '-')} is of the comparison of a collective over sizes: omit it")
     if spec.chooses:  # per collective; a workload has chunks of its own, or none, as in `weft train`

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
+from sim import plots
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.library.groups import fabric_times, library_times, torus_times
 from sim.library.tuner import runs_on, version
-from sim.plots.passes import draw_passes
 from sim.study.keys import IterationKeys, LibraryKeys, TrainingKeys, WorkloadKeys
 from sim.study.spec import Spec
 from sim.study.tables import aligned
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     write_csv(arguments, [{"rank": rank, "kind": kind, "time_s": time / 1e12}
                           for rank, parts in enumerate(found.parts) for kind, time in parts.items()])
     if arguments.plot:
-        write_whole(arguments.plot, lambda path: draw_passes(found, path))
+        write_whole(arguments.plot, lambda path: plots.draw_passes(found, path))
 
 
 def asked(spec: Spec) -> tuple[Plan, Times, str]:
