@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.compare import listed, missing
 from sim.cli.flags import how, refuse_how
@@ -79,12 +80,9 @@ def run(arguments: argparse.Namespace) -> None:
     )
     write_csv(arguments, rows)
     if arguments.plot:
-        from sim.plots.figures import COLUMNS  # loads matplotlib
-        from sim.plots.judged import draw_judgment  # loads matplotlib
-
         tables = [facts(one) | {"rows": one.rows()} for one in found.tables]
-        width = COLUMNS[arguments.columns]
-        write_whole(arguments.plot, lambda path: draw_judgment(tables, since, path, good=GOOD, width=width))
+        width = plots.COLUMNS[arguments.columns]
+        write_whole(arguments.plot, lambda path: plots.draw_judgment(tables, since, path, good=GOOD, width=width))
 
 
 # --- what ran -----------------------------------------------------------------------------------------------------
