@@ -11,7 +11,15 @@ from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.library.groups import fabric_times, library_times, torus_times
 from sim.library.tuner import runs_on, version
-from sim.study.keys import IterationKeys, LibraryKeys, TrainingKeys, WorkloadKeys
+from sim.study.keys import (
+    CollectiveKeys,
+    IterationKeys,
+    LibraryKeys,
+    ModelKeys,
+    TopologyKeys,
+    TrainingKeys,
+    WorkloadKeys,
+)
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from topologies.checks import WeftError
@@ -71,6 +79,7 @@ def asked(spec: Spec) -> tuple[Plan, Times, str]:
         if machine is None:
             raise WeftError(f"--library {spec.library.name} runs on a machine: give --machine, such as dgx-h100:4")
         runs_on(spec.library.name, machine)
+        _check_no_engine(spec)
         return plan, library_times(machine, plan.groups, version(spec.library.name)), topology.name
     if machine is not None and machine.dimensions:
         return plan, torus_times(machine, plan.groups), topology.name
@@ -78,6 +87,19 @@ def asked(spec: Spec) -> tuple[Plan, Times, str]:
     if len(names) != 1:
         raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
     return plan, fabric_times(topology, plan.groups, names[0], spec.build_model(), spec.build_faults()), topology.name
+
+
+def _check_no_engine(spec: Spec) -> None:
+    """Reject what a library's model of its own collectives does not know.
+
+    WeftError: the first such key.
+    """
+    sections = (("model", ModelKeys()), ("topology", TopologyKeys()), ("collective", CollectiveKeys()))
+    used = {("topology", "spec"), ("topology", "machine"), ("collective", "name"), ("collective", "element_bytes")}
+    for section, default in sections:
+        for name, value in vars(getattr(spec, section)).items():
+            if (section, name) not in used and value != getattr(default, name):
+                raise WeftError(f"--library times collectives by its own model: omit {name} of [{section}]")
 
 
 def _machine(spec: Spec) -> Machine | None:
@@ -112,7 +134,11 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
         raise WeftError(f"--global-batch {keys.global_batch} is no multiple of dp={dp} x --micro-batch "
                         f"{keys.micro_batch}")
     schedule = keys.schedule or ("interleaved" if (keys.vp or 1) > 1 else "1f1b")
+    if keys.attention == "flash3" and not on.flash3:
+        raise WeftError(f"--attention flash3 is not known on {on.name}: flash2 or unfused")
     given = spec.workload.efficiency
+    if given is not None and not 0 < given <= 1:
+        raise WeftError(f"--efficiency {given:g}: a share of the peak, above 0 and at most 1")
     return Plan(
         model=model, device=on, stack=of, precision=keys.precision,
         efficiency=of.constant(on.name, keys.precision)[0] if given is None else given,
@@ -120,9 +146,9 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
         tp=keys.tp, pp=keys.pp, vp=keys.vp or order_of(schedule).chunks or 1, dp=dp, cp=keys.cp, ep=keys.ep,
         zero=keys.zero, schedule=schedule, micro_batch=keys.micro_batch, microbatches=batches,
         sequence=model.sequence if keys.sequence is None else keys.sequence,
-        sequence_parallel=keys.tp > 1 and not keys.no_sequence_parallel, recompute=keys.recompute,
-        attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=not keys.no_overlap,
-        send_overlap=not keys.no_overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none",
+        sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,
+        attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=keys.overlap,
+        send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none",
         node=machine.gpus if machine and not machine.dimensions else n_ranks,
     )
 

@@ -40,6 +40,8 @@ _COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", 
 _SPELLED = {
     "size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_gbps": "algbw", "busbw_gbps": "busbw",
 }
+_BITS = re.compile(r"\b[KMGT]i?b(?:it)?(?:/s|ps)\b|\b[KMT]i?B(?:/s)?\b|\bms\b")
+_COMMA = re.compile(r"\d,\d")
 _UNITS = re.compile(r"\s*\((?:b|bytes|us|gb/s)\)")
 _TIMED = ("time", "algbw", "busbw")
 _NONE = ("n/a", "nan", "-", "")
@@ -153,6 +155,8 @@ def _read(lines: Sequence[str], name: str) -> _Text:
         if not found.failed and (failed := _FAILED.search(line)):
             found.failed = failed[0][:80]
         if is_head(line):
+            if bits := _BITS.search(line):
+                raise WeftError(f"{where}: the unit {bits[0]}: rates are read in GB/s, times in us, sizes in B")
             found.columns, over = _header(_columns(line), where)
             if over and (said := f"columns that are passed over: {', '.join(over)}") not in found.notes:
                 found.notes.append(said)
@@ -167,6 +171,9 @@ def _read(lines: Sequence[str], name: str) -> _Text:
                     raise WeftError(f"{where}: {len(words)} of {len(found.columns)} columns: is the file cut off?")
                 found.notes.append(f"the last row ({words[0]} B) is cut off, and left out")
                 continue
+            if len(words) > len(found.columns) and _COMMA.search(line):
+                raise WeftError(f"{where}: {len(words)} words under {len(found.columns)} columns: "
+                                "numbers have no commas")
             found.rows.append(_row(found.columns, words, number))
         elif not found.rows and (test := _NAME.search(line)):
             found.command = NCCL_TESTS.get(test[1], found.command)

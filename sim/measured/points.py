@@ -11,8 +11,8 @@ from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 
 PLACEMENTS = ("out-of-place", "in-place")
-MOST_BYTES = 2**50
-"""Of one array."""
+MOST_BYTES, MOST_US = 2**50, 1e12
+"""Of one array, and of one collective: eleven days."""
 
 
 class Point(NamedTuple):
@@ -88,7 +88,7 @@ def measured(
         except (TypeError, ValueError, OverflowError):
             raise WeftError(f"{source}, {where}: size {size!r} or time {time_us!r} is not a number") from None
         fraction = isinstance(size, float) and size != number
-        if not 0 <= number <= MOST_BYTES or fraction or time < 0 or time == float("inf"):
+        if not 0 <= number <= MOST_BYTES or fraction or time < 0 or time > MOST_US:
             raise WeftError(f"{source}, {where}: size {size!r} or time {time_us!r} is out of range")
         if number == 0 or not time > 0:
             left_out += 1

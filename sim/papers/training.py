@@ -7,6 +7,7 @@ device, stack and precision, fitted on at most two named runs (`workloads/passes
 from __future__ import annotations
 
 import csv
+import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from topologies.text.input_text import read_input
 from workloads.models.language import LanguageModel, language_model
 from workloads.passes.device import Stack, device, stack, stacks
 from workloads.passes.iteration import Iteration, iterate
+from workloads.passes.orders import order_of
 from workloads.passes.plan import Plan
 
 DATA = Path(__file__).parent / "data" / "training.csv"
@@ -53,6 +55,9 @@ RECOMPUTED = (
     (r"selective op", "products"), (r"selective layer", "layers"), (r"selective", "selective"), (r"full", "full"),
     (r"minimal|norm|activation|up-proj", "memory"),
 )
+
+RECOMPUTES = "^(none|)$|" + "|".join(pattern for pattern, _ in RECOMPUTED)
+SCHEDULES = ("dualpipe", "interleaved", "1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v")
 
 CLAIMS = (
     ("Phantora (NSDI'26), its TorchTitan tables", "2.9 %", "8.5 %"), ("Charon (MLSys'26)", "5.35 %", "-"),
@@ -121,7 +126,7 @@ def read(path: str) -> list[dict[str, str]]:
 
 def _time(text: str) -> float:
     try:
-        return max(0.0, float(text))
+        return max(0.0, float(text)) if math.isfinite(float(text)) else 0.0
     except ValueError:
         return 0.0
 
@@ -130,6 +135,37 @@ def _number(text: str, default: int = 1) -> int:
     """The first number in a cell."""
     found = re.search(r"\d+", text)
     return int(found[0]) if found else default
+
+
+_INTEGER = re.compile(r"\d+(?![\d.,]|e\d)")
+_IN_WORDS = re.compile(r"not published|DualPipe|MLA|dense \d", re.IGNORECASE)
+
+
+def _cell(row: Mapping[str, str], column: str, default: int | None = None) -> int:
+    """The integer that a cell begins with, or that its known words have; without one the default.
+
+    WeftError: other words, or no cell where there is no default.
+    """
+    text = row[column].strip()
+    if found := _INTEGER.match(text):
+        return int(found[0])
+    if (text or default is None) and not _IN_WORDS.match(text):
+        raise WeftError(f"{column} is {told(row[column])}: give an integer")
+    return _number(text, 0 if default is None else default)
+
+
+def _one_of(row: Mapping[str, str], column: str, pattern: str, known: str) -> str:
+    """A cell that a pattern matches.
+
+    WeftError: none of the known words.
+    """
+    if not re.search(pattern, row[column], re.IGNORECASE):
+        raise WeftError(f"{column} is {told(row[column])}: known are {known}")
+    return row[column]
+
+
+def _flag(row: Mapping[str, str], column: str) -> bool:
+    return _one_of(row, column, r"^(0|1||not published)$", "0, 1, nothing and not published") == "1"
 
 
 def _named(words: Iterable[tuple[str, str]], text: str, default: str) -> str:
@@ -164,26 +200,36 @@ def plan_of(row: Mapping[str, str]) -> Plan:
     WeftError: a device that is not known, or ranks that are not the GPUs.
     """
     of, on = stack_of(row), device(_named(DEVICES, row["gpu"], row["gpu"]))
-    precision = "fp8" if "fp8" in row["precision"] and on.fp8 else "half"
-    tp, pp, dp, cp, micro = (_number(row[key]) for key in ("tp", "pp", "dp", "cp", "micro_batch"))
-    batches = max(1, _number(row["global_batch"]) // (dp * micro))
+    said = _one_of(row, "precision", "bf16|fp16|fp8", "bf16, fp16 and fp8")
+    precision = "fp8" if "fp8" in said and on.fp8 else "half"
+    recomputed = _one_of(row, "recompute", RECOMPUTES, "none, full and selective")
+    attention = _attention(_one_of(row, "attention", "unfused|flash|cuDNN|MLA", "unfused, flash and cuDNN"))
+    tp, pp, dp = (_cell(row, key) for key in ("tp", "pp", "dp"))
+    cp, micro = (_cell(row, key, 1) for key in ("cp", "micro_batch"))
+    batches, left = divmod(_cell(row, "global_batch"), dp * micro)
+    if left or not batches:
+        raise WeftError(f"global_batch {row['global_batch']} is no multiple of dp={dp} x micro_batch {micro}")
     if pp > 1 and of.microbatches == "stages" and "not published" in row["microbatches"]:
         micro, batches = max(1, batches * micro // pp), pp
-    vp = _number(row["vp"])
-    schedule = "dualpipe" if "dualpipe" in row["schedule"] else "interleaved" if pp > 1 and vp > 1 else "1f1b"
+    vp = _cell(row, "vp", 1)
+    named = _one_of(row, "schedule", rf"^(none|{'|'.join(SCHEDULES)})\b", f"none, {', '.join(SCHEDULES)}").lower()
+    schedule = next((one for one in SCHEDULES if named.startswith(one)), "1f1b")
+    if schedule in ("1f1b", "interleaved"):
+        schedule = "interleaved" if pp > 1 and vp > 1 else "1f1b"
     found = Plan(
         model=model_of(row), device=on, stack=of, precision=precision, tp=tp, pp=pp, dp=dp, cp=cp,
         efficiency=of.constant(on.name, precision)[0], half_efficiency=of.constant(on.name, "half")[0],
-        vp={"dualpipe": 2, "interleaved": vp}.get(schedule, 1), ep=_number(row["ep"]), zero=_number(row["zero"], 0),
-        schedule=schedule, micro_batch=micro, microbatches=batches, sequence=_number(row["seq"]),
-        sequence_parallel=tp > 1 and _number(row["sequence_parallel"], 0) == 1,
-        recompute=_named(RECOMPUTED, row["recompute"], "none"), attention=_attention(row["attention"]),
-        data_overlap=row["dp_overlap"] != "0", send_overlap=row["p2p_overlap"] == "1",
+        vp=vp if schedule == "interleaved" else order_of(schedule).chunks or 1,
+        ep=_cell(row, "ep", 1), zero=_cell(row, "zero", 0),
+        schedule=schedule, micro_batch=micro, microbatches=batches, sequence=_cell(row, "seq"),
+        sequence_parallel=tp > 1 and _flag(row, "sequence_parallel"),
+        recompute=_named(RECOMPUTED, recomputed, "none"), attention=attention,
+        data_overlap=_flag(row, "dp_overlap") or row["dp_overlap"] != "0", send_overlap=_flag(row, "p2p_overlap"),
         tensor_overlap="pipelined" if re.search("userbuffers|async|pipelined", row["tp_overlap"]) else "none",
-        gradient_bytes=_number(row["grad_bytes"], 4), compiled="without torch.compile" not in row["notes"],
+        gradient_bytes=_cell(row, "grad_bytes", 4), compiled="without torch.compile" not in row["notes"],
         node=_node(row),
     )
-    if found.n_ranks != _number(row["gpus"]):
+    if found.n_ranks != _cell(row, "gpus"):
         raise WeftError(f"tp x pp x dp x cp are {found.n_ranks} ranks, not the {row['gpus']} GPUs")
     return found
 
@@ -198,7 +244,7 @@ def model_of(row: Mapping[str, str]) -> LanguageModel:
     """The model of a run by its hyper-parameters; DeepSeek-V3 by name."""
     if re.search(r"DeepSeek-V3", row["model"], re.IGNORECASE):
         return language_model("deepseek-v3")
-    gated, text = row["gated"] == "1", row["ffn"]
+    gated, text = _flag(row, "gated"), row["ffn"]
     mixture: dict[str, Any] = {}
     if experts := re.search(r"(\d+) (?:routed|experts)", text):
         mixture = {
@@ -208,9 +254,9 @@ def model_of(row: Mapping[str, str]) -> LanguageModel:
         }
     old = not gated and "MPT" not in row["model"]  # MPT has ALiBi and no biases
     return LanguageModel(
-        name=row["model"], layers=_number(row["layers"]), hidden=_number(row["hidden"]),
-        heads=_number(row["heads"]), kv_heads=_number(row["kv_heads"], 0), feed_forward=_number(text, 0), gated=gated,
-        vocabulary=_number(row["vocab"]), tied=row["tied"] == "1", sequence=_number(row["seq"]), positions=old,
+        name=row["model"], layers=_cell(row, "layers"), hidden=_cell(row, "hidden"),
+        heads=_cell(row, "heads"), kv_heads=_cell(row, "kv_heads", 0), feed_forward=_cell(row, "ffn"), gated=gated,
+        vocabulary=_cell(row, "vocab"), tied=_flag(row, "tied"), sequence=_cell(row, "seq"), positions=old,
         biases=old, **mixture,
     )
 
@@ -229,11 +275,11 @@ def machine_of_row(row: Mapping[str, str]) -> Machine:
     name = _named(DEVICES, row["gpu"], row["gpu"])
     if name.startswith("tpu"):
         return machine(name)
-    node, nic = _node(row), _number(row["nic_Gbps_a_gpu"], 200 if name == "a100" else 400)
+    node, nic = _node(row), _cell(row, "nic_Gbps_a_gpu", 200 if name == "a100" else 400)
     if not nic:
         raise WeftError("nic_Gbps_a_gpu is 0")
     found = machine_of(row["id"], name.partition("-")[0].upper(), node, "NVSwitch", f"{node}x {max(nic, 100)}G IB")
-    gpu, link = found.gpu, _number(row["nvlink_GBps"], 0) * 1e9
+    gpu, link = found.gpu, _cell(row, "nvlink_GBps", 0) * 1e9
     share = link / gpu.link if link else 1.0
     gpu = replace(gpu, link=gpu.link * share, ring=gpu.ring * share, multicast=gpu.multicast * share)
     return replace(found, gpu=gpu, nic=replace(found.nic, port=nic / 8 * 1e9 * stack_of(row).network))

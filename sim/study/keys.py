@@ -310,8 +310,8 @@ class IterationKeys:
     stack: str | None = key("text", "software, whose efficiency was measured: megatron, torchtitan, ...", "NAME",
                             default="megatron; maxtext on TPU")
     overlap_tp: bool = key("flag", "collectives of tensor parallelism run in pieces beside products", value=False)
-    no_sequence_parallel: bool = key("flag", "norms and residuals are not split over tensor ranks", value=False)
-    no_overlap: bool = key("flag", "gradients, weights and messages are not sent beside computation", value=False)
+    sequence_parallel: bool = key("flag", "norms and residuals are split over tensor ranks", value=True)
+    overlap: bool = key("flag", "gradients, weights and messages are sent beside computation", value=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ _LANES = {
 _OTHER_LANE = 60
 """`kvDictPciGen`: how a link speed begins, and units of 100 Mb/s of a lane; of any other."""
 
-_XGMI_BPS = {"gfx90a": 36e9, "910": 36e9, "gfx94": 48e9, "940": 48e9, "941": 48e9, "942": 48e9}
+_XGMI_BPS = {"gfx90a": 36e9, "910": 36e9, "gfx94": 48e9, "gfx95": 48e9, "940": 48e9, "941": 48e9, "942": 48e9}
 _OTHER_XGMI_BPS = 24e9
 """`ncclTopoXGMISpeed`, by how `gcn` begins, and by its older numbers."""
 

@@ -71,6 +71,8 @@ def parse_rocm_smi(
     gpus, tables, numa = _of_json(text, name) if text.lstrip()[:1] in ("{", "[") else _tables(text, name)
     types = tables["type"]
     n, npus = len(gpus), [f"gpu{at}" for at in range(len(gpus))]
+    if not any(_RANGE.match(cell) for row in tables.get("bandwidth", ()) for cell in row):
+        tables.pop("bandwidth", None)  # "N/A" everywhere
     for what, rows in tables.items():
         _check_symmetric(rows, what, gpus, name)
     direct = [[a != b and types[a][b].upper() == "XGMI" and _is_direct(tables, a, b) for b in range(n)]
@@ -165,6 +167,8 @@ def _of_pairs(data: Any) -> Iterator[tuple[str, int, int, Any]]:
 
 
 def _check_symmetric(rows: Rows, what: str, gpus: Sequence[str], name: str) -> None:
+    if any(len(row) != len(rows) for row in rows):
+        raise WeftError(f"{name}: the table of {what} is not square: is the blank line behind it missing?")
     for a, row in enumerate(rows):
         for b, cell in enumerate(row):
             if a != b and cell != rows[b][a]:

@@ -126,7 +126,7 @@ def _trace(dump: Dump) -> Trace:
     groups = json.dumps([{"pg_name": name, "ranks": ranks} for name, ranks in dump.groups.items()])
     nodes = [Node(0, "process groups", "metadata", inputs=TensorInfo(groups))]
     calls = [_whole(one, "time_created_ns") for one in dump.entries]
-    gaps = [0, *(max(after - before, 0) // 1000 for before, after in pairwise(calls))]
+    gaps = [0, *(max(after - before, 0) // 1000 for before, after in pairwise(calls))][:len(calls)]
     last: dict[str, int] = {}
     for number, (one, gap) in enumerate(zip(dump.entries, gaps, strict=True)):
         call, at, group = 2 * number + 1, 2 * number + 2, _group(one)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from topologies.text.schema import Producer
 
-_ASTRA = "weft astra; --workload PREFIX of trace, train, share, compare"
-_WORK = "--workload FILE of trace, train, share, compare"
+_ASTRA = "weft astra; --workload PREFIX of trace, train, compare; --tenant job=PREFIX of share"
+_WORK = "--workload FILE of trace, train, compare; --tenant workload=FILE of share"
 
 PRODUCERS = (
     Producer("Chakra traces", "Chakra's generator", "mlcommons/chakra 21585d8, 2026-05-20 (1.0.0)", _ASTRA,
@@ -28,7 +28,8 @@ PRODUCERS = (
     Producer("Chakra traces", "schemas 0.0.1 to 0.0.3", "mlcommons/chakra before 2023-10-10", "", "",
              "other field numbers, and no metadata: named as such"),
     Producer("communicator groups (JSON)", "ASTRA-sim, STAGE", "astra-sim 518bd51, 2026-03-25",
-             "--comm-group FILE everywhere; --communicator is the same", "all; names need not be numbers in jobs"),
+             "--comm-group FILE, or --communicator; comm-group=FILE in a --tenant of share",
+             "all; names need not be numbers in jobs"),
     Producer("system files (JSON)", "ASTRA-sim 2.x", "astra-sim 518bd51, 2026-03-25: all 14 of its repository",
              "weft astra --system", "all keys that it reads; dead keys are passed over and told",
              "doubleBinaryTree, the shared bus, custom collectives of single nodes"),

@@ -99,6 +99,8 @@ class LanguageModel:
             object.__setattr__(self, "value_size", self.head_size)
         if self.heads % self.kv_heads:
             raise WeftError(f"model {self.name}: {self.heads} heads do not share {self.kv_heads} of keys and values")
+        if self.experts < self.active:
+            raise WeftError(f"model {self.name}: {self.active} active of {self.experts} experts")
         if self.experts and not (self.active and self.expert_width):
             raise WeftError(f"model {self.name}: {self.experts} experts need active and expert_width")
 
@@ -226,6 +228,10 @@ HUGGING_FACE = {
 """Keys of a config.json for each hyper-parameter; the first that is there counts."""
 
 _OF_GPT = ("gpt2", "gpt_neo", "gpt_bigcode", "opt", "mpt")
+_OF_LLAMA = (
+    "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "phi3", "olmo",
+    "olmo2", "internlm2", "granite", "cohere", "starcoder2", "stablelm", "glm4", "deepseek_v2", "deepseek_v3", "kimi_k2",
+)
 _NEEDED = ("layers", "hidden", "heads", "vocabulary")
 
 
@@ -246,7 +252,10 @@ def from_hugging_face(path: str) -> LanguageModel:
     for key in _NEEDED:
         if key not in found:
             raise WeftError(f"model {path} lacks {' or '.join(HUGGING_FACE[key])}: is it a decoder's config.json?")
-    old = table.get("model_type") in _OF_GPT
+    kind = table.get("model_type", "llama")
+    if kind not in (*_OF_GPT, *_OF_LLAMA) or table.get("is_encoder_decoder"):
+        raise WeftError(f"model {path} is of type {told(kind)}: known are the decoders {', '.join((*_OF_LLAMA, *_OF_GPT))}")
+    old = kind in _OF_GPT
     if found.get("rotary"):
         found["head_size"] = found["rotary"] + int(table.get("qk_nope_head_dim", 0))
         found["kv_heads"] = found["heads"]

@@ -103,6 +103,11 @@ class Plan:
                             f"of {name}")
         if self.sequence % self.cp:
             raise WeftError(f"cp={self.cp} does not divide sequences of {self.sequence} tokens")
+        if self.tokens * self.sequence_parallel % self.tp:
+            raise WeftError(f"tp={self.tp} does not divide the {self.tokens} tokens of a rank, as sequence parallelism "
+                            "does: --no-sequence-parallel")
+        if self.ep > 1 and not model.experts:
+            raise WeftError(f"ep={self.ep}: {name} has no experts")
         if self.ep > 1 and (not model.experts or model.experts % self.ep):
             raise WeftError(f"ep={self.ep} does not divide the {model.experts} experts of {name}")
         if (self.tp * self.cp * self.dp) % self.ep:
@@ -110,6 +115,8 @@ class Plan:
         if order.chunks not in (0, self.vp):
             raise WeftError(f"schedule {self.schedule} has vp={order.chunks}, not {self.vp}"
                             f"{': choose interleaved' if self.vp > 1 else ''}")
+        if self.schedule == "interleaved" and self.vp == 1 < self.pp:
+            raise WeftError("schedule interleaved needs virtual stages: give vp, 2 or more")
         if self.stages > model.layers + 2:
             raise WeftError(f"pp={self.pp} x vp={self.vp} are {self.stages} stages; {name} has {model.layers} layers")
         if 2 * self.stages * self.microbatches > MOST_PASSES:

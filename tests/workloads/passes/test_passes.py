@@ -311,7 +311,7 @@ def test_recomputation_keeps_less() -> None:
 
 @pytest.mark.parametrize(("changes", "why"), [
     ({"tp": 3}, "tp=3 does not divide the 16 heads"), ({"cp": 3}, "cp=3 does not divide"),
-    ({"ep": 2}, "ep=2 does not divide the 0 experts"), ({"vp": 2}, "schedule 1f1b has vp=1, not 2: choose interleaved"),
+    ({"ep": 2}, "ep=2: small has no experts"), ({"vp": 2}, "schedule 1f1b has vp=1, not 2: choose interleaved"),
     ({"pp": 16}, "pp=16 x vp=1 are 16 stages; small has 8 layers"),
     ({"pp": 2, "zero": 3}, "zero=3 gathers every block for each microbatch, which pp=2 multiplies"),
     ({"schedule": "2f2b"}, "2f2b"),
