@@ -230,7 +230,8 @@ HUGGING_FACE = {
 _OF_GPT = ("gpt2", "gpt_neo", "gpt_bigcode", "opt", "mpt")
 _OF_LLAMA = (
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "phi3", "olmo",
-    "olmo2", "internlm2", "granite", "cohere", "starcoder2", "stablelm", "glm4", "deepseek_v2", "deepseek_v3", "kimi_k2",
+    "olmo2", "internlm2", "granite", "cohere", "starcoder2", "stablelm", "glm4", "deepseek_v2", "deepseek_v3",
+    "kimi_k2",
 )
 _NEEDED = ("layers", "hidden", "heads", "vocabulary")
 
