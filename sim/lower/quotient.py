@@ -159,7 +159,7 @@ def quotient(
     notes: list[str] = []
     if symmetry == "auto":
         for group in pattern.groups:
-            notes += [f"{group.name}: {what} is no symmetry of {pattern.topology.name}" for what in group.dropped]
+            notes += [f"{group.name}: {what} is no symmetry of its links" for what in group.dropped]
             if not ranks.keep(group):
                 notes.append(f"{group.name}: the ports of a rank move apart")
                 continue

@@ -12,8 +12,8 @@ from collectives.core.schedule import Schedule
 from collectives.registry import ALGORITHMS, build
 from topologies import Topology, torus
 
-FEW_CHUNKS = {"pipeline_chunks": 3}
-"""Enough to be pipelined, and few enough to prove on every shape."""
+FEW = {"pipeline_chunks": 3, "radix": 3}
+"""Enough to be pipelined, and few enough to prove on every shape; one radix, for each size has its own by default."""
 
 
 class Case(NamedTuple):
@@ -27,7 +27,7 @@ class Case(NamedTuple):
         return "-".join(filter(None, self))
 
     def build(self, topology: Topology, size: str = "1MiB") -> Schedule:
-        few = FEW_CHUNKS if FEW_CHUNKS.keys() <= ALGORITHMS[self.algorithm].options.keys() else {}
+        few = {name: value for name, value in FEW.items() if name in ALGORITHMS[self.algorithm].options}
         return build(self.algorithm, self.collective, topology, size, self.form, **few)
 
 

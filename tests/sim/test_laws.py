@@ -102,7 +102,7 @@ NOT_REVERSED = {
     "themis": "the order of dimensions is chosen for each of the two, by what is already under way",
     "in-network": "sums go up to the switches in turn, copies leave them at once",
     "pipelined": "at a link, chunks of trees are served in the order in which they come, not in that of the reversal",
-    "pat": "on the torus, far messages share links, and ranks that are done early begin the next step among them",
+    "bruck": "on the torus, far messages share links, and ranks that are done early begin the next step among them",
 }
 REVERSED = [
     case for case in CASES if case.collective == "all-gather" and case._replace(collective="reduce-scatter") in CASES
@@ -168,7 +168,7 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(case: Case) -> None:
 BY_NUMBER = {
     "swing", "recursive-doubling", "mirrored-recursive-doubling", "ring", "totient-rings", "bucket", "tree",
     "nccl-rings", "parameter-server", "double-binary-tree", "hierarchical", "themis", "pairwise", "in-network",
-    "nccl-trees", "nvls-trees", "pat",
+    "nccl-trees", "nvls-trees", "pat", "bine", "bruck", "recursive-multiplying", "trivance",
 }  # fmt: skip
 """Algorithms in which the number of a rank decides whom it sends to, in which order, or which one adds up."""
 ROOTED = ("broadcast", "reduce")

@@ -255,7 +255,8 @@ def from_hugging_face(path: str) -> LanguageModel:
             raise WeftError(f"model {path} lacks {' or '.join(HUGGING_FACE[key])}: is it a decoder's config.json?")
     kind = table.get("model_type", "llama")
     if kind not in (*_OF_GPT, *_OF_LLAMA) or table.get("is_encoder_decoder"):
-        raise WeftError(f"model {path} is of type {told(kind)}: known are the decoders {', '.join((*_OF_LLAMA, *_OF_GPT))}")
+        known = ", ".join((*_OF_LLAMA, *_OF_GPT))
+        raise WeftError(f"model {path} is of type {told(kind)}: known are the decoders {known}")
     old = kind in _OF_GPT
     if found.get("rotary"):
         found["head_size"] = found["rotary"] + int(table.get("qk_nope_head_dim", 0))

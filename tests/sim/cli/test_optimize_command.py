@@ -189,7 +189,7 @@ def test_pipeline_stages(capsys: pytest.CaptureFixture[str]) -> None:
              "--microbatches", "4", "--samples", "256", "--budget", "100GB/s"]
     assert main([*asked, "--evaluator", "analytic"]) == 0
     said = capsys.readouterr().out
-    assert "pipeline of 4 stages, 4 microbatches (1f1b), messages of 384 KiB not counted" in said
+    assert "pipeline of 4 stages, 4 microbatches (1f1b), messages of 192 KiB not counted" in said
     assert main([*asked, "--chunks", "1", "--evaluations", "5", "--json", "-"]) == 0
     row = row_of(capsys)
     assert row["lower_bound_s"] <= row["time_s"] <= row["equal_time_s"]

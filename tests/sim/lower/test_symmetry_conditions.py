@@ -581,7 +581,7 @@ def test_the_words_say_which_group_was_taken_and_what_shrank_it() -> None:
 
 def test_what_a_fabric_rules_out_is_among_the_reasons() -> None:
     assert words(from_spec("mesh:4x4"), "direct").startswith(
-        "all ranks simulated (translations: translation in dimension 0 is no symmetry of mesh:4x4"
+        "all ranks simulated (translations: translation in dimension 0 is no symmetry of its links"
     )
 
 

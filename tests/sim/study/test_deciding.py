@@ -80,11 +80,24 @@ def test_a_cut_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_would_take_long_is_said_to_be_untried(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row("ring", 10), row("pipelined", 12, events=10**9)]
-    (line,) = lines(monkeypatch, rows, {"pipelined": 9}, chunks=16)
+    (line,) = lines(monkeypatch, rows, {"pipelined": 9}, chunks=16, tie="first")
     assert line.startswith("perhaps: pipelined with fifo") and "was not tried" in line
 
 
 def test_many_sizes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row(name, time, size=2**n) for n in range(10, 14) for name, time in (("ring", 10), ("direct", 12))]
-    (line,) = lines(monkeypatch, rows, {"ring": 13, "direct": 12}, deliver="head")
+    (line,) = lines(monkeypatch, rows, {"ring": 13, "direct": 12}, deliver="head", tie="first")
     assert "with its tail, direct is the fastest at 4 sizes, 1 KiB to 8 KiB (--deliver tail)" in line
+
+
+@pytest.mark.parametrize(("times_us", "said"), [
+    ({"ring": 10, "direct": 9}, "direct is the fastest at 1 KiB"),
+    ({"ring": 9, "direct": 12}, "ring takes 9 us at 1 KiB"),
+    ({"ring": 9.6, "direct": 10}, None),
+])
+def test_split_ties_that_win_or_save_the_winner_time(
+    monkeypatch: pytest.MonkeyPatch, times_us: dict[str, float], said: str | None
+) -> None:
+    found = lines(monkeypatch, [row("ring", 10), row("direct", 12)], times_us)
+    start = "of routes of equal length, the first; with all of them, "
+    assert found == ([f"{start}{said} (--tie split)"] if said else [])

@@ -25,6 +25,8 @@ from tests.astra_inputs import network_text
 from tests.reader_table import FORESTCOLL
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
 from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
+from tests.topologies.formats.test_other_simulators import NS3, TOPO, cluster
+from tests.topologies.formats.test_smi import showtopo, square
 from topologies import Topology, ring, write_topology
 from topologies.formats.files import FORMATS
 from topologies.text import input_text
@@ -63,6 +65,8 @@ def kinds(folder: Path) -> dict[str, tuple[str, str, str, Callable[[str], Keys]]
     """Every kind of file that the spec of a sweep may name: suffix, content, another content, keys."""
     two_trees = FORESTCOLL.replace('nchunkspernode="1"', 'nchunkspernode="2"').replace('nchunks="1"', 'nchunks="2"')
     infra_text = json.dumps(infra())
+    torus_of_four = cluster("TORUS", "2,2", 4)
+    rocm = [showtopo(square(n, "XGMI"), square(n, 15)) for n in (4, 3)]
     return {
         "GraphML": fabric(written(folder, ".graphml", "1GB/s"), written(folder, ".graphml", "2GB/s"), ".graphml"),
         "node-link JSON": fabric(written(folder, ".json", "1GB/s"), written(folder, ".json", "2GB/s"), ".json"),
@@ -71,6 +75,10 @@ def kinds(folder: Path) -> dict[str, tuple[str, str, str, Callable[[str], Keys]]
         ),
         "ASTRA-sim network": fabric(network_text(("Ring", 4)), network_text(("Ring", 5)), ".yml"),
         "NCCL topology XML": fabric(BOX, BOX.replace('count="12"', 'count="6"'), ".xml"),
+        "SimGrid platform XML": fabric(torus_of_four, torus_of_four.replace("125MBps", "250MBps"), ".xml"),
+        "ns-3 topology text": fabric(NS3, NS3.replace("400Gbps", "200Gbps"), ".txt"),
+        "htsim topology": fabric(TOPO, TOPO.replace("Gbps 200", "Gbps 100"), ".topo"),
+        "rocm-smi --showtopo": fabric(*rocm, ".txt", link_bandwidth=("48GB/s",)),
         "nvidia-smi topo -m": fabric(table(all_to_all(4, 4)), table(all_to_all(4, 2)), ".txt", nvlink="3"),
         "machine": (
             ".toml", MACHINE, MACHINE.replace('"a100"', '"h100"'), lambda path: {"topology": {"machine": f"{path}:1"}},
