@@ -78,7 +78,7 @@ def kinds(folder: Path) -> dict[str, tuple[str, str, str, Callable[[str], Keys]]
         "SimGrid platform XML": fabric(torus_of_four, torus_of_four.replace("125MBps", "250MBps"), ".xml"),
         "ns-3 topology text": fabric(NS3, NS3.replace("400Gbps", "200Gbps"), ".txt"),
         "htsim topology": fabric(TOPO, TOPO.replace("Gbps 200", "Gbps 100"), ".topo"),
-        "rocm-smi --showtopo": fabric(*rocm, ".txt", link_bandwidth=("48GB/s",)),
+        "rocm-smi --showtopo": fabric(*rocm, ".txt", link_bandwidth="48GB/s"),
         "nvidia-smi topo -m": fabric(table(all_to_all(4, 4)), table(all_to_all(4, 2)), ".txt", nvlink="3"),
         "machine": (
             ".toml", MACHINE, MACHINE.replace('"a100"', '"h100"'), lambda path: {"topology": {"machine": f"{path}:1"}},
