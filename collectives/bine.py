@@ -96,7 +96,7 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     }[kind]()
     return rounds_pattern(
         topology, kind, NAME, form, rounds, n_blocks=butterfly.part if form == "bandwidth" else 1,
-        groups=Groups(topology, partial(swing.group, (0,))) if len(topology.shape) == 1 else (),
+        groups=Groups(topology, partial(swing.group, butterfly.regular_dims())) if len(topology.shape) == 1 else (),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)), progress=butterfly.progress,
     )
 

@@ -7,7 +7,7 @@ Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Annotated
@@ -21,7 +21,7 @@ from collectives.core.grid import Grid, shrink
 from collectives.core.offsets import rounds_of, spread
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, rounds_pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Group, Groups, node_group
 from topologies import Topology
 from topologies.checks import Choice, Integer, checked
@@ -33,16 +33,13 @@ FORMS = ("latency", "bandwidth")
 ONLY_FORM = ("bandwidth",)
 """That of a reduce-scatter or an all-gather, which are halves of it."""
 
-RADICES = (2, 3, 4, 8)
-"""Among which the estimate chooses."""
-
 Form = Annotated[str, Choice(FORMS)]
 Radix = Annotated[int, Integer(2)]
 
 
 @checked
 def all_reduce(
-    topology: Topology, size: Quantity, *, form: Form | None = None, radix: Radix | None = None,
+    topology: Topology, size: Quantity, *, form: Form | None = None, radix: Radix = 8,
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """All-reduce in one step per factor.
@@ -50,26 +47,16 @@ def all_reduce(
     `topology`: any; ranks are taken in their order. Ranks beyond the largest number that has no prime factor above the
         radix fold first.
     `form`: the entire vector in every step, or reduce-scatter and all-gather. Default: the lower estimate.
-    `radix`: most ranks that exchange in a step. Default: of 2, 3, 4 and 8, those without folding if there are some, the
-        one with the lowest estimate.
+    `radix`: most ranks that exchange in a step.
     """
-    forms, p = (form,) if form else FORMS, topology.n_npus
-    radices = (radix,) if radix else _radices(p, [one for one in RADICES if _core(p, one) == p] or RADICES)
-    return cheapest(
-        [_pattern(topology, "all-reduce", one, most) for one in forms for most in radices], size, element_bytes
-    )
-
-
-def _radices(p: int, most: Sequence[int]) -> Sequence[int]:
-    """Those that differ in their factors."""
-    return sorted({tuple(factors(_core(p, one), one)): one for one in reversed(most)}.values())
+    forms = (form,) if form else FORMS
+    return cheapest([_pattern(topology, "all-reduce", one, radix) for one in forms], size, element_bytes)
 
 
 def _half(
-    kind: str, topology: Topology, size: Quantity, *, radix: Radix | None = None, element_bytes: int = ELEMENT_BYTES
+    kind: str, topology: Topology, size: Quantity, *, radix: Radix = 8, element_bytes: int = ELEMENT_BYTES
 ) -> Schedule:
-    radices = (radix,) if radix else _radices(topology.n_npus, RADICES)
-    return cheapest([_pattern(topology, kind, "bandwidth", most) for most in radices], size, element_bytes)
+    return schedule(_pattern(topology, kind, "bandwidth", radix), size, element_bytes)
 
 
 reduce_scatter = of_kind("reduce-scatter", _half, """

@@ -146,7 +146,7 @@ _ALGORITHMS = (
         recursive_multiplying,
         "groups of a few ranks exchange all with all, digit by digit of their numbers, on a single port",
         "any shape",
-        options={"radix": "most ranks that exchange in a step (default: of 2, 3, 4 and 8, by an estimate)"},
+        options={"radix": "most ranks that exchange in a step (default: 8)"},
     ),
     _entry(
         trivance,

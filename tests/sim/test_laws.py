@@ -40,10 +40,10 @@ def built(case: Case, topology: Topology, size: str = "64KiB") -> Schedule | Non
 
 
 def on(specs: tuple[str, ...], case: Case) -> Iterator[tuple[str, Schedule]]:
-    for spec in specs:
-        found = built(case, fabric(spec))
-        if found is not None:
-            yield spec, found
+    """On the fabrics that a case takes; on a torus of threes where it takes none of them."""
+    every = [(spec, found) for spec in specs if (found := built(case, fabric(spec))) is not None]
+    last = built(case, fabric("torus:3x3"))
+    yield from every or ([("torus:3x3", last)] if last is not None else [])
 
 
 def time_ps(case: Case, spec: str) -> int | None:
