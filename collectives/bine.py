@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Annotated
 
 import numpy as np
 
 from collectives import swing
 from collectives.butterfly import Butterfly, Core, always, port_peers
-from collectives.core.builders import by_wiring, of_kind, plain
+from collectives.core.builders import EXCHANGED, Form, by_wiring, of_kind, plain
 from collectives.core.estimate import cheapest
 from collectives.core.grid import NOBODY, Grid, Ranks, floor_power_of_two, shrink
 from collectives.core.pattern import Pattern, Smaller
@@ -25,15 +24,11 @@ from collectives.core.rounds import Round, backwards, in_turn, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule
 from collectives.core.symmetry import Groups
 from topologies import Topology, WeftError
-from topologies.checks import Choice, checked
+from topologies.checks import checked
 from topologies.units import Quantity
 
 NAME = "bine"
-FORMS = ("latency", "bandwidth")
-ONLY_FORM = ("bandwidth",)
-"""That of a reduce-scatter or an all-gather, which are halves of it."""
-
-Form = Annotated[str, Choice(FORMS)]
+FORMS, ONLY_FORM = EXCHANGED
 
 
 @checked

@@ -8,9 +8,10 @@ from __future__ import annotations
 from functools import partial
 
 from collectives import recursive_doubling
+from collectives.core.builders import EXCHANGED
 
 NAME = recursive_doubling.MIRRORED
-FORMS, ONLY_FORM = recursive_doubling.FORMS, recursive_doubling.ONLY_FORM
+FORMS, ONLY_FORM = EXCHANGED
 
 all_reduce = partial(recursive_doubling.all_reduce, mirrored=True)
 reduce_scatter = partial(recursive_doubling.reduce_scatter, mirrored=True)

@@ -19,7 +19,7 @@ from typing import Annotated
 import numpy as np
 
 from collectives.butterfly import Butterfly, Core, Peer, port_peers
-from collectives.core.builders import by_wiring, of_kind
+from collectives.core.builders import EXCHANGED, Form, by_wiring, of_kind
 from collectives.core.estimate import cheapest
 from collectives.core.grid import Grid, Ranks, floor_power_of_two, is_power_of_two, shrink
 from collectives.core.pattern import Pattern, Smaller
@@ -33,12 +33,9 @@ from topologies.units import Quantity
 
 NAME = "recursive-doubling"
 MIRRORED = "mirrored-recursive-doubling"
-FORMS = ("latency", "bandwidth")
-ONLY_FORM = ("bandwidth",)
-"""That of a reduce-scatter or an all-gather, which are halves of it."""
+FORMS, ONLY_FORM = EXCHANGED
 
 PAIRS = ("aligned", "shifted")
-Form = Annotated[str, Choice(FORMS)]
 Pairs = Annotated[str, Choice(PAIRS)]
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 
 from collectives.butterfly import Core
-from collectives.core.builders import by_wiring, of_kind
+from collectives.core.builders import EXCHANGED, Form, by_wiring, of_kind
 from collectives.core.estimate import cheapest
 from collectives.core.grid import Grid, shrink
 from collectives.core.offsets import rounds_of, spread
@@ -24,16 +24,12 @@ from collectives.core.rounds import Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Group, Groups, node_group
 from topologies import Topology
-from topologies.checks import Choice, Integer, checked
+from topologies.checks import Integer, checked
 from topologies.core.symmetry import Permutation, move_nodes
 from topologies.units import Quantity
 
 NAME = "recursive-multiplying"
-FORMS = ("latency", "bandwidth")
-ONLY_FORM = ("bandwidth",)
-"""That of a reduce-scatter or an all-gather, which are halves of it."""
-
-Form = Annotated[str, Choice(FORMS)]
+FORMS, ONLY_FORM = EXCHANGED
 Radix = Annotated[int, Integer(2)]
 
 

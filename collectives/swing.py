@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from typing import Annotated
 
 import numpy as np
 
 from collectives.butterfly import Butterfly, Core, port_peers
-from collectives.core.builders import by_wiring, plain
+from collectives.core.builders import EXCHANGED, Form, by_wiring, plain
 from collectives.core.estimate import cheapest
 from collectives.core.grid import Grid, Ranks, floor_power_of_two, shrink
 from collectives.core.pattern import Pattern, Smaller
@@ -21,16 +20,12 @@ from collectives.core.rounds import Fan, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule
 from collectives.core.symmetry import Alternative, Group, Groups, widest_group
 from topologies import Topology, WeftError
-from topologies.checks import Choice, checked
+from topologies.checks import checked
 from topologies.core.symmetry import reflection, translation
 from topologies.units import Quantity
 
 NAME = "swing"
-FORMS = ("latency", "bandwidth")
-ONLY_FORM = ("bandwidth",)
-"""That of a reduce-scatter or an all-gather, which are halves of it."""
-
-Form = Annotated[str, Choice(FORMS)]
+FORMS, ONLY_FORM = EXCHANGED
 
 
 @checked

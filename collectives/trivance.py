@@ -8,9 +8,8 @@ for each dimension to start with. (arXiv 2602.17254.)
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Annotated
 
-from collectives.core.builders import by_wiring, plain
+from collectives.core.builders import EXCHANGED, Form, by_wiring, plain
 from collectives.core.estimate import cheapest
 from collectives.core.grid import Grid, shrink
 from collectives.core.offsets import rounds_of, spread
@@ -19,15 +18,11 @@ from collectives.core.rounds import rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule
 from collectives.core.symmetry import translations
 from topologies import Topology, WeftError, torus
-from topologies.checks import Choice, checked
+from topologies.checks import checked
 from topologies.units import Quantity
 
 NAME = "trivance"
-FORMS = ("latency", "bandwidth")
-ONLY_FORM = ("bandwidth",)
-"""That of a reduce-scatter or an all-gather, which are halves of it."""
-
-Form = Annotated[str, Choice(FORMS)]
+FORMS, ONLY_FORM = EXCHANGED
 
 
 @checked

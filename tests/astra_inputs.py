@@ -10,7 +10,7 @@ from typing import Any
 from tests.places import SHARED
 from workloads.formats.chakra import Node, Trace, write_trace
 from workloads.formats.chakra_attributes import Attribute
-from workloads.formats.chakra_nodes import COLLECTIVES
+from workloads.formats.chakra_schema import COLLECTIVES
 
 DATA = SHARED / "astra-sim"
 """Files of ASTRA-sim's own repository, where they are at hand."""

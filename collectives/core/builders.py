@@ -9,17 +9,23 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache, partial, wraps
 from inspect import cleandoc, signature
-from typing import Concatenate, ParamSpec, Protocol, TypeVarTuple
+from typing import Annotated, Concatenate, ParamSpec, Protocol, TypeVarTuple
 
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from topologies import Topology
-from topologies.checks import checked
+from topologies.checks import Choice, checked
 from topologies.core.rateless import wiring_of
 from topologies.core.topology import NeedsRates
 from topologies.units import Quantity
 
 Ts = TypeVarTuple("Ts")
+
+EXCHANGED = ("latency", "bandwidth"), ("bandwidth",)
+"""Forms of an all-reduce by exchanges, the whole vector in every step or halves; and that of the halves, which are a
+reduce-scatter and an all-gather."""
+
+Form = Annotated[str, Choice(EXCHANGED[0])]
 
 
 def kept_by_wiring(most: int) -> Callable[[Callable[[Topology, *Ts], Pattern]], Callable[[Topology, *Ts], Pattern]]:

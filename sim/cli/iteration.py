@@ -7,19 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from sim import plots
+from sim.cli.library import check_no_engine
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.library.groups import fabric_times, library_times, torus_times
 from sim.library.tuner import runs_on, version
-from sim.study.keys import (
-    CollectiveKeys,
-    IterationKeys,
-    LibraryKeys,
-    ModelKeys,
-    TopologyKeys,
-    TrainingKeys,
-    WorkloadKeys,
-)
+from sim.study.keys import IterationKeys, LibraryKeys, TrainingKeys, WorkloadKeys
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from topologies.checks import WeftError
@@ -79,7 +72,7 @@ def asked(spec: Spec) -> tuple[Plan, Times, str]:
         if machine is None:
             raise WeftError(f"--library {spec.library.name} runs on a machine: give --machine, such as dgx-h100:4")
         runs_on(spec.library.name, machine)
-        _check_no_engine(spec)
+        check_no_engine(spec)
         return plan, library_times(machine, plan.groups, version(spec.library.name)), topology.name
     if machine is not None and machine.dimensions:
         return plan, torus_times(machine, plan.groups), topology.name
@@ -87,19 +80,6 @@ def asked(spec: Spec) -> tuple[Plan, Times, str]:
     if len(names) != 1:
         raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
     return plan, fabric_times(topology, plan.groups, names[0], spec.build_model(), spec.build_faults()), topology.name
-
-
-def _check_no_engine(spec: Spec) -> None:
-    """Reject what a library's model of its own collectives does not know.
-
-    WeftError: the first such key.
-    """
-    sections = (("model", ModelKeys()), ("topology", TopologyKeys()), ("collective", CollectiveKeys()))
-    used = {("topology", "spec"), ("topology", "machine"), ("collective", "name"), ("collective", "element_bytes")}
-    for section, default in sections:
-        for name, value in vars(getattr(spec, section)).items():
-            if (section, name) not in used and value != getattr(default, name):
-                raise WeftError(f"--library times collectives by its own model: omit {name} of [{section}]")
 
 
 def _machine(spec: Spec) -> Machine | None:

@@ -45,15 +45,7 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
     `machine_and_nodes`: where the spec names none.
     WeftError: no machine, or a key that the library takes from elsewhere.
     """
-    for section, used in _USED.items():
-        keys = getattr(spec, section)
-        for name, default in vars(_DEFAULTS[section]).items():
-            value = getattr(keys, name)
-            if (section, name) == ("collective", "algorithms") and value is not None:
-                raise WeftError("--library chooses by itself: omit --algorithms; --library-algorithms Ring leaves it "
-                                "Ring alone, and without --library the algorithms are simulated")
-            if name not in used and value != default and (section, name, value) != ("model", "chunks", AUTO):
-                raise WeftError(f"--library has its own: omit {name} of [{section}]; rates are those of the machine")
+    check_no_engine(spec)
     asked, (machine, nodes) = spec.library, machine_and_nodes or spec.build_machine()
     ranks, root = machine.gpus * nodes, spec.collective.root or 0
     if root >= ranks:
@@ -65,6 +57,22 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
         version=version(asked.name or ""), algorithms=asked.algorithms or (), protocols=asked.protocols or (),
         gpus_per_process=1 if asked.gpus_per_process is None else asked.gpus_per_process,
     )
+
+
+def check_no_engine(spec: Spec) -> None:
+    """Reject keys of what is simulated, which a library's model of its own collectives does not know.
+
+    WeftError: the first such key.
+    """
+    for section, used in _USED.items():
+        keys = getattr(spec, section)
+        for name, default in vars(_DEFAULTS[section]).items():
+            value = getattr(keys, name)
+            if (section, name) == ("collective", "algorithms") and value is not None:
+                raise WeftError("--library chooses by itself: omit --algorithms; --library-algorithms Ring leaves it "
+                                "Ring alone, and without --library the algorithms are simulated")
+            if name not in used and value != default and (section, name, value) != ("model", "chunks", AUTO):
+                raise WeftError(f"--library has its own: omit {name} of [{section}]; rates are those of the machine")
 
 
 def beside_ideal(spec: Spec) -> list[str]:

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 
-import numpy as np
-
 from collectives import algorithm as registered
 from collectives import build
+from collectives.core.placed import placed
 from collectives.core.schedule import Schedule
 from sim.faults.plan import FaultPlan
 from sim.library.expected import expected
@@ -69,10 +68,11 @@ def torus_times(machine: Machine, groups: Mapping[str, Group]) -> Times:
 def fabric_times(
     topology: Topology, groups: Mapping[str, Group], algorithm: str, model: Model, faults: FaultPlan | None = None
 ) -> Times:
-    """On any fabric, by an algorithm: a rank begins a step when its part of the one before has been sent and received.
+    """On any fabric, by an algorithm.
 
-    A group of all ranks runs the algorithm as the fabric has it if it can, others that of a ring of so many ranks;
-    all-to-alls are pairwise where the algorithm has none. Faults strike each collective as if it began the iteration.
+    A group of all ranks runs the algorithm as the fabric has it if it can, others that of a ring of so many ranks, all
+    groups of a kind at once; all-to-alls are pairwise where the algorithm has none. Faults strike each collective as if
+    it began the iteration.
     """
     own = {kind: algorithm if kind in registered(algorithm).functions else "pairwise" for kind in KINDS}
 
@@ -88,33 +88,21 @@ def fabric_times(
 
 
 def _runs(topology: Topology, group: Group, algorithm: str, kind: str, size_bytes: int) -> Schedule | Job:
-    if group.size == topology.n_npus:
+    size, stride = group
+    if size == topology.n_npus:
         with suppress(WeftError):  # not on this fabric: on a ring of its ranks
             return build(algorithm, kind, topology, size_bytes)
-    return steps_of(topology, group, build(algorithm, kind, ring(group.size), size_bytes))
+    schedule, job = build(algorithm, kind, ring(size), size_bytes), Job(topology)
+    for first in (rank for rank in range(topology.n_npus) if rank // stride % size == 0):
+        members = range(first, first + size * stride, stride)
+        job.collective(f"from {first}", placed(schedule, topology, members), kind=kind, npus=members)
+    return job
 
 
 def _messages(topology: Topology, size_bytes: int, stride: int) -> Job:
     """A message of every rank that has another one behind it."""
     job, last = Job(topology), topology.n_npus - stride
     job.send(SEND, size_bytes, list(range(last)), list(range(stride, stride + last)))
-    return job
-
-
-def steps_of(topology: Topology, group: Group, schedule: Schedule) -> Job:
-    """A schedule on the ranks of every such group of a fabric, step by step."""
-    transfers, job = schedule.pattern.transfers(), Job(topology)
-    size, stride = group
-    first = [rank for rank in range(topology.n_npus) if rank // stride % size == 0]
-    for step in np.unique(transfers.step).tolist():
-        rows = np.flatnonzero(transfers.step == step)
-        sizes = (transfers.blocks[rows] * schedule.block_bytes).tolist()
-        src, dst = (transfers.src[rows] * stride).tolist(), (transfers.dst[rows] * stride).tolist()
-        job.send(
-            f"step {step}", sizes * len(first), [base + one for base in first for one in src],
-            [base + one for base in first for one in dst], kind=schedule.kind.name,
-            after=range(len(job.operations))[-1:],
-        )
     return job
 
 

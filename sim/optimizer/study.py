@@ -47,7 +47,7 @@ from topologies.text.brief import one_line
 from topologies.units import format_size
 from workloads.training import Training
 
-FEW_CHUNKS, WORTH_CUTTING = (1, 2, 4, 64), 0.01
+FEW_CHUNKS, WORTH_CUTTING = (1, 2, 4), 0.01
 """Other numbers of chunks that the answer is timed with, and the share of its time that one must save to be told."""
 
 

@@ -85,7 +85,7 @@ def run(left: Left, quick: bool, data: str | None = None) -> None:
     rows = shipped() if data is None else read(data)
     points = [point_of(row) for row in rows if not (quick and _number(row["microbatches"]) > MANY)]
     left.table("points", map(_row, points))
-    left.table("pairs", map(_pair, pairs(points)) if pairs(points) else [{"what": "none"}])
+    left.table("pairs", list(map(_pair, pairs(points))) or [{"what": "none"}])
     text = report(points)
     left.page("\n".join([*_HEADING, *text]) + "\n")
     print(as_text([_row(point) for point in points]))
@@ -164,8 +164,9 @@ def _one_of(row: Mapping[str, str], column: str, pattern: str, known: str) -> st
     return row[column]
 
 
-def _flag(row: Mapping[str, str], column: str) -> bool:
-    return _one_of(row, column, r"^(0|1||not published)$", "0, 1, nothing and not published") == "1"
+def _flag(row: Mapping[str, str], column: str, unsaid: bool = False) -> bool:
+    said = _one_of(row, column, r"^(0|1||not published)$", "0, 1, nothing and not published")
+    return {"0": False, "1": True}.get(said, unsaid)
 
 
 def _named(words: Iterable[tuple[str, str]], text: str, default: str) -> str:
@@ -224,7 +225,7 @@ def plan_of(row: Mapping[str, str]) -> Plan:
         schedule=schedule, micro_batch=micro, microbatches=batches, sequence=_cell(row, "seq"),
         sequence_parallel=tp > 1 and _flag(row, "sequence_parallel"),
         recompute=_named(RECOMPUTED, recomputed, "none"), attention=attention,
-        data_overlap=_flag(row, "dp_overlap") or row["dp_overlap"] != "0", send_overlap=_flag(row, "p2p_overlap"),
+        data_overlap=_flag(row, "dp_overlap", unsaid=True), send_overlap=_flag(row, "p2p_overlap"),
         tensor_overlap="pipelined" if re.search("userbuffers|async|pipelined", row["tp_overlap"]) else "none",
         gradient_bytes=_cell(row, "grad_bytes", 4), compiled="without torch.compile" not in row["notes"],
         node=_node(row),

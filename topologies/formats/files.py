@@ -75,6 +75,7 @@ FORMATS: tuple[FileFormat, ...] = (
 SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(suffix for one in FORMATS for suffix in one.suffixes))
 """File suffixes that are read as a topology."""
 
+
 def _format_of(text: str, name: str) -> FileFormat:
     """The format of a text.
 

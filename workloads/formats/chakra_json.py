@@ -17,6 +17,7 @@ from topologies.checks import told
 from topologies.text.input_text import read_input
 from workloads.formats.chakra import MOST_BYTES, MOST_NODES, NODE_KINDS, Node, TensorInfo, Trace, ordered
 from workloads.formats.chakra_attributes import Attribute, Scalar
+from workloads.formats.chakra_schema import COLLECTIVES
 
 FIELDS = {
     "id": ("Id", "id"), "name": ("Name", "name"), "kind": ("NodeType", "type", "node_type"),
@@ -28,9 +29,6 @@ FIELDS = {
 TYPES = ("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE", "COMM_SEND_NODE",
          "COMM_RECV_NODE", "COMM_COLL_NODE")
 """By number, as the jsonizer writes them; STAGE writes them in small letters, and `coll_comm_node`."""
-
-COLLECTIVES = ("ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST", "ALL_TO_ALL", "REDUCE_SCATTER",
-               "REDUCE_SCATTER_BLOCK", "BARRIER")
 
 Groups = Mapping[str, tuple[int, ...]]
 """NPUs of communicator groups, by name."""
@@ -148,12 +146,12 @@ def _info(value: Any) -> TensorInfo | None:
 
 
 def _attribute(name: str, value: Any, where: str) -> Attribute:
-    if name == "comm_type" and isinstance(value, str) and value in COLLECTIVES:
-        value = COLLECTIVES.index(value)
-    kind = {bool: "bool", int: "int64", float: "double", str: "string"}.get(type(value))
+    if name == "comm_type" and isinstance(value, str) and (kind := value.lower().replace("_", "-")) in COLLECTIVES:
+        value = COLLECTIVES.index(kind)
+    typed = {bool: "bool", int: "int64", float: "double", str: "string"}.get(type(value))
     if isinstance(value, list) and value and all(isinstance(one, bool) for one in value):
         return Attribute(name, tuple(value), "bool")
-    return Attribute(name, value, kind) if kind else Attribute(name, (), "")
+    return Attribute(name, value, typed) if typed else Attribute(name, (), "")
 
 
 def _of_message(one: Any, where: str) -> Attribute:

@@ -14,13 +14,7 @@ from topologies.checks import told
 from workloads.formats.chakra import Node, Trace, read_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_json import read_json_trace
-from workloads.formats.chakra_schema import LEGACY, MEMORY, OWN, ROWS, SIZELESS, Row
-
-COLLECTIVES = (
-    "all-reduce", "reduce", "all-gather", "gather", "scatter", "broadcast", "all-to-all", "reduce-scatter",
-    "reduce-scatter-block", "barrier",
-)
-"""By the number of `comm_type`."""
+from workloads.formats.chakra_schema import COLLECTIVES, LEGACY, MEMORY, OWN, ROWS, SIZELESS, Row
 
 MOST_NPUS, MOST_NODES = 2**20, 4_000_000
 
@@ -28,6 +22,7 @@ ENDINGS = (".et", ".et.gz", ".json")
 
 EVERYONE = ("", "0")
 """Names of the group of all NPUs."""
+
 
 class Computes(NamedTuple):
     """Work of one NPU."""

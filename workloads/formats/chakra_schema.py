@@ -10,6 +10,12 @@ from typing import NamedTuple
 
 MOST_SIZE = 2**60
 
+COLLECTIVES = (
+    "all-reduce", "reduce", "all-gather", "gather", "scatter", "broadcast", "all-to-all", "reduce-scatter",
+    "reduce-scatter-block", "barrier",
+)
+"""By the number of `comm_type`."""
+
 COMPUTE, COLLECTIVE, SEND, RECEIVE = "compute", "collective", "send", "receive"
 MEMORY = ("memory load", "memory store")
 MESSAGES = (SEND, RECEIVE)

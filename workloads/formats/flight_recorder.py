@@ -21,14 +21,17 @@ from topologies.text.input_text import read_input_bytes
 from topologies.text.plain_data import read_json_object
 from workloads.formats.chakra import MOST_NODES, Node, TensorInfo, Trace
 from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.chakra_schema import COLLECTIVES
 
 ENDINGS = (".json", "")
 
 KINDS = {
-    "all_reduce": 0, "allreduce": 0, "reduce": 1, "all_gather": 2, "allgather": 2, "gather": 3, "scatter": 4,
-    "broadcast": 5, "all_to_all": 6, "alltoall": 6, "all_to_allv": 6, "alltoallv": 6, "reduce_scatter": 7,
+    "all_reduce": "all-reduce", "allreduce": "all-reduce", "reduce": "reduce", "all_gather": "all-gather",
+    "allgather": "all-gather", "gather": "gather", "scatter": "scatter", "broadcast": "broadcast",
+    "all_to_all": "all-to-all", "alltoall": "all-to-all", "all_to_allv": "all-to-all", "alltoallv": "all-to-all",
+    "reduce_scatter": "reduce-scatter", "barrier": "barrier",
 }
-"""Numbers of `CollectiveCommType`, by the word that names of operations begin with, such as "_reduce_scatter_base"."""
+"""Collectives by the word that names of operations begin with, such as "_reduce_scatter_base"."""
 
 BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2}
 """Of an element; 1 of all others."""
@@ -66,8 +69,11 @@ def read_dumps(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]
     dumps = [read_dump(f"{prefix}{rank}{ending}", n_npus) for rank in range(n_npus)]
     ranges: dict[tuple[str, tuple[int, ...]], list[tuple[int, int]]] = {}
     for dump in dumps:
-        for group in {_group(one) for one in dump.entries if not one.get("is_p2p")}:
-            turns = [_turn(one) for one in dump.entries if _group(one) == group and not one.get("is_p2p")]
+        turns_of: dict[str, list[int]] = {}
+        for one in dump.entries:
+            if not one.get("is_p2p"):
+                turns_of.setdefault(_group(one), []).append(_turn(one))
+        for group, turns in turns_of.items():
             ranges.setdefault((group, dump.groups.get(group, ())), []).append((min(turns), max(turns)))
     common = {key: (max(low for low, _ in some), min(high for _, high in some)) for key, some in ranges.items()}
     traces, dropped = [], 0
@@ -147,7 +153,7 @@ def _operation(
     """Kind and attributes of a node."""
     found = _NAME.fullmatch(name)
     word = found["word"].lower().rstrip("_") if found else ""
-    if found is None or word not in (*KINDS, "send", "recv", "barrier"):
+    if found is None or word not in (*KINDS, "send", "recv"):
         raise WeftError(f"{where}: operation {told(name)} is not known")
     brings = "input_sizes" if word != "recv" else "output_sizes"
     size = Attribute("comm_size", _bytes(one, brings, where), "int64")
@@ -157,7 +163,7 @@ def _operation(
             raise WeftError(f"{where}: operation {told(name)} names no peer of its group")
         other = Attribute("comm_dst" if word == "send" else "comm_src", ranks[peer] if ranks else peer, "int32")
         return "send" if word == "send" else "receive", (size, other)
-    number = 9 if word == "barrier" else KINDS[word]
+    number = COLLECTIVES.index(KINDS[word])
     return "collective", (Attribute("comm_type", number, "int64"), size, Attribute("pg_name", _group(one), "string"))
 
 

@@ -108,7 +108,7 @@ class Plan:
                             "does: --no-sequence-parallel")
         if self.ep > 1 and not model.experts:
             raise WeftError(f"ep={self.ep}: {name} has no experts")
-        if self.ep > 1 and (not model.experts or model.experts % self.ep):
+        if self.ep > 1 and model.experts % self.ep:
             raise WeftError(f"ep={self.ep} does not divide the {model.experts} experts of {name}")
         if (self.tp * self.cp * self.dp) % self.ep:
             raise WeftError(f"ep={self.ep} must divide tp x cp x dp = {self.tp * self.cp * self.dp}")
