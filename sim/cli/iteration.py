@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from sim import plots
+from sim.cli.flags import how, refuse_how
 from sim.cli.library import check_no_engine
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
+from sim.how import How
 from sim.library.groups import fabric_times, library_times, torus_times
 from sim.library.tuner import runs_on, version
 from sim.study.keys import IterationKeys, LibraryKeys, TrainingKeys, WorkloadKeys
@@ -41,10 +43,12 @@ def no_model(spec: Spec) -> None:
 
 def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Simulate, print and write."""
+    if spec.library.name is not None:
+        refuse_how(arguments, "omit --library")
     if arguments.perfetto:
         raise WeftError("--perfetto shows operations, which --model has not: --plot draws its passes")
     with progress("train", 1, arguments.quiet):
-        plan, times, where = asked(spec)
+        plan, times, where = asked(spec, how(arguments))
         check_fits(plan)
         found = iterate(plan, times)
     say(arguments, *_lines(found, where))
@@ -55,7 +59,7 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
         write_whole(arguments.plot, lambda path: plots.draw_passes(found, path))
 
 
-def asked(spec: Spec) -> tuple[Plan, Times, str]:
+def asked(spec: Spec, how: How) -> tuple[Plan, Times, str]:
     """The plan of a spec, the times of its collectives, and the name of the fabric.
 
     WeftError: keys that contradict each other, or a plan that cannot be.
@@ -75,11 +79,13 @@ def asked(spec: Spec) -> tuple[Plan, Times, str]:
         check_no_engine(spec)
         return plan, library_times(machine, plan.groups, version(spec.library.name)), topology.name
     if machine is not None and machine.dimensions:
-        return plan, torus_times(machine, plan.groups), topology.name
+        check_no_engine(spec, machine.name)
+        return plan, torus_times(machine, plan.groups, how), topology.name
     names = spec.collective.algorithms or (ALGORITHM,)
     if len(names) != 1:
         raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
-    return plan, fabric_times(topology, plan.groups, names[0], spec.build_model(), spec.build_faults()), topology.name
+    model, faults = spec.build_model(), spec.build_faults()
+    return plan, fabric_times(topology, plan.groups, names[0], model, faults, how), topology.name
 
 
 def _machine(spec: Spec) -> Machine | None:

@@ -59,8 +59,8 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
     )
 
 
-def check_no_engine(spec: Spec) -> None:
-    """Reject keys of what is simulated, which a library's model of its own collectives does not know.
+def check_no_engine(spec: Spec, who: str = "--library") -> None:
+    """Reject keys of what is simulated, which a model of a machine's own collectives does not know; `who` has it.
 
     WeftError: the first such key.
     """
@@ -69,10 +69,10 @@ def check_no_engine(spec: Spec) -> None:
         for name, default in vars(_DEFAULTS[section]).items():
             value = getattr(keys, name)
             if (section, name) == ("collective", "algorithms") and value is not None:
-                raise WeftError("--library chooses by itself: omit --algorithms; --library-algorithms Ring leaves it "
-                                "Ring alone, and without --library the algorithms are simulated")
+                more = "; --library-algorithms Ring leaves it Ring alone, and without --library they are simulated"
+                raise WeftError(f"{who} chooses by itself: omit --algorithms{more if who == '--library' else ''}")
             if name not in used and value != default and (section, name, value) != ("model", "chunks", AUTO):
-                raise WeftError(f"--library has its own: omit {name} of [{section}]; rates are those of the machine")
+                raise WeftError(f"{who} has its own: omit {name} of [{section}]; rates are those of the machine")
 
 
 def beside_ideal(spec: Spec) -> list[str]:

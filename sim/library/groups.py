@@ -15,6 +15,7 @@ from collectives import build
 from collectives.core.placed import placed
 from collectives.core.schedule import Schedule
 from sim.faults.plan import FaultPlan
+from sim.how import AS_USUAL, How
 from sim.library.expected import expected
 from sim.library.tuner import NEWEST, SENDRECV, Setting
 from sim.program.model import Model
@@ -47,7 +48,7 @@ def library_times(machine: Machine, groups: Mapping[str, Group], version: tuple[
     return times
 
 
-def torus_times(machine: Machine, groups: Mapping[str, Group]) -> Times:
+def torus_times(machine: Machine, groups: Mapping[str, Group], how: How = AS_USUAL) -> Times:
     """On a torus of accelerators: a group takes dimensions of its own, or part of one, the inner ones first."""
     shape = machine.extents or _block(groups["all"].size, machine.dimensions)
     rate = bytes_per_s(machine.gpu.link / (2 * machine.dimensions))
@@ -59,14 +60,16 @@ def torus_times(machine: Machine, groups: Mapping[str, Group]) -> Times:
     @cache
     def times(kind: str, size_bytes: float, group: str) -> int:
         if kind == SEND:
-            return simulate(_messages(torus((2,), bandwidth=rate), round(size_bytes), 1)).time_ps
-        return simulate(build("bucket", kind, fabric(group), max(1, round(size_bytes))), chunks=4).time_ps
+            return simulate(_messages(torus((2,), bandwidth=rate), round(size_bytes), 1), **how.arguments()).time_ps
+        whole = max(1, round(size_bytes))
+        return simulate(build("bucket", kind, fabric(group), whole), chunks=4, **how.arguments()).time_ps
 
     return times
 
 
 def fabric_times(
-    topology: Topology, groups: Mapping[str, Group], algorithm: str, model: Model, faults: FaultPlan | None = None
+    topology: Topology, groups: Mapping[str, Group], algorithm: str, model: Model, faults: FaultPlan | None = None,
+    how: How = AS_USUAL,
 ) -> Times:
     """On any fabric, by an algorithm.
 
@@ -78,11 +81,10 @@ def fabric_times(
 
     @cache
     def times(kind: str, size_bytes: float, group: str) -> int:
-        stride = groups[group].stride
         whole = max(1, round(size_bytes))
-        if kind == SEND:
-            return simulate(_messages(topology, whole, stride), model=model, faults=faults).time_ps
-        return simulate(_runs(topology, groups[group], own[kind], kind, whole), model=model, faults=faults).time_ps
+        work = (_messages(topology, whole, groups[group].stride) if kind == SEND
+                else _runs(topology, groups[group], own[kind], kind, whole))
+        return simulate(work, model=model, faults=faults, **how.arguments()).time_ps
 
     return times
 

@@ -56,6 +56,27 @@ def test_every_choice_runs(more: list[str], tmp_path: Path) -> None:
     assert 0 < row["time_s"] < 10
 
 
+def test_what_is_switched_off_is_off(tmp_path: Path) -> None:
+    """By flag and by spec: what is not overlapped is exposed, and norms that are not split are kept whole."""
+    whole, apart, bare = (train(tmp_path, [*SMALL, *more]) for more in (
+        [], ["--no-overlap"], ["--no-sequence-parallel"]))
+    assert apart["time_s"] > whole["time_s"]
+    assert bare["memory_bytes"][0]["activations"] > whole["memory_bytes"][0]["activations"]
+    spec = tmp_path / "off.toml"
+    spec.write_text("[iteration]\noverlap = false\n")
+    assert train(tmp_path, [*SMALL, "--spec", str(spec)])["time_s"] == apart["time_s"]
+
+
+def test_runs_of_collectives_are_checked_and_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "--model", "llama-3-8b", "--tp", "4", "--global-batch", "8", "--recompute", "full", "--quiet"]
+    fabric = ["--topology", "ring:8", "--device", "h100"]
+    assert main([*words, *fabric, "--check"]) == 0
+    assert main([*words, *fabric, "--max-events", "10"]) != 0
+    assert "stopped at the limit of 10 services" in capsys.readouterr().err
+    assert main([*words, "--machine", "tpu-v5p:2x2x2", "--algorithm", "swing"]) == 2
+    assert "tpu-v5p chooses by itself: omit --algorithms" in capsys.readouterr().err
+
+
 def test_fabrics_and_algorithms(tmp_path: Path) -> None:
     """Without a library the engine times every group; slower links make a longer iteration, a fault too."""
     words = ["train", "--topology", "torus:4x4", "--model", "llama-3-8b", "--device", "h100", "--tp", "4",
@@ -74,6 +95,16 @@ def test_fabrics_and_algorithms(tmp_path: Path) -> None:
     (["--global-batch", "64", "--loop", "dear"], "--loop dear is of the layers of --workload"),
     (["--global-batch", "64", "--device", "abacus"], "device 'abacus'"),
     (["--global-batch", "64", "--perfetto", "x.json"], "--plot draws its passes"),
+    (["--global-batch", "64", "--chunks", "4"], "--library has its own: omit chunks of [model]"),
+    (["--global-batch", "64", "--faults", "none.toml"], "--library has its own: omit faults of [model]"),
+    (["--global-batch", "64", "--link-bandwidth", "1Gb/s"], "--library has its own: omit link_bandwidth of [topology]"),
+    (["--global-batch", "64", "--algorithm", "swing"], "--library chooses by itself: omit --algorithms"),
+    (["--global-batch", "64", "--check"], "--check is for simulations: omit --library"),
+    (["--global-batch", "64", "--efficiency", "0"], "--efficiency 0: a share of the peak"),
+    (["--global-batch", "64", "--efficiency", "1.7"], "--efficiency 1.7: a share of the peak"),
+    (["--global-batch", "64", "--device", "a100", "--attention", "flash3"], "flash3 is not known on a100"),
+    (["--global-batch", "64", "--pp", "4", "--schedule", "interleaved"], "needs virtual stages"),
+    (["--global-batch", "64", "--tp", "8", "--sequence", "9"], "tp=8 does not divide the 9 tokens"),
     (["--global-batch", "64", "--micro-batch", "1", "--zero", "0"], "would fit"),
 ])
 def test_what_cannot_be_is_refused(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -252,6 +252,12 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("hello\n", "has no known format"),
+        ("size,busbw (Gb/s)\n1048576,258.9\n", "line 1: the unit Gb/s: rates are read in GB/s"),
+        ("size (MB),time (us)\n1,258.9\n", "line 1: the unit MB: rates are read in GB/s"),
+        ("size,time (ms)\n1048576,0.2\n", "line 1: the unit ms: rates are read in GB/s"),
+        ("size time\n1,048,576 56.70\n", "line 2: 4 words under 2 columns: numbers have no commas"),
+        ("size;time\n1048576;56,70\n", "line 2: 3 words under 2 columns: numbers have no commas"),
+        ("size time\n1048576 1e30\n", "is out of range"),
         ("{", "is not JSON"),
         ("[1]", "has no known format"),
         (document(results=None), "lacks the key 'results'"),

@@ -113,6 +113,37 @@ def test_other_files_are_read_and_bad_ones_named(tmp_path: Path) -> None:
     assert "device 'abacus'" in point_of(rows[0] | {"gpu": "abacus"}).reason
 
 
+@pytest.mark.parametrize(("column", "text", "why"), [
+    ("layers", "many", "layers is 'many': give an integer"), ("layers", "1e2", "give an integer"),
+    ("layers", "3.5", "give an integer"), ("layers", "", "give an integer"), ("hidden", "4,096", "give an integer"),
+    ("tp", "eight", "give an integer"), ("zero", "-1", "give an integer"),
+    ("tied", "yes", "tied is 'yes': known are 0"),
+    ("schedule", "my own", "known are none, dualpipe"), ("precision", "int4", "known are bf16"),
+    ("recompute", "everything", "known are none, full"), ("attention", "magic", "known are unfused"),
+    ("global_batch", "3", "is no multiple of dp="),
+])
+def test_a_cell_that_says_nothing_known_is_refused(column: str, text: str, why: str) -> None:
+    one = point_of(shipped()[0] | {column: text})
+    assert one.found is None and why in one.reason
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "0", "-3", ""])
+def test_a_time_is_a_number_of_seconds(text: str, tmp_path: Path) -> None:
+    row, file = shipped()[0] | {"iteration_s": text}, tmp_path / "runs.csv"
+    with file.open("w", newline="") as out:
+        table = csv.DictWriter(out, list(row))
+        table.writeheader()
+        table.writerow(row)
+    with pytest.raises(WeftError, match="give seconds"):
+        training.read(str(file))
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zb-h1", "1F1B"])
+def test_a_schedule_is_the_one_that_is_named(schedule: str) -> None:
+    row = next(row for row in shipped() if row["id"] == "korthikanti-175b-full") | {"vp": "1", "schedule": schedule}
+    assert plan_of(row).schedule == schedule.lower()
+
+
 def test_a_mixture_is_read_from_its_cells() -> None:
     row = shipped()[0] | {
         "model": "Some 8x7B", "gated": "1", "ffn": "14336 (8 experts, 2 active)", "hidden": "4096", "heads": "32",

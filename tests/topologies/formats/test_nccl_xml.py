@@ -36,7 +36,10 @@ def same(one: Topology, other: Topology) -> bool:
 
 @pytest.mark.parametrize(
     ("gcn", "rate"),
-    [("906", 24e9), ("908", 24e9), ("910", 36e9), ("gfx90a", 36e9), ("940", 48e9), ("gfx942", 48e9), ("new", 24e9)],
+    [
+        ("906", 24e9), ("908", 24e9), ("910", 36e9), ("gfx90a", 36e9),
+        ("940", 48e9), ("gfx942", 48e9), ("gfx950", 48e9), ("new", 24e9),
+    ],
 )
 def test_xgmi_has_the_rate_of_its_generation(gcn: str, rate: float) -> None:
     t = parse_nccl_xml(quad(gcn), "quad.xml")

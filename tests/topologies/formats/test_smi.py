@@ -185,6 +185,19 @@ class TestRocm:
         with pytest.raises(WeftError, match=r"no rates of XGMI and PCIe: give --link-bandwidth, such as 36GB/s,24GB/s"):
             parse_rocm_smi(text, "a")
 
+    def test_a_table_without_its_title_is_named(self) -> None:
+        """Its rows would be those of the table above."""
+        text = showtopo(square(2, "XGMI"), square(2, 15), bandwidths=square(2, "50000-50000", "N/A"))
+        without = "\n".join(line for line in text.splitlines() if "Bandwidth" not in line)
+        with pytest.raises(WeftError, match="the table of type is not square"):
+            parse_rocm_smi(without, "a", bandwidth="48GB/s")
+
+    def test_a_table_of_bandwidths_without_one_is_none(self) -> None:
+        text = showtopo(square(2, "XGMI"), square(2, 15), bandwidths=square(2, "N/A", "N/A"))
+        assert set(parse_rocm_smi(text, "a", bandwidth="48GB/s").bandwidth_Bps.tolist()) == {48e9}
+        with pytest.raises(WeftError, match="has no rates of XGMI: give --link-bandwidth"):
+            parse_rocm_smi(text, "a")
+
     def test_buses_name_gpus_in_newer_versions(self) -> None:
         text = "ACCESS TABLE:\n             0000:0c:00.0 0000:22:00.0\n0000:0c:00.0 ENABLED      ENABLED\n"
         text += "0000:22:00.0 ENABLED      ENABLED\n\nWEIGHT TABLE:\n             0000:0c:00.0 0000:22:00.0\n"

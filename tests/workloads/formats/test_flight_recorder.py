@@ -113,6 +113,15 @@ def test_what_is_wrong_is_named(change: dict[str, Any], message: str, tmp_path: 
     assert message in str(wrong.value) and "\n" not in str(wrong.value)
 
 
+def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
+    """All of them: nothing happens; one of them: its group has collectives that it lacks."""
+    nothing = dump([], **{"0": (0, 1)})
+    traces, _ = read_dumps(write(tmp_path, [nothing] * 2), 2)
+    assert [len(trace.nodes) for trace in traces] == [1, 1]
+    with pytest.raises(WeftError, match="rank 0 has 1 collectives and rank 1 0"):
+        open_dumps(write(tmp_path, [dump([entry("all_reduce", 1, 0)], **{"0": (0, 1)}), nothing]), ring(2), ())
+
+
 def test_traces_are_those_of_chakra(tmp_path: Path) -> None:
     traces, _ = read_dumps(write(tmp_path, [dump([entry("all_reduce", 1, 0)])] * 2), 2)
     assert len(chakra_job(traces, ring(2))[0].operations) == 5  # a node of groups and a call each, and the collective

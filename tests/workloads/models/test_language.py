@@ -90,6 +90,18 @@ def test_gpt_2_is_tied_and_has_positions(tmp_path: Path) -> None:
         language_model("llama-3-8b").parameters - 128256 * 4096)
 
 
+@pytest.mark.parametrize(("more", "why"), [
+    ({"model_type": "mamba"}, "is of type 'mamba': known are the decoders llama"),
+    ({"is_encoder_decoder": True}, "known are the decoders"),
+    ({"num_local_experts": 8, "num_experts_per_tok": 20}, "20 active of 8 experts"),
+])
+def test_another_kind_of_model_is_named(more: dict[str, Any], why: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIGS["llama-3-8b"] | more))
+    with pytest.raises(WeftError, match=why):
+        from_hugging_face(str(file))
+
+
 @pytest.mark.parametrize(("text", "why"), [
     ("{}", "lacks num_hidden_layers"), ("[]", "an object"), ('{"num_hidden_layers": "many"}', "num_hidden_layers is"),
 ])
