@@ -45,7 +45,7 @@ reduce_scatter = of_kind("reduce-scatter", _schedule, "The all-gather backwards,
 all_to_all = of_kind("all-to-all", _schedule, """
     Blocks move by the lowest digit of their distance, then by the next; any number of ranks.
 
-    `radix`: of the digits: (R - 1) log_R p messages of a rank; those of one digit are sent at once.
+    `radix`: of the digits: (R - 1) log_R p messages per rank; those of one digit are sent at once.
     """)
 
 

@@ -36,7 +36,7 @@ all_gather = of_kind("all-gather", _schedule, """
     Blocks spread to the far half of the ranks first, then to ever nearer ones; any number of ranks.
 
     `aggregation`: most blocks of a message, for buffers that hold no more; a power of two up to p/2, of ranks whose
-        number is one. log2 A + p/A - 1 messages of a rank. Default: all blocks that go the same way.
+        number is one. log2 A + p/A - 1 messages per rank. Default: all blocks that go the same way.
     WeftError: an aggregation that is no such number.
     """)
 reduce_scatter = of_kind("reduce-scatter", _schedule, """

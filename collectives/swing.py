@@ -96,7 +96,7 @@ def _butterfly(grid: Grid, form: str) -> Butterfly:
 
 
 def peer(grid: Grid, dim: int, step: int, mirrored: bool, ranks: Ranks) -> Ranks:
-    """The peer of each rank in a step of a dimension."""
+    """Each rank's peer in a step along a dimension."""
     odd, distance = grid.coordinate(ranks, dim) % 2, -rho(step) if mirrored else rho(step)
     return grid.shift(ranks, dim, np.where(odd, -distance, distance))
 
