@@ -21,14 +21,10 @@ from topologies.units import counted, format_rate, format_size, format_time
 COMPARISON = "comparison"
 """The figure of a library: expected times, and those by the engine."""
 
-_USED = {
-    "topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": (),
-}
+_USED = {"topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": ()}
 """Keys that mean something to a library; of others, none may be given."""
 
-_DEFAULTS = {
-    "topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys(),
-}
+_DEFAULTS = {"topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys()}
 
 
 def no_library(spec: Spec) -> None:
