@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.astra.custom import read_custom
-from sim.astra.endpoint import Endpoint, Memories
+from sim.astra.endpoint import Endpoint, Memories, read_custom
 from sim.astra.network import BACKENDS, Clock, MessageNetwork
 from sim.astra.notes import check_collectives, notes_of
 from sim.astra.system_file import System, read_system

@@ -10,8 +10,7 @@ from sim.faults.detours import Links, detours
 from sim.faults.history import History, history_of
 from sim.faults.plan import FaultPlan
 from sim.faults.retry import NPU, with_retries
-from sim.lower.channels import channels_of, route_channels
-from sim.lower.credits import buffers_of
+from sim.lower.credits import buffers_of, channels_of, route_channels
 from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.lower.nics import STREAMS, links_at_once
 from sim.lower.servers import bandwidths
@@ -35,7 +34,7 @@ FAULTS_KEEP = "as far as the faults keep it"
 def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
     """The program with the faults of a plan, and its legend with the servers that they add.
 
-    `lowered`: with symmetry off, or as far as `sim.faults.marks` allows it.
+    `lowered`: with symmetry off, or as far as `sim.faults.history` allows it.
     WeftError: a name that the topology does not have, or what `sim.program.disrupt` rejects.
     """
     topology, history = lowered.topology, history_of(lowered.topology, plan)
@@ -195,7 +194,7 @@ def _with_all_links(program: Program, topology: Topology, server_link: I32, mode
 
 
 def _path(lowered: Lowered, server_of: dict[int, int], links: Links, nic: int, behind: int) -> Path:
-    """A way over some links, from a NIC and into another where there are any; latencies as in `sim.lower.links`."""
+    """A way over some links, from a NIC and into another where there are any; latencies as in `sim.lower.servers`."""
     topology, rest_ps, of_links = lowered.topology, lowered.model.endpoint_latency_ps, np.array(links)
     latency = topology.latency_ps[of_links] + topology.hop_latency_ps[topology.dst[of_links]]
     channel = np.zeros(of_links.size, np.int8)

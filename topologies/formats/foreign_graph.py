@@ -10,7 +10,7 @@ from topologies.checks import WeftError, number
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
 from topologies.formats.graph import Graph, check_size
-from topologies.text.notes import note
+from topologies.text.schema import note
 from topologies.units import Quantity, from_bytes_per_s, parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
