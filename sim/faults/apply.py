@@ -1,7 +1,5 @@
 """From a fault plan on a fabric to the faults of a program: which servers and tasks it means."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cache, partial
 

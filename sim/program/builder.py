@@ -1,7 +1,5 @@
 """Building a program task by task, or many at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

@@ -5,8 +5,6 @@ A key `link_bandwidth` of the section `[topology]` is the flag `--link-bandwidth
 imported: the command line builds its help from here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, make_dataclass
@@ -178,7 +176,7 @@ if TYPE_CHECKING:
         preset: str | None
         engine: str | None
         symmetry: str | None
-        faults: str | FaultPlan | None
+        faults: "str | FaultPlan | None"
 
         def __init__(self, **keys: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...

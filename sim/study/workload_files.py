@@ -4,8 +4,6 @@ What a file is shows in its first lines and in its name; `--workload` and `--job
 does not use is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Runs the fluid engine in slices, so that progress is reported and Ctrl-C is handled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import monotonic
 

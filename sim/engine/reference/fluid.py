@@ -1,7 +1,5 @@
 """The oracle of the fluid engine: its contract (sim/program/flows.py) in fractions, written to be read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
