@@ -143,11 +143,13 @@ def with_retries(
         for direction, side in enumerate(links)
     )
     arrives, gone, again = np.flatnonzero(~lost_up), np.flatnonzero(lost_up), np.flatnonzero(lost_down)
-    timers = builder.servers([Fraction(PS_PER_S)] * (gone.size + again.size))
+    held = gone.size * program.has_credits  # what is lost leaves its buffer at once; else it is over when its timer is
+    timers = builder.servers([Fraction(PS_PER_S)] * (held + again.size))
+    lost_ps = up_ps if held else np.hstack([up_ps[:, :-1], np.full((workers, 1), timeout_ps)])
     made: list[tuple[I64, I64, bool]] = []  # tasks, what they are packets of, and whether for the first time
 
     def send(is_up: bool, which: I64, kind: int, *after: I64) -> I64:
-        server, ps = (up_server, up_ps) if is_up else (down_server, down_ps)
+        server, ps = (up_server, lost_ps if kind == LOST else up_ps) if is_up else (down_server, down_ps)
         tasks = builder.tasks(
             work[which], server[npu[which]], ps[npu[which]], after=after, tie_class=packet[which] * KINDS + kind,
             priority=packet[which], flow=npu[which] + workers * (not is_up),
@@ -164,12 +166,13 @@ def with_retries(
     first[arrives] = send(True, arrives, SENT)
     first[gone] = send(True, gone, LOST)
     added = first.copy()  # the task that brings it to the switch
-    added[gone] = send(True, gone, AGAIN, expire(timers[: gone.size], first[gone], up_ps[npu[gone], -1]))
+    over = expire(timers[:held], first[gone], up_ps[npu[gone], -1]) if held else first[gone]
+    added[gone] = send(True, gone, AGAIN, over)
     summed = builder.tasks(np.zeros(n_packets, np.int64))
     builder.order(added, summed[packet])
     received = send(False, np.arange(packet.size), RESULT, summed[packet])
     # a result that is lost: send again what was sent, to be answered; what was sent again already has its answer lost
-    timer = expire(timers[gone.size :], added[again], up_ps[npu[again], -1])
+    timer = expire(timers[held:], added[again], up_ps[npu[again], -1])
     received[again] = send(False, again, ANSWER, send(True, again, ASKED, timer), summed[packet[again]])
     if window:
         builder.order(received[packet + window < n_packets], first[window * workers :])
