@@ -312,6 +312,8 @@ class IterationKeys:
     overlap_tp: bool = key("flag", "collectives of tensor parallelism run in pieces beside products", value=False)
     sequence_parallel: bool = key("flag", "norms and residuals are split over tensor ranks", value=True)
     overlap: bool = key("flag", "gradients, weights and messages are sent beside computation", value=True)
+    inline: bool = key("flag", "one simulation of all kernels and collectives, which share links, instead of "
+                       "collectives alone and an iteration composed of them", value=False)
 
 
 @dataclass(frozen=True, kw_only=True)
