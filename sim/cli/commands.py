@@ -157,6 +157,18 @@ FILE has the sections [topology] [collective] [model] [sweep] of an experiment; 
   begin = "1K"
   end = "1M"
   factor = 4
+
+With [iteration] its points are plans of training, as of weft train --model; those that do not fit say why:
+
+  [topology]
+  machine = "dgx-h100:8"
+  [library]
+  name = "nccl"
+  [iteration]
+  model = ["llama-3-8b", "llama-3-70b"]
+  tp = [1, 2, 4, 8]
+  pp = [1, 2, 4]
+  global_batch = 256
 """
 
 SIZES = ("sweep.end", "sweep.factor", "sweep.step")
@@ -245,7 +257,9 @@ COMMANDS: dict[str, Command] = {
             "weft sweep examples/chunks.toml --store out/chunks.db --export chunks.csv",
             "weft sweep examples/scaling.toml --dask tcp://head:8786 --export scaling.parquet",
         ),
-        uses=("topology", "collective", "model", "sweep", "account"), positional="spec",
+        uses=("topology", "collective", "model", "sweep", "account", "library.name", "workload.efficiency",
+              "iteration"),
+        positional="spec",
         run_flags=("workers", *RUNS), outputs=("json", "export"), chooses=True,
         more=_sweep,
         notes=SWEEP_FORMAT,

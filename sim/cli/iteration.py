@@ -9,14 +9,14 @@ from sim import plots
 from sim.cli.flags import how, refuse_how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.study.plans import asked, row_of
+from sim.study.plans import fitting, row_of
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.passes import write_passes
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 from workloads.passes.iteration import Iteration, iterate
-from workloads.passes.memory import check_fits, memory_of
+from workloads.passes.memory import memory_of
 from workloads.passes.plan import Plan
 
 
@@ -27,8 +27,7 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     if spec.account.spread is not None:
         raise WeftError(f"--spread {spec.account.spread} perturbs a run of the whole iteration: give --inline")
     with progress("train", 1, arguments.quiet):
-        one = asked(spec, how(arguments))
-        check_fits(one.plan)
+        one = fitting(spec, how(arguments))
         found = iterate(one.plan, one.times)
     say(arguments, *_lines(found, one.where))
     write_json(arguments, spec, [row_of(found, one.where)])

@@ -21,7 +21,7 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.study.jobs import message_bytes, with_npu_bandwidth
 from sim.study.keys import flags_of, keys_of
-from sim.study.plans import asked, inlined, model_of_jobs, no_model
+from sim.study.plans import fitting, inlined, model_of_jobs, no_model
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.study.workload_files import Opened, open_workload, source_of
@@ -31,7 +31,6 @@ from topologies import Topology
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 from workloads.formats.recognize import LAYERS
-from workloads.passes.memory import check_fits
 from workloads.pipeline import ideal_bubble
 from workloads.training import FORWARD
 
@@ -79,8 +78,7 @@ def simulate_workload(spec: Spec, *, drawn: bool, how: How) -> tuple[Opened, Res
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     model = model_of_jobs(spec)
     if spec.iteration.model is not None:
-        one = asked(spec, how)
-        check_fits(one.plan)
+        one = fitting(spec, how)
         opened = Opened(inlined(one), one.plan.model.name, "inlined", True, plan=one.plan)
     else:
         _check_microbatches(spec, topology, model)

@@ -528,6 +528,9 @@ SECTIONS: dict[str, type[Any]] = {one.name: type(one.default) for one in fields(
 EXPERIMENT = {name: SECTIONS[name] for name in ("topology", "collective", "model", "sweep")}
 """Sections of a comparison, in their order; a sweep goes through lists of their values."""
 
+SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "iteration")}
+"""Sections of a sweep: of an experiment, or of plans of training."""
+
 TENANT = "tenant"
 """Name of these tables."""
 

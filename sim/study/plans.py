@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from sim.how import AS_USUAL, How
 from sim.library.groups import fabric_times, library_times, torus_times
 from sim.library.tuner import runs_on, version
 from sim.program.model import Model
+from sim.simulation import simulate
 from sim.study.keys import (
     AUTO,
     AccountKeys,
@@ -29,9 +31,9 @@ from topologies.units import counted
 from workloads.job import Job
 from workloads.models.language import language_model
 from workloads.passes.device import device, devices, stack
-from workloads.passes.iteration import Iteration
+from workloads.passes.iteration import Iteration, iterate
 from workloads.passes.job import iteration_job
-from workloads.passes.memory import memory_of
+from workloads.passes.memory import check_fits, memory_of
 from workloads.passes.orders import order_of
 from workloads.passes.plan import Plan
 from workloads.passes.tape import Times
@@ -110,6 +112,38 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
         raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
     times = fabric_times(topology, plan.groups, names[0], model_of_jobs(spec), spec.build_faults(), how)
     return Asked(plan, times, topology.name, topology, names[0])
+
+
+def fitting(spec: Spec, how: How = AS_USUAL) -> Asked:
+    """See `asked`; WeftError: it does not fit in memory."""
+    one = asked(spec, how)
+    check_fits(one.plan)
+    return one
+
+
+def label_of(spec: Spec) -> str:
+    """The plan of a spec in a few words: "llama-3-8b tp=2 pp=4"."""
+    given = {name: value for name, value in vars(spec.iteration).items() if value != getattr(IterationKeys(), name)}
+    name = given.pop("model")
+    return " ".join([name, *(f"{key}={value}" for key, value in given.items())])
+
+
+def run_plan(spec: Spec, one: Asked, how: How = AS_USUAL, spread: int | None = 0) -> dict[str, Any]:
+    """The row of a plan, composed or inlined."""
+    begun = perf_counter()
+    if not spec.iteration.inline:
+        if spread:
+            raise WeftError(f"spread {spread} perturbs a run of the whole iteration: give inline = true")
+        return row_of(iterate(one.plan, one.times), one.where) | {"wall_s": perf_counter() - begun}
+    result = simulate(inlined(one), model=model_of_jobs(spec), engine=spec.engine, symmetry=spec.symmetry,
+                      faults=spec.build_faults(), **how.arguments())
+    ends = result.spread(spread) if spread else None
+    compute = [result.compute_ps(rank) for rank in result.ranks]
+    return facts_of(one.plan, one.where) | {
+        "time_s": result.time_s, **one.plan.figures(result.time_s),
+        "exposed_s": (result.time_ps - min(compute)) / 1e12, "wall_s": perf_counter() - begun,
+        "spread_low_s": ends and ends.low_s, "spread_high_s": ends and ends.high_s,
+    }
 
 
 def inlined(one: Asked) -> Job:
@@ -195,15 +229,21 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
     )
 
 
-def row_of(found: Iteration, where: str) -> dict[str, Any]:
-    """All figures of an iteration, in SI units."""
-    plan = found.plan
+def facts_of(plan: Plan, where: str) -> dict[str, Any]:
+    """What a row says of a plan."""
     return {
         "topology": where, "model": plan.model.name, "parameters": plan.model.parameters, "npus": plan.n_ranks,
         "tp": plan.tp, "pp": plan.pp, "vp": plan.vp, "cp": plan.cp, "dp": plan.dp, "ep": plan.ep, "zero": plan.zero,
-        "schedule": plan.schedule, "global_batch": plan.global_batch, "sequence": plan.sequence, "time_s": found.time_s,
-        **found.figures, "bubble": found.bubble,
-        "parts_s": [{kind: time / 1e12 for kind, time in one.items()} for one in found.parts],
+        "schedule": plan.schedule, "global_batch": plan.global_batch, "sequence": plan.sequence,
         "memory_bytes": [{name: round(size) for name, size in memory_of(plan, rank).items()}
                          for rank in range(plan.pp)],
+    }
+
+
+def row_of(found: Iteration, where: str) -> dict[str, Any]:
+    """All figures of an iteration, in SI units."""
+    exposed = [sum(time for kind, time in one.items() if kind not in found.compute) for one in found.parts]
+    return facts_of(found.plan, where) | {
+        "time_s": found.time_s, **found.figures, "bubble": found.bubble, "exposed_s": max(exposed) / 1e12,
+        "parts_s": [{kind: time / 1e12 for kind, time in one.items()} for one in found.parts],
     }
