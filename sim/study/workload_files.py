@@ -25,6 +25,7 @@ from workloads.formats.roofline import Roofline
 from workloads.formats.simai import pipeline_note
 from workloads.job import Job
 from workloads.models import MODELS
+from workloads.passes.plan import Plan
 
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
@@ -41,6 +42,7 @@ class Opened(NamedTuple):
     what: str  # "12 layers, loop wfbp"
     is_layers: bool
     notes: tuple[str, ...] = ()
+    plan: Plan | None = None  # of a language model
 
 
 def open_workload(
