@@ -546,6 +546,8 @@ def _items(origin: type, item: Kind) -> Kind:
             return (item.read(one, _item(what, at)) for at, one in enumerate(value))
         if item is UNCHECKED:
             return value
+        if as_read is not None and isinstance(item, Integer) and type(value) in (list, tuple) and item.fits_all(value):
+            return as_read(value)
         read = [item.read(one, _item(what, at)) for at, one in enumerate(value)]
         return (as_read or type(value))(read)
 

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Simulate with a log, print a summary, and write the timeline."""
     spec = spec_of(arguments)
     with progress("trace", 1, arguments.quiet):
-        timeline, lines, ends = (_job if named(spec.workload) else _schedule)(arguments, spec)
+        timeline, lines, ends = (_job if named(spec.workload) or spec.iteration.model else _schedule)(arguments, spec)
         if arguments.perfetto:  # before anything is printed: it is refused if faults made it too large
             write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
     say(arguments, *lines)

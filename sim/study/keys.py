@@ -239,7 +239,8 @@ class WorkloadKeys:
     """Section `[workload]`: a model, its layers in a file, or a foreign trace; and the NPU that computes it."""
 
     name: str | None = key("text", "a model (gpt-3, ...), a file of layers in the format of ASTRA-sim 1.0, LIBRA and "
-                           "SimAI, a GOAL file, or Chakra traces FILE.<rank>.et", "NAME|FILE", ("--workload",))
+                           "SimAI, a GOAL file, a task graph of FlexFlow, or Chakra traces FILE.<rank>.et", "NAME|FILE",
+                           ("--workload",))
     job: str | None = key("text", "the same as --workload, of a file", "FILE")
     parallelism: str | None = key("text", "of a model, such as tp=16,dp=256,pp=1,ep=1,zero=0", "TEXT",
                                   default="data-parallel")
@@ -310,6 +311,8 @@ class IterationKeys:
     overlap_tp: bool = key("flag", "collectives of tensor parallelism run in pieces beside products", value=False)
     sequence_parallel: bool = key("flag", "norms and residuals are split over tensor ranks", value=True)
     overlap: bool = key("flag", "gradients, weights and messages are sent beside computation", value=True)
+    inline: bool = key("flag", "one simulation of all kernels and collectives, which share links, instead of "
+                       "collectives alone and an iteration composed of them", value=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -523,6 +526,9 @@ SECTIONS: dict[str, type[Any]] = {one.name: type(one.default) for one in fields(
 
 EXPERIMENT = {name: SECTIONS[name] for name in ("topology", "collective", "model", "sweep")}
 """Sections of a comparison, in their order; a sweep goes through lists of their values."""
+
+SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "iteration")}
+"""Sections of a sweep: of an experiment, or of plans of training."""
 
 TENANT = "tenant"
 """Name of these tables."""

@@ -15,8 +15,7 @@ from collectives import Schedule, algorithm, hierarchical, in_network, themis
 from collectives.formats.files import called
 from collectives.registry import check_implements
 from collectives.trees.edge_disjoint import most_trees
-from sim.analytic.bounds import bounds
-from sim.analytic.program_bound import flows_bound_ps
+from sim.analytic.bounds import bounds, flows_bound_ps
 from sim.engine.run import MOST_SERVICES
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower

@@ -155,7 +155,10 @@ class _Run:
             self._begin(task)
 
     def _begin(self, task: int) -> None:
-        self.start[task], self.left[task] = self.now, Fraction(_bytes(self.p, task))
+        server = _links(self.p, int(self.p.task_route[task]))[0]
+        more_ps = self.servers[server].jitter_ps(task, 0, 0, 0, of_service=True)
+        self.start[task] = self.now
+        self.left[task] = _bytes(self.p, task) + more_ps * self.capacity[server][0]
         self._find_ways()
 
     def _end(self, task: int, time: int) -> None:
