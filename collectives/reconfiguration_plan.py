@@ -118,9 +118,7 @@ def matched_fabric(
     return optical(circuits, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency, name="matched")
 
 
-def stride_rings(
-    n: int, *, bandwidth: Quantity, latency: Quantity, hop_latency: Quantity = 0
-) -> list[Topology]:
+def stride_rings(n: int, *, bandwidth: Quantity, latency: Quantity, hop_latency: Quantity = 0) -> list[Topology]:
     """Rings of servers 1, 2, 4, ... apart, up to half of `n`: two interfaces per server.
 
     If both directions lead to the same server, one circuit connects the pair.

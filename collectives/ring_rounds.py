@@ -63,9 +63,7 @@ def all_reduce(
 
 
 @kept_by_wiring(256)
-def _pattern(
-    topology: Topology, jumps: tuple[int, ...], group: tuple[int, ...], count: int, laps: int
-) -> Pattern:
+def _pattern(topology: Topology, jumps: tuple[int, ...], group: tuple[int, ...], count: int, laps: int) -> Pattern:
     members, k = np.array(group, np.int64), len(group)
     for jump in jumps:
         if gcd(jump, k) != 1:

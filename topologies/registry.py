@@ -214,15 +214,9 @@ TOPOLOGIES = Registry("families of fabrics", {family.name: family for family in 
 
 @checked
 def from_spec(
-    spec: str,
-    bandwidth: Quantities | None = None,
-    latency: Quantities | None = None,
-    hop_latency: Quantity | None = None,
-    *,
-    trace_latency: Quantities | None = None,
-    switch_latency: Quantity | None = None,
-    boxes: int | None = None,
-    nvlink: str | None = None,
+    spec: str, bandwidth: Quantities | None = None, latency: Quantities | None = None,
+    hop_latency: Quantity | None = None, *, trace_latency: Quantities | None = None,
+    switch_latency: Quantity | None = None, boxes: int | None = None, nvlink: str | None = None,
 ) -> Topology:
     """Build the network named by a spec.
 

@@ -72,9 +72,7 @@ def refusals(spec: Spec, arguments: argparse.Namespace) -> dict[str, str]:
     """
     with progress(f"{arguments.command}: schedules", len(spec.algorithms), arguments.quiet) as steps:
         named = bool(spec.collective.algorithms)
-        refused = refusals_at(
-            spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance, first=named
-        )
+        refused = refusals_at(spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance, first=named)
     if named and refused:
         raise WeftError(next(iter(refused.values())))
     if len(refused) == len(spec.algorithms):
@@ -129,9 +127,7 @@ def compute(
     return rows, stuck, at_least
 
 
-def never_end(
-    stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]
-) -> tuple[dict[str, str], dict[str, str]]:
+def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
     """Reasons why algorithms cannot run at some sizes, and why they can never end, by name.
 
     WeftError: nothing can end, no algorithm at any size.

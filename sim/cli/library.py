@@ -22,6 +22,7 @@ from topologies.units import counted, format_rate, format_size, format_time
 COMPARISON = "comparison"
 """The figure of a library: expected times, and those by the engine."""
 
+
 def no_library(spec: Spec) -> None:
     """Reject keys of a library that is not named."""
     if spec.library != LibraryKeys():

@@ -6,13 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import Circuits, CircuitSwitch, PatchPanel, WeftError, hybrid, optical, rotor_matchings
-from topologies.core.prices import (
-    EXAMPLE_PRICES,
-    PortPrices,
-    fat_tree_price,
-    patch_panel_price,
-    similar_cost_rate,
-)
+from topologies.core.prices import EXAMPLE_PRICES, PortPrices, fat_tree_price, patch_panel_price, similar_cost_rate
 
 
 @st.composite

@@ -243,9 +243,7 @@ class Topology:
 
     @checked
     def with_links(
-        self,
-        bandwidth_Bps: npt.NDArray[np.float64] | None = None,
-        latency_ps: npt.NDArray[np.int64] | None = None,
+        self, bandwidth_Bps: npt.NDArray[np.float64] | None = None, latency_ps: npt.NDArray[np.int64] | None = None
     ) -> Topology:
         """The same network with different bandwidths or latencies, (n_links,) each."""
         return self.at_rates(
