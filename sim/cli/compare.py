@@ -17,7 +17,7 @@ from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock
 from sim.study.cures import cures
 from sim.study.deciding import deciding_defaults
-from sim.study.points import Task, check_cost, compute_all, leaves_out
+from sim.study.points import Cost, Task, compute_all, leaves_out
 from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
 from sim.study.spec import Spec
@@ -47,9 +47,8 @@ def run(arguments: argparse.Namespace) -> None:
     library.no_library(spec)
     if arguments.tuner:
         raise WeftError("--tuner writes what a library shall choose: add --library nccl, or omit it")
-    refused = refusals(spec, arguments)
+    refused = refusals(spec, arguments, Cost(spec, arguments.max_events))
     names = [name for name in spec.algorithms if name not in refused]
-    check_cost(spec, names, arguments.max_events)
     if arguments.plot and arguments.figure == "speed-up":
         plots.check_baseline([called(name) for name in names], arguments.baseline)
     rows, found, at_least = compute(spec, names, arguments)
@@ -65,14 +64,16 @@ def run(arguments: argparse.Namespace) -> None:
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
 
 
-def refusals(spec: Spec, arguments: argparse.Namespace) -> dict[str, str]:
-    """Reasons why algorithms cannot run.
+def refusals(spec: Spec, arguments: argparse.Namespace, cost: Cost | None = None) -> dict[str, str]:
+    """Reasons why algorithms cannot run; `cost`: of those that can.
 
     WeftError: one that the user named cannot run, or none can.
     """
     with progress(f"{arguments.command}: schedules", len(spec.algorithms), arguments.quiet) as steps:
         named = bool(spec.collective.algorithms)
-        refused = refusals_at(spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance, first=named)
+        refused = refusals_at(
+            spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance, first=named, cost=cost,
+        )
     if named and refused:
         raise WeftError(next(iter(refused.values())))
     if len(refused) == len(spec.algorithms):

@@ -183,7 +183,7 @@ def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None]
 
 def refusals(
     spec: Spec, names: Sequence[str], size_bytes: int, begin: Callable[[str], None] = lambda name: None,
-    done: Callable[[str], None] = lambda name: None, *, first: bool = False,
+    done: Callable[[str], None] = lambda name: None, *, first: bool = False, cost: Cost | None = None,
 ) -> dict[str, str]:
     """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated.
 
@@ -191,6 +191,7 @@ def refusals(
 
     `begin`, `done`: called before and after the schedule of each algorithm is built and checked.
     `first`: whether one reason is enough, so that nothing is built after it.
+    `cost`: of those that can run.
     WeftError: with `first`, an algorithm that does not implement the collective, before anything is built.
     """
     topology = topology_of(spec)
@@ -204,37 +205,53 @@ def refusals(
             break
         begin(name)
         try:
-            _ready(spec, topology, name, size_bytes)
-        except NoRoom:
-            pass
+            with suppress(NoRoom):
+                _ready(spec, topology, name, size_bytes)
+            if cost is not None:
+                cost.add(name)
+        except TooMany:
+            raise
         except WeftError as wrong:
             refused[name] = str(wrong)
         done(name)
     return refused
 
 
-def check_cost(spec: Spec, names: Sequence[str], max_events: int | None) -> None:
-    """Reject points that together have more services than anybody waits for unasked, perturbed runs included.
+class Cost:
+    """Rejects points that together have more services than anybody waits for unasked, perturbed runs included.
 
-    `names`: algorithms that can run. The largest size tells of all; chunks are those before any are chosen.
+    The largest size tells of all; chunks are those before any are chosen.
     """
-    runs, model, sizes = 1 + (spec.account.spread or 0), spec.build_model(), spec.sizes_bytes
-    if max_events is not None or spec.engine != "chunk":
-        return
-    each = [0]
-    for name in names:
+
+    def __init__(self, spec: Spec, max_events: int | None) -> None:
+        self.spec, self.asked = spec, max_events is not None or spec.engine != "chunk"
+        self.names: list[str] = []
+        self.services = self.most = 0
+
+    def add(self, name: str) -> None:
+        """One more algorithm, if it can run; an error as soon as they are too many."""
+        spec, model, sizes, runs = self.spec, self.spec.build_model(), self.spec.sizes_bytes, self.spec.account.spread
+        if self.asked:
+            return
+        each = 0
         with suppress(NoRoom):  # which its smaller sizes may have
             ready, _ = ready_point(Task(spec, name, max(sizes)))
-            each.append(min(lower(one, model, spec.symmetry).program.chunk_hops() for one in ready.values()))
-    alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
-    services = round((sum(each) + RUN_SERVICES * len(names)) * alike * runs)
-    if services > MOST_SERVICES:
-        perturbed = f", each {runs:,} times (--spread)" if runs > 1 else ""
-        raise WeftError(
-            f"{counted(len(names), 'algorithm')} at {counted(len(sizes), 'size')}{perturbed} take as long as about "
-            f"{services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be asked for: "
-            f"use fewer of them, larger chunks, or --max-events ({max(each)} are enough for each run)"
-        )
+            each = min(lower(one, model, spec.symmetry).program.chunk_hops() for one in ready.values())
+        self.most = max(self.most, each)
+        self.names.append(name)
+        alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
+        self.services += round((each + RUN_SERVICES) * alike * (1 + (runs or 0)))
+        if self.services > MOST_SERVICES:
+            perturbed = f", each {1 + runs:,} times (--spread)" if runs else ""
+            raise TooMany(
+                f"{', '.join(self.names)} at {counted(len(sizes), 'size')}{perturbed} take as long as about "
+                f"{self.services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be "
+                f"asked for: use fewer algorithms, larger chunks, or --max-events (such as {self.most})"
+            )
+
+
+class TooMany(WeftError):
+    """More services than anybody waits for unasked."""
 
 
 def check_joined(topology: Topology) -> None:
