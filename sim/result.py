@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from collectives.registry import REDUCING
+from sim.analytic.estimate import estimate_ps
 from sim.analytic.program_bound import flows_bound_ps, lower_bound_ps
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost
@@ -62,8 +63,6 @@ class Result(Tabular):
         estimate, or the lower bound where that is more.
     events : int
         Chunks that crossed a server, or flows, of the representatives that were simulated.
-    estimate_ps : int or None
-        Alpha-beta steps in lockstep, of a schedule alone.
     wall_s : float
         Seconds of this machine, lowering included.
     lowered : Lowered
@@ -79,7 +78,6 @@ class Result(Tabular):
     engine: str
     time_ps: int
     events: int
-    estimate_ps: int | None
     wall_s: float
     lowered: Lowered
     outcome: Outcome | None = None
@@ -111,6 +109,13 @@ class Result(Tabular):
         """No run is faster."""
         plan = None if self.faults is None else self.faults.plan
         return (flows_bound_ps if self.engine == "fluid" else lower_bound_ps)(self.lowered, plan)
+
+    @cached_property
+    def estimate_ps(self) -> int | None:
+        """Alpha-beta steps in lockstep, of a schedule alone on a fabric without faults."""
+        if self.job.alone is None:
+            return None
+        return estimate_ps(self.lowered if self.faults is None else lower(self.job, self.model))
 
     @property
     def time_s(self) -> float:
@@ -221,7 +226,7 @@ class Result(Tabular):
         self._check_services()
         if self.faults is not None or self.outcome is None:
             raise WeftError("a spread is of simulated runs without faults")
-        return spread(self.job, n, model=self.model, seed=seed)
+        return spread(self.job, n, model=self.model, seed=seed, time_ps=self.time_ps)
 
     @checked
     def timeline(self) -> Timeline:
