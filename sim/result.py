@@ -24,9 +24,6 @@ from sim.program import Program
 from sim.program.columns import work_of_servers
 from sim.program.model import MOST_SPREAD, Model, changed
 from sim.program.outcome import Outcome
-from sim.timeline.timeline import timeline
-from sim.why.explain import explain_run, run_with_log
-from sim.why.spans import Spans, run_with_joins
 from topologies.checks import Integer, Natural, WeftError, checked
 from topologies.text.brief import cut
 from topologies.text.notebook import Tabular, html_table
@@ -194,6 +191,8 @@ class Result(Tabular):
         """The run with its log (or, under faults, its journal); one that kept none is repeated."""
         self._check_services()
         if self.outcome is None or (self.outcome.log is None and self.outcome.journal is None):
+            from sim.why.explain import run_with_log
+
             return run_with_log(self.lowered)
         return self.outcome
 
@@ -211,6 +210,8 @@ class Result(Tabular):
         by : {"dimension", "operation", "kind", "tenant"}
             How its pieces are named: by what was done on which class of links, or by whose they are.
         """
+        from sim.why.explain import explain_run
+
         return explain_run(self.lowered, self.logged, by)
 
     @checked
@@ -231,6 +232,8 @@ class Result(Tabular):
     @checked
     def timeline(self) -> Timeline:
         """Every service with its name, for `sim.timeline.perfetto.write_perfetto` and other pictures."""
+        from sim.timeline.timeline import timeline
+
         return timeline(self.lowered, self.logged)
 
     @property
@@ -270,12 +273,16 @@ class Result(Tabular):
     @cached_property
     def _logged_spans(self) -> Spans:
         """The same with a log: one walk serves all NPUs."""
+        from sim.why.spans import Spans
+
         spans, has_log = self._spans, self.outcome is not None and self.outcome is self.logged
         return spans if has_log or spans.lowered is not self.lowered else Spans(self.lowered, self.logged)
 
     @cached_property
     def _spans(self) -> Spans:
         """The operations; a schedule alone is run once more, with the joins that show when each NPU has finished."""
+        from sim.why.spans import Spans, run_with_joins
+
         if self.outcome is not None and self.job.alone is None:
             return Spans(self.lowered, self.outcome)
         self._check_services()

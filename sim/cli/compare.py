@@ -26,8 +26,8 @@ from sim.study.processes import check_workers
 from sim.study.ranked import LONG_SERVICES, NEAR, compute_all, leaves_out
 from sim.study.spec import Spec
 from sim.study.tables import AtLeast, Row, common_notes, comparison_table, legend, named, nccl_table, screen_width
-from sim.study.workload_files import check_no_workload
-from sim.study.workload_files import named as named_workload
+from sim.study.workload_keys import check_no_workload
+from sim.study.workload_keys import named as named_workload
 from topologies.checks import WeftError
 from topologies.units import PS_PER_S, counted, format_size, format_time
 

@@ -25,7 +25,7 @@ from sim.study.points import Row, Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
 from sim.study.store import Claims, Finished, Store
 from sim.study.tables import to_csv
-from sim.version import __version__
+from sim.version import weft_version
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.stages import counting
@@ -143,7 +143,7 @@ def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Fi
 
 
 def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -> Finished | str:
-    begun = partial(Finished, key, point_spec(task).to_dict(), weft=__version__)
+    begun = partial(Finished, key, point_spec(task).to_dict(), weft=weft_version())
     try:
         ready = ready_point(task)
     except WeftError as wrong:

@@ -23,7 +23,7 @@ from sim.program import I64
 from sim.program.contract import DOWN, Program
 from sim.program.model import Model
 from sim.timeline.timeline import Timeline, rows_of
-from sim.version import __version__
+from sim.version import weft_version
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.stages import staged
@@ -74,7 +74,7 @@ def write_perfetto(timeline: Timeline, path: str | Path) -> None:
         A run without a log, or one of more than `MOST_EVENTS` slices and arrows.
     """
     _check_count(timeline.program, rows_of(timeline).task.size)
-    about = {"weft": __version__, "time_s": timeline.outcome.makespan_ps / 1e12, **timeline.about}
+    about = {"weft": weft_version(), "time_s": timeline.outcome.makespan_ps / 1e12, **timeline.about}
     head = json.dumps({"displayTimeUnit": "ns", "otherData": about})[:-1]
     with Path(path).open("wb") as file:
         if Path(path).suffix == ".gz":
