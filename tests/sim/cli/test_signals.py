@@ -65,6 +65,7 @@ def test_a_sweep_says_how_to_go_on(
 ) -> None:
     file = tmp_path / "a.toml"
     file.write_text(SWEEP, encoding="utf-8")
+    monkeypatch.setattr("sim.study.sweep.STORE_SECONDS", 0)  # each at once
     with monkeypatch.context() as patched:
         patched.setattr("sim.cli.progress.Steps.advance", sigterm)
         assert main(["sweep", str(file), "--quiet"]) == EXIT_TERMINATED
