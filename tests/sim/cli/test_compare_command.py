@@ -13,7 +13,8 @@ from collectives import algorithms_for, build
 from sim import simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.study.points import Task, compute_all, refusals
+from sim.study.points import Task, refusals
+from sim.study.ranked import compute_all
 from sim.study.spec import Spec
 from sim.study.tables import tied_with
 from tests.places import ROOT
