@@ -4,8 +4,6 @@ All help texts are here and in `sim.study.keys`; the module of a command, and wi
 libraries of figures, is loaded when the command runs.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`weft train --model`: one iteration of a language model by its passes: times, rates, memory, and what is exposed."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """`weft compare --library nccl`: the table that nccl-tests would print, with what the library chooses at each size."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

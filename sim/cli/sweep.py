@@ -1,7 +1,5 @@
 """`weft sweep`: many points from one file, kept in a store, resumed after an interruption."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping

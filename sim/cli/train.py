@@ -1,7 +1,5 @@
 """`weft train`: one training iteration: computation, communication, and its exposed part."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace

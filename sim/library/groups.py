@@ -3,8 +3,6 @@
 A group is so many ranks, so far apart in the order of ranks. All groups of a kind run at once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -4,8 +4,6 @@
 device, stack and precision, fitted on at most two named runs (`workloads/passes/stacks.toml`), and none for a run.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

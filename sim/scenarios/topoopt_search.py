@@ -4,8 +4,6 @@ The search is a Markov chain over placements: a move gives one operator a random
 times the iteration, and a slower one is kept with a probability that falls with the milliseconds it loses.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A sweep: an experiment in TOML in which a list is an axis, and the points of all combinations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ an algorithm that decides a result: a field is digested unless it is named with 
 forgotten.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence

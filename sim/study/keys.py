@@ -5,8 +5,6 @@ A key `link_bandwidth` of the section `[topology]` is the flag `--link-bandwidth
 imported: the command line builds its help from here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, make_dataclass
@@ -178,7 +176,7 @@ if TYPE_CHECKING:
         preset: str | None
         engine: str | None
         symmetry: str | None
-        faults: str | FaultPlan | None
+        faults: "str | FaultPlan | None"
 
         def __init__(self, **keys: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
@@ -241,7 +239,8 @@ class WorkloadKeys:
     """Section `[workload]`: a model, its layers in a file, or a foreign trace; and the NPU that computes it."""
 
     name: str | None = key("text", "a model (gpt-3, ...), a file of layers in the format of ASTRA-sim 1.0, LIBRA and "
-                           "SimAI, a GOAL file, or Chakra traces FILE.<rank>.et", "NAME|FILE", ("--workload",))
+                           "SimAI, a GOAL file, a task graph of FlexFlow, or Chakra traces FILE.<rank>.et", "NAME|FILE",
+                           ("--workload",))
     job: str | None = key("text", "the same as --workload, of a file", "FILE")
     parallelism: str | None = key("text", "of a model, such as tp=16,dp=256,pp=1,ep=1,zero=0", "TEXT",
                                   default="data-parallel")

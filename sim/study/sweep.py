@@ -3,8 +3,6 @@
 Results are tidy rows in the order of the sweep, whatever ran it and in whatever order points ended.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence

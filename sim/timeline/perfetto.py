@@ -7,8 +7,6 @@ Of a run with faults, services whose chunk was lost are named so, and marks show
 changes its speed or is repaired.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 `EXAMPLE_PRICES` circulate with TopoOpt's scripts and are unverified: supply your own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from topologies.checks import WeftError

@@ -3,8 +3,6 @@
 A pass is made once for each distinct shape (layers, ends, kind) and used as one duration.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A plan of training: a model, its parallelism, the device, and what the software does."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise

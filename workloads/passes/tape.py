@@ -1,7 +1,5 @@
 """What a rank does in one pass: kernels one after the other, and collectives on streams beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """When every pass begins and ends: the longest path through the orders of the ranks and the messages between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
