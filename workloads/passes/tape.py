@@ -23,7 +23,7 @@ class Begun(NamedTuple):
     group: str
     begin: int
     end: int
-    behind: Begun | None = None  # waits for it
+    behind: "Begun | None" = None  # waits for it
 
     @property
     def named(self) -> str:
