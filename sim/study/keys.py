@@ -299,6 +299,8 @@ class IterationKeys:
     vp: int | None = key("integer", "virtual stages of a rank", "N", default="1, or 2 where the schedule has two")
     cp: int = key("integer", "context parallelism", "N", value=1)
     ep: int = key("integer", "expert parallelism", "N", value=1)
+    replicas: int = key("integer", "copies of the shards of ZeRO (HSDP); of a torus of accelerators each is a slice",
+                        "N", value=1)
     zero: int = key("integer", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration", "N", value=1)
     schedule: str | None = key("text", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe", "NAME",
                                default="1f1b; interleaved with --vp")

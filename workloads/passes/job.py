@@ -129,7 +129,8 @@ class _Writer:
             if work is None:
                 for item in items:
                     if isinstance(item, Begun):
-                        begun[id(item)] = self._collective(rank, item.kind, item.size_bytes, item.group, at)
+                        after = [*at, *begun.get(id(item.behind), [])]
+                        begun[id(item)] = self._collective(rank, item.kind, item.size_bytes, item.group, after)
                     elif isinstance(item, Wait):
                         slowed = [self._compute(rank, "beside collectives", item.slowed, at)] if item.slowed else at
                         at = [*slowed, *begun[id(item.begun)]]
