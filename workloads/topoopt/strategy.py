@@ -11,8 +11,10 @@ from math import lcm
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from topologies import WeftError
+from topologies.units import PS_PER_S
 from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
 from workloads.topoopt.models import OperatorModel
 
@@ -29,6 +31,9 @@ ALL = -1
 
 Strategy = tuple[Placement, ...]
 """One placement an operator."""
+
+Shares = npt.NDArray[np.float64]
+"""Of each server, (n,)."""
 
 
 def servers_of(placement: Placement, n: int) -> tuple[int, ...]:
@@ -56,8 +61,8 @@ def data_parallel(model: OperatorModel) -> Strategy:
 
 
 def legal_sizes(n: int) -> list[int]:
-    """Numbers of servers that the search tries: all, a half, a quarter, one."""
-    return sorted({n, *(n // part for part in (2, 4) if n % part == 0), 1}, reverse=True)
+    """Numbers of servers that the search tries: all, a half, a quarter, an eighth, one."""
+    return sorted({n, *(n // part for part in (2, 4, 8) if n % part == 0), 1}, reverse=True)
 
 
 def iteration_of(model: OperatorModel, strategy: Sequence[Placement]) -> Iteration:
@@ -104,3 +109,45 @@ def _between(source: tuple[int, ...], target: tuple[int, ...], size_bytes: int, 
     src = np.array(source, np.int64)[part * len(source) // parts]
     dst = np.array(target, np.int64)[part * len(target) // parts]
     return Flows(producer, src, dst, np.full(parts, -(-size_bytes // parts), np.int64))
+
+
+class Load:
+    """What a strategy gives each server to do, as a bound of its time that needs no run."""
+
+    def __init__(self, model: OperatorModel) -> None:
+        self.model = model
+        self._moved: dict[tuple[Placement, Placement], tuple[Shares, Shares]] = {}
+
+    def least_ps(self, strategy: Strategy, rate_Bps: float) -> float:
+        """No iteration is faster where a server sends, and receives, `rate_Bps`.
+
+        It computes and moves its bytes, and no gradient moves before the longest chain of forward computations ends.
+        """
+        n, operators = self.model.n, self.model.operators
+        busy_ms, sent, reduced = np.zeros((3, n))
+        forward_ms = [0.0] * len(operators)
+        for at, (operator, placed) in enumerate(zip(operators, strategy, strict=True)):
+            k, first = placed
+            busy_ms[first :: n // k] += (operator.forward_ms + operator.backward_ms) / k
+            reduced[first :: n // k] += 2 * (k - 1) / k * operator.parameter_bytes
+            before = max((forward_ms[source] for source in operator.inputs), default=0.0)
+            forward_ms[at] = before + operator.forward_ms / k
+            for source in operator.inputs:
+                if strategy[source] != placed:
+                    out, into = self._shares(strategy[source], placed)
+                    size = operators[source].output_bytes
+                    sent += size * (out + into)  # activations there, gradients back
+        most = max((sent + reduced).max() / rate_Bps * PS_PER_S,
+                   max(forward_ms) * 1e9 + reduced.max() / rate_Bps * PS_PER_S)
+        return max(float(busy_ms.max()) * 1e9, float(most))
+
+    def _shares(self, source: Placement, target: Placement) -> tuple[Shares, Shares]:
+        """Parts of the bytes that each server sends, and receives, from other servers."""
+        key = source, target
+        if key not in self._moved:
+            n = self.model.n
+            flows = _between(servers_of(source, n), servers_of(target, n), 1, 0)
+            moves = flows.src != flows.dst
+            out, into = (np.bincount(ends[moves], minlength=n) / moves.size for ends in (flows.src, flows.dst))
+            self._moved[key] = out, into
+        return self._moved[key]
