@@ -2,7 +2,8 @@
 
 The search is a Markov chain over placements: a move gives some operators in a row a random legal placement, the chunk
 engine times the iteration, and a slower one is kept with a probability that falls with the milliseconds it loses. The
-chance is drawn first, so that a move whose computations or bytes alone take too long needs no run.
+chance is drawn first, so that a move whose load alone takes too long needs no run. It begins at what the same chain
+finds by loads alone (`Load`), in more moves.
 """
 
 from __future__ import annotations
@@ -40,8 +41,14 @@ SEARCH_ROUNDS, SEARCH_CHUNKS = 32, 4
 """Rounds that an all-reduce is merged into while searching, and chunks of a message: within 1.5 % of all rounds; the
 result uses all of them."""
 
+DRAFTS, WARM = 30, 0.05
+"""Moves by their loads for each move of the search; at first one that loses 5 % is kept with probability 1/e."""
+
 ROWS = (1, 1, 1, 2, 4, 8, 16)
 """Numbers of operators that move together."""
+
+NOTHING_LEFT = 1.01
+"""A search ends where the best takes no more than so many times its computations, shared out evenly."""
 
 FabricFor = Callable[[Demand], Fabric]
 """A fabric for a demand; a fixed network gives the same for any."""
@@ -141,12 +148,30 @@ class _Chain:
         for strategy in product(choices, repeat=len(self.model.operators)):
             self.time_ps(strategy, self.made_for(strategy), self.best_ps)
 
+    def draft(self, moves: int, fabric: Fabric, choices: Sequence[Placement]) -> Fabric:
+        """Moves from the best strategy on by their loads (simulated annealing); what comes out is run."""
+        assert self.best is not None  # of the start
+        best = current = self.best[1]
+        best_ps = current_ps = self.load.least_ps(current, fabric.rate_Bps)
+        for move in range(moves):
+            proposed = self.move(current, choices)
+            time_ps = self.load.least_ps(proposed, fabric.rate_Bps)
+            lost = (time_ps - current_ps) / best_ps
+            if lost <= 0 or self.random.random() < math.exp(-lost / (WARM * (1 - move / moves))):
+                current, current_ps = proposed, time_ps
+            if time_ps < best_ps:
+                best, best_ps = proposed, time_ps
+        self.time_ps(best, self.made_for(best))
+        return self.best[2]
+
     def walk(self, moves: range, fabric: Fabric, choices: Sequence[Placement]) -> Fabric:
         """Moves from the best strategy on; a fabric is made for each new best one, and stays if it is faster."""
         assert self.best is not None  # of the start
         _, current, _ = self.best
         current_ps = self.time_ps(current, fabric)
         for move in moves:
+            if self.best_ps <= NOTHING_LEFT * self.load.compute_ps():
+                break
             count("moves", move, self.settings.budget)
             proposed, best_ps = self.move(current, choices), self.best_ps
             # Drawn first: what is slower than this is not kept, and needs no run if its load shows it.
@@ -191,13 +216,11 @@ def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Set
         weighed = [placed for k in sizes for placed in [Placement(k, at) for at in range(model.n // k)]
                    for _ in range(max(1, 4 * k // model.n))]
         for turn in range(settings.outer):
-            assert chain.best is not None
-            if (made := chain.made_for(chain.best[1])) is not fabric and chain.time_ps(chain.best[1], made) <= (
-                    chain.time_ps(chain.best[1], fabric)):
-                fabric = made
             moves = range(*(settings.budget * at // settings.outer for at in (turn, turn + 1)))
-            fabric = chain.walk(moves, fabric, weighed)
-    assert chain.best is not None
+            if chain.best_ps > NOTHING_LEFT * chain.load.compute_ps():
+                fabric = chain.draft(DRAFTS * len(moves), fabric, weighed)
+                fabric = chain.walk(moves, fabric, weighed)
+    assert chain.best is not None  # of the start
     _, best, best_fabric = chain.best
     seconds = (perf_counter() - started) / len(chain.known)
     start_ps = iteration_ps(model, start, first, settings.transport, settings.how)
