@@ -6,8 +6,6 @@ communications", NSDI 2025, arXiv 2202.03356). Optimal with as many steps as the
 and complete graphs; elsewhere, shortest paths may cost bandwidth.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

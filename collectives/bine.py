@@ -6,8 +6,6 @@ where that fills boxes or groups one after the other, less crosses between them.
 2508.17311.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial

@@ -3,8 +3,6 @@
 R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

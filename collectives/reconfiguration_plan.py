@@ -6,8 +6,6 @@ fabric costs a delay. The fabrics may be two states, the base fabric and the cir
 stride rings, on which several steps run well ("Harvest", arXiv 2602.09188, searches for such intermediate fabrics).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,8 +4,6 @@ Applies to any schedule in steps: recursive doubling, Swing, ring, pairwise all-
 schedule; its links define the rate and latency of all other circuits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -6,8 +6,6 @@ not millions. The times are those of `collectives.totient_rings`, where every ro
 into fewer for a coarser, faster picture, and may end with their acknowledgements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from math import gcd

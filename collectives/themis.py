@@ -7,8 +7,6 @@ The orders are chosen once, before the collective starts, and are the same on ev
 chunk with the fewest bytes there goes first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collectives.core.builders import of_kind

@@ -1,7 +1,5 @@
 """Which weft this is."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

@@ -8,8 +8,6 @@ given it has its `Default`, if it says one, or is absent. Numbers of numpy becom
 cut.
 """
 
-from __future__ import annotations
-
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +16,7 @@ from difflib import get_close_matches
 from functools import cache, cached_property, wraps
 from math import inf
 from numbers import Integral, Real
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 LONGEST_TOLD = 60
@@ -364,10 +362,13 @@ def _open_keys(call: Any) -> dict[str, Any]:
     """
     signature = inspect.signature(call)
     *others, last = signature.parameters.values() or [None]
-    if last is None or last.kind is not last.VAR_KEYWORD or "Unpack[" not in str(last.annotation):
+    if last is None or last.kind is not last.VAR_KEYWORD:
         return {}
     alone = types.SimpleNamespace(__annotations__={last.name: last.annotation})
-    (keys,) = get_args(get_type_hints(alone, call.__globals__)[last.name])
+    unpacked = get_type_hints(alone, call.__globals__)[last.name]
+    if get_origin(unpacked) is not Unpack:
+        return {}
+    (keys,) = get_args(unpacked)
     plain, hints = get_type_hints(keys), get_type_hints(keys, include_extras=True)
     defaults = {name: said.value for name, hint in hints.items() for said in getattr(hint, "__metadata__", ())
                 if isinstance(said, Default)}

@@ -1,7 +1,5 @@
 """HammingMesh: boards of NPUs in a mesh, whose edges connect to one switch per row and column."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from topologies.checks import WeftError, checked

@@ -1,7 +1,5 @@
 """Topology families by the name a spec begins with: the one place to register a new family."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace

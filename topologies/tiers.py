@@ -1,7 +1,5 @@
 """Tiers of switches: k-ary fat-trees, and leaves under spines."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Unpack

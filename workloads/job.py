@@ -6,8 +6,6 @@ message has ended at its source and at its destination when it has arrived. So r
 real program, and only data holds them together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
@@ -80,7 +78,7 @@ class Send(NamedTuple):
     detached: bool = False
 
     @property
-    def routed(self) -> Send:
+    def routed(self) -> "Send":
         """The messages without their sizes: equal for sends that go the same routes."""
         return self._replace(size_bytes=() if self.ordered else 0)
 
@@ -177,7 +175,7 @@ class Job:
 
     @classmethod
     @checked
-    def of(cls, schedule: Schedule) -> Job:
+    def of(cls, schedule: Schedule) -> "Job":
         """A schedule alone: a job of one collective on all NPUs."""
         job = cls(schedule.topology)
         job.collective(schedule.name, schedule)

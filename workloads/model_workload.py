@@ -1,7 +1,5 @@
 """A model under a parallelism as a workload: computations and collectives of one training iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A collective that switches circuits between its steps, as a job: its transfers, and the changes of circuits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collectives.reconfiguration_plan import Plan

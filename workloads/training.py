@@ -13,8 +13,6 @@ References
    Fine-Grained All-Reduce Pipelining", ICDCS 2023.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Topologies that differ in rates and latencies only share transfers and proof.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import lru_cache, partial, wraps

@@ -1,7 +1,5 @@
 """Blocks matched with lanes over time: the arrays around `_matches`. Importing it loads the compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -23,8 +23,6 @@ Large tables are followed by `follow`, the same in compiled code, which says onl
 is followed here, which decides and says what is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ transfers that look alike from every rank the same slot, so that those of a few 
 them, and it can emit the transfers of any subset of ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 

@@ -3,8 +3,6 @@
 A ForestColl file has trees with their physical paths (liangyuRain/ForestColl).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -6,8 +6,6 @@ chunk by chunk, for whatever its step has to have received before. Local copies 
 loop over slices that are larger than a chunk of the simulation is not held back by the thread block's other steps.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 

@@ -5,8 +5,6 @@ number of levels only in the number of children: schedules that are too large ar
 large tree is a tree, reaches all ranks and reduces only where it may is checked on the tree itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 

@@ -7,8 +7,6 @@ reduce-scatter and an all-gather (`equal_roots_are_best`), those are used: their
 fractions are not small, roots and links get whole numbers of trees, and what that loses is said.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from fractions import Fraction

@@ -7,8 +7,6 @@ every NPU chooses, for each of the k trees, one of its neighbors closer to the r
 the choices can respect the shares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Lower bounds on every run, exact in integer picoseconds."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import NamedTuple
 

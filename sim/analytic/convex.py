@@ -5,8 +5,6 @@ Clarabel. From the solver's dual variables a lower bound is computed anew in clo
 rows of the maximum give a floor c + sum w_d / B_d, multipliers of the constraints a separable minimum of it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a network costs: $ per GB/s of each tier, by LIBRA's two published counting rules (libra.md section 4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A run: files in, one line per NPU out, and what ASTRA-sim does not report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The certificate of a fluid run: no link is exceeded, and every flow has a bottleneck, at every time."""
 
-from __future__ import annotations
-
 from heapq import heappop, heappush
 
 import numpy as np

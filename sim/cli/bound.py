@@ -1,7 +1,5 @@
 """`weft bound`: the least time of a collective on a fabric as an exact fraction, and the bottleneck that proves it."""
 
-from __future__ import annotations
-
 import argparse
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """`weft compare`: algorithms side by side, size by size."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

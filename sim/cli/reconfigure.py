@@ -1,7 +1,5 @@
 """`weft reconfigure`: when to switch circuits inside a collective, planned and simulated."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

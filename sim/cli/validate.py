@@ -1,7 +1,5 @@
 """`weft validate`: simulated = predicted, or here is why."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

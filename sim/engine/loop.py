@@ -14,8 +14,6 @@ A picosecond has three stages, as in the contract:
 A service lasts at least 1 ps, so that nothing that it causes falls into its own picosecond, and no stage is done again.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import entry, helper, section

@@ -1,7 +1,5 @@
 """The chunk engine: casts a program at the door, runs the kernel in slices, returns an outcome."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic

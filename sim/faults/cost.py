@@ -1,7 +1,5 @@
 """What faults cost a run, and, where it cannot end, which transfers wait for which."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -49,7 +47,7 @@ class FaultCost:
     detours: int  # chunks that took another route than the healthy one, each time they were sent
 
     @classmethod
-    def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> FaultCost:
+    def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> "FaultCost":
         """From a run with a journal (without one, nothing can be lost)."""
         lost, detours = lowered.resent or 0, 0
         if outcome.journal is not None:

@@ -1,7 +1,5 @@
 """Which entries of a fault plan did nothing to a run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.faults.names import links_named

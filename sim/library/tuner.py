@@ -4,8 +4,6 @@ The formulas are those of NCCL's tuner, with the rates that machines reach (`top
 some. Latencies in us, bandwidths in GB/s of the array, as nccl-tests counts it ("algbw").
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

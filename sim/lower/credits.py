@@ -1,7 +1,5 @@
 """Buffers behind links: room, and the time until it is known again, by model and fabric."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

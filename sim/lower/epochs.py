@@ -5,8 +5,6 @@ its delay, and whatever uses the new circuits waits for it. Every circuit of an 
 crosses it shows in which epoch it is sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

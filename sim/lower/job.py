@@ -5,8 +5,6 @@ on an NPU with a join of what the NPU waits for, and ends with a join of all tha
 alone is a job of one collective; nothing waits for it, so that it has no joins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """Which NPUs of a job behave alike, so that one of each kind represents the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """A program and its legend: what each of its servers and tasks represents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple

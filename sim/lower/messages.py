@@ -1,7 +1,5 @@
 """The messages of a job, as transfers of single bytes, and where they join what is before and after on each NPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property

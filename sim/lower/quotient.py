@@ -16,8 +16,6 @@ Eight ranks in a ring under rotation by two, with representatives 0 and 1:
     A transfer that waits for one of rank 7 waits, in the quotient, for the same slot of rank 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """Several collectives and jobs on one fabric: one job, whose operations name their tenant."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The best of several choices of the discrete knobs: each has a certified bound, and the most promising are solved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf, isfinite

@@ -7,8 +7,6 @@ rows meet. Where the order of service changes, a row may lie above the time else
 smaller box around the best point, and rows that contradict simulations there are dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Solving a design problem, analytically or against the simulation, into one row of a table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

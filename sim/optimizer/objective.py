@@ -1,7 +1,5 @@
 """What the optimizer minimizes: times of programs at chosen bandwidths, with their critical paths."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 

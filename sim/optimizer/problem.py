@@ -1,7 +1,5 @@
 """A design problem: a network, what runs on it, what it costs and what limits its bandwidths."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Schedules keep their transfers while bandwidths change, except those of algorith
 links (`Algorithm.built_from_rates`): these are built anew at all bandwidths.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

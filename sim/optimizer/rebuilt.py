@@ -1,7 +1,5 @@
 """Programs whose schedules are built from the bandwidths: built anew wherever these are evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

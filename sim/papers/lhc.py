@@ -1,7 +1,5 @@
 """In-network aggregation and lossless homomorphic compression: published numbers next to ours, and what decides."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

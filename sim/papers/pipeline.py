@@ -5,8 +5,6 @@ optimum of each fabric beside the expected one, what every algorithm reaches at 
 bound falls with the number of chunks, by service discipline and by how chunks are offered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache

@@ -3,8 +3,6 @@
 Points, what they are compared with, the page and its figures follow each other in this order.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -164,7 +162,7 @@ def compare(topologies: Iterable[str]) -> list[Comparison]:
     return compared(wanted(topologies, ModelKeys(preset="swing-paper")))
 
 
-def compared(points: list[Wanted]) -> list[Comparison]:
+def compared(points: "list[Wanted]") -> list[Comparison]:
     """Simulate some published points."""
     tasks = [one.task for one in points]
     done = 0

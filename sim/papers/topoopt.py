@@ -1,7 +1,5 @@
 """TopoOpt (Wang et al., NSDI'23): its comparisons redone, each with the published headline and what we assume."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping

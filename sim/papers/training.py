@@ -4,8 +4,6 @@
 device, stack and precision, fitted on at most two named runs (`workloads/passes/stacks.toml`), and none for a run.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re
@@ -339,8 +337,8 @@ def _row(point: Point) -> dict[str, Any]:
     return {
         "id": point.row["id"], "published_s": point.published_s, "predicted_s": found and found.time_s,
         "error": found and round(point.error, 4), "fitted": point.row["id"] in fitted(),
-        "bubble": found and round(found.bubble, 4), "mfu": found and round(found.model_flops_share(), 4),
-        "hfu": found and round(found.hardware_flops_share(), 4), "reason": point.reason,
+        "bubble": found and round(found.bubble, 4), "mfu": found and round(found.figures["mfu"], 4),
+        "hfu": found and round(found.figures["hfu"], 4), "reason": point.reason,
     }
 
 
@@ -398,8 +396,8 @@ def report(points: Sequence[Point]) -> list[str]:
             mark = " (fitted)" if point.row["id"] in fitted() else ""
             lines.append(md_line(
                 point.row["id"] + mark, f"{point.published_s:.2f}", f"{point.found.time_s:.2f}", f"{point.error:+.1%}",
-                f"{point.found.bubble:.1%}", f"{point.found.model_flops_share():.1%}",
-                f"{point.found.hardware_flops_share():.1%}",
+                f"{point.found.bubble:.1%}", f"{point.found.figures['mfu']:.1%}",
+                f"{point.found.figures['hfu']:.1%}",
             ))
     lines += ["", "MFU and HFU count three passes with half of the attention, over the peak in half precision; HFU",
               "also what is computed again. The bubble is the share of an iteration that ranks wait for others.", ""]

@@ -4,8 +4,6 @@ Fabrics of up to 300 nodes are drawn link by link; larger grids of two dimension
 pixel per link; other large fabrics as the links of each dimension in order of their busy share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From columns, one row per server, task or edge, to the arrays of a program."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
@@ -120,7 +118,7 @@ def assemble(
     buffers: tuple[I64, I64] | None = None,
     bubble: bool = False,
     waits: Waits | None = None,
-    works: Works | None = None,
+    works: "Works | None" = None,
 ) -> Program:
     """Build a program from columns: tabulate service times, sort the edges, check what would deadlock or overflow.
 

@@ -1,7 +1,5 @@
 """What is checked of every program: no window that never opens, an end within the clock."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.program.contract import CLOCK_END_PS, I32, Program

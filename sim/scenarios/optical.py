@@ -1,7 +1,5 @@
 """Runs on circuits: TopoOpt's iterations, alone and several in a cluster, and plans that reconfigure."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

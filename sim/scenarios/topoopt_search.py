@@ -6,8 +6,6 @@ chance is drawn first, so that a move whose load alone takes too long needs no r
 finds by loads alone (`Load`), in more moves.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

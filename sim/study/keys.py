@@ -5,8 +5,6 @@ A key `link_bandwidth` of the section `[topology]` is the flag `--link-bandwidth
 imported: the command line builds its help from here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, make_dataclass
@@ -178,7 +176,7 @@ if TYPE_CHECKING:
         preset: str | None
         engine: str | None
         symmetry: str | None
-        faults: str | FaultPlan | None
+        faults: "str | FaultPlan | None"
 
         def __init__(self, **keys: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
@@ -313,6 +311,8 @@ class IterationKeys:
     overlap_tp: bool = key("flag", "collectives of tensor parallelism run in pieces beside products", value=False)
     sequence_parallel: bool = key("flag", "norms and residuals are split over tensor ranks", value=True)
     overlap: bool = key("flag", "gradients, weights and messages are sent beside computation", value=True)
+    inline: bool = key("flag", "one simulation of all kernels and collectives, which share links, instead of "
+                       "collectives alone and an iteration composed of them", value=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -526,6 +526,9 @@ SECTIONS: dict[str, type[Any]] = {one.name: type(one.default) for one in fields(
 
 EXPERIMENT = {name: SECTIONS[name] for name in ("topology", "collective", "model", "sweep")}
 """Sections of a comparison, in their order; a sweep goes through lists of their values."""
+
+SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "iteration")}
+"""Sections of a sweep: of an experiment, or of plans of training."""
 
 TENANT = "tenant"
 """Name of these tables."""

@@ -1,7 +1,5 @@
 """Points of a comparison: one algorithm at one size, in its better form, in this process or in several."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed

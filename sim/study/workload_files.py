@@ -4,8 +4,6 @@ What a file is shows in its first lines and in its name; `--workload` and `--job
 does not use is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -27,6 +25,7 @@ from workloads.formats.roofline import Roofline
 from workloads.formats.simai import pipeline_note
 from workloads.job import Job
 from workloads.models import MODELS
+from workloads.passes.plan import Plan
 
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
@@ -43,6 +42,7 @@ class Opened(NamedTuple):
     what: str  # "12 layers, loop wfbp"
     is_layers: bool
     notes: tuple[str, ...] = ()
+    plan: Plan | None = None  # of a language model
 
 
 def open_workload(

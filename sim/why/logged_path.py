@@ -1,7 +1,5 @@
 """The critical path of a run with a log, walked by a kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Networks of links as a caller or a file lists them, without a regular shape; routes are shortest paths."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, NamedTuple
 

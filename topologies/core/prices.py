@@ -3,8 +3,6 @@
 Prices are those of one server's share of the network. Lists are never mixed: they differ by a factor of three.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 

@@ -10,8 +10,6 @@ A block connects the NPUs that differ in one coordinate only. Dimension 0 varies
 A block of extent 1 has neither links nor a switch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The latter is edge betweenness: U. Brandes, "A faster algorithm for betweenness 
 accumulation).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -7,8 +7,6 @@ T >= 2 (j - 1) M / (bandwidth out of all parts), and likewise into them. With si
 2 (N - 1) M of Patarasuk and Yuan (2009).
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -10,8 +10,6 @@ does not, joins both sides in their order, the last to the first. Among paths wi
 through the faster switch is taken.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

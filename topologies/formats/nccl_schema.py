@@ -1,7 +1,5 @@
 """What NCCL and RCCL know of a topology XML: elements, defaults and dictionaries, as their sources have them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@
     cpu = "intel"           # intel, amd or arm
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """How many cells the codec needs so that arrays decode, by what was measured."""
 
-from __future__ import annotations
-
 import math
 
 from topologies.checks import integer

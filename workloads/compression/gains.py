@@ -5,8 +5,6 @@ table 1, one worker's gradient), and have not been checked against the paper; ev
 others. BERT-base has the density that is reported there for the larger BERT.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

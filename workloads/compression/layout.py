@@ -1,7 +1,5 @@
 """Where elements go in a sketch: blocks of lanes, three rows each, turned or not, of neighbors or from all over."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple

@@ -5,8 +5,6 @@ version is not looked at, as in Chakra's feeders: producers write "1.0.1" or "sy
 writing round-trips: attributes keep their type, empty fields are omitted.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from graphlib import CycleError

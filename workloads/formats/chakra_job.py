@@ -5,8 +5,6 @@ A computation takes its duration, or, where it has none, what its operations tak
 the one of the smallest id goes first, as in ASTRA-sim (`workloads.formats.stream_order`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter

@@ -1,7 +1,5 @@
 """Who writes workload files, in which version, and how much is read: rows of docs/reference/formats.md."""
 
-from __future__ import annotations
-
 from topologies.text.schema import Producer
 
 _ASTRA = "weft astra; --workload PREFIX of trace, train, compare; --tenant job=PREFIX of share"

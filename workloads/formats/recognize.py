@@ -1,7 +1,5 @@
 """What a workload file is, by its name and its first lines, so that one of another kind is named and not misread."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

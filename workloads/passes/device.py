@@ -1,7 +1,5 @@
 """Accelerators and software stacks as data: `devices.toml` and `stacks.toml`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """A plan of training: a model, its parallelism, the device, and what the software does."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -143,6 +141,24 @@ class Plan:
     @property
     def global_batch(self) -> int:
         return self.micro_batch * self.microbatches * self.dp
+
+    def figures(self, time_s: float) -> dict[str, float]:
+        """Rates of an iteration that takes a time.
+
+        MFU is FLOP of the model, three passes, over what the devices could do in half precision, with half of the
+        attention or all of it; HFU also counts what is computed again.
+        """
+        model, tokens = self.model, self.global_batch * self.sequence
+        most = self.n_ranks * self.device.half * time_s
+        half, full = (model.token_flops(self.sequence, causal) * tokens / most for causal in (True, False))
+        whole = model.token_flops(self.sequence, passes=1)
+        head, core = 2 * model.hidden * model.vocabulary, model.core_flops(self.sequence) * model.layers
+        more = {"full": whole - head, "layers": (whole - head) / 2, "core": core,
+                "products": (whole - head - core) / 2}.get(self.recomputed, 0.0)
+        return {
+            "tokens_per_s": tokens / time_s, "tokens_per_s_per_npu": tokens / time_s / self.n_ranks, "mfu": half,
+            "mfu_full_attention": full, "hfu": half * (1 + more / (3 * whole)),
+        }
 
     @property
     def shards(self) -> int:

@@ -1,7 +1,5 @@
 """An iteration as operations of a job: on the servers of one fabric, alone or beside other jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ An operator runs on k of the n servers, which are n/k apart; each takes an equal
 parameters. On all servers that is data parallelism; on one, model parallelism, as for an embedding table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import lcm
 from typing import NamedTuple

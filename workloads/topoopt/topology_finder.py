@@ -7,8 +7,6 @@ W. Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Str
 NSDI 2023.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, gcd
@@ -36,7 +34,7 @@ class Demand:
     flows: Floats  # (n, n): everything else, from row to column
 
     @classmethod
-    def of(cls, iteration: Iteration) -> Demand:
+    def of(cls, iteration: Iteration) -> "Demand":
         """The demand of an iteration."""
         by_size: dict[int, float] = {}
         for group, size in iteration.all_reduce_bytes().items():

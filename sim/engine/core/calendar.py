@@ -24,8 +24,6 @@ events, offset and index, sorted. From a higher level its events move to the lev
 the open bucket is late: its word goes into a heap.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import count_leading_zeros, count_trailing_zeros, helper, section

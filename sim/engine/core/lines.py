@@ -1,7 +1,5 @@
 """Lines of the fifo loop: the events that arrived at a server in this picosecond, in order of key."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper

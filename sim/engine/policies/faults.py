@@ -5,8 +5,6 @@ known; the others are committed on arrival as ever. A chunk that was lost is an 
 its place says how often it was lost, and whether it has been served at all (FRESH).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64

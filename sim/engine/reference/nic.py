@@ -4,8 +4,6 @@ A round happens once in a picosecond, after all that delivers and releases, and 
 that waits, in plain lists.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -47,7 +45,7 @@ class Nic:
     """
 
     now_ps: Callable[[], int]
-    round_at: Callable[[Nic, int], None]
+    round_at: "Callable[[Nic, int], None]"
     engines: int
     room: int  # work that fits into the queue before engines wait
     post_ps: int

@@ -141,8 +141,8 @@ def test_one_rank_computes_and_updates() -> None:
     """FLOP over the rate, bytes over the memory's, and kernels: nothing waits, and MFU is below the efficiency."""
     found = iterate(plan(), free)
     assert set(found.parts[0]) == {"compute", "optimizer"}
-    assert 0.2 < found.model_flops_share() < 0.7
-    assert found.tokens_per_s == pytest.approx(1024 / found.time_s)
+    assert 0.2 < found.figures["mfu"] < 0.7
+    assert found.figures["tokens_per_s"] == pytest.approx(1024 / found.time_s)
 
 
 def test_equal_stages_have_the_bubble_of_the_schedule() -> None:
