@@ -252,8 +252,8 @@ class Cost:
 
     The largest size tells of all; chunks are those before any are chosen.
 
-    `at_least`: how many algorithms are simulated at each size whatever their bounds say: those with the fewest services;
-        all where omitted, and then the first that is too many ends the search.
+    `at_least`: how many algorithms are simulated at each size whatever their bounds say, of the fewest services; all where
+        omitted, and then the first that is too many ends the search.
     """
 
     def __init__(self, spec: Spec, max_events: int | None, at_least: int | None = None) -> None:
