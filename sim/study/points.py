@@ -24,11 +24,13 @@ from sim.program.outcome import Progress
 from sim.result import Result
 from sim.simulation import check_limits, simulate
 from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms
+from sim.study.circuits import PLANNED, planned, switched_form
 from sim.study.spec import Spec
 from sim.why.spread import RUNS, Spread, spread
 from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
 from topologies.core.components import components
+from topologies.optics import layouts
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
@@ -41,7 +43,7 @@ RUN_SERVICES = 80_000
 """Services that a core does while a small run is prepared: 4 ms."""
 
 PIPELINES = (hierarchical.NAME, themis.NAME)
-TUNED = ("trees", "pipeline_chunks")
+TUNED = ("trees", "pipeline_chunks", "circuits")
 """Options of algorithms that are chosen by size, where they are not given."""
 
 FEW_PARTS = (1, 2, 4)
@@ -92,10 +94,13 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     names = {called(name): name for name in spec.algorithms}
     name = names[choice(row["algorithm"], names, "algorithm of the spec")]
     tuned = {option: row[option] for option in TUNED if row.get(option) is not None}
+    circuits = tuned.pop("circuits", None)
+    topology = topology if circuits in (None, PLANNED) else layouts(topology)[circuits]
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
     schedule = spec.build_schedule(name, topology, row["size_bytes"], form, **tuned)
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
-    return schedule, replace(spec.build_model(), **cut)
+    model = replace(spec.build_model(), **cut)
+    return planned(schedule, model) if circuits == PLANNED else schedule, model
 
 
 NO_RANGE: dict[str, float | None] = {"spread_low_s": None, "spread_high_s": None}
@@ -162,14 +167,29 @@ def simulate_ready(
     task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
     progress: Callable[[Progress], None] | None = None,
 ) -> BestForm:
-    """Simulate the forms of `ready_point` that can be the best."""
+    """Simulate the forms of `ready_point` that can be the best, and where circuits may be switched what may beat it."""
+    best = simulate_static(task, ready, refused, progress)
+    if task.spec.engine == "analytic":
+        return best
+    return switched_form(ready, best, partial(_final(task, progress), model=best.result.model))
+
+
+def _final(task: Task, progress: Callable[[Progress], None] | None) -> Callable[..., Result]:
+    return partial(
+        simulate, engine=task.spec.engine, symmetry=task.spec.symmetry, check=task.check, progress=progress,
+        max_events=task.max_events, faults=task.spec.build_faults(),
+    )
+
+
+def simulate_static(
+    task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
+    progress: Callable[[Progress], None] | None = None,
+) -> BestForm:
+    """Simulate the forms of `ready_point` that can be the best, on circuits that stay as they are."""
     spec, faults = task.spec, task.spec.build_faults()
     # the trials of `choose` are all of the chunk engine
     check_limits(spec.engine, task.max_events, task.check)
-    final = partial(
-        simulate, engine=spec.engine, symmetry=spec.symmetry, check=task.check, progress=progress,
-        max_events=task.max_events, faults=faults,
-    )
+    final = _final(task, progress)
     if spec.chooses:
         is_final = spec.engine == "chunk" and not task.check and faults is None
 
@@ -252,8 +272,8 @@ class Cost:
 
     The largest size tells of all; chunks are those before any are chosen.
 
-    `at_least`: how many algorithms are simulated at each size whatever their bounds say, of the fewest services; all where
-        omitted, and then the first that is too many ends the search.
+    `at_least`: how many algorithms are simulated at each size whatever their bounds say, of the fewest services;
+        all where omitted, and then the first that is too many ends the search.
     """
 
     def __init__(self, spec: Spec, max_events: int | None, at_least: int | None = None) -> None:
@@ -364,13 +384,17 @@ def forms_of(spec: Spec, topology: Topology, name: str) -> tuple[Sequence[str], 
         more += [f"{form}, trees={count}" for form in forms for count in numbers_of_trees(spec, topology, name)]
     if spec.chooses and name in PIPELINES and "pipeline_chunks" not in spec.options_of(name):
         more += [f"{form}, pipeline_chunks={parts}" for form in forms for parts in FEW_PARTS]
+    if topology.optics is not None:
+        labels = [*forms, *more]
+        more += [f"{label}, circuits={one}" for one in [*layouts(topology)][1:] for label in labels]
     return forms, more
 
 
 def schedule_of(spec: Spec, topology: Topology, name: str, size_bytes: int, label: str) -> Schedule:
     """The schedule of an algorithm in one of the forms of `forms_of`."""
     form, tuned = _split(label)
-    return spec.build_schedule(name, topology, size_bytes, form or None, **tuned)
+    fabric = layouts(topology)[str(circuits)] if (circuits := tuned.pop("circuits", None)) else topology
+    return spec.build_schedule(name, fabric, size_bytes, form or None, **tuned)
 
 
 def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
@@ -383,8 +407,8 @@ def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
     return sorted({2, most}) if most > 1 else []
 
 
-def _split(label: str) -> tuple[str, dict[str, int]]:
-    """The form, and the option that was chosen, of a label such as "push, trees=2"."""
-    form, _, tuned = label.partition(", ")
-    option, _, value = tuned.partition("=")
-    return form, {option: int(value)} if tuned else {}
+def _split(label: str) -> tuple[str, dict[str, int | str]]:
+    """The form, and the options that were chosen, of a label such as "push, trees=2, circuits=4x4"."""
+    form, *tuned = label.split(", ")
+    options = dict(one.split("=") for one in tuned)
+    return form, {name: value if name == "circuits" else int(value) for name, value in options.items()}
