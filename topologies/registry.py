@@ -24,6 +24,7 @@ from topologies.core.topology import Topology
 from topologies.dragonflies import dragonfly
 from topologies.formats.files import SUFFIXES, Given, is_topology_file, read_topology_file
 from topologies.hamming_meshes import DEFAULT_CABLE_LATENCY, DEFAULT_ROUTER_LATENCY, hamming_mesh
+from topologies.optics import parse_ocs
 from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
 from topologies.random_graphs import random_regular
 from topologies.text.brief import Registry, one_line
@@ -180,6 +181,11 @@ _FAMILIES = (
         "twisted-torus", _shaped("twisted-torus", twisted_torus),
         "a torus whose wrap-around links in the short dimensions shift the long ones",
         "twisted-torus:4x4x8", ("twisted-torus:2x2x4", "twisted-torus:2x4x4"), one_kind=True,
+    ),
+    Family(
+        "ocs", parse_ocs, "servers with optical ports behind circuit switches: SERVERSxPORTS, and options",
+        "ocs:16x4,delay=10us", ("ocs:1x1", "ocs:4x1", "ocs:5x2,duplex", "ocs:8x2,circuits=kautz", "ocs:6x3,per-port"),
+        hop_latency=0, one_kind=True,
     ),
     Family(
         "dgx-a100", _counted("dgx-a100", dgx_a100), "boxes of 8 GPUs around an NVSwitch, two InfiniBand switches",

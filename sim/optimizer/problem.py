@@ -59,7 +59,7 @@ class Network:
     def has_usual_prices(self) -> bool:
         """Whether the published tiers apply: up to four dimensions, the last and only the last of switches."""
         router = self.topology.router
-        if not isinstance(router, DimensionOrderRouter):
+        if not isinstance(router, DimensionOrderRouter) or 1 in self.topology.shape:
             return False
         *inner, last = (block.kind for block in router.blocks)
         return bool(self.tiers) or (last == "SW" and set(inner) <= {"RI", "FC"} and len(inner) < len(TIERS))
@@ -70,8 +70,10 @@ class Network:
         WeftError: it is not a product of priced blocks, or a tier has no price.
         """
         router = self.topology.router
-        if not isinstance(router, DimensionOrderRouter):
-            raise WeftError(f"{self.name} has no price list: it is not a product of blocks RI, FC and SW")
+        if not isinstance(router, DimensionOrderRouter) or 1 in self.topology.shape:
+            raise WeftError(
+                f"{self.name} has no price list: it is not a product of blocks RI, FC and SW of several NPUs each"
+            )
         blocks = [block.kind for block in router.blocks]
         tiers = self.tiers or usual_tiers(blocks)
         return network_cost(blocks, self.topology.shape, tiers, prices, counting=counting, fixed=fixed)
@@ -114,8 +116,15 @@ def read_any_network(text: str, latency: Quantity | None = None, hop_latency: Qu
     """A network from a LIBRA file (.yml) or from a spec, such as "RI(4)_FC(8)_SW(32)" or "torus:64x16"."""
     if text.endswith(NETWORK_FILES):
         file: NetworkFile = read_network(text)
-        return Network(file.spec, from_spec(file.spec, None, latency, hop_latency), file.tiers)
-    return Network(text, with_link_classes(from_spec(text, None, latency, hop_latency)), ())
+        found = Network(file.spec, from_spec(file.spec, None, latency, hop_latency), file.tiers)
+    else:
+        found = Network(text, with_link_classes(from_spec(text, None, latency, hop_latency)), ())
+    dimension = found.topology.dimension
+    for empty in np.flatnonzero(np.bincount(dimension[dimension >= 0], minlength=1) == 0):
+        raise WeftError(
+            f"network {found.name} has no link in dimension {empty + 1}, and no bandwidth to give to it: leave it out"
+        )
+    return found
 
 
 def with_link_classes(topology: Topology) -> Topology:

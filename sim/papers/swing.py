@@ -20,7 +20,8 @@ from matplotlib.lines import Line2D
 from sim.papers.tables import Left, md_head, picture
 from sim.plots.style import CYCLE, REFERENCE, WIDE, figure, heading, legend, line_of, log_axis, sizes_axis
 from sim.study.keys import CollectiveKeys, ModelKeys, TopologyKeys
-from sim.study.points import Row, Task, compute_all
+from sim.study.points import Row, Task
+from sim.study.ranked import compute_all
 from sim.study.spec import Spec
 from topologies.units import format_size, parse_size
 
