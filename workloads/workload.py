@@ -71,6 +71,7 @@ class Layer:
 
     @property
     def phases(self) -> tuple[Phase, Phase, Phase]:
+        """Forward, gradient of the input, gradient of the weights."""
         return self.forward, self.input_grad, self.weight_grad
 
 

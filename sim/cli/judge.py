@@ -482,6 +482,7 @@ def facts(one: Diagnosis) -> dict[str, Any]:
 
 
 def rate_facts(rate: Rate) -> dict[str, Any]:
+    """A rate as the JSON has it."""
     value, low, high = rate.share
     found = {"name": rate.name, "nominal": rate.nominal, "determined": rate.determined, "apart": rate.apart}
     return found | ({"value": value, "low": low, "high": high} if rate.determined and not rate.apart else {})
@@ -494,6 +495,7 @@ def change_facts(one: Changes) -> dict[str, Any]:
 
 
 def candidate_facts(run: FabricRun) -> dict[str, Any]:
+    """A candidate of a fabric as the JSON has it."""
     return {
         "source": run.source, "alike": run.alike,
         "fits": [

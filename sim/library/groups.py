@@ -40,9 +40,7 @@ def library_times(machine: Machine, groups: Mapping[str, Group], version: tuple[
     return times
 
 
-def torus_times(
-    machine: Machine, groups: Mapping[str, Group], how: How = AS_USUAL, between_Bps: float = 0.0
-) -> Times:
+def torus_times(machine: Machine, groups: Mapping[str, Group], how: How = AS_USUAL, between_Bps: float = 0.0) -> Times:
     """On a torus of accelerators: a group takes dimensions of its own, or part of one, the inner ones first.
 
     Copies of a job have a torus each; `between_Bps`: of an accelerator to those of the others.

@@ -149,6 +149,7 @@ class Lowered(NamedTuple):
 
     @property
     def topology(self) -> Topology:
+        """The fabric of the job."""
         return self.job.topology
 
     def is_end(self, server: int) -> bool:
@@ -159,10 +160,7 @@ class Lowered(NamedTuple):
     def schedule(self) -> Schedule:
         """The schedule, of a job that is nothing else but the changes of its circuits.
 
-        Raises
-        ------
-        WeftError
-            The job is of several operations, or of another kind.
+        WeftError: the job is of several operations, or of another kind.
         """
         found = self.job.of_schedule
         if found is None:

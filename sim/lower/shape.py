@@ -156,17 +156,10 @@ def shape_of(
     A quotient depends on rates and latencies only through which links are alike: a topology on which other links are
     alike has a shape of its own, whose symmetry is checked anew.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    tie : str
-    seed : int
-        For `ecmp`; 0 for other rules, so that they share one shape.
-    symmetry : {"auto", "off"}
-    waiting : Waiting
-        What a rank waits for, beyond the dependencies.
-    ranks : Ranks
-        What else a group has to keep.
+    `seed`: for `ecmp`; 0 for other rules, so that they share one shape.
+    `symmetry`: {"auto", "off"}.
+    `waiting`: what a rank waits for, beyond the dependencies.
+    `ranks`: what else a group has to keep.
     """
     known = _shapes.setdefault(pattern.emit, {})
     topology = pattern.topology

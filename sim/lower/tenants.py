@@ -76,17 +76,9 @@ def merge(tenants: Sequence[Tenant], model: Model) -> Job:
     Each operation carries its tenant, and waits for its arrival. The arrival itself belongs to no tenant: a computation
     on a clock.
 
-    Parameters
-    ----------
-    tenants : sequence of Tenant
-        All on the same topology.
-    model : Model
-        Its discipline must be "priority" where the tenants differ in priority.
-
-    Raises
-    ------
-    WeftError
-        Not a list of tenants, none, two of one name, tenants on different topologies, or priorities that nothing
+    `tenants`: all on the same topology.
+    `model`: its discipline must be "priority" where the tenants differ in priority.
+    WeftError: not a list of tenants, none, two of one name, tenants on different topologies, or priorities that nothing
         looks at.
     """
     _check(tenants, model)

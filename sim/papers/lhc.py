@@ -303,6 +303,7 @@ def model_rows(rates: Rates | None = None) -> Iterator[Row]:
 
 
 def model_times(fabric: str, n_elements: int, union: float, here: Rates) -> Row:
+    """Times of one gradient by each way to send it, on one fabric."""
     seconds = partial(all_reduce_s, fabric, 8)
     free = compressed_all_reduce(seconds, n_elements, union, Compression(), INSTANT)
     device = compressed_all_reduce(seconds, n_elements, union, Compression(), here)

@@ -109,10 +109,7 @@ def assemble(
     `buffers`: room behind each server, and time until room given back is known; see `with_buffers` for `bubble`.
     `waits` and `works`: of the edges and of `task_work`, where an earlier program of the same tasks has them.
 
-    Raises
-    ------
-    WeftError
-        Tasks that wait for each other in a circle, a window that can never open, more pool units asked than
+    WeftError: tasks that wait for each other in a circle, a window that can never open, more pool units asked than
         there are, or a run that could outlast the clock.
     """
     choice(forwarding, FORWARDING, "forwarding")

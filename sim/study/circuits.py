@@ -5,8 +5,6 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 "Harvest", arXiv 2602.09188). A dynamic program over such parts finds the plan; its winner is simulated as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple

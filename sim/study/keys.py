@@ -114,6 +114,7 @@ def _shown(value: Any) -> str:
 
 
 def flags_of(field: Field[Any]) -> tuple[str, ...]:
+    """The flags of the command line that give a key."""
     named: tuple[str, ...] = field.metadata["flags"]
     return named or (f"--{field.name.replace('_', '-')}",)
 

@@ -1,7 +1,5 @@
 """Plans of a spec: its section `[iteration]` on a machine or a fabric, and what takes the time of its collectives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter

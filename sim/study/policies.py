@@ -1,7 +1,5 @@
 """The table of `weft reconfigure`: static circuits, every policy of switching them, and a bound on all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -142,19 +142,11 @@ def run_with_log(lowered: Lowered) -> Outcome:
 def explain_run(lowered: Lowered, outcome: Outcome, by: str = "dimension") -> Why:
     """Why a run takes as long as it does.
 
-    Parameters
-    ----------
-    lowered : Lowered
-    outcome : Outcome
-        Of a run with `log=True`.
-    by : {"dimension", "operation", "kind", "tenant"}
-        How pieces are named: what was done on which class of servers ("serialization, dimension 0"), or whose it was:
-        the operation ("gradients 3"), its kind ("data all-reduce"), or its tenant.
-
-    Raises
-    ------
-    WeftError
-        The run kept no log, or another name.
+    `outcome`: of a run with `log=True`.
+    `by`: {"dimension", "operation", "kind", "tenant"}; how pieces are named: what was done on which class of servers
+        ("serialization, dimension 0"), or whose it was: the operation ("gradients 3"), its kind ("data all-reduce"), or
+        its tenant.
+    WeftError: the run kept no log, or another name.
     """
     choice(by, BY, "by")
     names = Names(lowered)

@@ -37,17 +37,8 @@ _OTHERS = {backward.POSTING: POSTING, backward.CREDITS: CREDITS}
 def explain(program: Program, outcome: Outcome, labels: Labels = PLAIN) -> Why:
     """The critical path of a logged run.
 
-    Parameters
-    ----------
-    program : Program
-    outcome : Outcome
-        Of a run with `log=True`.
-    labels : Labels
-
-    Raises
-    ------
-    WeftError
-        The run kept no log.
+    `outcome`: of a run with `log=True`.
+    WeftError: the run kept no log.
     """
     return LoggedWalk(program, outcome, labels).walk()
 

@@ -182,10 +182,12 @@ class Topology:
 
     @property
     def n_nodes(self) -> int:
+        """NPUs, switches, and what reduces."""
         return int(self.kind.size)
 
     @property
     def n_links(self) -> int:
+        """One-way links; a cable is two."""
         return int(self.src.size)
 
     @cached_property

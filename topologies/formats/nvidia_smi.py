@@ -9,12 +9,12 @@ with NVLinks between them are taken to be on one host bridge if their CPU affini
 import re
 from typing import NamedTuple
 
+from topologies.accelerators import Generation, generation
 from topologies.checks import WeftError
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
 from topologies.formats.slots import NAMES, listed, plain_lines, reached, tree
-from topologies.nvlink import Generation, generation
 from topologies.text.schema import Producer
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
