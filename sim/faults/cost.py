@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sim.faults.lost import chunks_lost
 from sim.faults.names import node_named
 from sim.faults.plan import FaultPlan, NodeDown, Repair
 from sim.lower.lowered import Lowered
@@ -50,14 +51,18 @@ class FaultCost:
 
     @classmethod
     def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> FaultCost:
-        """From a run with a journal (without one, nothing can be lost)."""
-        lost, detours = lowered.resent or 0, 0
-        if outcome.journal is not None:
-            images = np.append(lowered.images(), np.ones(lowered.program.n_tasks, np.int64))  # late starts: never lost
-            lost += int(images[outcome.journal.task[outcome.journal.lost]].sum())
-            detours = _detours(lowered.program, outcome)
-        elif outcome.rates is not None and (rows := np.unique(outcome.rates.way) - lowered.program.n_tasks).size:
-            detours = int(np.count_nonzero(~_is_own(lowered.program, lowered.program.detour_route[rows[rows >= 0]])))
+        """From a run; one with a journal, where the program needs one (`sim.faults.lost`)."""
+        lost, detours, program = lowered.resent or 0, 0, lowered.program
+        journal = outcome.journal
+        if outcome.rates is None:
+            by_task = chunks_lost(program) if journal is None else np.bincount(
+                journal.task[journal.lost], minlength=program.n_tasks
+            )
+            images = np.append(lowered.images(), np.ones(program.n_tasks, np.int64))  # late starts: never lost
+            lost += int(by_task @ images[: program.n_tasks])
+            detours = _detours(program, outcome)
+        elif (rows := np.unique(outcome.rates.way) - program.n_tasks).size:
+            detours = int(np.count_nonzero(~_is_own(program, program.detour_route[rows[rows >= 0]])))
         return cls(plan, healthy_ps, outcome.makespan_ps, lost, detours)
 
     @property

@@ -23,7 +23,7 @@ def without_effect(plan: FaultPlan, lowered: Lowered, outcome: Outcome) -> list[
     came to, unless new routes led around them.
     """
     used = None
-    if outcome.journal is not None or (outcome.rates is not None and not lowered.program.is_healthy):
+    if not lowered.program.is_healthy:
         server = lowered.program.route_server[_crossed(lowered.program, outcome)]
         used = set(np.flatnonzero(np.isin(lowered.orbits.link, lowered.server_link[server])).tolist())
     resent = [fault for fault in plan.faults if isinstance(fault, Loss) and lowered.resent]
@@ -42,11 +42,11 @@ def fault_name(fault: Fault) -> str:
 
 
 def _crossed(program: Program, outcome: Outcome) -> I64:
-    """Places in `route_hop` of what was served, or taken by flows."""
+    """Places in `route_hop` of what was served, or taken by flows: without a journal, and detours, all of them."""
     if outcome.journal is not None:
         return outcome.journal.at
-    assert outcome.rates is not None
-    route = program.every_route()[1][np.unique(outcome.rates.way)]
+    of_tasks = program.task_route.astype(np.int64)
+    route = of_tasks if outcome.rates is None else program.every_route()[1][np.unique(outcome.rates.way)]
     return ranges(program.route_ptr[route].astype(np.int64), np.diff(program.route_ptr)[route])
 
 
