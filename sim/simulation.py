@@ -150,11 +150,10 @@ class _Run:
             if not lowered.is_whole:
                 return self.healthy(job, model, "off")  # which names the circle itself, not what stands for it
             raise named_circle(stuck, lowered) from None
-        estimate = None if job.alone is None else estimate_ps(lowered)
         result = Result(
-            job=job, model=model, engine=self.engine, time_ps=_time_ps(lowered, model, outcome, estimate),
-            events=0 if outcome is None else outcome.events, estimate_ps=estimate, wall_s=perf_counter() - started,
-            lowered=lowered, outcome=outcome,
+            job=job, model=model, engine=self.engine, time_ps=_time_ps(lowered, model, outcome),
+            events=0 if outcome is None else outcome.events, wall_s=perf_counter() - started, lowered=lowered,
+            outcome=outcome,
         )
         return self._checked(result)
 
@@ -214,10 +213,9 @@ class _Run:
         return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
 
 
-def _time_ps(lowered: Lowered, model: Model, outcome: Outcome | None, estimate_ps: int | None) -> int:
+def _time_ps(lowered: Lowered, model: Model, outcome: Outcome | None) -> int:
     """That of the run, of the closed form, or the estimate; the lower bound where that is more."""
     if outcome is not None:
         return outcome.makespan_ps
-    assert estimate_ps is not None  # the analytic engine takes a schedule alone
     form_ps = closed_form_ps(lowered, model)
-    return max(estimate_ps if form_ps is None else form_ps, lower_bound_ps(lowered))
+    return max(estimate_ps(lowered) if form_ps is None else form_ps, lower_bound_ps(lowered))

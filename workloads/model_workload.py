@@ -16,13 +16,8 @@ BYTES = 2
 
 @checked
 def training_workload(
-    model: NeuralNetwork,
-    parallelism: Parallelism,
-    accelerator: Accelerator,
-    samples: Positive,
-    *,
-    bundled: bool = False,
-    gather_checkpoints: bool = False,
+    model: NeuralNetwork, parallelism: Parallelism, accelerator: Accelerator, samples: Positive, *,
+    bundled: bool = False, gather_checkpoints: bool = False,
 ) -> Workload:
     """One iteration of the first pipeline stage.
 

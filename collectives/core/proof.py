@@ -56,9 +56,7 @@ class _Write(NamedTuple):
 
 
 @checked
-def prove(
-    kind: Collective, p: Count, n_blocks: Count, root: int, transfers: Transfers, blocks_of: BlocksOf
-) -> None:
+def prove(kind: Collective, p: Count, n_blocks: Count, root: int, transfers: Transfers, blocks_of: BlocksOf) -> None:
     """Check that the transfers of all ranks implement the collective.
 
     Parameters

@@ -17,14 +17,7 @@ from topologies.stages import staged
 from workloads.formats.astra_memory import read_remote_memory
 from workloads.formats.chakra import Node, Trace
 from workloads.formats.chakra_json import Groups, groups_of
-from workloads.formats.chakra_nodes import (
-    Computes,
-    Meaning,
-    Remembers,
-    meaning,
-    passed_over,
-    read_ranks,
-)
+from workloads.formats.chakra_nodes import Computes, Meaning, Remembers, meaning, passed_over, read_ranks
 from workloads.formats.comm_groups import read_comm_groups
 
 MOST_EVENTS = 200_000_000

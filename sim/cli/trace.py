@@ -17,7 +17,7 @@ from sim.simulation import simulate
 from sim.study.points import Task, range_of, ready_point, simulate_ready
 from sim.study.spec import Spec
 from sim.study.tables import range_words
-from sim.study.workload_files import check_no_workload, named
+from sim.study.workload_keys import check_no_workload, named
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.timeline.timeline import Timeline
 from topologies.checks import WeftError

@@ -91,9 +91,7 @@ def _is_own(program: Program, route: I32) -> npt.NDArray[np.bool_]:
     return np.isin(route, program.task_route)
 
 
-def named_deadlock(
-    stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan
-) -> Deadlock:
+def named_deadlock(stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan) -> Deadlock:
     """The same report with the names of the topology: a node that is down replaces all its links."""
     if not stuck.stranded:
         return named_circle(stuck, lowered) if stuck.circle else stuck

@@ -48,9 +48,7 @@ def _crossed(program: Program, outcome: Outcome) -> I64:
     return ranges(program.route_ptr[route].astype(np.int64), np.diff(program.route_ptr)[route])
 
 
-def _why_not(
-    fault: Fault, plan: FaultPlan, used: set[int] | None, topology: Topology, outcome: Outcome
-) -> str | None:
+def _why_not(fault: Fault, plan: FaultPlan, used: set[int] | None, topology: Topology, outcome: Outcome) -> str | None:
     if isinstance(fault, Straggler):
         return "it changes nothing" if fault.speed == 1 and fault.delay == "0s" else None
     if used is None:

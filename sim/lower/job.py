@@ -29,18 +29,7 @@ from sim.lower.quotient import Orbits, Ranks
 from sim.lower.servers import bandwidths, disciplines_of, first_stream, legend
 from sim.lower.shape import Shape, shape_of
 from sim.lower.templates import Template, templates_of
-from sim.program import (
-    I8,
-    I32,
-    I64,
-    NO_POOLS,
-    ORDERS,
-    WHOLE,
-    Columns,
-    Cutting,
-    Pools,
-    unique_rows,
-)
+from sim.program import I8, I32, I64, NO_POOLS, ORDERS, WHOLE, Columns, Cutting, Pools, unique_rows
 from sim.program.assemble import assemble
 from sim.program.model import Model
 from sim.program.waits import Cycle

@@ -486,9 +486,7 @@ def turns_differ(turns: Sequence[I64]) -> bool:
     return min(distinct) < max(distinct)
 
 
-def _crossing_fault(
-    q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool
-) -> str | None:
+def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool) -> str | None:
     """Whether the crossings of each link stand one to one over those of its representative, in a definite order.
 
     `links`, `at`: crossed by those that were looked at, and the hop that stands for each crossing.

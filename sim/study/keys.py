@@ -394,12 +394,8 @@ class PoolKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitsKeys:
-    """Section `[circuits]`: optical circuits, and when they are switched."""
+    """Section `[circuits]`: optical circuits for a training job."""
 
-    delay: str = key("text", "of one reconfiguration", "TIME", value="10us")
-    start_up: str = key("text", "of every step", "TIME", value="500ns")
-    interfaces: int = key("integer", "optical interfaces per server", "N", value=2)
-    per_port: bool = key("flag", "only the circuits that change are dark", value=False)
     servers: int = key("integer", "servers of 4 GPUs", "N", value=16)
     degree: int = key("integer", "optical interfaces per server", "D", value=4)
     simplex: bool = key("flag", "patch the two fibers of an interface separately", value=False)

@@ -362,9 +362,7 @@ class _Graph:
         return None if whole is None else whole / max(own[end, link.name] for end in gpus)
 
 
-def _may_carry(
-    cables: Collection[tuple[str, str]], known: Collection[tuple[str, str]], npus: Sequence[str]
-) -> bool:
+def _may_carry(cables: Collection[tuple[str, str]], known: Collection[tuple[str, str]], npus: Sequence[str]) -> bool:
     """Whether a cable that is not known is on a shortest path between two NPUs."""
     near: dict[str, list[tuple[str, bool]]] = {}
     for ends in cables:

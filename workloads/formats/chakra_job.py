@@ -280,9 +280,7 @@ class _Builder:
         for rank, node in nodes:
             self.number[rank, node.id] = number
 
-    def _serve(
-        self, label: str, kind: str, what: Meaning, rank: int, node: int, time_ps: int, after: list[int]
-    ) -> int:
+    def _serve(self, label: str, kind: str, what: Meaning, rank: int, node: int, time_ps: int, after: list[int]) -> int:
         """Work on a stream, in its turn."""
         return self.job.compute(label, time_ps, kind=kind, stream=_stream(what), npus=[rank], after=after,
                                 priority=self.turns[rank].place[node])

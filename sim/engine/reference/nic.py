@@ -117,9 +117,7 @@ class Nic:
         if self.in_turn == 0 or port != self.last_port:
             return False
         phase = port // self.in_turn
-        return any(
-            count for other, count in self.unpushed.items() if other != port and other // self.in_turn == phase
-        )
+        return any(count for other, count in self.unpushed.items() if other != port and other // self.in_turn == phase)
 
     def _post(self) -> None:
         while self.unposted:

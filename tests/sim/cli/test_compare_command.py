@@ -13,7 +13,8 @@ from collectives import algorithms_for, build
 from sim import simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.study.points import Task, compute_all, refusals
+from sim.study.points import Task, refusals
+from sim.study.ranked import compute_all
 from sim.study.spec import Spec
 from sim.study.tables import tied_with
 from tests.places import ROOT
@@ -230,7 +231,7 @@ def test_more_services_than_anybody_waits_for_must_be_asked_for(capsys: pytest.C
     for asked in (["-b", "1K", "-e", "64G", "-f", "2", "--spread", "10000"], ["-b", "15G", "--chunk", "1B"]):
         assert main([*words, *asked]) == 2
         [line] = capsys.readouterr().err.strip().splitlines()
-        assert "must be asked for: use fewer of them, larger chunks, or --max-events" in line
+        assert "must be asked for: use fewer algorithms, larger chunks, or --max-events" in line
 
 
 @pytest.mark.parametrize("engine", ["analytic", "fluid"])
