@@ -242,8 +242,8 @@ A pipeline of {FUSION_STAGES} stages and {FUSION_MICROBATCHES} microbatches (GPi
 of 4. All links are compressed by one ratio (uniform), or each by one in proportion to its time (adaptive, AdaTopK).
 """
 
-FUSION_SAID = """The published gains of 1.45 to 9.39 lie between a link at 100 Mb/s, which hardly matters, and one at 8 Mb/s,
-which dominates: which of their rows is which is not public.
+FUSION_SAID = """The published gains of 1.45 to 9.39 lie between a link at 100 Mb/s, which hardly matters,
+and one at 8 Mb/s, which dominates: which of their rows is which is not public.
 """
 
 DEFER = """## DEFER
