@@ -17,6 +17,7 @@ from sim.engine.run import check_size, run
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
 from sim.faults.history import history_of, marks_of
+from sim.faults.lost import needs_journal
 from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered, task_names
@@ -156,7 +157,7 @@ class _Run:
         return self._checked(result)
 
     def faulty(self, healthy: Result, plan: FaultPlan, symmetry: str) -> Result:
-        """The same job once more, with faults and a journal: all NPUs, or as the faults keep the symmetry."""
+        """The same job once more, with faults: all NPUs, or as the faults keep the symmetry."""
         if self.engine == "analytic":
             raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")
         started = perf_counter()
@@ -164,7 +165,7 @@ class _Run:
         as_kept = "off" if marks is None else "auto"
         lowered = add_faults(lower(healthy.job, healthy.model, as_kept, marks=marks), plan)
         try:
-            outcome = self._outcome(lowered, log=True)
+            outcome = self._outcome(lowered, self.log or self.engine == "fluid" or needs_journal(lowered.program))
         except Deadlock as stuck:
             if not lowered.is_whole:
                 return self.faulty(healthy, plan, "off")  # which names all that wait

@@ -27,8 +27,6 @@ from topologies.formats.exchange import to_networkx as to_networkx
 from topologies.formats.exchange import write_topology as write_topology
 from topologies.hamming_meshes import hamming_mesh as hamming_mesh
 from topologies.optics import Circuits as Circuits
-from topologies.optics import CircuitSwitch as CircuitSwitch
-from topologies.optics import PatchPanel as PatchPanel
 from topologies.optics import hybrid as hybrid
 from topologies.optics import ocs as ocs
 from topologies.optics import optical as optical

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sim.faults.lost import chunks_lost
 from sim.faults.names import links_named, node_named
 from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower.lowered import Lowered
@@ -49,14 +50,18 @@ class FaultCost:
 
     @classmethod
     def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> "FaultCost":
-        """From a run with a journal (without one, nothing can be lost)."""
-        lost, detours = lowered.resent or 0, 0
-        if outcome.journal is not None:
-            images = np.append(lowered.images(), np.ones(lowered.program.n_tasks, np.int64))  # late starts: never lost
-            lost += int(images[outcome.journal.task[outcome.journal.lost]].sum())
-            detours = _detours(lowered.program, outcome)
-        elif outcome.rates is not None and (rows := np.unique(outcome.rates.way) - lowered.program.n_tasks).size:
-            detours = int(np.count_nonzero(~_is_own(lowered.program, lowered.program.detour_route[rows[rows >= 0]])))
+        """From a run; one with a journal, where the program needs one (`sim.faults.lost`)."""
+        lost, detours, program = lowered.resent or 0, 0, lowered.program
+        journal = outcome.journal
+        if outcome.rates is None:
+            by_task = chunks_lost(program) if journal is None else np.bincount(
+                journal.task[journal.lost], minlength=program.n_tasks
+            )
+            images = np.append(lowered.images(), np.ones(program.n_tasks, np.int64))  # late starts: never lost
+            lost += int(by_task @ images[: program.n_tasks])
+            detours = _detours(program, outcome)
+        elif (rows := np.unique(outcome.rates.way) - program.n_tasks).size:
+            detours = int(np.count_nonzero(~_is_own(program, program.detour_route[rows[rows >= 0]])))
         return cls(plan, healthy_ps, outcome.makespan_ps, lost, detours)
 
     @property
@@ -186,7 +191,7 @@ def without_effect(plan: FaultPlan, lowered: Lowered, outcome: Outcome) -> list[
     came to, unless new routes led around them.
     """
     used = None
-    if outcome.journal is not None or (outcome.rates is not None and not lowered.program.is_healthy):
+    if not lowered.program.is_healthy:
         server = lowered.program.route_server[_crossed(lowered.program, outcome)]
         used = set(np.flatnonzero(np.isin(lowered.orbits.link, lowered.server_link[server])).tolist())
     resent = [fault for fault in plan.faults if isinstance(fault, Loss) and lowered.resent]
@@ -205,11 +210,11 @@ def fault_name(fault: Fault) -> str:
 
 
 def _crossed(program: Program, outcome: Outcome) -> I64:
-    """Places in `route_hop` of what was served, or taken by flows."""
+    """Places in `route_hop` of what was served, or taken by flows: without a journal, and detours, all of them."""
     if outcome.journal is not None:
         return outcome.journal.at
-    assert outcome.rates is not None
-    route = program.every_route()[1][np.unique(outcome.rates.way)]
+    of_tasks = program.task_route.astype(np.int64)
+    route = of_tasks if outcome.rates is None else program.every_route()[1][np.unique(outcome.rates.way)]
     return ranges(program.route_ptr[route].astype(np.int64), np.diff(program.route_ptr)[route])
 
 
