@@ -28,8 +28,7 @@ from sim.program.model import ENGINES, SYMMETRY, Model, check_flows_have_no, mak
 from sim.program.model_options import OPTIONS, ModelOptions, listing
 from sim.program.outcome import Deadlock, Outcome, Progress
 from sim.result import Result
-from topologies import WeftError
-from topologies.checks import Choice, Count, checked, choice, told
+from topologies.checks import Choice, Count, WeftError, checked, choice, told
 from topologies.stages import staged
 from workloads.job import Job
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from topologies import WeftError
-from topologies.checks import Count, Integer, checked
+from topologies.checks import Count, Integer, WeftError, checked
 from topologies.text.brief import one_line
 from workloads.workload import Groups
 

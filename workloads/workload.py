@@ -7,8 +7,7 @@ all-gather starts from, the full array of every other collective.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from topologies import WeftError
-from topologies.checks import NotNegative, checked
+from topologies.checks import NotNegative, WeftError, checked
 from topologies.text.brief import one_line
 from topologies.units import from_nanoseconds
 

@@ -33,8 +33,7 @@ from sim.study.points import check_joined
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.whole_file import write_whole
-from topologies import Topology
-from topologies.checks import WeftError
+from topologies import Topology, WeftError
 from topologies.machines.profile import Machine, profiles
 from topologies.stages import staged
 from topologies.units import counted, format_size, format_time

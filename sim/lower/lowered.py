@@ -12,8 +12,7 @@ from collectives.core.transfers import Transfers
 from sim.lower.marks import Marks
 from sim.lower.nics import STREAMS
 from sim.lower.quotient import Orbits
-from sim.program import I32, I64, Program
-from sim.program.contract import DOWN
+from sim.program.contract import DOWN, I32, I64, Program
 from sim.program.disrupt import Phase
 from sim.program.flows import Speeds
 from sim.program.model import Model

@@ -20,8 +20,7 @@ from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, finder, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.columns import blocks, numbered
 from sim.program.model import Model
-from topologies import Topology, WeftError
-from topologies.core.paths import Paths
+from topologies import Paths, Topology, WeftError
 from topologies.core.rateless import alike, wiring_of
 from topologies.text.brief import one_line
 

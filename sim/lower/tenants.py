@@ -7,8 +7,7 @@ import numpy as np
 
 from collectives.core.schedule import Schedule
 from sim.program.model import Model
-from topologies import WeftError
-from topologies.checks import MOST_COUNT, checked, integer, told
+from topologies.checks import MOST_COUNT, WeftError, checked, integer, told
 from topologies.text.brief import one_line
 from topologies.units import Time, parse_time
 from workloads.job import CLOCK, Job, Priority

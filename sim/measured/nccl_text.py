@@ -35,9 +35,7 @@ DIFFERS, ROUNDED = 0.02, 0.006
 """Share, and GB/s, by which a column may differ from what the others say."""
 
 _COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error", "timestamp")
-_SPELLED = {
-    "size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_gbps": "algbw", "busbw_gbps": "busbw",
-}
+_SPELLED = {"size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_gbps": "algbw", "busbw_gbps": "busbw"}
 _BITS = re.compile(r"\b[KMGT]i?b(?:it)?(?:/s|ps)\b|\b[KMT]i?B(?:/s)?\b|\bms\b")
 _COMMA = re.compile(r"\d,\d")
 _UNITS = re.compile(r"\s*\((?:b|bytes|us|gb/s)\)")
@@ -339,9 +337,7 @@ VERSION = 3
 _PROGRAM = {collective: program for program, collective in NCCL_TESTS.items()}
 
 
-def nccl_json(
-    rows: Iterable[Mapping[str, Any]], n_ranks: int, element_bytes: int = 4, root: int = 0
-) -> str:
+def nccl_json(rows: Iterable[Mapping[str, Any]], n_ranks: int, element_bytes: int = 4, root: int = 0) -> str:
     """Rows of results as one document of nccl-tests.
 
     `rows`: the algorithm of each is its `experiment_name`.

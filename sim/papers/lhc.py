@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collectives import build, in_network, parameter_server, ring, swing
-from collectives.core.schedule import Schedule
+from collectives import Schedule, build, in_network, parameter_server, ring, swing
 from collectives.trees.aggregation import torus_trees
 from sim.papers.tables import Left, Row, as_text, picture
 from sim.plots.lines import CYCLE, OTHERS

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from collectives import pairwise, recursive_doubling, swing
-from collectives.core.schedule import Schedule
+from collectives import Schedule, pairwise, recursive_doubling, swing
 from collectives.direct import all_to_all
 from collectives.registry import algorithms_for
 from collectives.registry import build as build_schedule

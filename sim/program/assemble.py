@@ -16,8 +16,7 @@ from sim.program.model_options import DELIVERY, FORWARDING
 from sim.program.service_table import pairs_that_meet, with_services
 from sim.program.turns import with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
-from topologies import WeftError
-from topologies.checks import choice
+from topologies.checks import WeftError, choice
 from topologies.units import format_time
 
 

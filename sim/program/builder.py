@@ -12,8 +12,7 @@ from sim.program.columns import i32, unique_rows
 from sim.program.contract import CLOCK_END_PS, FIFO, I64, PER_CHUNK, PUSHED, ROUND_ROBIN_FLOW, UNBOUNDED, WHOLE, Program
 from sim.program.cutting import MOST_WORK, Cutting
 from sim.program.model_options import DISCIPLINES, ORDERS
-from topologies import WeftError
-from topologies.checks import choice
+from topologies.checks import WeftError, choice
 from topologies.units import format_time
 
 NO_SERVER = -1

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives import Schedule
-from collectives.core.transfers import Transfers
+from collectives import Schedule, Transfers
 from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_steps, part, step_pairs, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How

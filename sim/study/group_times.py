@@ -14,9 +14,8 @@ from sim.library.expected import expected
 from sim.library.tuner import NEWEST, SENDRECV, Setting
 from sim.program.model import Model
 from sim.simulation import simulate
-from topologies import Topology
+from topologies import Topology, torus
 from topologies.machines.profile import Machine
-from topologies.products import torus
 from topologies.units import bytes_per_s
 from workloads.job import Job
 from workloads.passes.fabric import SEND, FabricGroups

@@ -329,8 +329,7 @@ class OptimizeKeys:
     workload: tuple[str, ...] | None = key(
         "texts", "a model (gpt-3, resnet-50, ...) or a text workload file; repeatable", "NAME|FILE")
     communicator: tuple[str, ...] | None = key("texts", "process groups, one file per text workload", "FILE")
-    weight: tuple[float, ...] | None = key("numbers", "weight of a workload's time, one per workload", "W",
-                                           default="1")
+    weight: tuple[float, ...] | None = key("numbers", "weight of a workload's time, one per workload", "W", default="1")
     parallelism: tuple[str, ...] | None = key(
         "texts", "tp, dp, pp, ep, zero of a model, one per model", "tp=N,...",
         default="LIBRA's tp, and dp for the rest")
@@ -383,8 +382,7 @@ class PoolKeys:
     )
     timeout: str | None = key("text", "after which a lost packet is sent again; needs --loss", "TIME")
     seeds: int | None = key("integer", "seeds of the loss: mean, 5th and 95th percentile", "N", default="10")
-    jobs: int | None = key("integer", "identical jobs that share the switch, each with its own links", "N",
-                           default="1")
+    jobs: int | None = key("integer", "identical jobs that share the switch, each with its own links", "N", default="1")
     rule: tuple[str, ...] | None = key("names", "how jobs share slots: static, shared, locked, port-locked, hashed",
                                        "RULE[,RULE]", default="all")
     switch_slots: int | None = key("integer", "slots of the switch", "N", default="128")

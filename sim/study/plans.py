@@ -22,8 +22,7 @@ from sim.study.keys import (
     WorkloadKeys,
 )
 from sim.study.spec import Spec
-from topologies import Topology
-from topologies.checks import WeftError
+from topologies import Topology, WeftError
 from topologies.machines.profile import Machine
 from topologies.units import counted
 from workloads.job import Job
@@ -39,14 +38,10 @@ from workloads.passes.tape import Times
 ALGORITHM = "ring"
 """Of collectives where no library is named."""
 
-_USED = {
-    "topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": (),
-}
+_USED = {"topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": ()}
 """Keys that mean something to a library; of others, none may be given."""
 
-_DEFAULTS = {
-    "topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys(),
-}
+_DEFAULTS = {"topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys()}
 
 
 def check_no_engine(spec: Spec, who: str = "--library") -> None:

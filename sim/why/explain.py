@@ -8,8 +8,7 @@ import numpy as np
 from sim.engine.run import check_size, run
 from sim.lower.lowered import Lowered
 from sim.lower.nics import STREAMS
-from sim.program import I64
-from sim.program.columns import unique_rows
+from sim.program import I64, unique_rows
 from sim.program.outcome import Outcome
 from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
 from sim.why.path import Labels, Piece, Trail, Walks, Why

@@ -8,8 +8,7 @@ files have none, and SimAI's say more on the first (`workloads.formats.simai`).
 
 from pathlib import Path
 
-from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import WeftError, checked
 from topologies.text.input_text import read_input
 from workloads.formats.simai import Header, group_sizes, parse_header, split_suffix
 from workloads.workload import PHASES, Call, Layer, Phase, Workload
