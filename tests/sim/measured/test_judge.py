@@ -50,6 +50,8 @@ def test_the_same_run_twice(slow: float, fast: float, cause: str) -> None:
     found = judged(*tables)
     assert (found.cause, found.rates[0].apart) == (cause, cause != "link")
     assert judged(*tables[::-1]).cause == cause
+    ends = {"dead-rail": "one NIC of 8 is dead", "other-nodes": "its nodes, links or sockets", "link": "a link"}
+    assert found.limit.endswith(ends[cause])
     assert cause == "link" or found.limit.startswith(f"slow reaches {slow / fast:.0%} of what fast does")
     assert judged(tables[0] | {"ran": "on other ranks"}, tables[1]).cause == "link"
 
