@@ -63,7 +63,7 @@ LIGHT = "--sample=16", "--hypothesis-profile=mutants"
 SUBJECTS = {
     "quotient": Subject(("sim/lower/quotient.py",), ("tests/sim/lower/test_symmetry_conditions.py",)),
     "proof": Subject(
-        tuple(f"collectives/core/{name}.py" for name in ("proof", "units", "follow", "_follow")),
+        tuple(f"collectives/core/{name}.py" for name in ("proof", "follow", "_follow")),
         tuple(f"tests/collectives/core/test_{name}.py" for name in ("proof_conditions", "follow")),
     ),
     "matches": Subject(

@@ -6,8 +6,6 @@ reversal (D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: Short-cutting Rin
 NSDI 2024, sections 3.1 and A.2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
@@ -163,7 +161,7 @@ class Butterfly:
         return self.core.folded(self.scatter() + self.gather(steps), len(self.ports), self.part)
 
     @cached_property
-    def _sets(self) -> list[BlockSets]:
+    def _sets(self) -> "list[BlockSets]":
         return [block_sets(self.core.inner.p, peers) for peers in self.ports]
 
     @cached_property

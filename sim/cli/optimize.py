@@ -1,7 +1,5 @@
 """`weft optimize`: the bandwidth of every dimension, for a workload and a budget."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -14,8 +14,6 @@ Under "npu" every chunk becomes a separate task, since what happens to one does 
 NPU w is lost on the path up or down by a hash of (seed, w, i, direction).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple

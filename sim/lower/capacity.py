@@ -1,7 +1,5 @@
 """Whether a schedule can be lowered in this machine's memory, estimated before anything large is built."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What NICs add to a program: their servers in front of the links, latencies, and how ranks post."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 

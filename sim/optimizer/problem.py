@@ -1,7 +1,5 @@
 """A design problem: a network, what runs on it, what it costs and what limits its bandwidths."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -114,9 +112,7 @@ def circulants(text: str, degrees: str | None) -> list[str]:
     return found
 
 
-def read_any_network(
-    text: str, latency: Quantity | None = None, hop_latency: Quantity | None = None
-) -> Network:
+def read_any_network(text: str, latency: Quantity | None = None, hop_latency: Quantity | None = None) -> Network:
     """A network from a LIBRA file (.yml) or from a spec, such as "RI(4)_FC(8)_SW(32)" or "torus:64x16"."""
     if text.endswith(NETWORK_FILES):
         file: NetworkFile = read_network(text)
@@ -147,16 +143,9 @@ def with_link_classes(topology: Topology) -> Topology:
 
 
 def place_workload(
-    name: str,
-    network: Network,
-    *,
-    communicator: str | None = None,
-    parallelism: str | None = None,
-    samples: float | None = None,
-    accelerator: Accelerator | None = None,
-    compute_scale: float = 1.0,
-    weight: float = 1.0,
-    microbatches: Microbatches | None = None,
+    name: str, network: Network, *, communicator: str | None = None, parallelism: str | None = None,
+    samples: float | None = None, accelerator: Accelerator | None = None, compute_scale: float = 1.0,
+    weight: float = 1.0, microbatches: Microbatches | None = None,
 ) -> Placed:
     """A workload on the dimensions of a network.
 
@@ -185,9 +174,7 @@ def place_workload(
     if accelerator is None:
         raise WeftError(f"model {name} needs an accelerator: operations per second and the share that training reaches")
     chosen = model(name)
-    how = parse_parallelism(
-        f"tp={USUAL_TENSOR.get(name, 1)}" if parallelism is None else parallelism, math.prod(shape)
-    )
+    how = parse_parallelism(f"tp={USUAL_TENSOR.get(name, 1)}" if parallelism is None else parallelism, math.prod(shape))
     if (how.pp > 1) != (microbatches is not None):
         raise WeftError(f"model {name} with pp={how.pp}: microbatches need pipeline stages, and stages microbatches")
     if microbatches is not None and microbatches.number < 1:
@@ -206,13 +193,8 @@ def place_workload(
 
 
 def limits(
-    n_dims: int,
-    *,
-    total: Quantity | None = None,
-    rule: str = "spent",
-    constraints: Sequence[str] = (),
-    cost: Cost | None = None,
-    dollars: float | None = None,
+    n_dims: int, *, total: Quantity | None = None, rule: str = "spent", constraints: Sequence[str] = (),
+    cost: Cost | None = None, dollars: float | None = None,
 ) -> Feasible:
     """The bandwidths that are allowed.
 

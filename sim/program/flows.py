@@ -36,8 +36,6 @@ Rates are integers, in units so small that the fastest link has some 2^62 of the
 down. All numbers of links up to 16 divide what links of whole B/s have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Parts of a graph that hang together; SciPy, which takes 0.4 s to import, only where much is to be looked at."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 
