@@ -4,8 +4,6 @@ Permuting the positions on a ring changes neither the volume of an all-reduce no
 of its ring permutations at once (NSDI 2023, multi-ring all-reduce).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import gcd
 

@@ -305,7 +305,7 @@ class Result(Tabular):
         Of a job that is more than a schedule alone, what only a schedule has is left out.
         """
         topology = self.job.topology
-        alone = self.job.alone is not None
+        alone = self.job.of_schedule is not None
         what = self._row_of_schedule() if alone else {"operations": len(self.job.operations), "time_s": self.time_s}
         row = {
             "topology": topology.name, "npus": topology.n_npus, **what, "events": self.events, "engine": self.engine,
@@ -341,7 +341,7 @@ class Result(Tabular):
 
         Notes of the patterns, such as a loss of bandwidth, come first.
         """
-        alone = self.job.alone
+        alone = self.job.of_schedule
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
         if alone is not None and alone.pattern.algorithm in REDUCING:
             notes.append("switches, or routers, reduce and multicast")
@@ -352,7 +352,7 @@ class Result(Tabular):
         return notes if alone is None else notes + _padding(alone)
 
     def _title(self) -> str:
-        alone, topology = self.job.alone, self.job.topology.name
+        alone, topology = self.job.of_schedule, self.job.topology.name
         if alone is None:
             what = f"job of {counted(len(self.job.operations), 'operation')}"
         else:

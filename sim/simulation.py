@@ -1,7 +1,5 @@
 """From work to a result, by the chosen engine: lower it, run it, check it, and repeat it with faults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter

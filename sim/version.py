@@ -1,7 +1,5 @@
 """Which weft this is."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

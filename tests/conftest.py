@@ -11,7 +11,7 @@ from hypothesis import Phase, settings
 
 os.environ["COLUMNS"] = "120"  # tables are broken where a line of the terminal ends
 
-pytest_plugins = ["tests.sampling", "tests.fresh"]
+pytest_plugins = ["tests.costs", "tests.sampling", "tests.fresh"]
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile(

@@ -30,6 +30,7 @@ from topologies.optics import Circuits as Circuits
 from topologies.optics import CircuitSwitch as CircuitSwitch
 from topologies.optics import PatchPanel as PatchPanel
 from topologies.optics import hybrid as hybrid
+from topologies.optics import ocs as ocs
 from topologies.optics import optical as optical
 from topologies.optics import rotor_matchings as rotor_matchings
 from topologies.products import fully_connected as fully_connected

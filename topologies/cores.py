@@ -1,7 +1,5 @@
 """Cores of this machine: how many this process may use."""
 
-from __future__ import annotations
-
 import os
 
 

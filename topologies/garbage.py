@@ -1,7 +1,5 @@
 """Fewer searches for garbage, where much is made and kept."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

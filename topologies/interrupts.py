@@ -3,8 +3,6 @@
 An exception raised in a callback of the compiler is lost, and the code with it; a solver goes on to its end first.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """One process at a time: a lock on a file, which the system releases when its process ends, however it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

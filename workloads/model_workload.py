@@ -1,7 +1,5 @@
 """A model under a parallelism as a workload: computations and collectives of one training iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,13 +16,8 @@ BYTES = 2
 
 @checked
 def training_workload(
-    model: NeuralNetwork,
-    parallelism: Parallelism,
-    accelerator: Accelerator,
-    samples: Positive,
-    *,
-    bundled: bool = False,
-    gather_checkpoints: bool = False,
+    model: NeuralNetwork, parallelism: Parallelism, accelerator: Accelerator, samples: Positive, *,
+    bundled: bool = False, gather_checkpoints: bool = False,
 ) -> Workload:
     """One iteration of the first pipeline stage.
 

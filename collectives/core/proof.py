@@ -23,8 +23,6 @@ Large tables are followed by `follow`, the same in compiled code, which says onl
 is followed here, which decides and says what is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -58,9 +56,7 @@ class _Write(NamedTuple):
 
 
 @checked
-def prove(
-    kind: Collective, p: Count, n_blocks: Count, root: int, transfers: Transfers, blocks_of: BlocksOf
-) -> None:
+def prove(kind: Collective, p: Count, n_blocks: Count, root: int, transfers: Transfers, blocks_of: BlocksOf) -> None:
     """Check that the transfers of all ranks implement the collective.
 
     Parameters

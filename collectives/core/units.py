@@ -1,7 +1,5 @@
 """Units of pools: each one that is given back was taken before, whatever the timing."""
 
-from __future__ import annotations
-
 
 class Units:
     """Matches what is given back to a pool with what was taken from it: each give with a take of its own before it.

@@ -1,7 +1,5 @@
 """Lower bounds on every run, exact in integer picoseconds."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -117,6 +115,7 @@ def _cut_bound_ps(lowered: Lowered) -> int:
     schedule = lowered.schedule
     pattern, topology = schedule.pattern, schedule.topology
     nothing = lowered.program.delivers_heads or schedule.size_bytes == 0 or pattern.group_size < pattern.p
+    nothing |= pattern.circuits is not None
     if nothing or not is_cheap(topology):
         return 0
     reducing = (pattern.n_sources or pattern.p) > pattern.p

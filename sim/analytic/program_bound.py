@@ -1,7 +1,5 @@
 """A lower bound on any run: of a schedule, a job, or several at once, with and without faults."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import numpy as np

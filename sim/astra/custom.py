@@ -4,8 +4,6 @@ Every stream of a collective runs the whole trace of its NPU. Nodes are issued, 
 endpoint delay is charged, the sizes are those of the trace, and a computation takes its whole microseconds or 1 ns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path

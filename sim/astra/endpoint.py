@@ -4,8 +4,6 @@ A stream goes through its phases, one dimension each. A queue of a dimension run
 wait behind them by priority, equals in their order. Delayed calls of one NPU that fall in the same ns are one event.
 """
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """A run: files in, one line per NPU out, and what ASTRA-sim does not report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +17,7 @@ from topologies.stages import staged
 from workloads.formats.astra_memory import read_remote_memory
 from workloads.formats.chakra import Node, Trace
 from workloads.formats.chakra_json import Groups, groups_of
-from workloads.formats.chakra_nodes import (
-    Computes,
-    Meaning,
-    Remembers,
-    meaning,
-    passed_over,
-    read_ranks,
-)
+from workloads.formats.chakra_nodes import Computes, Meaning, Remembers, meaning, passed_over, read_ranks
 from workloads.formats.comm_groups import read_comm_groups
 
 MOST_EVENTS = 200_000_000

@@ -5,8 +5,6 @@ send at a time; receives occupy no resource. A node in replay, and a computation
 microseconds of the trace, or 1 ns where it has none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush

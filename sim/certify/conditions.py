@@ -1,7 +1,5 @@
 """What holds for each row of a journal, by the contract: rate, latency, outage, draws, and the route in force."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +35,7 @@ class Conditions(NamedTuple):
         return np.asarray((self.crossing == LOSES) & (self.down_ps < self.end_ps), np.bool_)
 
     @classmethod
-    def of(cls, program: Program, journal: Journal, attempt: I64) -> Conditions:
+    def of(cls, program: Program, journal: Journal, attempt: I64) -> "Conditions":
         """By the rows of a journal and how often the chunk of each had been lost before it."""
         hop = program.route_hop[journal.at]
         server, size = program.hop_server[hop].astype(np.int64), sizes(program, journal.task, journal.chunk)

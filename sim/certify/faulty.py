@@ -1,7 +1,5 @@
 """The certificates of a run with faults: every service, lost or not, is in its journal and is looked at."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Cheap checks after a run: each failure is a bug in weft, and names the rule that was broken."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """What buffers hold over time, by the services of a run."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Imports every other package of `sim`; the module of a command is imported when the command runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

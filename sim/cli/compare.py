@@ -1,7 +1,5 @@
 """`weft compare`: algorithms side by side, size by size."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +18,7 @@ from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock, Stopped
 from sim.study.cures import cures
 from sim.study.deciding import deciding_defaults
-from sim.study.points import Task, check_cost
+from sim.study.points import Cost, Task
 from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
 from sim.study.ranked import LONG_SERVICES, NEAR, compute_all, leaves_out
@@ -51,10 +49,11 @@ def run(arguments: argparse.Namespace) -> None:
     library.no_library(spec)
     if arguments.tuner:
         raise WeftError("--tuner writes what a library shall choose: add --library nccl, or omit it")
-    refused = refusals(spec, arguments)
-    names = [name for name in spec.algorithms if name not in refused]
     every = shows_all(spec, arguments)
-    check_cost(spec, names, arguments.max_events, None if every else 2)
+    cost = Cost(spec, arguments.max_events, None if every else 2)
+    refused = refusals(spec, arguments, cost)
+    cost.check()
+    names = [name for name in spec.algorithms if name not in refused]
     if arguments.plot and arguments.figure == "speed-up":
         plots.check_baseline([called(name) for name in names], arguments.baseline)
     found = compute(spec, names, arguments, every)
@@ -75,15 +74,15 @@ def run(arguments: argparse.Namespace) -> None:
         raise said
 
 
-def refusals(spec: Spec, arguments: argparse.Namespace) -> dict[str, str]:
-    """Reasons why algorithms cannot run.
+def refusals(spec: Spec, arguments: argparse.Namespace, cost: Cost | None = None) -> dict[str, str]:
+    """Reasons why algorithms cannot run; `cost`: of those that can.
 
     WeftError: one that the user named cannot run, or none can.
     """
     with progress(f"{arguments.command}: schedules", len(spec.algorithms), arguments.quiet) as steps:
         named = bool(spec.collective.algorithms)
         refused = refusals_at(
-            spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance, first=named
+            spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance, first=named, cost=cost,
         )
     if named and refused:
         raise WeftError(next(iter(refused.values())))
@@ -159,9 +158,7 @@ def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace, eve
     return found
 
 
-def never_end(
-    stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]
-) -> tuple[dict[str, str], dict[str, str]]:
+def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
     """Reasons why algorithms cannot run at some sizes, and why they can never end, by name.
 
     WeftError: nothing can end, no algorithm at any size.

@@ -1,7 +1,5 @@
 """SIGTERM, by which batch systems and containers end a program: it ends a command as Ctrl-C does, in order."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """`weft trace`: the timeline of a schedule, of a training iteration, of a GOAL file or of Chakra traces."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Simulate with a log, print a summary, and write the timeline."""
     spec = spec_of(arguments)
     with progress("trace", 1, arguments.quiet):
-        timeline, lines, ends = (_job if named(spec.workload) else _schedule)(arguments, spec)
+        timeline, lines, ends = (_job if named(spec.workload) or spec.iteration.model else _schedule)(arguments, spec)
         if arguments.perfetto:  # before anything is printed: it is refused if faults made it too large
             write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
     say(arguments, *lines)
@@ -54,7 +52,7 @@ def facts(timeline: Timeline, ends: Mapping[str, float | None]) -> dict[str, Any
     }
 
 
-def _schedule(arguments: argparse.Namespace, spec: Spec) -> Told:
+def _schedule(arguments: argparse.Namespace, spec: Spec) -> "Told":
     """The timeline of the point of `weft compare`, and its summary; of all ranks unless symmetry is requested."""
     check_no_workload(spec.workload, spec.training)
     names = spec.collective.algorithms or ()
@@ -81,7 +79,7 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> Told:
     return _told(result, what, ends, *(f"# {line}" for line in ranges(spec, [row]) if range_words(row)))
 
 
-def _job(arguments: argparse.Namespace, spec: Spec) -> Told:
+def _job(arguments: argparse.Namespace, spec: Spec) -> "Told":
     check_no_collective(arguments)
     opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
     what = f"{opened.name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"

@@ -1,7 +1,5 @@
 """`weft validate`: simulated = predicted, or here is why."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -153,9 +151,7 @@ def _line(one: Validation) -> list[str]:
     ]
 
 
-def _draw(
-    arguments: argparse.Namespace, spec: Spec, rows: Sequence[Mapping[str, Any]], last: Validation
-) -> None:
+def _draw(arguments: argparse.Namespace, spec: Spec, rows: Sequence[Mapping[str, Any]], last: Validation) -> None:
     """The figures; links are those of the last row."""
     if arguments.links:
         write_text(arguments.links, links_csv(last.result))

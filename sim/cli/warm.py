@@ -1,7 +1,5 @@
 """`weft warm`: every kernel is compiled, or found compiled, so that no later command waits for the compiler."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """From a fault plan on a fabric to the faults of a program: which servers and tasks it means."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cache, partial
 
@@ -104,14 +102,12 @@ def _beginning(lowered: Lowered) -> I32:
 
 def _retried(lowered: Lowered, history: History, plan: FaultPlan) -> tuple[Lowered, I32]:
     """The program with every loss of the plan written into it, and the NPU on which each of its tasks begins."""
-    shares = {
-        link: min((phase.factor for phase in phases if phase.factor), default=Fraction(1))
-        for link, phases in history.phases.items()
-    }
+    shares = {}
+    for server, (link, rank) in enumerate(zip(lowered.server_link.tolist(), lowered.server_rank.tolist(), strict=True)):
+        phases = history.phases.get(link, []) if link >= 0 else history.npu_phases.get(rank, [])
+        shares[server] = min((phase.factor for phase in phases if phase.factor), default=Fraction(1))
     timeout_ps = parse_time(plan.timeout, "timeout")
-    program, task_rank, source, is_first, lost = with_retries(
-        lowered.program, lowered.topology, lowered.server_link, history.loss, timeout_ps, plan.seed, shares
-    )
+    program, task_rank, source, is_first, lost = with_retries(lowered, history.loss, timeout_ps, plan.seed, shares)
     timers, packet = range(lowered.program.n_servers, program.n_servers), source >= 0
     return lowered._replace(
         program=program, resent=lost, timers=timers, task_operation=np.zeros(source.size, np.int32),

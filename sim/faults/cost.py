@@ -1,7 +1,5 @@
 """What faults cost a run, and, where it cannot end, which transfers wait for which."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -50,7 +48,7 @@ class FaultCost:
     detours: int  # chunks that took another route than the healthy one, each time they were sent
 
     @classmethod
-    def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> FaultCost:
+    def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> "FaultCost":
         """From a run; one with a journal, where the program needs one (`sim.faults.lost`)."""
         lost, detours, program = lowered.resent or 0, 0, lowered.program
         journal = outcome.journal
@@ -98,9 +96,7 @@ def _is_own(program: Program, route: I32) -> npt.NDArray[np.bool_]:
     return np.isin(route, program.task_route)
 
 
-def named_deadlock(
-    stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan
-) -> Deadlock:
+def named_deadlock(stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan) -> Deadlock:
     """The same report with the names of the topology: a node that is down replaces all its links."""
     if not stuck.stranded:
         return named_circle(stuck, lowered) if stuck.circle else stuck

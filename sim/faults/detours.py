@@ -1,7 +1,5 @@
 """Ways around what is down: which routes change when, and to what."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace

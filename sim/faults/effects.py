@@ -1,7 +1,5 @@
 """Which entries of a fault plan did nothing to a run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.faults.names import links_named
@@ -50,9 +48,7 @@ def _crossed(program: Program, outcome: Outcome) -> I64:
     return ranges(program.route_ptr[route].astype(np.int64), np.diff(program.route_ptr)[route])
 
 
-def _why_not(
-    fault: Fault, plan: FaultPlan, used: set[int] | None, topology: Topology, outcome: Outcome
-) -> str | None:
+def _why_not(fault: Fault, plan: FaultPlan, used: set[int] | None, topology: Topology, outcome: Outcome) -> str | None:
     if isinstance(fault, Straggler):
         return "it changes nothing" if fault.speed == 1 and fault.delay == "0s" else None
     if used is None:

@@ -1,7 +1,5 @@
 """Every link and node over time, from the entries of a fault plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction

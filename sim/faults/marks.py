@@ -1,7 +1,5 @@
 """Which links and NPUs a fault plan treats alike."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

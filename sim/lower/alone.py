@@ -1,7 +1,5 @@
 """Lowering of a schedule alone: its shape is the whole program, and lacks sizes, rates and latencies only."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Virtual channels of links: which one a route takes at each hop, by datelines or by bubbles."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.program import I8

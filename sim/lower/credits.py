@@ -1,7 +1,5 @@
 """Buffers behind links: room, and the time until it is known again, by model and fabric."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,9 +47,7 @@ def buffers_of(topology: Topology, keys: I32 | I64, model: Model) -> tuple[I64, 
         return None
     is_link = (keys >= 0) & (keys < topology.n_links)
     links = np.where(is_link, keys, 0).astype(np.int64)
-    return (
-        np.where(is_link, model.buffer_bytes, UNBOUNDED), np.where(is_link, _credit_ps(topology, model, links), 1)
-    )
+    return (np.where(is_link, model.buffer_bytes, UNBOUNDED), np.where(is_link, _credit_ps(topology, model, links), 1))
 
 
 def buffer_note(topology: Topology, model: Model) -> list[str]:

@@ -5,8 +5,6 @@ its delay, and whatever uses the new circuits waits for it. Every circuit of an 
 crosses it shows in which epoch it is sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,9 +15,7 @@ from topologies.core.paths import ranges
 from workloads.job import Reconfigure
 
 
-def circuit_edges(
-    changes: Sequence[tuple[int, Reconfigure]], task_route: I64, hops: I64, route_link: I64
-) -> I64:
+def circuit_edges(changes: Sequence[tuple[int, Reconfigure]], task_route: I64, hops: I64, route_link: I64) -> I64:
     """Dependencies of changes of circuits, (3, E): what has to drain before each, and what waits for it.
 
     `changes`: with the task of each.

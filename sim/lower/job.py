@@ -5,8 +5,6 @@ on an NPU with a join of what the NPU waits for, and ends with a join of all tha
 alone is a job of one collective; nothing waits for it, so that it has no joins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple, TypeVar
@@ -31,18 +29,7 @@ from sim.lower.quotient import Orbits, Ranks
 from sim.lower.servers import bandwidths, disciplines_of, first_stream, legend
 from sim.lower.shape import Shape, shape_of
 from sim.lower.templates import Template, templates_of
-from sim.program import (
-    I8,
-    I32,
-    I64,
-    NO_POOLS,
-    ORDERS,
-    WHOLE,
-    Columns,
-    Cutting,
-    Pools,
-    unique_rows,
-)
+from sim.program import I8, I32, I64, NO_POOLS, ORDERS, WHOLE, Columns, Cutting, Pools, unique_rows
 from sim.program.assemble import assemble
 from sim.program.model import Model
 from sim.program.waits import Cycle

@@ -1,7 +1,5 @@
 """What the links of a topology give a shape: rates, latencies, and the cuttings that its transfers ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A program and its legend: what each of its servers and tasks represents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -158,17 +156,17 @@ class Lowered(NamedTuple):
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule, of a job that is nothing else.
+        """The schedule, of a job that is nothing else but the changes of its circuits.
 
         Raises
         ------
         WeftError
             The job is of several operations, or of another kind.
         """
-        alone = self.job.alone
-        if alone is None:
+        found = self.job.of_schedule
+        if found is None:
             raise WeftError(f"a job of {len(self.job.operations)} operations is not a schedule alone")
-        return alone
+        return found
 
     @property
     def task_step(self) -> I32:

@@ -1,7 +1,5 @@
 """The tasks of a program by name, for reports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

@@ -1,7 +1,5 @@
 """What a rank waits for beyond the dependencies of a schedule: all ports of a step, and its own sends until when."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -16,8 +16,6 @@ Eight ranks in a ring under rotation by two, with representatives 0 and 1:
     A transfer that waits for one of rank 7 waits, in the quotient, for the same slot of rank 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -488,9 +486,7 @@ def turns_differ(turns: Sequence[I64]) -> bool:
     return min(distinct) < max(distinct)
 
 
-def _crossing_fault(
-    q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool
-) -> str | None:
+def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool) -> str | None:
     """Whether the crossings of each link stand one to one over those of its representative, in a definite order.
 
     `links`, `at`: crossed by those that were looked at, and the hop that stands for each crossing.

@@ -1,7 +1,5 @@
 """Servers of a program by their numbers: links, then the NICs and ejections of NPUs, then streams."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Columns are found by their names, so that a table of `size time`, of `size busbw
 Results of our own are written as its JSON (`-J`, version 3), so that its readers read them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

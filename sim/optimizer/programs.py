@@ -4,8 +4,6 @@ Schedules keep their transfers while bandwidths change, except those of algorith
 links (`Algorithm.built_from_rates`): these are built anew at all bandwidths.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -37,16 +35,8 @@ from workloads.workload import Call
 
 @checked
 def collective_objective(
-    topology: Topology,
-    collective: str,
-    algorithm: str,
-    size: Quantity,
-    *,
-    model: Model = Model(),
-    symmetry: str = "auto",
-    most_GBps: Positive | None = None,
-    form: str | None = None,
-    how: How = AS_USUAL,
+    topology: Topology, collective: str, algorithm: str, size: Quantity, *, model: Model = Model(),
+    symmetry: str = "auto", most_GBps: Positive | None = None, form: str | None = None, how: How = AS_USUAL,
     **options: object,
 ) -> Simulated:
     """The time of one collective on any network whose links have dimensions or tiers.
@@ -97,15 +87,8 @@ class _Parts(NamedTuple):
 
 @checked
 def iteration_objective(
-    topology: Topology,
-    placed: Sequence[Placed],
-    training: Training = Training(),
-    *,
-    checkpointed: bool = False,
-    model: Model = Model(chunks=1),
-    symmetry: str = "auto",
-    most_GBps: Positive | None = None,
-    how: How = AS_USUAL,
+    topology: Topology, placed: Sequence[Placed], training: Training = Training(), *, checkpointed: bool = False,
+    model: Model = Model(chunks=1), symmetry: str = "auto", most_GBps: Positive | None = None, how: How = AS_USUAL,
 ) -> Simulated:
     """The time of a training iteration of each workload, weighted and summed.
 
@@ -143,9 +126,7 @@ def iteration_objective(
     return Simulated(parts, constant_ns, how)
 
 
-def _collectives(
-    make: _Parts, one: Placed, training: Training, checkpointed: bool
-) -> list[tuple[float, Timed]]:
+def _collectives(make: _Parts, one: Placed, training: Training, checkpointed: bool) -> list[tuple[float, Timed]]:
     groups = process_groups(one.workload, one.groups, make.topology.shape)
     count: Counter[Call] = Counter()
     for layer in one.workload.layers:

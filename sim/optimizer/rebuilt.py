@@ -1,7 +1,5 @@
 """Programs whose schedules are built from the bandwidths: built anew wherever these are evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -40,8 +38,7 @@ class Rebuilt:
     """
 
     def __init__(
-        self, topology: Topology, build: Callable[[Topology], Job], model: Model, symmetry: str,
-        most_GBps: float,
+        self, topology: Topology, build: Callable[[Topology], Job], model: Model, symmetry: str, most_GBps: float
     ) -> None:
         self.topology, self.build, self.model, self.symmetry = topology, build, model, symmetry
         self.most_GBps, self.n_dims = most_GBps, links_per_npu(topology).size

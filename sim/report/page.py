@@ -1,7 +1,5 @@
 """The page: style, script and data in one template, so that it needs neither a server nor the network."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

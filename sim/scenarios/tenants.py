@@ -1,7 +1,5 @@
 """What each tenant of a fabric takes beside the others, and what it would take alone."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ is simulated, within a budget of services. The model that is given is the first 
 slower; where its chunks do not fit the buffers of links, as many more as do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What narrows a range over perturbed runs: flags that are tried, one after the other, where a time is an accident."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Defaults that decide who is the fastest: each is tried with its alternative, where that is cheap."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Process groups of a SimAI workload, from the sizes on its first line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from topologies import Topology

@@ -1,7 +1,5 @@
 """Jobs of a spec: its sections `[workload]` and `[training]` on a fabric."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that a spec names: which they are; relative to the file of the spec, and absolute in what weft writes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Points of a comparison: one algorithm at one size, in its better form, in this process or in several."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -26,11 +24,13 @@ from sim.program.outcome import Progress
 from sim.result import Result
 from sim.simulation import check_limits, simulate
 from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms
+from sim.study.circuits import PLANNED, planned, switched_form
 from sim.study.spec import Spec
 from sim.why.spread import RUNS, Spread, spread
 from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
 from topologies.core.components import components
+from topologies.optics import layouts
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
@@ -43,7 +43,7 @@ RUN_SERVICES = 80_000
 """Services that a core does while a small run is prepared: 4 ms."""
 
 PIPELINES = (hierarchical.NAME, themis.NAME)
-TUNED = ("trees", "pipeline_chunks")
+TUNED = ("trees", "pipeline_chunks", "circuits")
 """Options of algorithms that are chosen by size, where they are not given."""
 
 FEW_PARTS = (1, 2, 4)
@@ -94,10 +94,13 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     names = {called(name): name for name in spec.algorithms}
     name = names[choice(row["algorithm"], names, "algorithm of the spec")]
     tuned = {option: row[option] for option in TUNED if row.get(option) is not None}
+    circuits = tuned.pop("circuits", None)
+    topology = topology if circuits in (None, PLANNED) else layouts(topology)[circuits]
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
     schedule = spec.build_schedule(name, topology, row["size_bytes"], form, **tuned)
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
-    return schedule, replace(spec.build_model(), **cut)
+    model = replace(spec.build_model(), **cut)
+    return planned(schedule, model) if circuits == PLANNED else schedule, model
 
 
 NO_RANGE: dict[str, float | None] = {"spread_low_s": None, "spread_high_s": None}
@@ -164,14 +167,29 @@ def simulate_ready(
     task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
     progress: Callable[[Progress], None] | None = None,
 ) -> BestForm:
-    """Simulate the forms of `ready_point` that can be the best."""
+    """Simulate the forms of `ready_point` that can be the best, and where circuits may be switched what may beat it."""
+    best = simulate_static(task, ready, refused, progress)
+    if task.spec.engine == "analytic":
+        return best
+    return switched_form(ready, best, partial(_final(task, progress), model=best.result.model))
+
+
+def _final(task: Task, progress: Callable[[Progress], None] | None) -> Callable[..., Result]:
+    return partial(
+        simulate, engine=task.spec.engine, symmetry=task.spec.symmetry, check=task.check, progress=progress,
+        max_events=task.max_events, faults=task.spec.build_faults(),
+    )
+
+
+def simulate_static(
+    task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
+    progress: Callable[[Progress], None] | None = None,
+) -> BestForm:
+    """Simulate the forms of `ready_point` that can be the best, on circuits that stay as they are."""
     spec, faults = task.spec, task.spec.build_faults()
     # the trials of `choose` are all of the chunk engine
     check_limits(spec.engine, task.max_events, task.check)
-    final = partial(
-        simulate, engine=spec.engine, symmetry=spec.symmetry, check=task.check, progress=progress,
-        max_events=task.max_events, faults=faults,
-    )
+    final = _final(task, progress)
     if spec.chooses:
         is_final = spec.engine == "chunk" and not task.check and faults is None
 
@@ -215,7 +233,7 @@ def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None]
 
 def refusals(
     spec: Spec, names: Sequence[str], size_bytes: int, begin: Callable[[str], None] = lambda name: None,
-    done: Callable[[str], None] = lambda name: None, *, first: bool = False,
+    done: Callable[[str], None] = lambda name: None, *, first: bool = False, cost: "Cost | None" = None,
 ) -> dict[str, str]:
     """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated.
 
@@ -223,6 +241,7 @@ def refusals(
 
     `begin`, `done`: called before and after the schedule of each algorithm is built and checked.
     `first`: whether one reason is enough, so that nothing is built after it.
+    `cost`: of those that can run.
     WeftError: with `first`, an algorithm that does not implement the collective, before anything is built.
     """
     topology = topology_of(spec)
@@ -236,38 +255,61 @@ def refusals(
             break
         begin(name)
         try:
-            _ready(spec, topology, name, size_bytes)
-        except NoRoom:
-            pass
+            with suppress(NoRoom):
+                _ready(spec, topology, name, size_bytes)
+            if cost is not None:
+                cost.add(name)
+        except TooMany:
+            raise
         except WeftError as wrong:
             refused[name] = str(wrong)
         done(name)
     return refused
 
 
-def check_cost(spec: Spec, names: Sequence[str], max_events: int | None, at_least: int | None = None) -> None:
-    """Reject points that together have more services than anybody waits for unasked, perturbed runs included.
+class Cost:
+    """Rejects points that together have more services than anybody waits for unasked, perturbed runs included.
 
-    `names`: algorithms that can run. The largest size tells of all; chunks are those before any are chosen.
-    `at_least`: how many of them are simulated at each size whatever their bounds say, those with the fewest services.
+    The largest size tells of all; chunks are those before any are chosen.
+
+    `at_least`: how many algorithms are simulated at each size whatever their bounds say, of the fewest services;
+        all where omitted, and then the first that is too many ends the search.
     """
-    runs, model, sizes = 1 + (spec.account.spread or 0), spec.build_model(), spec.sizes_bytes
-    if max_events is not None or spec.engine != "chunk":
-        return
-    each = []
-    for name in names:
+
+    def __init__(self, spec: Spec, max_events: int | None, at_least: int | None = None) -> None:
+        self.spec, self.at_least = spec, at_least
+        self.asked = max_events is not None or spec.engine != "chunk"
+        self.each: dict[str, int] = {}
+
+    def add(self, name: str) -> None:
+        """One more algorithm, if it can run."""
+        if self.asked:
+            return
+        spec, chunk = self.spec, self.spec.build_model().chunk_bytes
+        self.each[name] = 0
         with suppress(NoRoom):  # which its smaller sizes may have
-            each.append(services_of(spec, ready_point(Task(spec, name, max(sizes)))[0].values()))
-    each = sorted(each)[:at_least]
-    alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
-    services = round((sum(each) + RUN_SERVICES * len(each)) * alike * runs)
-    if services > MOST_SERVICES:
-        perturbed = f", each {runs:,} times (--spread)" if runs > 1 else ""
-        raise WeftError(
-            f"{counted(len(names), 'algorithm')} at {counted(len(sizes), 'size')}{perturbed} take as long as about "
-            f"{services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be asked for: "
-            f"use fewer of them, larger chunks, or --max-events ({max(each, default=0)} are enough for each run)"
-        )
+            self.each[name] = services_of(spec, ready_point(Task(spec, name, max(spec.sizes_bytes)))[0].values())
+        if self.at_least is None or (chunk and max(spec.sizes_bytes) // chunk > MOST_SERVICES):
+            self.check()  # an NPU receives its array, or nearly, by any algorithm
+
+    def check(self) -> None:
+        """TooMany: of what is simulated."""
+        spec, model, sizes = self.spec, self.spec.build_model(), self.spec.sizes_bytes
+        runs = 1 + (spec.account.spread or 0)
+        each = sorted(self.each.values())[: self.at_least]
+        alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
+        services = round((sum(each) + RUN_SERVICES * len(each)) * alike * runs)
+        if services > MOST_SERVICES:
+            perturbed = f", each {runs:,} times (--spread)" if runs > 1 else ""
+            raise TooMany(
+                f"{', '.join(self.each)} at {counted(len(sizes), 'size')}{perturbed} take as long as about "
+                f"{services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be "
+                f"asked for: use fewer algorithms, larger chunks, or --max-events (such as {max(each)})"
+            )
+
+
+class TooMany(WeftError):
+    """More services than anybody waits for unasked."""
 
 
 def check_joined(topology: Topology) -> None:
@@ -342,13 +384,17 @@ def forms_of(spec: Spec, topology: Topology, name: str) -> tuple[Sequence[str], 
         more += [f"{form}, trees={count}" for form in forms for count in numbers_of_trees(spec, topology, name)]
     if spec.chooses and name in PIPELINES and "pipeline_chunks" not in spec.options_of(name):
         more += [f"{form}, pipeline_chunks={parts}" for form in forms for parts in FEW_PARTS]
+    if topology.optics is not None:
+        labels = [*forms, *more]
+        more += [f"{label}, circuits={one}" for one in [*layouts(topology)][1:] for label in labels]
     return forms, more
 
 
 def schedule_of(spec: Spec, topology: Topology, name: str, size_bytes: int, label: str) -> Schedule:
     """The schedule of an algorithm in one of the forms of `forms_of`."""
     form, tuned = _split(label)
-    return spec.build_schedule(name, topology, size_bytes, form or None, **tuned)
+    fabric = layouts(topology)[str(circuits)] if (circuits := tuned.pop("circuits", None)) else topology
+    return spec.build_schedule(name, fabric, size_bytes, form or None, **tuned)
 
 
 def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
@@ -361,8 +407,8 @@ def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
     return sorted({2, most}) if most > 1 else []
 
 
-def _split(label: str) -> tuple[str, dict[str, int]]:
-    """The form, and the option that was chosen, of a label such as "push, trees=2"."""
-    form, _, tuned = label.partition(", ")
-    option, _, value = tuned.partition("=")
-    return form, {option: int(value)} if tuned else {}
+def _split(label: str) -> tuple[str, dict[str, int | str]]:
+    """The form, and the options that were chosen, of a label such as "push, trees=2, circuits=4x4"."""
+    form, *tuned = label.split(", ")
+    options = dict(one.split("=") for one in tuned)
+    return form, {name: value if name == "circuits" else int(value) for name, value in options.items()}

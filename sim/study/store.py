@@ -6,8 +6,6 @@ close merges the log and leaves one plain file, which can also be read on a read
 processes share its index in memory.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json
@@ -80,7 +78,7 @@ class Claims:
         """Release the point to others."""
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _offset(key))
 
-    def __enter__(self) -> Claims:
+    def __enter__(self) -> "Claims":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
@@ -302,7 +300,7 @@ class Store:
         finally:
             self._database.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> "Store":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:

@@ -3,8 +3,6 @@
 Results are tidy rows in the order of the sweep, whatever ran it and in whatever order points ended.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,9 +16,12 @@ from queue import SimpleQueue
 from time import monotonic, sleep
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from collectives import Schedule
+from sim.how import How
 from sim.program.outcome import Deadlock, Progress
 from sim.study.file import Sweep
 from sim.study.key import Keyed, keyed_sweep, point_key, point_spec, stamps_of
+from sim.study.plans import fitting, run_plan
 from sim.study.points import Row, Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
 from sim.study.store import Claims, Finished, Store
@@ -147,13 +148,17 @@ def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Fi
 
 def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -> Finished | str:
     begun = partial(Finished, key, point_spec(task).to_dict(), weft=weft_version())
+    how = How(check=task.check, max_events=task.max_events)
+    run: Callable[[], Row]
     try:
-        ready = ready_point(task)
+        if task.spec.iteration.model is None:
+            run = partial(_row_at, task, *ready_point(task), progress)
+        else:
+            run = partial(run_plan, task.spec, fitting(task.spec, how), how, task.spread)
     except WeftError as wrong:
         return begun(row=None, refused=str(wrong), wall_s=0.0)
     try:
-        # Rows are stored, and must not depend on the flags of who was first.
-        row = row_of(task, simulate_ready(task, *ready, progress))
+        row = run()
     except Deadlock as wrong:
         return begun(row=None, refused=str(wrong), wall_s=0.0)
     except WeftError as wrong:
@@ -161,6 +166,13 @@ def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -
             raise wrong.__context__ from None
         return str(wrong)
     return begun(wall_s=row.pop("wall_s"), row=row, refused=None)
+
+
+def _row_at(
+    task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str], progress: Callable[[Progress], None] | None
+) -> Row:
+    """Rows are stored, and must not depend on the flags of who was first."""
+    return row_of(task, simulate_ready(task, ready, refused, progress))
 
 
 class _Run:
@@ -337,6 +349,8 @@ def _row(task: Task, fabric: str, found: Finished) -> Row:
     """`fabric`: its name as its file has it now, which may have been another when the point was computed."""
     if found.row is not None:
         return found.row | {"topology": fabric, "refused": None}
+    if task.spec.iteration.model is not None:
+        return {"topology": fabric, "model": task.spec.iteration.model, "refused": found.refused}
     named = {"topology": fabric, "collective": task.spec.kind.name}
     return named | {"algorithm": task.algorithm, "size_bytes": task.size_bytes, "refused": found.refused}
 

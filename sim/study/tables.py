@@ -1,7 +1,5 @@
 """Rows as text: the table of nccl-tests, comparisons side by side, tidy CSV, and the JSON that every command writes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

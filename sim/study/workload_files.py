@@ -4,8 +4,6 @@ What a file is shows in its first lines and in its name; `--workload` and `--job
 does not use is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,16 +18,18 @@ from workloads.compute import TERA
 from workloads.formats.astra_memory import read_remote_memory
 from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
 from workloads.formats.comm_groups import read_comm_groups
+from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
-from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, LAYERS, format_of
+from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, format_of
 from workloads.formats.roofline import Roofline
 from workloads.formats.simai import pipeline_note
 from workloads.job import Job
 from workloads.models import MODELS
+from workloads.passes.plan import Plan
 
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
-    FLIGHT: ("npu_bandwidth",), GOAL: ("npu_bandwidth",),
+    FLIGHT: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
 }
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
 
@@ -42,12 +42,13 @@ class Opened(NamedTuple):
     what: str  # "12 layers, loop wfbp"
     is_layers: bool
     notes: tuple[str, ...] = ()
+    plan: Plan | None = None  # of a language model
 
 
 def open_workload(
     work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str] = ()
 ) -> Opened:
-    """The job of a model, of a file of layers, of Chakra traces, of a GOAL file or of dumps of the flight recorder.
+    """The job of a model, of a file of layers, of Chakra traces, of GOAL, of a task graph or of the flight recorder.
 
     `algorithms`: of layers at most one, of all collectives (default: hierarchical); of traces, each collective takes
         the first that implements it; of GOAL none.
@@ -69,8 +70,8 @@ def open_workload(
         if algorithms:
             raise WeftError(f"--algorithm {','.join(algorithms)}: a GOAL file has messages, and no collectives")
         job, notes = open_goal(str(name), topology)
-    elif source == FLIGHT:
-        job, notes = open_dumps(str(name), topology, algorithms)
+    elif source in (FLIGHT, GRAPH):
+        job, notes = (open_dumps if source == FLIGHT else open_flexflow)(str(name), topology, algorithms)
     else:
         groups = {} if work.communicator is None else read_comm_groups(work.communicator, topology.n_npus)
         job, notes = open_chakra(str(name), topology, algorithms, groups, _hardware(work))
@@ -78,7 +79,7 @@ def open_workload(
 
 
 def source_of(work: WorkloadKeys) -> str:
-    """The format of a workload: `CHAKRA`, `GOAL`, or `LAYERS`, which stands for models too."""
+    """The format of a workload: one of `recognize`; `LAYERS` stands for models too."""
     name = named(work)
     return LAYERS if name is None or name in MODELS else format_of(name)
 

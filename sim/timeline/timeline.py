@@ -1,7 +1,5 @@
 """A run with names, for pictures of it: which node and track each service is drawn on, and what it is called."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

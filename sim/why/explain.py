@@ -1,7 +1,5 @@
 """The critical path of a lowered run, with the names of its topology and its job."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from functools import cached_property
 

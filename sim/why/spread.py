@@ -1,7 +1,5 @@
 """How far a time depends on accidents: the range over perturbations that no specification could tell apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, NamedTuple

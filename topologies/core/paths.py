@@ -1,7 +1,5 @@
 """Routes as arrays; the rules for ties between those that are equally short are in ties.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

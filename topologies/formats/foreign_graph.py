@@ -4,8 +4,6 @@ They are ranked in the order of the file. An edge is a cable, or in a directed g
 `LinkSpeedRaw` in bits per second, as the Topology Zoo has it, or the one that is given.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from topologies.checks import WeftError, number
@@ -22,14 +20,14 @@ RATE = "LinkSpeedRaw"
 _OWN = {"kind", "rank", "coord", "hop_latency_s", "bandwidth_Bps", "latency_s", "dimension", "count"}
 
 
-def is_foreign(graph: nx.Graph) -> bool:
+def is_foreign(graph: "nx.Graph") -> bool:
     """Whether a graph has nodes, and nothing in it an attribute of ours."""
     found = [data for _, data in graph.nodes(data=True)] + [data for *_, data in graph.edges(data=True)]
     return graph.number_of_nodes() > 0 and not any(_OWN & set(data) for data in found)
 
 
 def foreign_graph(
-    graph: nx.Graph, name: str, *, bandwidth: Quantity | None = None, latency: Quantity = DEFAULT_LATENCY,
+    graph: "nx.Graph", name: str, *, bandwidth: Quantity | None = None, latency: Quantity = DEFAULT_LATENCY,
     hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
     """The network of a graph.

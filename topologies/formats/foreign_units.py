@@ -1,7 +1,5 @@
 """Rates and times as SimGrid and ns-3 write them: 125MBps, 10Gbps, 50us, or a number in the unit of the tool."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """A network under construction by a reader: nodes by name, links that may be parallel, latencies of each switch."""
 
-from __future__ import annotations
-
 from topologies.checks import WeftError
 from topologies.core.custom import network_of
 from topologies.core.topology import Topology

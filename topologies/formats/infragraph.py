@@ -10,8 +10,6 @@ does not, joins both sides in their order, the last to the first. Among paths wi
 through the faster switch is taken.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -364,9 +362,7 @@ class _Graph:
         return None if whole is None else whole / max(own[end, link.name] for end in gpus)
 
 
-def _may_carry(
-    cables: Collection[tuple[str, str]], known: Collection[tuple[str, str]], npus: Sequence[str]
-) -> bool:
+def _may_carry(cables: Collection[tuple[str, str]], known: Collection[tuple[str, str]], npus: Sequence[str]) -> bool:
     """Whether a cable that is not known is on a shortest path between two NPUs."""
     near: dict[str, list[tuple[str, bool]]] = {}
     for ends in cables:

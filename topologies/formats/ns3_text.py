@@ -6,8 +6,6 @@ delay and the share of packets that are lost. Switches add no time of their own.
 over NVSwitches come first.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

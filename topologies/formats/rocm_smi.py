@@ -5,8 +5,6 @@ Hops are 1 for all XGMI, and 2 and 3 for ways over PCIe within a socket and betw
 bandwidths (`--shownodesbw`), which has them of direct links alone, or the caller gives them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

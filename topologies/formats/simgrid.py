@@ -7,8 +7,6 @@ models (0.97 of the bandwidth, 13 times the latency in LV08) are no part of the 
 Routes are the shortest: of several, SimGrid may take others (d-mod-k in fat-trees).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """What a reader of a foreign file passed over or took for granted: a warning, which the command line prints once."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Foreign files as their own tool reads them: what it takes where something is absent, and what it passes over."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

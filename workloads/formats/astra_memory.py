@@ -1,7 +1,5 @@
 """ASTRA-sim's remote memory files (JSON): what a memory node of a trace takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

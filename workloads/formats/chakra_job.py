@@ -5,8 +5,6 @@ A computation takes its duration, or, where it has none, what its operations tak
 the one of the smallest id goes first, as in ASTRA-sim (`workloads.formats.stream_order`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -282,9 +280,7 @@ class _Builder:
         for rank, node in nodes:
             self.number[rank, node.id] = number
 
-    def _serve(
-        self, label: str, kind: str, what: Meaning, rank: int, node: int, time_ps: int, after: list[int]
-    ) -> int:
+    def _serve(self, label: str, kind: str, what: Meaning, rank: int, node: int, time_ps: int, after: list[int]) -> int:
         """Work on a stream, in its turn."""
         return self.job.compute(label, time_ps, kind=kind, stream=_stream(what), npus=[rank], after=after,
                                 priority=self.turns[rank].place[node])

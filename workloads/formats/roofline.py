@@ -1,7 +1,5 @@
 """The time of operations on data: by the peak of an NPU, or by its memory, whichever bounds it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from topologies.units import PS_PER_S

@@ -5,8 +5,6 @@ serves the earliest in a topological order, keeps the two apart; and a node whos
 it ends, and not behind what came to the stream earlier.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 MOST_BITS = 2**31

@@ -1,7 +1,5 @@
 """The order of numbered things that wait for each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush

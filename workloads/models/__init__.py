@@ -3,8 +3,6 @@
 Imports `topologies` only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

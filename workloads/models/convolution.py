@@ -1,7 +1,5 @@
 """Convolutional networks for images of 224 x 224: ResNet-50, VGG-16 and VGG-19."""
 
-from __future__ import annotations
-
 from workloads.models.model import NeuralNetwork, Operator
 
 CLASSES = 1000

@@ -1,7 +1,5 @@
 """A model: its operators with their parameters, operations and activations, for one sample."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from topologies.checks import checked

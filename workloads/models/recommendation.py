@@ -1,7 +1,5 @@
 """Recommenders: DLRM and neural collaborative filtering, as MLPerf trains them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from workloads.models.model import NeuralNetwork, Operator

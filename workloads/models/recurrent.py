@@ -1,7 +1,5 @@
 """The large LSTM language model on Penn Treebank."""
 
-from __future__ import annotations
-
 from workloads.models.model import NeuralNetwork, Operator
 
 

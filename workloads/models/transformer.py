@@ -1,7 +1,5 @@
 """Transformers: decoders as GPT and Llama, mixtures of experts, and BERT's encoder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from workloads.models.language import language_model

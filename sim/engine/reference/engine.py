@@ -785,8 +785,6 @@ def _journal(simulation: Simulation) -> Journal:
             ready_ps = visit.ready_ps(visit.onward, cut_through)
         else:
             ready_ps = visit.delivery_ps(simulation.program)
-        rows.append(
-            (visit.task.index, visit.chunk, visit.at, visit.arrival_ps, visit.start_ps, visit.end_ps, ready_ps)
-        )
+        rows.append((visit.task.index, visit.chunk, visit.at, visit.arrival_ps, visit.start_ps, visit.end_ps, ready_ps))
     rows += [row for server in simulation.servers for row in server.moved]
     return Journal.of_rows(np.array(rows, np.int64).reshape(-1, 7))

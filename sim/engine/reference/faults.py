@@ -1,7 +1,5 @@
 """What changes in time, as the reference engine sees it: written from the contract, one question a method."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

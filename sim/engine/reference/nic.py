@@ -4,8 +4,6 @@ A round happens once in a picosecond, after all that delivers and releases, and 
 that waits, in plain lists.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -47,7 +45,7 @@ class Nic:
     """
 
     now_ps: Callable[[], int]
-    round_at: Callable[[Nic, int], None]
+    round_at: "Callable[[Nic, int], None]"
     engines: int
     room: int  # work that fits into the queue before engines wait
     post_ps: int
@@ -119,9 +117,7 @@ class Nic:
         if self.in_turn == 0 or port != self.last_port:
             return False
         phase = port // self.in_turn
-        return any(
-            count for other, count in self.unpushed.items() if other != port and other // self.in_turn == phase
-        )
+        return any(count for other, count in self.unpushed.items() if other != port and other // self.in_turn == phase)
 
     def _post(self) -> None:
         while self.unposted:

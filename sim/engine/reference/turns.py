@@ -1,7 +1,5 @@
 """Servers of the reference engine whose queues take turns, in plain lists: deficit round robin."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar

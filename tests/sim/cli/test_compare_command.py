@@ -231,7 +231,7 @@ def test_more_services_than_anybody_waits_for_must_be_asked_for(capsys: pytest.C
     for asked in (["-b", "1K", "-e", "64G", "-f", "2", "--spread", "10000"], ["-b", "15G", "--chunk", "1B"]):
         assert main([*words, *asked]) == 2
         [line] = capsys.readouterr().err.strip().splitlines()
-        assert "must be asked for: use fewer of them, larger chunks, or --max-events" in line
+        assert "must be asked for: use fewer algorithms, larger chunks, or --max-events" in line
 
 
 @pytest.mark.parametrize("engine", ["analytic", "fluid"])

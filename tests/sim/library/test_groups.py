@@ -38,6 +38,16 @@ def test_groups_of_a_torus_have_dimensions_of_their_own() -> None:
     assert times("send", SIZE, "pp") == pytest.approx(SIZE / rate * 1e12, rel=0.1)
 
 
+def test_slices_meet_in_the_network_between_them() -> None:
+    box = machine("tpu-v5p")
+    groups = {"all": Group(128, 1), "dp": Group(64, 1), "rep": Group(2, 64)}
+    times = torus_times(box, groups, between_Bps=5e9)
+    assert times("all-reduce", 10**9, "rep") == pytest.approx(10**9 / 5e9 * 1e12)
+    alone = torus_times(box, {"all": Group(64, 1), "dp": Group(64, 1)})
+    assert times("all-gather", SIZE, "dp") == alone("all-gather", SIZE, "dp")
+    assert times("all-reduce", 8, "all") == alone("all-reduce", 8, "all") + times("all-reduce", 8, "rep")
+
+
 @pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"])
 def test_a_group_in_a_row_of_a_torus_is_the_ring_alone(kind: str) -> None:
     """The rows of a torus are rings without each other's links."""
