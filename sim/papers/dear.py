@@ -194,9 +194,9 @@ def report(chosen: Sequence[Subject], rows: Sequence[dict[str, Any]]) -> list[st
         "4 MB, earlier layers first), DeAR with its threshold tuned; ms by the closed forms:", "",
         *_rivals(chosen), "",
         "Overlap alone gives at most 25 % where backward takes twice forward (`sim.papers.dear.fluid_gain`): the",
-        "published 83 % has start-ups of rivals in it; 201 of them of 7 ms outweigh all else without fusion (DenseNet).",
-        "Like with like, 23.4 % at 100 Gb/s (DenseNet-201, no fusion) exceeds the published 15 %: both methods then pay the",
-        "start-ups of a network that is not at hand, and rivals with fusion, which the paper has, do not.",
+        "published 83 % has start-ups of rivals in it; 201 of them of 7 ms outweigh all else without fusion.",
+        "Like with like, 23.4 % at 100 Gb/s (DenseNet-201, no fusion) exceeds the published 15 %: both methods",
+        "then pay the start-ups of a network that is not at hand, and rivals with fusion, which the paper has, do not.",
     ]
 
 
