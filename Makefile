@@ -6,6 +6,8 @@ WORKERS ?= 2
 STAMP := $(VENV)/.installed
 ROOMS := topologies collectives workloads sim
 SHARE ?= 16
+SECONDS ?= 0.3
+COVERED_SECONDS ?= 1
 LEAST ?= 12000
 PART ?= 0
 PARTS ?= 1
@@ -20,7 +22,7 @@ COMMON := fifo fabrics flows proofs trees search ordered why  # what the command
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 
-.PHONY: demo test test-all test-rest test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench bench-commands docs examples docs-site clean
+.PHONY: demo test test-all test-rest costs test-browser ready kernels wheel test-pythons lint coverage test-nojit fresh mutants verify bench bench-commands docs examples docs-site clean
 
 demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published curves, results in out/
 	$(BIN)/weft compare --topology torus:8x8 --collective all-reduce \
@@ -31,7 +33,7 @@ demo: $(STAMP)  ## the main job: all-reduce on an 8x8 torus beside the published
 	$(BIN)/weft warm $(COMMON)
 
 test: ready  ## the loop: contracts, lint, types, then a sample of every table and all that is cheap, compiled
-	$(PYTEST) --sample $(SHARE) --at-least 4000 $(MORE)
+	$(PYTEST) --sample $(SHARE) --seconds $(SECONDS) --at-least 4000 $(MORE)
 
 test-all: ready  ## every case of every table, the documentation's snippets, the report in a browser
 	$(PYTEST) --at-least $(LEAST) $(MORE)
@@ -43,7 +45,7 @@ endif
 
 test-rest:  ## of the same, what `make coverage` and `make fresh` leave out; PARTS=3 PART=7 runs the seventh third of it
 	$(MAKE) test-all LEAST=$$((7000 / $(PARTS))) \
-	  MORE="--rest --sample $(SHARE) --part $(PART)/$(PARTS) $(addprefix --drawn-anew=,$(DRAWN))"
+	  MORE="--rest --sample $(SHARE) --seconds $(COVERED_SECONDS) --part $(PART)/$(PARTS) $(addprefix --drawn-anew=,$(DRAWN))"
 
 test-browser: $(STAMP)  ## the report in a real Chromium, installed where there is none (Debian, root)
 	$(if $(CHROMIUM),,apt-get update && apt-get install --yes chromium)
@@ -67,10 +69,13 @@ lint: $(STAMP)
 	$(BIN)/mypy $(ROOMS)
 
 coverage: ready test-nojit  ## the sample of `make test` again; fails where a room has fewer of its lines covered than its floor
-	$(MAKE) test MORE="$(COVERED) --cov-append"
+	$(MAKE) test SECONDS=$(COVERED_SECONDS) MORE="$(COVERED) --cov-append"
 	failed=0; for floor in $(FLOORS); do room=$${floor%=*}; echo "$$room:"; \
 	  $(BIN)/coverage report --include="$$room/*" --skip-covered --sort=cover --precision=1 --fail-under=$${floor#*=} \
 	  || failed=1; done; exit $$failed
+
+costs: ready  ## measure what the tests cost, by which `make test` chooses: tests/costs.txt
+	$(PYTEST) --sample $(SHARE) --write-costs
 
 test-nojit: $(STAMP)  ## what the kernels do, without the compiler, which also shows which of their lines are covered
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --sample $(SHARE) --keep-full --at-least 700 -m "not verify and not browser and not site and not compiled" \

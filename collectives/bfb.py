@@ -6,8 +6,6 @@ communications", NSDI 2025, arXiv 2202.03356). Optimal with as many steps as the
 and complete graphs; elsewhere, shortest paths may cost bandwidth.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -109,9 +107,7 @@ def _entries(
     """For each root at a distance, the links over which its shard may enter a node."""
     entering = np.flatnonzero(topology.dst == node).tolist()
     roots = np.flatnonzero(distances[:, node] == step).tolist()
-    return [
-        {link: link for link in entering if distances[root, topology.src[link]] == step - 1} for root in roots
-    ]
+    return [{link: link for link in entering if distances[root, topology.src[link]] == step - 1} for root in roots]
 
 
 def _least_time(choices: Sequence[Mapping[int, int]], rates: Mapping[int, int]) -> Fraction:

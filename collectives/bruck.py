@@ -6,8 +6,6 @@ digits that are not zero: few messages for many bytes. (J. Bruck, C. Ho, S. Kipn
 Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated

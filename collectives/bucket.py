@@ -5,8 +5,6 @@ order (N. Jain, Y. Sabharwal, "Optimal Bucket Algorithms for Large MPI Collectiv
 P. Sack, W. Gropp, "Collective Algorithms for Multiported Torus Networks", 2015).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache

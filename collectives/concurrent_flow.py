@@ -6,8 +6,6 @@ rates, the rates of a pair become an integer number of parts of its block, and e
 transfer.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple

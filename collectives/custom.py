@@ -1,7 +1,5 @@
 """User-defined algorithms, from a list of steps, each a list of sends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 

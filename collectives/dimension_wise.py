@@ -4,8 +4,6 @@ The message combining of total exchange on meshes and tori (Y. Suh, S. Yalamanch
 Minimum Start-Up Costs in 2D/3D Tori and Meshes", 1998).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Direct: every rank sends to every other rank at once, on any topology."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

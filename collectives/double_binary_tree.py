@@ -3,8 +3,6 @@ the other (P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full ban
 2009; the tree of NCCL since version 2.4).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from collectives.core.builders import by_wiring, plain

@@ -5,8 +5,6 @@ down with one copy on each link. A node with a reduction unit (`topologies.with_
 through the unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

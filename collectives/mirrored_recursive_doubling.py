@@ -3,8 +3,6 @@
 The multiport form that the Swing paper (NSDI 2024, section 4.1) compares against.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from collectives import recursive_doubling

@@ -7,8 +7,6 @@ the same number of rings: where some NICs have more GPUs than others, some GPUs 
 once along every ring, chunk by chunk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

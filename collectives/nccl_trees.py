@@ -9,8 +9,6 @@ Of two boxes each has one neighbor in every tree, so half as much crosses the ne
 passes the rate of the NICs (NCCL's maintainers, nccl-tests 160, 196 and 309).
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from collectives.core.boxes import entries_of, equal_boxes, zigzag

@@ -6,8 +6,6 @@ itself, so its links carry the array once each way; in NCCL that part goes throu
 two boxes each has one neighbor in every tree, as in `nccl_trees`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collectives.core.boxes import entries_of, equal_boxes

@@ -4,8 +4,6 @@ With best-effort aggregation (ATP), switches on the path reduce what finds a slo
 the server from every rank separately.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Annotated

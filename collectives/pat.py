@@ -7,8 +7,6 @@ walked depth first, one such message for each of its edges, so that few are kept
 algorithm for all-gather and reduce-scatter operations at scale", 2025; NCCL since 2.23.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from collectives.core.builders import by_wiring, of_kind

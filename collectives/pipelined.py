@@ -12,8 +12,6 @@ within a loss of 1 % that pad the array by at most 1 %, or those that lose least
 exact loss.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from itertools import islice

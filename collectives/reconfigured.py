@@ -4,8 +4,6 @@ Applies to any schedule in steps. Nothing waits for the end of a step but the ch
 crosses the circuits that go down, and what crosses those that come up waits for them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

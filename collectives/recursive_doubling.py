@@ -9,8 +9,6 @@ References
 .. [2] P. Sack, W. Gropp, "Collective Algorithms for Multiported Torus Networks", 2015.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import chain

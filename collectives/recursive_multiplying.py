@@ -5,8 +5,6 @@ which pays off where latency is long or ports are many. (J. Bruck, C. Ho, S. Kip
 Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997; in MPICH and Open MPI.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """All algorithms by name: the one place to register a new one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial

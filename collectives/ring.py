@@ -5,8 +5,6 @@ two dimensions there are two edge-disjoint Hamiltonian cycles, each in both dire
 5; the construction is that of the Lee distance Gray codes of Bae and Bose, 2003).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from math import gcd

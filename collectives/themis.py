@@ -7,8 +7,6 @@ The orders are chosen once, before the collective starts, and are the same on ev
 chunk with the fewest bytes there goes first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from collectives.core.builders import of_kind
@@ -46,9 +44,7 @@ all_gather = of_kind("all-gather", _schedule, """
     The second half of `all_reduce`; the most loaded dimensions come first, with the smallest parts.""")
 
 
-def chunk_orders(
-    extents: Sequence[int], bandwidth: Sequence[float], chunks: int
-) -> tuple[tuple[int, ...], ...]:
+def chunk_orders(extents: Sequence[int], bandwidth: Sequence[float], chunks: int) -> tuple[tuple[int, ...], ...]:
     """The order of dimensions in the reduce-scatter of each chunk; they do not depend on the size.
 
     `extents`: NPUs of a group along each dimension; extents of 1 are skipped.

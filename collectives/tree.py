@@ -1,7 +1,5 @@
 """Trees from a root: binomial, and a chain that pipelines the array chunk by chunk."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated

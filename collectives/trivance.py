@@ -5,8 +5,6 @@ distance is shorter where an extent is no power of three. Like Swing it takes th
 for each dimension to start with. (arXiv 2602.17254.)
 """
 
-from __future__ import annotations
-
 from itertools import zip_longest
 
 from collectives.core.builders import EXCHANGED, Form, by_wiring, plain

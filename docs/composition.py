@@ -51,9 +51,13 @@ FEATURES = {
     "circuits": Feature("circuits", work=CIRCUITS),
     "slow": Feature("slow links", faults=(SlowLink(link=LINK, at="900ns", share=0.3, latency="77ns"),)),
     "down": Feature("links down", faults=(DOWN, Repair(link=LINK, at="9us")), plan={"timeout": "3us"}),
-    "reroute": Feature("new routes", faults=(DOWN,), plan={"timeout": "3us", "reroute": "1us"}),
+    "reroute": Feature("new routes", faults=(DOWN, Repair(link=LINK, at="99us")),
+                       plan={"timeout": "3us", "reroute": "1us"}),
     "loss": Feature("loss", faults=(Loss(link="*", probability=0.03),), plan={"timeout": "3us"}),
     "jitter": Feature("jitter", faults=(Jitter(link="*", mean="77ns"),)),
+    "resent": Feature("loss that NPUs retry", faults=(Loss(link="*", probability=0.2),), work=SLOTS,
+                      plan={"timeout": "30us", "retry": "npu"}),
+    "drawn": Feature("jitter of computations", faults=(Jitter(npu="npu1", mean="77ns"),), work=JOB),
     "late": Feature("stragglers", faults=(Straggler(npu="npu1", delay="777ns", speed=0.7),)),
     "whole": Feature("no symmetry", {"symmetry": "off"}),
     "log": Feature("log", {"log": True}),
@@ -65,10 +69,12 @@ KINDS = SCHEDULE, JOB, TENANTS
 ONE_OF = "a run is of one of these"
 ONE_ORDER = "a link has one order of service"
 OF_A_JOB = "a change of circuits is an operation of a job"
-OF_ONE_KIND = ONE_OF, ONE_ORDER, OF_A_JOB
+ONE_RULE = "what is lost is sent again by one rule"
+OF_ONE_KIND = ONE_OF, ONE_ORDER, OF_A_JOB, ONE_RULE
 """Reasons of pairs that cannot even be asked for."""
 NO_QUEUES = "flows share links at every moment: they have no chunks, and wait in no queue"
 NO_RINGS = "slots are in switches, channels are of rings of links without switches"
+ALONE = "an NPU that retries has nothing but its packets: an aggregation through one switch, alone"
 NONE_HERE: dict[frozenset[str], str] = {
     **{frozenset(pair): ONE_OF for pair in combinations(KINDS, 2)},
     **{frozenset(pair): ONE_ORDER for pair in combinations(("turns", "ports", "priority"), 2)},
@@ -78,7 +84,10 @@ NONE_HERE: dict[frozenset[str], str] = {
     frozenset(("vcs", "bubble")): "bubbles are the channels of a link by another rule",
     frozenset(("progress", "pools")): "pools let chunks of later steps in: ports of a step wait for each other",
     frozenset(("schedule", "circuits")): OF_A_JOB,
-    **{frozenset((one, "slots")): NO_RINGS for one in ("vcs", "bubble")},
+    **{frozenset((one, other)): NO_RINGS for one in ("vcs", "bubble") for other in ("slots", "resent")},
+    frozenset(("schedule", "drawn")): "a schedule alone computes nothing",
+    **{frozenset(("resent", other)): ALONE for other in ("job", "tenants", "drawn", "pools", "circuits")},
+    frozenset(("resent", "loss")): ONE_RULE,
 }
 """Pairs without a meaning, and why."""
 
@@ -117,7 +126,7 @@ class Both:
         wanted = {one.work for one in self.features}
         topology = fabric(SLOTS in wanted)
         one, other = _schedules(topology, wanted)
-        if not wanted & {JOB, TENANTS, CIRCUITS} and not {SLOTS, POOLS} <= wanted:
+        if SCHEDULE in wanted or (not wanted & {JOB, TENANTS, CIRCUITS} and not {SLOTS, POOLS} <= wanted):
             return one
         job = Job(topology)
         begun = job.compute("forward", "1.5us")
@@ -127,7 +136,7 @@ class Both:
         job.collective("experts", other, after=[begun], priority=-1)
         job.compute("update", "700ns", after=[first])
         if TENANTS in wanted:
-            second = job if CIRCUITS in wanted else other
+            second = job if wanted & {CIRCUITS, JOB} else other
             return [Tenant(name="a", work=one), Tenant(name="b", work=second, arrival="777ns")]
         return job
 

@@ -3,8 +3,6 @@
 Everything that simulates is told so by these two, which `simulate` has as arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, whatever happens while they are written."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

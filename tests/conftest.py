@@ -11,7 +11,7 @@ from hypothesis import Phase, settings
 
 os.environ["COLUMNS"] = "120"  # tables are broken where a line of the terminal ends
 
-pytest_plugins = ["tests.sampling", "tests.fresh"]
+pytest_plugins = ["tests.costs", "tests.sampling", "tests.fresh"]
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile(
@@ -22,7 +22,7 @@ settings.load_profile("same")  # a change is judged on the same draws as the one
 
 def pytest_configure(config: pytest.Config) -> None:
     """Notes of readers are no errors; tests of them use `pytest.warns`."""
-    config.addinivalue_line("filterwarnings", "ignore::topologies.text.notes.InputNote")
+    config.addinivalue_line("filterwarnings", "ignore::topologies.text.schema.InputNote")
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ same lines. `--sample K` keeps of each table
 - a case with each value of a parameter that has few.
 
 Of each hypothesis test it draws 2 in K of the examples, but 80 / K at least. Tests with the mark `full` are left out
-whole, but for `--keep-full`; a light test stands beside each. The last lines of a run say how much was left to
+whole, but for `--keep-full`; a light test stands beside each. `--seconds S` keeps of a dear function what S seconds pay
+for (`tests/costs.py`). The last lines of a run say how much was left to
 `make test-all`. `--rest` turns it around: what such a sample leaves out, and tests of which it draws fewer examples,
 with all of them, so that a sample and its rest are every test. `--drawn-anew` leaves to `make fresh` what it draws;
 `--part K/N` takes one N-th of the rest, the K-th modulo N.
@@ -29,8 +30,11 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 from collectives import ALGORITHMS, COLLECTIVES
+from tests import costs
 from tests.places import SHARED
 from topologies import TOPOLOGIES
+
+COSTS = costs.read()
 
 SHORT_AXIS = 12
 """Values of a parameter; those of one with more are sampled like cases."""
@@ -47,6 +51,8 @@ _SHAPES = re.compile(r"(?<![\w.])(\d+(?:x\d+)*)B?(?![\w.])")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("weft")
     group.addoption("--sample", type=int, metavar="K", help="of each table one case in K, and more")
+    group.addoption("--seconds", type=float, metavar="S", default=math.inf,
+                    help="of a sample, CPU seconds for each test function")
     group.addoption("--keep-full", action="store_true", help="of a sample, keep the tests with the mark `full`")
     group.addoption("--rest", action="store_true", help="of --sample, what it leaves out")
     group.addoption("--drawn-anew", action="append", default=[], metavar="PATH",
@@ -74,14 +80,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = config.getoption("--sample")
     if not share:
         return
-    left = _left_out(items, share, config.getoption("--keep-full"))
+    seconds = config.getoption("--seconds")
+    left = _left_out(items, share, config.getoption("--keep-full"), seconds)
     out = {item for some in left.values() for item in some}
     if config.getoption("--rest"):
         anew = [(config.rootpath / path).resolve() for path in config.getoption("--drawn-anew")]
-        out = {item for item in items
-               if item not in out and (_draws_less(item, share) == 0 or any(map(item.path.is_relative_to, anew)))}
+        drawn = {item for item in items
+                 if _draws_less(item, share, seconds) == 0 or any(map(item.path.is_relative_to, anew))}
+        out = drawn.difference(out)
     else:
-        draws = _draw_less([item for item in items if item not in out], share)
+        draws = _draw_less([item for item in items if item not in out], share, seconds)
         tables = {_table_of(item) for item in items if item.get_closest_marker("table")}
         config.stash[LEFT] = Counter(
             {"draws": draws, "tables": len(tables), **{kind: len(some) for kind, some in left.items()}}
@@ -92,40 +100,55 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in out]
 
 
-def _left_out(items: list[pytest.Item], share: int, keeps_full: bool) -> dict[str, list[pytest.Item]]:
+def _left_out(items: list[pytest.Item], share: int, keeps_full: bool, seconds: float) -> dict[str, list[pytest.Item]]:
     """What a sample leaves out, by kind."""
-    full = [] if keeps_full else [item for item in items if item.get_closest_marker("full")]
-    tables: dict[str, list[pytest.Item]] = defaultdict(list)
+    full = set() if keeps_full else {item for item in items if item.get_closest_marker("full")}
+    functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("table") and item not in full:
-            tables[_table_of(item)].append(item)
-    sampled = {item for table in tables.values() for item in sample(table, share)}
-    return {"full": full, "table": [item for table in tables.values() for item in table if item not in sampled]}
+        if item not in full:
+            functions[_table_of(item)].append(item)
+    sampled = {
+        name: sample(some, share) if some[0].get_closest_marker("table") else some for name, some in functions.items()
+    }
+    paid = {name: some[: _paid(name, some[0], seconds)] for name, some in sampled.items()}
+    return {
+        "full": list(full),
+        "table": [item for name, some in functions.items() for item in set(some).difference(sampled[name])],
+        "dear": [item for name, some in sampled.items() for item in some[len(paid[name]) :]],
+    }
+
+
+def _paid(name: str, item: pytest.Item, seconds: float) -> int | None:
+    """How many of a function's sampled cases are kept; None for all."""
+    cost = COSTS.get(name)
+    return None if cost is None or _drawing(item) is not None else costs.affordable(seconds, cost)
 
 
 def _table_of(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _draw_less(items: list[pytest.Item], share: int) -> int:
+def _draw_less(items: list[pytest.Item], share: int, seconds: float) -> int:
     """Cut the examples that hypothesis tests draw; by how many in all."""
     left = 0
-    for function in {_drawing(item): None for item in items}:
+    for function, item in {_drawing(item): item for item in items}.items():
         if function is not None:
+            less = _draws_less(item, share, seconds)
             asked = function._hypothesis_internal_use_settings  # where hypothesis's own plugin for pytest reads it
-            fewer = _draws(asked.max_examples, share)
-            function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
-            left += asked.max_examples - fewer
+            function._hypothesis_internal_use_settings = settings(asked, max_examples=asked.max_examples - less)
+            left += less
     return left
 
 
-def _draws_less(item: pytest.Item, share: int) -> int:
+def _draws_less(item: pytest.Item, share: int, seconds: float) -> int:
     """How many examples a sample does not draw of a test."""
     function = _drawing(item)
     if function is None:
         return 0
     asked = function._hypothesis_internal_use_settings.max_examples
-    return int(asked - _draws(asked, share))
+    drawn = _draws(asked, share)
+    cost = COSTS.get(_table_of(item), 0.0)
+    return int(asked - (max(1, int(drawn * seconds / cost)) if cost > seconds else drawn))
 
 
 def _drawing(item: pytest.Item) -> Any:
@@ -221,7 +244,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if config.getoption("--sample") and not config.getoption("--rest"):
         terminalreporter.write_line(
             f"sample: {passed:,} cases passed; left to `make test-all`: {left['table']:,} cases of {left['tables']} "
-            f"tables, {left['full']} tests that have a light one beside them, {left['draws']:,} drawn examples"
+            f"tables, {left['full']} tests that have a light one beside them, {left['dear']:,} dear cases, "
+            f"{left['draws']:,} drawn examples"
         )
     least = config.getoption("--at-least")
     if passed < least:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from collectives import ALGORITHMS
+from tests.costs import affordable, listed, read
 from tests.places import ROOT
 from tests.sampling import sample
 from topologies import TOPOLOGIES
@@ -105,3 +106,26 @@ def test_the_share_is_one_in_k_by_name() -> None:
 
 def test_no_table_is_left_out_whole() -> None:
     assert len(kept("a", share=10**9)) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cost", "cases"), [(1, 0.03125, 32), (1, 1, 1), (1, 1.01, 1), (1, 3, 1), (1, 3.01, 0), (2, 0.9, 2)]
+)
+def test_a_function_runs_what_its_seconds_pay_for(seconds: float, cost: float, cases: int) -> None:
+    assert affordable(seconds, cost) == cases
+
+
+def test_costs_are_the_mean_of_the_cases_of_dear_functions() -> None:
+    spent = {"a.py::dear[1]": 0.5, "a.py::dear[2]": 0.25, "b.py::cheap": 0.2}
+    reports = [
+        SimpleNamespace(when=when, nodeid=name, user_properties=[("cpu", cpu)] if when == "teardown" else [])
+        for name, cpu in spent.items() for when in ("setup", "teardown")
+    ]  # fmt: skip
+    assert listed(reports) == "0.375 a.py::dear\n"
+
+
+def test_every_dear_test_exists() -> None:
+    """A test that was renamed has no cost: `make costs` measures it anew."""
+    for name in read():
+        path, _, function = name.partition("::")
+        assert f"def {function.rpartition('::')[2]}(" in (ROOT / path).read_text(), f"{name}: see make costs"

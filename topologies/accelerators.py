@@ -4,8 +4,6 @@ Rates are raw, per direction, as data sheets have them: NVLink by generation, PC
 links of a GPU of `topologies/machines/gpus.toml`, and C2C of Grace. Others between CPUs are NCCL's.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

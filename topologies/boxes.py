@@ -8,8 +8,6 @@ each xGMI link and 16 GB/s InfiniBand for each GCD of an MI250, 25 GB/s for each
 GPU g of box b has rank 8 b + g (16 b + g for MI250). Tier 0 is inside the boxes, tier 1 the network.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Unpack

@@ -8,8 +8,6 @@ given it has its `Default`, if it says one, or is absent. Numbers of numpy becom
 cut.
 """
 
-from __future__ import annotations
-
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +16,7 @@ from difflib import get_close_matches
 from functools import cache, cached_property, wraps
 from math import inf
 from numbers import Integral, Real
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 LONGEST_TOLD = 60
@@ -364,10 +362,13 @@ def _open_keys(call: Any) -> dict[str, Any]:
     """
     signature = inspect.signature(call)
     *others, last = signature.parameters.values() or [None]
-    if last is None or last.kind is not last.VAR_KEYWORD or "Unpack[" not in str(last.annotation):
+    if last is None or last.kind is not last.VAR_KEYWORD:
         return {}
     alone = types.SimpleNamespace(__annotations__={last.name: last.annotation})
-    (keys,) = get_args(get_type_hints(alone, call.__globals__)[last.name])
+    unpacked = get_type_hints(alone, call.__globals__)[last.name]
+    if get_origin(unpacked) is not Unpack:
+        return {}
+    (keys,) = get_args(unpacked)
     plain, hints = get_type_hints(keys), get_type_hints(keys, include_extras=True)
     defaults = {name: said.value for name, hint in hints.items() for said in getattr(hint, "__metadata__", ())
                 if isinstance(said, Default)}
@@ -545,6 +546,8 @@ def _items(origin: type, item: Kind) -> Kind:
             return (item.read(one, _item(what, at)) for at, one in enumerate(value))
         if item is UNCHECKED:
             return value
+        if as_read is not None and isinstance(item, Integer) and type(value) in (list, tuple) and item.fits_all(value):
+            return as_read(value)
         read = [item.read(one, _item(what, at)) for at, one in enumerate(value)]
         return (as_read or type(value))(read)
 
@@ -555,8 +558,7 @@ def _items(origin: type, item: Kind) -> Kind:
 
 def _fixed(items: list[Kind]) -> Kind:
     def read(value: Any, what: str) -> Any:
-        return tuple(kind.read(one, _item(what, at)) for at, (kind, one) in
-                     enumerate(zip(items, value, strict=True)))
+        return tuple(kind.read(one, _item(what, at)) for at, (kind, one) in enumerate(zip(items, value, strict=True)))
 
     return _Container(
         f"({', '.join(kind.accepted for kind in items)})",

@@ -4,8 +4,6 @@ Routes are computed once for all sources: the jumps are coins, and the distance 
 changed into as few of them as possible (TopoOpt, NSDI 2023, CoinChangeMod).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

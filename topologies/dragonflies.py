@@ -1,7 +1,5 @@
 """Dragonfly: fully connected groups of routers, with one cable between each pair of groups."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 import numpy as np

@@ -4,8 +4,6 @@ The names stand once, as imports in the package's stub `__init__.pyi`, which typ
 Importing the package reads the stub and nothing else: no compiler, no solver, no plotting library.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Rates are those NCCL uses, in GB/s per direction of one link (`src/graph/topo.h`
 from the data sheets: P100 4, V100 6, A100 12, H100 18, B200 18.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from topologies.checks import choice

@@ -5,8 +5,6 @@ connects one interface at each end in both directions. Simplex: the two fibers o
 and a circuit leads from one server to another in one direction.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection

@@ -3,8 +3,6 @@
 Each builder names a product and its blocks; `topologies.core.product` builds and routes all of them alike.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Unpack

@@ -1,7 +1,5 @@
 """Random regular networks: every NPU has the same number of cables, to random other NPUs (Jellyfish)."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from topologies.checks import Natural, WeftError, checked

@@ -1,7 +1,5 @@
 """Topology families by the name a spec begins with: the one place to register a new family."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -222,15 +220,9 @@ TOPOLOGIES = Registry("families of fabrics", {family.name: family for family in 
 
 @checked
 def from_spec(
-    spec: str,
-    bandwidth: Quantities | None = None,
-    latency: Quantities | None = None,
-    hop_latency: Quantity | None = None,
-    *,
-    trace_latency: Quantities | None = None,
-    switch_latency: Quantity | None = None,
-    boxes: int | None = None,
-    nvlink: str | None = None,
+    spec: str, bandwidth: Quantities | None = None, latency: Quantities | None = None,
+    hop_latency: Quantity | None = None, *, trace_latency: Quantities | None = None,
+    switch_latency: Quantity | None = None, boxes: int | None = None, nvlink: str | None = None,
 ) -> Topology:
     """Build the network named by a spec.
 

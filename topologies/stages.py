@@ -10,8 +10,6 @@ certificates), "critical path", "search" (of an optimizer or for a plan, without
 causes to measured tables) and "output".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,7 +39,7 @@ class Stage:
     peak_bytes: int = 0
     calls: int = 0  # times that it was entered, also where what an earlier call built was only looked up
 
-    def add(self, other: Stage) -> None:
+    def add(self, other: "Stage") -> None:
         """What another process took for the same; the peaks of both were there at once."""
         self.wall_s += other.wall_s
         self.cpu_s += other.cpu_s

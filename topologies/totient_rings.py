@@ -5,8 +5,6 @@ geometric progression (W. Wang et al., "TopoOpt: Co-optimizing Network Topology 
 Distributed Training Jobs", NSDI 2023). The paper and the released code use different progressions; both are here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import gcd
 from typing import Annotated

@@ -4,8 +4,6 @@ N. Jouppi et al., "TPU v4: An Optically Reconfigurable Supercomputer for Machine
 Embeddings", ISCA 2023: the optical circuits on the faces of the cubes switch between the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Unpack
 

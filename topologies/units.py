@@ -6,8 +6,6 @@ is rejected, because 400 could be Gb/s or GB/s. Numbers that a program computes 
 `seconds`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Compute time from floating-point operations and a stated efficiency."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

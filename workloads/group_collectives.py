@@ -5,8 +5,6 @@ that is asked for; any others the algorithm among themselves. A group of one doe
 bytes to the NPUs 1, 2, 4, ... further on (dissemination), a gather or a scatter a message each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ message has ended at its source and at its destination when it has arrived. So r
 real program, and only data holds them together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
@@ -81,7 +79,7 @@ class Send(NamedTuple):
     detached: bool = False
 
     @property
-    def routed(self) -> Send:
+    def routed(self) -> "Send":
         """The messages without their sizes: equal for sends that go the same routes."""
         return self._replace(size_bytes=() if self.ordered else 0)
 
@@ -178,7 +176,7 @@ class Job:
 
     @classmethod
     @checked
-    def of(cls, schedule: Schedule) -> Job:
+    def of(cls, schedule: Schedule) -> "Job":
         """A schedule alone: a job of one collective on all NPUs, and of the changes of its circuits."""
         job = cls(schedule.topology)
         job.collective(schedule.name, schedule)

@@ -4,8 +4,6 @@ Ranks count tensor parallelism fastest, then data, then pipeline stages, as LIBR
 first two: tensor groups fill dimensions from the innermost, the last of them possibly in part.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -4,8 +4,6 @@ Sizes are the buffer of one NPU before the collective, as ASTRA-sim 1.0 and LIBR
 all-gather starts from, the full array of every other collective.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -100,7 +98,7 @@ class Workload:
     header: tuple[tuple[str, int], ...] = ()
     cuts: tuple[int, ...] = ()
 
-    def repeated(self, times: int) -> Workload:
+    def repeated(self, times: int) -> "Workload":
         """The layers so many times."""
         n = len(self.layers)
         cuts = [turn * n + at for turn in range(times) for at in (0, *self.cuts)][1:] if self.cuts else ()
@@ -116,7 +114,7 @@ class Workload:
         return (call for layer in self.layers for phase in layer.phases for call in phase.calls)
 
     @checked
-    def scaled(self, compute: NotNegative) -> Workload:
+    def scaled(self, compute: NotNegative) -> "Workload":
         """The same workload with every compute time multiplied.
 
         Raises

@@ -6,8 +6,6 @@ starts at `heads[cell]` and goes on at `following[write]`; a write is the positi
 carried. A cell is where a table of open addressing keeps the key rank * n_blocks + block.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How the kernels of schedules are compiled: all with the same flags, and never from stale code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ soonest choose first and equal ones in random order. Random numbers come in a bu
 returns, and goes on where it was once Python has refilled it: all of its state is in arrays.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Boxes: the NPUs that links of tier 0 join, as the NVLinks of a server do."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from topologies import Topology, WeftError

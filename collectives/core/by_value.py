@@ -1,7 +1,5 @@
 """Pickles of objects that hold functions: closures are stored by value, some shared objects by reference."""
 
-from __future__ import annotations
-
 import functools
 import io
 import pickle

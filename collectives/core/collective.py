@@ -5,8 +5,6 @@ every rank that wants the block holds all of its contributions, each exactly onc
 block b belongs to rank b mod p, so that a schedule may cut the array into several parts of p blocks each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Rings: concurrent cycles of all ranks, along each of which a part of the array goes around."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

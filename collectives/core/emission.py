@@ -9,8 +9,6 @@ that is emitted in parts. The first part is kept, read-only, and serves whoever 
 part, the rows of kept sources must be what they were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ assuming evenly loaded links: T = sum over steps of (latency + bytes x hops / ba
 with hops (Swing paper, section 2.1). Queueing is left to the simulator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

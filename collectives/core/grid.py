@@ -3,8 +3,6 @@
 Algorithms that depend only on the shape are proved on a smaller torus where the schedule itself is too large.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -5,8 +5,6 @@ A reduce-scatter is the same backwards in time and direction, and a small all-re
 same ranks. Displacements are ranks of the grid, whose coordinates are added.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 The transfers are those of the algorithm on as many ranks, under the numbers of the members; the network routes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ In each dimension a group has `extent` NPUs that are `stride` apart; unused dime
 the network, and all of them run the collective at once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

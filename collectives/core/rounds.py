@@ -4,8 +4,6 @@ A transfer waits for everything its rank sent and received in the last step in w
 the rank has received since: a rank never runs ahead of its own data. Ports are independent.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Links crossed by transfers: those they name themselves, otherwise those of the topology's router."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from collectives.core.proof import ScheduleError

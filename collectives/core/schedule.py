@@ -1,7 +1,5 @@
 """A schedule: a proved pattern of transfers, and the size of the array it moves."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """Individual transfers collected one by one, for schedules that come from a search or a file instead of a formula."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial

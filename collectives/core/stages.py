@@ -5,8 +5,6 @@ sent and received on the same lane in the previous round. The cargo of a lane is
 dimension: whose blocks, and which parts of them, since a ring cuts blocks in two for its two directions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

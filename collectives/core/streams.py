@@ -1,7 +1,5 @@
 """The transfers of many sources, emitted and packed part by part: no table of all of them is there twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

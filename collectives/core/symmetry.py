@@ -4,8 +4,6 @@ A generator declares its symmetries; whoever uses a declaration checks it (sim/l
 transfers of rank r in port k to those of rank `ranks[k, r]` in the same slot, and links to links.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple, overload
@@ -72,7 +70,7 @@ class Groups(Sequence[Group]):
         self._given = declarations
         self._declarations = tuple(cache(partial(declare, topology)) for declare in declarations)
 
-    def on(self, topology: Topology) -> Groups:
+    def on(self, topology: Topology) -> "Groups":
         """The groups of the same transfers on another topology of the same wiring."""
         return Groups(topology, *self._given)
 

@@ -5,8 +5,6 @@ transfers that look alike from every rank the same slot, so that those of a few 
 them, and it can emit the transfers of any subset of ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -319,7 +317,5 @@ def parents_of(t: Transfers) -> list[Parents]:
                 open_ += joins
                 continue
             one = open_.pop()
-            found[one] = frozenset().union(
-                *(found[parent] if is_join[parent] else {parent} for parent in direct[one])
-            )
+            found[one] = frozenset().union(*(found[parent] if is_join[parent] else {parent} for parent in direct[one]))
     return [found[row] for row in range(t.src.size)]

@@ -3,8 +3,6 @@
 A ForestColl file has trees with their physical paths (liangyuRain/ForestColl).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -79,9 +77,7 @@ def _refuse_others(text: str, path: str) -> None:
             raise WeftError(f"schedule file {path} is {what}")
 
 
-def _build_forestcoll(
-    path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
+def _build_forestcoll(path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     return schedule(_forestcoll(topology, path, _text(path)), size, element_bytes)
 
 

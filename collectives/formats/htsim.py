@@ -6,8 +6,6 @@ last byte has arrived, so transfers that wait for it at the same end must wait f
 routes and reductions are not part of the format: dependencies between chunks become dependencies between flows.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 

@@ -6,8 +6,6 @@ chunk by chunk, for whatever its step has to have received before. Local copies 
 loop over slices that are larger than a chunk of the simulation is not held back by the thread block's other steps.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 
@@ -45,9 +43,7 @@ class Memory:
             for at in range(own):
                 self.values[self._place(gpu, ("i", at))] = frozenset([(gpu, at)])
 
-    def execute(
-        self, gpu: int, kind: str, src: Buffer, dst: Buffer, count: int, arrived: list[Value]
-    ) -> list[Value]:
+    def execute(self, gpu: int, kind: str, src: Buffer, dst: Buffer, count: int, arrived: list[Value]) -> list[Value]:
         """Execute a step; returns what it sends."""
         sent = []
         for at in range(count):

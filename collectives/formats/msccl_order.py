@@ -22,8 +22,6 @@ the order of the first and the slots on top. Reachability is kept as a clock for
 thread block happen before it. That is a bitset whose ones are contiguous, for a thread block is a chain.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 The format is that of microsoft/msccl and of Azure/msccl-scheduler.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
@@ -124,7 +122,7 @@ class Algo(NamedTuple):
     bytes_span: tuple[int, int | None]  # minBytes and maxBytes, which may be missing
     title: str  # in messages: its file, or else its name
 
-    def step(self, place: Place) -> Step:
+    def step(self, place: "Place") -> Step:
         """The step at a place."""
         gpu, block, at = place
         return self.gpus[gpu][block].steps[at]

@@ -4,8 +4,6 @@ Each node of a tree has one thread block that receives from its parent and sends
 each further child; likewise upward. A tree uses the lowest channel that none of its links uses yet.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Aggregation trees: the links over which partial sums go up to a root, and results come down."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ forests along an augmenting chain, each making room for the previous one. The sh
 none, there never will be.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -74,7 +72,7 @@ class DisjointForests:
             ahead.popleft()
         return None
 
-    def _insert(self, first: int, rooted: list[_Rooted]) -> set[int]:
+    def _insert(self, first: int, rooted: "list[_Rooted]") -> set[int]:
         """Insert one edge along the shortest chain of edges that change forests; returns the forests that changed."""
         before: dict[int, int] = {first: -1}
         ahead = deque([first])

@@ -5,8 +5,6 @@ the demand (Bang-Jensen, Frank and Jackson; arXiv 2305.18461). Every logical lin
 consists of, with their multiplicities.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence

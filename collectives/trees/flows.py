@@ -5,8 +5,6 @@ number of levels only in the number of children: schedules that are too large ar
 large tree is a tree, reaches all ranks and reduces only where it may is checked on the tree itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -170,8 +168,7 @@ class Flows:
         return received
 
     def pattern(
-        self, kind: str, algorithm: str, form: str, n_blocks: int, root: int = 0,
-        smaller: Smaller | None = None,
+        self, kind: str, algorithm: str, form: str, n_blocks: int, root: int = 0, smaller: Smaller | None = None
     ) -> Pattern:
         """The pattern of everything added so far."""
         return self.relays.pattern(

@@ -5,8 +5,6 @@ chunks as they arrive: all-gather and broadcast flow away from the roots, reduce
 all-reduce each block is reduced to a root and broadcast from it, chunk by chunk.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -75,14 +73,14 @@ class Forest:
         """Blocks of one root."""
         return sum(tree.multiplicity for tree in self.trees if tree.root == root)
 
-    def times(self, many: int) -> Forest:
+    def times(self, many: int) -> "Forest":
         """The same trees, with the number of blocks multiplied."""
         if many == 1:
             return self
         trees = tuple(tree._replace(multiplicity=many * tree.multiplicity) for tree in self.trees)
         return Forest(self.topology, trees, self.inward)
 
-    def turned(self, topology: Topology, back: Sequence[int], *, inward: bool) -> Forest:
+    def turned(self, topology: Topology, back: Sequence[int], *, inward: bool) -> "Forest":
         """The same trees with every path backwards; `back` is the link of `topology` for each link here."""
         trees = tuple(
             tree._replace(edges=tuple(

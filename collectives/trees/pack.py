@@ -7,8 +7,6 @@ reduce-scatter and an all-gather (`equal_roots_are_best`), those are used: their
 fractions are not small, roots and links get whole numbers of trees, and what that loses is said.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from fractions import Fraction
@@ -82,9 +80,7 @@ def reduce_forest(topology: Topology, root: int, k: int | None = None) -> Forest
     return turned_back(broadcast_forest(mirror_of(topology), root, k), topology)
 
 
-def pack_forest(
-    topology: Topology, shares: Shares, level: bool | None = None, spread: bool | None = None
-) -> Forest:
+def pack_forest(topology: Topology, shares: Shares, level: bool | None = None, spread: bool | None = None) -> Forest:
     """The forest with the given shares; its link loads are checked against them.
 
     `level`: whether trees grow level by level. Default: up to `LEVEL_NPUS` NPUs.

@@ -12,8 +12,6 @@ one side as from the other. So a set that one flow has found forbids, for good, 
 have a node in it. On fat-tree:8, 110 sets answer 18,633 of the 18,743 questions whose answer is no.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,7 +66,7 @@ class Batch:
     hub: int = -1  # the hub that feeds the reached nodes in the flow network, -1 before the trees start
     begun: bool = False
 
-    def copy(self, multiplicity: int) -> Batch:
+    def copy(self, multiplicity: int) -> "Batch":
         """A copy of the partial trees with a different multiplicity."""
         fresh = Batch(self.root, multiplicity, list(self.nodes), dict(self.parent), dict(self.depth))
         fresh.place, fresh.looked, fresh.reached, fresh.begun = self.place, self.looked, self.reached, True

@@ -11,8 +11,6 @@ that pad the array by at most 1 %. The trees of the optimum are left for fewer, 
 more.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -43,7 +41,7 @@ class Shares:
     links: list[int]  # trees each link may carry
     s_per_block_byte: Fraction  # seconds per byte of every block
 
-    def times(self, many: int) -> Shares:
+    def times(self, many: int) -> "Shares":
         """The number of trees multiplied, each with its part of the data: the same bandwidth."""
         roots = {root: many * trees for root, trees in self.roots.items()}
         return Shares(roots, [many * trees for trees in self.links], many * self.s_per_block_byte)
@@ -219,7 +217,7 @@ class Sides(NamedTuple):
     root: int | None = None
 
     @classmethod
-    def of(cls, topology: Topology, kind: str, root: int = 0) -> Sides:
+    def of(cls, topology: Topology, kind: str, root: int = 0) -> "Sides":
         """The directions of a collective."""
         away, toward = kind not in ("reduce-scatter", "reduce"), kind in ("reduce-scatter", "reduce", "all-reduce")
         networks = (topology,) * away + ((mirror_of(topology),) if toward else ())

@@ -9,8 +9,6 @@ number of steps over log2 p; Psi Xi, those of bandwidth and congestion, is `psi_
 rectangular tori, is too small by a factor 2D in its second term: `rectangular_xi` in the tests is the corrected form.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Linear constraints on the bandwidths of the dimensions: budgets, fixed, ordered and capped dimensions."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
@@ -169,7 +167,7 @@ class Feasible:
         scale = np.maximum(np.abs(self.matrix) @ np.abs(bandwidth_GBps), np.abs(self.bound))
         return float(np.max(over / np.maximum(scale, 1e-300)))
 
-    def with_row(self, extra: Constraint) -> Feasible:
+    def with_row(self, extra: Constraint) -> "Feasible":
         """These constraints and one more."""
         return Feasible((*self.constraints, extra), self.n_dims)
 

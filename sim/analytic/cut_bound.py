@@ -1,7 +1,5 @@
 """The exact bound of a collective on a network, whatever the algorithm: seconds per byte, and the bottleneck cut."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple

@@ -6,8 +6,6 @@
 LIBRA's training loops have this form, and so has the bundle of critical paths that the optimizer collects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -39,7 +37,7 @@ class Epigraph(NamedTuple):
     inner: F64  # (R, n): multiples of variables of lower index
 
     @classmethod
-    def of(cls, constant_ns: float, weight: npt.ArrayLike, rows: Sequence[EpigraphRow], n_dims: int) -> Epigraph:
+    def of(cls, constant_ns: float, weight: npt.ArrayLike, rows: Sequence[EpigraphRow], n_dims: int) -> "Epigraph":
         """From its rows."""
         n_vars = np.size(weight)
         return cls(

@@ -1,7 +1,5 @@
 """The alpha-beta estimate: steps in lockstep, each as long as its slowest transfer and its fullest link."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import NamedTuple

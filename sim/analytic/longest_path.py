@@ -1,7 +1,5 @@
 """Lower bounds of a program in one pass: work of every server, and the longest path through its waits."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import entry, helper, u64

@@ -1,7 +1,5 @@
 """The roof over every algorithm: what the fabric allows at each size, by its tightest cut and its longest path."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ turns of s, each as long as the round trip RTT_s to what a chunk waits for. For 
 + (C - 1) max(service, RTT / s), which counts part of a turn as that part of a round trip.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.program.columns import blocks, distinct_of

@@ -6,8 +6,6 @@ least the minimum of c times the two lines, a concave function on either side of
 end or at the crossing. The search solves where that minimum is least, until nothing can be better.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Bytes that a hierarchical collective sends in each dimension (libra.md section 1.1; BlueConnect, MLSys'19)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ preparation is a credit, and a credit sends the oldest message prepared. The pha
 but the first are back.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol

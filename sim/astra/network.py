@@ -6,8 +6,6 @@ congestion-unaware backend has no links: a message takes `trunc(h L + m / B)` ns
 in which its ends differ.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What ASTRA-sim does silently: inputs that never end are rejected, silent changes are reported."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sim.astra.collective import KINDS

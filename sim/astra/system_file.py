@@ -3,8 +3,6 @@
 JSON, or the lines "key: value" of ASTRA-sim 1.0, in which the algorithms of dimensions stand as "ring_direct".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The certificate of circuits that change: nothing crosses one that is not up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The certificate of a fluid run: no link is exceeded, and every flow has a bottleneck, at every time."""
 
-from __future__ import annotations
-
 from heapq import heappop, heappush
 
 import numpy as np
@@ -179,9 +177,7 @@ class _Links:
         return self.row > before
 
 
-def _check_rates(
-    flows: Flows, crossing: tuple[I64, I64], link_rate: I64, rate: I64, ways: I64, time_ps: int
-) -> None:
+def _check_rates(flows: Flows, crossing: tuple[I64, I64], link_rate: I64, rate: I64, ways: I64, time_ps: int) -> None:
     """No link of some flows is exceeded, and each of them has a bottleneck."""
     links = _crossed_links(flows, ways)
     first, count = crossing[0][links], crossing[0][links + 1] - crossing[0][links]

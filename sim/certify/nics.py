@@ -4,8 +4,6 @@ From the log are when chunks are released, by what was delivered, and when servi
 push then follow from the contract alone; whether the servers serve what is pushed in order is for the other checks.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush

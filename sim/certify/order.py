@@ -5,8 +5,6 @@ is not. Nor is a chunk whose arrival leaves no trace in a log: one that asks a p
 of a task without servers.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ that lost a chunk or a byte, or whose representatives stand for other ranks than
 lost a dependency waits for less, which the certificate of its run cannot see: it knows the program alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 

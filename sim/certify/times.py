@@ -3,8 +3,6 @@
 Worked out from the program alone, with none of the engines' code: the certificates compare a run with it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

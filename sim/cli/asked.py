@@ -3,8 +3,6 @@
 Nothing that a call writes may be another of its files.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -187,12 +185,12 @@ class Named(NamedTuple):
     path: str
     reach: str  # pattern of what follows the path
 
-    def holds(self, other: Named) -> bool:
+    def holds(self, other: "Named") -> bool:
         """Whether the other one is a single file, and one of these."""
         pattern = re.compile(re.escape(_real(self.path)) + self.reach, re.DOTALL)
         return re.fullmatch(other.reach, "") is not None and any(map(pattern.fullmatch, _places(other.path)))
 
-    def meets(self, other: Named) -> bool:
+    def meets(self, other: "Named") -> bool:
         return self.holds(other) or other.holds(self)
 
 

@@ -1,7 +1,5 @@
 """`weft astra`: ASTRA-sim's inputs by ASTRA-sim's rules, to the nanosecond, and what ASTRA-sim does not report."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Beats: another thread says what is under way while the command itself is silent, at every moment of a command."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`weft calibrate`: the constants of a machine from tables of nccl-tests, as a profile to use with `--machine`."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import fields
 from typing import Any

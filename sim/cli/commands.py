@@ -4,8 +4,6 @@ All help texts are here and in `sim.study.keys`; the module of a command, and wi
 libraries of figures, is loaded when the command runs.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -98,8 +96,8 @@ def _schedule(parser: argparse.ArgumentParser) -> None:
 def _share(parser: argparse.ArgumentParser) -> None:
     parser.add_argument_group("tenants").add_argument(
         "--tenant", action="append", default=[], metavar="TEXT",
-        help='"COLLECTIVE ALGORITHM SIZE", "workload=NAME ..." or "job=FILE", then NAME=VALUE: name, start, priority '
-        "(lower is served first), npus, form, options; repeatable, added to the tables [[tenant]] of --spec",
+        help='"COLLECTIVE ALGORITHM SIZE", "workload=NAME", "model=NAME" or "job=FILE", then NAME=VALUE: name, start, '
+        "priority (lower is served first), npus, form, options; repeatable, added to the tables [[tenant]] of --spec",
     )
 
 
@@ -157,6 +155,18 @@ FILE has the sections [topology] [collective] [model] [sweep] of an experiment; 
   begin = "1K"
   end = "1M"
   factor = 4
+
+With [iteration] its points are plans of training, as of weft train --model; those that do not fit say why:
+
+  [topology]
+  machine = "dgx-h100:8"
+  [library]
+  name = "nccl"
+  [iteration]
+  model = ["llama-3-8b", "llama-3-70b"]
+  tp = [1, 2, 4, 8]
+  pp = [1, 2, 4]
+  global_batch = 256
 """
 
 SIZES = ("sweep.end", "sweep.factor", "sweep.step")
@@ -245,7 +255,9 @@ COMMANDS: dict[str, Command] = {
             "weft sweep examples/chunks.toml --store out/chunks.db --export chunks.csv",
             "weft sweep examples/scaling.toml --dask tcp://head:8786 --export scaling.parquet",
         ),
-        uses=("topology", "collective", "model", "sweep", "account"), positional="spec",
+        uses=("topology", "collective", "model", "sweep", "account", "library.name", "workload.efficiency",
+              "iteration"),
+        positional="spec",
         run_flags=("workers", *RUNS), outputs=("json", "export"), chooses=True,
         more=_sweep,
         notes=SWEEP_FORMAT,
@@ -266,6 +278,7 @@ COMMANDS: dict[str, Command] = {
         examples=(
             "weft train --machine dgx-h100:64 --library nccl --model llama-3-70b --tp 8 --pp 4 --global-batch 1024",
             "weft train --topology torus:8x8x4 --model llama-3-8b --device h100 --tp 8 --global-batch 64",
+            "weft train --machine dgx-h100:2 --model llama-3-8b --tp 8 --global-batch 16 --inline --nic shared",
             'weft train --topology "RI(16)_FC(8)_SW(32)" --workload gpt-3 --parallelism tp=16 --samples 32768 '
             "--peak 312 --efficiency 0.5",
             'weft train --topology "RI(4)_FC(8)_RI(4)_SW(32)" --workload examples/layers.txt '
@@ -276,12 +289,15 @@ COMMANDS: dict[str, Command] = {
             '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
         ),
         needs=(FABRIC, "workload.name|workload.job|iteration.model"),
-        uses=("topology", "collective.algorithms", "model", "library.name", "iteration", "workload", "training"),
+        uses=("topology", "collective.algorithms", "model", "account.spread", "library.name", "iteration", "workload",
+              "training"),
         run_flags=RUNS,
         helps={
             **_OF_JOBS,
             "collective.algorithms": ("NAME", "algorithm of all collectives (default: hierarchical, of --model ring); "
                                       "of traces several may be named: each collective takes the first that has it"),
+            "account.spread": ("N", "perturbed runs, for the range of the time: rates and starts by 0.1 %, other ties "
+                               "(default: 0)"),
             "library.name": ("NAME[:VERSION]", "with --model: the library of the machine times collectives, and no "
                              "--algorithm: nccl, nccl:2.27 or rccl"),
             "workload.efficiency": ("X", "share of the peak that computation reaches; with --model that of products "
@@ -300,6 +316,8 @@ COMMANDS: dict[str, Command] = {
             '--tenant "all-reduce ring 64MiB priority=1"',
             'weft share --topology ring:8 --tenant "workload=resnet-50 samples=16 peak=312 efficiency=0.5" '
             '--tenant "all-to-all direct 8MiB start=1ms" --json -',
+            'weft share --machine dgx-h100:2 --tenant "model=llama-3-8b device=h100 tp=8 global_batch=8 npus=0-7" '
+            '--tenant "all-reduce nccl-rings 256MiB start=100ms" --chunks 1',
             "weft share --spec examples/tenants.toml --faults examples/faults.toml --check --csv shares.csv",
         ),
         needs=(FABRIC, "tenant"),
@@ -325,9 +343,9 @@ COMMANDS: dict[str, Command] = {
             "weft trace --topology switch:32 --job examples/broadcast_32.goal --perfetto tree.json.gz",
             "weft trace --topology examples/astra/ring_16.yml --job examples/astra/gather --perfetto gather.json.gz",
         ),
-        uses=("topology", "collective", "model", "sweep", "account.spread", "workload", "training"),
-        without=("model.preset", *SIZES), run_flags=RUNS, outputs=("json", "perfetto"),
-        needs=(FABRIC, "collective.algorithms|workload.name|workload.job"),
+        uses=("topology", "collective", "model", "sweep", "account.spread", "workload", "training", "iteration"),
+        without=("model.preset", "iteration.inline", *SIZES), run_flags=RUNS, outputs=("json", "perfetto"),
+        needs=(FABRIC, "collective.algorithms|workload.name|workload.job|iteration.model"),
         helps={
             "collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file"),
             "model.chunks": ("N", "chunks per transfer (default: for a schedule what compare chooses, 1 for a workload "

@@ -1,7 +1,5 @@
 """`weft compare --workload`: one workload by several algorithms of its collectives, the fastest first."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """`weft completion`: commands, flags and names for the shell to complete, from the parsers and the registries."""
 
-from __future__ import annotations
-
 import argparse
 
 import shtab

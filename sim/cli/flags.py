@@ -1,7 +1,5 @@
 """Parsers: the flags of a command from its entry in `sim.cli.commands` and the keys of a spec in `sim.study.keys`."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence
@@ -184,7 +182,7 @@ def _add_run(parser: argparse.ArgumentParser, command: Command) -> None:
                                 "run of more than 2e10 services does not start)")
 
 
-def how(arguments: argparse.Namespace) -> How:
+def how(arguments: argparse.Namespace) -> "How":
     """How the runs of a command that simulates are done."""
     from sim.how import How  # loads the engine, which no help needs
 

@@ -1,7 +1,5 @@
 """`weft compare --library nccl`: the table that nccl-tests would print, with what the library chooses at each size."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,11 +7,11 @@ from typing import Any
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.library.expected import REPEATS, expected, expected_row
-from sim.library.simulated import APART, simulated, why_apart
 from sim.library.tuner import ROOTED, SENDRECV, Setting, runs_on, version
 from sim.library.tuner_csv import ranges, told, tuner_csv
 from sim.measured.nccl_text import nccl_json
-from sim.study.keys import AUTO, AccountKeys, CollectiveKeys, LibraryKeys, ModelKeys, TopologyKeys
+from sim.study.keys import LibraryKeys
+from sim.study.plans import check_no_engine
 from sim.study.spec import Spec
 from sim.study.tables import aligned, nccl_table, screen_width
 from topologies.checks import WeftError
@@ -22,15 +20,6 @@ from topologies.units import counted, format_rate, format_size, format_time
 
 COMPARISON = "comparison"
 """The figure of a library: expected times, and those by the engine."""
-
-_USED = {
-    "topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": (),
-}
-"""Keys that mean something to a library; of others, none may be given."""
-
-_DEFAULTS = {
-    "topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys(),
-}
 
 
 def no_library(spec: Spec) -> None:
@@ -59,22 +48,6 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
     )
 
 
-def check_no_engine(spec: Spec, who: str = "--library") -> None:
-    """Reject keys of what is simulated, which a model of a machine's own collectives does not know; `who` has it.
-
-    WeftError: the first such key.
-    """
-    for section, used in _USED.items():
-        keys = getattr(spec, section)
-        for name, default in vars(_DEFAULTS[section]).items():
-            value = getattr(keys, name)
-            if (section, name) == ("collective", "algorithms") and value is not None:
-                more = "; --library-algorithms Ring leaves it Ring alone, and without --library they are simulated"
-                raise WeftError(f"{who} chooses by itself: omit --algorithms{more if who == '--library' else ''}")
-            if name not in used and value != default and (section, name, value) != ("model", "chunks", AUTO):
-                raise WeftError(f"{who} has its own: omit {name} of [{section}]; rates are those of the machine")
-
-
 def beside_ideal(spec: Spec) -> list[str]:
     """What a library is expected to take on a fabric that is a machine, whose links a simulation has at raw rates."""
     try:
@@ -94,6 +67,8 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
         raise WeftError(f"--figure {arguments.figure} is for simulations: omit it beside --library")
     if arguments.workers != 1:
         raise WeftError("--workers is for comparisons of algorithms: omit it beside --library")
+    from sim.study.library_runs import simulated, why_apart  # the engine: `beside_ideal` does without
+
     setting = setting_of(spec)
     rows = []
     for size in spec.sizes_bytes:
@@ -136,6 +111,8 @@ def _apart(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of nccl-tests, then the choices."""
+    from sim.study.library_runs import APART
+
     machine = setting.machine
     table = [["size", "algorithm", "protocol", "expected", "simulated", "by", "busbw", "limited by"]]
     for row in rows:

@@ -1,7 +1,5 @@
 """Files of results: checked before a run, written whole or not at all."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os

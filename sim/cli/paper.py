@@ -1,7 +1,5 @@
 """`weft paper NAME`: a published evaluation, point by point next to ours."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

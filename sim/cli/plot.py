@@ -1,7 +1,5 @@
 """`weft plot`: figures of existing results, from one file or several."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

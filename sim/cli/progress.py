@@ -1,7 +1,5 @@
 """Progress on standard error: a bar on a terminal, plain lines elsewhere if asked for, nothing when quiet."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`weft reconfigure`: the best static circuits for a collective, and every policy of switching them, simulated."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

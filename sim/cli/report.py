@@ -1,7 +1,5 @@
 """`weft report`: one page of everything in a folder of results."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

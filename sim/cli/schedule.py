@@ -1,7 +1,5 @@
 """`weft schedule`: what a schedule sends, step by step; `--list` shows which algorithms there are."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,8 +1,9 @@
 """`weft share`: several collectives and training iterations on one fabric at once.
 
 A tenant is a text of words and NAME=VALUE, or a table [[tenant]] in TOML: a collective (`collective algorithm size`,
-and the options of the algorithm), or a training iteration or another workload (`workload=NAME` or `job=FILE`, which
-mean the same, and the keys of `[workload]` and `[training]`).
+and the options of the algorithm), a training iteration or another workload (`workload=NAME` or `job=FILE`, which mean
+the same, and the keys of `[workload]` and `[training]`), or an iteration of a language model (`model=NAME`, and the
+keys of `[iteration]`), on all NPUs or on some.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sim.program.model import Model
 from sim.program.options import parse_value
 from sim.scenarios.tenants import Shares, share_fabric
 from sim.study.keys import KINDS, keys_of
+from sim.study.plans import ALGORITHM, plan_job
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
 from sim.study.workload_files import open_workload
@@ -98,9 +100,7 @@ def rows_of(spec: Spec, tenants: Sequence[Described], result: Shares) -> list[di
     ]
 
 
-def report(
-    spec: Spec, tenants: Sequence[Described], result: Shares, rows: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def report(spec: Spec, tenants: Sequence[Described], result: Shares, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Table and account, line by line."""
     topology = result.run.job.topology
     head = ["tenant", "work", "priority", "start", "alone", "shared", "slow-down"]
@@ -140,7 +140,7 @@ EVERY = ("name", "start", "priority")
 OF_COLLECTIVES = (*POSITIONS, "form", "root", "element_bytes", "npus")
 """Further keys of a collective; others are options of its algorithm."""
 
-TEXTS = ("name", "job", "workload", "collective", "algorithm", "form")
+TEXTS = ("name", "job", "workload", "model", "collective", "algorithm", "form")
 """Keys whose values are always text."""
 
 
@@ -170,7 +170,7 @@ def read_tenant(text: str) -> dict[str, Any]:
         parts = shlex.split(text)
     except ValueError as wrong:
         raise WeftError(f"{where}: {wrong}") from None
-    of_workload = any(part.startswith("workload=") for part in parts)
+    of_workload = any(part.startswith(("workload=", "model=")) for part in parts)
     for word in parts:
         key, equals, value = word.partition("=")
         if not equals:
@@ -188,7 +188,7 @@ def read_tenant(text: str) -> dict[str, Any]:
             raise WeftError(f"{where}: {told(key)} is given twice")
         table[key] = value
     if not table:
-        raise WeftError("a tenant is empty: write COLLECTIVE ALGORITHM SIZE, workload=NAME or job=FILE")
+        raise WeftError("a tenant is empty: write COLLECTIVE ALGORITHM SIZE, workload=NAME, model=NAME or job=FILE")
     return table
 
 
@@ -272,23 +272,40 @@ WORKLOAD_KEYS = {
 
 def _workload(table: dict[str, Any], topology: Topology) -> Made:
     """An iteration or a file; the keys are those of `[workload]` and `[training]`."""
-    sections: dict[str, dict[str, Any]] = {"workload": {}, "training": {}}
+    spec = _spec_of(table, WORKLOAD_KEYS)
+    named = table["algorithm"].split(",") if "algorithm" in table else ()
+    opened = open_workload(spec.workload, spec.training, topology, named)
+    return Made(opened.job, f"iteration of {opened.name}" if opened.is_layers else opened.name, opened.notes)
+
+
+PLAN_KEYS = {name: ("iteration", name) for name in keys_of("iteration") if name != "inline"} | {
+    "efficiency": ("workload", "efficiency")}
+
+
+def _plan(table: dict[str, Any], topology: Topology) -> Made:
+    """An iteration of a language model; the keys are those of `[iteration]`."""
+    npus = _npus(table.pop("npus"), topology.n_npus) if "npus" in table else None
+    spec = _spec_of(table, PLAN_KEYS)
+    algorithm = table.get("algorithm", ALGORITHM)
+    plan, job = plan_job(spec.iteration, spec.workload.efficiency, topology, algorithm, npus)
+    return Made(job, f"iteration of {plan.model.name} on {counted(plan.n_ranks, 'NPU')}")
+
+
+def _spec_of(table: Mapping[str, Any], keys: Mapping[str, tuple[str, str]]) -> Spec:
+    """The sections that the keys of a tenant stand in; all but the algorithm."""
+    sections: dict[str, dict[str, Any]] = {section: {} for section, _ in keys.values()}
     for key, value in table.items():
         if key == "algorithm":
             continue
-        if key not in WORKLOAD_KEYS:
-            accepted = ", ".join([*EVERY, *WORKLOAD_KEYS, "algorithm"])
-            raise WeftError(f"unknown key {told(key)}; accepted are {accepted}")
-        section, name = WORKLOAD_KEYS[key]
+        if key not in keys:
+            raise WeftError(f"unknown key {told(key)}; accepted are {', '.join([*EVERY, *keys, 'algorithm'])}")
+        section, name = keys[key]
         kind = KINDS[keys_of(section)[name].metadata["kind"]]
         try:
             sections[section][name] = kind.parse(value) if isinstance(value, str) else _as_text(kind.parse, value)
         except ValueError:
             raise WeftError(f"{key} is {told(value)}: {kind.wanted}") from None
-    spec = Spec.from_dict(sections, "tenant")
-    named = table["algorithm"].split(",") if "algorithm" in table else ()
-    opened = open_workload(spec.workload, spec.training, topology, named)
-    return Made(opened.job, f"iteration of {opened.name}" if opened.is_layers else opened.name, opened.notes)
+    return Spec.from_dict(sections, "tenant")
 
 
 def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
@@ -298,7 +315,7 @@ def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
 
 Make = Callable[[dict[str, Any], Topology], Made]
 
-WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _workload}
+WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _workload, "model": _plan}
 """Constructors of the work of a tenant, by its identifying key."""
 
 

@@ -1,7 +1,5 @@
 """SIGTERM, by which batch systems and containers end a program: it ends a command as Ctrl-C does, in order."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -9,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from topologies.interrupts import handled
+from topologies.process import handled
 
 
 class Terminated(KeyboardInterrupt):

@@ -1,7 +1,5 @@
 """`weft sweep`: many points from one file, kept in a store, resumed after an interruption."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -118,7 +116,8 @@ def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
 
 
 def _named(task: Task) -> str:
-    return f"{task.spec.fabric} {task.algorithm} {format_size(task.size_bytes)}"
+    size = "" if task.spec.iteration.model else f" {format_size(task.size_bytes)}"
+    return f"{task.spec.fabric} {task.algorithm}{size}"
 
 
 def report(sweep: Sweep, store: Store, file: Path, status: Status, tally: Tally | None) -> list[str]:

@@ -1,7 +1,5 @@
 """`weft topology`: what a fabric is; without an argument, which families there are."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`weft topoopt`: circuits for a training job, alone or searched together with its parallelization."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from typing import Any

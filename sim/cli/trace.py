@@ -1,7 +1,5 @@
 """`weft trace`: the timeline of a schedule, of a training iteration, of a GOAL file or of Chakra traces."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,10 +14,11 @@ from sim.cli.train import check_no_collective, simulate_workload
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
+from sim.study.deciding import deciding_waits
 from sim.study.points import Task, range_of, ready_point, simulate_ready
 from sim.study.spec import Spec
 from sim.study.tables import range_words
-from sim.study.workload_files import check_no_workload, named
+from sim.study.workload_keys import check_no_workload, named
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.timeline.timeline import Timeline
 from topologies.checks import WeftError
@@ -33,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Simulate with a log, print a summary, and write the timeline."""
     spec = spec_of(arguments)
     with progress("trace", 1, arguments.quiet):
-        timeline, lines, ends = (_job if named(spec.workload) else _schedule)(arguments, spec)
+        timeline, lines, ends = (_job if named(spec.workload) or spec.iteration.model else _schedule)(arguments, spec)
         if arguments.perfetto:  # before anything is printed: it is refused if faults made it too large
             write_whole(arguments.perfetto, lambda path: write_perfetto(timeline, path))
     say(arguments, *lines)
@@ -54,7 +53,7 @@ def facts(timeline: Timeline, ends: Mapping[str, float | None]) -> dict[str, Any
     }
 
 
-def _schedule(arguments: argparse.Namespace, spec: Spec) -> Told:
+def _schedule(arguments: argparse.Namespace, spec: Spec) -> "Told":
     """The timeline of the point of `weft compare`, and its summary; of all ranks unless symmetry is requested."""
     check_no_workload(spec.workload, spec.training)
     names = spec.collective.algorithms or ()
@@ -78,10 +77,12 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> Told:
     result = simulate(schedule, model=model, symmetry=symmetry, log=True, faults=faults, **asked)
     what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
     row = found.row() | (ends := range_of(task, found))
-    return _told(result, what, ends, *(f"# {line}" for line in ranges(spec, [row]) if range_words(row)))
+    told = [line for line in ranges(spec, [row]) if range_words(row)]
+    told += [f"decided by a default: {line}" for line in deciding_waits(spec, [row])]
+    return _told(result, what, ends, *(f"# {line}" for line in told))
 
 
-def _job(arguments: argparse.Namespace, spec: Spec) -> Told:
+def _job(arguments: argparse.Namespace, spec: Spec) -> "Told":
     check_no_collective(arguments)
     opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
     what = f"{opened.name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"

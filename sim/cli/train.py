@@ -1,7 +1,5 @@
 """`weft train`: one training iteration: computation, communication, and its exposed part."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +19,7 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.study.jobs import message_bytes, with_npu_bandwidth
 from sim.study.keys import flags_of, keys_of
+from sim.study.plans import fitting, inlined, model_of_jobs, no_model
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.study.workload_files import Opened, open_workload, source_of
@@ -40,16 +39,19 @@ FEW_MICROBATCHES = 16
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, print and write."""
     spec = spec_of(arguments)
-    if spec.iteration.model is not None:
+    if spec.iteration.model is None:
+        no_model(spec)
+    elif not spec.iteration.inline:
         iteration.run(arguments, spec)
         return
-    iteration.no_model(spec)
     check_looks_into(spec)
     with progress("train", 1, arguments.quiet):
         opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
         lines = [*_lines(spec, opened, result), *_bubble(spec, result)]
-    say(arguments, *lines)
-    write_json(arguments, spec, rows_of(spec, opened, result), model=result.model)
+        spread = result.spread(spec.account.spread) if spec.account.spread else None
+    say(arguments, *lines, *([f"iteration {spread}"] if spread else []))
+    ends = {"spread_low_s": spread.low_s, "spread_high_s": spread.high_s} if spread else {}
+    write_json(arguments, spec, [row | ends for row in rows_of(spec, opened, result)], model=result.model)
     write_csv(arguments, [{"npu": rank} | part for rank in result.ranks for part in parts(result, rank)])
     if arguments.plot:
         write_whole(arguments.plot, lambda path: plots.draw_timeline(result, path))
@@ -72,11 +74,13 @@ def check_no_collective(arguments: argparse.Namespace) -> None:
 def simulate_workload(spec: Spec, *, drawn: bool, how: How) -> tuple[Opened, Result]:
     """The workload of a spec, and a run of it; `drawn`: its timeline will be written."""
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
-    model = spec.build_model()
-    if spec.model.chunks is None and spec.model.chunk is None and spec.model.preset is None:
-        model = replace(model, chunks=1)  # the chunks of a hierarchical collective are small, a message is one chunk
-    _check_microbatches(spec, topology, model)
-    opened = open_workload(spec.workload, spec.training, topology, spec.collective.algorithms or ())
+    model = model_of_jobs(spec)
+    if spec.iteration.model is not None:
+        one = fitting(spec, how)
+        opened = Opened(inlined(one), one.plan.model.name, "inlined", True, plan=one.plan)
+    else:
+        _check_microbatches(spec, topology, model)
+        opened = open_workload(spec.workload, spec.training, topology, spec.collective.algorithms or ())
     symmetry = spec.symmetry if opened.is_layers else spec.model.symmetry or "off"  # each rank has its own trace
     if drawn:
         check_size(opened.job, model, symmetry)
@@ -138,13 +142,20 @@ def parts(result: Result, rank: int) -> list[dict[str, Any]]:
 
 
 def _lines(spec: Spec, opened: Opened, result: Result) -> list[str]:
+    plan = opened.plan
     lines = [
+        f"# weft train: {next(iteration.head(plan, result.job.topology.name))}, inlined",
+        f"# {result.assumptions}; {result.symmetry}",
+        *(f"# {note}" for note in (*spec.preset_notes, *result.notes())),
+        *iteration.rates(plan, result.time_ps),
+    ] if plan else [
         f"# weft train: {opened.name}, {opened.what}, on {result.job.topology.name}, "
         f"{counted(result.job.topology.n_npus, 'NPU')}",
         f"# {result.assumptions}; {result.symmetry}",
         *(f"# {note}" for note in (*spec.preset_notes, *result.notes(), *opened.notes)),
     ]
-    return lines + [line for ranks in _alike(result) for line in _lines_of(result, ranks)]
+    lines += [line for ranks in _alike(result) for line in _lines_of(result, ranks)]
+    return [*lines, iteration.memory_lines(plan)] if plan else lines
 
 
 def _alike(result: Result) -> list[list[int]]:
@@ -200,7 +211,8 @@ def rows_of(spec: Spec, opened: Opened, result: Result) -> list[dict[str, Any]]:
     return [
         {
             "topology": result.job.topology.name, "workload": opened.name,
-            "loop": spec.training.loop if opened.is_layers else None, "npu": rank,
+            "loop": spec.training.loop if opened.is_layers and opened.plan is None else None, "npu": rank,
+            **(opened.plan.figures(result.time_s) if opened.plan else {}),
             "time_s": result.time_s, "compute_s": result.compute_ps(rank) / 1e12,
             "exposed_s": (result.time_ps - result.compute_ps(rank)) / 1e12,
             "communication_s": {kind: time / 1e12 for kind, time in result.communication_ps(rank).items()},

@@ -1,7 +1,5 @@
 """Small runs, by part: together they call every kernel that is compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """What the fifo loop runs, its state before the first picosecond, and more room for events."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the names in a fault plan refer to on a topology."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 

@@ -14,8 +14,6 @@ Under "npu" every chunk becomes a separate task, since what happens to one does 
 NPU w is lost on the path up or down by a hash of (seed, w, i, direction).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
@@ -23,9 +21,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sim.lower.credits import buffers_of
+from sim.lower.lowered import Lowered
+from sim.lower.nics import links_at_once, posting_of
+from sim.lower.servers import bandwidths
 from sim.program.builder import ProgramBuilder
-from sim.program.contract import FIFO, I32, I64, Program
+from sim.program.contract import I32, I64, LOWEST_CHUNK_FIRST, PRIORITY, UNBOUNDED, Program
 from sim.program.cutting import service_time_ps
+from sim.program.model_options import DISCIPLINES
 from topologies import Topology, WeftError
 from topologies.core.routing import hash64
 from topologies.units import PS_PER_S, format_time
@@ -96,79 +99,81 @@ def lost_packets(n_packets: int, loss: npt.ArrayLike, seed: int, direction: int)
 
 
 def with_retries(
-    program: Program, topology: Topology, server_link: I32, losses: Mapping[int, float], timeout_ps: int, seed: int,
-    shares: Mapping[int, Fraction],
+    lowered: Lowered, losses: Mapping[int, float], timeout_ps: int, seed: int, shares: Mapping[int, Fraction]
 ) -> Retried:
     """The program with every loss, timer and second packet written into it.
 
     Parameters
     ----------
-    program : Program
+    lowered : Lowered
         Of aggregation through one switch: a task up and one down per NPU, every result waiting for all packets.
-    topology : Topology
-    server_link : (S,) int32
     losses : mapping of link to probability
     timeout_ps : int
         From when a packet has left its NPU; longer than a round trip, that of the slowest NPU.
     seed : int
-    shares : mapping of link to the least share of its bandwidth
-        Of links that are slow for a time; the whole of it unless given.
+    shares : mapping of server to the least share of its bandwidth
+        Of those that are slow for a time; the whole of it unless given.
 
     Raises
     ------
     WeftError
         Another kind of program, more than `MOST_PACKETS` chunks, or a timeout that ends before a result can be there.
     """
-    star = _star(program, topology, server_link)
-    rates = [Fraction(float(topology.bandwidth_Bps[link])) for link in server_link.tolist()]
-    n_packets, window = int(program.chunks()[star.up[0]]), star.window
-    packet, npu = packets_of(n_packets, star.up.size)
+    program, server_link = lowered.program, lowered.server_link
+    star, builder, rates = _star(program, lowered.topology, server_link), _builder(lowered), _rates(lowered)
+    n_packets, window, workers = int(program.chunks()[star.up[0]]), star.window, star.up.size
+    packet, npu = packets_of(n_packets, workers)
     work = _works(program, int(star.up[0]), n_packets)[packet]
-    route = program.route_ptr[program.task_route[[star.up, star.down]]]
-    uplink, downlink = program.route_server[route].astype(np.int64)
-    up_ps, down_ps = program.route_latency_ps[route]
-    slowest = [rate * shares.get(link, 1) for rate, link in zip(rates, server_link.tolist(), strict=True)]
-    trip_ps = max(
-        service_time_ps(int(work[0]), slowest[up]) + service_time_ps(int(work[0]), slowest[down]) + latency
-        for up, down, latency in zip(uplink, downlink, (up_ps + down_ps).tolist(), strict=True)
-    )
+    (up_server, up_ps), (down_server, down_ps) = (_routes(program, tasks) for tasks in (star.up, star.down))
+    crossed, latency_ps = np.hstack([up_server, down_server]), np.hstack([up_ps, down_ps]).sum(axis=1)
+    served_ps = {
+        server: service_time_ps(int(work[0]), rates[server] * shares.get(server, 1))
+        for server in np.unique(crossed).tolist()
+    }
+    trip_ps = max(sum(served_ps[one] for one in row) + rest_ps for row, rest_ps in zip(
+        crossed.tolist(), latency_ps.tolist(), strict=True
+    ))
     if timeout_ps <= trip_ps:
         raise WeftError(f"timeout of {format_time(timeout_ps)} is not above the round trip of {format_time(trip_ps)}")
-    loss = [[losses.get(int(server_link[server]), 0.0) for server in side] for side in (uplink, downlink)]
-    lost_up, lost_down = (lost_packets(n_packets, loss[side], seed, side).ravel() for side in (0, 1))
+    links = server_link[up_server[:, -1]], server_link[down_server[:, 0]]
+    lost_up, lost_down = (
+        lost_packets(n_packets, [losses.get(link, 0.0) for link in side.tolist()], seed, direction).ravel()
+        for direction, side in enumerate(links)
+    )
     arrives, gone, again = np.flatnonzero(~lost_up), np.flatnonzero(lost_up), np.flatnonzero(lost_down)
-    builder = ProgramBuilder(forwarding="store-and-forward")
-    builder.servers(rates)
-    timers = builder.servers([Fraction(PS_PER_S)] * again.size)
-
+    held = gone.size * program.has_credits  # what is lost leaves its buffer at once; else it is over when its timer is
+    timers = builder.servers([Fraction(PS_PER_S)] * (held + again.size))
+    lost_ps = up_ps if held else np.hstack([up_ps[:, :-1], np.full((workers, 1), timeout_ps)])
     made: list[tuple[I64, I64, bool]] = []  # tasks, what they are packets of, and whether for the first time
 
-    def up(which: I64, kind: int, latency_ps: I64 | int, *after: I64) -> I64:
-        tie = packet[which] * KINDS + kind
-        tasks = builder.tasks(work[which], uplink[npu[which]], latency_ps, after=after, tie_class=tie)
-        made.append((tasks.copy(), star.up[npu[which]], kind in (SENT, LOST)))
+    def send(is_up: bool, which: I64, kind: int, *after: I64) -> I64:
+        server, ps = (up_server, lost_ps if kind == LOST else up_ps) if is_up else (down_server, down_ps)
+        tasks = builder.tasks(
+            work[which], server[npu[which]], ps[npu[which]], after=after, tie_class=packet[which] * KINDS + kind,
+            priority=packet[which], flow=npu[which] + workers * (not is_up),
+        )
+        made.append((tasks.copy(), (star.up if is_up else star.down)[npu[which]], kind in (SENT, LOST, RESULT)))
         return tasks
 
-    def down(which: I64, kind: int, *after: I64) -> I64:
-        tie = packet[which] * KINDS + kind
-        tasks = builder.tasks(work[which], downlink[npu[which]], down_ps[npu[which]], after=after, tie_class=tie)
-        made.append((tasks.copy(), star.down[npu[which]], kind == RESULT))
-        return tasks
+    def expire(on: I64, after: I64, passed_ps: I64 | int) -> I64:
+        """Timers, begun when packets are in, `passed_ps` after they left; their own service is a ps of tails."""
+        wait_ps = timeout_ps - passed_ps - (lowered.model.deliver == "tail")
+        return builder.tasks(np.zeros(on.size, np.int64), on, wait_ps, after=[after])
 
     first = np.empty(packet.size, np.int64)  # the task that puts each packet on its link
-    first[arrives] = up(arrives, SENT, up_ps[npu[arrives]])
-    first[gone] = up(gone, LOST, timeout_ps)  # what is lost is over when its timer is
+    first[arrives] = send(True, arrives, SENT)
+    first[gone] = send(True, gone, LOST)
     added = first.copy()  # the task that brings it to the switch
-    added[gone] = up(gone, AGAIN, up_ps[npu[gone]], first[gone])
+    over = expire(timers[:held], first[gone], up_ps[npu[gone], -1]) if held else first[gone]
+    added[gone] = send(True, gone, AGAIN, over)
     summed = builder.tasks(np.zeros(n_packets, np.int64))
     builder.order(added, summed[packet])
-    received = down(np.arange(packet.size), RESULT, summed[packet])
+    received = send(False, np.arange(packet.size), RESULT, summed[packet])
     # a result that is lost: send again what was sent, to be answered; what was sent again already has its answer lost
-    wait_ps = timeout_ps - up_ps[npu[again]] - 1  # a service takes 1 ps
-    timer = builder.tasks(np.zeros(again.size, np.int64), timers, wait_ps, after=[added[again]])
-    received[again] = down(again, ANSWER, up(again, ASKED, up_ps[npu[again]], timer), summed[packet[again]])
+    timer = expire(timers[held:], added[again], up_ps[npu[again], -1])
+    received[again] = send(False, again, ANSWER, send(True, again, ASKED, timer), summed[packet[again]])
     if window:
-        builder.order(received[packet + window < n_packets], first[window * star.up.size :])
+        builder.order(received[packet + window < n_packets], first[window * workers :])
     built = builder.build()
     task_rank = np.full(built.n_tasks, -1, np.int32)
     task_rank[first] = npu
@@ -176,6 +181,36 @@ def with_retries(
     for tasks, of, first_time in made:
         source[tasks], is_first[tasks] = of, first_time
     return Retried(built, task_rank, source, is_first, gone.size + again.size)
+
+
+def _rates(lowered: Lowered) -> list[Fraction]:
+    """Of each server, exactly."""
+    topology, model, link = lowered.topology, lowered.model, lowered.server_link
+    every = bandwidths(topology, model, links_at_once(topology, lowered.transfers, model))
+    end = topology.n_links + lowered.server_stream * topology.n_npus + lowered.server_rank
+    return [Fraction(rate) for rate in every[np.where(link >= 0, link, end)].tolist()]
+
+
+def _builder(lowered: Lowered) -> ProgramBuilder:
+    """A builder with the servers of a program; the lowest chunk is the packet with the least number."""
+    program, model = lowered.program, lowered.model
+    builder = ProgramBuilder(model.forwarding, model.deliver, posting_of(model))
+    n = program.n_servers
+    buffers = buffers_of(lowered.topology, lowered.server_link, model) or (np.full(n, UNBOUNDED), np.ones(n, np.int64))
+    rows = zip(_rates(lowered), program.server_discipline.tolist(), *(one.tolist() for one in buffers), strict=True)
+    for server, (rate, number, room, credit_ps) in enumerate(rows):
+        discipline = DISCIPLINES[PRIORITY if number == LOWEST_CHUNK_FIRST else number]
+        if program.has_nics and program.server_nic[server] >= 0:
+            builder.nic(rate, int(program.nic_engines[program.server_nic[server]]), discipline)
+        else:
+            builder.server(rate, discipline, buffer=room, credit_ps=credit_ps)
+    return builder
+
+
+def _routes(program: Program, tasks: I64) -> tuple[I64, I64]:
+    """Servers of the equally long routes of some tasks, and latencies behind them, (n, hops) each."""
+    at = program.route_ptr[program.task_route[tasks]][:, np.newaxis] + np.arange(program.hops()[tasks[0]])
+    return program.route_server[at].astype(np.int64), program.route_latency_ps[at]
 
 
 class _Star(NamedTuple):
@@ -188,10 +223,12 @@ class _Star(NamedTuple):
 
 def _star(program: Program, topology: Topology, server_link: I32) -> _Star:
     """What a program of aggregation through one switch consists of; others are rejected."""
-    rank, plain = np.arange(topology.n_npus), program.is_healthy and not program.delivers_heads
-    others = program.whole_child.size + program.pool_capacity.size + program.has_credits
-    if plain and not others and np.all(program.server_discipline == FIFO) and np.all(program.hops() == 1):
-        link = server_link[program.route_server[program.route_ptr[program.task_route]]]
+    rank, hops = np.arange(topology.n_npus), server_link[program.route_server]
+    n_links = np.bincount(np.repeat(np.arange(program.route_ptr.size - 1), np.diff(program.route_ptr)), hops >= 0)
+    if program.is_healthy and not program.whole_child.size + program.pool_capacity.size and np.all(
+        n_links[program.task_route] == 1
+    ):
+        link = hops[hops >= 0][(np.cumsum(n_links) - 1).astype(np.int64)[program.task_route]]
         up, down = (np.argsort(end[link], kind="stable")[: rank.size] for end in (topology.src, topology.dst))
         parent, child, lag = program.stream_edges()
         n_windows, windows = np.count_nonzero(lag), np.unique(lag[lag > 0])
@@ -204,8 +241,8 @@ def _star(program: Program, topology: Topology, server_link: I32) -> _Star:
         ):
             return _Star(up, down, int(windows[0]) if windows.size else 0)
     raise WeftError(
-        "retry 'npu' is that of aggregation through one switch: simulate an in-network all-reduce (push, one tree) of "
-        "fifo links without buffers on a switch, or take retry 'source'"
+        "retry 'npu' is that of aggregation through one switch: simulate an in-network all-reduce (push, one tree) on "
+        "a switch, or take retry 'source'"
     )
 
 

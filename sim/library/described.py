@@ -3,8 +3,6 @@
 Such as "2 nodes x 8 H100, 8x 400G RoCE", or the GPU that a driver lists: "NVIDIA H100 80GB HBM3".
 """
 
-from __future__ import annotations
-
 import re
 
 from sim.library.tuner import NEWEST, PROTOCOLS

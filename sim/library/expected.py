@@ -5,8 +5,6 @@ that of its latency, its bytes, and in Simple a ramp; and not less than what sta
 Broadcast and reduce have no ramp, but a pipeline that fills: once in the repeats that nccl-tests starts back to back.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The formulas are those of NCCL's tuner, with the rates that machines reach (`top
 some. Latencies in us, bandwidths in GB/s of the array, as nccl-tests counts it ("algbw").
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -130,9 +128,7 @@ class Setting:
         self.machine.check_joined(self.nodes)
         if self.gpus_per_process > self.gpus:
             raise WeftError(f"a process drives {self.gpus_per_process} GPUs, but a node has {self.gpus}")
-        for what, given, known in (
-            ("algorithm", self.algorithms, ALGORITHMS), ("protocol", self.protocols, PROTOCOLS)
-        ):
+        for what, given, known in (("algorithm", self.algorithms, ALGORITHMS), ("protocol", self.protocols, PROTOCOLS)):
             for one in given:
                 choice(one, known, f"library's {what}")
         if self.n < 2:

@@ -5,8 +5,6 @@ first that fits holds; NCCL's example plugin reads the file that `NCCL_TUNER_CON
 Sizes are those of the array, as nccl-tests counts them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple

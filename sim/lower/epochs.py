@@ -6,8 +6,6 @@ before, waits for that, wherever it stands in the job. Of a circuit that comes b
 in the order of the job, are one era: each era is treated as a circuit of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ times is a symmetry of the faulty one. Of a group, that is the subgroup that sta
 and 2 of a ring of four leave the rotation by two. One straggler leaves nothing, for only the identity fixes an NPU.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What NICs add to a program: their servers in front of the links, latencies, and how ranks post."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -83,11 +81,16 @@ def nics_of(
     server = np.flatnonzero((rank >= 0) & (rank < topology.n_npus))
     links = np.bincount(topology.src[topology.src < topology.n_npus], minlength=topology.n_npus)
     most = np.minimum(links, at_once) if model.nic.engines is None else np.full(links.size, model.nic.engines)
-    posting = Posting(
-        model.nic.post_ps, Fraction(model.nic.push_ps, PUSHED_BYTES),
-        1 if model.nic.order == "rotate" else model.nic.queue_bytes, in_turn,
-    )
-    return Nics(i32(server), i32(most[rank[server]]), i32(port), flow, posting)
+    return Nics(i32(server), i32(most[rank[server]]), i32(port), flow, posting_of(model, in_turn))
+
+
+def posting_of(model: Model, in_turn: int = 0) -> Posting:
+    """How NPUs post; `in_turn`: ports of a phase that take turns."""
+    nic = model.nic
+    if nic is None:
+        return Posting()
+    queue = 1 if nic.order == "rotate" else nic.queue_bytes
+    return Posting(nic.post_ps, Fraction(nic.push_ps, PUSHED_BYTES), queue, in_turn)
 
 
 def has_flows(model: Model) -> bool:

@@ -1,7 +1,5 @@
 """Who takes and gives back the units of pools: those of a schedule alone, and those that operations of a job share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Schedules of one pattern share it, on all topologies of one wiring whose links a
 so that a sweep over sizes, chunk counts, models, bandwidths and latencies builds it once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -30,7 +28,7 @@ from topologies.text.brief import one_line
 MOST_SHAPES = 16
 """Limit on the shapes of one pattern that are kept."""
 
-_shapes: WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]] = WeakKeyDictionary()
+_shapes: "WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]]" = WeakKeyDictionary()
 """By what emits the transfers, which patterns have in common on topologies of the same nodes and links."""
 
 
@@ -141,7 +139,7 @@ class Shape:
         tie: I64 = self.quotient.transfers.tie_class[self.task_row[tasks]].astype(np.int64)
         return tie * 2 + np.maximum(self.task_half[tasks], 0)
 
-    def alone(self) -> Shape:
+    def alone(self) -> "Shape":
         """The same, where its tasks are the whole program: waits and classes stand for what they are made of."""
         made = {"waits": self.waits, "task_class": self.task_class}
         found = replace(self, quotient=self.quotient._replace(transfers=without_waits(self.quotient.transfers)))

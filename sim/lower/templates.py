@@ -1,7 +1,5 @@
 """The tasks of an operation without its size, and where they join what is before and after on each NPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise

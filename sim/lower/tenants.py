@@ -1,7 +1,5 @@
 """Several collectives and jobs on one fabric: one job, whose operations name their tenant."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -108,9 +106,7 @@ def merge(tenants: Sequence[Tenant], model: Model) -> Job:
                 name, priority = f"{tenant.name}: {one.name}", tenant.priority + one.priority
                 job.operations.append(replace(one, name=name, after=after, priority=priority, tenant=tenant.name))
         else:
-            number = job.collective(
-                tenant.name, tenant.work, npus=tenant.npus, after=arrival, priority=tenant.priority
-            )
+            number = job.collective(tenant.name, tenant.work, npus=tenant.npus, after=arrival, priority=tenant.priority)
             job.operations[number] = replace(job.operations[number], tenant=tenant.name)
     return job
 

@@ -4,8 +4,6 @@ The noise of small messages is not that of large ones. It is that of repeated ro
 (in place and out of place, but for what they always differ by), and of the changes themselves between neighbors.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter

@@ -5,8 +5,6 @@ tables may be of several collectives, numbers of nodes and GPUs. A constant that
 value of the profile; two that trade off are named.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -8,8 +8,6 @@ is: choices, in steps of `COMMON` and `RARE`.
 Times are those that a library should take where links reach a share of their rate (`times_of`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

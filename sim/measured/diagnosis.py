@@ -1,7 +1,5 @@
 """What a judge says of one table, and what points say by themselves: contradictions, outliers, breaks."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

@@ -11,8 +11,6 @@ simulates again where it ended. A candidate is lowered once and run repeatedly: 
 the service times of its program, another latency of all transfers adds to the latencies, and nothing else changes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -430,7 +428,7 @@ def _delay_s(one: Curve, first_s: float) -> float:
     return float(max((first_s - bare) / transfers, 1e-8))
 
 
-def _along(line: _Line, meaning: Callable[[F64], tuple[float, tuple[float, ...]]], x: F64) -> F64:
+def _along(line: "_Line", meaning: Callable[[F64], tuple[float, tuple[float, ...]]], x: F64) -> F64:
     return line(*meaning(x))
 
 

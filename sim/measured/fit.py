@@ -4,8 +4,6 @@ All parameters are logarithms. A prior says how far each may be from its center,
 the points do not determine stays where it was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Every table is judged by itself (`sim.measured.library_run`, `sim.measured.fabri
 on other nodes, more nodes, other collectives. Links slow all of them alike; a spine only those that cross it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -4,8 +4,6 @@ Machines that differ from the one described (`sim.measured.causes`) are held aga
 cause. What a table shows by its shape alone comes first: a collapse, a tree on two nodes, a protocol that is off.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

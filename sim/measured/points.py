@@ -1,7 +1,5 @@
 """Measured times, whatever they were read from, and the errors of simulated ones against them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ OSU and IMB report the bytes of one pair of ranks for all-gather and all-to-all,
 hccl_test reports the whole array, and not which collective it was, which the command above it may say.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -7,8 +7,6 @@ rows meet. Where the order of service changes, a row may lie above the time else
 smaller box around the best point, and rows that contradict simulations there are dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -96,13 +94,8 @@ class Optimum(Tabular):
 
 @checked
 def optimize(
-    objective: Objective,
-    feasible: Feasible,
-    *,
-    cost: Cost | None = None,
-    starts: Sequence[F64] = (),
-    tolerance: NotNegative = TOLERANCE,
-    max_evaluations: Count = MAX_EVALUATIONS,
+    objective: Objective, feasible: Feasible, *, cost: Cost | None = None, starts: Sequence[F64] = (),
+    tolerance: NotNegative = TOLERANCE, max_evaluations: Count = MAX_EVALUATIONS,
 ) -> Optimum:
     """The bandwidths of least simulated time, or time x cost.
 

@@ -1,7 +1,5 @@
 """Discrete knobs: chosen by the outer search; the inner one finds the bandwidths."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, permutations, product

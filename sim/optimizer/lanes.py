@@ -4,8 +4,6 @@ A box of lane counts is bounded by the least floor over its real bandwidths: no 
 explored best bound first, each at the lanes nearest to its optimum, and cut there, until none can hold better lanes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush

@@ -1,7 +1,5 @@
 """The convex model of a simulated time: rows from critical paths, above floors that hold everywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -31,7 +29,7 @@ class Row(NamedTuple):
         """Whether it is longer than the simulated time: the order of service is different there."""
         return self.at(one.bandwidth_GBps) > one.parts[self.part].time_ns * (1 + ROUNDING)
 
-    def lowered_onto(self, one: Evaluation) -> Row:
+    def lowered_onto(self, one: Evaluation) -> "Row":
         """The row, moved down if it lies above the simulated time."""
         over = self.at(one.bandwidth_GBps) - one.parts[self.part].time_ns
         return self if over <= 0 else self._replace(offset_ns=self.offset_ns - over)

@@ -1,7 +1,5 @@
 """What the optimizer minimizes: times of programs at chosen bandwidths, with their critical paths."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -96,9 +94,7 @@ class Simulated:
     `how`: the engine runs.
     """
 
-    def __init__(
-        self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0, how: How = AS_USUAL
-    ) -> None:
+    def __init__(self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0, how: How = AS_USUAL) -> None:
         if not parts:
             raise WeftError("nothing to simulate: the workload has no collective of more than one NPU")
         self.parts, self.constant_ns, self.how = tuple(parts), constant_ns, how

@@ -1,7 +1,5 @@
 """Time over cost: the best design at each total bandwidth, and which of them are not dominated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 

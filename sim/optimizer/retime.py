@@ -1,7 +1,5 @@
 """One program at many bandwidths: only service times change; dependencies and chunks do not."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,14 +38,14 @@ class Retimed:
     server_dim: I64  # (S,): dimension of each server, `KEEPS_ITS_RATE` for one whose rate is fixed
     servers_per_npu: F64  # (D,): number of servers that share an NPU's bandwidth into a dimension: 2 for a ring
     most_GBps: float = math.inf  # no allowed bandwidth is higher, for the floor
-    cut: Callable[[int, np.random.Generator], Retimed] | None = None  # as perturbed runs are cut and routed, by number
+    cut: "Callable[[int, np.random.Generator], Retimed] | None" = None  # as perturbed runs are cut and routed
     rank_progress: str = "free"  # what ranks wait for before their next step, for people
 
     @property
     def n_dims(self) -> int:
         return int(self.servers_per_npu.size)
 
-    def retimed(self, bandwidth_GBps: F64) -> Retimed:
+    def retimed(self, bandwidth_GBps: F64) -> "Retimed":
         """Itself: its transfers do not depend on the bandwidths."""
         return self
 

@@ -1,7 +1,5 @@
 """The splits that an answer is shown beside, the range of each over perturbed runs, and the one to build."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

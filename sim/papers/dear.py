@@ -13,8 +13,6 @@ References
    Fine-Grained All-Reduce Pipelining", ICDCS 2023.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -52,7 +50,7 @@ class Interconnect(NamedTuple):
     published: str
 
     @property
-    def ring(self) -> Ring:
+    def ring(self) -> "Ring":
         """The ring with that cost: 2 (P-1) steps."""
         steps = 2 * (WORKERS - 1)
         return Ring(WORKERS, self.start_s / steps, self.s_per_byte * WORKERS / steps)
@@ -96,7 +94,7 @@ def subjects() -> list[Subject]:
     ]
 
 
-def groups_of(workload: Workload, bucket_bytes: int | None) -> Iterator[Group]:
+def groups_of(workload: Workload, bucket_bytes: int | None) -> "Iterator[Group]":
     """Groups of layers for the closed forms; layers without gradients belong to the group after them."""
     ends = [bucket.layers[-1] + 1 for bucket in gradient_buckets(workload, bucket_bytes)]
     ends[-1] = len(workload.layers)

@@ -8,8 +8,6 @@ that its rows depend on are fitted anew to the rows of all other systems. A cons
 takes what would be said of a machine that nobody has measured (`ASSUMED`).
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

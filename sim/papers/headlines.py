@@ -3,8 +3,6 @@
 A published value is quoted from a text that was read; "-" is one that no text at hand gives. Ours is computed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """LIBRA (Won et al., ISPASS'24): the published splits, and what a design gains over equal bandwidths, simulated too."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -77,7 +75,7 @@ def _split_table(rows: list[dict[str, object]]) -> list[str]:
     return lines
 
 
-def _point_table(points: list[GainPoint]) -> list[str]:
+def _point_table(points: "list[GainPoint]") -> list[str]:
     lines = [
         f"Gains over the equal split, compute x {A100_SCALE} (A100): by LIBRA's formulas, the same split simulated, "
         "and the split optimized for the simulation. Prices and counting of 2024.",

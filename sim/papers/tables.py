@@ -1,7 +1,5 @@
 """What papers leave: tables as files, on the screen and in Markdown, a page, and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures of rows by size, NPUs or slots: goodput, runtime, lead of the fastest, speed-up, scaling, the roof."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The critical path as a staircase over the links that it takes; what time was spent on, and predictions beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

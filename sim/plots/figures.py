@@ -1,7 +1,5 @@
 """Every figure of results by name, for commands that take the name of a figure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Fabrics of up to 300 nodes are drawn link by link; larger grids of two dimension
 pixel per link; other large fabrics as the links of each dimension in order of their busy share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,9 +29,7 @@ HEAT = LinearSegmentedColormap.from_list("heat", HEAT_STOPS)
 _BUSY = Normalize(0, 1)
 
 
-def draw_heatmap(
-    topology: Topology, utilization: Floats, path: Path, title: str = "", *, width: str = WIDE
-) -> None:
+def draw_heatmap(topology: Topology, utilization: Floats, path: Path, title: str = "", *, width: str = WIDE) -> None:
     """Draw the busy share of every link.
 
     `utilization` (n_links,): 0 to 1.

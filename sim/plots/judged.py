@@ -1,7 +1,5 @@
 """The figure of a judgment: measured and expected times over sizes, where the curve breaks, and what changed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

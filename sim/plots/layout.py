@@ -7,8 +7,6 @@ over nodes are arcs. Switches that are connected to each other form tiers above 
 around their switches.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

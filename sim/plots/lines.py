@@ -1,7 +1,5 @@
 """A line for every algorithm, the same in all figures and in the report; and the colors of load."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import count
 from typing import Any, NamedTuple

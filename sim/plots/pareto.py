@@ -1,7 +1,5 @@
 """Time over cost, designed and equal split."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The timeline of one iteration: the passes of every rank of a pipeline."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from matplotlib.patches import Patch

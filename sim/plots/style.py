@@ -10,8 +10,6 @@ Every function that draws a figure takes its `path`, .png, .pdf or .svg, and if 
         legend(drawn)
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence

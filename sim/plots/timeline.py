@@ -1,7 +1,5 @@
 """Timelines: of an iteration, rows of computation and communication; of a schedule, what every link does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

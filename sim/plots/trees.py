@@ -1,7 +1,5 @@
 """A schedule on its fabric: the route of a block as a tree, or the links that each step fills."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

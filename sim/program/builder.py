@@ -1,7 +1,5 @@
 """Building a program task by task, or many at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -10,18 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.program.assemble import Columns, Nics, Pools, Posting, assemble
-from sim.program.columns import i32
-from sim.program.contract import (
-    CLOCK_END_PS,
-    FIFO,
-    I64,
-    PER_CHUNK,
-    PUSHED,
-    ROUND_ROBIN_FLOW,
-    UNBOUNDED,
-    WHOLE,
-    Program,
-)
+from sim.program.columns import i32, unique_rows
+from sim.program.contract import CLOCK_END_PS, FIFO, I64, PER_CHUNK, PUSHED, ROUND_ROBIN_FLOW, UNBOUNDED, WHOLE, Program
 from sim.program.cutting import MOST_WORK, Cutting
 from sim.program.model_options import DISCIPLINES, ORDERS
 from topologies import WeftError
@@ -33,12 +21,17 @@ NO_SERVER = -1
 
 
 class _Many(NamedTuple):
-    """Tasks of one chunk and at most one server, (N,) each."""
+    """Tasks of one chunk, (N,) each; servers and latencies, (N, H)."""
 
     work: I64
+    tie_class: I64
+    priority: I64
+    flow: I64  # NO_FLOW: its own
     server: I64
     latency_ps: I64
-    tie_class: I64
+
+
+NO_FLOW = -1
 
 
 @dataclass
@@ -96,7 +89,7 @@ class ProgramBuilder:
 
     def tasks(
         self, work: I64, server: I64 | int = NO_SERVER, latency_ps: I64 | int = 0, *, after: Iterable[I64] = (),
-        tie_class: I64 | int = 0,
+        tie_class: I64 | int = 0, priority: I64 | int = 0, flow: I64 | int = NO_FLOW,
     ) -> I64:
         """Add tasks of one chunk each, all at once; returns their indices. Single tasks are added before.
 
@@ -104,17 +97,19 @@ class ProgramBuilder:
         ----------
         work : (N,) int64
             Bytes, or ps.
-        server : (N,) int64 or int
-            NO_SERVER for tasks that only join others.
-        latency_ps : (N,) int64 or int
-            After the server.
+        server : (N, H) or (N,) int64 or int
+            Those of a route; NO_SERVER for tasks that only join others.
+        latency_ps : (N, H) or (N,) int64 or int
+            After each server.
         after : iterable of (N,) int64
             Tasks that are waited for, entry by entry.
-        tie_class : (N,) int64 or int
+        tie_class, priority, flow : (N,) int64 or int
         """
         first = len(self._tasks) + sum(one.work.size for one in self._many)
-        filled = [np.broadcast_to(np.asarray(one, np.int64), work.shape) for one in (server, latency_ps, tie_class)]
-        self._many.append(_Many(work, *filled))
+        filled = [np.broadcast_to(np.asarray(one, np.int64), work.shape) for one in (tie_class, priority, flow)]
+        hops = [np.asarray(one, np.int64) for one in (server, latency_ps)]
+        hops = [one if one.ndim == 2 else np.broadcast_to(one, work.shape)[:, np.newaxis] for one in hops]
+        self._many.append(_Many(work, *filled, *hops))
         added = np.arange(first, first + work.size, dtype=np.int64)
         for parent in after:
             self.order(parent, added)
@@ -134,19 +129,9 @@ class ProgramBuilder:
         return len(self._pools.capacity) - 1
 
     def task(
-        self,
-        work: int,
-        path: Iterable[tuple[int, ...]] = (),
-        cutting: Cutting = Cutting(),
-        *,
-        after: Iterable[int] = (),
-        stream: Iterable[int] = (),
-        window: Iterable[tuple[int, int]] = (),
-        pushed: Iterable[int] = (),
-        tie_class: int = 0,
-        priority: int = 0,
-        port: int = 0,
-        flow: int | None = None,
+        self, work: int, path: Iterable[tuple[int, ...]] = (), cutting: Cutting = Cutting(), *,
+        after: Iterable[int] = (), stream: Iterable[int] = (), window: Iterable[tuple[int, int]] = (),
+        pushed: Iterable[int] = (), tie_class: int = 0, priority: int = 0, port: int = 0, flow: int | None = None,
     ) -> int:
         """Add a task of `work` bytes or ps over a path of (server, latency_ps); returns its index.
 
@@ -216,6 +201,9 @@ class ProgramBuilder:
             columns = self._with_many(columns, cuttings)
         port, flow = np.zeros((2, columns.task_work.size), np.int64)
         flow -= np.arange(1, flow.size + 1)
+        if self._many:
+            given = np.concatenate([one.flow for one in self._many])
+            flow[-given.size:] = np.where(given == NO_FLOW, flow[-given.size:], given)
         for task, sent in self._sends.items():
             port[task], flow[task] = sent
         nics = Nics(list(self._nics), list(self._nics.values()), i32(port), flow, self.posting) if self._nics else None
@@ -230,20 +218,30 @@ class ProgramBuilder:
 
     def _with_many(self, columns: Columns, cuttings: list[Cutting]) -> Columns:
         """The columns with the tasks that were added by the array; equal hops become one route."""
-        work, server, latency_ps, tie_class = (np.concatenate(column) for column in zip(*self._many, strict=True))
+        most = max(one.server.shape[1] for one in self._many)
+        work, tie_class, priority = (np.concatenate(column) for column in list(zip(*self._many, strict=True))[:3])
+        server, latency_ps = (
+            np.concatenate([np.pad(one, ((0, 0), (0, most - one.shape[1])), constant_values=NO_SERVER) for one in side])
+            for side in ([one.server for one in self._many], [one.latency_ps for one in self._many])
+        )
+        latency_ps = np.where(server == NO_SERVER, 0, latency_ps)
         if Cutting() not in cuttings:
             cuttings.append(Cutting())
         cutting = np.full(work.size, cuttings.index(Cutting()))
         if np.any(server >= len(self._servers)) or np.any(latency_ps < 0):
             raise WeftError(f"tasks cross server {server.max()} of {len(self._servers)}, or have a negative latency")
         latencies, latency = np.unique(latency_ps, return_inverse=True)
-        kinds, route = np.unique((server + 1) * latencies.size + latency, return_inverse=True)
-        over, at = np.divmod(kinds, max(latencies.size, 1))
+        kinds = (server + 1) * latencies.size + latency.reshape(server.shape)
+        key = kinds[:, 0]
+        for column in kinds.T[1:]:
+            key = unique_rows(key)[1] * (int(column.max(initial=0)) + 1) + column
+        _, first, route = np.unique(key, return_index=True, return_inverse=True)
+        over, at = np.divmod(kinds[first], max(latencies.size, 1))
         hops = over > 0
         none = np.zeros(0, np.int64)
         parent, child = (np.concatenate(side) for side in zip((none, none), *self._orders, strict=True))
         return columns._replace(
-            route_ptr=i32(np.append(columns.route_ptr, columns.route_ptr[-1] + np.cumsum(hops))),
+            route_ptr=i32(np.append(columns.route_ptr, columns.route_ptr[-1] + np.cumsum(hops.sum(axis=1)))),
             route_server=i32(np.append(columns.route_server, over[hops] - 1)),
             route_latency_ps=np.append(columns.route_latency_ps, latencies[at[hops]]),
             route_channel=np.append(columns.route_channel, np.zeros(hops.sum(), np.int8)),
@@ -251,7 +249,7 @@ class ProgramBuilder:
             task_cutting=i32(np.append(i32([cuttings.index(task[1]) for task in self._tasks]), cutting)),
             task_route=i32(np.append(columns.task_route, columns.route_ptr.size - 1 + route)),
             task_class=i32(np.append(columns.task_class, tie_class)),
-            task_priority=i32(np.append(columns.task_priority, np.zeros(work.size))),
+            task_priority=i32(np.append(columns.task_priority, priority)),
             edge_parent=i32(np.append(columns.edge_parent, parent)),
             edge_child=i32(np.append(columns.edge_child, child)),
             edge_lag=i32(np.append(columns.edge_lag, np.full(parent.size, WHOLE))),

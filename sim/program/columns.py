@@ -1,7 +1,5 @@
 """Rows of integers: distinct ones, and lists of them in CSR form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -112,8 +112,6 @@ What changes in time (arrays that are empty in a healthy program)
     Deadline. At its deadline a task waits for no other task any more, also for none to be pushed.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How a transfer becomes chunks, and how long a server takes for one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

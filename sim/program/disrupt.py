@@ -3,8 +3,6 @@
 Everything here is in the terms of a program, servers and tasks; `sim.faults.plan` speaks of links and NPUs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache

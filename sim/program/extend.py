@@ -1,7 +1,5 @@
 """Adding to a finished program: servers, or tasks that others wait for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple

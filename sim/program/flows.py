@@ -10,6 +10,7 @@ Alone
     A server that is no link (a stream of computations, the controller of circuits, the late start of an NPU) has one
     task at a time, whose route is nothing else: a flow with all of its rate. When it is free and up, the least
     (rank, ps at which it asked, class, task) of those that wait begins, after all releases of that picosecond.
+    With jitter of its services a task has as much more to carry as the server does in what is drawn for its chunk 0.
     Pools are as in the chunk engine, of whole tasks: one that is released asks, and is started when it is granted.
 Rates
     The allocation is max-min fair: no link carries more than its rate, and every flow has a bottleneck, a link that is
@@ -34,8 +35,6 @@ Changes
 Rates are integers, in units so small that the fastest link has some 2^62 of them; a share that is no integer is rounded
 down. All numbers of links up to 16 divide what links of whole B/s have.
 """
-
-from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -62,8 +61,12 @@ from sim.program.contract import (
 )
 from topologies import WeftError
 from topologies.core.paths import ranges
+from topologies.core.routing import hash64
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_size
+
+JITTER = 1
+"""First key of what is drawn for jitter."""
 
 TOLERANCE = 65537
 """A flow with bytes for less than this part of a ps has ended. A prime, so that no share of a link meets it."""
@@ -187,9 +190,10 @@ def flows_of(program: Program, speeds: Speeds) -> Flows:
     begins = np.full(n, -1)
     begins[hops[:n] > 0] = link[ptr[:n][hops[:n] > 0]]
     crossing = program.server_crossing if program.server_crossing.size else np.zeros(program.n_servers, np.int8)
+    rate = np.array([int(rate * unit) for rate, unit in zip(speeds.rates, units, strict=True)], np.int64)
     return Flows(
-        link_rate=np.array([int(rate * unit) for rate, unit in zip(speeds.rates, units, strict=True)], np.int64),
-        work=_work(program, begins, units), crossing_ptr=i32(ptr), crossing_link=i32(link), latency_ps=along[route],
+        link_rate=rate, work=_work(program, begins, units, rate),
+        crossing_ptr=i32(ptr), crossing_link=i32(link), latency_ps=along[route],
         child_ptr=child_ptr, child=child, waits=np.bincount(child, minlength=n).astype(np.int32),
         detour_ptr=program.detour_ptr if program.detour_ptr.size else np.zeros(n + 1, np.int32),
         detour_from_ps=program.detour_from_ps, drains=(crossing % DROPS == COMPLETES).astype(np.int8),
@@ -217,7 +221,7 @@ def check_flows(program: Program, alone: Collection[int] = ()) -> None:
         (program.delivers_heads or not program.cut_through, "is cut-through with tail delivery"),
         (program.server_loss > 0, "has no chunks to lose"),
         (loses, "has no chunks to lose: links that go down need in-flight wait or complete, not lost"),
-        (program.server_jitter >= 0, "has no chunks that jitter could delay"),
+        (program.server_jitter[links[: program.server_jitter.size]] >= 0, "has no chunks that jitter could delay"),
     ):
         if np.any(wrong):
             instead = "" if wrong is loses else ": simulate with the chunk or the reference engine"
@@ -230,6 +234,18 @@ def task_bytes(program: Program) -> I64:
     leading, rest = program.chunk_work[program.cut_size].T
     found: I64 = (leading * first + rest * (chunks - first))[program.task_cut]
     return found
+
+
+def jitter_ps(program: Program) -> I64:
+    """What is drawn for the computation of each task, (T,)."""
+    drawn_ps = np.zeros(program.n_tasks, np.int64)
+    if program.server_jitter.size:
+        tasks = np.flatnonzero(program.hops())
+        row = program.server_jitter[program.route_server[program.route_ptr[program.task_route[tasks]]]]
+        tasks, row = tasks[row >= 0], row[row >= 0]
+        drawn = hash64(program.seed, JITTER, tasks, 0, 0, 0) >> np.uint64(1)
+        drawn_ps[tasks] = program.jitter_ps[row, drawn % np.uint64(program.jitter_ps.shape[1])]
+    return drawn_ps
 
 
 def _units(program: Program, speeds: Speeds) -> list[int]:
@@ -246,13 +262,17 @@ def _rows(ptr: I32) -> list[int]:
     return np.repeat(np.arange(max(ptr.size - 1, 0)), np.diff(ptr)).tolist()
 
 
-def _work(program: Program, begins: I64, units: Sequence[int]) -> I64:
+def _work(program: Program, begins: I64, units: Sequence[int], rate: I64) -> I64:
     """Work of each task, in the units of the server where it begins; -1: nowhere."""
     n_bytes, work = task_bytes(program), np.zeros((program.n_tasks, 2), np.int64)
     numbers = {unit: number for number, unit in enumerate(dict.fromkeys(units))}
     kind = np.array([*(numbers[unit] for unit in units), -1])[begins]
     for unit, number in numbers.items():
         work[kind == number] = _works(n_bytes[kind == number], unit)
+    drawn_ps = jitter_ps(program)
+    for task in np.flatnonzero(drawn_ps).tolist():
+        high, low = work[task].tolist()
+        work[task] = divmod((high << BITS) + low + int(drawn_ps[task]) * int(rate[begins[task]]), 2**BITS)
     return work
 
 

@@ -1,7 +1,5 @@
 """What the simulation assumes beyond topology and schedule, in one frozen object that every result carries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property

@@ -5,15 +5,13 @@ A row `credit_latency` of `ModelOptions` is that argument of `simulate`, that ke
 below, and its use. No library is imported: the command line builds its help from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar, get_type_hints
 
 from topologies.checks import Choice, Count, Integer, WeftError, choice
-from topologies.core.ties import TIES
+from topologies.core.paths import TIES
 from topologies.units import (
     Bytes,
     BytesPerSecond,
@@ -57,7 +55,7 @@ class Mismatch(WeftError):
 class Need(NamedTuple):
     """What an option is of no use without."""
 
-    met: Callable[[ModelFields], bool]
+    met: "Callable[[ModelFields], bool]"
     otherwise: str  # what is told where it is not
 
 

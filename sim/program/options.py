@@ -1,7 +1,5 @@
 """Options of algorithms as they are written on the command line: NAME=VALUE."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from topologies import WeftError

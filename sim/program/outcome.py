@@ -1,7 +1,5 @@
 """What an engine returns: when each task ran and how busy each server was."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -45,7 +43,7 @@ class Journal(NamedTuple):
     moved: npt.NDArray[np.bool_]
 
     @classmethod
-    def of_rows(cls, rows: I64) -> Journal:
+    def of_rows(cls, rows: I64) -> "Journal":
         """From rows of (task, chunk, at, arrival, start, end, ready): ready complemented if lost, arrival if moved."""
         rows = rows[np.lexsort((rows[:, 1], rows[:, 0], rows[:, 4]))]
         task, chunk, at, arrival, start, end, ready = rows.T

@@ -1,7 +1,5 @@
 """A program whose rates, starts and ties differ by as much as no number of a specification is sure of."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.program.contract import CLOCK_END_PS, I64, Program

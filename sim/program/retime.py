@@ -1,7 +1,5 @@
 """The same structure at other rates and latencies: only the tables of service times and latencies are made anew."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

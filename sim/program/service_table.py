@@ -6,8 +6,6 @@ alone; there rows are laid over each other, so that no two pairs that meet have 
 pack their tables). Other pairs are never looked up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Servers that serve flows, or the ports from which chunks come, in turn; servers with buffers, and with channels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.program.columns import i32, unique_rows

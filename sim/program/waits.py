@@ -1,7 +1,5 @@
 """What waits for what, in the order in which the engines look it up; without sizes and rates."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The results of a folder: every JSON file in it that a command wrote, and why others are left out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What the page shows of a result, as plain data: curves by size, stacked bars, a table of all rows, load over time."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,6 @@ A live period is simulated by the chunk engine until its end; the chunks that ha
 delivery in a second, shortened program, which is the drain.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

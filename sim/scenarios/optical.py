@@ -1,7 +1,5 @@
 """Runs on circuits: TopoOpt's iterations, alone and several in a cluster."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from topologies import Topology, WeftError
 from topologies.units import PS_PER_S
 from workloads.job import Job
 from workloads.topoopt import ONE_RING, PACKETS, Fabric, Iteration, Rings, Transport, add_iteration, iteration_job
+from workloads.topoopt.iteration_job import PER_FLOW
 
 
 def simulate_iteration(
@@ -28,7 +27,8 @@ def simulate_iteration(
 
 def run_carried(job: Job, transport: Transport, how: How = AS_USUAL) -> Result:
     """Run a job with this transport of messages and rounds, without a log."""
-    return simulate(job, chunks=transport.message_chunks, tie=transport.tie, seed=transport.seed, **how.arguments())
+    tie = "first" if transport.tie == PER_FLOW else transport.tie  # routes are named
+    return simulate(job, chunks=transport.message_chunks, tie=tie, seed=transport.seed, **how.arguments())
 
 
 def bandwidth_tax(lowered: Lowered) -> float:

@@ -11,8 +11,6 @@ iteration: first as if none missed it, then with those that did, until a run rep
 packet misses the timeout depends only on earlier events, so each run is correct for longer, and the answer is unique.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -10,8 +10,6 @@ are alike. A switch that aggregates has at least two workers, so a single repres
 An array of no bytes has no packets and takes no time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

@@ -21,8 +21,6 @@ hashed
     counts, as it does in the published formula.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, NamedTuple

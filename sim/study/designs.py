@@ -1,7 +1,5 @@
 """Design problems of a spec: its section `[optimize]`, one study per network."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

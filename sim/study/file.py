@@ -1,7 +1,5 @@
 """A sweep: an experiment in TOML in which a list is an axis, and the points of all combinations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +9,8 @@ from typing import Any
 
 from sim.how import How
 from sim.program.model_options import Mismatch
-from sim.study.keys import EXPERIMENT
+from sim.study.keys import SWEPT
+from sim.study.plans import label_of
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
 from topologies import Topology, WeftError
@@ -109,7 +108,7 @@ def points_of(
 def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
     """Lists given for keys that take one value; unknown sections and keys are left to `Spec.from_dict`."""
     points = 1
-    for section, kind in EXPERIMENT.items():  # the fabric varies slowest: it is built once
+    for section, kind in SWEPT.items():  # the fabric varies slowest: it is built once
         keys = data.get(section, {})
         known = {key.name: key for key in fields(kind)}
         for name, value in keys.items() if isinstance(keys, Mapping) else ():
@@ -154,14 +153,16 @@ def _specs(
     mismatches: list[Mismatch | None] = []
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))
-        spec = Spec.from_dict(_placed(data, place), where).choosing()
+        spec = Spec.from_dict(_placed(data, place), where)
+        spec = spec.choosing() if spec.iteration.model is None else spec
         mismatches.append(_mismatch(spec))
         spec.build_faults()
         topology = _built(spec)
         if (wiring := wiring_of(topology)) is not joined:
             check_joined(topology)
             joined = wiring
-        names, sizes = spec.algorithms, spec.sizes_bytes
+        of_plan = spec.iteration.model is not None
+        names, sizes = ((label_of(spec),), (0,)) if of_plan else (spec.algorithms, spec.sizes_bytes)
         points += len(names) * len(sizes)
         _check_count(points, where)
         count("combinations read", len(mismatches), every)

@@ -6,8 +6,6 @@ an algorithm that decides a result: a field is digested unless it is named with 
 forgotten.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -28,14 +26,14 @@ from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm
 from sim.program.model import Model
 from sim.program.model_options import OPTIONS, Mismatch
 from sim.study.file import Axes, Place, Sweep
-from sim.study.keys import AUTO, EXPERIMENT, ModelKeys, TopologyKeys
+from sim.study.keys import AUTO, SWEPT, ModelKeys, TopologyKeys, keys_of
 from sim.study.points import Task, forms_of, schedule_of, topology_of
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from topologies import Router, Topology, WeftError
 from topologies.core.rateless import IDENTIFYING, wiring_of
 from topologies.flows.tightest_cut import remembered
-from topologies.text.input_text import stamp_of
+from topologies.text.input_text import read_input, stamp_of
 from workloads.job import Job
 
 _RESOLVED = {
@@ -48,7 +46,7 @@ _RESOLVED = {
 
 _OTHERS = tuple(
     (section, tuple(key.name for key in fields(kind) if key.name not in _RESOLVED.get(section, ())))
-    for section, kind in EXPERIMENT.items()
+    for section, kind in SWEPT.items()
 )
 """The keys of a spec that are taken as spelled."""
 
@@ -63,6 +61,8 @@ def meaning(task: Task) -> dict[str, Any]:
     """All that a point's row depends on, as plain data, without limits and checks."""
     spec = task.spec
     plan = spec.build_faults()
+    if spec.iteration.model is not None:
+        return _of_plan(task)
     return {
         "results": RESULTS_VERSION,
         "fabric": fabric_digest(topology_of(spec), spec.fabric_file),
@@ -83,6 +83,25 @@ def meaning(task: Task) -> dict[str, Any]:
     }
 
 
+def _of_plan(task: Task) -> dict[str, Any]:
+    """All that an iteration of a plan depends on; a machine by its name and profile: a library takes it by these."""
+    spec, faults = task.spec, task.spec.build_faults()
+    files = [read_input(name, "input") for name in _files(spec)]
+    return {
+        "results": RESULTS_VERSION, "fabric": fabric_digest(topology_of(spec), spec.fabric_file),
+        "machine": spec.topology.machine, "algorithms": spec.collective.algorithms, "model": _model(spec),
+        "engine": spec.engine, "symmetry": spec.symmetry, "other": _other_keys(spec), "spread": task.spread,
+        "files": [hashlib.sha256(text.encode()).hexdigest() for text in files],
+        **({} if faults is None else {"faults": faults.to_dict()}),
+    }
+
+
+def _files(spec: Spec) -> list[str]:
+    """The profile of a machine, and the config.json of a model."""
+    named = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
+    return [name for name in named if name.endswith((".toml", ".json"))]
+
+
 def _model(spec: Spec) -> dict[str, Any]:
     """The fields of the model; the keys as they are spelled, where there is none for them."""
     try:
@@ -95,11 +114,14 @@ def _model(spec: Spec) -> dict[str, Any]:
 def stamps_of(task: Task) -> list[tuple[int | bytes, ...]]:
     """What differs once a file that a point reads has been changed."""
     plan, schedule = task.spec.model.faults, task.algorithm if task.algorithm.endswith(SUFFIX) else ""
-    return [stamp_of(name) for name in (task.spec.fabric_file, schedule, plan) if name and isinstance(name, str)]
+    names = (task.spec.fabric_file, schedule, plan, *_files(task.spec))
+    return [stamp_of(name) for name in names if name and isinstance(name, str)]
 
 
 def point_spec(task: Task) -> Spec:
     """The spec of one point alone, to run it again."""
+    if task.spec.iteration.model is not None:
+        return task.spec.self_contained()
     sizes = {"begin": task.size_bytes, "end": None, "factor": None, "step": None}
     alone: dict[str, dict[str, Any]] = {"collective": {"algorithms": (task.algorithm,)}, "sweep": sizes}
     return task.spec.self_contained().updated(alone)
@@ -133,7 +155,7 @@ def _emitted(task: Task, topology: Topology, form: str) -> str:
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
     """What is given of the keys taken as spelled: the form, and any key that a spec may get later."""
     others = {section: {name: getattr(getattr(spec, section), name) for name in names} for section, names in _OTHERS}
-    given = {section: {name: value for name, value in keys.items() if value is not None}
+    given = {section: {name: value for name, value in keys.items() if value != keys_of(section)[name].default}
              for section, keys in others.items()}
     return {section: keys for section, keys in given.items() if keys}
 

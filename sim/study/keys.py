@@ -5,8 +5,6 @@ A key `link_bandwidth` of the section `[topology]` is the flag `--link-bandwidth
 imported: the command line builds its help from here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, make_dataclass
@@ -178,7 +176,7 @@ if TYPE_CHECKING:
         preset: str | None
         engine: str | None
         symmetry: str | None
-        faults: str | FaultPlan | None
+        faults: "str | FaultPlan | None"
 
         def __init__(self, **keys: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
@@ -241,7 +239,8 @@ class WorkloadKeys:
     """Section `[workload]`: a model, its layers in a file, or a foreign trace; and the NPU that computes it."""
 
     name: str | None = key("text", "a model (gpt-3, ...), a file of layers in the format of ASTRA-sim 1.0, LIBRA and "
-                           "SimAI, a GOAL file, or Chakra traces FILE.<rank>.et", "NAME|FILE", ("--workload",))
+                           "SimAI, a GOAL file, a task graph of FlexFlow, or Chakra traces FILE.<rank>.et", "NAME|FILE",
+                           ("--workload",))
     job: str | None = key("text", "the same as --workload, of a file", "FILE")
     parallelism: str | None = key("text", "of a model, such as tp=16,dp=256,pp=1,ep=1,zero=0", "TEXT",
                                   default="data-parallel")
@@ -300,6 +299,8 @@ class IterationKeys:
     vp: int | None = key("integer", "virtual stages of a rank", "N", default="1, or 2 where the schedule has two")
     cp: int = key("integer", "context parallelism", "N", value=1)
     ep: int = key("integer", "expert parallelism", "N", value=1)
+    replicas: int = key("integer", "copies of the shards of ZeRO (HSDP); of a torus of accelerators each is a slice",
+                        "N", value=1)
     zero: int = key("integer", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration", "N", value=1)
     schedule: str | None = key("text", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe", "NAME",
                                default="1f1b; interleaved with --vp")
@@ -312,6 +313,8 @@ class IterationKeys:
     overlap_tp: bool = key("flag", "collectives of tensor parallelism run in pieces beside products", value=False)
     sequence_parallel: bool = key("flag", "norms and residuals are split over tensor ranks", value=True)
     overlap: bool = key("flag", "gradients, weights and messages are sent beside computation", value=True)
+    inline: bool = key("flag", "one simulation of all kernels and collectives, which share links, instead of "
+                       "collectives alone and an iteration composed of them", value=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -482,9 +485,9 @@ class ReportKeys:
 class PaperKeys:
     """Section `[paper]`: a published evaluation."""
 
-    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware, training or headlines",
+    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware, training, seeds or headlines",
                            "NAME", choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "hardware",
-                                            "training", "headlines"))
+                                            "training", "seeds", "headlines"))
     data: str | None = key("text", "of hardware and training: other measurements, in the columns of its own",
                            "FILE.csv")
     quick: bool = key("flag", "a part that takes less than a minute", value=False)
@@ -521,6 +524,9 @@ SECTIONS: dict[str, type[Any]] = {one.name: type(one.default) for one in fields(
 
 EXPERIMENT = {name: SECTIONS[name] for name in ("topology", "collective", "model", "sweep")}
 """Sections of a comparison, in their order; a sweep goes through lists of their values."""
+
+SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "iteration")}
+"""Sections of a sweep: of an experiment, or of plans of training."""
 
 TENANT = "tenant"
 """Name of these tables."""

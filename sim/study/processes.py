@@ -4,8 +4,6 @@ Workers leave nothing behind: not after Ctrl-C, not after kill -9 of the parent.
 leaves its own in a folder when it ends, and the parent adds them up.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import multiprocessing

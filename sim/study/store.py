@@ -6,8 +6,6 @@ close merges the log and leaves one plain file, which can also be read on a read
 processes share its index in memory.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json
@@ -80,7 +78,7 @@ class Claims:
         """Release the point to others."""
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _offset(key))
 
-    def __enter__(self) -> Claims:
+    def __enter__(self) -> "Claims":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
@@ -245,23 +243,27 @@ class Store:
                 self._execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 self._execute(f"PRAGMA user_version = {FORMAT}")
 
-    def add(self, point: Finished) -> bool:
-        """Write a point; False if it is already stored, which changes nothing.
+    def add(self, *points: Finished) -> int:
+        """Write points, and say how many; those that are already stored do not change.
 
-        It outlives this process at once, and a loss of power from the next sync on.
+        They outlive this process at once, and a loss of power from the next sync on.
         """
-        row = None if point.row is None else json.dumps(point.row)
-        values = (point.key, json.dumps(point.spec), row, point.refused, point.wall_s, point.weft)
+        values = [(
+            point.key, json.dumps(point.spec), None if point.row is None else json.dumps(point.row), point.refused,
+            point.wall_s, point.weft,
+        ) for point in points]
         now = monotonic()
         syncs = now - self._synced >= SYNC_SECONDS
         with self._told():
             if syncs != self._syncs:
                 self._execute(f"PRAGMA synchronous = {'FULL' if syncs else 'NORMAL'}")
                 self._syncs = syncs
-            written = self._execute("INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)", values)
+            with self._transaction("BEGIN IMMEDIATE"):
+                insert = "INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)"
+                written = self._database.executemany(insert, values).rowcount
         if syncs:
             self._synced = now
-        return written.rowcount == 1
+        return written
 
     def forget(self, keys: Iterable[str]) -> None:
         """Drop points, to run them again."""
@@ -298,7 +300,7 @@ class Store:
         finally:
             self._database.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> "Store":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:

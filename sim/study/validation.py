@@ -1,7 +1,5 @@
 """Simulated = predicted, or here is why: one row of times, and the account of the difference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

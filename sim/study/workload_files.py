@@ -4,32 +4,31 @@ What a file is shows in its first lines and in its name; `--workload` and `--job
 does not use is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 from sim.astra.system_file import read_system
 from sim.study.jobs import build_job
 from sim.study.keys import TrainingKeys, WorkloadKeys
+from sim.study.workload_keys import OF_WORKLOADS, named, said
 from topologies import Topology
 from topologies.checks import WeftError, number
 from topologies.units import counted, parse_bandwidth
 from workloads.compute import TERA
-from workloads.formats.astra_memory import read_remote_memory
+from workloads.formats.astra_memory import Roofline, read_remote_memory
 from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
 from workloads.formats.comm_groups import read_comm_groups
+from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
-from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, LAYERS, format_of
-from workloads.formats.roofline import Roofline
+from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, format_of
 from workloads.formats.simai import pipeline_note
 from workloads.job import Job
 from workloads.models import MODELS
+from workloads.passes.plan import Plan
 
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
-    FLIGHT: ("npu_bandwidth",), GOAL: ("npu_bandwidth",),
+    FLIGHT: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
 }
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
 
@@ -42,12 +41,13 @@ class Opened(NamedTuple):
     what: str  # "12 layers, loop wfbp"
     is_layers: bool
     notes: tuple[str, ...] = ()
+    plan: Plan | None = None  # of a language model
 
 
 def open_workload(
     work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str] = ()
 ) -> Opened:
-    """The job of a model, of a file of layers, of Chakra traces, of a GOAL file or of dumps of the flight recorder.
+    """The job of a model, of a file of layers, of Chakra traces, of GOAL, of a task graph or of the flight recorder.
 
     `algorithms`: of layers at most one, of all collectives (default: hierarchical); of traces, each collective takes
         the first that implements it; of GOAL none.
@@ -59,8 +59,8 @@ def open_workload(
             raise WeftError(
                 f"--algorithm {','.join(algorithms)}: an iteration has one algorithm for all its collectives"
             )
-        only = {key: getattr(work, key) for key in _KEYS[WorkloadKeys] if key not in ("name", "job")}
-        _check_used(work, training, LAYERS, (*only, *_KEYS[TrainingKeys]), "remote_memory", "system")
+        only = {key: getattr(work, key) for key in OF_WORKLOADS[WorkloadKeys] if key not in ("name", "job")}
+        _check_used(work, training, LAYERS, (*only, *OF_WORKLOADS[TrainingKeys]), "remote_memory", "system")
         workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *algorithms)
         what = f"{counted(len(workload.layers), 'layer')}, loop {training.loop}"
         return Opened(job, workload.name, what, True, tuple(pipeline_note(workload.header)))
@@ -69,53 +69,29 @@ def open_workload(
         if algorithms:
             raise WeftError(f"--algorithm {','.join(algorithms)}: a GOAL file has messages, and no collectives")
         job, notes = open_goal(str(name), topology)
-    elif source == FLIGHT:
-        job, notes = open_dumps(str(name), topology, algorithms)
+    elif source in (FLIGHT, GRAPH):
+        job, notes = (open_dumps if source == FLIGHT else open_flexflow)(str(name), topology, algorithms)
     else:
         groups = {} if work.communicator is None else read_comm_groups(work.communicator, topology.n_npus)
         job, notes = open_chakra(str(name), topology, algorithms, groups, _hardware(work))
     return Opened(job, str(name), f"{counted(len(job.operations), 'operation')} of {source}", False, tuple(notes))
 
 
-def named(work: WorkloadKeys) -> str | None:
-    """The model or file; WeftError: two."""
-    if work.name and work.job:
-        raise WeftError("--workload and --job are two jobs: give one of them")
-    return work.job or work.name
-
-
 def source_of(work: WorkloadKeys) -> str:
-    """The format of a workload: `CHAKRA`, `GOAL`, or `LAYERS`, which stands for models too."""
+    """The format of a workload: one of `recognize`; `LAYERS` stands for models too."""
     name = named(work)
     return LAYERS if name is None or name in MODELS else format_of(name)
-
-
-_KEYS: Mapping[type, tuple[str, ...]] = {
-    keys: tuple(one.name for one in fields(keys)) for keys in (WorkloadKeys, TrainingKeys)
-}
-
-
-def check_no_workload(work: WorkloadKeys, training: TrainingKeys) -> None:
-    """Reject keys of a workload where none is given."""
-    for keys in (work, training):
-        for name in _KEYS[type(keys)]:
-            if (value := getattr(keys, name)) != getattr(type(keys)(), name):
-                raise WeftError(f"{_flag(name, value)} is of a workload: give --workload FILE, or omit it")
-
-
-def _flag(name: str, value: Any) -> str:
-    return f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
 
 
 def _check_used(work: WorkloadKeys, training: TrainingKeys, source: str, used: Sequence[str], *not_used: str) -> None:
     """Reject keys that a format does not use."""
     for keys in (work, training):
-        for name in _KEYS[type(keys)]:
+        for name in OF_WORKLOADS[type(keys)]:
             value: Any = getattr(keys, name)
             given = name not in ("name", "job") and value != getattr(type(keys)(), name)
             if given and (name not in used or name in not_used):
                 instead = _INSTEAD.get((source, name), "omit it")
-                raise WeftError(f"{_flag(name, value)} has no use for {source}: {instead}")
+                raise WeftError(f"{said(name, value)} has no use for {source}: {instead}")
 
 
 _INSTEAD = {

@@ -7,11 +7,9 @@ Of a run with faults, services whose chunk was lost are named so, and marks show
 changes its speed or is repaired.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from sim.program import I64
 from sim.program.contract import DOWN, Program
 from sim.program.model import Model
 from sim.timeline.timeline import Timeline, rows_of
-from sim.version import __version__
+from sim.version import weft_version
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.stages import staged
@@ -74,21 +72,25 @@ def write_perfetto(timeline: Timeline, path: str | Path) -> None:
         A run without a log, or one of more than `MOST_EVENTS` slices and arrows.
     """
     _check_count(timeline.program, rows_of(timeline).task.size)
-    about = {"weft": __version__, "time_s": timeline.outcome.makespan_ps / 1e12, **timeline.about}
-    head = json.dumps({"displayTimeUnit": "ns", "otherData": about})[:-1]
+    write_events(events(timeline), {"time_s": timeline.outcome.makespan_ps / 1e12, **timeline.about}, path)
+
+
+def write_events(some: Iterator[Event], about: Mapping[str, Any], path: str | Path) -> None:
+    """Write slices, marks and counters; gzipped where the name ends in .gz."""
+    head = json.dumps({"displayTimeUnit": "ns", "otherData": {"weft": weft_version(), **about}})[:-1]
     with Path(path).open("wb") as file:
         if Path(path).suffix == ".gz":
             with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
-                _write(packed, head, timeline)
+                _write(packed, head, some)
         else:
-            _write(file, head, timeline)
+            _write(file, head, some)
 
 
-def _write(stream: Any, head: str, timeline: Timeline) -> None:
+def _write(stream: Any, head: str, some: Iterator[Event]) -> None:
     stream.write((head + ', "traceEvents": [\n').encode())
     batch: list[str] = []
     before = b""
-    for event in events(timeline):
+    for event in some:
         batch.append(json.dumps(event))
         if len(batch) == _BATCH:
             stream.write(before + ",\n".join(batch).encode())

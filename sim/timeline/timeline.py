@@ -1,15 +1,12 @@
 """A run with names, for pictures of it: which node and track each service is drawn on, and what it is called."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sim.lower.lowered import NO_TRANSFER, Lowered
-from sim.lower.names import SUM, TIMEOUT
+from sim.lower.lowered import NO_TRANSFER, SUM, TIMEOUT, Lowered
 from sim.lower.progress import progress_told
 from sim.program import I64, Program
 from sim.program.outcome import Outcome

@@ -5,8 +5,6 @@ one writes the pieces before it, from late to early, and goes to the state befor
 the other; a MEETS ends them and leads to the piece of an earlier walk from where on both are one path.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from sim.engine.compile.door import entry, helper, u64

@@ -4,8 +4,6 @@ A chunk that waited at a free server, and was not given room just then, waited f
 it has a buffer and was not repaired just then, for room behind it, or for another chunk that did and went elsewhere.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property

@@ -18,8 +18,6 @@ Invariant: each step adds pieces that end where the pieces before began, so ther
 the sum is exact. Where two causes end in the same picosecond, any of them explains it; the first found is taken.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """When the operations of a job ran on each NPU, and what of the communication its computations had to wait for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,7 +14,7 @@ from sim.program.outcome import Outcome
 from sim.why.explain import NO_DIMENSION, WAIT_ELSEWHERE, Names, classes_of, run_with_log
 from sim.why.faulty_path import walk_of
 from sim.why.path import Piece, Wait, Walks
-from topologies.garbage import few_searches
+from topologies.process import few_searches
 from topologies.stages import staged
 from workloads.job import COMPUTE_STREAM, Compute, Reconfigure, Send
 
@@ -65,7 +63,7 @@ class _Rows(NamedTuple):
     end_ps: I64
     task: I64
 
-    def of(self, some: slice | I64) -> _Rows:
+    def of(self, some: slice | I64) -> "_Rows":
         return _Rows(*(column[some] for column in self))
 
     def listed(self) -> list[Span]:

@@ -4,8 +4,6 @@ A position on a line is a coordinate `0 .. extent-1`, or AT_SWITCH for the switc
 extent 1 has neither links nor a switch. Products of blocks are in topologies/multidim.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """Networks of links as a caller or a file lists them, without a regular shape; routes are shortest paths."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, NamedTuple
 
@@ -20,11 +18,8 @@ MOST_LONE = 2**16
 
 @checked
 def from_links(
-    links: Annotated[Iterable[tuple[int, int, Quantity, Quantity]], UNCHECKED],
-    n_npus: Count,
-    *,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-    name: str = "custom",
+    links: Annotated[Iterable[tuple[int, int, Quantity, Quantity]], UNCHECKED], n_npus: Count, *,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY, name: str = "custom",
 ) -> Topology:
     """A network of directed links with shortest-path (fewest-link) routing.
 

@@ -1,7 +1,5 @@
 """Circuits that change: one network with the circuits of every epoch, each a link of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

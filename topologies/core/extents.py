@@ -1,7 +1,5 @@
 """Extents of a regular network: parsed, validated, and rejected before they exhaust memory."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """The k shortest paths of each pair, over which its bytes can be spread (TopoOpt, model-parallel traffic)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

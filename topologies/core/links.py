@@ -3,8 +3,6 @@
 Families whose links differ, such as boxes, have keywords or defaults of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Annotated, TypedDict
 

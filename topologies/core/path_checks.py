@@ -1,7 +1,5 @@
 """Whether routes are paths: what a router gives, and the links that transfers name."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 import numpy as np

@@ -10,8 +10,6 @@ A block connects the NPUs that differ in one coordinate only. Dimension 0 varies
 A block of extent 1 has neither links nor a switch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -212,9 +210,7 @@ def _choose(
     return pair, [np.diff(pair, prepend=-1) == 0] * len(axes)
 
 
-def _walk(
-    axes: list[Axis], legs: list[Leg], src: Ints, dst: Ints, a: Ints, b: Ints
-) -> tuple[Ints, Ints, Ints]:
+def _walk(axes: list[Axis], legs: list[Leg], src: Ints, dst: Ints, a: Ints, b: Ints) -> tuple[Ints, Ints, Ints]:
     """Offsets of the routes (n_routes + 1,), and both ends of every hop (n_hops,)."""
     n_npus = math.prod(axis.block.extent for axis in axes)
     down, up = (src >= n_npus) & (src != dst), (dst >= n_npus) & (src != dst)

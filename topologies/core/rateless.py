@@ -5,8 +5,6 @@ rates and latencies only. So that nothing else is shared by mistake, it is built
 raises `NeedsRates` when one is read.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary

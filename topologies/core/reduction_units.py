@@ -4,8 +4,6 @@ A unit receives its operands over a link whose bandwidth is the aggregation rate
 latency, so neither needs a rule of its own. A switch without a unit reduces at any rate in no time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,11 +19,7 @@ PER = ("switch", "port")
 
 @checked
 def with_reduction_units(
-    topology: Topology,
-    rate: Quantity,
-    *,
-    per: str = "switch",
-    latency: Quantity = 0,
+    topology: Topology, rate: Quantity, *, per: str = "switch", latency: Quantity = 0,
     nodes: Iterable[int] | None = None,
 ) -> Topology:
     """The same network with a reduction unit behind each of some nodes.

@@ -4,8 +4,6 @@ Regular families have their own router (topologies/core/product.py). All routes 
 routes are equally short, the tie rule decides (topologies/core/paths.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Automorphisms of a topology, built from their action on the coordinates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Up-down routing in tiered networks (fat-tree, leaf-spine): up to a common switch and down again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,7 +67,7 @@ class UpDownRouter:
 
     tiers: Tiers
 
-    def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+    def paths(self, topology: "Topology", src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """Routes of the pairs; see `topologies.core.paths` for the tie rules."""
         between = (src < self.tiers.n_npus) & (dst < self.tiers.n_npus)
         if not np.all(between):
@@ -88,7 +86,7 @@ class UpDownRouter:
             top = _by_place(self.tiers, src if tie == "alternating" else dst)
         return self._walk(topology, src[pair], dst[pair], top, pair)
 
-    def _walk(self, topology: Topology, src: Ints, dst: Ints, top: tuple[Ints, Ints], pair: Ints) -> Paths:
+    def _walk(self, topology: "Topology", src: Ints, dst: Ints, top: tuple[Ints, Ints], pair: Ints) -> Paths:
         t = self.tiers
         up = top[0] % t.ups
         core = t.first_core + up * t.cores + top[1] % max(t.cores, 1)

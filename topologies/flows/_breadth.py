@@ -1,7 +1,5 @@
 """The compiled search in breadth from one node, for fabrics of millions of nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

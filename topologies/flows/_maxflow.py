@@ -5,8 +5,6 @@ last: an array, unlike a linked list, lets the processor load the next arc while
 beyond 64 bits the functions also run as plain Python (`augment.py_func`) on arrays of Python integers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

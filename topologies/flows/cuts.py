@@ -1,7 +1,5 @@
 """Flows and cuts between sets of nodes, which bound every schedule from below."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Maximum flow in a network with integer capacities: exact whatever their magnitude."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ T >= 2 (j - 1) M / (bandwidth out of all parts), and likewise into them. With si
 2 (N - 1) M of Patarasuk and Yuan (2009).
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np
@@ -58,9 +56,7 @@ def _s_per_byte(topology: Topology, parts: Ints) -> Fraction:
     count = np.unique(parts[: topology.n_npus]).size
     tail, head = parts[topology.src], parts[topology.dst]
     crossing = tail != head
-    out, into = (
-        sum(capacity[link] for link in np.flatnonzero(crossing & (end >= 0)).tolist()) for end in (tail, head)
-    )
+    out, into = (sum(capacity[link] for link in np.flatnonzero(crossing & (end >= 0)).tolist()) for end in (tail, head))
     if count < 2 or not min(out, into):
         return Fraction(0)
     return 2 * (count - 1) / (unit * min(out, into))

@@ -10,8 +10,6 @@ counts what crosses the cut; on all links, the links that bytes cross. The best 
 flow is as fast: there the bound is the optimum.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from fractions import Fraction

@@ -7,8 +7,6 @@ NPU from a source that feeds all, and a flow that falls short exposes a cut with
 integers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

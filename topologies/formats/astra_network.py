@@ -8,8 +8,6 @@ share them among their neighbors, a switch has all. Its latencies of NICs and ro
 that a message between neighbors takes what it took there. Memory (`hbm-...`) is left out.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Topology files: the formats, how each is recognized, and what the caller may add."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

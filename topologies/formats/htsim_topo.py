@@ -3,8 +3,6 @@
 Latencies are those of links and of switches; queues are no part of the network here. Bundles are parallel links.
 """
 
-from __future__ import annotations
-
 import re
 
 from topologies.checks import WeftError, told

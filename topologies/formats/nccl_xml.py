@@ -15,8 +15,6 @@ NVLink is the shorter path wherever there is one. A file without any <gpu>, whic
 PCI devices of class 0x03 as GPUs, whose NVLinks the caller gives.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,9 +40,8 @@ from topologies.formats.nccl_schema import (
     xgmi_Bps,
 )
 from topologies.nvlink import GENERATIONS, generation
-from topologies.text.notes import note
 from topologies.text.plain_xml import Element, parse_xml
-from topologies.text.schema import fill, pass_over
+from topologies.text.schema import fill, note, pass_over
 from topologies.units import Quantity, counted, parse_bandwidth, parse_time
 
 NVLINK, PCIE, NETWORK = 0, 1, 2
@@ -78,12 +75,12 @@ class _Branch:
     gpu: _Gpu | None = None
     rail: int | None = None
     speed_Bps: float = 0.0
-    below: list[_Branch] = field(default_factory=list)
+    below: "list[_Branch]" = field(default_factory=list)
     host: str = ""
     is_card: bool = False
     cpu: Element | None = None
 
-    def all(self) -> Iterator[_Branch]:
+    def all(self) -> "Iterator[_Branch]":
         yield self
         for one in self.below:
             yield from one.all()

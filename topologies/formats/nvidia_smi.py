@@ -6,8 +6,6 @@ otherwise they are direct cables. PCIe counts where NVLink does not join all GPU
 with NVLinks between them are taken to be on one host bridge if their CPU affinity is the same. NICs are omitted.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

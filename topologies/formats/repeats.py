@@ -1,7 +1,5 @@
 """What a graph file gives twice, of which networkx keeps the last in silence."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element

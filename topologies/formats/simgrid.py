@@ -7,8 +7,6 @@ models (0.97 of the bandwidth, 13 times the latency in LV08) are no part of the 
 Routes are the shortest: of several, SimGrid may take others (d-mod-k in fat-trees).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -17,8 +15,7 @@ from dataclasses import replace
 
 from topologies.checks import WeftError, told
 from topologies.core.topology import Topology
-from topologies.formats.foreign_units import foreign_Bps, foreign_ps
-from topologies.formats.graph import Graph, check_size
+from topologies.formats.graph import Graph, check_size, foreign_Bps, foreign_ps
 from topologies.products import torus
 from topologies.text.plain_xml import Element, parse_xml
 from topologies.text.schema import Absent, Known, Producer, fill, pass_over

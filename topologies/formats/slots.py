@@ -1,7 +1,5 @@
 """GPUs in PCIe slots, of which a table says how far each is from each: switches, host bridges and sockets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import partial

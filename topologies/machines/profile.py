@@ -8,8 +8,6 @@
     cpu = "intel"           # intel, amd or arm
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -173,9 +171,7 @@ class Machine:
         self.check_joined(nodes)
         port = self.nic.port or self.gpu.link  # of a single node, not used
         rates = (bytes_per_s(self.gpu.link), bytes_per_s(port)) if bandwidth is None else bandwidth
-        return boxes_of(
-            self.name, nodes, self.gpus, max(1, self.nics), self.inside == "mesh", bandwidth=rates, **times
-        )
+        return boxes_of(self.name, nodes, self.gpus, max(1, self.nics), self.inside == "mesh", bandwidth=rates, **times)
 
 
 @cache

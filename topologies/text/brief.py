@@ -1,7 +1,5 @@
 """How objects print themselves: one line of at most 120 characters, whatever they hold."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import TypeGuard, TypeVar

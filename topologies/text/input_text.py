@@ -1,7 +1,5 @@
 """Text of foreign files: bounded size, UTF-8, and every error is one line that names the file."""
 
-from __future__ import annotations
-
 import hashlib
 import stat
 import time

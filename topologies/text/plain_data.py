@@ -1,7 +1,5 @@
 """JSON and TOML text to plain data; every failure is one line that names the file."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -10,8 +10,6 @@ References
 .. [1] M. Li et al., "THC: accelerating distributed deep learning using tensor homomorphic compression", NSDI 2024.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

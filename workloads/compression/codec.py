@@ -11,8 +11,6 @@ References
 .. [1] H. Li et al., "Lossless homomorphic compression", arXiv:2402.07529.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce

@@ -5,8 +5,6 @@ table 1, one worker's gradient), and have not been checked against the paper; ev
 others. BERT-base has the density that is reported there for the larger BERT.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -138,14 +136,8 @@ class Timeline:
 
 @checked
 def compressed_all_reduce(
-    all_reduce: AllReduceTime,
-    n_elements: Elements,
-    union: Density,
-    compression: Compression = Compression(),
-    rates: Rates = INSTANT,
-    required: NotNegative | None = None,
-    *,
-    form: str = "spread",
+    all_reduce: AllReduceTime, n_elements: Elements, union: Density, compression: Compression = Compression(),
+    rates: Rates = INSTANT, required: NotNegative | None = None, *, form: str = "spread",
     dense_bits: Bits | None = None,
 ) -> Timeline:
     """The parts of one all-reduce through the codec.

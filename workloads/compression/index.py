@@ -1,7 +1,5 @@
 """The index: which elements are nonzero in the union of all workers, and how indexes combine in transit."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, Protocol

@@ -1,7 +1,5 @@
 """Where elements go in a sketch: blocks of lanes, three rows each, turned or not, of neighbors or from all over."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -105,13 +103,8 @@ class Layout:
 
 
 def layout_for(
-    n_elements: int,
-    n_items: int,
-    cells_per_item: float | None = None,
-    form: str | Form = "spread",
-    *,
-    split: bool = False,
-    seed: int = 0,
+    n_elements: int, n_items: int, cells_per_item: float | None = None, form: str | Form = "spread", *,
+    split: bool = False, seed: int = 0,
 ) -> Layout:
     """The layout with at least `cells_per_item` cells for each of `n_items` union nonzeros.
 

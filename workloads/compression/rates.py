@@ -1,7 +1,5 @@
 """Speed of the codec on this machine, and time of a device with given rates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

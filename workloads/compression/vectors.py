@@ -1,7 +1,5 @@
 """Validation of the arrays given to the codecs: one line for each that does not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

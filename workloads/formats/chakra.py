@@ -5,8 +5,6 @@ version is not looked at, as in Chakra's feeders: producers write "1.0.1" or "sy
 writing round-trips: attributes keep their type, empty fields are omitted.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from graphlib import CycleError
@@ -32,9 +30,7 @@ from workloads.formats.waits import smallest_first
 VERSIONS = ("0.0.4", "1.0.0")
 """That are written."""
 
-NODE_KINDS = (
-    "invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective",
-)
+NODE_KINDS = ("invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective")
 """By the number of the type."""
 
 MOST_BYTES = 256 * 2**20

@@ -1,7 +1,5 @@
 """Attributes of Chakra traces: named values of fifteen types or lists of them, from and to bytes."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple

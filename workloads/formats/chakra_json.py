@@ -4,8 +4,6 @@ The three name the same things differently; keys that are none of a node's own f
 process groups of PyTorch, which its converter writes as JSON into a node of the traces that are no JSON.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

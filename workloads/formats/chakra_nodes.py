@@ -3,8 +3,6 @@
 `workloads.formats.chakra_schema` has the attributes that are read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -125,7 +123,7 @@ def meaning(node: Node, rank: int, n_npus: int, where: str) -> Meaning:
     return _collective(node, values) if node.kind == "collective" else _message(node, values, rank, n_npus)
 
 
-def _collective(node: Node, values: _Values) -> Communicates:
+def _collective(node: Node, values: "_Values") -> Communicates:
     kind = COLLECTIVES[values.whole("comm_type")]
     moves = kind not in SIZELESS or ("comm_size" in values.found and kind != "barrier")
     size = values.whole("comm_size") if moves else 0  # the MPI converter gives a barrier its duration for a size
@@ -135,7 +133,7 @@ def _collective(node: Node, values: _Values) -> Communicates:
     )
 
 
-def _message(node: Node, values: _Values, rank: int, n_npus: int) -> Exchanges:
+def _message(node: Node, values: "_Values", rank: int, n_npus: int) -> Exchanges:
     sends = node.kind == "send"
     own, other = ("comm_src", "comm_dst") if sends else ("comm_dst", "comm_src")
     if (said := values.whole(own, n_npus - 1, rank)) != rank:

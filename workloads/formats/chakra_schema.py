@@ -4,8 +4,6 @@ Those of feeder V3 (`et_feeder_node_attr.h`, astra-sim/chakra bf222b2) as ASTRA-
 518bd51). Whatever else a producer writes is passed over, as the feeders do, and told once.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 MOST_SIZE = 2**60

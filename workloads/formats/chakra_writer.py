@@ -5,8 +5,6 @@ transfer waits for is a data dependency at its source. A trace has no chunks, no
 is one message, and adding takes no time.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Annotated
 

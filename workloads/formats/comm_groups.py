@@ -1,7 +1,5 @@
 """ASTRA-sim's communicator groups (JSON): the NPUs of each, by name; ASTRA-sim takes numbers above zero."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from topologies import WeftError

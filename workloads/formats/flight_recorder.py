@@ -5,8 +5,6 @@ So each runs when the host has called it, at the recorded distance from the call
 its process group. The pickles that the recorder writes by itself are not read: whoever reads one may run any program.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ waits for the end of an operation, `irequires` for its start: of a send or a rec
 ended, of a calc, when it has its stream. A `nic`, which ATLAHS writes, is passed over: the topology has the links.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterator

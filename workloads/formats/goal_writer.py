@@ -6,8 +6,6 @@ chunks of the schedule wait for.
 Routes are not part of the format.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -90,7 +88,7 @@ def job_to_goal(job: Job, chunks: Count = 1) -> str:
 
 
 def _transfers(
-    writer: _Writer, operation: Operation, ranks: Sequence[int], before: Mapping[int, Sequence[str]], chunks: int
+    writer: "_Writer", operation: Operation, ranks: Sequence[int], before: Mapping[int, Sequence[str]], chunks: int
 ) -> dict[int, str]:
     """A collective or messages between a join that begins it on each rank and one that ends it."""
     begin = {rank: writer.calc(rank, 0, 0, before[rank]) for rank in ranks}

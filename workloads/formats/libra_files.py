@@ -1,7 +1,5 @@
 """Readers of LIBRA's network, communicator and cost files (YAML, 2024 release)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The limit on what is written of a schedule, checked before all of it is emitted."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from collectives.core.pattern import Pattern

@@ -1,7 +1,5 @@
 """Who writes workload files, in which version, and how much is read: rows of docs/reference/formats.md."""
 
-from __future__ import annotations
-
 from topologies.text.schema import Producer
 
 _ASTRA = "weft astra; --workload PREFIX of trace, train, compare; --tenant job=PREFIX of share"
@@ -46,6 +44,9 @@ PRODUCERS = (
              "sends, receives and calcs with requires and irequires of all of them",
              "receives from any source or of any tag: which message they take depends on the run; the binary form"),
     Producer("GOAL text", "ATLAHS", "8837294, 2025-08-28", _WORK, "the same; `nic` is passed over and told"),
+    Producer("task graphs (.fbuf, or CSV)", "FlexFlow of TopoOpt", "TopoOpt 4a68a66: all 119 of its repository", _WORK,
+             "forward, backward, messages, all-reduces of any group; its own network is passed over",
+             "updates and barriers, which no released graph has"),
     Producer("Kineto profiles, host traces", "PyTorch", "2.x", "", "", "one rank's kernels or calls: Chakra's "
              "trace_link and converter make traces of them, which are read; named as such"),
     Producer("NCCL flight recorder (JSON)", "PyTorch", "FlightRecorder.hpp of dumps 2.4 and 2.5",

@@ -4,8 +4,6 @@ A message is a sequence of fields, each a number, a wire type and a value: a var
 that many bytes (2), or 4 bytes (5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from topologies import WeftError

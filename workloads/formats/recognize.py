@@ -1,23 +1,23 @@
 """What a workload file is, by its name and its first lines, so that one of another kind is named and not misread."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 from topologies import WeftError
 from topologies.text.input_text import is_special
 from workloads.formats.chakra_nodes import ending_of
+from workloads.formats.flexflow import ENDING, HEADER
 from workloads.formats.flight_recorder import ending_of as dumps_of
 
 CHAKRA, FLIGHT, GOAL, LAYERS = "Chakra traces", "dumps of the flight recorder", "a GOAL file", "layers"
+GRAPH = "a task graph of FlexFlow"
 
 HEAD = 4096
 """Bytes that are looked at."""
 
 _COMMENT = r"(?:\s|//[^\n]*\n|/\*.*?\*/)*"
 
-READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL),)
+READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL), (re.compile(HEADER), GRAPH))
 
 _LINKED = "Chakra's trace_link and converter make traces of it, which are read"
 
@@ -43,7 +43,7 @@ OTHERS = (
 
 
 def format_of(name: str) -> str:
-    """`CHAKRA`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
+    """`CHAKRA`, `FLIGHT`, `GRAPH`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
 
     WeftError: a file that is recognized and not a workload, or one of several traces.
     """
@@ -51,6 +51,8 @@ def format_of(name: str) -> str:
         return CHAKRA
     if dumps_of(name) is not None:
         return FLIGHT
+    if name.endswith(ENDING):
+        return GRAPH
     path = Path(name)
     if not path.is_file() or is_special(name):
         return LAYERS if not name.endswith(".goal") else GOAL

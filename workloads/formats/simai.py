@@ -10,8 +10,6 @@ counts it (`genAllGatherFlowModels`: chunks of size / ranks), not of a shard as 
 of one pipeline stage in all `ga` microbatches; `pipeline_note` tells what SimAI's report adds for the pipeline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from topologies import WeftError

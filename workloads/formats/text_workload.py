@@ -6,8 +6,6 @@ Times are nanoseconds. ASTRA-sim 1.0 puts two lines on top, a parallelism keywor
 files have none, and SimAI's say more on the first (`workloads.formats.simai`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from topologies import WeftError

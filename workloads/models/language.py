@@ -1,7 +1,5 @@
 """Decoders by their published hyper-parameters, and what a token costs in each part of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

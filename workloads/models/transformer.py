@@ -1,7 +1,5 @@
 """Transformers: decoders as GPT and Llama, mixtures of experts, and BERT's encoder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from workloads.models.language import language_model
@@ -70,8 +68,8 @@ def layer(shape: Shape, number: int) -> tuple[Operator, ...]:
         matrix("Q", h, h, reduces_input=True),
         matrix("K", h, kv),
         matrix("V", h, kv),
-        Operator(f"QK{number}", 0, attention, h, 0, sharded=True),
-        Operator(f"softmax{number}", 0, attention, 0, h, sharded=True),
+        Operator(f"QK{number}", 0, attention, h, 0, sharded=True, of_activations=True),
+        Operator(f"softmax{number}", 0, attention, 0, h, sharded=True, of_activations=True),
         matrix("concat", h, h, reduces_output=True, keeps_checkpoint=True),
         *([router] if shape.experts > 1 else []),
         matrix("W1_", h, f, first, reduces_input=True, experts=shape.experts, sends_tokens=sends),

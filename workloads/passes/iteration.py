@@ -3,8 +3,6 @@
 A pass is made once for each distinct shape (layers, ends, kind) and used as one duration.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from workloads.passes.layers import Layers
 from workloads.passes.orders import Slot, order_of
 from workloads.passes.plan import Plan
 from workloads.passes.stages import Parameters, layer_parameters, outer_parameters, rank_parameters, stage_parameters
-from workloads.passes.tape import Begun, Tape, Times
+from workloads.passes.tape import Begun, Tape, Times, Wait, Work
 from workloads.passes.timeline import Timed, Timeline, timeline
 
 BUCKET = 40_000_000
@@ -39,6 +37,8 @@ class Iteration:
         From the first pass to the last.
     parts : list of dict of str to int
         Of each rank of the pipeline, in ps, by kind; each sums to the iteration.
+    scripts : dict
+        By stage and kind of a pass: its kernels and collectives.
     compute : tuple of str
         Kinds of parts that are computation; the others are exposed.
     """
@@ -46,6 +46,7 @@ class Iteration:
     plan: Plan
     pipeline: Timeline
     parts: list[dict[str, int]]
+    scripts: dict[tuple[int, str], list[Work | Begun | Wait]]
     compute: tuple[str, ...] = ("compute", "optimizer")
 
     @property
@@ -57,28 +58,9 @@ class Iteration:
         return self.time_ps / 1e12
 
     @property
-    def tokens(self) -> int:
-        return self.plan.global_batch * self.plan.sequence
-
-    @property
-    def tokens_per_s(self) -> float:
-        return self.tokens / self.time_s
-
-    def model_flops_share(self, causal: bool = True) -> float:
-        """MFU: FLOP of the model, three passes, over what the devices could do in half precision."""
-        plan = self.plan
-        flops = plan.model.token_flops(plan.sequence, causal) * self.tokens
-        return flops / (plan.n_ranks * plan.device.half * self.time_s)
-
-    def hardware_flops_share(self, causal: bool = True) -> float:
-        """HFU: as MFU, and what is computed again counted."""
-        plan, how = self.plan, self.plan.recomputed
-        whole = plan.model.token_flops(plan.sequence, causal, passes=1)
-        head = 2 * plan.model.hidden * plan.model.vocabulary
-        core = plan.model.core_flops(plan.sequence, causal) * plan.model.layers
-        more = {"full": whole - head, "layers": (whole - head) / 2, "core": core,
-                "products": (whole - head - core) / 2}.get(how, 0.0)
-        return self.model_flops_share(causal) * (1 + more / (3 * whole))
+    def figures(self) -> dict[str, float]:
+        """See `Plan.figures`."""
+        return self.plan.figures(self.time_s)
 
     @property
     def certificate(self) -> str:
@@ -96,18 +78,20 @@ class Iteration:
 
 def iterate(plan: Plan, times: Times) -> Iteration:
     """The iteration of a plan; `times`: of collectives (see `Times`)."""
-    return _Iterate(plan, times).run()
+    return Passes(plan, times).run()
 
 
 _Key = tuple[int, bool, tuple[tuple[str, int], ...]]
 """What slots are alike: rank, whether gradients are reduced after it, and kinds and chunks of its passes."""
 
 
-class _Iterate:
+class Passes:
+    """The passes of a plan, and what follows them."""
+
     def __init__(self, plan: Plan, times: Times) -> None:
         self.plan, self.layers = plan, Layers(plan)
         self._asked, self._known, self._tapes = times, dict[tuple[str, float, str], int](), dict[object, Tape]()
-        self.stages = order_of(plan.schedule).stages(plan.pp, plan.vp)
+        self.stages, self.ways = order_of(plan.schedule).stages(plan.pp, plan.vp), order_of(plan.schedule).ways
 
     def times(self, kind: str, size_bytes: float, group: str) -> int:
         key = kind, size_bytes, group
@@ -136,7 +120,7 @@ class _Iterate:
         return self.plan.stages - 1
 
     def _made(self, mine: range, kind: str, first: bool, last: bool) -> Tape:
-        tape, make = Tape(self.times, self.slowed), self.layers
+        tape, make = Tape(self.times, self.slowed, self.plan.pace), self.layers
         units = _Units(self, tape, mine, kind)
         if kind == "F":
             units.root()
@@ -209,7 +193,10 @@ class _Iterate:
             total[self.reduction] += end - mine[-1].free
             total[WAITING] = max(ends) - sum(total.values())
             total.update(after)
-        return Iteration(plan, pipeline, [{kind: time for kind, time in one.items() if time} for one in totals])
+        kinds = {(self.stages[rank][chunk], kind) for rank, _, some in counts for kind, chunk in some}
+        scripts = {one: self.tape(*one).script for one in sorted(kinds)}
+        parts_ps = [{kind: time for kind, time in one.items() if time} for one in totals]
+        return Iteration(plan, pipeline, parts_ps, scripts)
 
     @property
     def flushes(self) -> bool:
@@ -221,14 +208,14 @@ class _Iterate:
         return f"dp {'reduce-scatter' if self.plan.zero else 'all-reduce'}"
 
     def reduction_ps(self, parameters: Parameters) -> int:
-        """Of gradients: scattered where ZeRO shares out what they update."""
-        kind, width = "reduce-scatter" if self.plan.zero else "all-reduce", self.plan.gradient_bytes
-        return self.times(kind, parameters.dense * width, "dp") + self.times(kind, parameters.experts * width, "edp")
+        return sum(self.times(*one) for one in self.reduction_of(parameters))
 
-    def weights_ps(self, parameters: Parameters) -> int:
-        width = self.gather_bytes
-        return self.times("all-gather", parameters.dense * width, "dp") + self.times(
-            "all-gather", parameters.experts * width, "edp")
+    def reduction_of(self, parameters: Parameters) -> Iterator[tuple[str, float, str]]:
+        """Collectives of gradients: scattered where ZeRO shares out what they update."""
+        kind, width = "reduce-scatter" if self.plan.zero else "all-reduce", self.plan.gradient_bytes
+        yield kind, parameters.dense * width, "dp"
+        yield kind, parameters.experts * width, "edp"
+        yield "all-reduce", parameters.dense * width / self.plan.groups["dp"].size, "rep"
 
     @property
     def gather_bytes(self) -> int:
@@ -244,59 +231,73 @@ class _Iterate:
         return max(at, mine[-1].free)
 
     def _buckets(self, rank: int, mine: list[Timed]) -> Iterator[tuple[int, Parameters]]:
-        """Gradients that are reduced together, and when they are there.
-
-        The first chunk of the first stage is cut into buckets; each other one is reduced as a whole.
-        """
+        """Gradients that are reduced together, and when they are there."""
         last: dict[int, tuple[int, int]] = {}
         for one in mine:
             for passed in one.slot:
                 if passed.kind in ("BW", "W"):
                     last[passed.chunk] = one.begin, one.end
         for chunk, (begin, end) in last.items():
-            stage = self.stages[rank][chunk]
-            whole = stage_parameters(self.plan, stage)
-            size = max(BUCKET, 1_000_000 * self.plan.dp)
-            n = max(1, int(whole.all // size)) if stage == 0 or self.plan.zero == 2 else 1
-            for number in range(n):
-                yield begin + (end - begin) * (number + 1) // n, whole.times(1 / n)
+            buckets = self.buckets(self.stages[rank][chunk])
+            for number, bucket in enumerate(buckets, start=1):
+                yield begin + (end - begin) * number // len(buckets), bucket
+
+    def buckets(self, stage: int) -> list[Parameters]:
+        """Gradients of a stage that are reduced together, as they are there: after equal parts of its last pass."""
+        whole = stage_parameters(self.plan, stage)
+        n = max(1, int(whole.all // self.bucket)) if stage == 0 or self.plan.zero == 2 else 1
+        return [whole.times(1 / n)] * n
+
+    @property
+    def bucket(self) -> int:
+        return max(BUCKET, 1_000_000 * self.plan.dp)
 
     def _after(self) -> dict[str, int]:
-        """What follows the last gradient, on all ranks at once: norm, optimizer, and weights that others updated."""
-        plan, model = self.plan, self.plan.model
+        """What follows the last gradient, on all ranks at once, in ps."""
         found = Counter[str]()
+        for kind, amount, group in self.tail():
+            name, time = (f"{group} {kind}", self.times(kind, amount, group)) if group else (kind, round(amount * 1e12))
+            found["norm all-reduce" if group == "all" else name] += time
+        return dict(found)
+
+    def tail(self) -> Iterator[tuple[str, float, str]]:
+        """What follows the last gradient: collectives (kind, bytes, group), and "optimizer" (seconds, no group).
+
+        Norms, tied embeddings, the norm of all gradients, the optimizer, and weights that others updated.
+        """
+        plan, model = self.plan, self.plan.model
         if plan.sequence_parallel:
             norms = 2 * model.hidden * (2 if model.biases else 1) * max(map(len, plan.layers)) * plan.vp
-            found["tp all-reduce"] += self.times("all-reduce", norms * plan.gradient_bytes, "tp")
+            yield "all-reduce", norms * plan.gradient_bytes, "tp"
         if model.tied and plan.pp > 1:
-            size = model.vocabulary * model.hidden * plan.gradient_bytes / plan.tp
-            found["ends all-reduce"] += self.times("all-reduce", size, "ends")
-        found["norm all-reduce"] += self.times("all-reduce", BARRIER_BYTES, "all")
+            yield "all-reduce", model.vocabulary * model.hidden * plan.gradient_bytes / plan.tp, "ends"
+        yield "all-reduce", BARRIER_BYTES, "all"
         mine = [rank_parameters(plan, rank) for rank in range(plan.pp)]
         most = max(mine, key=lambda one: one.all)
         n, e = (plan.groups["dp"].size, plan.groups["edp"].size) if plan.zero else (1, 1)
         updated = max(one.dense / n + one.experts / e for one in mine)
-        found["optimizer"] = round(updated * plan.stack.update / plan.device.hbm * 1e12)
+        yield "optimizer", updated * plan.stack.update / plan.device.hbm, ""
         if plan.zero in (1, 2):
             share = 1.0
             if plan.data_overlap:  # the first chunk is waited for, and the first bucket where that is cut
                 first = stage_parameters(self.plan, 0)
-                size = max(BUCKET, 1_000_000 * plan.dp)
                 share = first.all / most.all
                 if plan.pp == 1 or plan.zero == 2:
-                    share *= 1 / max(1, first.all // size)
-            found["dp all-gather"] += self.weights_ps(most.times(share))
-        return dict(found)
+                    share *= 1 / max(1, first.all // self.bucket)
+            dense, experts = most.times(share * self.gather_bytes)
+            yield "all-gather", dense, "dp"
+            yield "all-gather", experts, "edp"
 
 
 class _Units:
     """FSDP: blocks whose weights are gathered one ahead, and whose gradients are scattered behind."""
 
-    def __init__(self, of: _Iterate, tape: Tape, mine: range, kind: str) -> None:
+    def __init__(self, of: Passes, tape: Tape, mine: range, kind: str) -> None:
         self.of, self.tape, self.mine, self.kind = of, tape, mine, kind
         self.on = of.plan.zero == 3
         self.gathered: dict[int, list[Begun]] = {}
         self.last: list[Begun] = []
+        self.copied = 0.0
 
     def _gather(self, layer: int) -> None:
         if layer in self.mine and not (self.kind != "F" and layer == self.mine[-1]):
@@ -325,11 +326,22 @@ class _Units:
             dense, experts = layer_parameters(self.of.plan, layer)
             self.last = [self.tape.begin("reduce-scatter", dense * width, "dp"),
                          self.tape.begin("reduce-scatter", experts * width, "edp")]
+            self._copies(dense * width)
+
+    def _copies(self, size_bytes: float) -> None:
+        """The shards of gradients of the copies are added up, at once or, of a loop of layers, behind it."""
+        self.copied += size_bytes / self.of.plan.groups["dp"].size
+        if not self.of.plan.stack.scanned:
+            self.last.append(self.tape.begin("all-reduce", self.copied, "rep", self.last[0]))
+            self.copied = 0.0
 
     def end(self) -> None:
         """The gradients of embedding and head are those of the last unit."""
         if self.on:
             size = outer_parameters(self.of.plan) * self.of.plan.gradient_bytes
-            self.last.append(self.tape.begin("reduce-scatter", size, "dp"))
+            self.last.insert(0, self.tape.begin("reduce-scatter", size, "dp"))
+            self._copies(size)
         for one in self.last:
             self.tape.wait(one)
+        if self.copied:
+            self.tape.call("all-reduce", self.copied, "rep")

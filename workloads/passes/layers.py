@@ -15,8 +15,6 @@ References
 .. [2] NVIDIA/Megatron-LM d98e8a64, `linear_with_grad_accumulation_and_async_allreduce`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from workloads.models.language import WORD, Matrix

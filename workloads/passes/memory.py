@@ -6,8 +6,6 @@ References
    section 4: bytes of activations; figure 1: 18 bytes of states a parameter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

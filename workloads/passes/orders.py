@@ -11,8 +11,6 @@ References
 .. [3] DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437; deepseek-ai/DualPipe.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import lru_cache

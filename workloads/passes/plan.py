@@ -1,10 +1,9 @@
 """A plan of training: a model, its parallelism, the device, and what the software does."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
+from statistics import NormalDist
 from typing import Annotated, NamedTuple
 
 from topologies.checks import Choice, Count, Integer, NotNegative, WeftError, checked
@@ -46,6 +45,8 @@ class Plan:
     tp, pp, vp, dp, cp, ep : int
         Tensor, pipeline, virtual stages a rank, data, context and expert parallelism; ranks count tensor parallelism
         fastest, then context, data, pipeline. Experts are spread over ranks of the first three.
+    replicas : int
+        Copies of the shards (HSDP), among which gradients are all-reduced; they divide `dp`.
     zero : {0, 1, 2, 3}
         ZeRO stage: 3 is FSDP whose blocks are gathered anew for each pass, 2 FSDP that gathers once an iteration.
     schedule : str
@@ -81,6 +82,7 @@ class Plan:
     dp: Count = 1
     cp: Count = 1
     ep: Count = 1
+    replicas: Count = 1
     zero: Annotated[int, Integer(0, 3)] = 0
     schedule: Annotated[str, Choice(tuple(ORDERS))] = "1f1b"
     micro_batch: Count = 1
@@ -112,6 +114,9 @@ class Plan:
             raise WeftError(f"ep={self.ep} does not divide the {model.experts} experts of {name}")
         if (self.tp * self.cp * self.dp) % self.ep:
             raise WeftError(f"ep={self.ep} must divide tp x cp x dp = {self.tp * self.cp * self.dp}")
+        if self.dp % self.replicas or (self.replicas > 1 and (self.ep > 1 or not self.zero)):
+            raise WeftError(f"replicas={self.replicas} are copies of ZeRO's shards: they divide dp={self.dp}, with "
+                            "zero 1 to 3 and without ep")
         if order.chunks not in (0, self.vp):
             raise WeftError(f"schedule {self.schedule} has vp={order.chunks}, not {self.vp}"
                             f"{': choose interleaved' if self.vp > 1 else ''}")
@@ -141,8 +146,32 @@ class Plan:
         return self.sequence // self.cp * self.micro_batch
 
     @property
+    def pace(self) -> float:
+        """Of the slowest of all devices, over the median: the expected largest of so many normal values."""
+        n = self.n_ranks
+        return 1 + self.device.spread * max(0.0, NormalDist().inv_cdf((n - 0.375) / (n + 0.25)))
+
+    @property
     def global_batch(self) -> int:
         return self.micro_batch * self.microbatches * self.dp
+
+    def figures(self, time_s: float) -> dict[str, float]:
+        """Rates of an iteration that takes a time.
+
+        MFU is FLOP of the model, three passes, over what the devices could do in half precision, with half of the
+        attention or all of it; HFU also counts what is computed again.
+        """
+        model, tokens = self.model, self.global_batch * self.sequence
+        most = self.n_ranks * self.device.half * time_s
+        half, full = (model.token_flops(self.sequence, causal) * tokens / most for causal in (True, False))
+        whole = model.token_flops(self.sequence, passes=1)
+        head, core = 2 * model.hidden * model.vocabulary, model.core_flops(self.sequence) * model.layers
+        more = {"full": whole - head, "layers": (whole - head) / 2, "core": core,
+                "products": (whole - head - core) / 2}.get(self.recomputed, 0.0)
+        return {
+            "tokens_per_s": tokens / time_s, "tokens_per_s_per_npu": tokens / time_s / self.n_ranks, "mfu": half,
+            "mfu_full_attention": full, "hfu": half * (1 + more / (3 * whole)),
+        }
 
     @property
     def shards(self) -> int:
@@ -160,7 +189,9 @@ class Plan:
         """The groups by name, and where their ranks are."""
         inner = self.tp * self.cp
         return {
-            "tp": Group(self.tp, 1), "cp": Group(self.cp, self.tp), "dp": Group(self.dp * self.cp, self.tp),
+            "tp": Group(self.tp, 1), "cp": Group(self.cp, self.tp),
+            "dp": Group(self.dp * self.cp // self.replicas, self.tp),
+            "rep": Group(self.replicas, inner * self.dp // self.replicas),
             "ep": Group(self.ep, 1), "edp": Group(inner * self.dp // self.ep, self.ep),
             "pp": Group(min(self.pp, 2), inner * self.dp), "all": Group(self.n_ranks, 1),
             "ends": Group(min(self.pp, 2), inner * self.dp * max(self.pp - 1, 1)),

@@ -1,7 +1,5 @@
 """Parameters of a rank, of the stages of a pipeline, and of layers: those of all, and those of its experts."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from workloads.passes.orders import order_of
@@ -18,7 +16,7 @@ class Parameters(NamedTuple):
     def all(self) -> float:
         return self.dense + self.experts
 
-    def times(self, share: float) -> Parameters:
+    def times(self, share: float) -> "Parameters":
         return Parameters(self.dense * share, self.experts * share)
 
 

@@ -1,8 +1,6 @@
 """When every pass begins and ends: the longest path through the orders of the ranks and the messages between them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from topologies.checks import WeftError
@@ -54,6 +52,65 @@ class Timeline(NamedTuple):
         return count
 
 
+Key = tuple[str, int, int, int]
+"""What a pass leaves: F or B, direction, stage, microbatch."""
+
+
+class Step(NamedTuple):
+    """A slot in an order in which all that it waits for comes before it."""
+
+    rank: int
+    slot: Slot
+    needs: tuple[Key, ...]
+    gives: tuple[tuple[Key, int], ...]  # and the rank that it goes to
+
+
+def walk(schedule: str, p: int, v: int, m: int) -> Iterator[Step]:
+    """All slots of a schedule.
+
+    WeftError: an order in which the ranks wait for each other.
+    """
+    order = order_of(schedule)
+    stages = order.stages(p, v)
+    last = (p if order.ways == 2 else p * v) - 1
+    left = slots_of(schedule, p, v, m)
+    at, done = [0] * p, set[Key]()
+    where = {(way, stage): r for r, mine in enumerate(stages) for chunk, stage in enumerate(mine)
+             for way in [chunk if order.ways == 2 else 0]}
+
+    def needs(one: Pass, way: int, stage: int) -> Iterator[Key]:  # W follows its B on the same rank
+        if one.kind == "F" and stage:
+            yield "F", way, stage - 1, one.batch
+        elif one.kind in ("B", "BW"):
+            yield ("B", way, stage + 1, one.batch) if stage < last else ("F", way, stage, one.batch)
+
+    waiting, ready = dict[Key, int](), list(range(p))
+    while ready:
+        r = ready.pop()
+        while at[r] < len(left[r]):
+            slot = left[r][at[r]]
+            placed = [(one, one.chunk if order.ways == 2 else 0, stages[r][one.chunk]) for one in slot]
+            needed = tuple(key for one in placed for key in needs(*one))
+            if (missing := next((key for key in needed if key not in done), None)) is not None:
+                waiting[missing] = r
+                break
+            gives = []
+            for one, way, stage in placed:
+                if one.kind != "W":
+                    kind = one.kind[0]
+                    key = kind, way, stage, one.batch
+                    gives.append((key, where.get((way, stage + (1 if kind == "F" else -1)), r)))
+            yield Step(r, slot, needed, tuple(gives))
+            for key, _ in gives:
+                done.add(key)
+                if (other := waiting.pop(key, None)) is not None:
+                    ready.append(other)
+            at[r] += 1
+    for r, mine in enumerate(left):
+        if at[r] < len(mine):
+            raise WeftError(f"rank {r} of {p} waits for ever, for {mine[at[r]]}")
+
+
 def timeline(
     schedule: str, p: int, v: int, m: int, duration: Callable[[int, Slot], int], message_ps: Callable[[int, int], int],
     *, blocks: bool = False,
@@ -65,58 +122,20 @@ def timeline(
     `blocks`: whether a rank goes on only when its message has been sent, as with blocking sends and receives.
     WeftError: an order in which the ranks wait for each other.
     """
-    order = order_of(schedule)
-    stages = order.stages(p, v)
-    last = (p if order.ways == 2 else p * v) - 1
-    left = slots_of(schedule, p, v, m)
-    at, done, port, arrived = [0] * p, [0] * p, [0] * p, dict[tuple[str, int, int, int], int]()
-    where = {(way, stage): r for r, mine in enumerate(stages) for chunk, stage in enumerate(mine)
-             for way in [chunk if order.ways == 2 else 0]}
+    done, port, arrived = [0] * p, [0] * p, dict[Key, int]()
     found: list[list[Timed]] = [[] for _ in range(p)]
     messages: list[Message] = []
-
-    def needs(one: Pass, way: int, stage: int) -> tuple[str, int, int, int] | None:
-        if one.kind == "F":
-            return ("F", way, stage - 1, one.batch) if stage else None
-        if one.kind == "W":
-            return ("end of B", way, stage, one.batch)
-        return ("B", way, stage + 1, one.batch) if stage < last else ("F", way, stage, one.batch)
-
-    waiting, ready = dict[tuple[str, int, int, int], int](), list(range(p))
-    while ready:
-        r = ready.pop()
-        while at[r] < len(left[r]):
-            slot, begin = left[r][at[r]], done[r]
-            placed = [(one, one.chunk if order.ways == 2 else 0, stages[r][one.chunk]) for one in slot]
-            for key in (needs(*one) for one in placed):
-                if key is None:
-                    continue
-                if key not in arrived:
-                    waiting[key] = r
-                    break
-                begin = max(begin, arrived[key])
-            else:
-                end = free = begin + duration(r, slot)
-                for one, way, stage in placed:
-                    if one.kind == "W":
-                        continue
-                    kind = one.kind[0]
-                    to = where.get((way, stage + (1 if kind == "F" else -1)), r)
-                    sent = end
-                    if to != r:  # the port of a rank sends one message at a time
-                        leaves = max(end, port[r])
-                        sent = port[r] = leaves + message_ps(r, to)
-                        messages.append(Message(r, to, leaves, sent))
-                        free = max(free, sent) if blocks else free
-                    arrived[kind, way, stage, one.batch] = sent
-                    arrived["end of B", way, stage, one.batch] = end
-                    if (other := waiting.pop((kind, way, stage, one.batch), None)) is not None:
-                        ready.append(other)
-                found[r].append(Timed(slot, begin, end, free))
-                at[r], done[r] = at[r] + 1, free
-                continue
-            break
-    for r, mine in enumerate(left):
-        if at[r] < len(mine):
-            raise WeftError(f"rank {r} of {p} waits for ever, for {mine[at[r]]}")
+    for r, slot, needs, gives in walk(schedule, p, v, m):
+        begin = max(done[r], *(arrived[key] for key in needs)) if needs else done[r]
+        end = free = begin + duration(r, slot)
+        for key, to in gives:
+            sent = end
+            if to != r:  # the port of a rank sends one message at a time
+                leaves = max(end, port[r])
+                sent = port[r] = leaves + message_ps(r, to)
+                messages.append(Message(r, to, leaves, sent))
+                free = max(free, sent) if blocks else free
+            arrived[key] = sent
+        found[r].append(Timed(slot, begin, end, free))
+        done[r] = free
     return Timeline(found, messages)

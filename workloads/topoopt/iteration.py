@@ -1,7 +1,5 @@
 """One training iteration from the servers' view: operations, traffic between them, and non-blocking all-reduces."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

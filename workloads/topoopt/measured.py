@@ -3,8 +3,6 @@
 Pure data parallelism: every all-reduce spans the 16 servers. Times in ms, sizes in bytes.
 """
 
-from __future__ import annotations
-
 from workloads.topoopt.iteration import AllReduce, Iteration, Op, chain
 
 _PS_PER_MS = 10**9

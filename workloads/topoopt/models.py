@@ -4,8 +4,6 @@ Shapes are those of the released scripts. Times: measured A100 profiles where th
 by a line through two of those profiles, ResNet50 at the rate at which VGG16 runs. All are for servers of 4 GPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise

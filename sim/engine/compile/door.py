@@ -1,7 +1,5 @@
 """The only access to numba: every kernel is compiled with the same flags, and its cache is never stale."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast

@@ -7,8 +7,6 @@ out (15.4 to 22.3 million chunk-hops per second on the ring of 256). What is rea
 An item of an array of rows (sim/engine/compile/rows.py) is the address of the row; its words are attributes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import operator
 from typing import Any

@@ -8,8 +8,6 @@ where it took 7.6 to 9, at a load of ten.
 This rests on what numba keeps to itself; with a version that it was not tried with, numba goes its own way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

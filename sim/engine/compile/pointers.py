@@ -3,8 +3,6 @@
 The pointer leads to what numba keeps of each array, and to a word for each number.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any, TypeVar
 

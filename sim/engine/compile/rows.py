@@ -4,8 +4,6 @@ A layout is declared once, as a class of words and half-words; an array of rows 
 sees the address of a row, and a word of it is one load or store. Half-words are read as int64, too.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -22,7 +20,7 @@ class Row:
     words: ClassVar[np.dtype[np.void]]
 
     def __init_subclass__(cls) -> None:
-        cls.words = np.dtype([(name, globals()[kind]) for name, kind in cls.__annotations__.items()], align=True)
+        cls.words = np.dtype(list(cls.__annotations__.items()), align=True)
 
 
 Layout = TypeVar("Layout", bound=Row)

@@ -3,8 +3,6 @@
 What is used together lies together: a task and a server take half a cache line each, an event takes 24 bytes.
 """
 
-from __future__ import annotations
-
 from sim.engine.compile.rows import Half, Row, Word
 
 

@@ -1,14 +1,10 @@
 """Lines of the fifo loop: the events that arrived at a server in this picosecond, in order of key."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper
 from sim.engine.core.calendar import append, hop_of
-from sim.engine.core.state import (
-    OPEN,
-)
+from sim.engine.core.state import OPEN
 from sim.engine.core.status import NONE
 
 _LOW = (1 << 32) - 1

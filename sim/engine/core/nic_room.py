@@ -1,7 +1,5 @@
 """Room in the queues of NICs, which services give back when they end, and when a NIC is looked at again."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper

@@ -7,8 +7,6 @@
 The loop looks before each service whether as many are free as it may need.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper, section

@@ -1,7 +1,5 @@
 """The one place where kernels look up how long a chunk is served."""
 
-from __future__ import annotations
-
 from sim.engine.compile.door import helper
 
 

@@ -1,7 +1,5 @@
 """State of the fifo loop; its rows are declared in sim/engine/core/layouts.py."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

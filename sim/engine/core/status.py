@@ -1,7 +1,5 @@
 """How a call of a kernel ends, and the values that stand for no time, nothing, and not on a stack."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.program.contract import NEVER_PS

@@ -1,7 +1,5 @@
 """Tasks of the fifo loop: what they wait for, the release of their chunks, and deliveries."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64

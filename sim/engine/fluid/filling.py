@@ -5,8 +5,6 @@ filling has not reached a link of it by then. Those lower than the equal shares 
 not know of it either. From the links of such flows, flows with other rates are found through the links that they share.
 """
 
-from __future__ import annotations
-
 from sim.engine.compile.door import entry, helper, section, u64
 from sim.engine.fluid.state import (
     ALONE,

@@ -1,7 +1,5 @@
 """Runs the fluid engine in slices, so that progress is reported and Ctrl-C is handled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import monotonic
 
@@ -11,7 +9,7 @@ from sim.engine.fluid import state as fields
 from sim.engine.fluid.filling import run_fluid
 from sim.engine.fluid.state import FluidState
 from sim.program import I64, Program
-from sim.program.flows import Flows, Speeds, flows_of, task_bytes
+from sim.program.flows import Flows, Speeds, flows_of, jitter_ps, task_bytes
 from sim.program.outcome import Outcome, Progress, Rates, Stopped, Stranded, check_finished, past_the_clock
 from topologies import WeftError
 from topologies.core.extents import memory_limit, shown_limit
@@ -28,11 +26,7 @@ TASK_BYTES, CROSSING_BYTES, ROW_BYTES = 210, 40, 32
 
 @staged("engine")
 def run_flows(
-    program: Program,
-    speeds: Speeds,
-    *,
-    log: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    program: Program, speeds: Speeds, *, log: bool = False, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
     """Run a program as flows; see sim/program/flows.py.
 
@@ -99,12 +93,13 @@ def _stranded(flows: Flows, state: FluidState) -> list[Stranded]:
 
 
 def _busy_ps(program: Program, flows: Flows, state: FluidState, speeds: Speeds) -> I64:
-    """Time that all bytes of each server would take at its rate; those of a flow count for its last way."""
+    """Time that all bytes of each server would take at its rate, and jitter; those of a flow count for its last way."""
     first = flows.crossing_ptr[state.way].astype(np.int64)
     hops = flows.crossing_ptr[state.way + 1] - first
     crossed = np.repeat(task_bytes(program), hops)
     n_bytes = np.bincount(flows.crossing_link[ranges(first, hops)], crossed, program.n_servers)
     busy: I64 = (n_bytes / np.array([float(rate) for rate in speeds.rates]) * PS_PER_S).astype(np.int64)
+    np.add.at(busy, flows.crossing_link[first[hops > 0]], jitter_ps(program)[hops > 0])
     return busy
 
 

@@ -1,7 +1,5 @@
 """State of a fluid run, and where its fields lie."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 A transfer is in one heap at a time, in the order in which it got there; `state.nics` has the roots.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper, section

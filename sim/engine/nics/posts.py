@@ -10,8 +10,6 @@ ASIDE has the transfers of the port that is left out, LATER those whose flow alr
 next chunk of each engine with the picosecond of its push, which may lie ahead (sim/engine/nics/pushes.py).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper

@@ -8,8 +8,6 @@ event, at which everything pushed before is committed. An engine that had to wai
 chunk is pushed. As long as there is such an engine, the NIC looks at each push when it happens.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64

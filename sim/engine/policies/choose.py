@@ -11,8 +11,6 @@ With virtual channels each channel has buckets of its own. Queues that take turn
 policies/turns.py, the room behind servers in policies/rooms.py; `routers`: whether there may be either.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import count_trailing_zeros, helper, prefetch, section

@@ -1,7 +1,5 @@
 """Chunks at their first server that take another route, which holds from some time on."""
 
-from __future__ import annotations
-
 from sim.engine.compile.door import helper, section
 from sim.engine.core.calendar import put
 from sim.engine.core.nodes import free_node

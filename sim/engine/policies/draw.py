@@ -1,7 +1,5 @@
 """The engine's draws: a counter-based hash, so that what is drawn does not depend on the order of a run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import DISABLED, helper

@@ -5,19 +5,13 @@ known; the others are committed on arrival as ever. A chunk that was lost is an 
 its place says how often it was lost, and whether it has been served at all (FRESH).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64
 from sim.engine.core.calendar import put, size_of
 from sim.engine.core.nodes import new_node
 from sim.engine.core.service import service_ps
-from sim.engine.core.state import (
-    ATTEMPT_SHIFT,
-    FRESH,
-    RINGS,
-)
+from sim.engine.core.state import ATTEMPT_SHIFT, FRESH, RINGS
 from sim.engine.core.status import FAR, NONE
 from sim.engine.core.tasks import _stack
 from sim.engine.policies.draw import draw

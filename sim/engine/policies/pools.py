@@ -7,8 +7,6 @@ asked. A task that gets its units goes back on the stack of tasks. Pools that we
 stack of their own, which is looked at once nothing else happens in the picosecond.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper, section

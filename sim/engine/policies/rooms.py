@@ -10,8 +10,6 @@ Rooms are numbered like the buffers of the program: server s and channel c have 
 buffer use the room of channel 0.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper, section

@@ -3,8 +3,6 @@
     queues: first to last, lists of nodes;  turns of a server: first to last, a list of queues by next_queue
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.engine.compile.door import helper, section

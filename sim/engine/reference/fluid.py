@@ -1,7 +1,5 @@
 """The oracle of the fluid engine: its contract (sim/program/flows.py) in fractions, written to be read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sim.engine.reference.faults import Conditions, route_from
+from sim.engine.reference.policies import Conditions, route_from
 from sim.program import Program
 from sim.program.contract import COMPLETES, NEVER_PS, PER_CHUNK, PRIORITY, SMALLEST_FIRST
 from sim.program.flows import Speeds
@@ -157,7 +155,10 @@ class _Run:
             self._begin(task)
 
     def _begin(self, task: int) -> None:
-        self.start[task], self.left[task] = self.now, Fraction(_bytes(self.p, task))
+        server = _links(self.p, int(self.p.task_route[task]))[0]
+        more_ps = self.servers[server].jitter_ps(task, 0, 0, 0, of_service=True)
+        self.start[task] = self.now
+        self.left[task] = _bytes(self.p, task) + more_ps * self.capacity[server][0]
         self._find_ways()
 
     def _end(self, task: int, time: int) -> None:

@@ -50,7 +50,7 @@ def test_memory_that_is_not_there_takes_one_line(
     def full(*given: object) -> None:
         raise MemoryError("Unable to allocate 1.82 TiB")
 
-    monkeypatch.setattr("sim.study.points.compute", full)
+    monkeypatch.setattr("sim.study.ranked.simulate_ready", full)
     assert main(["compare", "--topology", "ring:4", "--algorithms", "ring", "-b", "1K", "--quiet"]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1

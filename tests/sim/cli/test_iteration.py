@@ -19,7 +19,7 @@ SMALL = [*NCCL, "--model", "llama-3-8b", "--tp", "2", "--pp", "4", "--global-bat
 def train(tmp_path: Path, words: list[str]) -> dict[str, Any]:
     file = tmp_path / "out.json"
     assert main([*words, "--json", str(file)]) == 0
-    (row,) = json.loads(file.read_text())["rows"]
+    row, *_ = json.loads(file.read_text())["rows"]
     assert isinstance(row, dict)
     return row
 
@@ -88,13 +88,67 @@ def test_fabrics_and_algorithms(tmp_path: Path) -> None:
     assert train(tmp_path, [*words, "--faults", str(plan)])["time_s"] > train(tmp_path, words)["time_s"]
 
 
+@pytest.fixture
+def tiny(tmp_path: Path) -> list[str]:
+    """A model of two layers on eight GPUs in two boxes."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({
+        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 4, "vocab_size": 1000,
+        "intermediate_size": 512, "max_position_embeddings": 512,
+    }))
+    return ["--topology", "SW(4)_SW(2)", "--model", str(config), "--device", "a100", "--tp", "4", "--global-batch", "4",
+            "--quiet"]
+
+
+def test_an_inlined_iteration_takes_everything_that_a_run_takes(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alone on its links it is the composed one; slow links, NICs, perturbations and timelines compose with it."""
+    def inlined(*more: str) -> float:
+        row = train(tmp_path, ["train", *tiny, "--inline", *more])
+        return float(row["time_s"])
+
+    composed = train(tmp_path, ["train", *tiny])
+    assert inlined() == pytest.approx(composed["time_s"], rel=1e-3)
+    faults, middle = tmp_path / "faults.toml", round(composed["time_s"] * 5e11)
+    faults.write_text(f'[[slow-link]]\nlink = "dimension 0"\nshare = 0.01\nat = "{middle}ps"\n')
+    struck = train(tmp_path, ["train", *tiny, "--faults", str(faults)])
+    assert struck["time_s"] == composed["time_s"]  # no collective alone lasts until then
+    assert inlined("--faults", str(faults)) > 1.2 * composed["time_s"]
+    assert inlined("--nic", "shared", "--check") > 0
+    capsys.readouterr()
+    assert inlined("--spread", "2") == inlined()
+    assert "in 2 perturbed runs" in capsys.readouterr().out
+    for more in ([], ["--inline"]):
+        assert main(["train", *tiny, *more, "--perfetto", str(tmp_path / "one.json")]) == 0
+        slices = json.loads((tmp_path / "one.json").read_text())["traceEvents"]
+        last = max(one["ts"] + one["dur"] for one in slices if one["ph"] == "X")
+        assert last == pytest.approx(composed["time_s"] * 1e6, rel=1e-3)
+    assert main(["trace", *tiny, "--perfetto", str(tmp_path / "one.json")]) == 0
+
+
+def test_iterations_share_a_fabric(tiny: list[str], tmp_path: Path) -> None:
+    """Two in boxes of their own do not meet; two on all NPUs do."""
+    config, file = tiny[3], tmp_path / "shares.json"
+
+    def slowdowns(*tenants: str) -> list[float]:
+        words = [word for tenant in tenants for word in ("--tenant", f"model={config} device=a100 {tenant}")]
+        assert main(["share", *tiny[:2], "--quiet", "--chunks", "1", *words, "--json", str(file)]) == 0
+        return [row["slowdown"] for row in json.loads(file.read_text())["rows"]]
+
+    assert slowdowns("tp=4 global-batch=4 npus=0-3", "tp=2 global-batch=4 npus=4-7") == [1, 1]
+    assert min(slowdowns("tp=4 global-batch=8", "tp=4 global-batch=8")) > 1.5
+    assert main(["share", *tiny[:2], "--quiet", "--tenant", f"model={config} inline=true"]) == 2
+
+
 @pytest.mark.parametrize(("words", "why"), [
     (["--tp", "3"], "tp=3 x pp=1 x cp=1 do not divide the 64 NPUs"), ([], "needs --global-batch"),
     (["--global-batch", "3"], "--global-batch 3 is no multiple of dp=64"),
     (["--global-batch", "64", "--samples", "3"], "--samples 3.0 is of the layers of --workload"),
     (["--global-batch", "64", "--loop", "dear"], "--loop dear is of the layers of --workload"),
     (["--global-batch", "64", "--device", "abacus"], "device 'abacus'"),
-    (["--global-batch", "64", "--perfetto", "x.json"], "--plot draws its passes"),
+    (["--global-batch", "64", "--spread", "2"], "--spread 2 perturbs a run of the whole iteration: give --inline"),
+    (["--global-batch", "64", "--inline"], "that a library or a torus of accelerators times alone"),
     (["--global-batch", "64", "--chunks", "4"], "--library has its own: omit chunks of [model]"),
     (["--global-batch", "64", "--faults", "none.toml"], "--library has its own: omit faults of [model]"),
     (["--global-batch", "64", "--link-bandwidth", "1Gb/s"], "--library has its own: omit link_bandwidth of [topology]"),

@@ -5,7 +5,7 @@ import pytest
 from collectives import build, in_network, ring
 from sim import simulate
 from sim.faults.plan import FaultPlan, Loss, NodeDown, SlowLink, Straggler
-from sim.lower.names import task_names
+from sim.lower.lowered import task_names
 from sim.program.outcome import Deadlock
 from topologies import WeftError, from_spec, switch
 from workloads.job import Job
@@ -33,6 +33,35 @@ def test_a_packet_that_is_certainly_lost_costs_a_timeout_per_window(direction):
     assert 3 * 20_000_000 <= lossy.time_ps - clean.time_ps <= 3 * (20_000_000 + 9 * wire_ps)
     why = lossy.why()
     assert why.makespan_ps == lossy.time_ps == sum(piece.end_ps - piece.start_ps for piece in why.pieces)
+
+
+@pytest.mark.parametrize("deliver", ["tail", "head"])
+@pytest.mark.parametrize("forwarding", ["store-and-forward", "cut-through"])
+def test_a_lost_packet_of_one_npu_costs_what_it_costs_by_hand(deliver: str, forwarding: str) -> None:
+    """Through a NIC twice as fast as its link: up, a timeout after it left, up again, and down; lost again down."""
+    wire_ps, nic_ps, hop_ps, timeout_ps = 87_200, 43_600, 2_000_000, 20_000_000
+    how = HOW | {"nic": "shared", "injection_rate": "200Gb/s", "deliver": deliver, "forwarding": forwarding}
+    schedule = in_network.all_reduce(switch(2, bandwidth="100Gb/s", latency="2us", hop_latency=0), 1024)
+    up_ps = (nic_ps if forwarding == "store-and-forward" else 1) + wire_ps * (deliver == "tail")
+    clean, lost_up, lost_down = (
+        simulate(schedule, faults=None if link is None else plan(Loss(link=link, probability=1)), check=True, **how)
+        for link in (None, "npu0->switch0", "switch0->npu0")
+    )
+    down_ps = wire_ps * (deliver == "tail") + hop_ps
+    assert clean.time_ps == up_ps + hop_ps + down_ps
+    assert lost_up.time_ps == 2 * up_ps + timeout_ps + hop_ps + down_ps
+    assert lost_down.time_ps == 2 * up_ps + timeout_ps + hop_ps + down_ps
+
+
+def test_any_order_of_service_and_buffers_go_with_retries_of_npus() -> None:
+    """On a star every order is that of the packets; a buffer of one packet holds the others back."""
+    faults = plan(Loss(link="*", probability=0.3))
+    orders = "fifo", "priority", "smallest-first", "lowest-chunk-first", "round-robin-flow", "round-robin-port"
+    times = {simulate(pushed(), faults=faults, discipline=one, check=True, **HOW).time_ps for one in orders}
+    assert len(times) == 1
+    held = simulate(pushed(), faults=faults, buffer="1100B", check=True, **HOW)
+    again = simulate(pushed(), faults=faults, buffer="1100B", engine="reference", **HOW)
+    assert times.pop() < held.time_ps == again.time_ps
 
 
 def test_every_packet_has_its_name():

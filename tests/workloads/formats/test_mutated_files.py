@@ -12,18 +12,19 @@ import pytest
 from sim.astra.system_file import read_system
 from tests.astra_inputs import SYSTEM
 from tests.workloads.formats.test_chakra_producers import FEEDER, JSONIZER, STAGE_JSON, pytorch, stage
+from tests.workloads.formats.test_flexflow import TASKS, buffer, table
 from tests.workloads.formats.test_flight_recorder import dump, entry
 from tests.workloads.formats.test_goal import GOOD
 from topologies import WeftError, ring, switch
 from workloads import read_text_workload
-from workloads.formats.astra_memory import read_remote_memory
+from workloads.formats.astra_memory import Roofline, read_remote_memory
 from workloads.formats.chakra import write_trace
 from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
 from workloads.formats.comm_groups import read_comm_groups
+from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
 from workloads.formats.libra_files import read_communicator
 from workloads.formats.recognize import format_of
-from workloads.formats.roofline import Roofline
 
 MUTANTS = 40
 
@@ -58,6 +59,8 @@ FORMATS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
     "JSON of STAGE": (json.dumps(STAGE_JSON).encode(), chakra("json")),
     "JSON of Chakra's jsonizer": (JSONIZER.encode(), chakra("json")),
     "flight recorder": (json.dumps(RECORDED).encode(), recorded),
+    "task graph": (buffer(TASKS), lambda path: open_flexflow(path.rename(path.with_suffix(".fbuf")), switch(3))),
+    "tasks as CSV": (table(TASKS).encode(), lambda path: open_flexflow(path, switch(3))),
     "GOAL": (GOOD.encode(), lambda path: open_goal(path, switch(2))),
     "text workload": (SIMAI.encode(), lambda path: (format_of(str(path)), read_text_workload(path))),
     "system file": (json.dumps(SYSTEM).encode(), lambda path: read_system(path, 1)),

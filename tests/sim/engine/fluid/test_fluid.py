@@ -264,6 +264,22 @@ def test_computations_take_their_stream_one_by_one() -> None:
         assert [flows.compute_ps(rank) for rank in range(4)] == [chunks.compute_ps(rank) for rank in range(4)]
 
 
+def test_jitter_of_computations_is_more_to_compute() -> None:
+    """The draws of the chunk engine, at the same speeds; with what is slow meanwhile, as in fractions."""
+    job = Job(from_spec("ring:4"))
+    first = job.compute("first", 3_000_000)
+    job.compute("second", 5_000_001, after=[first])
+    drawn = Jitter(npu="npu1", mean="2us"), Jitter(npu="npu3", mean="1us", distribution="uniform")
+    plain, late = (FaultPlan(faults=(*drawn, *more), seed=5) for more in ((), (Straggler(npu="npu3", speed=0.3),)))
+    flows, chunks = (simulate(job, engine=one, chunks=1, faults=plain, check=True) for one in ("fluid", "chunk"))
+    assert flows.time_ps == chunks.time_ps > simulate(job, chunks=1).time_ps
+    assert flows.spans() == chunks.spans()
+    assert [flows.compute_ps(rank) for rank in range(4)] == [chunks.compute_ps(rank) for rank in range(4)]
+    slowed = simulate(job, engine="fluid", chunks=1, faults=late, check=True)
+    exact = run_reference_fluid(slowed.lowered.program, slowed.lowered.speeds())
+    assert slowed.outcome is not None and exact.finish_ps.tolist() == slowed.outcome.finish_ps.tolist()
+
+
 def one_flow(*faults: Fault, **how: Any) -> int:
     """When a flow of 1000 ns between neighbors of a ring has ended."""
     fabric = from_spec("ring:4", latency="0s")

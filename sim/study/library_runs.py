@@ -5,8 +5,6 @@ protocol leaves of it; chunks are those of the library's buffers. What the engin
 state or leave out: pipelines that fill and drain, links that rings or trees share, two nodes that send each other half.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -3,33 +3,25 @@
 A group is so many ranks, so far apart in the order of ranks. All groups of a kind run at once.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from functools import cache
 
-from collectives import algorithm as registered
 from collectives import build
-from collectives.core.placed import placed
-from collectives.core.schedule import Schedule
 from sim.faults.plan import FaultPlan
 from sim.how import AS_USUAL, How
 from sim.library.expected import expected
 from sim.library.tuner import NEWEST, SENDRECV, Setting
 from sim.program.model import Model
 from sim.simulation import simulate
-from topologies import Topology, WeftError, ring
+from topologies import Topology
 from topologies.machines.profile import Machine
 from topologies.products import torus
 from topologies.units import bytes_per_s
 from workloads.job import Job
+from workloads.passes.fabric import SEND, FabricGroups
 from workloads.passes.plan import Group
 from workloads.passes.tape import Times
-
-SEND = "send"
-KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 def library_times(machine: Machine, groups: Mapping[str, Group], version: tuple[int, int] = NEWEST) -> Times:
@@ -48,20 +40,32 @@ def library_times(machine: Machine, groups: Mapping[str, Group], version: tuple[
     return times
 
 
-def torus_times(machine: Machine, groups: Mapping[str, Group], how: How = AS_USUAL) -> Times:
-    """On a torus of accelerators: a group takes dimensions of its own, or part of one, the inner ones first."""
-    shape = machine.extents or _block(groups["all"].size, machine.dimensions)
+def torus_times(
+    machine: Machine, groups: Mapping[str, Group], how: How = AS_USUAL, between_Bps: float = 0.0
+) -> Times:
+    """On a torus of accelerators: a group takes dimensions of its own, or part of one, the inner ones first.
+
+    Copies of a job have a torus each; `between_Bps`: of an accelerator to those of the others.
+    """
+    copies = groups["rep"].size if "rep" in groups else 1
+    shape = machine.extents or _block(groups["all"].size // copies, machine.dimensions)
     rate = bytes_per_s(machine.gpu.link / (2 * machine.dimensions))
 
     @cache
     def fabric(group: str) -> Topology:
-        return torus(_taken(*groups[group], shape), bandwidth=rate)
+        return torus(shape if group == "slice" else _taken(*groups[group], shape), bandwidth=rate)
 
     @cache
     def times(kind: str, size_bytes: float, group: str) -> int:
         if kind == SEND:
-            return simulate(_messages(torus((2,), bandwidth=rate), round(size_bytes), 1), **how.arguments()).time_ps
+            pair = Job(torus((2,), bandwidth=rate))
+            pair.send(SEND, round(size_bytes), [0], [1])
+            return simulate(pair, **how.arguments()).time_ps
         whole = max(1, round(size_bytes))
+        if group == "rep":
+            return round(2 * (copies - 1) / copies * whole / between_Bps * 1e12)
+        if group == "all" and copies > 1:
+            return times(kind, size_bytes, "slice") + times(kind, size_bytes, "rep")
         return simulate(build("bucket", kind, fabric(group), whole), chunks=4, **how.arguments()).time_ps
 
     return times
@@ -69,43 +73,22 @@ def torus_times(machine: Machine, groups: Mapping[str, Group], how: How = AS_USU
 
 def fabric_times(
     topology: Topology, groups: Mapping[str, Group], algorithm: str, model: Model, faults: FaultPlan | None = None,
-    how: How = AS_USUAL,
+    how: How = AS_USUAL, npus: Sequence[int] | None = None,
 ) -> Times:
-    """On any fabric, by an algorithm.
+    """On any fabric, by an algorithm; all groups of a kind at once.
 
-    A group of all ranks runs the algorithm as the fabric has it if it can, others that of a ring of so many ranks, all
-    groups of a kind at once; all-to-alls are pairwise where the algorithm has none. Faults strike each collective as if
-    it began the iteration.
+    `faults`: strike each collective as if it began the iteration.
+    `npus`: where the ranks are; default: everywhere, in order.
     """
-    own = {kind: algorithm if kind in registered(algorithm).functions else "pairwise" for kind in KINDS}
+    runs = FabricGroups(topology, groups, algorithm, npus)
 
     @cache
     def times(kind: str, size_bytes: float, group: str) -> int:
-        whole = max(1, round(size_bytes))
-        work = (_messages(topology, whole, groups[group].stride) if kind == SEND
-                else _runs(topology, groups[group], own[kind], kind, whole))
-        return simulate(work, model=model, faults=faults, **how.arguments()).time_ps
+        job = Job(topology)
+        runs.add(job, kind, max(1, round(size_bytes)), group)
+        return simulate(job, model=model, faults=faults, **how.arguments()).time_ps
 
     return times
-
-
-def _runs(topology: Topology, group: Group, algorithm: str, kind: str, size_bytes: int) -> Schedule | Job:
-    size, stride = group
-    if size == topology.n_npus:
-        with suppress(WeftError):  # not on this fabric: on a ring of its ranks
-            return build(algorithm, kind, topology, size_bytes)
-    schedule, job = build(algorithm, kind, ring(size), size_bytes), Job(topology)
-    for first in (rank for rank in range(topology.n_npus) if rank // stride % size == 0):
-        members = range(first, first + size * stride, stride)
-        job.collective(f"from {first}", placed(schedule, topology, members), kind=kind, npus=members)
-    return job
-
-
-def _messages(topology: Topology, size_bytes: int, stride: int) -> Job:
-    """A message of every rank that has another one behind it."""
-    job, last = Job(topology), topology.n_npus - stride
-    job.send(SEND, size_bytes, list(range(last)), list(range(stride, stride + last)))
-    return job
 
 
 def _block(size: int, dimensions: int) -> tuple[int, ...]:

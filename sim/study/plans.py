@@ -1,0 +1,260 @@
+"""Plans of a spec: its section `[iteration]` on a machine or a fabric, and what takes the time of its collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from sim.how import AS_USUAL, How
+from sim.library.tuner import runs_on, version
+from sim.program.model import Model
+from sim.simulation import simulate
+from sim.study.group_times import fabric_times, library_times, torus_times
+from sim.study.keys import (
+    AUTO,
+    AccountKeys,
+    CollectiveKeys,
+    IterationKeys,
+    LibraryKeys,
+    ModelKeys,
+    TopologyKeys,
+    TrainingKeys,
+    WorkloadKeys,
+)
+from sim.study.spec import Spec
+from topologies import Topology
+from topologies.checks import WeftError
+from topologies.machines.profile import Machine
+from topologies.units import counted
+from workloads.job import Job
+from workloads.models.language import language_model
+from workloads.passes.device import device, devices, stack
+from workloads.passes.iteration import Iteration, iterate
+from workloads.passes.job import iteration_job
+from workloads.passes.memory import check_fits, memory_of
+from workloads.passes.orders import order_of
+from workloads.passes.plan import Plan
+from workloads.passes.tape import Times
+
+ALGORITHM = "ring"
+"""Of collectives where no library is named."""
+
+_USED = {
+    "topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": (),
+}
+"""Keys that mean something to a library; of others, none may be given."""
+
+_DEFAULTS = {
+    "topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys(),
+}
+
+
+def check_no_engine(spec: Spec, who: str = "--library") -> None:
+    """Reject keys of what is simulated, which a model of a machine's own collectives does not know; `who` has it.
+
+    WeftError: the first such key.
+    """
+    for section, used in _USED.items():
+        keys = getattr(spec, section)
+        for name, default in vars(_DEFAULTS[section]).items():
+            value = getattr(keys, name)
+            if (section, name) == ("collective", "algorithms") and value is not None:
+                more = "; --library-algorithms Ring leaves it Ring alone, and without --library they are simulated"
+                raise WeftError(f"{who} chooses by itself: omit --algorithms{more if who == '--library' else ''}")
+            if name not in used and value != default and (section, name, value) != ("model", "chunks", AUTO):
+                raise WeftError(f"{who} has its own: omit {name} of [{section}]; rates are those of the machine")
+
+
+def model_of_jobs(spec: Spec) -> Model:
+    """The model of a spec; chunks of a hierarchical collective are small, and a message is one chunk."""
+    model, keys = spec.build_model(), spec.model
+    given = keys.chunks is not None or keys.chunk is not None or keys.preset is not None
+    return model if given else replace(model, chunks=1)
+
+
+class Asked(NamedTuple):
+    """A plan, and where it runs."""
+
+    plan: Plan
+    times: Times  # of its collectives
+    where: str
+    topology: Topology
+    algorithm: str  # of collectives on the topology; "": another model times them
+
+
+def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
+    """What a spec asks with its section `[iteration]`.
+
+    WeftError: keys that contradict each other, or a plan that cannot be.
+    """
+    for section, default in (("workload", WorkloadKeys(efficiency=spec.workload.efficiency)),
+                             ("training", TrainingKeys())):
+        for name, value in vars(getattr(spec, section)).items():
+            if value != getattr(default, name):
+                flag = name.replace("_", "-")
+                raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model")
+    machine, topology = _machine(spec), spec.build_topology()
+    slices = spec.iteration.replicas if machine is not None and machine.dimensions else 1
+    plan = plan_of(spec, machine, topology.n_npus * slices)
+    if spec.library.name is not None:
+        if machine is None:
+            raise WeftError(f"--library {spec.library.name} runs on a machine: give --machine, such as dgx-h100:4")
+        runs_on(spec.library.name, machine)
+        check_no_engine(spec)
+        times = library_times(machine, plan.groups, version(spec.library.name))
+        return Asked(plan, times, topology.name, topology, "")
+    if machine is not None and machine.dimensions:
+        check_no_engine(spec, machine.name)
+        return Asked(plan, torus_of(machine, plan, how), topology.name, topology, "")
+    names = spec.collective.algorithms or (ALGORITHM,)
+    if len(names) != 1:
+        raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
+    times = fabric_times(topology, plan.groups, names[0], model_of_jobs(spec), spec.build_faults(), how)
+    return Asked(plan, times, topology.name, topology, names[0])
+
+
+def torus_of(machine: Machine, plan: Plan, how: How = AS_USUAL) -> Times:
+    """Times on a torus of accelerators, or on one for each copy of the job.
+
+    WeftError: it is not known what joins them.
+    """
+    if plan.replicas > 1 and not plan.device.between:
+        raise WeftError(f"replicas={plan.replicas}: it is not known what joins slices of {plan.device.name}")
+    return torus_times(machine, plan.groups, how, plan.device.between)
+
+
+def fitting(spec: Spec, how: How = AS_USUAL) -> Asked:
+    """See `asked`; WeftError: it does not fit in memory."""
+    one = asked(spec, how)
+    check_fits(one.plan)
+    return one
+
+
+def label_of(spec: Spec) -> str:
+    """The plan of a spec in a few words: "llama-3-8b tp=2 pp=4"."""
+    given = {name: value for name, value in vars(spec.iteration).items() if value != getattr(IterationKeys(), name)}
+    name = given.pop("model")
+    return " ".join([name, *(f"{key}={value}" for key, value in given.items())])
+
+
+def run_plan(spec: Spec, one: Asked, how: How = AS_USUAL, spread: int | None = 0) -> dict[str, Any]:
+    """The row of a plan, composed or inlined."""
+    begun = perf_counter()
+    if not spec.iteration.inline:
+        if spread:
+            raise WeftError(f"spread {spread} perturbs a run of the whole iteration: give inline = true")
+        return row_of(iterate(one.plan, one.times), one.where) | {"wall_s": perf_counter() - begun}
+    result = simulate(inlined(one), model=model_of_jobs(spec), engine=spec.engine, symmetry=spec.symmetry,
+                      faults=spec.build_faults(), **how.arguments())
+    ends = result.spread(spread) if spread else None
+    compute = [result.compute_ps(rank) for rank in result.ranks]
+    return facts_of(one.plan, one.where) | {
+        "time_s": result.time_s, **one.plan.figures(result.time_s),
+        "exposed_s": (result.time_ps - min(compute)) / 1e12, "wall_s": perf_counter() - begun,
+        "spread_low_s": ends and ends.low_s, "spread_high_s": ends and ends.high_s,
+    }
+
+
+def inlined(one: Asked) -> Job:
+    """The iteration as one job.
+
+    WeftError: its collectives do not run on links.
+    """
+    if not one.algorithm:
+        raise WeftError(f"{one.where}: collectives that a library or a torus of accelerators times alone have no "
+                        "operations on links: omit --library, or give a --topology")
+    return iteration_job(one.plan, one.topology, one.times, one.algorithm)
+
+
+def plan_job(keys: IterationKeys, efficiency: float | None, topology: Topology, algorithm: str,
+             npus: Sequence[int] | None = None) -> tuple[Plan, Job]:
+    """A plan on some NPUs of a fabric, as a job.
+
+    `npus`: where its ranks are; default: everywhere, in order.
+    """
+    spec = Spec(iteration=keys, workload=WorkloadKeys(efficiency=efficiency))
+    plan = plan_of(spec, None, topology.n_npus if npus is None else len(npus))
+    times = fabric_times(topology, plan.groups, algorithm, Model(chunks=1), npus=npus)
+    return plan, iteration_job(plan, topology, times, algorithm, npus)
+
+
+def no_model(spec: Spec) -> None:
+    """Reject keys of a plan without a model."""
+    for name, default in vars(IterationKeys()).items():
+        if (value := getattr(spec.iteration, name)) != default:
+            raise WeftError(f"--{name.replace('_', '-')} {value} is of a plan: give --model")
+    if spec.library != LibraryKeys():
+        raise WeftError("--library times collectives of a plan: give --model")
+
+
+def _machine(spec: Spec) -> Machine | None:
+    try:
+        return spec.build_machine()[0]
+    except WeftError:
+        if spec.topology.machine is not None:
+            raise
+        return None
+
+
+def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
+    """The plan of the section `[iteration]` on so many ranks.
+
+    WeftError: a key that is missing, or does not fit the ranks or the others.
+    """
+    keys = spec.iteration
+    model = language_model(str(keys.model))
+    name = keys.device or (machine.gpu.name if machine else None)
+    if name is None:
+        raise WeftError(f"--model {keys.model} needs --device, one of {', '.join(devices())}, or --machine")
+    on, of = device(name), stack(keys.stack or ("maxtext" if name.startswith("tpu") else "megatron"))
+    inner = keys.tp * keys.pp * keys.cp
+    if inner < 1 or n_ranks % inner:
+        raise WeftError(f"tp={keys.tp} x pp={keys.pp} x cp={keys.cp} do not divide the {counted(n_ranks, 'NPU')}")
+    dp = n_ranks // inner
+    if keys.global_batch is None:
+        raise WeftError(f"--model {keys.model} needs --global-batch: sequences of an iteration, a multiple of "
+                        f"{dp * keys.micro_batch}")
+    batches, left = divmod(keys.global_batch, dp * keys.micro_batch)
+    if left or not batches:
+        raise WeftError(f"--global-batch {keys.global_batch} is no multiple of dp={dp} x --micro-batch "
+                        f"{keys.micro_batch}")
+    schedule = keys.schedule or ("interleaved" if (keys.vp or 1) > 1 else "1f1b")
+    if keys.attention == "flash3" and not on.flash3:
+        raise WeftError(f"--attention flash3 is not known on {on.name}: flash2 or unfused")
+    given = spec.workload.efficiency
+    if given is not None and not 0 < given <= 1:
+        raise WeftError(f"--efficiency {given:g}: a share of the peak, above 0 and at most 1")
+    return Plan(
+        model=model, device=on, stack=of, precision=keys.precision,
+        efficiency=of.constant(on.name, keys.precision)[0] if given is None else given,
+        half_efficiency=of.constant(on.name, "half")[0] if given is None else given,
+        tp=keys.tp, pp=keys.pp, vp=keys.vp or order_of(schedule).chunks or 1, dp=dp, cp=keys.cp, ep=keys.ep,
+        replicas=keys.replicas, zero=keys.zero, schedule=schedule, micro_batch=keys.micro_batch, microbatches=batches,
+        sequence=model.sequence if keys.sequence is None else keys.sequence,
+        sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,
+        attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=keys.overlap,
+        send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none",
+        node=machine.gpus if machine and not machine.dimensions else n_ranks,
+    )
+
+
+def facts_of(plan: Plan, where: str) -> dict[str, Any]:
+    """What a row says of a plan."""
+    return {
+        "topology": where, "model": plan.model.name, "parameters": plan.model.parameters, "npus": plan.n_ranks,
+        "tp": plan.tp, "pp": plan.pp, "vp": plan.vp, "cp": plan.cp, "dp": plan.dp, "ep": plan.ep, "zero": plan.zero,
+        "schedule": plan.schedule, "global_batch": plan.global_batch, "sequence": plan.sequence,
+        "memory_bytes": [{name: round(size) for name, size in memory_of(plan, rank).items()}
+                         for rank in range(plan.pp)],
+    }
+
+
+def row_of(found: Iteration, where: str) -> dict[str, Any]:
+    """All figures of an iteration, in SI units."""
+    exposed = [sum(time for kind, time in one.items() if kind not in found.compute) for one in found.parts]
+    return facts_of(found.plan, where) | {
+        "time_s": found.time_s, **found.figures, "bubble": found.bubble, "exposed_s": max(exposed) / 1e12,
+        "parts_s": [{kind: time / 1e12 for kind, time in one.items()} for one in found.parts],
+    }
