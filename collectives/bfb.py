@@ -107,9 +107,7 @@ def _entries(
     """For each root at a distance, the links over which its shard may enter a node."""
     entering = np.flatnonzero(topology.dst == node).tolist()
     roots = np.flatnonzero(distances[:, node] == step).tolist()
-    return [
-        {link: link for link in entering if distances[root, topology.src[link]] == step - 1} for root in roots
-    ]
+    return [{link: link for link in entering if distances[root, topology.src[link]] == step - 1} for root in roots]
 
 
 def _least_time(choices: Sequence[Mapping[int, int]], rates: Mapping[int, int]) -> Fraction:

@@ -30,7 +30,7 @@ PROVED_ON = 16
 
 def all_reduce(
     topology: Topology, size_bytes: int, *, jumps: Sequence[int], group: Sequence[int] | None = None,
-    most_rounds: int | None = None, one_round: bool = False, acknowledged: bool = False,
+    most_rounds: int | None = None, one_round: bool = False, acknowledged: bool = False, flow: int | None = None,
 ) -> Schedule:
     """All-reduce over several rings, each a transfer per rank.
 
@@ -41,6 +41,8 @@ def all_reduce(
     `one_round`: all bytes of a rank in a single round, with the latency of one.
     `acknowledged`: whether a round ends when its acknowledgement has come back over as many links, or when the block
         has arrived.
+    `flow`: hashed with every pair for its route, so that other schedules take other routes; unless given, the model's
+        rule for ties chooses.
     WeftError: a jump that does not visit every rank of the group, or fewer rounds than one.
 
     Examples
@@ -59,12 +61,12 @@ def all_reduce(
     share = -(-size_bytes // len(jumps))
     # A chunk is a block of one element, so that joined rounds are cut as evenly as whole bytes allow.
     chunk_bytes = max(-(-share * rounds // (places * count)), 1)
-    return Schedule(_pattern(topology, tuple(jumps), members, count, laps), size_bytes, chunk_bytes)
+    return Schedule(_pattern(topology, tuple(jumps), members, count, laps, flow), size_bytes, chunk_bytes)
 
 
 @kept_by_wiring(256)
 def _pattern(
-    topology: Topology, jumps: tuple[int, ...], group: tuple[int, ...], count: int, laps: int
+    topology: Topology, jumps: tuple[int, ...], group: tuple[int, ...], count: int, laps: int, flow: int | None
 ) -> Pattern:
     members, k = np.array(group, np.int64), len(group)
     for jump in jumps:
@@ -87,6 +89,9 @@ def _pattern(
                 window=[(table.ranks, own, 1), (members[behind], other, 1)],
             )
         t = table.build()
+        if flow is not None:
+            paths = topology.paths(t.src, t.dst, "ecmp", flow)
+            t = t._replace(via_ptr=paths.ptr, via_links=paths.links.astype(np.int32))
         return t._replace(rounds=np.tile(np.array([count, laps], np.int32), (t.src.size, 1)))
 
     def blocks_of(source: int, slot: int) -> Sequence[int]:
@@ -95,7 +100,7 @@ def _pattern(
     return Pattern(
         topology=topology, kind=collective("all-reduce"), algorithm=NAME,
         n_blocks=max(-(-len(jumps) * k * count // max(2 * (k - 1), 1)), 1), emit=emit, blocks_of=blocks_of,
-        groups=translations(topology) if everyone and len(topology.shape) == 1 else (),
+        groups=translations(topology) if everyone and flow is None and len(topology.shape) == 1 else (),
         own_proof=OwnProof(lambda: _proof(len(jumps)), unnamed=True),
     )
 

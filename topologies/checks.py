@@ -558,8 +558,7 @@ def _items(origin: type, item: Kind) -> Kind:
 
 def _fixed(items: list[Kind]) -> Kind:
     def read(value: Any, what: str) -> Any:
-        return tuple(kind.read(one, _item(what, at)) for at, (kind, one) in
-                     enumerate(zip(items, value, strict=True)))
+        return tuple(kind.read(one, _item(what, at)) for at, (kind, one) in enumerate(zip(items, value, strict=True)))
 
     return _Container(
         f"({', '.join(kind.accepted for kind in items)})",

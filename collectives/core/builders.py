@@ -91,9 +91,7 @@ def plain(kind: str, pattern: Callable[[Topology, str], Pattern], doc: str) -> P
     return _named(kind, build, doc, pattern.__module__)
 
 
-def _named(
-    kind: str, build: Callable[Concatenate[str, P], Schedule], doc: str, module: str
-) -> Callable[P, Schedule]:
+def _named(kind: str, build: Callable[Concatenate[str, P], Schedule], doc: str, module: str) -> Callable[P, Schedule]:
     given, whole, name = partial(build, kind), signature(build), kind.replace("-", "_")
     vars(given).update(
         __name__=name, __qualname__=name, __module__=module, __doc__=cleandoc(doc),

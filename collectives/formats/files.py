@@ -82,9 +82,7 @@ def _refuse_others(text: str, path: str) -> None:
             raise WeftError(f"schedule file {path} is {what}")
 
 
-def _build_forestcoll(
-    path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
+def _build_forestcoll(path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     return schedule(_forestcoll(topology, path, _text(path)), size, element_bytes)
 
 

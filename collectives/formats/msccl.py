@@ -45,9 +45,7 @@ class Memory:
             for at in range(own):
                 self.values[self.place(gpu, ("i", at))] = frozenset([(gpu, at)])
 
-    def execute(
-        self, gpu: int, kind: str, src: Buffer, dst: Buffer, count: int, arrived: list[Value]
-    ) -> list[Value]:
+    def execute(self, gpu: int, kind: str, src: Buffer, dst: Buffer, count: int, arrived: list[Value]) -> list[Value]:
         """Execute a step; returns what it sends."""
         sent = []
         for at in range(count):

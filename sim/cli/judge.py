@@ -254,9 +254,7 @@ def _on_fabric(
     return [(table, _fabric_run(spec, topology, table, refused, how)) for table in tables]
 
 
-def _fabric_run(
-    spec: Spec, topology: Topology, measured: Measurements, refused: dict[str, str], how: How
-) -> FabricRun:
+def _fabric_run(spec: Spec, topology: Topology, measured: Measurements, refused: dict[str, str], how: How) -> FabricRun:
     kind = measured.collective or ""
     if kind == SENDRECV:
         raise WeftError(f"{measured.source} measured send/recv, which is judged on machines only: give --machine")

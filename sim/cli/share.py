@@ -100,9 +100,7 @@ def rows_of(spec: Spec, tenants: Sequence[Described], result: Shares) -> list[di
     ]
 
 
-def report(
-    spec: Spec, tenants: Sequence[Described], result: Shares, rows: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def report(spec: Spec, tenants: Sequence[Described], result: Shares, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Table and account, line by line."""
     topology = result.run.job.topology
     head = ["tenant", "work", "priority", "start", "alone", "shared", "slow-down"]

@@ -15,9 +15,7 @@ from topologies.core.paths import ranges
 from workloads.job import Reconfigure
 
 
-def circuit_edges(
-    changes: Sequence[tuple[int, Reconfigure]], task_route: I64, hops: I64, route_link: I64
-) -> I64:
+def circuit_edges(changes: Sequence[tuple[int, Reconfigure]], task_route: I64, hops: I64, route_link: I64) -> I64:
     """Dependencies of changes of circuits, (3, E): what has to drain before each, and what waits for it.
 
     `changes`: with the task of each.

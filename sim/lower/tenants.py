@@ -106,9 +106,7 @@ def merge(tenants: Sequence[Tenant], model: Model) -> Job:
                 name, priority = f"{tenant.name}: {one.name}", tenant.priority + one.priority
                 job.operations.append(replace(one, name=name, after=after, priority=priority, tenant=tenant.name))
         else:
-            number = job.collective(
-                tenant.name, tenant.work, npus=tenant.npus, after=arrival, priority=tenant.priority
-            )
+            number = job.collective(tenant.name, tenant.work, npus=tenant.npus, after=arrival, priority=tenant.priority)
             job.operations[number] = replace(job.operations[number], tenant=tenant.name)
     return job
 

@@ -18,7 +18,7 @@ from collectives.core.collective import collective as named
 from sim.library.tuner import SENDRECV
 from sim.measured.points import PLACEMENTS, Measurements, measured
 from sim.study.tables import nccl_fields
-from sim.version import __version__
+from sim.version import weft_version
 from topologies.checks import WeftError
 from topologies.units import parse_sweep_size
 
@@ -379,7 +379,7 @@ def nccl_json(
 def _device(rank: int, topology: str) -> dict[str, Any]:
     return {
         "rank": rank, "group": 0, "pid": 0, "hostname": "weft", "device": rank, "device_hex": "",
-        "device_info": f"simulated by weft {__version__} on {topology}",
+        "device_info": f"simulated by weft {weft_version()} on {topology}",
     }
 
 

@@ -94,13 +94,8 @@ class Optimum(Tabular):
 
 @checked
 def optimize(
-    objective: Objective,
-    feasible: Feasible,
-    *,
-    cost: Cost | None = None,
-    starts: Sequence[F64] = (),
-    tolerance: NotNegative = TOLERANCE,
-    max_evaluations: Count = MAX_EVALUATIONS,
+    objective: Objective, feasible: Feasible, *, cost: Cost | None = None, starts: Sequence[F64] = (),
+    tolerance: NotNegative = TOLERANCE, max_evaluations: Count = MAX_EVALUATIONS,
 ) -> Optimum:
     """The bandwidths of least simulated time, or time x cost.
 

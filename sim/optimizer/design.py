@@ -97,11 +97,7 @@ def design_analytic(time: Epigraph, feasible: Feasible, cost: Cost | None = None
 
 
 def design_simulated(
-    objective: Objective,
-    feasible: Feasible,
-    cost: Cost | None = None,
-    *,
-    starts: Sequence[F64] = (),
+    objective: Objective, feasible: Feasible, cost: Cost | None = None, *, starts: Sequence[F64] = (),
     max_evaluations: int = MAX_EVALUATIONS,
 ) -> Design:
     """The best bandwidths for a simulated time; the equal split is simulated too, and is the answer if it is best."""

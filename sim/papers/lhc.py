@@ -323,9 +323,7 @@ def format_rows() -> Iterator[Row]:
                                          (16, "in-network", 32)):
         seconds = partial(all_reduce_s, over, 8)
         for union in (0.01, 0.1, 0.3366):
-            line = compressed_all_reduce(
-                seconds, n, union, Compression(1.23, 1, value_bits), dense_bits=dense_bits
-            )
+            line = compressed_all_reduce(seconds, n, union, Compression(1.23, 1, value_bits), dense_bits=dense_bits)
             yield {
                 "value_bits": value_bits, "over": over, "dense_expansion": expansion(value_bits, dense_bits),
                 "cell_expansion": expansion(value_bits, 32), "union": union, "dense_s": line.dense_s,

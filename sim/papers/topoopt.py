@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from collectives import pairwise, recursive_doubling, swing
 from collectives.core.schedule import Schedule
 from collectives.direct import all_to_all
-from collectives.reconfigured import menu
 from collectives.registry import algorithms_for
 from collectives.registry import build as build_schedule
 from collectives.totient_rings import ring_jumps
@@ -30,10 +29,10 @@ from sim.scenarios.optical import (
     lower_bound_ps,
     place_randomly,
     simulate_iteration,
-    simulate_plan,
 )
-from sim.scenarios.topoopt_search import Settings, iteration_ps, optical_fabric, search
+from sim.scenarios.topoopt_search import FabricFor, Settings, optical_fabric, search
 from sim.simulation import simulate
+from sim.study.circuits import switched_rows
 from sim.study.tables import screen_width
 from topologies import (
     Circuits,
@@ -41,16 +40,17 @@ from topologies import (
     WeftError,
     circulant,
     fat_tree,
+    from_spec,
     optical,
     random_regular,
     switch,
     torus,
     twisted_torus,
 )
-from topologies.core.prices import EXAMPLE_PRICES, patch_panel_price, similar_cost_rate
+from topologies.core.prices import PRICES, SWITCH_PORTS, tiers_for
 from topologies.flows.load import average_path, diameter, spread_loads
-from topologies.units import bytes_per_s, parse_size, parse_time
-from workloads.reconfigured import plan_job, planes_job
+from topologies.tiers import leaf_spine
+from topologies.units import bytes_per_s, counted, parse_size, parse_time
 from workloads.topoopt import (
     MEASURED,
     MODELS,
@@ -58,12 +58,15 @@ from workloads.topoopt import (
     Demand,
     Fabric,
     Iteration,
+    OperatorModel,
     Rings,
+    Strategy,
     Transport,
     data_parallel,
     iteration_of,
     model,
 )
+from workloads.topoopt.iteration_job import PER_FLOW
 from workloads.topoopt.models import dlrm
 
 HEADLINES = {
@@ -72,28 +75,33 @@ HEADLINES = {
     "switching": "Harvest, SWOT, PCCL: planned switching beats static and every step; delay decides",
     "following": "TopoOpt figure 17: circuits that follow demand every 50 ms lose to static ones",
     "all_to_all": "TopoOpt figures 12 to 15: the gain shrinks as all-to-all takes over, by the bandwidth tax",
+    "money": "TopoOpt and MixNet: prices a port",
     "dedicated": "TopoOpt abstract: up to 3.4 times faster than a fat-tree of similar cost",
-    "cluster": "TopoOpt figure 16, 27 jobs: the mean on ideal 100 Gb/s switches is 2.1 times that of TopoOpt d=4",
-    "search": "TopoOpt section 4: strategies and topology searched together",
+    "hashing": "NCCL and RoCE: flows that are hashed collide",
+    "cluster": "TopoOpt figure 16: jobs on circuits of their own keep the tail that a shared fat-tree does not",
+    "search": "TopoOpt section 4: strategy and topology searched together; released: a packet-level rerun on fat-trees",
 }
 
 ASSUMPTIONS = (
     "Links have 1 us and no loss; a round ends when its acknowledgment is back; queues are first in, first out.",
-    "Switched networks carry one ring of each all-reduce at d times the rate of an interface, or at the rate that "
-    "costs as much by prices that are not verified; a 2:1 fat-tree has d times the rate, and at the edge half as many "
-    "links up as servers. TopoOpt runs a ring on every interface.",
-    "The expander runs one ring in rank order in both directions (the released code: one direction), and beside it the "
-    "registry's fastest all-reduce of 16 MiB there, whose messages wait for no acknowledgment.",
-    "Strategies are data parallel with one embedding table per server, in turn, except in the search study; the paper "
-    "searched every point, with a simulator and profiles that are not public in full; CANDLE's released strategy is "
-    "not data parallel.",
+    "Every comparison is at the money of TopoOpt's interfaces on patch panels, by the prices of its scripts: packet "
+    f"switches of {SWITCH_PORTS} ports have the rate, which is continuous, at which a server costs as much, with the "
+    "tiers that the number of servers needs, and beside it with the three of the paper; above the highest rate that "
+    "has a price ports are parallel.",
+    "Packet switches carry one ring of each all-reduce and spray what goes up over all links; 2:1 halves these. "
+    "TopoOpt runs a ring on every interface. The expander is on the same patch panels, with one ring in rank order in "
+    "both directions, and beside it with the registry's fastest all-reduce of 16 MiB, synthesized for its links.",
+    "Strategies are searched for each fabric, from data parallelism with one embedding table per server in turn; the "
+    "times of that start are beside. The paper's search has a simulator and profiles that are not public in full.",
     "Compute: released A100 profiles where there are any, a line through two of them for other dense layers.",
-    "In the sweeps the rounds of a ring are joined into 64 and flows take one hashed route; cluster jobs are drawn "
-    "once from the mix 35/30/25/10 % and run two iterations in the fat-tree, on random servers (as published) or "
-    "packed in rank order.",
+    "In the sweeps the rounds of a ring are joined into 64; cluster jobs are drawn once from the mix 35/30/25/10 % and "
+    "run two iterations in the fat-tree, on random servers (as published) or packed in rank order.",
     "Circuits that follow demand see all remaining bytes at once; the packet-level baseline has one ring, ours both.",
 )
 
+
+CONCLUSIONS = ("dedicated", "money", "hashing", "cluster")
+"""Studies whose findings the page begins with."""
 
 MOST_ROWS = 48
 """Of a table on the screen."""
@@ -116,10 +124,9 @@ def run(left: Left, quick: bool) -> None:
 
 def report(found: dict[str, list[Row]]) -> str:
     """All studies as a page, with the pictures where `docs/` keeps them."""
-    lines = ["# TopoOpt: published and simulated", "", "Made by `weft paper topoopt`. What is assumed:", ""]
-    lines += [f"- {assumption}" for assumption in ASSUMPTIONS]
-    lines += ["", "What is left of the published gains:", ""]
-    lines += [f"- {line}" for name in ("dedicated", "cluster") if name in found for line in findings(name, found[name])]
+    lines = ["# TopoOpt: published and simulated", "", "Made by `weft paper topoopt`. At equal money comes out:", ""]
+    lines += [f"- {line}" for name in CONCLUSIONS if name in found for line in findings(name, found[name])]
+    lines += ["", "What is assumed:", "", *(f"- {assumption}" for assumption in ASSUMPTIONS)]
     for name, rows in found.items():
         title = name.replace("_", " ")
         drawn = picture(f"topoopt-{name}", title, "topoopt") if name in DRAWN else []
@@ -140,10 +147,18 @@ def findings(name: str, rows: list[Row]) -> list[str]:
     if name == "dedicated":
         others = dict.fromkeys(row["fabric"] for row in rows if row["fabric"] != "TopoOpt")
         return [_gains(fabric, [row for row in rows if row["fabric"] == fabric]) for fabric in others]
+    if name == "money":
+        shares = {tiers: [row["over_circuits"] for row in rows if row["tiers"] == tiers] for tiers in (1, 2, 3)}
+        return ["switches have, of the rate of all interfaces, " + ", ".join(
+            f"{min(some):.2f} to {max(some):.2f} in {counted(tiers, 'tier')}" for tiers, some in shares.items())]
+    if name == "hashing":
+        worst = max(rows, key=lambda row: row["over_sprayed"])
+        return [f"flows hashed per pair or per flow take at most {worst['over_sprayed']:.2f} times as long as sprayed "
+                f"({worst['model']}, {worst['network']}, {worst['flows']})"]
     if name == "cluster":
         most_jobs = max(row["jobs"] for row in rows)
         last = {row["fabric"]: row for row in rows if row["jobs"] == most_jobs}
-        optical = last["TopoOpt d=4 100 Gb/s"]
+        optical = last[CLUSTER]
         return [
             f"{most_jobs} jobs, {fabric}: mean {row['mean_ms'] / optical['mean_ms']:.2f} times, 99th percentile "
             f"{row['p99_ms'] / optical['p99_ms']:.2f} times that of TopoOpt"
@@ -165,18 +180,17 @@ def _gains(fabric: str, rows: list[Row]) -> str:
     """How many times the time of TopoOpt a fabric takes: least, median and most."""
     ordered = sorted(rows, key=lambda row: float(row["over_topoopt"]))
     least, median, most = (float(row["over_topoopt"]) for row in (ordered[0], ordered[len(rows) // 2], ordered[-1]))
-    return (f"{fabric} over TopoOpt: {least:.2f} ({_point(ordered[0])}) to {most:.2f} ({_point(ordered[-1])}), "
-            f"median {median:.2f}")
+    start = sorted(float(row["start_over_topoopt"]) for row in rows)
+    return (f"{fabric} over TopoOpt: {least:.2f} to {most:.2f} ({_point(ordered[-1])}), median {median:.2f}; with data "
+            f"parallelism {start[0]:.2f} to {start[-1]:.2f}, median {start[len(start) // 2]:.2f}")
 
 
 def _point(row: Row) -> str:
-    return f"{row['model']}, {row['servers']} servers, d={row['interfaces']}, {row['Gbps']} Gb/s"
+    return f"{row['model']}, {row['servers']} servers, {row['interfaces']}x{row['Gbps']} Gb/s"
 
 
 def _some(name: str, rows: list[Row]) -> list[Row]:
     """A part of a long table for the screen; the file has all of it."""
-    if name == "dedicated":
-        return [row for row in rows if row["Gbps"] == 100 and row["interfaces"] == 4]
     if name == "switching":
         return [row for row in rows if row["delay"] == "10us"]
     step = -(-len(rows) // MOST_ROWS)
@@ -321,6 +335,14 @@ def _dedicated(rows: list[Row]) -> Panels:
         yield f"{servers} servers, {degree} x {rate} Gb/s", _dots(groups, "iteration over that of TopoOpt"), models
 
 
+def _hashing(rows: list[Row]) -> Panels:
+    for network in _distinct(rows, "network"):
+        mine = [row for row in rows if row["network"] == network]
+        groups = {flows: [row["over_sprayed"] for row in mine if row["flows"] == flows]
+                  for flows in _distinct(mine, "flows")[1:]}
+        yield network, _dots(groups, "iteration over that of sprayed flows"), _distinct(mine, "model")
+
+
 def _cluster(rows: list[Row]) -> Panels:
     for title, key in (("mean", "mean_ms"), ("99th percentile", "p99_ms")):
         yield (f"{title}, {rows[0]['servers']} servers",
@@ -341,7 +363,8 @@ DRAWN: dict[str, tuple[str, Callable[[list[Row]], Panels]]] = {
     "switching": ("plans of reconfiguration over static circuits", _switching),
     "following": ("circuits that follow demand over static TopoOpt", _following),
     "all_to_all": ("DLRM with growing batches, fabrics over TopoOpt", _all_to_all),
-    "dedicated": ("one job, fabrics over TopoOpt", _dedicated),
+    "dedicated": ("one job at equal money, each with its own strategy, fabrics over TopoOpt", _dedicated),
+    "hashing": ("flows on two tiers of switches", _hashing),
     "cluster": ("jobs that share a cluster, fabrics over TopoOpt", _cluster),
 }
 """What is drawn: its title, for what was published about it is on the page, and its panels."""
@@ -374,12 +397,27 @@ JOINED = Transport(tie="ecmp", most_rounds=64, message_chunks=8)
 """Within 0.2 % of all rounds on 128 servers (DLRM, NCF, BERT; rings, fat-tree, switch); 8 are off by up to 31 %."""
 
 
-def tree(n: int, rate_Gbps: float, *, oversubscription: int = 1) -> Topology:
-    """The fat-tree of n servers; oversubscribed at the edge, which has so many times more servers than links up."""
-    ports = next(k for k in range(2, 64, 2) if k**3 // 4 * oversubscription >= n)
-    return fat_tree(
-        ports, ports // 2 * oversubscription, bandwidth=bytes_per_s(rate_Gbps / 8 * 1e9), latency="1us", hop_latency=0
-    )
+def tree(n: int, rate_Gbps: float) -> Topology:
+    """The k-ary fat-tree of n servers."""
+    ports = next(k for k in range(2, 64, 2) if k**3 // 4 >= n)
+    return fat_tree(ports, bandwidth=bytes_per_s(rate_Gbps / 8 * 1e9), latency="1us", hop_latency=0)
+
+
+def switches(
+    n: int, tiers: int, rate_Gbps: float, oversubscription: int = 1, *, sprayed: bool = True
+) -> Topology:
+    """Tiers of switches for n servers; those above the edge are one tier, without oversubscription of its own.
+
+    `sprayed`: over all links up from an edge switch, which are one of their rates together.
+    """
+    rate = rate_Gbps / 8 * 1e9
+    if tiers == 1:
+        return switch(n, bandwidth=bytes_per_s(rate), latency="1us", hop_latency=0)
+    hosts = min(n // 2, SWITCH_PORTS // 2)
+    up = hosts // oversubscription
+    spines, cable = (1, up * rate) if sprayed else (up, rate)
+    return leaf_spine(hosts, -(-n // hosts), spines, bandwidth=[bytes_per_s(rate), bytes_per_s(cable)],
+                      latency=["1us", f"{tiers - 1}us"], hop_latency=0)
 
 
 def one_ring(network: Topology) -> Fabric:
@@ -455,32 +493,27 @@ SCHEDULES: dict[str, Callable[[Topology, str], Schedule]] = {
 }
 
 
-WHOLE_MESSAGES = Model(chunks=1, forwarding="store-and-forward")
+WHOLE_MESSAGES = Model(chunks=1, forwarding="store-and-forward", endpoint_latency_ps=500_000)
 
 
 def switching_inside(quick: bool) -> Iterator[Row]:
-    """Circuits switched between the steps of a collective: plan and simulation over the delay."""
+    """Circuits switched between the steps of a collective, from a ring on: every policy over the delay."""
     n = 16 if quick else 64
-    ring = torus((n,), bandwidth="50GB/s", latency="100ns", hop_latency=0)
     for name, build in SCHEDULES.items():
         for size in ("1MiB",) if quick else ("64KiB", "1MiB", "64MiB"):
-            choice = menu(build(ring, size), start_up="500ns")
             for delay in ("1us", "10us", "100us", "1ms", "10ms"):
-                plans = {"static": choice.static(), "every step": choice.every_step(delay),
-                         "two states": choice.two_state(delay), "best": choice.best(delay)}
-                for policy, plan in plans.items():
-                    result = simulate_plan(plan_job(choice, plan, delay), choice.start_up_ps, WHOLE_MESSAGES)
+                base = from_spec(f"ocs:{n}x2,duplex,single,circuits={n},delay={delay}", "50GB/s", "100ns", 0)
+                schedule = build(base, size)
+                static = simulate(schedule, model=WHOLE_MESSAGES).time_ps
+                rows = [("static", static, static, 0)]
+                rows += [(plan.policy, plan.time_ps, result.time_ps, plan.changes)
+                         for plan, result in switched_rows(schedule, WHOLE_MESSAGES)]
+                for policy, plan_ps, time_ps, changes in rows:
                     yield {
                         "collective": name, "size": size, "servers": n, "delay": delay,
-                        "delay_us": parse_time(delay) / US, "policy": policy, "plan_us": plan.time_ps / US,
-                        "simulated_us": result.time_ps / US, "reconfigurations": plan.reconfigurations,
+                        "delay_us": parse_time(delay) / US, "policy": policy, "plan_us": plan_ps / US,
+                        "simulated_us": time_ps / US, "reconfigurations": changes,
                     }
-                planes = simulate_plan(planes_job(choice, delay), choice.start_up_ps, WHOLE_MESSAGES)
-                yield {
-                    "collective": name, "size": size, "servers": n, "delay": delay, "delay_us": parse_time(delay) / US,
-                    "policy": "two planes, overlapped", "plan_us": choice.overlapped_ps(delay) / US,
-                    "simulated_us": planes.time_ps / US, "reconfigurations": len(choice.steps),
-                }
 
 
 def following_demand(quick: bool) -> Iterator[Row]:
@@ -521,8 +554,7 @@ def all_to_all_share(quick: bool) -> Iterator[Row]:
                 "TopoOpt, rings only": optical_fabric(n, degree, split=False)(demand),
                 RING: expander(n, degree, 100),
                 BEST: expander(n, degree, 100),
-                "ideal switch": one_ring(switch(n, bandwidth=f"{100 * degree}Gb/s", latency="1us", hop_latency=0)),
-                "similar-cost fat-tree": one_ring(tree(n, _similar_rate(n, degree, 100))),
+                "fat-tree": one_ring(switches(n, tiers_for(n), _rate(tiers_for(n), degree, 100))),
             }
             for name, fabric in fabrics.items():
                 transport = _carried(name, n, degree)
@@ -536,7 +568,7 @@ def all_to_all_share(quick: bool) -> Iterator[Row]:
                 }
 
 
-RING, BEST = "expander, ring", "expander, best algorithm"
+RING, BEST = "expander, ring", "expander, synthesized"
 
 
 def _carried(fabric: str, n: int, degree: int) -> Transport:
@@ -544,53 +576,115 @@ def _carried(fabric: str, n: int, degree: int) -> Transport:
     return replace(JOINED, all_reduce=best_all_reduce(n, degree)) if fabric == BEST else JOINED
 
 
-def _similar_rate(n: int, degree: int, rate: int) -> float:
-    prices = EXAMPLE_PRICES
-    return similar_cost_rate(n, patch_panel_price(n, degree, prices[rate]), prices)[0]
+BY = PRICES["TopoOpt"]
+"""The prices of all comparisons."""
+
+
+def _rate(tiers: int, degree: int, rate: float, oversubscription: int = 1) -> float:
+    """Gb/s of a server under switches that costs as much as its interfaces on patch panels."""
+    return BY.switched_rate(BY.patched(degree, rate), tiers, oversubscription)
+
+
+def money(quick: bool) -> Iterator[Row]:
+    """What the money of circuits buys of packet switches, by both lists of prices."""
+    for name, prices in PRICES.items():
+        for degree in (4, 8):
+            for rate in (100, 200):
+                price = prices.patched(degree, rate)
+                for tiers, servers in ((1, SWITCH_PORTS), (2, SWITCH_PORTS**2 // 2), (3, SWITCH_PORTS**3 // 4)):
+                    found = prices.switched_rate(price, tiers)
+                    yield {"prices": name, "interfaces": degree, "Gbps": rate, "tiers": tiers, "most_servers": servers,
+                           "price": price, "fat_tree_Gbps": found, "fat_tree_price": prices.switched(found, tiers),
+                           "over_circuits": found / (degree * rate)}
+
+
+def _of_money(n: int, degree: int, rate: int) -> dict[str, tuple[float, float, FabricFor]]:
+    """Fabrics of one price: Gb/s and price of a server, and what makes them for a demand."""
+    price, total = BY.patched(degree, rate), float(degree * rate)
+    circuits: dict[str, FabricFor] = {
+        "TopoOpt": optical_fabric(n, degree, bandwidth=f"{rate}Gb/s"),
+        **dict.fromkeys((RING, BEST), _fixed(expander(n, degree, rate))),
+        "demand-matched circuits": lambda demand: demand_matched(n, degree, demand, rate),
+    }
+    tiers = tiers_for(n)
+    switched = {"fat-tree": (tiers, 1), "fat-tree of 3 tiers": (3, 1)}
+    if tiers > 1:
+        switched["2:1 fat-tree"] = tiers, 2
+    found = {name: (total, price, fabric_for) for name, fabric_for in circuits.items()}
+    for name, (levels, over) in switched.items():
+        each = _rate(levels, degree, rate, over)
+        network = _fixed(one_ring(switches(n, levels, each, over)))
+        found[name] = each, BY.switched(each, levels, over), network
+    return found
+
+
+def _fixed(fabric: Fabric) -> FabricFor:
+    return lambda demand: fabric
+
+
+POINTS = {16: ((4, 25), (4, 100), (4, 200), (8, 100)), 128: ((4, 100), (8, 100))}
+"""Interfaces and their Gb/s, by servers."""
+
+MOVES = {16: 120, 128: 40}
+"""Of each search."""
 
 
 def dedicated(quick: bool) -> Iterator[Row]:
-    """Six models over degree and rate, against an ideal switch, fat-trees, an expander, matched circuits."""
-    for n in (16,) if quick else (16, 128):
-        for name in MODELS:
-            job = model(name, n)
-            for degree in (4,) if quick else (4, 8):
-                for rate in (25, 100) if quick else (10, 25, 40, 100, 200):
-                    yield from _dedicated_point(job, n, degree, rate)
+    """Six models on fabrics of one price, each with the strategy that is searched for it."""
+    for n, points in {16: ((4, 100),)}.items() if quick else POINTS.items():
+        for name in ("CANDLE", "DLRM") if quick else MODELS:
+            for degree, rate in points:
+                yield from _dedicated_point(model(name, n), degree, rate, 40 if quick else MOVES[n])
 
 
-def _dedicated_point(job: Any, n: int, degree: int, rate: int) -> list[Row]:
-    strategy = data_parallel(job)
-    demand = Demand.of(iteration_of(job, strategy))
-    similar = _similar_rate(n, degree, rate)
-    fabrics = {
-        "TopoOpt": optical_fabric(n, degree, bandwidth=f"{rate}Gb/s")(demand),
-        "ideal switch": one_ring(switch(n, bandwidth=f"{rate * degree}Gb/s", latency="1us", hop_latency=0)),
-        "similar-cost fat-tree": one_ring(tree(n, similar)),
-        "2:1 fat-tree": one_ring(tree(n, rate * degree, oversubscription=2)),
-        RING: expander(n, degree, rate),
-        BEST: expander(n, degree, rate),
-        "demand-matched circuits": demand_matched(n, degree, demand, rate),
-    }
-    carried = {name: _carried(name, n, degree) for name in fabrics}
-    times = {name: iteration_ps(job, strategy, fabric, carried[name]) / MS for name, fabric in fabrics.items()}
-    return [
-        {"model": job.name, "servers": n, "interfaces": degree, "Gbps": rate, "fabric": name, "time_ms": time,
-         "over_topoopt": time / times["TopoOpt"], "fat_tree_Gbps": similar,
-         "all_reduce": carried[name].all_reduce or "rings"}
-        for name, time in times.items()
-    ]
+def _dedicated_point(job: OperatorModel, degree: int, rate: int, moves: int) -> list[Row]:
+    rows: list[Row] = []
+    for name, (each, price, fabric_for) in _of_money(job.n, degree, rate).items():
+        transport = _carried(name, job.n, degree)
+        found = search(job, fabric_for, Settings(budget=moves, outer=2, transport=transport))
+        rows.append({
+            "model": job.name, "servers": job.n, "interfaces": degree, "Gbps": rate, "fabric": name,
+            "server_Gbps": each, "price": price, "start_ms": found.start_ps / MS, "time_ms": found.time_ps / MS,
+            "all_reduce": transport.all_reduce or "rings",
+        })
+    first = rows[0]
+    return [row | {"start_over_topoopt": row["start_ms"] / first["start_ms"],
+                   "over_topoopt": row["time_ms"] / first["time_ms"]} for row in rows]
+
+
+FLOWS = {"sprayed": (True, "first"), "hashed per flow": (False, PER_FLOW), "hashed per pair": (False, "ecmp")}
+"""Whether all links up from a switch carry equal parts, and the rule for ties."""
+
+
+def hashing(quick: bool) -> Iterator[Row]:
+    """The same job on two tiers of switches whose flows are sprayed, or hashed."""
+    n = 128
+    for name in ("DLRM",) if quick else MODELS:
+        job = iteration_of(model(name, n), data_parallel(model(name, n)))
+        for network, over in (("fat-tree", 1), ("2:1 fat-tree", 2)):
+            each, sprayed_ms = _rate(2, 4, 100, over), 0.0
+            for flows, (sprayed, tie) in FLOWS.items():
+                fabric = switches(n, 2, each, over, sprayed=sprayed)
+                time_ms = simulate_iteration(job, fabric, ONE_RING, replace(JOINED, tie=tie)).time_ps / MS
+                sprayed_ms = time_ms if sprayed else sprayed_ms
+                yield {"model": name, "servers": n, "network": network, "server_Gbps": each, "flows": flows,
+                       "time_ms": time_ms, "over_sprayed": time_ms / sprayed_ms}
 
 
 LOAD, SIZE = 27, 16
 """Jobs of the published cluster, and servers of each."""
 
 
-def cluster_jobs(load: int, n: int) -> tuple[list[ClusterJob], list[ClusterJob]]:
-    """Jobs of the published mix on some of n servers, at random and packed."""
+def cluster_jobs(
+    load: int, n: int, strategies: Mapping[str, Strategy] | None = None
+) -> tuple[list[ClusterJob], list[ClusterJob]]:
+    """Jobs of the published mix on some of n servers, at random and packed; data parallel unless told otherwise."""
     rng = random.Random(1)
     names = rng.choices([name for name, _ in JOB_MIX], [share for _, share in JOB_MIX], k=load)
-    iterations = {name: iteration_of(model(name, SIZE), data_parallel(model(name, SIZE))) for name in names}
+    iterations = {}
+    for name in names:
+        job = model(name, SIZE)
+        iterations[name] = iteration_of(job, (strategies or {}).get(name) or data_parallel(job))
     places = place_randomly([SIZE] * load, n, rng)
     arrivals = [rng.randrange(10**11) for _ in names]
     packed = [tuple(range(at * SIZE, (at + 1) * SIZE)) for at in range(load)]
@@ -613,19 +707,30 @@ def on_switches_ps(jobs: list[ClusterJob], rate_Gbps: int) -> list[float]:
     return isolated_ps(jobs, [alone] * len(jobs), transport=JOINED)
 
 
+CLUSTER = "TopoOpt, 4 x 100 Gb/s"
+
+
 def shared_cluster(quick: bool) -> Iterator[Row]:
-    """Jobs of 16 servers in a cluster of 432: isolated by optics, or in one fat-tree, placed at random or packed."""
+    """Jobs of 16 servers in a cluster: isolated by optics, or in one fat-tree of the same money."""
     n = 128 if quick else 432
-    for load in (4, 8) if quick else (5, 10, 15, 20, LOAD):
-        jobs, neighbors = cluster_jobs(load, n)
-        times = {"TopoOpt d=4 100 Gb/s": on_optics_ps(jobs)}
-        for rate in (100, 200, 400):
-            times[f"ideal switches {rate} Gb/s"] = on_switches_ps(jobs, rate)
-            for placement, placed in (("random", jobs), ("packed", neighbors)):
-                times[f"fat-tree {rate} Gb/s, {placement}"] = contended_ps(placed, tree(n, rate), transport=JOINED)
-        for name, found in times.items():
-            yield {"jobs": load, "servers": n, "fabric": name, "mean_ms": float(np.mean(found)) / MS,
-                         "p99_ms": float(np.percentile(found, 99)) / MS}
+    each, moves = _rate(tiers_for(n), 4, 100), 10 if quick else MOVES[SIZE]
+    own = {CLUSTER: optical_fabric(SIZE, 4), "": _fixed(one_ring(switches(SIZE, 1, each)))}
+    found = {
+        fabric: {name: search(model(name, SIZE), fabric_for, Settings(budget=moves, outer=2, transport=JOINED)).strategy
+                 for name, _ in JOB_MIX}
+        for fabric, fabric_for in own.items()
+    }
+    for load in (4, 8) if quick else (9, 18, LOAD):
+        times = {CLUSTER: on_optics_ps(cluster_jobs(load, n, found[CLUSTER])[0])}
+        placed = dict(zip(("random", "packed"), cluster_jobs(load, n, found[""]), strict=True))
+        for flows, (sprayed, tie) in FLOWS.items():
+            network = switches(n, tiers_for(n), each, sprayed=sprayed)
+            for placement, jobs in placed.items():
+                times[f"fat-tree, {placement}, {flows}"] = contended_ps(
+                    jobs, network, transport=replace(JOINED, tie=tie))
+        for name, times_ps in times.items():
+            yield {"jobs": load, "servers": n, "fabric": name, "server_Gbps": 400 if name == CLUSTER else each,
+                   "mean_ms": float(np.mean(times_ps)) / MS, "p99_ms": float(np.percentile(times_ps, 99)) / MS}
 
 
 def twisted(quick: bool) -> Iterator[Row]:
@@ -639,16 +744,27 @@ def twisted(quick: bool) -> Iterator[Row]:
                      "simulated_us": found.time_ps / US}
 
 
+RELEASED_MS = {25: 2187.408, 100: 544.487, 200: 314.888}
+"""CANDLE on fat-trees of 16 servers by Gb/s, with the strategy that was released for each."""
+
+
 def searches(quick: bool) -> Iterator[Row]:
-    """Alternating optimization: before, after, and its cost."""
-    for n, name, budget in ((16, "DLRM", 100), (16, "NCF", 60)) if quick else (
-        (16, "DLRM", 400), (16, "NCF", 400), (16, "CANDLE", 400), (128, "DLRM", 200), (128, "NCF", 200)):
-        found = search(model(name, n), optical_fabric(n, 4), Settings(budget=budget, temper_per_ms=1.0))
+    """Alternating optimization: before, after, and its cost; and on a fat-tree beside the released strategies."""
+    points: list[tuple[str, int, int, str, FabricFor]] = [
+        ("CANDLE", 16, 40 if quick else 200, f"fat-tree {rate} Gb/s", _fixed(one_ring(tree(16, rate))))
+        for rate in RELEASED_MS
+    ]
+    for name, n, moves in (("DLRM", 16, 40),) if quick else (
+            ("DLRM", 16, 400), ("NCF", 16, 400), ("CANDLE", 16, 400), ("DLRM", 128, 100), ("NCF", 128, 100)):
+        points.append((name, n, moves, "TopoOpt 4 x 100 Gb/s", optical_fabric(n, 4)))
+    for at, (name, n, moves, fabric, fabric_for) in enumerate(points):
+        found = search(model(name, n), fabric_for, Settings(budget=moves, transport=ROUTED))
         yield {
-            "model": name, "servers": n, "budget": budget, "start_ms": found.start_ps / MS,
-            "found_ms": found.time_ps / MS, "evaluations": found.evaluations,
-            "evaluations_to_best": found.evaluations_to_best, "s_per_evaluation": found.seconds_per_evaluation,
-            "ring_interfaces": found.fabric.ring_degree, "matched_interfaces": found.fabric.matched_degree,
+            "model": name, "servers": n, "fabric": fabric, "moves": moves, "start_ms": found.start_ps / MS,
+            "found_ms": found.time_ps / MS, "released_ms": [*RELEASED_MS.values(), *[None] * len(points)][at],
+            "runs": found.evaluations, "runs_to_best": found.evaluations_to_best,
+            "s_per_run": found.seconds_per_evaluation, "ring_interfaces": found.fabric.ring_degree,
+            "matched_interfaces": found.fabric.matched_degree,
         }
 
 
@@ -658,7 +774,9 @@ STUDIES: dict[str, Callable[[bool], Iterable[Row]]] = {
     "switching": switching_inside,
     "following": following_demand,
     "all_to_all": all_to_all_share,
+    "money": money,
     "dedicated": dedicated,
+    "hashing": hashing,
     "cluster": shared_cluster,
     "search": searches,
 }

@@ -10,16 +10,7 @@ import numpy.typing as npt
 
 from sim.program.checks import check_clock, check_nics, check_windows
 from sim.program.columns import i32, numbered, unique_rows
-from sim.program.contract import (
-    CLOCK_END_PS,
-    HEAD,
-    I8,
-    I32,
-    I64,
-    PRIORITY,
-    TAIL,
-    Program,
-)
+from sim.program.contract import CLOCK_END_PS, HEAD, I8, I32, I64, PRIORITY, TAIL, Program
 from sim.program.cutting import Cutting, Rates, service_time_ps
 from sim.program.model_options import DELIVERY, FORWARDING
 from sim.program.service_table import pairs_that_meet, with_services
@@ -107,17 +98,9 @@ _LASTS = 3
 
 
 def assemble(
-    columns: Columns,
-    cuttings: Sequence[Cutting],
-    forwarding: str = "cut-through",
-    deliver: str = "tail",
-    pools: Pools = NO_POOLS,
-    *,
-    nics: Nics | None = None,
-    task_flow: I64 | None = None,
-    buffers: tuple[I64, I64] | None = None,
-    bubble: bool = False,
-    waits: Waits | None = None,
+    columns: Columns, cuttings: Sequence[Cutting], forwarding: str = "cut-through", deliver: str = "tail",
+    pools: Pools = NO_POOLS, *, nics: Nics | None = None, task_flow: I64 | None = None,
+    buffers: tuple[I64, I64] | None = None, bubble: bool = False, waits: Waits | None = None,
     works: "Works | None" = None,
 ) -> Program:
     """Build a program from columns: tabulate service times, sort the edges, check what would deadlock or overflow.

@@ -9,17 +9,7 @@ import numpy as np
 
 from sim.program.assemble import Columns, Nics, Pools, Posting, assemble
 from sim.program.columns import i32, unique_rows
-from sim.program.contract import (
-    CLOCK_END_PS,
-    FIFO,
-    I64,
-    PER_CHUNK,
-    PUSHED,
-    ROUND_ROBIN_FLOW,
-    UNBOUNDED,
-    WHOLE,
-    Program,
-)
+from sim.program.contract import CLOCK_END_PS, FIFO, I64, PER_CHUNK, PUSHED, ROUND_ROBIN_FLOW, UNBOUNDED, WHOLE, Program
 from sim.program.cutting import MOST_WORK, Cutting
 from sim.program.model_options import DISCIPLINES, ORDERS
 from topologies import WeftError
@@ -139,19 +129,9 @@ class ProgramBuilder:
         return len(self._pools.capacity) - 1
 
     def task(
-        self,
-        work: int,
-        path: Iterable[tuple[int, ...]] = (),
-        cutting: Cutting = Cutting(),
-        *,
-        after: Iterable[int] = (),
-        stream: Iterable[int] = (),
-        window: Iterable[tuple[int, int]] = (),
-        pushed: Iterable[int] = (),
-        tie_class: int = 0,
-        priority: int = 0,
-        port: int = 0,
-        flow: int | None = None,
+        self, work: int, path: Iterable[tuple[int, ...]] = (), cutting: Cutting = Cutting(), *,
+        after: Iterable[int] = (), stream: Iterable[int] = (), window: Iterable[tuple[int, int]] = (),
+        pushed: Iterable[int] = (), tie_class: int = 0, priority: int = 0, port: int = 0, flow: int | None = None,
     ) -> int:
         """Add a task of `work` bytes or ps over a path of (server, latency_ps); returns its index.
 

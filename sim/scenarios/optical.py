@@ -1,22 +1,21 @@
-"""Runs on circuits: TopoOpt's iterations, alone and several in a cluster, and plans that reconfigure."""
+"""Runs on circuits: TopoOpt's iterations, alone and several in a cluster."""
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from sim.how import AS_USUAL, How
 from sim.lower.lowered import Lowered
-from sim.program.model import Model
-from sim.program.outcome import Progress
 from sim.result import Result
 from sim.simulation import simulate
 from topologies import Topology, WeftError
 from topologies.units import PS_PER_S
 from workloads.job import Job
 from workloads.topoopt import ONE_RING, PACKETS, Fabric, Iteration, Rings, Transport, add_iteration, iteration_job
+from workloads.topoopt.iteration_job import PER_FLOW
 
 
 def simulate_iteration(
@@ -28,7 +27,8 @@ def simulate_iteration(
 
 def run_carried(job: Job, transport: Transport, how: How = AS_USUAL) -> Result:
     """Run a job with this transport of messages and rounds, without a log."""
-    return simulate(job, chunks=transport.message_chunks, tie=transport.tie, seed=transport.seed, **how.arguments())
+    tie = "first" if transport.tie == PER_FLOW else transport.tie  # routes are named
+    return simulate(job, chunks=transport.message_chunks, tie=tie, seed=transport.seed, **how.arguments())
 
 
 def bandwidth_tax(lowered: Lowered) -> float:
@@ -56,23 +56,6 @@ def lower_bound_ps(iteration: Iteration, rate_Bps: float) -> int:
         done += duration
         best = max(best, done + int(share * sum(size for _, size in left[at:])))
     return best
-
-
-def simulate_plan(
-    job: Job, start_up_ps: int, model: Model = Model(), *, log: bool = False, how: How = AS_USUAL,
-    progress: Callable[[Progress], None] | None = None,
-) -> Result:
-    """Run the job of a plan; a run in which a transfer crosses a circuit that is not up is rejected.
-
-    `job`: of `workloads.reconfigured`.
-    `start_up_ps`: start-up time of every step: replaces the endpoint latency of the model.
-    `log`: whether to keep what `Result.why` needs.
-    `how`: the run is done.
-    `progress`: called on long runs.
-    CertificateError: a transfer on a circuit that is not up.
-    """
-    model = replace(model, endpoint_latency_ps=start_up_ps)
-    return simulate(job, model=model, log=log, progress=progress, **how.arguments())
 
 
 @dataclass(frozen=True, eq=False)

@@ -299,6 +299,8 @@ class IterationKeys:
     vp: int | None = key("integer", "virtual stages of a rank", "N", default="1, or 2 where the schedule has two")
     cp: int = key("integer", "context parallelism", "N", value=1)
     ep: int = key("integer", "expert parallelism", "N", value=1)
+    replicas: int = key("integer", "copies of the shards of ZeRO (HSDP); of a torus of accelerators each is a slice",
+                        "N", value=1)
     zero: int = key("integer", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration", "N", value=1)
     schedule: str | None = key("text", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe", "NAME",
                                default="1f1b; interleaved with --vp")
@@ -392,12 +394,8 @@ class PoolKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitsKeys:
-    """Section `[circuits]`: optical circuits, and when they are switched."""
+    """Section `[circuits]`: optical circuits for a training job."""
 
-    delay: str = key("text", "of one reconfiguration", "TIME", value="10us")
-    start_up: str = key("text", "of every step", "TIME", value="500ns")
-    interfaces: int = key("integer", "optical interfaces per server", "N", value=2)
-    per_port: bool = key("flag", "only the circuits that change are dark", value=False)
     servers: int = key("integer", "servers of 4 GPUs", "N", value=16)
     degree: int = key("integer", "optical interfaces per server", "D", value=4)
     simplex: bool = key("flag", "patch the two fibers of an interface separately", value=False)
@@ -487,9 +485,9 @@ class ReportKeys:
 class PaperKeys:
     """Section `[paper]`: a published evaluation."""
 
-    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware, training or headlines",
+    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware, training, seeds or headlines",
                            "NAME", choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "hardware",
-                                            "training", "headlines"))
+                                            "training", "seeds", "headlines"))
     data: str | None = key("text", "of hardware and training: other measurements, in the columns of its own",
                            "FILE.csv")
     quick: bool = key("flag", "a part that takes less than a minute", value=False)

@@ -35,7 +35,7 @@ from sim.program.model_options import DEFAULT_CHUNKS, OPTIONS
 from sim.program.options import parse_option
 from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, keys_of
 from sim.study.paths import with_paths_from
-from sim.version import __version__
+from sim.version import weft_version
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.checks import checked, choice, integer, nearest, told
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
@@ -548,9 +548,9 @@ def read_sections(
         if not isinstance(data.get("spec"), Mapping):
             given = f"its spec is {told(data['spec'])}" if "spec" in data else "it has no spec"
             raise WeftError(f"{name} is a result that cannot run again: {given}, and sections of keys are expected")
-        if weft != __version__:
+        if weft != weft_version():
             by = "does not say which weft wrote it" if weft is None else f"was written by weft {told(weft)}"
-            note(f"{name} {by}: this is {__version__}, whose results may differ")
+            note(f"{name} {by}: this is {weft_version()}, whose results may differ")
         data = data["spec"]
     _check_headed(data, name)
     return with_paths_from(path.parent if path.is_file() else Path(), data)  # a pipe has no folder of its own

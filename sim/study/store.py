@@ -243,23 +243,27 @@ class Store:
                 self._execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 self._execute(f"PRAGMA user_version = {FORMAT}")
 
-    def add(self, point: Finished) -> bool:
-        """Write a point; False if it is already stored, which changes nothing.
+    def add(self, *points: Finished) -> int:
+        """Write points, and say how many; those that are already stored do not change.
 
-        It outlives this process at once, and a loss of power from the next sync on.
+        They outlive this process at once, and a loss of power from the next sync on.
         """
-        row = None if point.row is None else json.dumps(point.row)
-        values = (point.key, json.dumps(point.spec), row, point.refused, point.wall_s, point.weft)
+        values = [(
+            point.key, json.dumps(point.spec), None if point.row is None else json.dumps(point.row), point.refused,
+            point.wall_s, point.weft,
+        ) for point in points]
         now = monotonic()
         syncs = now - self._synced >= SYNC_SECONDS
         with self._told():
             if syncs != self._syncs:
                 self._execute(f"PRAGMA synchronous = {'FULL' if syncs else 'NORMAL'}")
                 self._syncs = syncs
-            written = self._execute("INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)", values)
+            with self._transaction("BEGIN IMMEDIATE"):
+                insert = "INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)"
+                written = self._database.executemany(insert, values).rowcount
         if syncs:
             self._synced = now
-        return written.rowcount == 1
+        return written
 
     def forget(self, keys: Iterable[str]) -> None:
         """Drop points, to run them again."""

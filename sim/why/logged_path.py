@@ -152,9 +152,7 @@ def _state(program: Program, outcome: Outcome, log: Log) -> Back:
     backward.prepare(program, back)
     order = np.lexsort((back.given_ps, pool))
     ptr = np.searchsorted(pool[order], np.arange(program.pool_capacity.size + 1))
-    return back._replace(
-        given_ptr=ptr, given_ps=back.given_ps[order], given_task=task[order], given_chunk=chunk[order]
-    )
+    return back._replace(given_ptr=ptr, given_ps=back.given_ps[order], given_task=task[order], given_chunk=chunk[order])
 
 
 def _pointers(child_ptr: I32) -> I32:

@@ -62,10 +62,7 @@ class _Tool(NamedTuple):
     intel: Sequence[tuple[int, float]]
 
 
-_TOOLS = {
-    "1": _Tool("NCCL", ((0xCF, 40e9), (0x8F, 22e9), (0x55, 10e9))),
-    "2": _Tool("RCCL", ((0x55, 10e9),)),
-}
+_TOOLS = {"1": _Tool("NCCL", ((0xCF, 40e9), (0x8F, 22e9), (0x55, 10e9))), "2": _Tool("RCCL", ((0x55, 10e9),))}
 """By the version of the file."""
 
 _OLDER_INTEL_BPS = 6e9

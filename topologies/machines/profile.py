@@ -171,9 +171,7 @@ class Machine:
         self.check_joined(nodes)
         port = self.nic.port or self.gpu.link  # of a single node, not used
         rates = (bytes_per_s(self.gpu.link), bytes_per_s(port)) if bandwidth is None else bandwidth
-        return boxes_of(
-            self.name, nodes, self.gpus, max(1, self.nics), self.inside == "mesh", bandwidth=rates, **times
-        )
+        return boxes_of(self.name, nodes, self.gpus, max(1, self.nics), self.inside == "mesh", bandwidth=rates, **times)
 
 
 @cache

@@ -136,14 +136,8 @@ class Timeline:
 
 @checked
 def compressed_all_reduce(
-    all_reduce: AllReduceTime,
-    n_elements: Elements,
-    union: Density,
-    compression: Compression = Compression(),
-    rates: Rates = INSTANT,
-    required: NotNegative | None = None,
-    *,
-    form: str = "spread",
+    all_reduce: AllReduceTime, n_elements: Elements, union: Density, compression: Compression = Compression(),
+    rates: Rates = INSTANT, required: NotNegative | None = None, *, form: str = "spread",
     dense_bits: Bits | None = None,
 ) -> Timeline:
     """The parts of one all-reduce through the codec.

@@ -103,13 +103,8 @@ class Layout:
 
 
 def layout_for(
-    n_elements: int,
-    n_items: int,
-    cells_per_item: float | None = None,
-    form: str | Form = "spread",
-    *,
-    split: bool = False,
-    seed: int = 0,
+    n_elements: int, n_items: int, cells_per_item: float | None = None, form: str | Form = "spread", *,
+    split: bool = False, seed: int = 0,
 ) -> Layout:
     """The layout with at least `cells_per_item` cells for each of `n_items` union nonzeros.
 

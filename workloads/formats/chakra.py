@@ -30,9 +30,7 @@ from workloads.formats.waits import smallest_first
 VERSIONS = ("0.0.4", "1.0.0")
 """That are written."""
 
-NODE_KINDS = (
-    "invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective",
-)
+NODE_KINDS = ("invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective")
 """By the number of the type."""
 
 MOST_BYTES = 256 * 2**20

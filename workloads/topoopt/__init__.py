@@ -7,11 +7,11 @@ from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
 from workloads.topoopt.iteration_job import ONE_RING, PACKETS, Rings, Transport, add_iteration, iteration_job
 from workloads.topoopt.measured import MEASURED, bert16, vgg16
 from workloads.topoopt.models import MODELS, Operator, OperatorModel, model
-from workloads.topoopt.strategy import ALL, Placement, Strategy, data_parallel, iteration_of
+from workloads.topoopt.strategy import ALL, Load, Placement, Strategy, data_parallel, iteration_of
 from workloads.topoopt.topology_finder import Demand, Fabric, find_topology
 
 __all__ = [
-    "ALL", "MEASURED", "MODELS", "ONE_RING", "PACKETS", "AllReduce", "Demand", "Fabric", "Flows", "Iteration", "Op",
-    "Operator", "OperatorModel", "Placement", "Rings", "Strategy", "Transport", "add_iteration", "bert16",
-    "data_parallel", "find_topology", "iteration_job", "iteration_of", "model", "vgg16",
+    "ALL", "MEASURED", "MODELS", "ONE_RING", "PACKETS", "AllReduce", "Demand", "Fabric", "Flows", "Iteration", "Load",
+    "Op", "Operator", "OperatorModel", "Placement", "Rings", "Strategy", "Transport", "add_iteration",
+    "bert16", "data_parallel", "find_topology", "iteration_job", "iteration_of", "model", "vgg16",
 ]

@@ -29,7 +29,9 @@ class Transport:
     # rounds are joined until there are no more than this, with their latencies added: a coarser, faster picture
     most_rounds: int | None = None
     message_chunks: int = 8  # chunks of a message between operations
-    tie: str = "first"  # which of equally short routes; `ecmp` hashes each pair of servers
+    # which of equally short routes; `ecmp` hashes each pair of servers, PER_FLOW each flow of a pair: every operation
+    # has flows of its own
+    tie: str = "first"
     seed: int = 1
     # routes that share the bytes of a message between operations: the k shortest (TopoOpt), or one by `tie`
     routes: int = 1
@@ -44,6 +46,8 @@ class Transport:
 
 
 PACKETS = Transport()
+
+PER_FLOW = "per flow"
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +135,17 @@ class _Adding:
             paths = k_shortest_paths(self.job.topology, src, dst, self.transport.routes)
             via = [part.tolist() for part in np.split(paths.links, paths.ptr[1:-1])]
             src, dst, size = src[paths.pair], dst[paths.pair], _shares(size, paths.pair)
+        elif (flow := self._flow()) is not None:
+            paths = self.job.topology.paths(src, dst, "ecmp", flow)
+            via = [part.tolist() for part in np.split(paths.links, paths.ptr[1:-1])]
         return [*waits, self.job.send(
-            f"to {name}", size.tolist(), src.tolist(), dst.tolist(), via=via, after=[producer],
+            f"to {name}", tuple(size.tolist()), tuple(src.tolist()), tuple(dst.tolist()), via=via, after=[producer],
             laps=2 if self.transport.acknowledged else 1, detached=True,
         )]
+
+    def _flow(self) -> int | None:
+        """What distinguishes the flows of the next operation, where each has a route of its own."""
+        return self.transport.seed << 32 | len(self.job.operations) if self.transport.tie == PER_FLOW else None
 
     def _all_reduce(self, name: str, one: AllReduce, after: int) -> int:
         n, transport = self.iteration.n, self.transport
@@ -147,6 +158,7 @@ class _Adding:
             self.job.topology, one.size_bytes, jumps=self.rings.of(group.size, n),
             group=None if whole else group.tolist(), most_rounds=transport.most_rounds,
             one_round=one.size_bytes < transport.one_round_below * group.size, acknowledged=transport.acknowledged,
+            flow=self._flow(),
         )
         return self.job.collective(
             f"gradients of {name}", schedule, npus=None if whole else group, after=[after], turn=1

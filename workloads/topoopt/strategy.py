@@ -9,6 +9,7 @@ from math import lcm
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from topologies import WeftError
 from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
@@ -27,6 +28,9 @@ ALL = -1
 
 Strategy = tuple[Placement, ...]
 """One placement an operator."""
+
+Shares = npt.NDArray[np.float64]
+"""Of each server, (n,)."""
 
 
 def servers_of(placement: Placement, n: int) -> tuple[int, ...]:
@@ -54,8 +58,8 @@ def data_parallel(model: OperatorModel) -> Strategy:
 
 
 def legal_sizes(n: int) -> list[int]:
-    """Numbers of servers that the search tries: all, a half, a quarter, one."""
-    return sorted({n, *(n // part for part in (2, 4) if n % part == 0), 1}, reverse=True)
+    """Numbers of servers that the search tries: all, a half, a quarter, an eighth, one."""
+    return sorted({n, *(n // part for part in (2, 4, 8) if n % part == 0), 1}, reverse=True)
 
 
 def iteration_of(model: OperatorModel, strategy: Sequence[Placement]) -> Iteration:
@@ -102,3 +106,60 @@ def _between(source: tuple[int, ...], target: tuple[int, ...], size_bytes: int, 
     src = np.array(source, np.int64)[part * len(source) // parts]
     dst = np.array(target, np.int64)[part * len(target) // parts]
     return Flows(producer, src, dst, np.full(parts, -(-size_bytes // parts), np.int64))
+
+
+class Load:
+    """What a strategy gives each server to do, as a bound of its time that needs no run."""
+
+    def __init__(self, model: OperatorModel) -> None:
+        self.model = model
+        used = {source for one in model.operators for source in one.inputs}
+        self._last = [at for at in range(len(model.operators)) if at not in used]
+        self._moved: dict[tuple[Placement, Placement], tuple[Shares, Shares, float]] = {}
+
+    def compute_ps(self) -> float:
+        """All computations, shared out evenly: no strategy takes less."""
+        return 1e9 * sum(one.forward_ms + one.backward_ms for one in self.model.operators) / self.model.n
+
+    def least_ps(self, strategy: Strategy, rate_Bps: float) -> float:
+        """No iteration is faster where a server sends, and receives, `rate_Bps`.
+
+        It computes and moves its bytes; what waits for each other is one after the other, there and back, with the
+        gradients of each operation behind; and none moves before all is forward.
+        """
+        n, operators, ms_per_byte = self.model.n, self.model.operators, 1e3 / rate_Bps
+        busy_ms, sent, reduced = np.zeros((3, n))
+        there_ms, back_ms = [0.0] * len(operators), [0.0] * len(operators)
+        moved_ms: dict[tuple[int, int], float] = {}
+        for at, (operator, (k, first)) in enumerate(zip(operators, strategy, strict=True)):
+            busy_ms[first :: n // k] += (operator.forward_ms + operator.backward_ms) / k
+            reduced[first :: n // k] += 2 * (k - 1) / k * operator.parameter_bytes
+            for source in operator.inputs:
+                if strategy[source] != strategy[at]:
+                    out, into, most = self._shares(strategy[source], strategy[at])
+                    size = operators[source].output_bytes
+                    sent += size * (out + into)  # activations there, gradients back
+                    moved_ms[source, at] = size * most * ms_per_byte
+                there_ms[at] = max(there_ms[at], there_ms[source] + moved_ms.get((source, at), 0.0))
+            there_ms[at] += operator.forward_ms / k
+        last_ms = 0.0
+        for at in reversed(range(len(operators))):
+            operator, k = operators[at], strategy[at].k
+            back_ms[at] = max(back_ms[at], there_ms[at]) + operator.backward_ms / k
+            last_ms = max(last_ms, back_ms[at] + 2 * (k - 1) / k * operator.parameter_bytes * ms_per_byte)
+            for source in operator.inputs:
+                back_ms[source] = max(back_ms[source], back_ms[at] + moved_ms.get((source, at), 0.0))
+        most_ms = max(busy_ms.max(), last_ms, (sent + reduced).max() * ms_per_byte,
+                      min(there_ms[at] for at in self._last) + reduced.max() * ms_per_byte)
+        return float(most_ms) * 1e9
+
+    def _shares(self, source: Placement, target: Placement) -> tuple[Shares, Shares, float]:
+        """Parts of the bytes that each server sends to others and receives from them, and the largest part."""
+        key = source, target
+        if key not in self._moved:
+            n = self.model.n
+            flows = _between(servers_of(source, n), servers_of(target, n), 1, 0)
+            moves = flows.src != flows.dst
+            out, into = (np.bincount(ends[moves], minlength=n) / moves.size for ends in (flows.src, flows.dst))
+            self._moved[key] = out, into, float(max(out.max(), into.max()))
+        return self._moved[key]

@@ -55,6 +55,12 @@ class Fabric:
     matched: tuple[tuple[int, int], ...]  # pairs with a circuit of their own
 
     @property
+    def rate_Bps(self) -> float:
+        """The most that a server sends."""
+        sends = np.bincount(self.topology.src, self.topology.bandwidth_Bps, self.topology.n_nodes)
+        return float(sends[: self.topology.n_npus].max())
+
+    @property
     def rings(self) -> Rings:
         """Its rings, for an iteration."""
         return Rings(self.jumps, self.group_jumps)
@@ -113,32 +119,41 @@ def _rings(
     n: int, degree: int, demand: Demand, duplex: bool, rule: str
 ) -> tuple[tuple[int, ...], dict[int, tuple[int, ...]], list[int]]:
     """Directed jumps of full rings and of groups, and the jumps to build (parallel ones repeated)."""
-    least = 2 if duplex else 1
     total = float(sum(demand.all_reduce.values()))
-    left, chosen = degree, dict[int, list[int]]()
+    left, rings = degree, dict[int, int]()
     for k, traffic in sorted(demand.all_reduce.items(), key=lambda item: (-item[1], -item[0])):
-        if left < least or total == 0:
-            break
-        share = max(least, ceil(degree * traffic / total))
-        share = min(left, share + share % least)
-        chosen[k] = _some_rings(n, k, share, duplex, rule)
-        left -= share
-    if n not in chosen:  # all servers must reach each other
-        if left < least and chosen:
-            last = list(chosen)[-1]
-            chosen[last] = chosen[last][:-1]
-            left += least
-        chosen[n] = _some_rings(n, n, max(left, least), duplex, rule)
+        each = _interfaces(k, duplex)
+        if left >= each and total:
+            rings[k] = min(left // each, max(1, ceil(degree * traffic / total / each)))
+            left -= each * rings[k]
+    each = _interfaces(n, duplex)
+    while n not in rings and left < each:  # all servers must reach each other
+        last = list(rings)[-1]
+        rings[last] -= 1
+        left += _interfaces(last, duplex)
+        rings = {k: count for k, count in rings.items() if count}
+    if n not in rings:
+        rings[n] = left // each
+        left -= each * rings[n]
+    if left and 2 in rings:
+        rings[2] += left
+    chosen = {k: _some_rings(n, k, count, duplex, rule) for k, count in rings.items()}
     built = [jump for jumps in chosen.values() for jump in jumps]
     groups = {k: _directed(k, [jump // (n // k) for jump in jumps], duplex) for k, jumps in chosen.items() if k < n}
-    return _directed(n, chosen[n], duplex), {k: jumps for k, jumps in groups.items() if jumps}, built
+    return _directed(n, chosen[n], duplex), groups, built
 
 
-def _some_rings(n: int, k: int, degree: int, duplex: bool, rule: str) -> list[int]:
-    """Jumps for `degree` interfaces; where candidates run out, parallel rings."""
-    jumps = select_permutations(n, degree, totient_perms(n, k), rule=rule, duplex=duplex, dedupe=duplex)
-    wanted = degree // 2 if duplex else degree
-    return (jumps * wanted)[:wanted]
+def _interfaces(k: int, duplex: bool) -> int:
+    """Interfaces of a server that a ring of k takes: two servers share one cable for both directions."""
+    return 2 if duplex and k > 2 else 1
+
+
+def _some_rings(n: int, k: int, count: int, duplex: bool, rule: str) -> list[int]:
+    """Jumps of so many rings; where candidates run out, parallel rings."""
+    jumps = select_permutations(
+        n, count * (2 if duplex else 1), totient_perms(n, k), rule=rule, duplex=duplex, dedupe=duplex
+    )
+    return (jumps * count)[:count]
 
 
 def _directed(k: int, jumps: list[int], duplex: bool) -> tuple[int, ...]:

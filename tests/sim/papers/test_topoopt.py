@@ -9,6 +9,7 @@ import pytest
 
 from sim.papers import topoopt
 from sim.papers.topoopt import (
+    CLUSTER,
     HEADLINES,
     PACKET_LEVEL_MS,
     STUDIES,
@@ -17,8 +18,9 @@ from sim.papers.topoopt import (
     best_all_reduce,
     findings,
     measured_iterations,
+    money,
     shared_cluster,
-    tree,
+    switches,
     twisted,
 )
 from topologies import NPU
@@ -27,7 +29,7 @@ from workloads.topoopt import model
 
 def test_every_study_has_a_headline_and_a_figure() -> None:
     assert STUDIES.keys() == HEADLINES.keys()
-    assert STUDIES.keys() - topoopt.DRAWN.keys() == {"search"}  # it finds what it starts with
+    assert STUDIES.keys() - topoopt.DRAWN.keys() == {"search", "money"}
 
 
 def test_iterations_with_a_published_value_are_within_10_percent_or_between_bound_and_value(tmp_path: Path) -> None:
@@ -56,29 +58,39 @@ def test_the_bandwidth_tax_grows_with_the_share_of_all_to_all() -> None:
         assert small["bandwidth_tax"] < large["bandwidth_tax"]
 
 
-def test_an_oversubscribed_tree_has_half_the_links_and_not_half_the_rate() -> None:
-    fabric = tree(16, 100, oversubscription=2)
-    assert len(set(fabric.bandwidth_Bps.tolist())) == 1
-    edges = set(fabric.dst[fabric.kind[fabric.src] == NPU].tolist())
-    for edge in edges:
-        leaving = fabric.kind[fabric.dst[fabric.src == edge]]
-        assert (leaving == NPU).sum() == 2 * (leaving != NPU).sum()
+@pytest.mark.parametrize("sprayed", [True, False])
+def test_oversubscribed_switches_have_half_the_rate_up(sprayed: bool) -> None:
+    fabric = switches(128, 2, 100, 2, sprayed=sprayed)
+    up = (fabric.kind[fabric.src] != NPU) & (fabric.src < fabric.dst)
+    of_npus = fabric.bandwidth_Bps[fabric.kind[fabric.src] == NPU]
+    assert set(of_npus.tolist()) == {12.5e9} and 2 * fabric.bandwidth_Bps[up].sum() == of_npus.sum()
 
 
-def test_the_expander_keeps_up_once_it_runs_its_best_algorithm() -> None:
-    rows = {row["fabric"]: row for row in _dedicated_point(model("CANDLE", 16), 16, 4, 100)}
-    ring, best = rows["expander, ring"], rows["expander, best algorithm"]
+def test_at_equal_money_the_expander_keeps_up_and_tiers_decide() -> None:
+    rows = {row["fabric"]: row for row in _dedicated_point(model("CANDLE", 16), 4, 200, 0)}
+    for row in rows.values():
+        assert row["price"] == pytest.approx(rows["TopoOpt"]["price"], rel=0.02)
+    ring, best = rows["expander, ring"], rows["expander, synthesized"]
     assert ring["all_reduce"] == "rings" and best["all_reduce"] == best_all_reduce(16, 4) != "rings"
     assert ring["over_topoopt"] > 5 and best["over_topoopt"] == pytest.approx(1, abs=0.01)
-    assert rows["2:1 fat-tree"]["over_topoopt"] == pytest.approx(1, abs=0.01)
+    assert 2.5 < rows["fat-tree of 3 tiers"]["over_topoopt"] < 2.8 and 1.1 < rows["fat-tree"]["over_topoopt"] < 1.3
+
+
+def test_money_buys_the_same_by_every_list() -> None:
+    rows = list(money(quick=True))
+    for row in rows:
+        assert row["fat_tree_price"] == pytest.approx(row["price"], rel=0.02)
+    assert findings("money", rows) == [
+        "switches have, of the rate of all interfaces, 0.78 to 1.26 in 1 tier, 0.42 to 0.73 in 2 tiers, 0.29 to 0.52 "
+        "in 3 tiers"]
 
 
 @pytest.mark.verify
 def test_isolation_keeps_the_tail_where_a_fat_tree_does_not() -> None:
-    rows = list(shared_cluster(quick=True))
-    p99 = {(row["jobs"], row["fabric"]): row["p99_ms"] for row in rows}
-    assert p99[8, "TopoOpt d=4 100 Gb/s"] < p99[8, "ideal switches 100 Gb/s"] < p99[8, "fat-tree 100 Gb/s, random"]
-    assert p99[8, "fat-tree 100 Gb/s, packed"] == pytest.approx(p99[8, "ideal switches 100 Gb/s"], rel=0.01)
+    rows = [row for row in shared_cluster(quick=True) if row["jobs"] == 8]
+    p99 = {row["fabric"]: row["p99_ms"] for row in rows}
+    assert p99[CLUSTER] < p99["fat-tree, random, hashed per pair"]
+    assert p99["fat-tree, random, sprayed"] <= p99["fat-tree, random, hashed per pair"]
 
 
 @pytest.mark.parametrize(("other", "said"), [(1.001, True), (2.0, False)])

@@ -1,8 +1,22 @@
+import random
+from itertools import product
+
 import pytest
 
 from sim.scenarios.topoopt_search import Settings, iteration_ps, optical_fabric, search
-from topologies import WeftError, switch
-from workloads.topoopt import Demand, Fabric, Operator, OperatorModel, Transport, data_parallel, iteration_of
+from topologies import WeftError, fat_tree, switch
+from workloads.topoopt import (
+    Demand,
+    Fabric,
+    Load,
+    Operator,
+    OperatorModel,
+    Placement,
+    Transport,
+    data_parallel,
+    iteration_of,
+    model,
+)
 
 QUICK = Transport(most_rounds=4, message_chunks=1)
 
@@ -36,6 +50,43 @@ def test_small_budgets(seed, budget):
     assert found.time_ps <= found.start_ps
     if budget == 0:
         assert found.strategy == data_parallel(lopsided())
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("degree", [2, 4])
+@pytest.mark.parametrize("megabytes", [1, 40, 400])
+@pytest.mark.parametrize("wide", [0, 1])
+def test_small_joint_problems_are_solved(degree, megabytes, wide):
+    """No strategy is faster on the fabric that is made for it."""
+    small = OperatorModel("small", 4, (
+        Operator("one", 0.4, 0.8, megabytes * 10**6, 4 * 10**6), Operator("two", 0.4, 0.8, 10**6, 10**6, (0,)),
+    )[: 1 + wide])
+    fabric_for = optical_fabric(4, degree)
+    found = search(small, fabric_for, Settings(budget=7**2, transport=QUICK))
+    choices = [Placement(k, first) for k in (4, 2, 1) for first in range(4 // k)]
+    for strategy in product(choices, repeat=1 + wide):
+        made = fabric_for(Demand.of(iteration_of(small, strategy)))
+        assert found.time_ps <= iteration_ps(small, strategy, made, QUICK)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("seed", range(8))
+def test_no_run_is_faster_than_its_load(seed):
+    job, draw = lopsided(), random.Random(seed)
+    choices = [Placement(k, first) for k in (8, 4, 2, 1) for first in range(8 // k)]
+    strategy = tuple(draw.choice(choices) for _ in job.operators)
+    fabric = optical_fabric(8, 2)(Demand.of(iteration_of(job, strategy)))
+    least = Load(job).least_ps(strategy, fabric.rate_Bps)
+    assert 0 < least <= iteration_ps(job, strategy, fabric, QUICK)
+
+
+@pytest.mark.full
+def test_strategies_of_candle_are_no_worse_than_the_released_one():
+    """544 ms on a fat-tree of 100 Gb/s."""
+    network = fat_tree(4, bandwidth="100Gb/s", latency="1us", hop_latency=0)
+    fixed = Fabric(network, (1,), {}, 1, 0, ())
+    settings = Settings(budget=100, transport=Transport(tie="ecmp", most_rounds=16, message_chunks=2))
+    assert search(model("CANDLE", 16), lambda demand: fixed, settings).time_ps < 544.487e9
 
 
 def test_a_fixed_network_is_kept():

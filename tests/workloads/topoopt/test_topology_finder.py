@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from tests.oracles.circuit_plans import graph_of
 from topologies import WeftError
-from workloads.topoopt import (
-    MODELS,
-    Demand,
-    Placement,
-    data_parallel,
-    find_topology,
-    iteration_of,
-    model,
-)
+from workloads.topoopt import MODELS, Demand, Placement, data_parallel, find_topology, iteration_of, model
 from workloads.topoopt.strategy import servers_of
 from workloads.topoopt.topology_finder import matchings, split_degree
 
@@ -134,3 +126,14 @@ def test_a_placement_on_part_of_the_servers():
 def test_bad_input_is_named(call, message):
     with pytest.raises(WeftError, match=message):
         call()
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("degree", [2, 4, 8])
+@pytest.mark.parametrize("traffic", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("flows", [0, 10**7])
+def test_groups_of_two_use_all_interfaces(degree, traffic, flows):
+    demand = Demand({2: 1e9 * traffic, 16: 1e9}, flows * (1 - np.eye(16)))
+    fabric = find_topology(16, degree, demand, bandwidth="8Gb/s")
+    out = np.bincount(fabric.topology.src, fabric.topology.bandwidth_Bps, 16)
+    assert (out == degree * 1e9).all() and fabric.rate_Bps == degree * 1e9

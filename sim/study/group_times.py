@@ -40,14 +40,20 @@ def library_times(machine: Machine, groups: Mapping[str, Group], version: tuple[
     return times
 
 
-def torus_times(machine: Machine, groups: Mapping[str, Group], how: How = AS_USUAL) -> Times:
-    """On a torus of accelerators: a group takes dimensions of its own, or part of one, the inner ones first."""
-    shape = machine.extents or _block(groups["all"].size, machine.dimensions)
+def torus_times(
+    machine: Machine, groups: Mapping[str, Group], how: How = AS_USUAL, between_Bps: float = 0.0
+) -> Times:
+    """On a torus of accelerators: a group takes dimensions of its own, or part of one, the inner ones first.
+
+    Copies of a job have a torus each; `between_Bps`: of an accelerator to those of the others.
+    """
+    copies = groups["rep"].size if "rep" in groups else 1
+    shape = machine.extents or _block(groups["all"].size // copies, machine.dimensions)
     rate = bytes_per_s(machine.gpu.link / (2 * machine.dimensions))
 
     @cache
     def fabric(group: str) -> Topology:
-        return torus(_taken(*groups[group], shape), bandwidth=rate)
+        return torus(shape if group == "slice" else _taken(*groups[group], shape), bandwidth=rate)
 
     @cache
     def times(kind: str, size_bytes: float, group: str) -> int:
@@ -56,6 +62,10 @@ def torus_times(machine: Machine, groups: Mapping[str, Group], how: How = AS_USU
             pair.send(SEND, round(size_bytes), [0], [1])
             return simulate(pair, **how.arguments()).time_ps
         whole = max(1, round(size_bytes))
+        if group == "rep":
+            return round(2 * (copies - 1) / copies * whole / between_Bps * 1e12)
+        if group == "all" and copies > 1:
+            return times(kind, size_bytes, "slice") + times(kind, size_bytes, "rep")
         return simulate(build("bucket", kind, fabric(group), whole), chunks=4, **how.arguments()).time_ps
 
     return times

@@ -6,10 +6,10 @@ import pytest
 
 from collectives import build
 from sim.library.expected import expected
-from sim.library.groups import fabric_times, library_times, torus_times
 from sim.library.tuner import Setting
 from sim.program.model import Model
 from sim.simulation import simulate
+from sim.study.group_times import fabric_times, library_times, torus_times
 from topologies import ring, torus
 from topologies.machines.profile import machine, machine_and_nodes
 from workloads.passes.plan import Group
@@ -36,6 +36,16 @@ def test_groups_of_a_torus_have_dimensions_of_their_own() -> None:
     assert times("all-gather", SIZE, "tp") == pytest.approx(SIZE * 3 / 4 / (2 * rate) * 1e12, rel=0.1)
     assert times("all-gather", SIZE, "dp") == pytest.approx(SIZE * 15 / 16 / (4 * rate) * 1e12, rel=0.2)
     assert times("send", SIZE, "pp") == pytest.approx(SIZE / rate * 1e12, rel=0.1)
+
+
+def test_slices_meet_in_the_network_between_them() -> None:
+    box = machine("tpu-v5p")
+    groups = {"all": Group(128, 1), "dp": Group(64, 1), "rep": Group(2, 64)}
+    times = torus_times(box, groups, between_Bps=5e9)
+    assert times("all-reduce", 10**9, "rep") == pytest.approx(10**9 / 5e9 * 1e12)
+    alone = torus_times(box, {"all": Group(64, 1), "dp": Group(64, 1)})
+    assert times("all-gather", SIZE, "dp") == alone("all-gather", SIZE, "dp")
+    assert times("all-reduce", 8, "all") == alone("all-reduce", 8, "all") + times("all-reduce", 8, "rep")
 
 
 @pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"])
