@@ -22,7 +22,7 @@ from tests.collectives.formats.plans import GOOD, Gpu, at, direct, exchange, pac
 from tests.oracles.mscclpp_executor import goes_wrong
 from tests.places import SHARED
 from topologies import WeftError, from_spec
-from topologies.text.notes import InputNote
+from topologies.text.schema import InputNote
 
 FILES = sorted((SHARED / "mscclpp").glob("*.json"))
 SYNCS = ("nop", "signal", "wait", "rlxsignal", "rlxwait", "sem_acquire", "sem_release")
