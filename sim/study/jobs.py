@@ -113,7 +113,8 @@ def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) ->
     if how.pp > 1 and training.microbatches is None:
         raise WeftError(f"--parallelism pp={how.pp} needs --microbatches")
     if how.pp > 1 and how.zero == 3:
-        raise WeftError(f"--parallelism zero=3 gathers every layer for each microbatch of pp={how.pp}: choose zero=1")
+        raise WeftError(f"--parallelism zero=3 (FSDP) gathers every layer for each microbatch of pp={how.pp}: choose "
+                        "zero=1")
     if training.updates != (work.memory_bandwidth is not None):
         raise WeftError(f"--workload {work.name}: --updates needs --memory-bandwidth, which has no other use")
     memory_Bps = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
