@@ -104,8 +104,8 @@ def _build_plan(
     text, size_bytes = _text(path), parse_size(size, "size")
     plan = _plan(text, path)
     cut, note = plan_cut_of(plan, size_bytes), plan.told(size_bytes)
-    return schedule(_planned(topology.as_it_reduces(), path, text, cut, choice(races, RACES, "races"), note), size,
-                    element_bytes)
+    topology = topology.as_it_reduces() if plan.is_switched() else topology
+    return schedule(_planned(topology, path, text, cut, choice(races, RACES, "races"), note), size, element_bytes)
 
 
 def options_of(path: str) -> Mapping[str, str]:

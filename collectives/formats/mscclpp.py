@@ -434,7 +434,8 @@ def plan_pattern(
     proved = "proved: one symbolic run does the collective" + ("" if found else ", and nothing races")
     return sends.pattern(
         topology, plan.kind, name, plan.chunks * cells * (p if plan.kind == "all-to-all" else 1), form=plan.name,
-        blocks_of=unnamed, own_proof=OwnProof(lambda: proved, unnamed=True), note=note, n_sources=topology.n_nodes,
+        blocks_of=unnamed, own_proof=OwnProof(lambda: proved, unnamed=True), note=note,
+        n_sources=topology.n_nodes if plan.is_switched() else None,
     )
 
 

@@ -124,6 +124,10 @@ class Plan(NamedTuple):
             yield op
             yield from op.body
 
+    def is_switched(self) -> bool:
+        """Whether switches reduce or multicast."""
+        return any(ref.place == "S" for op in self.ops() for ref in (*op.src, *op.dst))
+
     def told(self, size_bytes: int) -> str:
         """Why the executor does not take an array of this size, and where it departs from what is simulated."""
         low, high = self.bytes_span

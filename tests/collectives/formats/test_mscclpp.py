@@ -18,7 +18,7 @@ from collectives.core.schedule import schedule
 from collectives.formats.mscclpp import Cut, cut_of, plan_pattern, prove_plan
 from collectives.formats.mscclpp_plan import PRODUCERS, Plan, parse_plan
 from sim import simulate
-from tests.collectives.formats.plans import GOOD, Gpu, at, direct, exchange, packets, plan, port, stages
+from tests.collectives.formats.plans import GOOD, Gpu, at, direct, exchange, multicast, packets, plan, port, stages
 from tests.oracles.mscclpp_executor import goes_wrong
 from tests.places import SHARED
 from topologies import WeftError, from_spec
@@ -290,3 +290,12 @@ def test_a_file_is_an_algorithm(tmp_path):
     path.write_text("{}")
     with pytest.raises(WeftError, match=r"mine\.json lacks 'gpus'"):
         build(str(path), "all-gather", from_spec("fc:3"), "3KiB")
+
+
+def test_only_what_a_switch_reduces_or_multicasts_takes_its_rate(tmp_path):
+    fabric, path = from_spec("dgx-h100:1"), tmp_path / "mine.json"
+    for document, wanted in ((direct(8), fabric), (multicast(8), fabric.as_it_reduces())):
+        path.write_text(json.dumps(document))
+        built = build(str(path), "all-gather", fabric, "8KiB")
+        assert np.array_equal(built.pattern.topology.bandwidth_Bps, wanted.bandwidth_Bps)
+        assert (built.pattern.n_sources is None) == (wanted is fabric)
