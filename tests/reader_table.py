@@ -29,6 +29,8 @@ from tests.topologies.formats.test_nccl_xml import TestCompleted, quad
 from tests.topologies.formats.test_other_simulators import NS3, SIMAI, TOPO, cluster
 from tests.topologies.formats.test_smi import amd_json, rocm_json, showtopo, square
 from tests.workloads.formats.test_chakra import ALL_GATHER
+from tests.workloads.formats.test_flexflow import NODES, TASKS, buffer
+from tests.workloads.formats.test_flexflow import table as task_graph
 from tests.workloads.formats.test_goal import GOOD
 from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
 from topologies import read_topology, ring, write_topology
@@ -38,6 +40,7 @@ from workloads.formats.astra_memory import read_remote_memory
 from workloads.formats.chakra import read_trace
 from workloads.formats.chakra_json import read_json_trace
 from workloads.formats.comm_groups import read_comm_groups
+from workloads.formats.flexflow import ENDING, open_flexflow
 from workloads.formats.flight_recorder import read_dump
 from workloads.formats.goal import read_goal
 from workloads.formats.libra_files import read_communicator, read_network, read_prices
@@ -182,6 +185,10 @@ def readers(folder: Path) -> dict[str, Reader]:
             lambda path: build(str(path), "all-gather", two, "1GiB"),
         ),
         "GOAL": one("workloads.formats.goal", ".goal", GOOD, lambda path: read_goal(path, two)),
+        "task graph CSV": one("workloads.formats.flexflow", ".csv", task_graph(TASKS), lambda path: open_flexflow(
+            path, ring(NODES))),
+        "task graph": one("workloads.formats.flexflow", ENDING, buffer(TASKS), lambda path: open_flexflow(
+            path, ring(NODES))),
         "Chakra": one("workloads.formats.chakra", ".et", ALL_GATHER, read_trace),
         "Chakra, gzipped": one("workloads.formats.chakra", ".et", gzip.compress(ALL_GATHER, mtime=0), read_trace),
         "text workload": one("workloads.formats.text_workload", ".txt", LAYERS, read_text_workload),

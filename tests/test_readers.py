@@ -223,7 +223,7 @@ def test_forty_mutants_of_every_format_give_one_line_each(table: dict[str, Reade
 PARSERS = ("json.loads", "tomllib.loads", "yaml.load", "yaml.compose", "fromstring", "read_graphml", "ParserCreate")
 ONLY_OWN_FILES = {
     "sim/papers/swing.py", "sim/version.py", "sim/study/store.py", "sim/study/processes.py",
-    "sim/cli/sweep.py",
+    "sim/study/key.py", "sim/cli/sweep.py",
     "topologies/text/plain_data.py", "topologies/text/plain_xml.py",
     "topologies/text/strict_yaml.py",
 }

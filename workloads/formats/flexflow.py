@@ -11,7 +11,6 @@ number are type, id, device, ms, bytes and successors of a task, and type, id, s
 device of a message has the property source * (servers + switches) + destination.
 """
 
-import csv
 import struct
 from collections.abc import Sequence
 from graphlib import CycleError
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 from collectives import ring_rounds
 from topologies import Topology, WeftError
+from topologies.text.brief import cut
 from topologies.text.input_text import read_input, read_input_bytes
 from workloads.formats.waits import smallest_first
 from workloads.group_collectives import GroupCollectives, Named
@@ -106,16 +106,19 @@ def _job(tasks: Sequence[Task], topology: Topology, name: str, algorithms: Named
 
 def _of_csv(text: str, name: str) -> list[Task]:
     tasks = []
-    rows = csv.reader(text.splitlines())
-    next(rows)
+    first, *rows = text.splitlines() or [""]
+    if first.strip() != HEADER:
+        raise WeftError(f"{name} is no task graph: its first line is {cut(first)!r}, that of a task graph is {HEADER}")
     for line, row in enumerate(rows, 2):
         try:
-            number, kind, server, target, time_ms, size, following = row
+            number, kind, server, target, time_ms, size, following = row.split(",")
             task = Task(int(number), kind, int(server or 0), int(target or server or 0), float(time_ms or 0),
                         int(size or 0), tuple(map(int, following.split())))
         except ValueError:
-            raise WeftError(f"{name}, line {line}: {','.join(row)!r} is no task: {HEADER}") from None
+            raise WeftError(f"{name}, line {line}: {cut(row)!r} is no task: {HEADER}") from None
         tasks.append(_checked(task, f"{name}, line {line}"))
+    if not tasks:
+        raise WeftError(f"{name} is a task graph without tasks")
     return tasks
 
 
