@@ -52,7 +52,6 @@ class Subject(NamedTuple):
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
-    compiled: bool = False  # whether kernels that are not mutated are compiled: tests run whole simulations
 
 
 def engine(*names: str) -> tuple[str, ...]:
@@ -128,10 +127,8 @@ SUBJECTS = {
          "-k=not wait_free and not dear_gathers and not engine_to", *LIGHT),
     ),
     "judge": Subject(
-        tuple(f"sim/measured/{name}.py" for name in ("judge", "diagnosis", "causes")),
-        ("tests/sim/measured/test_library_run.py", "tests/sim/measured/test_evidence.py",
-         "-k=not levels_out and not confirmed and not same_run and not spine and not thread", *LIGHT),
-        compiled=True,
+        ("sim/measured/judge.py", "sim/measured/diagnosis.py"),
+        ("tests/sim/measured/test_judge.py", "tests/sim/measured/test_evidence.py", *LIGHT),
     ),
     "retime": Subject(("sim/program/retime.py",), ("tests/sim/program/test_retime.py", *LIGHT)),
 }
@@ -200,8 +197,7 @@ def copy(name: str, afresh: bool) -> None:
 
 def run(name: str, only: Sequence[str], most: int | None) -> None:
     """Start this module again in the copy; Ctrl-C reaches mutmut too, which ends its processes."""
-    plain = {} if SUBJECTS[name].compiled else {"NUMBA_DISABLE_JIT": "1"}
-    environment = os.environ | plain | {"PYTHONPATH": "", "PYTHONHASHSEED": "0"}
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": "", "PYTHONHASHSEED": "0"}
     few = [] if most is None else ["--most", str(most)]
     command = [sys.executable, "-m", "benchmarks.mutants", *few, "--in-copy", *only]
     process = subprocess.Popen(command, cwd=WORK / name, env=environment)

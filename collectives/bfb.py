@@ -23,8 +23,7 @@ from collectives.trees.transitive import (
     has_free_translations,
     transitive_pattern,
 )
-from topologies import NPU, Topology, WeftError
-from topologies.core.routing import ShortestPathRouter
+from topologies import NPU, ShortestPathRouter, Topology, WeftError
 from topologies.core.symmetry import link_orbits
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork

@@ -107,16 +107,27 @@ def switched(schedule: Schedule, fabrics: Sequence[Topology]) -> Schedule:
     epochs = circuit_epochs(chosen, keep=optics.per_port, name=schedule.topology.name)
     epoch = np.array(epoch_of, np.int64)[step_numbers(t)]
     _check_order(t, epoch, schedule.name)
+    return _moved(schedule, _named(t, epochs, epoch), epochs.topology, epochs)
+
+
+def on_epoch(schedule: Schedule, epochs: Epochs, epoch: int) -> Schedule:
+    """The schedule on the circuits of one epoch, which its transfers name."""
+    t = schedule.pattern.transfers()
+    return _moved(schedule, _named(t, epochs, np.full(t.src.size, epoch)), epochs.topology)
+
+
+def _named(t: Transfers, epochs: Epochs, epoch: npt.NDArray[np.int64]) -> Transfers:
+    """Transfers that name the circuits of the epoch of each, (n,)."""
     hops, links = np.zeros(t.src.size, np.int64), [np.zeros(0, np.int64)] * t.src.size
-    for number, fabric in enumerate(chosen):
+    for number in np.unique(epoch).tolist():
         rows = np.flatnonzero(epoch == number)
-        paths = fabric.paths(t.src[rows], t.dst[rows])
+        paths = epochs.fabrics[number].paths(t.src[rows], t.dst[rows])
         hops[rows] = np.diff(paths.ptr)
         crossed = np.split(epochs.links[number][paths.links], paths.ptr[1:-1])
         for row, route in zip(rows.tolist(), crossed, strict=True) if rows.size else ():
             links[row] = route
-    named = t._replace(via_ptr=np.concatenate(([0], np.cumsum(hops))), via_links=np.concatenate(links).astype(np.int32))
-    return _moved(schedule, named, epochs.topology, epochs)
+    crossed_links = np.concatenate(links).astype(np.int32)
+    return t._replace(via_ptr=np.concatenate(([0], np.cumsum(hops))), via_links=crossed_links)
 
 
 def _moved(

@@ -28,9 +28,9 @@ from sim.program.model import ENGINES, SYMMETRY, Model, check_flows_have_no, mak
 from sim.program.model_options import OPTIONS, ModelOptions, listing
 from sim.program.outcome import Deadlock, Outcome, Progress
 from sim.result import Result
-from topologies import WeftError
-from topologies.checks import Choice, Count, checked, choice, told
+from topologies.checks import Choice, Count, WeftError, checked, choice, told
 from topologies.stages import staged
+from workloads.circuits import with_circuits
 from workloads.job import Job
 
 JOB_ENGINES = ("chunk", "reference", "fluid")
@@ -119,12 +119,12 @@ def check_limits(engine: str, max_events: int | None, check: bool = False) -> No
 
 def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
     if isinstance(work, Job):
-        return work
+        return with_circuits(work)
     if isinstance(work, Schedule):
-        return Job.of(work)
+        return with_circuits(Job.of(work))
     if not isinstance(work, (list, tuple)) or not all(isinstance(one, Tenant) for one in work):
         raise WeftError(f"work {told(work)}: give a Schedule, a Job or a list of Tenant")
-    return merge(work, model)
+    return with_circuits(merge(work, model))
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "topologies.multidim": lambda at: {"spec": "RI(2)_SW(2)"} | link(),
     "topologies.ocs": lambda at: {
         "n": 4, "ports": 2, "duplex": True, "delay": "1us", "per_port": True, "paid": True, "single": True,
-        "circuits": "rings"} | link(),
+        "circuits": "rings", "policy": "demand"} | link(),
     "topologies.optical": lambda at: {"circuits": CIRCUITS, "router": ShortestPathRouter(), "name": "light"} | link(),
     "topologies.random_regular": lambda at: {"n": 6, "degree": 3, "seed": 1} | link(),
     "topologies.read_topology": graph_file,

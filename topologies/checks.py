@@ -248,10 +248,7 @@ Share = Annotated[float, Number(0, 1, above=True)]
 def integer(value: object, what: str, least: int = -INT64, most: int = INT64) -> int:
     """An integer from `least` to `most`.
 
-    Raises
-    ------
-    WeftError
-        Not an integer (a truth value, 2.0 and "2" are none), or out of range.
+    WeftError: not an integer (a truth value, 2.0 and "2" are none), or out of range.
 
     Examples
     --------
@@ -276,10 +273,7 @@ def truth(value: object, what: str) -> bool:
 def choice(value: object, accepted: Iterable[str], what: str, also: str = "") -> str:
     """A word that is among the accepted ones; the message names them, and the nearest.
 
-    Raises
-    ------
-    WeftError
-        Any other value.
+    WeftError: any other value.
 
     Examples
     --------
@@ -324,10 +318,7 @@ def checked(target: T) -> T:
 
     A class is checked where it is made, before its own `__post_init__`; of a named tuple that is not `_replace`.
 
-    Raises
-    ------
-    WeftError
-        From the decorated callable, for the first argument that is not accepted.
+    WeftError: from the decorated callable, for the first argument that is not accepted.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from typing import Unpack
 
 import numpy as np
 
-from topologies.checks import Count, WeftError, checked, nearest
+from topologies.checks import Count, WeftError, checked, choice, nearest
 from topologies.circulants import circulant
 from topologies.core.custom import network_of
 from topologies.core.extents import format_extents, parse_extents
@@ -204,13 +204,15 @@ RINGS, KAUTZ, FULL = "rings", "kautz", "full"
 
 DEFAULT_DELAY = "10us"
 
+POLICIES = ("", "demand", "provisioned")
+
 _FLAGS = ("duplex", "per-port", "paid", "single")
 
 
 @checked
 def ocs(
     n: Count, ports: Count, *, duplex: bool = False, delay: Quantity = DEFAULT_DELAY, per_port: bool = False,
-    paid: bool = False, single: bool = False, circuits: str = "", **links: Unpack[EqualLinks],
+    paid: bool = False, single: bool = False, circuits: str = "", policy: str = "", **links: Unpack[EqualLinks],
 ) -> Topology:
     """Servers with optical ports behind circuit switches, and the circuits that are up in the beginning.
 
@@ -233,6 +235,9 @@ def ocs(
         Whether a pair of servers has at most one circuit.
     circuits : str
         Those of `layouts`, or a torus such as "4x4"; default: rings, and whoever plans may choose others.
+    policy : {"", "demand", "provisioned"}
+        Of jobs of several operations: whether circuits for each are switched when it is ready for them, or as soon as
+        those before are idle; default: they stay as they are.
     bandwidth, latency : quantity
         Per direction of a circuit.
     hop_latency : quantity
@@ -245,9 +250,11 @@ def ocs(
     """
     rate = parse_link(links["bandwidth"], links["latency"])[0]
     delay_ps = sum(parse_time(part, "reconfiguration delay") for part in str(delay).split("+"))
-    given = Optics(ports, duplex, delay_ps, per_port, paid, single, circuits, rate)
+    choice(policy, POLICIES, "policy of circuits")
+    given = Optics(ports, duplex, delay_ps, per_port, paid, single, circuits, policy, rate)
     options = [name for name, on in zip(_FLAGS, (duplex, per_port, paid, single), strict=True) if on]
-    more = [f"delay={delay}", *options, *([f"circuits={circuits}"] if circuits else [])]
+    values = {"circuits": circuits, "policy": policy}
+    more = [f"delay={delay}", *options, *(f"{name}={value}" for name, value in values.items() if value)]
     found = _built(circuits or RINGS, n, given, links)
     return replace(found, name=f"ocs:{n}x{ports}," + ",".join(more), optics=given)
 
@@ -262,8 +269,8 @@ def parse_ocs(argument: str, **links: Unpack[EqualLinks]) -> Topology:
     given: dict[str, str | bool] = {}
     for option in options:
         name, equals, value = option.partition("=")
-        accepted = (*_FLAGS, "delay=TIME", "circuits=NAME")
-        if bool(equals) != (name in ("delay", "circuits")) or not (equals or name in _FLAGS):
+        accepted = (*_FLAGS, "delay=TIME", "circuits=NAME", "policy=NAME")
+        if bool(equals) != (name in ("delay", "circuits", "policy")) or not (equals or name in _FLAGS):
             raise WeftError(f"{what}: option {option!r} is unknown: choose among {', '.join(accepted)}"
                             f"{nearest(name, accepted)}")
         given[name.replace("-", "_")] = value if equals else True

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from topologies import WeftError
-from topologies.checks import Positive, checked
+from topologies.checks import Positive, WeftError, checked
 from workloads.compute import Accelerator
 from workloads.models.model import NeuralNetwork, Operator
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, TENSOR, Parallelism

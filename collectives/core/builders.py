@@ -11,10 +11,9 @@ from typing import Annotated, Concatenate, ParamSpec, Protocol, TypeVarTuple
 
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from topologies import Topology
 from topologies.checks import Choice, checked
 from topologies.core.rateless import wiring_of
-from topologies.core.topology import NeedsRates
+from topologies.core.topology import NeedsRates, Topology
 from topologies.units import Quantity
 
 Ts = TypeVarTuple("Ts")

@@ -32,8 +32,7 @@ import numpy.typing as npt
 from collectives.core.collective import Collective
 from collectives.core.follow import holds, pays
 from collectives.core.transfers import STREAM, WHOLE, Transfers
-from topologies import WeftError
-from topologies.checks import Count, checked
+from topologies.checks import Count, WeftError, checked
 from topologies.core.components import components
 
 

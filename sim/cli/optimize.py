@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
+    """The lines that are printed of a study."""
     lines = [f"{study.title}: {', '.join(study.settings())}"]
     for row in rows:
         lines += _headline(row)

@@ -88,6 +88,7 @@ def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
 
 
 def rows_of(spec: Spec, tenants: Sequence[Described], result: Shares) -> list[dict[str, Any]]:
+    """A row for each tenant."""
     cost = {} if result.run.faults is None else {"faults": result.run.faults.plan.to_dict()}
     return [
         {

@@ -24,8 +24,7 @@ from sim.program.disrupt import Disruptions, Path, disrupt
 from sim.program.extend import Late, late_tasks, with_servers
 from sim.program.model import Model
 from sim.program.turns import with_buffers
-from topologies import Topology, WeftError
-from topologies.core.paths import Paths
+from topologies import Paths, Topology, WeftError
 from topologies.core.routing import ShortestPathRouter, distances
 from topologies.units import parse_time
 from workloads.job import CLOCK, Compute

@@ -1,7 +1,5 @@
 """Chunks that links lose, from the draws alone: a journal of every service takes several times as long as the run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sim.program.contract import DOWN, DROPS, I64, LOSES, Program

@@ -9,8 +9,7 @@ import numpy as np
 from sim.program import I8, I32, I64, Cutting
 from sim.program.contract import UNBOUNDED
 from sim.program.model import Model
-from topologies import Topology, WeftError
-from topologies.core.paths import Paths
+from topologies import Paths, Topology, WeftError
 from topologies.units import format_size
 
 

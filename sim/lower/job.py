@@ -315,7 +315,8 @@ class _Lowering:
         in_order = "priority" if np.any(own) and np.unique(priority).size > 1 else "fifo"
         pools, ordered = self._pools(priority)
         if self.changes:
-            self._edges(*circuit_edges(self.changes, self._column("route", np.int64), hops, keys.astype(np.int64))[:2])
+            crossed = self._column("route", np.int64), hops, keys.astype(np.int64), self._column("operation", np.int32)
+            self._edges(*circuit_edges(self.changes, *crossed)[:2])
         self._edges(*self._waiting())
         parent = _joined([part for part, _, _ in self.edges], np.int32)
         child = _joined([part for _, part, _ in self.edges], np.int32)

@@ -12,8 +12,7 @@ from collectives.core.transfers import Transfers
 from sim.lower.marks import Marks
 from sim.lower.nics import STREAMS
 from sim.lower.quotient import Orbits
-from sim.program import I32, I64, Program
-from sim.program.contract import DOWN
+from sim.program.contract import DOWN, I32, I64, Program
 from sim.program.disrupt import Phase
 from sim.program.flows import Speeds
 from sim.program.model import Model
@@ -149,6 +148,7 @@ class Lowered(NamedTuple):
 
     @property
     def topology(self) -> Topology:
+        """The fabric of the job."""
         return self.job.topology
 
     def is_end(self, server: int) -> bool:
@@ -159,10 +159,7 @@ class Lowered(NamedTuple):
     def schedule(self) -> Schedule:
         """The schedule, of a job that is nothing else but the changes of its circuits.
 
-        Raises
-        ------
-        WeftError
-            The job is of several operations, or of another kind.
+        WeftError: the job is of several operations, or of another kind.
         """
         found = self.job.of_schedule
         if found is None:

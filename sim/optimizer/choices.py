@@ -37,6 +37,7 @@ class Tried(NamedTuple):
     bandwidth_GBps: F64  # (D,): where that was; (0,) where nothing was simulated
 
     def row(self) -> dict[str, object]:
+        """As the JSON has it."""
         time_s = self.time_ns * 1e-9 if isfinite(self.time_ns) else None
         return {"knobs": self.knobs.words, "time_s": time_s, "how": self.how}
 

@@ -21,8 +21,7 @@ from sim.analytic.time_cost import check_well_posed, least_time_cost
 from sim.analytic.traffic import F64
 from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, positive, toward
 from sim.optimizer.objective import Evaluation, Objective
-from topologies import WeftError
-from topologies.checks import Count, NotNegative, checked
+from topologies.checks import Count, NotNegative, WeftError, checked
 from topologies.stages import count
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular

@@ -40,6 +40,7 @@ class Design:
         return self.value / self.bound - 1.0
 
     def row(self, cost: Cost | None, feasible: Feasible) -> dict[str, Any]:
+        """As the table and the JSON have it: bandwidths in GB/s, times in seconds."""
         equal = equal_split(self.bandwidth_GBps, feasible)
         row: dict[str, Any] = {
             "bandwidth_GBps": self.bandwidth_GBps.tolist(),

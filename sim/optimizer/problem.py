@@ -11,10 +11,9 @@ import numpy as np
 from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
 from sim.analytic.cost import PRICES, TIERS, Cost, network_cost, usual_tiers
 from sim.analytic.libra import Placed
-from topologies import Topology, from_spec
+from topologies import Topology, from_spec, select_permutations, totient_perms
 from topologies.checks import WeftError, choice, nearest
 from topologies.core.product import DimensionOrderRouter
-from topologies.totient_rings import select_permutations, totient_perms
 from topologies.units import Quantity, parse_bandwidth
 from workloads.compute import Accelerator
 from workloads.formats.libra_files import NetworkFile, Prices, read_communicator, read_network

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collectives import build
-from collectives.core.schedule import Schedule
+from collectives import Schedule, build
 from collectives.registry import algorithm as find_algorithm
 from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.libra import Placed

@@ -22,8 +22,7 @@ from sim.papers.tables import Left, md_head, md_line
 from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.tables import aligned
-from topologies import ring
-from topologies.units import bytes_per_s, seconds
+from topologies import bytes_per_s, ring, seconds
 from workloads.compute import TERA, Accelerator
 from workloads.models import model
 from workloads.models.model import NeuralNetwork, Operator

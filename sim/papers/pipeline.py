@@ -11,8 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from time import process_time
 
-from collectives import algorithm, build
-from collectives.core.schedule import Schedule, schedule
+from collectives import Schedule, algorithm, build, schedule
 from collectives.trees.forest import Forest, forest_pattern
 from collectives.trees.pack import gather_forest, two_phase_rate_Bps
 from collectives.trees.transitive import root_trees

@@ -173,6 +173,7 @@ def compared(points: "list[Wanted]") -> list[Comparison]:
 
 
 def worker_count() -> int:
+    """Processes that run points at once."""
     return os.cpu_count() or 1
 
 

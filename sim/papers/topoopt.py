@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from collectives import pairwise, recursive_doubling, swing
-from collectives.core.schedule import Schedule
+from collectives import Schedule, pairwise, recursive_doubling, swing
 from collectives.direct import all_to_all
 from collectives.registry import algorithms_for
 from collectives.registry import build as build_schedule
@@ -88,7 +87,8 @@ ASSUMPTIONS = (
     f"switches of {SWITCH_PORTS} ports have the rate, which is continuous, at which a server costs as much, with the "
     "tiers that the number of servers needs, and beside it with the three of the paper; above the highest rate that "
     "has a price ports are parallel.",
-    "Packet switches carry one ring of each all-reduce and spray what goes up over all links; 2:1 halves these. "
+    "Packet switches carry one ring of each all-reduce and spray what goes up over all links; 2:1 halves these, and "
+    "hashes each flow, as do other rows where they say so: a flow is a pair of servers in one operation. "
     "TopoOpt runs a ring on every interface. The expander is on the same patch panels, with one ring in rank order in "
     "both directions, and beside it with the registry's fastest all-reduce of 16 MiB, synthesized for its links.",
     "Strategies are searched for each fabric, from data parallelism with one embedding table per server in turn; the "
@@ -154,7 +154,7 @@ def findings(name: str, rows: list[Row]) -> list[str]:
     if name == "hashing":
         worst = max(rows, key=lambda row: row["over_sprayed"])
         return [f"flows hashed per pair or per flow take at most {worst['over_sprayed']:.2f} times as long as sprayed "
-                f"({worst['model']}, {worst['network']}, {worst['flows']})"]
+                f"({worst['model']}, {worst['placement']}, {worst['flows']})"]
     if name == "cluster":
         most_jobs = max(row["jobs"] for row in rows)
         last = {row["fabric"]: row for row in rows if row["jobs"] == most_jobs}
@@ -325,22 +325,21 @@ def _all_to_all(rows: list[Row]) -> Panels:
 
 
 def _dedicated(rows: list[Row]) -> Panels:
-    rate, degree = 100, min(row["interfaces"] for row in rows)
-    mine = [row for row in rows if (row["Gbps"], row["interfaces"]) == (rate, degree)]
-    models = _distinct(mine, "model")
-    for servers in _distinct(mine, "servers"):
-        here = {(row["model"], row["fabric"]): row["over_topoopt"] for row in mine if row["servers"] == servers}
+    models = _distinct(rows, "model")
+    for servers, degree, rate in dict.fromkeys((row["servers"], row["interfaces"], row["Gbps"]) for row in rows):
+        here = {(row["model"], row["fabric"]): row["over_topoopt"] for row in rows
+                if (row["servers"], row["interfaces"], row["Gbps"]) == (servers, degree, rate)}
         groups = {fabric: [here.get((model, fabric)) for model in models]
-                  for fabric in _distinct(mine, "fabric") if fabric != "TopoOpt"}
+                  for fabric in _distinct(rows, "fabric") if fabric != "TopoOpt"}
         yield f"{servers} servers, {degree} x {rate} Gb/s", _dots(groups, "iteration over that of TopoOpt"), models
 
 
 def _hashing(rows: list[Row]) -> Panels:
-    for network in _distinct(rows, "network"):
-        mine = [row for row in rows if row["network"] == network]
+    for placement in _distinct(rows, "placement"):
+        mine = [row for row in rows if row["placement"] == placement]
         groups = {flows: [row["over_sprayed"] for row in mine if row["flows"] == flows]
                   for flows in _distinct(mine, "flows")[1:]}
-        yield network, _dots(groups, "iteration over that of sprayed flows"), _distinct(mine, "model")
+        yield f"{placement} servers", _dots(groups, "iteration over that of sprayed flows"), _distinct(mine, "model")
 
 
 def _cluster(rows: list[Row]) -> Panels:
@@ -403,20 +402,16 @@ def tree(n: int, rate_Gbps: float) -> Topology:
     return fat_tree(ports, bandwidth=bytes_per_s(rate_Gbps / 8 * 1e9), latency="1us", hop_latency=0)
 
 
-def switches(
-    n: int, tiers: int, rate_Gbps: float, oversubscription: int = 1, *, sprayed: bool = True
-) -> Topology:
-    """Tiers of switches for n servers; those above the edge are one tier, without oversubscription of its own.
+def switches(n: int, tiers: int, rate_Gbps: float, oversubscription: int = 1, *, sprayed: bool = True) -> Topology:
+    """Tiers of switches for n servers; those above the edge are one, without oversubscription of its own.
 
-    `sprayed`: over all links up from an edge switch, which are one of their rates together.
+    `sprayed`: over all links up, so that without oversubscription nothing but the links of servers is shared.
     """
-    rate = rate_Gbps / 8 * 1e9
-    if tiers == 1:
-        return switch(n, bandwidth=bytes_per_s(rate), latency="1us", hop_latency=0)
+    rate = bytes_per_s(rate_Gbps / 8 * 1e9)
+    if tiers == 1 or (sprayed and oversubscription == 1):
+        return switch(n, bandwidth=rate, latency=f"{tiers}us", hop_latency=0)
     hosts = min(n // 2, SWITCH_PORTS // 2)
-    up = hosts // oversubscription
-    spines, cable = (1, up * rate) if sprayed else (up, rate)
-    return leaf_spine(hosts, -(-n // hosts), spines, bandwidth=[bytes_per_s(rate), bytes_per_s(cable)],
+    return leaf_spine(hosts, -(-n // hosts), hosts // oversubscription, bandwidth=rate,
                       latency=["1us", f"{tiers - 1}us"], hop_latency=0)
 
 
@@ -573,7 +568,9 @@ RING, BEST = "expander, ring", "expander, synthesized"
 
 def _carried(fabric: str, n: int, degree: int) -> Transport:
     """Rings everywhere, and the best algorithm of the registry on the second expander."""
-    return replace(JOINED, all_reduce=best_all_reduce(n, degree)) if fabric == BEST else JOINED
+    if fabric == BEST:
+        return replace(JOINED, all_reduce=best_all_reduce(n, degree))
+    return replace(JOINED, tie=PER_FLOW) if fabric == "2:1 fat-tree" else JOINED
 
 
 BY = PRICES["TopoOpt"]
@@ -622,10 +619,10 @@ def _fixed(fabric: Fabric) -> FabricFor:
     return lambda demand: fabric
 
 
-POINTS = {16: ((4, 25), (4, 100), (4, 200), (8, 100)), 128: ((4, 100), (8, 100))}
+POINTS = {16: ((4, 25), (4, 200)), 128: ((4, 100),)}
 """Interfaces and their Gb/s, by servers."""
 
-MOVES = {16: 120, 128: 40}
+MOVES = {16: 48, 128: 16}
 """Of each search."""
 
 
@@ -657,18 +654,20 @@ FLOWS = {"sprayed": (True, "first"), "hashed per flow": (False, PER_FLOW), "hash
 
 
 def hashing(quick: bool) -> Iterator[Row]:
-    """The same job on two tiers of switches whose flows are sprayed, or hashed."""
+    """The same job on two tiers of switches, its flows sprayed or hashed, in rank order or on servers at random."""
     n = 128
+    each, places = _rate(2, 4, 100), {"packed": tuple(range(n)), "random": tuple(random.Random(1).sample(range(n), n))}
     for name in ("DLRM",) if quick else MODELS:
         job = iteration_of(model(name, n), data_parallel(model(name, n)))
-        for network, over in (("fat-tree", 1), ("2:1 fat-tree", 2)):
-            each, sprayed_ms = _rate(2, 4, 100, over), 0.0
-            for flows, (sprayed, tie) in FLOWS.items():
-                fabric = switches(n, 2, each, over, sprayed=sprayed)
-                time_ms = simulate_iteration(job, fabric, ONE_RING, replace(JOINED, tie=tie)).time_ps / MS
-                sprayed_ms = time_ms if sprayed else sprayed_ms
-                yield {"model": name, "servers": n, "network": network, "server_Gbps": each, "flows": flows,
-                       "time_ms": time_ms, "over_sprayed": time_ms / sprayed_ms}
+        sprayed_ms = 0.0
+        for flows, (sprayed, tie) in FLOWS.items():
+            network = switches(n, 2, each, sprayed=sprayed)
+            for placement, place in places.items():
+                (time_ps,) = contended_ps([ClusterJob(job, place)], network, iterations=1,
+                                          transport=replace(JOINED, tie=tie))
+                sprayed_ms = sprayed_ms or time_ps / MS
+                yield {"model": name, "servers": n, "server_Gbps": each, "flows": flows, "placement": placement,
+                       "time_ms": time_ps / MS, "over_sprayed": time_ps / MS / sprayed_ms}
 
 
 LOAD, SIZE = 27, 16

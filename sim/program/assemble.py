@@ -16,8 +16,7 @@ from sim.program.model_options import DELIVERY, FORWARDING
 from sim.program.service_table import pairs_that_meet, with_services
 from sim.program.turns import with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
-from topologies import WeftError
-from topologies.checks import choice
+from topologies.checks import WeftError, choice
 from topologies.units import format_time
 
 
@@ -109,10 +108,7 @@ def assemble(
     `buffers`: room behind each server, and time until room given back is known; see `with_buffers` for `bubble`.
     `waits` and `works`: of the edges and of `task_work`, where an earlier program of the same tasks has them.
 
-    Raises
-    ------
-    WeftError
-        Tasks that wait for each other in a circle, a window that can never open, more pool units asked than
+    WeftError: tasks that wait for each other in a circle, a window that can never open, more pool units asked than
         there are, or a run that could outlast the clock.
     """
     choice(forwarding, FORWARDING, "forwarding")

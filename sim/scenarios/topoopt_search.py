@@ -46,7 +46,7 @@ ROWS = (1, 1, 1, 2, 4, 8, 16)
 """Numbers of operators that move together."""
 
 NOTHING_LEFT = 1.01
-"""A search ends where the best takes no more than so many times its computations, shared out evenly."""
+"""A search ends where the best takes no more than so many times the least load that was found."""
 
 FabricFor = Callable[[Demand], Fabric]
 """A fabric for a demand; a fixed network gives the same for any."""
@@ -121,6 +121,7 @@ class _Chain:
         self.coarse = coarser(settings.transport, model.n)
         self.random = random.Random(settings.seed)
         self.load = Load(model)
+        self.least_ps = self.load.compute_ps()  # of any strategy, as far as is known
         self.known: dict[tuple[int, Strategy], int] = {}
         self.keep: list[Fabric] = []  # fabrics are compared by identity: none may be freed and its id reused
         self.best: tuple[int, Strategy, Fabric] | None = None
@@ -166,6 +167,7 @@ class _Chain:
                 current, current_ps = proposed, time_ps
             if time_ps < best_ps:
                 best, best_ps = proposed, time_ps
+        self.least_ps = max(self.least_ps, best_ps)
         self.time_ps(best, self.made_for(best))
         return self.best[2]
 
@@ -175,7 +177,7 @@ class _Chain:
         _, current, _ = self.best
         current_ps = self.time_ps(current, fabric)
         for move in moves:
-            if self.best_ps <= NOTHING_LEFT * self.load.compute_ps():
+            if self.best_ps <= NOTHING_LEFT * self.least_ps:
                 break
             count("moves", move, self.settings.budget)
             proposed, best_ps = self.move(current, choices), self.best_ps
@@ -222,7 +224,7 @@ def search(model: OperatorModel, fabric_for: FabricFor, settings: Settings = Set
                    for _ in range(max(1, 4 * k // model.n))]
         for turn in range(settings.outer):
             moves = range(*(settings.budget * at // settings.outer for at in (turn, turn + 1)))
-            if chain.best_ps > NOTHING_LEFT * chain.load.compute_ps():
+            if chain.best_ps > NOTHING_LEFT * chain.least_ps:
                 fabric = chain.draft(DRAFTS * len(moves), fabric, weighed)
                 fabric = chain.walk(moves, fabric, weighed)
     assert chain.best is not None  # of the start

@@ -5,16 +5,13 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 "Harvest", arXiv 2602.09188). A dynamic program over such parts finds the plan; its winner is simulated as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from collectives import Schedule
-from collectives.core.transfers import Transfers
+from collectives import Schedule, Transfers
 from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_steps, part, step_pairs, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How

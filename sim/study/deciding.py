@@ -70,6 +70,9 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
         yield _alternative(f"{_names(served)} with the discipline of the design", "fifo for all", "--discipline fifo",
                            spec, {"model": {"discipline": "fifo"}}, served)
     yield from _of_waits(spec, rows)
+    if spec.model.rank_progress is None and topology.ports_have_links and (hurried := _may_be_first_waiting(rows)):
+        yield _alternative("ports of a rank go on alone", f"ranks of {_names(hurried)} that wait for all of them",
+                           "--rank-progress all", spec, {"model": {"rank_progress": "all"}}, hurried)
     recut = {str(row["algorithm"]) for row in rows if row["chunks"] != DEFAULT_CHUNKS} & first
     if spec.chooses and recut:
         yield _alternative(f"{_names(recut)} in as many chunks as suit it", f"{DEFAULT_CHUNKS} for all",
@@ -93,6 +96,15 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
             options = (*(spec.collective.options or ()), f"trees={trees}")
             yield _alternative(f"{in_network.NAME} over one tree", f"{trees} trees", f"--option trees={trees}", spec,
                                {"collective": {"options": options}}, {in_network.NAME})
+
+
+def _may_be_first_waiting(rows: Sequence[Row]) -> set[str]:
+    """Algorithms whose ranks do not wait, and whose bound is so far below the fastest that waits might pay."""
+    first_s = {size: float(_at(rows, size)[0]["time_s"]) for size in _sizes(rows)}
+    return {
+        str(row["algorithm"]) for row in rows if row["rank_progress"] == "free"
+        and float(row["lower_bound_s"] or 0) < (1 - WORTH_SAYING) * first_s[row["size_bytes"]]
+    }
 
 
 def _alternative(

@@ -14,9 +14,8 @@ from sim.library.expected import expected
 from sim.library.tuner import NEWEST, SENDRECV, Setting
 from sim.program.model import Model
 from sim.simulation import simulate
-from topologies import Topology
+from topologies import Topology, torus
 from topologies.machines.profile import Machine
-from topologies.products import torus
 from topologies.units import bytes_per_s
 from workloads.job import Job
 from workloads.passes.fabric import SEND, FabricGroups
@@ -40,9 +39,7 @@ def library_times(machine: Machine, groups: Mapping[str, Group], version: tuple[
     return times
 
 
-def torus_times(
-    machine: Machine, groups: Mapping[str, Group], how: How = AS_USUAL, between_Bps: float = 0.0
-) -> Times:
+def torus_times(machine: Machine, groups: Mapping[str, Group], how: How = AS_USUAL, between_Bps: float = 0.0) -> Times:
     """On a torus of accelerators: a group takes dimensions of its own, or part of one, the inner ones first.
 
     Copies of a job have a torus each; `between_Bps`: of an accelerator to those of the others.

@@ -16,11 +16,10 @@ from topologies.core.links import per_dimension
 from topologies.core.product import link_bandwidths
 from topologies.stages import staged
 from topologies.units import parse_bandwidth, parse_size
-from workloads import read_communicator, read_text_workload
+from workloads import read_communicator, read_text_workload, training_workload
 from workloads.compute import TERA, Accelerator
 from workloads.formats.simai import EVERYONE, EXPERTS, STAGES, TENSOR
 from workloads.job import Job, check_room
-from workloads.model_workload import training_workload
 from workloads.models import MODELS, model
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, Parallelism, parse_parallelism
 from workloads.parallelism import TENSOR as TENSOR_GROUP
@@ -28,9 +27,7 @@ from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
 from workloads.training import Training, training_job
 from workloads.workload import PHASES, Groups, Phase, Workload
 
-NAMED = {
-    "forward": TENSOR_GROUP, "input_grad": TENSOR_GROUP, "weight_grad": DATA, "ep": EXPERT, "dp_ep": EXPERT_DATA,
-}
+NAMED = {"forward": TENSOR_GROUP, "input_grad": TENSOR_GROUP, "weight_grad": DATA, "ep": EXPERT, "dp_ep": EXPERT_DATA}
 """Groups of a text workload by what they are."""
 
 
@@ -116,7 +113,8 @@ def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) ->
     if how.pp > 1 and training.microbatches is None:
         raise WeftError(f"--parallelism pp={how.pp} needs --microbatches")
     if how.pp > 1 and how.zero == 3:
-        raise WeftError(f"--parallelism zero=3 gathers every layer for each microbatch of pp={how.pp}: choose zero=1")
+        raise WeftError(f"--parallelism zero=3 (FSDP) gathers every layer for each microbatch of pp={how.pp}: choose "
+                        "zero=1")
     if training.updates != (work.memory_bandwidth is not None):
         raise WeftError(f"--workload {work.name}: --updates needs --memory-bandwidth, which has no other use")
     memory_Bps = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")

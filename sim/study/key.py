@@ -18,8 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from collectives import Collective, Pattern, Schedule, in_network
-from collectives.core.collective import COLLECTIVES
+from collectives import COLLECTIVES, Collective, Pattern, Schedule, in_network
 from collectives.core.routes import paths_of
 from collectives.formats.files import SUFFIX, called, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm

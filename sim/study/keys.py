@@ -114,6 +114,7 @@ def _shown(value: Any) -> str:
 
 
 def flags_of(field: Field[Any]) -> tuple[str, ...]:
+    """The flags of the command line that give a key."""
     named: tuple[str, ...] = field.metadata["flags"]
     return named or (f"--{field.name.replace('_', '-')}",)
 
@@ -328,8 +329,7 @@ class OptimizeKeys:
     workload: tuple[str, ...] | None = key(
         "texts", "a model (gpt-3, resnet-50, ...) or a text workload file; repeatable", "NAME|FILE")
     communicator: tuple[str, ...] | None = key("texts", "process groups, one file per text workload", "FILE")
-    weight: tuple[float, ...] | None = key("numbers", "weight of a workload's time, one per workload", "W",
-                                           default="1")
+    weight: tuple[float, ...] | None = key("numbers", "weight of a workload's time, one per workload", "W", default="1")
     parallelism: tuple[str, ...] | None = key(
         "texts", "tp, dp, pp, ep, zero of a model, one per model", "tp=N,...",
         default="LIBRA's tp, and dp for the rest")
@@ -382,8 +382,7 @@ class PoolKeys:
     )
     timeout: str | None = key("text", "after which a lost packet is sent again; needs --loss", "TIME")
     seeds: int | None = key("integer", "seeds of the loss: mean, 5th and 95th percentile", "N", default="10")
-    jobs: int | None = key("integer", "identical jobs that share the switch, each with its own links", "N",
-                           default="1")
+    jobs: int | None = key("integer", "identical jobs that share the switch, each with its own links", "N", default="1")
     rule: tuple[str, ...] | None = key("names", "how jobs share slots: static, shared, locked, port-locked, hashed",
                                        "RULE[,RULE]", default="all")
     switch_slots: int | None = key("integer", "slots of the switch", "N", default="128")
@@ -485,9 +484,11 @@ class ReportKeys:
 class PaperKeys:
     """Section `[paper]`: a published evaluation."""
 
-    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware, training, seeds or headlines",
-                           "NAME", choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "hardware",
-                                            "training", "seeds", "headlines"))
+    name: str | None = key(
+        "text", "swing, pipeline, lhc, dear, libra, topoopt, optics, hardware, training, seeds or headlines", "NAME",
+        choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "optics", "hardware", "training", "seeds",
+                 "headlines"),
+    )
     data: str | None = key("text", "of hardware and training: other measurements, in the columns of its own",
                            "FILE.csv")
     quick: bool = key("flag", "a part that takes less than a minute", value=False)

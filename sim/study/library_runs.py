@@ -15,8 +15,7 @@ from sim.library.expected import REPEATS, Expected, handshake_us, passed_on_byte
 from sim.library.tuner import PAT_SHARE, PROTOCOLS, ROOTED, SENDRECV, Setting, candidates, ll_GBps, messages, tables
 from sim.program.model import Model
 from sim.simulation import simulate
-from topologies import WeftError
-from topologies.core.topology import Topology
+from topologies import Topology, WeftError
 from topologies.units import bytes_per_s, seconds
 
 KIB, ELEMENT = 1024, 4

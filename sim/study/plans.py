@@ -1,7 +1,5 @@
 """Plans of a spec: its section `[iteration]` on a machine or a fabric, and what takes the time of its collectives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -25,8 +23,7 @@ from sim.study.keys import (
     WorkloadKeys,
 )
 from sim.study.spec import Spec
-from topologies import Topology
-from topologies.checks import WeftError
+from topologies import Topology, WeftError
 from topologies.machines.profile import Machine
 from topologies.units import counted
 from workloads.job import Job
@@ -42,14 +39,10 @@ from workloads.passes.tape import Times
 ALGORITHM = "ring"
 """Of collectives where no library is named."""
 
-_USED = {
-    "topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": (),
-}
+_USED = {"topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": ()}
 """Keys that mean something to a library; of others, none may be given."""
 
-_DEFAULTS = {
-    "topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys(),
-}
+_DEFAULTS = {"topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys()}
 
 
 def check_no_engine(spec: Spec, who: str = "--library") -> None:

@@ -374,8 +374,7 @@ _KEPT = Kept()
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Schedule], dict[str, str]]:
     forms, more = forms_of(spec, topology, name)
     build = partial(schedule_of, spec, topology, name, size_bytes)
-    ready, refused = ready_forms((*forms, *more), build, spec.build_model(), spec.symmetry, spec.engine,
-                                 spec.chooses)
+    ready, refused = ready_forms((*forms, *more), build, spec.build_model(), spec.symmetry, spec.engine, spec.chooses)
     return ready, {label: why for label, why in refused.items() if label not in more}
 
 

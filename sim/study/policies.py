@@ -1,10 +1,10 @@
 """The table of `weft reconfigure`: static circuits, every policy of switching them, and a bound on all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from collectives import Schedule
 from collectives.reconfigured import Unswitchable, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
@@ -12,12 +12,15 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm
 from sim.study.circuits import EVERY_STEP, PLANNED, Plan, Planner
+from sim.study.overlap import Indivisible, divide, overlapped
 from sim.study.points import Task, floor_ps, ready_point, simulate_static, topology_of
 from sim.study.spec import Spec
 from topologies import WeftError
 from topologies.units import PS_PER_S
 
 STATIC, BEST = "static", "best"
+
+OVERLAPPED = "overlapped"
 
 SHOWN = (EVERY_STEP, PLANNED)
 """Policies of switching in the table; the others of `POLICIES` are parts of the last."""
@@ -30,6 +33,8 @@ class Found(NamedTuple):
     form: str  # and circuits, where they are static
     plan: Plan | None  # of circuits that are switched
     result: Result
+    schedule: Schedule
+    changes: int = 0
 
 
 def policies(
@@ -47,7 +52,7 @@ def policies(
     points = {name: ready_point(Task(spec, name, size, **how.arguments(), spread=0)) for name in names}
     static = _static(spec, points, how)
     done(STATIC)
-    found = [Found(STATIC, static.name, None, static.result)]
+    found = [Found(STATIC, static.name, None, static.result, static.result.schedule)]
     model = static.result.model
     bound_ps = circuits_bound_ps(fabric, spec.kind, size, model)
     may_pay = circuits_bound_ps(fabric, spec.kind, size, model, least_changes=1) < static.result.time_ps
@@ -62,6 +67,8 @@ def policies(
         else:  # any change takes longer than all of it
             found.append(found[0]._replace(policy=policy))
         done(policy)
+    if fabric.optics.per_port and may_pay:
+        found += _overlapped(planners, how)
     best = min(found, key=lambda one: one.result.time_ps)
     return [*found, best._replace(policy=BEST)], bound_ps
 
@@ -94,17 +101,29 @@ def _planned(policy: str, planners: Sequence[tuple[str, Planner]], how: How) -> 
             whole = switched(planner.schedule, plan.fabrics)
         except Unswitchable:
             continue
-        return [Found(policy, label, plan, simulate(whole, model=planner.model, **how.arguments()))]
+        result = simulate(whole, model=planner.model, **how.arguments())
+        return [Found(policy, label, plan, result, planner.schedule, plan.changes)]
     return []
+
+
+def _overlapped(planners: Sequence[tuple[str, Planner]], how: How) -> list[Found]:
+    """The quickest division of the steps over ports that switch one by one; none where no schedule is of such steps."""
+    found = list[Found]()
+    for label, planner in planners:
+        with suppress(Indivisible):
+            division = divide(planner.schedule)
+            result = simulate(overlapped(planner.schedule, division), model=planner.model, **how.arguments())
+            found.append(Found(OVERLAPPED, label, None, result, planner.schedule, division.switches))
+    return sorted(found, key=lambda one: one.result.time_ps)[:1]
 
 
 def row_of(found: Found, bound_ps: int) -> dict[str, Any]:
     """A tidy row of the table."""
     result, plan = found.result, found.plan
     return {
-        "policy": found.policy, "algorithm": result.schedule.pattern.algorithm, "form": found.form,
-        "circuits": result.job.topology.name if plan is None else plan.letters,
-        "reconfigurations": 0 if plan is None else plan.changes, "simulated_s": result.time_s,
+        "policy": found.policy, "algorithm": found.schedule.pattern.algorithm, "form": found.form,
+        "circuits": plan.letters if plan else "in turns" if found.policy == OVERLAPPED else result.job.topology.name,
+        "reconfigurations": found.changes, "simulated_s": result.time_s,
         "plan_s": result.time_s if plan is None else plan.time_ps / PS_PER_S,
         "bound_s": bound_ps / PS_PER_S, "over_bound": result.time_ps / max(bound_ps, 1) - 1,
         "chunks": result.model.chunks, "why": result.why().parts if found.policy == BEST else {},

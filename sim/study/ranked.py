@@ -1,7 +1,5 @@
 """All points of a comparison, or of each size those that may be among its two fastest; and the ranges that decide."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import contextmanager, suppress

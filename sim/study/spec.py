@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build
 from collectives.core.collective import Collective, collective
-from collectives.core.schedule import MOST_BYTES
+from collectives.core.schedule import ELEMENT_BYTES, MOST_BYTES, Schedule
 from collectives.formats.files import called
-from collectives.registry import spelled
+from collectives.registry import algorithm, algorithms_for, build, spelled
 from sim.faults.plan import FaultPlan
 from sim.program.model import (
     ENGINES,
@@ -49,9 +48,7 @@ from topologies.units import Quantity, format_size, parse_bandwidth, parse_sweep
 
 _OF_SWING = {"link_bandwidth": "400Gb/s", "link_latency": "100ns", "hop_latency": "300ns"}
 _OF_SWING_HX = {"link_bandwidth": "400Gb/s", "link_latency": "153ns", "hop_latency": "100ns"}
-PRESET_LINKS: dict[str, dict[str, str]] = {
-    "swing-paper": _OF_SWING, "swing-sst": _OF_SWING, "swing-hx": _OF_SWING_HX,
-}
+PRESET_LINKS: dict[str, dict[str, str]] = {"swing-paper": _OF_SWING, "swing-sst": _OF_SWING, "swing-hx": _OF_SWING_HX}
 """Links that belong to a preset of `sim.program.model`."""
 
 PRESET_FABRICS: dict[str, tuple[str, tuple[str, ...]]] = {

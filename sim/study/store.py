@@ -18,8 +18,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from topologies import WeftError
-from topologies.checks import checked, told
+from topologies.checks import WeftError, checked, told
 from topologies.text.brief import WIDTH, cut, one_line
 from topologies.text.input_text import is_special
 from topologies.text.plain_data import parse_json
@@ -164,9 +163,7 @@ class Store:
         Here and later: the disk is full or fails.
     """
 
-    def __init__(
-        self, path: str | Path, *, read_only: bool = False, tell: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, path: str | Path, *, read_only: bool = False, tell: Callable[[str], None] | None = None) -> None:
         self.path, self._read_only, self._tell = Path(path), read_only, tell
         self._patience_s = READ_SECONDS if read_only else LOCK_SECONDS
         if is_special(path):

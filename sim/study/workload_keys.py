@@ -1,7 +1,5 @@
 """Keys of workloads, for commands that may have none: what reads their files is loaded where there is one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any

@@ -17,13 +17,11 @@ import numpy as np
 
 from collectives import Schedule
 from sim.lower.job import lower
-from sim.program import I64
-from sim.program.contract import DOWN, Program
+from sim.program.contract import DOWN, I64, Program
 from sim.program.model import Model
 from sim.timeline.timeline import Timeline, rows_of
 from sim.version import weft_version
-from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import WeftError, checked
 from topologies.stages import staged
 from workloads.job import Job
 

@@ -10,8 +10,7 @@ from sim.lower.lowered import NO_TRANSFER, SUM, TIMEOUT, Lowered
 from sim.lower.progress import progress_told
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
-from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 from workloads.job import Compute, Operation, Reconfigure
 

@@ -100,6 +100,7 @@ class Spans:
         return self._by_start.listed()
 
     def of_rank(self, rank: int) -> list[Span]:
+        """The operations of one NPU, by start."""
         return self._of(rank).listed()
 
     def _of(self, rank: int) -> _Rows:

@@ -13,9 +13,8 @@ from sim.program import Program
 from sim.program.model import MOST_SPREAD, SYMMETRY, Model
 from sim.program.outcome import Progress
 from sim.program.perturb import perturb
-from topologies import Topology
+from topologies import ShortestPathRouter, Topology
 from topologies.checks import Choice, Integer, Natural, checked
-from topologies.core.routing import ShortestPathRouter
 from topologies.stages import count
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time

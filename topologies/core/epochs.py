@@ -96,10 +96,13 @@ class Epochs:
         return ("out", int(self.topology.src[link])), ("in", int(self.topology.dst[link]))
 
 
-def circuit_epochs(fabrics: Sequence[Topology], *, keep: bool = False, name: str = "") -> Epochs:
+def circuit_epochs(
+    fabrics: Sequence[Topology], *, keep: bool = False, reuse: bool = False, name: str = ""
+) -> Epochs:
     """One network of fabrics that follow each other on the same nodes.
 
     `keep`: whether a circuit of equal ends and rate that the next fabric has as well is the same link, which stays up.
+    `reuse`: whether a circuit of equal ends and rate of any fabric before is the same link, which comes back.
     `name`: of the network.
     WeftError: no fabric, or fabrics of different nodes.
 
@@ -124,11 +127,12 @@ def circuit_epochs(fabrics: Sequence[Topology], *, keep: bool = False, name: str
         for link, key in enumerate(zip(
             fabric.src.tolist(), fabric.dst.tolist(), fabric.bandwidth_Bps.tolist(), strict=True
         )):
-            if not keep or key not in before:
+            known = (keep or reuse) and key in before
+            if not known:
                 rows.append((at, link))
-            number[link] = up[key] = before.pop(key) if keep and key in before else len(rows) - 1
+            number[link] = up[key] = before[key] if known else len(rows) - 1
         numbers.append(number)
-        before = up
+        before = before | up if reuse else up
     src, dst, rate, latency = (
         np.array([getattr(fabrics[at], column)[link] for at, link in rows], getattr(first, column).dtype)
         for column in ("src", "dst", "bandwidth_Bps", "latency_ps")

@@ -60,6 +60,7 @@ class Optics(NamedTuple):
     paid: bool  # whether the first circuits take the delay as well
     single: bool  # whether a pair has at most one circuit
     circuits: str  # the name of those that are up in the beginning; "" for any
+    policy: str  # when the operations of a job get the circuits that they ask for; "" for never
     rate_Bps: float  # of one direction of a circuit
 
 
@@ -182,10 +183,12 @@ class Topology:
 
     @property
     def n_nodes(self) -> int:
+        """NPUs, switches, and what reduces."""
         return int(self.kind.size)
 
     @property
     def n_links(self) -> int:
+        """One-way links; a cable is two."""
         return int(self.src.size)
 
     @cached_property

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from topologies.nvlink import link_of_sm
+from topologies.accelerators import link_of_sm
 from topologies.text.plain_xml import Element
 from topologies.text.schema import Absent, Known, Producer
 

@@ -192,10 +192,7 @@ def profiles(kind: str) -> dict[str, Table]:
 def machine(name: str) -> Machine:
     """The machine of a name, or of a file that ends in .toml.
 
-    Raises
-    ------
-    WeftError
-        No such machine, an unreadable file, or a key or value that is not accepted.
+    WeftError: no such machine, an unreadable file, or a key or value that is not accepted.
     """
     if name.endswith(".toml"):
         return _machine(Path(name).stem, read_toml(name, "machine"), f"machine {name}")

@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from topologies import WeftError
-from topologies.checks import MOST_COUNT, Count, Integer, checked, choice, integer, number
+from topologies.checks import MOST_COUNT, Count, Integer, WeftError, checked, choice, integer, number
 from workloads.compression import _kernels as kernels
 from workloads.compression.cells import cells_required
 

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from topologies import WeftError
-from topologies.checks import choice, integer, number
+from topologies.checks import WeftError, choice, integer, number
 from topologies.text.plain_data import read_json_object
 from topologies.units import PS_PER_S
 

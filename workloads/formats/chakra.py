@@ -11,8 +11,7 @@ from graphlib import CycleError
 from pathlib import Path
 from typing import NamedTuple
 
-from topologies import WeftError
-from topologies.checks import checked, choice
+from topologies.checks import WeftError, checked, choice
 from topologies.text.brief import one_line
 from topologies.text.input_text import limit_text, read_input_bytes
 from workloads.formats.chakra_attributes import (

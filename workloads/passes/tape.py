@@ -48,9 +48,7 @@ class Tape:
     waits where it is told to. A collective of one rank takes no time.
     """
 
-    def __init__(
-        self, times: Times, slowed: Callable[[str], float] = lambda group: 0.0, pace: float = 1.0
-    ) -> None:
+    def __init__(self, times: Times, slowed: Callable[[str], float] = lambda group: 0.0, pace: float = 1.0) -> None:
         self.now, self.script = 0, list[Work | Begun | Wait]()
         self.exposed: dict[str, int] = {}  # by kind, what the computation waited
         self._times, self._slowed, self._streams, self._pace = times, slowed, dict[str, int](), pace

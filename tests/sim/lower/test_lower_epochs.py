@@ -95,15 +95,29 @@ def test_a_transfer_has_only_the_circuits_of_its_epoch():
     job.send("unnamed", [1], [0], [1])
     with pytest.raises(WeftError, match="circuits of 2 epochs from optical change: name those from npu0 to npu1"):
         simulate(job)
-    twice = Job(epochs.topology)
-    for _ in range(2):
-        twice.reconfigure("change", "1us", [], [0])
-    with pytest.raises(WeftError, match="link 0 is brought up twice"):
-        simulate(twice)
     with pytest.raises(WeftError, match="at least one fabric"):
         circuit_epochs([])
     with pytest.raises(WeftError, match="they are not on the same nodes"):
         circuit_epochs([torus((4,)), torus((8,))])
+
+
+def test_a_circuit_that_comes_back_is_the_same_link():
+    fabric = optical(Circuits(3, 2, ((0, 1), (0, 2)), False), bandwidth="1GB/s")
+    job, (one, two) = Job(fabric), fabric.link_ids(np.array([0, 0]), np.array([1, 2])).tolist()
+    ends = []
+    for turn in range(6):
+        if turn:
+            old, new = (two, one) if turn % 2 == 0 else (one, two)
+            job.reconfigure(f"change {turn}", "1us", [old], [new])
+        ends.append(job.send("message", [1_000], [0], [1 + turn % 2]))
+    result, tasks = certified(job, chunks=1)
+    assert result.time_ps == 6 * 1_100_000 + 5 * 1_000_000
+    assert [int(result.outcome.finish_ps[tasks[at]]) for at in ends] == [1_100_000 + 2_100_000 * at for at in range(6)]
+    assert np.array_equal(run_reference(result.program).finish_ps, result.outcome.finish_ps)
+    start_ps = result.outcome.start_ps
+    early = result.outcome._replace(start_ps=np.where(start_ps == 6_300_000, 4_300_000, start_ps))
+    with pytest.raises(CertificateError, match=r"ends at 7.4 us; circuit npu0->npu2 is down from 3.2 us"):
+        certify_circuits(result.program, early, job.topology, result.lowered.server_link, result.lowered.changes)
 
 
 def test_unchanged_circuits_stay_up_where_only_ports_change():

@@ -58,12 +58,10 @@ def test_the_bandwidth_tax_grows_with_the_share_of_all_to_all() -> None:
         assert small["bandwidth_tax"] < large["bandwidth_tax"]
 
 
-@pytest.mark.parametrize("sprayed", [True, False])
-def test_oversubscribed_switches_have_half_the_rate_up(sprayed: bool) -> None:
-    fabric = switches(128, 2, 100, 2, sprayed=sprayed)
+def test_oversubscribed_switches_have_half_the_links_up() -> None:
+    fabric = switches(128, 2, 100, 2)
     up = (fabric.kind[fabric.src] != NPU) & (fabric.src < fabric.dst)
-    of_npus = fabric.bandwidth_Bps[fabric.kind[fabric.src] == NPU]
-    assert set(of_npus.tolist()) == {12.5e9} and 2 * fabric.bandwidth_Bps[up].sum() == of_npus.sum()
+    assert set(fabric.bandwidth_Bps.tolist()) == {12.5e9} and 2 * up.sum() == 128
 
 
 def test_at_equal_money_the_expander_keeps_up_and_tiers_decide() -> None:

@@ -17,9 +17,10 @@ from topologies import WeftError
 
 def row(
     name: str, time_us: float, events: int = 10, discipline: str = "fifo", size: int = 1024, progress: str = "free",
-    chunks: int = 16,
+    chunks: int = 16, bound_us: float = 99,
 ) -> dict[str, Any]:
-    return {"algorithm": name, "size_bytes": size, "time_s": time_us * 1e-6, "events": events, "discipline": discipline,
+    return {"lower_bound_s": bound_us * 1e-6,
+            "algorithm": name, "size_bytes": size, "time_s": time_us * 1e-6, "events": events, "discipline": discipline,
             "trees": None, "spread_low_s": None, "spread_high_s": None, "rank_progress": progress, "chunks": chunks}
 
 
@@ -61,6 +62,15 @@ def test_a_winner_that_needs_its_discipline(monkeypatch: pytest.MonkeyPatch) -> 
         "pipelined with the discipline of the design; with fifo for all, ring is the fastest at 1 KiB "
         "(--discipline fifo)"
     ]
+
+
+def test_waits_that_would_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of algorithms that go on alone, those whose bounds are far below the fastest; not where the rule was chosen."""
+    rows = [row("pipelined", 9), row("bfb", 10, bound_us=8), row("direct", 12, bound_us=8.6)]
+    told = "ports of a rank go on alone; with ranks of bfb that wait for all of them, bfb is the fastest at 1 KiB "
+    assert lines(monkeypatch, rows, {"bfb": 8.5}, chunks=16) == [f"{told}(--rank-progress all)"]
+    assert lines(monkeypatch, rows, {"bfb": 9.5}, chunks=16) == []
+    assert lines(monkeypatch, rows, {"bfb": 8.5}, chunks=16, rank_progress="auto") == []
 
 
 def main_lines(command: str, topology: str) -> list[str]:
