@@ -15,6 +15,7 @@ from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.deciding import deciding_waits
+from sim.study.plans import no_model
 from sim.study.points import Task, range_of, ready_point, simulate_ready
 from sim.study.spec import Spec
 from sim.study.tables import range_words
@@ -31,6 +32,8 @@ MOST_RANKS = 64
 def run(arguments: argparse.Namespace) -> None:
     """Simulate with a log, print a summary, and write the timeline."""
     spec = spec_of(arguments)
+    if spec.iteration.model is None:
+        no_model(spec)
     with progress("trace", 1, arguments.quiet):
         timeline, lines, ends = (_job if named(spec.workload) or spec.iteration.model else _schedule)(arguments, spec)
         if arguments.perfetto:  # before anything is printed: it is refused if faults made it too large

@@ -242,7 +242,7 @@ def _attention(text: str) -> str:
 
 def model_of(row: Mapping[str, str]) -> LanguageModel:
     """The model of a run by its hyper-parameters; DeepSeek-V3 by name."""
-    if re.search(r"DeepSeek-V3", row["model"], re.IGNORECASE):
+    if re.search(r"DeepSeek-(V3|R1)", row["model"], re.IGNORECASE):
         return language_model("deepseek-v3")
     gated, text = _flag(row, "gated"), row["ffn"]
     mixture: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from typing import Any
 from sim.how import How
 from sim.program.model_options import Mismatch
 from sim.study.keys import SWEPT
-from sim.study.plans import label_of
+from sim.study.plans import label_of, no_model
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
 from topologies import Topology, WeftError
@@ -154,7 +154,12 @@ def _specs(
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))
         spec = Spec.from_dict(_placed(data, place), where)
-        spec = spec.choosing() if spec.iteration.model is None else spec
+        if spec.iteration.model is None:
+            no_model(spec)
+            if spec.workload.efficiency is not None:
+                said = f"efficiency {spec.workload.efficiency:g}"
+                raise WeftError(f"{where}: {said} is of a plan: give [iteration] model")
+            spec = spec.choosing()
         mismatches.append(_mismatch(spec))
         spec.build_faults()
         topology = _built(spec)

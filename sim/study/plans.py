@@ -17,6 +17,7 @@ from sim.study.keys import (
     IterationKeys,
     LibraryKeys,
     ModelKeys,
+    SweepKeys,
     TopologyKeys,
     TrainingKeys,
     WorkloadKeys,
@@ -88,6 +89,10 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
             if value != getattr(default, name):
                 flag = name.replace("_", "-")
                 raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model")
+    of_collectives = replace(spec.collective, algorithms=None) != CollectiveKeys() or spec.sweep != SweepKeys()
+    if of_collectives:
+        raise WeftError("a plan has collectives and sizes of its own: of [collective] only algorithms, and no [sweep], "
+                        "may stand beside its model")
     machine, topology = _machine(spec), spec.build_topology()
     slices = spec.iteration.replicas if machine is not None and machine.dimensions else 1
     plan = plan_of(spec, machine, topology.n_npus * slices)

@@ -109,7 +109,8 @@ def test_an_inlined_iteration_takes_everything_that_a_run_takes(
         return float(row["time_s"])
 
     composed = train(tmp_path, ["train", *tiny])
-    assert inlined() == pytest.approx(composed["time_s"], rel=1e-3)
+    alone = inlined()
+    assert alone == pytest.approx(composed["time_s"], rel=1e-3)
     faults, middle = tmp_path / "faults.toml", round(composed["time_s"] * 5e11)
     faults.write_text(f'[[slow-link]]\nlink = "dimension 0"\nshare = 0.01\nat = "{middle}ps"\n')
     struck = train(tmp_path, ["train", *tiny, "--faults", str(faults)])
@@ -117,7 +118,7 @@ def test_an_inlined_iteration_takes_everything_that_a_run_takes(
     assert inlined("--faults", str(faults)) > 1.2 * composed["time_s"]
     assert inlined("--nic", "shared", "--check") > 0
     capsys.readouterr()
-    assert inlined("--spread", "2") == inlined()
+    assert inlined("--spread", "2") == alone
     assert "in 2 perturbed runs" in capsys.readouterr().out
     for more in ([], ["--inline"]):
         assert main(["train", *tiny, *more, "--perfetto", str(tmp_path / "one.json")]) == 0
@@ -148,7 +149,7 @@ def test_iterations_share_a_fabric(tiny: list[str], tmp_path: Path) -> None:
     (["--global-batch", "64", "--loop", "dear"], "--loop dear is of the layers of --workload"),
     (["--global-batch", "64", "--device", "abacus"], "device 'abacus'"),
     (["--global-batch", "64", "--spread", "2"], "--spread 2 perturbs a run of the whole iteration: give --inline"),
-    (["--global-batch", "64", "--inline"], "that a library or a torus of accelerators times alone"),
+    (["--global-batch", "64", "--tp", "2", "--inline"], "that a library or a torus of accelerators times alone"),
     (["--global-batch", "64", "--chunks", "4"], "--library has its own: omit chunks of [model]"),
     (["--global-batch", "64", "--faults", "none.toml"], "--library has its own: omit faults of [model]"),
     (["--global-batch", "64", "--link-bandwidth", "1Gb/s"], "--library has its own: omit link_bandwidth of [topology]"),

@@ -67,3 +67,19 @@ def test_an_inlined_plan_is_a_point_too() -> None:
     assert row["time_s"] == pytest.approx(run_plan(composed, asked(composed))["time_s"], rel=1e-3)
     with pytest.raises(WeftError, match="give inline = true"):
         run_plan(composed, asked(composed), spread=2)
+
+
+@pytest.mark.parametrize(("sections", "why"), [
+    ({"iteration": {"tp": 2}}, "--tp 2 is of a plan: give --model"),
+    ({"workload": {"efficiency": 0.5}}, "efficiency 0.5 is of a plan"),
+    ({"iteration": {"inline": True}}, "is of a plan: give --model"),
+])
+def test_keys_of_a_plan_need_its_model(sections: dict[str, Any], why: str) -> None:
+    with pytest.raises(WeftError, match=why):
+        make_sweep({"topology": {"spec": "ring:4"}, "collective": {"algorithms": ["ring"]}, **sections})
+
+
+def test_a_plan_has_collectives_of_its_own() -> None:
+    for more in ({"sweep": {"begin": "1K"}}, {"collective": {"name": "all-gather"}}):
+        with pytest.raises(WeftError, match="a plan has collectives and sizes of its own"):
+            asked(Spec.from_dict({**SWEEP, "iteration": {"model": "llama-3-8b", "global_batch": 32}, **more}))
