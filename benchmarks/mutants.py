@@ -52,6 +52,7 @@ class Subject(NamedTuple):
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
+    compiled: bool = False  # whether kernels that are not mutated are compiled: tests run whole simulations
 
 
 def engine(*names: str) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ LIGHT = "--sample=16", "--hypothesis-profile=mutants"
 SUBJECTS = {
     "quotient": Subject(("sim/lower/quotient.py",), ("tests/sim/lower/test_symmetry_conditions.py",)),
     "proof": Subject(
-        tuple(f"collectives/core/{name}.py" for name in ("proof", "units", "follow", "_follow")),
+        tuple(f"collectives/core/{name}.py" for name in ("proof", "follow", "_follow")),
         tuple(f"tests/collectives/core/test_{name}.py" for name in ("proof_conditions", "follow")),
     ),
     "matches": Subject(
@@ -116,6 +117,22 @@ SUBJECTS = {
     ),
     "tuner": Subject(("sim/library/tuner.py",), ("tests/sim/library/test_tuner.py", *LIGHT)),
     "units": Subject(("topologies/units.py",), ("tests/topologies/test_units.py", *LIGHT)),
+    "nics": Subject(
+        (*engine("nics/*"), "sim/lower/nics.py", "sim/certify/nics.py"),
+        ("tests/sim/engine/nics/test_nic.py", "tests/sim/certify/test_nic_certificates.py",
+         "-k=not pauses and not loops_agree", *LIGHT),
+    ),
+    "training": Subject(
+        ("workloads/training.py", *(f"workloads/passes/{name}.py" for name in ("orders", "stages", "memory"))),
+        ("tests/workloads/test_training.py", "tests/workloads/passes",
+         "-k=not wait_free and not dear_gathers and not engine_to", *LIGHT),
+    ),
+    "judge": Subject(
+        tuple(f"sim/measured/{name}.py" for name in ("judge", "diagnosis", "causes")),
+        ("tests/sim/measured/test_library_run.py", "tests/sim/measured/test_evidence.py",
+         "-k=not levels_out and not confirmed and not same_run and not spine and not thread", *LIGHT),
+        compiled=True,
+    ),
     "retime": Subject(("sim/program/retime.py",), ("tests/sim/program/test_retime.py", *LIGHT)),
 }
 """By the name that the command takes; tests are fast ones, arguments of pytest."""
@@ -183,7 +200,8 @@ def copy(name: str, afresh: bool) -> None:
 
 def run(name: str, only: Sequence[str], most: int | None) -> None:
     """Start this module again in the copy; Ctrl-C reaches mutmut too, which ends its processes."""
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": "", "PYTHONHASHSEED": "0"}
+    plain = {} if SUBJECTS[name].compiled else {"NUMBA_DISABLE_JIT": "1"}
+    environment = os.environ | plain | {"PYTHONPATH": "", "PYTHONHASHSEED": "0"}
     few = [] if most is None else ["--most", str(most)]
     command = [sys.executable, "-m", "benchmarks.mutants", *few, "--in-copy", *only]
     process = subprocess.Popen(command, cwd=WORK / name, env=environment)

@@ -63,14 +63,28 @@ def in_matchings(schedule: Schedule) -> Schedule:
     return _moved(schedule, t._replace(step=step, via_ptr=None, via_links=None), schedule.topology)
 
 
-def part(schedule: Schedule, first: int, last: int, fabric: Topology) -> Schedule:
-    """Some steps of a schedule alone, on other circuits.
+def of_steps(schedule: Schedule, first: int, last: int) -> Transfers:
+    """The transfers of some steps alone.
 
     `first`, `last`: of the steps, counted from 0.
     """
     t = schedule.pattern.transfers()
     step = step_numbers(t)
-    return _moved(schedule, _kept(t, (step >= first) & (step <= last)), fabric, phases=())
+    return _kept(t, (step >= first) & (step <= last))
+
+
+def part(schedule: Schedule, transfers: Transfers, fabric: Topology) -> Schedule:
+    """Some transfers of a schedule alone, on other circuits."""
+    return _moved(schedule, transfers, fabric, phases=())
+
+
+def has_routes(fabric: Topology, transfers: Transfers) -> bool:
+    """Whether circuits join all that transfers are between."""
+    try:
+        fabric.paths(transfers.src, transfers.dst)
+    except WeftError:
+        return False
+    return True
 
 
 def switched(schedule: Schedule, fabrics: Sequence[Topology]) -> Schedule:
@@ -90,7 +104,7 @@ def switched(schedule: Schedule, fabrics: Sequence[Topology]) -> Schedule:
     if len(chosen) == 1 and not optics.paid:
         alike = chosen[0] is schedule.topology
         return schedule if alike else _moved(schedule, t._replace(via_ptr=None, via_links=None), chosen[0])
-    epochs = circuit_epochs(chosen, keep=optics.per_port)
+    epochs = circuit_epochs(chosen, keep=optics.per_port, name=schedule.topology.name)
     epoch = np.array(epoch_of, np.int64)[step_numbers(t)]
     _check_order(t, epoch, schedule.name)
     hops, links = np.zeros(t.src.size, np.int64), [np.zeros(0, np.int64)] * t.src.size

@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from collectives.registry import REDUCING
+from sim.analytic.bounds import flows_bound_ps, lower_bound_ps
 from sim.analytic.estimate import estimate_ps
-from sim.analytic.program_bound import flows_bound_ps, lower_bound_ps
 from sim.faults.apply import add_faults
-from sim.faults.cost import FaultCost
-from sim.faults.effects import without_effect
+from sim.faults.cost import FaultCost, without_effect
 from sim.lower.credits import buffer_note
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered

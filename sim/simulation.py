@@ -6,9 +6,9 @@ from time import perf_counter
 from typing import Annotated, Unpack
 
 from collectives.core.schedule import Schedule
+from sim.analytic.bounds import lower_bound_ps
 from sim.analytic.closed_form import closed_form_ps
 from sim.analytic.estimate import estimate_ps
-from sim.analytic.program_bound import lower_bound_ps
 from sim.certify.circuits import certify_circuits
 from sim.certify.fluid import certify_flows
 from sim.certify.healthy import certify
@@ -16,13 +16,11 @@ from sim.certify.schedule import certify_schedule
 from sim.engine.run import check_size, run
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
-from sim.faults.history import history_of
+from sim.faults.history import history_of, marks_of
 from sim.faults.lost import needs_journal
-from sim.faults.marks import marks_of
 from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
-from sim.lower.lowered import Lowered
-from sim.lower.names import task_names
+from sim.lower.lowered import Lowered, task_names
 from sim.lower.tenants import Tenant, merge
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of

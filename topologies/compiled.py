@@ -23,9 +23,7 @@ from llvmlite import binding
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
-from topologies.garbage import few_searches
-from topologies.interrupts import guarded
-from topologies.locks import Turn
+from topologies.process import Turn, few_searches, guarded
 from topologies.stages import compiling, staged
 
 Function = Callable[..., Any]

@@ -26,7 +26,7 @@ from topologies.core.topology import Optics, Router, Topology
 from topologies.products import fully_connected, torus
 from topologies.text.brief import one_line
 from topologies.totient_rings import select_permutations, totient_perms
-from topologies.units import Quantity, Rate, Time, bytes_per_s, parse_time
+from topologies.units import Quantity, Rate, bytes_per_s, parse_time
 
 Pair = tuple[int, int]
 
@@ -198,57 +198,6 @@ def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
         pairs = [(turn, n - 1)] + [((turn + k) % (n - 1), (turn - k) % (n - 1)) for k in range(1, n // 2)]
         turns.append(Circuits(n, 1, tuple((min(pair), max(pair)) for pair in pairs)))
     return turns
-
-
-@checked
-@one_line
-@dataclass(frozen=True)
-class PatchPanel:
-    """A robotic patch panel: circuits are patched ahead of time on a second plane, and flipped in when the job starts.
-
-    Attributes
-    ----------
-    provision : quantity
-        Time for the robot to patch all fibers.
-    flip : quantity
-        Time of the 1x2 switches that select the plane.
-    lookahead : bool
-        Whether there is a second plane, patched while an earlier job runs.
-    """
-
-    provision: Time = "300s"
-    flip: Time = "10ms"
-    lookahead: bool = True
-
-    def start_delay_ps(self) -> int:
-        """From the moment the servers are free to the first byte."""
-        provision = parse_time(self.provision, "provisioning time of the patch panel")
-        return parse_time(self.flip, "flip time of the patch panel") + (0 if self.lookahead else provision)
-
-
-@checked
-@one_line
-@dataclass(frozen=True)
-class CircuitSwitch:
-    """An optical circuit switch, with its delays kept apart.
-
-    Attributes
-    ----------
-    control, switching, link_up : quantity
-        Time to deliver the command; to switch the light path; for both transceivers to lock.
-    per_port : bool
-        Whether only the ports that change go dark, or the entire fabric.
-    """
-
-    switching: Time
-    control: Time = 0
-    link_up: Time = 0
-    per_port: bool = False
-
-    def delay_ps(self) -> int:
-        """How long a port is dark."""
-        parts = ((self.control, "control"), (self.switching, "switching"), (self.link_up, "link-up"))
-        return sum(parse_time(value, f"{name} delay of the circuit switch") for value, name in parts)
 
 
 RINGS, KAUTZ, FULL = "rings", "kautz", "full"

@@ -182,7 +182,7 @@ class Job:
         job.collective(schedule.name, schedule)
         epochs, optics = schedule.pattern.circuits, schedule.topology.optics
         if epochs is not None and optics is not None:
-            job.change_circuits(epochs, f"{optics.delay_ps}ps", per_port=optics.per_port, paid=optics.paid)
+            change_circuits(job, epochs, f"{optics.delay_ps}ps", per_port=optics.per_port, paid=optics.paid)
         return job
 
     @property
@@ -334,22 +334,6 @@ class Job:
                 raise WeftError(f"operation {name!r} names link {link} of the {self.topology.n_links}")
         return self._add(name, kind, Reconfigure(delay_ps, *links, controller, drain), None, after, 0)
 
-    def change_circuits(
-        self, epochs: Epochs, delay: Quantity, *, per_port: bool = False, paid: bool = False,
-        after: Mapping[int, Sequence[int]] = {}, drain: bool = True,
-    ) -> None:
-        """Add the changes from each epoch to the next.
-
-        `epochs`: whose topology is that of the job; built with `keep` where changes are per port.
-        `per_port`, `paid`: as in `Epochs.changes`.
-        `after`: operations that the changes to an epoch wait for, such as a rotor's clock.
-        `drain`: whether changes wait for the circuits in use.
-        """
-        first = len(self.operations)
-        for name, down, up, controller, before, epoch in epochs.changes(per_port=per_port, paid=paid):
-            waits = [*(first + one for one in before), *after.get(epoch, ())]
-            self.reconfigure(name, delay, down, up, controller=controller, after=waits, drain=drain)
-
     def _add(
         self, name: str, kind: str | None, work: Work, npus: Iterable[int] | None, after: Iterable[int], priority: int,
         turn: Priority = 0,
@@ -373,6 +357,23 @@ class Job:
     def ranks(self, operation: Operation) -> Ranks:
         """NPUs that an operation covers."""
         return np.arange(self.topology.n_npus) if operation.npus is None else np.array(operation.npus, np.int64)
+
+
+def change_circuits(
+    job: Job, epochs: Epochs, delay: Quantity, *, per_port: bool = False, paid: bool = False,
+    after: Mapping[int, Sequence[int]] = {}, drain: bool = True,
+) -> None:
+    """Add the changes from each epoch to the next.
+
+    `epochs`: whose topology is that of the job; built with `keep` where changes are per port.
+    `per_port`, `paid`: as in `Epochs.changes`.
+    `after`: operations that the changes to an epoch wait for, such as a rotor's clock.
+    `drain`: whether changes wait for the circuits in use.
+    """
+    first = len(job.operations)
+    for name, down, up, controller, before, epoch in epochs.changes(per_port=per_port, paid=paid):
+        waits = [*(first + one for one in before), *after.get(epoch, ())]
+        job.reconfigure(name, delay, down, up, controller=controller, after=waits, drain=drain)
 
 
 def on_network(job: Job, topology: Topology) -> Job:

@@ -90,8 +90,8 @@ class _Rows:
         return Layer(
             operator.name,
             Phase(compute_ns, tuple(forward)),
-            Phase(compute_ns, tuple(backward)),
-            Phase(compute_ns, self._gradients(weights, group)),
+            Phase(compute_ns * (2 if operator.of_activations else 1), tuple(backward)),
+            Phase(0.0 if operator.of_activations else compute_ns, self._gradients(weights, group)),
             self.accelerator.update_ns(mine),
         )
 

@@ -1,7 +1,5 @@
 """A lower bound over all circuits that the ports of a fabric allow, all times of switching them, and all algorithms."""
 
-from __future__ import annotations
-
 from math import prod
 
 from collectives.core.collective import Collective

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
+from sim.certify.conditions import rooms
 from sim.certify.faulty import certify_faulty
 from sim.certify.order import overtaken
-from sim.certify.rooms import rooms
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
 from sim.program import I64, Program
 from sim.program.columns import work_ps

@@ -18,10 +18,9 @@ from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_at_once, ends_in_order
 from sim.version import weft_version
 from topologies.checks import WeftError, nearest, out_of_memory, told
-from topologies.garbage import few_searches
-from topologies.interrupts import while_compiling
+from topologies.process import few_searches, while_compiling
 from topologies.stages import end_profile, staged, start_profile, tell_compiling
-from topologies.text.notes import notes_on_stderr
+from topologies.text.schema import notes_on_stderr
 
 EXIT_NOT_WRITTEN = 1
 """A full disk, a file that cannot be written."""

@@ -243,6 +243,7 @@ def choice(row: Row) -> str:
     words += [row["discipline"]] if row["discipline"] != "fifo" else []
     words += [f"{row['trees']} trees"] if row["trees"] is not None else []
     words += [f"{row['pipeline_chunks']} parts"] if row["pipeline_chunks"] is not None else []
+    words += [f"circuits {row['circuits']}"] if row.get("circuits") else []
     return " ".join(words)
 
 

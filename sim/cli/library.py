@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
         raise WeftError(f"--figure {arguments.figure} is for simulations: omit it beside --library")
     if arguments.workers != 1:
         raise WeftError("--workers is for comparisons of algorithms: omit it beside --library")
-    from sim.library.simulated import simulated, why_apart  # the engine: `beside_ideal` does without
+    from sim.study.library_runs import simulated, why_apart  # the engine: `beside_ideal` does without
 
     setting = setting_of(spec)
     rows = []
@@ -111,7 +111,7 @@ def _apart(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of nccl-tests, then the choices."""
-    from sim.library.simulated import APART
+    from sim.study.library_runs import APART
 
     machine = setting.machine
     table = [["size", "algorithm", "protocol", "expected", "simulated", "by", "busbw", "limited by"]]

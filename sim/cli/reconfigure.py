@@ -8,8 +8,7 @@ from sim.cli.compare import refusals
 from sim.cli.flags import how
 from sim.cli.output import say, write_json
 from sim.cli.progress import progress
-from sim.study.circuits import POLICIES
-from sim.study.policies import policies, row_of
+from sim.study.policies import SHOWN, policies, row_of
 from sim.study.tables import aligned
 from topologies.units import format_size, format_time
 
@@ -19,7 +18,7 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments).choosing()
     refused = refusals(spec, arguments)
     names = [name for name in spec.algorithms if name not in refused]
-    with progress("reconfigure", 1 + len(POLICIES), arguments.quiet) as steps:
+    with progress("reconfigure", 1 + len(SHOWN), arguments.quiet) as steps:
         found, bound_ps = policies(spec, names, how(arguments), steps.advance)
     rows = [row_of(one, bound_ps) for one in found]
     head = f"{spec.kind.name} of {format_size(spec.sizes_bytes[0])} on {spec.topology.spec}"

@@ -28,7 +28,7 @@ from collectives.core.streams import emitted
 from collectives.core.symmetry import Action, Group
 from collectives.core.transfers import Transfers, take
 from sim.lower.capacity import check_capacity
-from sim.lower.channels import route_channels
+from sim.lower.credits import route_channels
 from sim.lower.marks import Marks, keeping
 from sim.program import I8, unique_rows
 from sim.program.columns import blocks, numbered
@@ -96,7 +96,7 @@ class Ranks(NamedTuple):
     that no other rank has: number n_links + rank where routes begin, n_links + p + rank where they end.
     `together`: whether ports wait for each other.
     `turns`: the discipline of links that serve in turn, or "".
-    `channels`: what gives routes their virtual channels (sim/lower/channels.py), or "".
+    `channels`: what gives routes their virtual channels (sim/lower/credits.py), or "".
     """
 
     ends: int = 0

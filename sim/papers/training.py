@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.library.described import machine_of
-from sim.library.groups import library_times
 from sim.papers.tables import Left, as_text, md_head, md_line, picture
 from sim.plots.lines import CYCLE
 from sim.plots.passes import draw_passes
 from sim.plots.style import NARROW, REFERENCE, figure, legend
+from sim.study.group_times import library_times
 from sim.study.plans import torus_of
 from topologies.checks import WeftError, told
 from topologies.machines.profile import Machine, machine

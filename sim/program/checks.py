@@ -78,7 +78,9 @@ def _posting_ps(program: Program, services: int) -> int:
 
 
 def _exact_bound(program: Program) -> int:
-    (cut, route), times = np.unique(np.stack([program.task_cut, program.task_route]), axis=1, return_counts=True)
+    n_routes = max(program.route_ptr.size - 1, 1)
+    pairs, times = np.unique(program.task_cut.astype(np.int64) * n_routes + program.task_route, return_counts=True)
+    cut, route = np.divmod(pairs, n_routes)
     first, n_hops = program.route_ptr[route], np.diff(program.route_ptr)[route]
     hop = np.repeat(first - np.cumsum(n_hops) + n_hops, n_hops) + np.arange(n_hops.sum())
     cut, times = np.repeat(cut, n_hops), np.repeat(times, n_hops)

@@ -23,7 +23,7 @@ from sim.why.faulty_path import walk_of
 from sim.why.path import Piece, Wait
 from topologies import WeftError
 from topologies.checks import checked, choice
-from topologies.garbage import few_searches
+from topologies.process import few_searches
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular

@@ -35,9 +35,9 @@ from workloads.topoopt import (
 )
 from workloads.topoopt.strategy import legal_sizes
 
-SEARCH_ROUNDS, SEARCH_CHUNKS = 32, 4
-"""Rounds that an all-reduce is merged into while searching, and chunks of a message: within 1.5 % of all rounds; the
-result uses all of them."""
+SEARCH_ROUNDS, SEARCH_CHUNKS = (8, 32), (1, 4)
+"""Rounds that an all-reduce is merged into while searching, and chunks of a message: the fewest, on 512 servers or
+more, and the most, on 128 or fewer: mostly within 2 % of all rounds; the result uses all of them."""
 
 DRAFTS, WARM = 30, 0.05
 """Moves by their loads for each move of the search; at first one that loses 5 % is kept with probability 1/e."""
@@ -106,12 +106,19 @@ def iteration_ps(
     return simulate_iteration(iteration_of(model, strategy), fabric.topology, fabric.rings, transport, how).time_ps
 
 
+def coarser(transport: Transport, n: int) -> Transport:
+    """The transport of a search on n servers."""
+    (rounds, most_rounds), (chunks, most_chunks) = SEARCH_ROUNDS, SEARCH_CHUNKS
+    return replace(transport, most_rounds=min(max(4096 // n, rounds), most_rounds),
+                   message_chunks=min(max(512 // n, chunks), most_chunks))
+
+
 class _Chain:
     """The Markov chain: strategies and their times on fabrics."""
 
     def __init__(self, model: OperatorModel, fabric_for: FabricFor, settings: Settings) -> None:
         self.model, self.fabric_for, self.settings = model, fabric_for, settings
-        self.coarse = replace(settings.transport, most_rounds=SEARCH_ROUNDS, message_chunks=SEARCH_CHUNKS)
+        self.coarse = coarser(settings.transport, model.n)
         self.random = random.Random(settings.seed)
         self.load = Load(model)
         self.known: dict[tuple[int, Strategy], int] = {}

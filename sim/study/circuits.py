@@ -14,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from collectives import Schedule
-from collectives.reconfigured import Unswitchable, in_matchings, part, step_pairs, switched
+from collectives.core.transfers import Transfers
+from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_steps, part, step_pairs, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
+from sim.how import AS_USUAL, How
 from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
@@ -25,8 +27,8 @@ from topologies.optics import joining, layouts, stride_rings
 from topologies.stages import count, staged
 from topologies.units import format_time
 
-PLANNED = "planned"
-POLICIES = ("every step", "two states", "stride rings", PLANNED)
+EVERY_STEP, PLANNED = "every step", "planned"
+POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
 """Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these."""
 
 MOST_PRICED = 24
@@ -49,16 +51,18 @@ class Plan(NamedTuple):
 class Planner:
     """Prices of the steps of a schedule on the circuits that the ports of its fabric allow."""
 
-    def __init__(self, schedule: Schedule, model: Model = Model()) -> None:
+    def __init__(self, schedule: Schedule, model: Model = Model(), how: How = AS_USUAL) -> None:
         optics = schedule.topology.optics
         if optics is None:
             raise WeftError(f"{schedule.topology.name} has no circuits to switch: choose a fabric such as ocs:16x4")
         schedule = in_matchings(schedule)
-        self.schedule, self.model, self.optics = schedule, model, optics
+        self.schedule, self.model, self.how, self.optics = schedule, model, how, optics
         self.pairs = step_pairs(schedule)
         self.states = [schedule.topology]
-        self.own: dict[Piece | frozenset[tuple[int, int]], int | None] = {}
+        self.own: dict[frozenset[tuple[int, int]], int | None] = {}
         self._prices: dict[tuple[object, ...], int | None] = {}
+        self._keys: dict[Piece, tuple[object, ...]] = {}
+        self._transfers: dict[tuple[int, int], Transfers] = {}
 
     @cached_property
     def least_ps(self) -> int:
@@ -104,7 +108,7 @@ class Planner:
 
     def _pieces(self, policy: str) -> Iterator[Piece | None]:
         n = len(self.pairs)
-        if policy in ("every step", "two states"):
+        if policy in (EVERY_STEP, "two states"):
             yield from (self._own(step, step) for step in range(n))
         if policy == PLANNED:
             for first in range(n):
@@ -114,7 +118,7 @@ class Planner:
                         break
                     yield piece
             yield 0, n - 1, 0
-        others = [] if policy == "every step" else [0]
+        others = [] if policy == EVERY_STEP else [0]
         if policy in ("stride rings", PLANNED) and n <= MOST_PRICED:
             others += [self._state(ring) for ring in stride_rings(self.schedule.topology)]
         if policy == PLANNED and n <= MOST_PRICED:
@@ -142,19 +146,22 @@ class Planner:
 
     def price_ps(self, first: int, last: int, state: int) -> int | None:
         """Simulated time of some steps alone; None without a route."""
-        fabric = self.states[state]
-        some = part(self.schedule, first, last, fabric)
-        key = self._key(some, state)
-        if key not in self._prices:
-            try:
-                self._prices[key] = simulate(some, model=self.model).time_ps
-            except WeftError:
+        piece = first, last, state
+        if piece not in self._keys:
+            if (first, last) not in self._transfers:
+                self._transfers[first, last] = of_steps(self.schedule, first, last)
+            t = self._transfers[first, last]
+            key = self._keys[piece] = self._key(t, state)
+            if key not in self._prices:
+                fabric = self.states[state]
                 self._prices[key] = None
-        return self._prices[key]
+                if has_routes(fabric, t):
+                    some = part(self.schedule, t, fabric)
+                    self._prices[key] = simulate(some, model=self.model, **self.how.arguments()).time_ps
+        return self._prices[self._keys[piece]]
 
-    def _key(self, some: Schedule, state: int) -> tuple[object, ...]:
+    def _key(self, t: Transfers, state: int) -> tuple[object, ...]:
         """What the price depends on: of transfers that wait for nothing, each on a circuit of its own, the largest."""
-        t = some.pattern.transfers()
         moves = t.src != t.dst
         links = self.states[state].link_ids(t.src[moves], t.dst[moves])
         if t.dep_src.size == 0 and t.rounds is None and np.all(links >= 0) and np.unique(links).size == links.size:
@@ -163,15 +170,15 @@ class Planner:
         return state, *(column.tobytes() for column in (t.src, t.dst, t.blocks, t.slot, t.dep_src, t.dep_slot))
 
 
-def planned(schedule: Schedule, model: Model) -> Schedule:
+def planned(schedule: Schedule, model: Model, how: How = AS_USUAL) -> Schedule:
     """The schedule with the circuits of its best plan."""
-    planner = Planner(schedule, model)
+    planner = Planner(schedule, model, how)
     plan = planner.plan(PLANNED)
     return schedule if plan is None else switched(planner.schedule, plan.fabrics)
 
 
 def switched_form(
-    ready: Mapping[str, Schedule], best: BestForm, run: Callable[[Schedule], Result]
+    ready: Mapping[str, Schedule], best: BestForm, run: Callable[[Schedule], Result], how: How = AS_USUAL
 ) -> BestForm:
     """The best of static circuits, or of plans that switch them, where some may be faster.
 
@@ -188,7 +195,7 @@ def switched_form(
         if bound >= best.result.time_ps:
             break
         try:
-            result = run(planned(schedule, best.result.model))
+            result = run(planned(schedule, best.result.model, how))
         except Unswitchable as wrong:
             best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
             continue

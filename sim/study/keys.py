@@ -485,9 +485,9 @@ class ReportKeys:
 class PaperKeys:
     """Section `[paper]`: a published evaluation."""
 
-    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware, training or headlines",
+    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, hardware, training, seeds or headlines",
                            "NAME", choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "hardware",
-                                            "training", "headlines"))
+                                            "training", "seeds", "headlines"))
     data: str | None = key("text", "of hardware and training: other measurements, in the columns of its own",
                            "FILE.csv")
     quick: bool = key("flag", "a part that takes less than a minute", value=False)

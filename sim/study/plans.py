@@ -8,10 +8,10 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from sim.how import AS_USUAL, How
-from sim.library.groups import fabric_times, library_times, torus_times
 from sim.library.tuner import runs_on, version
 from sim.program.model import Model
 from sim.simulation import simulate
+from sim.study.group_times import fabric_times, library_times, torus_times
 from sim.study.keys import (
     AUTO,
     AccountKeys,

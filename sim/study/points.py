@@ -14,9 +14,9 @@ from collectives import Schedule, algorithm, hierarchical, in_network, themis
 from collectives.formats.files import called
 from collectives.registry import check_implements
 from collectives.trees.edge_disjoint import most_trees
-from sim.analytic.bounds import bounds
-from sim.analytic.program_bound import flows_bound_ps
+from sim.analytic.bounds import bounds, flows_bound_ps
 from sim.engine.run import MOST_SERVICES
+from sim.how import How
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.program.model import Model
@@ -80,7 +80,8 @@ def row_of(task: Task, best: BestForm) -> Row:
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
     notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
-    tuned = {option: task.spec.options_of(task.algorithm).get(option) for option in TUNED} | _split(best.name)[1]
+    options = TUNED if best.result.job.topology.optics else TUNED[:-1]
+    tuned = {option: task.spec.options_of(task.algorithm).get(option) for option in options} | _split(best.name)[1]
     ends = NO_RANGE if task.spread is None else range_of(task, best.result)
     chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None}
     return best.result.row() | ends | chosen | tuned | {"why": account, "other_forms": best.others, "notes": notes}
@@ -171,7 +172,8 @@ def simulate_ready(
     best = simulate_static(task, ready, refused, progress)
     if task.spec.engine == "analytic":
         return best
-    return switched_form(ready, best, partial(_final(task, progress), model=best.result.model))
+    how = How(check=task.check, max_events=task.max_events)
+    return switched_form(ready, best, partial(_final(task, progress), model=best.result.model), how)
 
 
 def _final(task: Task, progress: Callable[[Progress], None] | None) -> Callable[..., Result]:

@@ -11,13 +11,16 @@ from sim.how import AS_USUAL, How
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm
-from sim.study.circuits import POLICIES, Plan, Planner
+from sim.study.circuits import EVERY_STEP, PLANNED, Plan, Planner
 from sim.study.points import Task, floor_ps, ready_point, simulate_static, topology_of
 from sim.study.spec import Spec
 from topologies import WeftError
 from topologies.units import PS_PER_S
 
 STATIC, BEST = "static", "best"
+
+SHOWN = (EVERY_STEP, PLANNED)
+"""Policies of switching in the table; the others of `POLICIES` are parts of the last."""
 
 
 class Found(NamedTuple):
@@ -49,13 +52,15 @@ def policies(
     bound_ps = circuits_bound_ps(fabric, spec.kind, size, model)
     may_pay = circuits_bound_ps(fabric, spec.kind, size, model, least_changes=1) < static.result.time_ps
     planners = [
-        (label, Planner(schedule, model)) for ready, _ in points.values() for label, schedule in ready.items()
+        (label, Planner(schedule, model, how)) for ready, _ in points.values() for label, schedule in ready.items()
         if "circuits=" not in label
     ]
     planners.sort(key=lambda one: one[1].least_ps or static.result.time_ps)
-    for policy in POLICIES:
-        if policy == POLICIES[0] or may_pay:
+    for policy in SHOWN:
+        if policy == EVERY_STEP or may_pay:
             found += _planned(policy, planners, how)
+        else:  # any change takes longer than all of it
+            found.append(found[0]._replace(policy=policy))
         done(policy)
     best = min(found, key=lambda one: one.result.time_ps)
     return [*found, best._replace(policy=BEST)], bound_ps

@@ -15,13 +15,12 @@ from topologies import Topology
 from topologies.checks import WeftError, number
 from topologies.units import counted, parse_bandwidth
 from workloads.compute import TERA
-from workloads.formats.astra_memory import read_remote_memory
+from workloads.formats.astra_memory import Roofline, read_remote_memory
 from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
 from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, format_of
-from workloads.formats.roofline import Roofline
 from workloads.formats.simai import pipeline_note
 from workloads.job import Job
 from workloads.models import MODELS

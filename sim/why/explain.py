@@ -14,7 +14,7 @@ from sim.program.outcome import Outcome
 from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
 from sim.why.path import Labels, Piece, Trail, Walks, Why
 from topologies.checks import choice
-from topologies.garbage import few_searches
+from topologies.process import few_searches
 from topologies.stages import staged
 from workloads.job import Compute, Operation, Reconfigure
 

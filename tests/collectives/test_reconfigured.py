@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import build
-from collectives.reconfigured import Unswitchable, in_matchings, part, step_pairs, switched
+from collectives.reconfigured import Unswitchable, in_matchings, of_steps, part, step_pairs, switched
 from sim import simulate
 from sim.program.model import make_model
 from topologies import WeftError, from_spec, torus
@@ -26,7 +26,10 @@ def test_steps_on_their_own_circuits_take_what_they_take_alone_and_the_delays(op
     schedule = build("recursive-doubling", "all-reduce", fabric, "1MiB", "bandwidth")
     fabrics = own(schedule)
     result = simulate(switched(schedule, fabrics), model=WHOLE, check=True)
-    alone = sum(simulate(part(schedule, at, at, one), model=WHOLE).time_ps for at, one in enumerate(fabrics))
+    alone = sum(
+        simulate(part(schedule, of_steps(schedule, at, at), one), model=WHOLE).time_ps
+        for at, one in enumerate(fabrics)
+    )
     changes = 4 + (options in (",paid", ",circuits=rings"))
     assert result.time_ps == alone + changes * 10**6
     assert result.schedule.proof == "proved" and result.row()["algorithm"] == "recursive-doubling"

@@ -96,10 +96,11 @@ class Epochs:
         return ("out", int(self.topology.src[link])), ("in", int(self.topology.dst[link]))
 
 
-def circuit_epochs(fabrics: Sequence[Topology], *, keep: bool = False) -> Epochs:
+def circuit_epochs(fabrics: Sequence[Topology], *, keep: bool = False, name: str = "") -> Epochs:
     """One network of fabrics that follow each other on the same nodes.
 
     `keep`: whether a circuit of equal ends and rate that the next fabric has as well is the same link, which stays up.
+    `name`: of the network.
     WeftError: no fabric, or fabrics of different nodes.
 
     Examples
@@ -129,14 +130,14 @@ def circuit_epochs(fabrics: Sequence[Topology], *, keep: bool = False) -> Epochs
         numbers.append(number)
         before = up
     src, dst, rate, latency = (
-        np.array([getattr(fabrics[at], name)[link] for at, link in rows], getattr(first, name).dtype)
-        for name in ("src", "dst", "bandwidth_Bps", "latency_ps")
+        np.array([getattr(fabrics[at], column)[link] for at, link in rows], getattr(first, column).dtype)
+        for column in ("src", "dst", "bandwidth_Bps", "latency_ps")
     )
     order = np.lexsort((dst, src))  # as a topology sorts its links
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     topology = Topology(
-        name=f"{len(fabrics)} epochs from {first.name}",
+        name=name or f"{len(fabrics)} epochs from {first.name}",
         kind=first.kind.copy(), src=src, dst=dst, bandwidth_Bps=rate, latency_ps=latency,
         hop_latency_ps=first.hop_latency_ps.copy(), dimension=np.full(len(rows), -1, np.int16), shape=first.shape,
         coords=first.coords.copy(), router=NamedRouter(), node_names=first.node_names, optics=first.optics,

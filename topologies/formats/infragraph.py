@@ -21,8 +21,7 @@ from topologies.checks import WeftError, integer, number
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
-from topologies.text.notes import note
-from topologies.text.schema import Producer, tell_over
+from topologies.text.schema import Producer, note, tell_over
 from topologies.text.strict_yaml import loader
 from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
 

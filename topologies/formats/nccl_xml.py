@@ -40,9 +40,8 @@ from topologies.formats.nccl_schema import (
     xgmi_Bps,
 )
 from topologies.nvlink import GENERATIONS, generation
-from topologies.text.notes import note
 from topologies.text.plain_xml import Element, parse_xml
-from topologies.text.schema import fill, pass_over
+from topologies.text.schema import fill, note, pass_over
 from topologies.units import Quantity, counted, parse_bandwidth, parse_time
 
 NVLINK, PCIE, NETWORK = 0, 1, 2

@@ -4,8 +4,6 @@
 whatever else is on the fabric. A rank is at one place; what it waits for is local, so that ranks drift apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 

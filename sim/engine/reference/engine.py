@@ -18,9 +18,7 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL, EventPriority
 
-from sim.engine.reference.faults import Conditions, detours_of, route_from
-from sim.engine.reference.nic import Nic
-from sim.engine.reference.turns import Turns
+from sim.engine.reference.policies import Conditions, Nic, Turns, detours_of, route_from
 from sim.program import (
     I64,
     LOWEST_CHUNK_FIRST,

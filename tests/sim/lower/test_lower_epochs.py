@@ -10,7 +10,7 @@ from sim.program.outcome import CertificateError
 from sim.simulation import simulate
 from topologies import Circuits, WeftError, optical, rotor_matchings, torus
 from topologies.core.epochs import circuit_epochs
-from workloads.job import CLOCK, Job
+from workloads.job import CLOCK, Job, change_circuits
 
 
 def certified(job, **model):
@@ -40,7 +40,7 @@ def epochs_at_random(draw):
             via = epochs.route(epoch, [src], [dst])
             total += size * len(via[0])
             sent.append(job.send("message", [size], [src], [dst], via=via, after=after))
-    job.change_circuits(epochs, draw(st.sampled_from(["0s", "1ns", "1us"])), per_port=per_port)
+    change_circuits(job, epochs, draw(st.sampled_from(["0s", "1ns", "1us"])), per_port=per_port)
     return job, total, draw(st.integers(1, 3))
 
 
@@ -63,7 +63,7 @@ def test_switching_without_draining_is_found_out(per_port):
     job = Job(epochs.topology)
     job.send("before", [10_000], [0], [1], via=epochs.route(0, [0], [1]))
     job.send("after", [10], [0], [2], via=epochs.route(1, [0], [2]))
-    job.change_circuits(epochs, "1us", per_port=per_port, drain=False)
+    change_circuits(job, epochs, "1us", per_port=per_port, drain=False)
     with pytest.raises(CertificateError, match=r"before from npu0 .* ends .*; circuit npu0->npu1 is down from 0 ps"):
         simulate(job)
 
@@ -73,7 +73,7 @@ def test_a_transfer_that_starts_before_its_circuit_is_up_is_found_out():
     epochs = circuit_epochs(fabrics)
     job = Job(epochs.topology)
     job.send("after", [10], [0], [2], via=epochs.route(1, [0], [2]))
-    job.change_circuits(epochs, "1us")
+    change_circuits(job, epochs, "1us")
     result, tasks = certified(job)
     assert result.outcome.finish_ps[tasks[1]] == 10**6
     early = result.outcome._replace(start_ps=np.zeros_like(result.outcome.start_ps))
@@ -89,7 +89,7 @@ def test_a_transfer_has_only_the_circuits_of_its_epoch():
         epochs.route(0, [0], [2])
     job = Job(epochs.topology)
     with pytest.raises(WeftError, match="reconfiguration delay '10' is not a time"):
-        job.change_circuits(epochs, "10")
+        change_circuits(job, epochs, "10")
     with pytest.raises(WeftError, match="names link 9 of the 4"):
         job.reconfigure("change", "1us", [9], [])
     job.send("unnamed", [1], [0], [1])
@@ -114,7 +114,7 @@ def test_unchanged_circuits_stay_up_where_only_ports_change():
     kept = job.send("kept", [1_000], [0], [1], via=epochs.route(0, [0], [1]))
     again = job.send("again", [1_000], [0], [1], via=epochs.route(1, [0], [1]))
     new = job.send("new", [1_000], [3], [2], via=epochs.route(1, [3], [2]))
-    job.change_circuits(epochs, "1ms", per_port=True)
+    change_circuits(job, epochs, "1ms", per_port=True)
     result, _ = certified(job, chunks=1)
     end = [span.end_ps for number in (kept, again, new) for span in result.spans() if span.operation == number][::2]
     assert end == [1_001_000, 2_001_000, 10**9 + 1_001_000]
@@ -132,6 +132,6 @@ def test_a_rotor_that_carries_an_all_to_all_with_guard_times():
             ticks.append(job.compute("tick", length_ps, stream=f"{CLOCK}rotor", npus=[0], after=ticks[-1:]))
         src, dst = zip(*turn.pairs, strict=True)
         job.send(f"turn {at}", [size] * len(src), src, dst, via=epochs.route(at, src, dst), detached=True)
-    job.change_circuits(epochs, "1us", after={epoch: [tick] for epoch, tick in enumerate(ticks, 1)})
+    change_circuits(job, epochs, "1us", after={epoch: [tick] for epoch, tick in enumerate(ticks, 1)})
     result, _ = certified(job, chunks=1, forwarding="store-and-forward")
     assert result.time_ps == (n - 2) * 7_000_000 + 5_100_000

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
 from typing import Any
 
 import pytest
 
+from sim.cli import main
 from sim.study import deciding
 from sim.study.points import Task
 from sim.study.spec import Spec
@@ -60,14 +63,32 @@ def test_a_winner_that_needs_its_discipline(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
+def main_lines(command: str, topology: str) -> list[str]:
+    """What a command tells of defaults that decide."""
+    told = io.StringIO()
+    with redirect_stdout(told):
+        assert main([command, "--topology", topology, "--algorithms", "swing", "-b", "64M", "--quiet"]) == 0
+    return [line for line in told.getvalue().splitlines() if line.startswith("# decided by a default")]
+
+
 def test_waits_that_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the user says nothing of them, and all algorithms that wait go on alone instead."""
     rows = [row("swing", 9, progress="all"), row("bucket", 10, progress="any"), row("direct", 12)]
     assert lines(monkeypatch, rows, {"swing": 13, "bucket": 10}, chunks=16) == [
         "ranks of bucket, swing wait for all ports of a step; with ports that go on alone, bucket is the fastest at "
-        "1 KiB (--rank-progress free)"
+        "1 KiB, swing takes 13 us at 1 KiB (--rank-progress free)"
     ]
+    assert lines(monkeypatch, rows, {"swing": 9.4, "bucket": 10}, chunks=16) == []
     assert lines(monkeypatch, rows, {"swing": 13, "bucket": 10}, chunks=16, rank_progress="authors") == []
+
+
+def test_waits_of_the_fastest_and_of_a_single_algorithm_are_told_where_they_cost_or_save() -> None:
+    """Without waits Swing takes a third more on torus:16x8x4, and on equal tori the same."""
+    unequal = main_lines("validate", "torus:16x8x4")
+    assert [line.rpartition("; ")[2] for line in unequal] == [
+        "with ports that go on alone, swing takes 652.8 us at 64 MiB (--rank-progress free)"
+    ]
+    assert main_lines("compare", "torus:4x4") == []
 
 
 def test_a_cut_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,26 @@
-"""Signals while other people's code runs that does not hear them: numba's compiler, and solvers.
+"""What a process shares with others and with the system: signals, cores, the search for garbage, turns at a file.
 
-An exception raised in a callback of the compiler is lost, and the code with it; a solver goes on to its end first.
+Signals are held back while other people's code runs that does not hear them: an exception raised in a callback of
+numba's compiler is lost, and the code with it; a solver goes on to its end first. A lock on a file gives one process
+at a time its turn, and the system releases it when the process ends, however it ends.
 """
 
+import contextlib
+import gc
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar, cast
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: nobody waits
+    fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
 T = TypeVar("T")
 
@@ -95,3 +106,59 @@ def heard(solve: Callable[[], T]) -> T:
         _left.append(found)
         raise
     return cast(T, found.result())
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+SELDOM = (20_000, 50, 1_000)
+"""Thresholds of the garbage collector."""
+
+
+@contextmanager
+def few_searches() -> Iterator[None]:
+    """While something is compiled a fifth of the time goes into searches at the usual thresholds; on a long path, more.
+
+    Examples
+    --------
+    >>> with few_searches():
+    ...     kept = [object() for _ in range(100_000)]
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*(own and max(own, seldom) for own, seldom in zip(thresholds, SELDOM, strict=True)))
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+class Turn:
+    """The turn of this process at something that a file stands for; where there are no locks nobody waits.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     turn = Turn(Path(folder) / "lock")
+    ...     turn.take()
+    ...     turn.give_back()
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+
+    def take(self) -> None:
+        """Wait until no other process has it, unless this one has."""
+        if self._file is None and fcntl is not None:
+            with contextlib.suppress(OSError):
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def give_back(self) -> None:
+        """Let the next process go on, if this one has the turn."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -6,10 +6,10 @@ import pytest
 
 from collectives import build
 from sim.library.expected import expected
-from sim.library.groups import fabric_times, library_times, torus_times
 from sim.library.tuner import Setting
 from sim.program.model import Model
 from sim.simulation import simulate
+from sim.study.group_times import fabric_times, library_times, torus_times
 from topologies import ring, torus
 from topologies.machines.profile import machine, machine_and_nodes
 from workloads.passes.plan import Group

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from sim.library.expected import REPEATS, expected, fill_us, passed_on_bytes
-from sim.library.simulated import simulated
 from sim.library.tuner import COLLECTIVES, SENDRECV, Setting, candidates, tables
 from sim.measured.library_run import LibraryRun
+from sim.study.library_runs import simulated
 from topologies.machines.profile import machine, profiles
 
 MIB = 2**20
