@@ -128,7 +128,8 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH, at_least: AtL
     """Times side by side: one line per size, one column per algorithm, `*` at the fastest (at every one of a tie).
 
     `=` is at those whose range over perturbed runs overlaps that of the fastest. The form is named by its first letters
-    where an algorithm has several; the last column is the lead of the winner over the second, "tied" where it has none.
+    where an algorithm has several; the last column is the lead of the winner over the second, "tied" where it has none,
+    and who was not simulated and may be faster.
     Algorithms that do not fit a line of `width` characters follow in tables of their own, the last with the names of
     the winner and those tied with it.
     """
@@ -144,7 +145,10 @@ def comparison_table(rows: Sequence[Row], width: int = PIPE_WIDTH, at_least: AtL
         tied = tied_with(found)
         line = [format_size(size), *(_cell(row, times[0], tied, len(names) > 1, short) for row in here)]
         if len(names) > 1:
-            line.append(IDLE if times[0] == 0 else "tied" if tied else _margin(times))
+            others = [name for name, cell in zip(names, here, strict=True)
+                      if isinstance(cell, int) and cell <= times[0] * PS_PER_S]
+            margin = IDLE if times[0] == 0 else "tied" if tied else _margin(times)
+            line.append(f"{margin}, unless {' or '.join(others)} is" if others else margin)
         lines.append(line)
     if len(names) > 1 and sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True)) > width:
         for line, size in ((line, size) for line, size in zip(lines[1:], sizes, strict=True) if line[-1] != IDLE):

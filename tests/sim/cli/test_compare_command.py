@@ -315,6 +315,7 @@ def test_a_long_point_that_its_bound_does_not_exclude_is_named(
     for size in ("1 KiB", "1 MiB"):
         row = next(line for line in said.splitlines() if line.strip().startswith(size))
         assert "*" in row
+    assert ", unless " in said and ", unless " not in before
 
 
 def test_ranges_are_of_what_is_near_the_fastest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
