@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -190,9 +191,8 @@ class Result(Tabular):
         """The run with its log (or, under faults, its journal); one that kept none is repeated."""
         self._check_services()
         if self.outcome is None or (self.outcome.log is None and self.outcome.journal is None):
-            from sim.why.explain import run_with_log
-
-            return run_with_log(self.lowered)
+            logged: Outcome = _explain().run_with_log(self.lowered)
+            return logged
         return self.outcome
 
     def _check_services(self) -> None:
@@ -209,9 +209,8 @@ class Result(Tabular):
         by : {"dimension", "operation", "kind", "tenant"}
             How its pieces are named: by what was done on which class of links, or by whose they are.
         """
-        from sim.why.explain import explain_run
-
-        return explain_run(self.lowered, self.logged, by)
+        why: Why = _explain().explain_run(self.lowered, self.logged, by)
+        return why
 
     @checked
     def spread(self, n: Annotated[int, Integer(1, MOST_SPREAD)] = 4, *, seed: Natural = 0) -> Spread:
@@ -221,7 +220,7 @@ class Result(Tabular):
 
         WeftError: a result with faults, or of the analytic engine.
         """
-        from sim.why.spread import spread  # it loads the compiler
+        from sim.why.spread import spread  # loads the compiler
 
         self._check_services()
         if self.faults is not None or self.outcome is None:
@@ -231,7 +230,7 @@ class Result(Tabular):
     @checked
     def timeline(self) -> Timeline:
         """Every service with its name, for `sim.timeline.perfetto.write_perfetto` and other pictures."""
-        from sim.timeline.timeline import timeline
+        from sim.timeline.timeline import timeline  # loads the compiler
 
         return timeline(self.lowered, self.logged)
 
@@ -272,15 +271,13 @@ class Result(Tabular):
     @cached_property
     def _logged_spans(self) -> Spans:
         """The same with a log: one walk serves all NPUs."""
-        from sim.why.spans import Spans
-
         spans, has_log = self._spans, self.outcome is not None and self.outcome is self.logged
-        return spans if has_log or spans.lowered is not self.lowered else Spans(self.lowered, self.logged)
+        return spans if has_log or spans.lowered is not self.lowered else type(spans)(self.lowered, self.logged)
 
     @cached_property
     def _spans(self) -> Spans:
         """The operations; a schedule alone is run once more, with the joins that show when each NPU has finished."""
-        from sim.why.spans import Spans, run_with_joins
+        from sim.why.spans import Spans, run_with_joins  # loads the compiler
 
         if self.outcome is not None and self.job.alone is None:
             return Spans(self.lowered, self.outcome)
@@ -376,3 +373,9 @@ def _padding(schedule: Schedule) -> list[str]:
     if not asked or blocks <= 2 * asked:
         return []
     return [f"padding to whole elements makes the {format_size(asked)} array {format_size(blocks)} on the wire"]
+
+
+def _explain() -> ModuleType:
+    from sim.why import explain  # loads the compiler
+
+    return explain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,10 +43,16 @@ def pays(moves: int) -> bool:
     _in_python += moves
     if _in_python <= KEPT_MOVES:
         return False
-    from collectives.core._follow import follow  # loads the compiler, so only when needed
-    from topologies.compiled import is_at_hand  # the same
+    from topologies.compiled import is_at_hand  # loads the compiler, so only when needed
 
+    follow = _kernels().follow
     return is_at_hand(follow) or (_in_python > COLD_MOVES and hasattr(follow, "py_func"))
+
+
+def _kernels() -> ModuleType:
+    from collectives.core import _follow  # loads the compiler, so only when needed
+
+    return _follow
 
 
 def holds(
@@ -57,39 +64,34 @@ def holds(
     `carried`: blocks of each row.
     `waits`: rows that wait, in order, what each waits for, and whether entirely.
     """
-    from collectives.core._follow import Moves, arrange, follow  # loads the compiler, so only when needed
-
-    n = t.src.size
+    kernels, n = _kernels(), t.src.size
     block = np.fromiter(chain.from_iterable(carried), np.int64)
     counts = np.fromiter(map(len, carried), np.int64, n)
     ends = _ends(kind, p, n_blocks, root)
     if ends is None or not _are_in_range(t, counts, block, n_blocks):
         return False
     rows = _rows(n, *waits)
-    moves = Moves(
+    moves = kernels.Moves(
         t.src.astype(np.int64), t.dst.astype(np.int64), t.reduces.copy(), _offsets(counts), block,
         np.repeat(np.arange(n), counts), *ends,
     )  # fmt: skip
-    most, longest = arrange(rows), (int(rows.size.max(initial=0)) >> 6) + 1
+    most, longest = kernels.arrange(rows), (int(rows.size.max(initial=0)) >> 6) + 1
     if most < 0 or 2 * most * longest + moves.block.size * moves.masks.shape[1] > MOST_WORDS:
         return False
-    return bool(follow(rows, moves, _sets(moves, most, longest), not rows.whole.all(), p, n_blocks))
+    return bool(kernels.follow(rows, moves, _sets(moves, most, longest), not rows.whole.all(), p, n_blocks))
 
 
 def _rows(n: int, child: Ints, parents: Ints, whole: Bools) -> Rows:
-    from collectives.core._follow import Rows  # loads the compiler, so only when needed
-
     waiting, order, bit, part, size, first, left = (np.empty(n, np.int64) for _ in range(7))
     ptr, following = _offsets(np.bincount(child, minlength=n)), np.empty(child.size, np.int64)
-    return Rows(ptr, child, parents, whole, waiting, order, bit, part, size, first, left, following)
+    rows: Rows = _kernels().Rows(ptr, child, parents, whole, waiting, order, bit, part, size, first, left, following)
+    return rows
 
 
 def _sets(moves: Moves, most: int, longest: int) -> Sets:
-    from collectives.core._follow import Sets  # loads the compiler, so only when needed
-
     n, n_moves, words = moves.src.size, moves.block.size, moves.masks.shape[1]
     n_cells = 1 << (2 * n_moves + 1).bit_length()
-    return Sets(
+    sets: Sets = _kernels().Sets(
         keys=np.full(n_cells, -1),
         heads=np.full(n_cells, -1),
         following=np.empty(n_moves, np.int64),
@@ -102,6 +104,7 @@ def _sets(moves: Moves, most: int, longest: int) -> Sets:
         started=np.empty(longest, np.int64),
         value=np.empty(words, np.int64),
     )
+    return sets
 
 
 def _are_in_range(t: Transfers, counts: Ints, blocks: Ints, n_blocks: int) -> bool:

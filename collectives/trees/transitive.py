@@ -24,7 +24,7 @@ from collectives.trees.shares import gather_shares
 from topologies import NPU, Topology
 from topologies.core.symmetry import link_orbits
 from topologies.flows.maxflow import FlowNetwork
-from topologies.flows.tightest_cut import is_transitive, remembered
+from topologies.flows.tightest_cut import is_transitive, links_from, remembered
 
 Ints = npt.NDArray[np.int64]
 
@@ -146,11 +146,7 @@ def _by_depth(distance: Ints) -> tuple[Ints, Ints]:
 
 def distances_to_zero(topology: Topology) -> Ints:
     """Links from rank 0 to each node."""
-    from topologies.flows._breadth import farthest  # loads the compiler, so only when needed
-
-    hops, queue = np.empty((2, topology.n_nodes), np.int32)
-    farthest(topology.link_ptr, topology.dst, 0, topology.n_npus, hops, queue)
-    return hops.astype(np.int64)  # links have opposites, so the distance is symmetric
+    return links_from(topology)[0].astype(np.int64)  # links have opposites, so the distance is symmetric
 
 
 class _Edges:

@@ -111,7 +111,7 @@ def _apart(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of nccl-tests, then the choices."""
-    from sim.study.library_runs import APART
+    from sim.study.library_runs import APART  # the engine, as above
 
     machine = setting.machine
     table = [["size", "algorithm", "protocol", "expected", "simulated", "by", "busbw", "limited by"]]

@@ -10,6 +10,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json, write_whole
 from sim.study.tables import aligned
 from topologies import TOPOLOGIES, Topology, bisection_Bps, egress_Bps, write_topology
+from topologies.flows.tightest_cut import links_from
 from topologies.formats.files import FORMATS
 from topologies.stages import count, staged
 from topologies.units import format_rate, format_time
@@ -92,16 +93,14 @@ def diameter_hops(topology: Topology) -> tuple[int | None, bool]:
 
     None if some NPU cannot reach another.
     """
-    from topologies.flows._breadth import farthest  # loads the compiler, so only when needed
-
-    n_npus, hops, queue = topology.n_npus, *np.empty((2, topology.n_nodes), np.int32)
+    n_npus, scratch = topology.n_npus, np.empty((2, topology.n_nodes), np.int32)
     exact = n_npus <= EXACT_DIAMETER_NPUS
     sources = np.arange(n_npus) if exact else np.linspace(0, n_npus - 1, SAMPLED_NPUS).astype(np.int64)
     longest = 0
     for done, source in enumerate(sources.tolist()):
-        if (most := farthest(topology.link_ptr, topology.dst, source, n_npus, hops, queue)) < 0:
+        if (most := links_from(topology, source, scratch)[1]) < 0:
             return None, exact
-        longest = max(longest, int(most))
+        longest = max(longest, most)
         count("NPUs from which the farthest one is found", done + 1, sources.size)
     return longest, exact
 

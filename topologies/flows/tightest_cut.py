@@ -195,10 +195,20 @@ def is_cut_at_one_npu(topology: Topology) -> bool:
 
 def _reaches_all(topology: Topology) -> bool:
     """Whether the first NPU reaches all others."""
+    return links_from(topology)[1] >= 0
+
+
+def links_from(
+    topology: Topology, source: int = 0, scratch: npt.NDArray[np.int32] | None = None
+) -> tuple[npt.NDArray[np.int32], int]:
+    """Links from a node to each node, and to the farthest NPU: -1 if one cannot be reached.
+
+    `scratch` (2, n_nodes): the first row is what is returned.
+    """
     from topologies.flows._breadth import farthest  # loads the compiler, so only when needed
 
-    hops, queue = np.empty((2, topology.n_nodes), np.int32)
-    return bool(farthest(topology.link_ptr, topology.dst, 0, topology.n_npus, hops, queue) >= 0)
+    hops, queue = np.empty((2, topology.n_nodes), np.int32) if scratch is None else scratch
+    return hops, int(farthest(topology.link_ptr, topology.dst, source, topology.n_npus, hops, queue))
 
 
 class _Search:
