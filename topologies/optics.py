@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import cycle, islice
+from itertools import combinations_with_replacement, cycle, islice, permutations
 from typing import Unpack
 
 import numpy as np
@@ -353,6 +353,26 @@ def stride_rings(fabric: Topology) -> list[Topology]:
     return [
         replace(circulant(n, (1 << t,) * times, connected=False, **links_of(fabric)), optics=optics)
         for t in range((n - 1).bit_length()) if n % (2 << t) == 0 or t == 0
+    ]
+
+
+def all_states(fabric: Topology, most: int) -> list[Topology]:
+    """All circuits that take every simplex port; none where there are more than `most`, or ports are duplex."""
+    optics, n = fabric.optics, fabric.n_npus
+    assert optics is not None
+    if optics.duplex or optics.single or n < 2 or n > most:
+        return []
+    found: list[tuple[int, ...]] = []
+    for one in permutations(range(n)):
+        if all(a != b for a, b in enumerate(one)):
+            found.append(one)
+            if math.comb(len(found) + optics.ports - 1, optics.ports) > most:
+                return []
+    return [
+        replace(optical(Circuits(
+            n, optics.ports, tuple((a, b) for one in some for a, b in enumerate(one)), False
+        ), **links_of(fabric)), optics=optics)
+        for some in combinations_with_replacement(found, optics.ports)
     ]
 
 

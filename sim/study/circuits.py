@@ -20,13 +20,16 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm
 from topologies import Topology, WeftError
-from topologies.optics import joining, layouts, stride_rings
+from topologies.optics import all_states, joining, layouts, stride_rings
 from topologies.stages import count, staged
 from topologies.units import format_time
 
 EVERY_STEP, PLANNED = "every step", "planned"
 POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
 """Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these."""
+
+MOST_STATES, MOST_TRIED = 50, 5_000
+"""Limits on all states of few servers, and on them times the parts of a schedule, for trying each part on each."""
 
 MOST_PRICED = 24
 """Limit on the steps of a schedule whose single steps are priced on circuits that are not their own."""
@@ -115,6 +118,10 @@ class Planner:
                         break
                     yield piece
             yield 0, n - 1, 0
+            small = [self._state(one) for one in all_states(self.schedule.topology, MOST_STATES)]
+            if len(small) * n * n <= MOST_TRIED:
+                for state in small:
+                    yield from ((first, last, state) for first in range(n) for last in range(first, n))
         others = [] if policy == EVERY_STEP else [0]
         if policy in ("stride rings", PLANNED) and n <= MOST_PRICED:
             others += [self._state(ring) for ring in stride_rings(self.schedule.topology)]

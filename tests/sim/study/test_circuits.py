@@ -10,6 +10,7 @@ from sim.program.model import make_model
 from sim.study.circuits import PLANNED, POLICIES, Planner, planned, switched_rows
 from sim.study.policies import policies, row_of
 from sim.study.spec import Spec
+from tests.oracles.circuit_states import least_ps
 from topologies import WeftError, from_spec, ring
 from topologies.units import parse_time
 
@@ -97,3 +98,18 @@ def test_switching_needs_circuits():
         Planner(build("ring", "all-reduce", ring(4), "1KiB"))
     alone = build("ring", "all-reduce", from_spec("ocs:1x1"), "1KiB")
     assert Planner(alone).plan(PLANNED) is None and planned(alone, HALVES) is alone
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("kind", "name"), [
+    ("all-reduce", "recursive-doubling"), ("all-reduce", "ring"), ("all-gather", "ring"), ("all-gather", "direct"),
+    ("reduce-scatter", "recursive-doubling"), ("all-to-all", "direct"), ("all-to-all", "pairwise"),
+    ("broadcast", "tree"), ("reduce", "tree"),
+])
+def test_no_sequence_of_any_circuits_of_four_servers_is_quicker(kind, name):
+    planner = Planner(build(name, kind, from_spec("ocs:4x1"), "64KiB"), make_model(chunks=1))
+    delays_ps = [0, US, 1_000 * US]
+    least = least_ps(planner.schedule, planner.model, delays_ps)
+    for delay_ps, want in zip(delays_ps, least, strict=True):
+        planner.optics = planner.optics._replace(delay_ps=delay_ps)
+        assert planner.plan(PLANNED).time_ps == want
