@@ -1,4 +1,4 @@
-"""Thirty real commands, each a process: CPU, memory and what of it is the engine, and what a variant saves.
+"""Thirty real commands, each a process: CPU, memory, the engine's share, the stage that takes most beside it, variants.
 
 `python -m benchmarks.commands` writes docs/performance_commands.md. `--variant checked=--check` adds flags to the
 commands that have them, `--variant none=FILE.py` runs FILE in place of `python -m sim`. Variants take turns.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -25,6 +26,7 @@ HERE = Path(__file__).parent
 BOOK = HERE / "commands.toml"
 PAGE = HERE.parent / "docs" / "performance_commands.md"
 PLAIN = "as it is"
+ENGINE = "engine"
 LONG_S = 10.0
 NOTE = "User and system time of processes, medians, kernels compiled before; made by `make bench-commands`."
 
@@ -34,7 +36,24 @@ class Used(NamedTuple):
 
     cpu_s: float
     peak_bytes: int
-    engine_s: float
+    stages_s: Mapping[str, float]  # by the names of `--profile`
+
+    @classmethod
+    def middle(cls, runs: Sequence[Used]) -> Used:
+        """Medians."""
+        stages = {name: median(one.stages_s.get(name, 0.0) for one in runs) for run in runs for name in run.stages_s}
+        return cls(median(one.cpu_s for one in runs), int(median(one.peak_bytes for one in runs)), stages)
+
+    @property
+    def engine_s(self) -> float:
+        return self.stages_s.get(ENGINE, 0.0)
+
+    @property
+    def largest(self) -> str:
+        """The stage beside the engine that takes the most, imports and what is in none left out."""
+        others = {name: taken for name, taken in self.stages_s.items() if name not in (ENGINE, "imports", "other")}
+        name = max(others, key=lambda one: others[one], default="")
+        return f"{name} {others[name]:.2f} s" if name else ""
 
 
 def book() -> dict[str, list[str]]:
@@ -61,13 +80,15 @@ def measured(words: Sequence[str], flags: Sequence[str], entry: Sequence[str]) -
         said = errors.read_text()
     if status:
         raise RuntimeError(f"weft {shlex.join(words)}: {said}")
-    return Used(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, engine_s(said))
+    return Used(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, stages_s(said))
 
 
-def engine_s(profile: str) -> float:
-    """CPU seconds of the engine in what `--profile` prints, worker processes included."""
-    rows = (line.split() for line in profile.splitlines())
-    return sum(float(row[-4]) for row in rows if row and row[0].rstrip(",") == "engine")
+def stages_s(profile: str) -> dict[str, float]:
+    """CPU seconds of each stage in what `--profile` prints, worker processes included."""
+    found: dict[str, float] = {}
+    for row in re.findall(r"^  (\S.*?),? +[\d.]+ +([\d.]+)  ", profile, re.MULTILINE):
+        found[row[0]] = found.get(row[0], 0.0) + float(row[1])
+    return found
 
 
 def turns(words: Sequence[str], variants: Mapping[str, str], times: int) -> dict[str, Used]:
@@ -77,7 +98,7 @@ def turns(words: Sequence[str], variants: Mapping[str, str], times: int) -> dict
     while (done := len(runs[PLAIN])) == 0 or (done < times and runs[PLAIN][0].cpu_s < LONG_S):
         for name in variants:
             runs[name].append(one(words, variants[name], has))
-    return {name: Used(*map(median, zip(*of, strict=True))) for name, of in runs.items()}
+    return {name: Used.middle(of) for name, of in runs.items()}
 
 
 def one(words: Sequence[str], variant: str, has: set[str]) -> Used:
@@ -96,9 +117,11 @@ def rows(commands: Mapping[str, Sequence[str]], variants: Mapping[str, str], tim
         total = {one: total[one] + found[one].cpu_s for one in variants}
         plain = found[PLAIN]
         engine += plain.engine_s
-        yield (name, f"{plain.cpu_s:.2f}", f"{plain.engine_s:.2f}", f"{plain.peak_bytes / 2**20:.0f} MiB",
+        yield (name, f"{plain.cpu_s:.2f}", f"{plain.engine_s:.2f}", f"{plain.engine_s / plain.cpu_s:.0%}",
+               plain.largest, f"{plain.peak_bytes / 2**20:.0f} MiB",
                *(f"{found[one].cpu_s:.2f}" for one in variants if one != PLAIN))
-    yield "all", f"{total[PLAIN]:.1f}", f"{engine:.1f}", "", *(f"{total[one]:.1f}" for one in variants if one != PLAIN)
+    yield ("all", f"{total[PLAIN]:.1f}", f"{engine:.1f}", f"{engine / total[PLAIN]:.0%}", "", "",
+           *(f"{total[one]:.1f}" for one in variants if one != PLAIN))
 
 
 def main() -> None:
@@ -112,7 +135,7 @@ def main() -> None:
     variants = {PLAIN: "", **dict(one.split("=", 1) for one in chosen.variant)}
     commands = {name: words for name, words in book().items() if chosen.only in name}
     others = (f"CPU s, {name}" for name in variants if name != PLAIN)
-    head = ("command", "CPU s", "of these the engine", "peak", *others)
+    head = ("command", "CPU s", "of these the engine", "share", "the most beside it", "peak", *others)
     text = show(Table("Thirty commands", head, lambda: rows(commands, variants, chosen.times), NOTE))
     if not chosen.only:
         lines = "\n".join(f"- {name}: `weft {shlex.join(words)}`" for name, words in commands.items())

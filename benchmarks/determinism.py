@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import build
-from collectives.reconfigured import menu
 from sim import simulate
 from sim.engine.run import run
 from sim.faults.apply import add_faults
@@ -31,13 +30,13 @@ from sim.lower.tenants import Tenant, merge
 from sim.program import ORDERS, PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
 from sim.program.model import PRESETS, Model, make_model
 from sim.program.outcome import Outcome
-from sim.scenarios.optical import ClusterJob, contended_ps, simulate_plan
+from sim.scenarios.optical import ClusterJob, contended_ps
+from sim.study.circuits import planned
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from sim.whole_file import write_text_whole
-from topologies import fat_tree, from_spec, ring, torus
+from topologies import fat_tree, from_spec, torus
 from workloads.job import Job
-from workloads.reconfigured import plan_job
 from workloads.topoopt import AllReduce, Iteration, Op
 from workloads.training import Training, training_job
 from workloads.workload import Call, Groups, Layer, Phase, Workload
@@ -144,8 +143,8 @@ def _tenants(model: Model) -> Job:
 
 
 def _circuits(model: Model) -> Job:
-    choice = menu(build("recursive-doubling", "all-reduce", ring(16), "99991B", "bandwidth"), interfaces=2)
-    return plan_job(choice, choice.best("10us"), "10us")
+    fabric = from_spec("ocs:16x2,duplex,single,circuits=16")
+    return Job.of(planned(build("recursive-doubling", "all-reduce", fabric, "99991B", "bandwidth"), model))
 
 
 def _pools(discipline: str, per: int) -> Program:
@@ -171,16 +170,13 @@ def _shared_tree() -> Entry:
 
 
 def _reconfigured() -> Entry:
-    choice = menu(build("recursive-doubling", "all-reduce", ring(16), "256KiB", "bandwidth"), interfaces=2)
-    job = plan_job(choice, choice.best("10us"), "10us")
-    result = simulate_plan(job, choice.start_up_ps, Model(chunks=1, forwarding="store-and-forward"))
-    outcome, lowered = result.outcome, result.lowered
+    fabric, model = from_spec("ocs:16x2,duplex,single,circuits=16"), Model(chunks=1, forwarding="store-and-forward")
+    result = simulate(
+        planned(build("recursive-doubling", "all-reduce", fabric, "256KiB", "bandwidth"), model), model=model
+    )
+    outcome = result.outcome
     numbers = np.array([outcome.makespan_ps, outcome.events], np.int64)
-    # What begins and ends the collective on each rank only joins; circuits that nothing crosses are no servers.
-    joins = [task for (operation, _), task in (*lowered.begin_task.items(), *lowered.end_task.items()) if not operation]
-    unused = job.topology.n_links - np.count_nonzero(lowered.server_link >= 0)
-    finish, busy = np.delete(outcome.finish_ps, joins), np.append(outcome.busy_ps, np.zeros(unused, np.int64))
-    return _entry(outcome.makespan_ps, numbers, np.sort(finish), np.sort(busy))
+    return _entry(outcome.makespan_ps, numbers, np.sort(outcome.finish_ps), np.sort(outcome.busy_ps))
 
 
 def _faulty(algorithm: str, plan: FaultPlan) -> Entry:

@@ -63,7 +63,7 @@ LIGHT = "--sample=16", "--hypothesis-profile=mutants"
 SUBJECTS = {
     "quotient": Subject(("sim/lower/quotient.py",), ("tests/sim/lower/test_symmetry_conditions.py",)),
     "proof": Subject(
-        tuple(f"collectives/core/{name}.py" for name in ("proof", "units", "follow", "_follow")),
+        tuple(f"collectives/core/{name}.py" for name in ("proof", "follow", "_follow")),
         tuple(f"tests/collectives/core/test_{name}.py" for name in ("proof_conditions", "follow")),
     ),
     "matches": Subject(
@@ -116,6 +116,20 @@ SUBJECTS = {
     ),
     "tuner": Subject(("sim/library/tuner.py",), ("tests/sim/library/test_tuner.py", *LIGHT)),
     "units": Subject(("topologies/units.py",), ("tests/topologies/test_units.py", *LIGHT)),
+    "nics": Subject(
+        (*engine("nics/*"), "sim/lower/nics.py", "sim/certify/nics.py"),
+        ("tests/sim/engine/nics/test_nic.py", "tests/sim/certify/test_nic_certificates.py",
+         "-k=not pauses and not loops_agree", *LIGHT),
+    ),
+    "training": Subject(
+        ("workloads/training.py", *(f"workloads/passes/{name}.py" for name in ("orders", "stages", "memory"))),
+        ("tests/workloads/test_training.py", "tests/workloads/passes",
+         "-k=not wait_free and not dear_gathers and not engine_to", *LIGHT),
+    ),
+    "judge": Subject(
+        ("sim/measured/judge.py", "sim/measured/diagnosis.py"),
+        ("tests/sim/measured/test_judge.py", "tests/sim/measured/test_evidence.py", *LIGHT),
+    ),
     "retime": Subject(("sim/program/retime.py",), ("tests/sim/program/test_retime.py", *LIGHT)),
 }
 """By the name that the command takes; tests are fast ones, arguments of pytest."""

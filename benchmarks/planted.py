@@ -19,11 +19,11 @@ import numpy as np
 from collectives import build
 from sim import simulate
 from sim.library.expected import expected
-from sim.library.simulated import simulated
 from sim.library.tuner import Setting
 from sim.measured.causes import with_nics
 from sim.measured.diagnosis import Diagnosis
 from sim.measured.library_run import LibraryRun
+from sim.study.library_runs import simulated
 from topologies.machines.profile import Gpu, Machine, machine, machine_and_nodes
 
 NOISE, RATES, LATENCIES = 0.03, 0.05, 0.15

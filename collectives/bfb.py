@@ -23,8 +23,7 @@ from collectives.trees.transitive import (
     has_free_translations,
     transitive_pattern,
 )
-from topologies import NPU, Topology, WeftError
-from topologies.core.routing import ShortestPathRouter
+from topologies import NPU, ShortestPathRouter, Topology, WeftError
 from topologies.core.symmetry import link_orbits
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
@@ -107,9 +106,7 @@ def _entries(
     """For each root at a distance, the links over which its shard may enter a node."""
     entering = np.flatnonzero(topology.dst == node).tolist()
     roots = np.flatnonzero(distances[:, node] == step).tolist()
-    return [
-        {link: link for link in entering if distances[root, topology.src[link]] == step - 1} for root in roots
-    ]
+    return [{link: link for link in entering if distances[root, topology.src[link]] == step - 1} for root in roots]
 
 
 def _least_time(choices: Sequence[Mapping[int, int]], rates: Mapping[int, int]) -> Fraction:

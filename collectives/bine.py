@@ -121,9 +121,7 @@ def _rooted_pattern(topology: Topology, kind: str, form: str, root: int) -> Patt
         small = shrink(topology)
         return _rooted_pattern(small, kind, form, root % small.n_npus)
 
-    return rounds_pattern(
-        topology, kind, NAME, form, rounds, n_blocks=blocks, smaller=Smaller(smaller), root=root
-    )
+    return rounds_pattern(topology, kind, NAME, form, rounds, n_blocks=blocks, smaller=Smaller(smaller), root=root)
 
 
 def _tree(q: int) -> Iterator[Round]:
@@ -146,9 +144,7 @@ def _scatter(p: int, q: int) -> Iterator[Round]:
         holders = np.concatenate([holders, met[holders]])
 
 
-def _some(
-    step: int, q: int, senders: Ranks, peers: Ranks, count: int, blocks: Callable[[int], Sequence[int]]
-) -> Round:
+def _some(step: int, q: int, senders: Ranks, peers: Ranks, count: int, blocks: Callable[[int], Sequence[int]]) -> Round:
     """A round in which some send to their peers, who send to them in turn at other times."""
     receiver, sender = np.full(q, NOBODY), np.full(q, NOBODY)
     receiver[senders] = peers[senders]

@@ -126,9 +126,7 @@ def order_of_dimensions(asked: str | Sequence[int] | None, group: ProcessGroup) 
     return tuple(dim for dim in order if dim in group.dims)
 
 
-def pattern(
-    name: str, topology: Topology, kind: str, options: Options, orders: tuple[tuple[int, ...], ...]
-) -> Pattern:
+def pattern(name: str, topology: Topology, kind: str, options: Options, orders: tuple[tuple[int, ...], ...]) -> Pattern:
     """The pattern of a hierarchical collective.
 
     `name`: name of the algorithm.
@@ -323,10 +321,7 @@ def _add_stage(table: TransferTable, plan: HierarchicalPlan, stage: Stage, befor
         waits = [(senders, slots), (ranks, slots)]
         slot, step = slot + n_rounds * lanes, step + n_rounds
     own = np.broadcast_to(ranks, senders.shape)
-    table.join(
-        stage.last_slot, np.concatenate([senders, own]), np.concatenate([slots, slots]),
-        step=step,
-    )
+    table.join(stage.last_slot, np.concatenate([senders, own]), np.concatenate([slots, slots]), step=step)
     if plan.limit:
         table.join(stage.last_slot + 1, line, stage.last_slot, step=step, gives=pool)
 

@@ -28,9 +28,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
         """All steps at once: one after the other, those of a single rank of 65,536 take a second and a half."""
         table = TransferTable(ranks)
         step = np.arange(p - 1)[:, None]  # the slot as well; -1 before the first
-        table.add(
-            step, (ranks + step + 1) % p, step=step, after=[((ranks - step) % p, step - 1), (ranks, step - 1)]
-        )
+        table.add(step, (ranks + step + 1) % p, step=step, after=[((ranks - step) % p, step - 1), (ranks, step - 1)])
         return table.build()
 
     return Pattern(

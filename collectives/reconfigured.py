@@ -1,180 +1,177 @@
-"""Collectives whose circuits may be switched between steps: the available fabrics, and plans over them.
+"""Collectives whose circuits are switched between steps: the pairs of each step, and the transfers on other circuits.
 
-Applies to any schedule in steps: recursive doubling, Swing, ring, pairwise all-to-all. The base fabric is that of the
-schedule; its links define the rate and latency of all other circuits.
+Applies to any schedule in steps. Nothing waits for the end of a step but the changes of circuits: they wait for what
+crosses the circuits that go down, and what crosses those that come up waits for them.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
 
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
-from collectives.core.transfers import WHOLE, Transfers, sources_only
-from collectives.reconfiguration_plan import (
-    Ints,
-    Plan,
-    Step,
-    alternating_planes_ps,
-    best_plan,
-    cost_of,
-    matched_fabric,
-    only,
-    step_cost_ps,
-    step_costs_ps,
-    steps_of,
-    stride_rings,
-)
+from collectives.core.transfers import Transfers, sources_only
 from topologies import Topology, WeftError
-from topologies.stages import staged
-from topologies.units import Quantity, bytes_per_s, parse_time
+from topologies.core.epochs import Epochs, circuit_epochs
+
+Pair = tuple[int, int]
+
+Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class Menu:
-    """The fabrics a schedule may run on, and their costs."""
-
-    schedule: Schedule
-    steps: tuple[Step, ...]
-    fabrics: tuple[Topology, ...]  # the base fabric first, then the distinct matched ones, then stride rings
-    own: tuple[int, ...]  # the matched fabric of each step
-    rings: tuple[int, ...]  # stride rings among the fabrics, excluding the base
-    costs_ps: Ints  # (steps, fabrics)
-    start_up_ps: int  # added to every step
-
-    def static(self) -> Plan:
-        """All steps on the base fabric."""
-        return cost_of([0] * len(self.steps), self.costs_ps, 0)
-
-    def every_step(self, delay: Quantity) -> Plan:
-        """Each step on its own circuits; adjacent steps with the same pairs share them."""
-        return cost_of(self.own, self.costs_ps, _delay_ps(delay))
-
-    def two_state(self, delay: Quantity) -> Plan:
-        """The best plan over the base fabric and each step's own circuits."""
-        return best_plan(only(self.costs_ps, [{0, own} for own in self.own]), _delay_ps(delay))
-
-    def segments(self, delay: Quantity) -> Plan:
-        """The best plan over the base fabric and stride rings."""
-        return best_plan(only(self.costs_ps, [{0, *self.rings}] * len(self.steps)), _delay_ps(delay))
-
-    def best(self, delay: Quantity) -> Plan:
-        """The best plan over all fabrics."""
-        return best_plan(self.costs_ps, _delay_ps(delay))
-
-    def overlapped_ps(self, delay: Quantity, planes: int = 2) -> int:
-        """Time when steps take turns on planes that each have part of the rate and switch while others transmit."""
-        costs = []
-        for step, own in zip(self.steps, self.own, strict=True):
-            plane = self.fabrics[own].with_links(bandwidth_Bps=self.fabrics[own].bandwidth_Bps / planes)
-            costs.append(step_cost_ps(plane, step, self.start_up_ps))
-        return alternating_planes_ps(costs, _delay_ps(delay), planes)
+class Unswitchable(WeftError):
+    """A schedule whose circuits cannot be switched between its steps."""
 
 
-@staged("search")
-def menu(schedule: Schedule, *, interfaces: int = 2, start_up: Quantity = 0) -> Menu:
-    """The fabrics a schedule may be switched to, and the cost of each step on each fabric.
+def step_numbers(t: Transfers) -> npt.NDArray[np.int64]:
+    """The step of each transfer, counted from 0; of what moves nothing that of the step before."""
+    return np.maximum(np.searchsorted(np.unique(t.step[t.src != t.dst]), t.step, "right") - 1, 0)
 
-    `schedule`: on a fabric of uniform links between NPUs: the initial circuits.
-    `interfaces`: optical ones of each server.
-    `start_up`: added to every step.
-    WeftError: a fabric with switches or unequal links, or a step in which a rank has more peers than interfaces.
+
+def step_pairs(schedule: Schedule) -> list[frozenset[Pair]]:
+    """The pairs of ranks that each step joins, first to last."""
+    t = schedule.pattern.transfers()
+    moves = t.src != t.dst
+    found: list[set[Pair]] = [set() for _ in range(int(np.unique(t.step[moves]).size))]
+    for step, src, dst in zip(step_numbers(t)[moves].tolist(), t.src[moves].tolist(), t.dst[moves].tolist(),
+                              strict=True):
+        found[step].add((src, dst))
+    return [frozenset(pairs) for pairs in found]
+
+
+def in_matchings(schedule: Schedule) -> Schedule:
+    """A schedule whose transfers wait for nothing, in steps in which each rank sends and receives once.
+
+    The matching that moves the most bytes first (Birkhoff, with few matchings: arXiv 2605.26845); of any other
+    schedule, the schedule itself.
     """
-    base, steps = schedule.topology, tuple(steps_of(schedule))
-    rate, latency = _uniform(base)
-    hop_latency = f"{base.hop_latency_ps[0]}ps"
-    n = base.n_npus
-    matched: dict[tuple[tuple[int, int], ...], Step] = {}
-    for step in steps:
-        matched.setdefault(step.pairs, step)
-    place = {pairs: 1 + at for at, pairs in enumerate(matched)}
-    circuits = [
-        matched_fabric(n, step, interfaces, bandwidth=rate, latency=latency, hop_latency=hop_latency)
-        for step in matched.values()
-    ]
-    rings = stride_rings(n, bandwidth=rate, latency=latency, hop_latency=hop_latency) if interfaces > 1 else []
-    fabrics = (base, *circuits, *rings)
-    start_up_ps = parse_time(start_up, "start-up of a step")
-    costs = step_costs_ps(fabrics, steps, start_up_ps)
-    first_ring = 1 + len(circuits)
-    return Menu(
-        schedule, steps, fabrics, tuple(place[step.pairs] for step in steps),
-        tuple(range(first_ring, first_ring + len(rings))), costs, start_up_ps,
-    )
+    t, p = schedule.pattern.transfers(), schedule.pattern.p
+    if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
+        return schedule
+    step, left, number = np.zeros(t.src.size, np.int32), np.flatnonzero(t.src != t.dst), 0
+    while left.size:
+        left = left[np.argsort(t.blocks[left], kind="stable")]  # of several for a pair, the largest is taken
+        row, weight = np.full((p, p), -1), np.zeros((p, p))
+        row[t.src[left], t.dst[left]] = left
+        weight[t.src[left], t.dst[left]] = t.blocks[left]
+        taken = row[linear_sum_assignment(weight, maximize=True)]
+        step[taken[taken >= 0]] = number
+        left, number = np.setdiff1d(left, taken), number + 1
+    return _moved(schedule, t._replace(step=step, via_ptr=None, via_links=None), schedule.topology)
 
 
-def in_steps(
-    schedule: Schedule, topology: Topology, routes: Sequence[Mapping[tuple[int, int], Sequence[int]]]
+def of_steps(schedule: Schedule, first: int, last: int) -> Transfers:
+    """The transfers of some steps alone.
+
+    `first`, `last`: of the steps, counted from 0.
+    """
+    t = schedule.pattern.transfers()
+    step = step_numbers(t)
+    return _kept(t, (step >= first) & (step <= last))
+
+
+def part(schedule: Schedule, transfers: Transfers, fabric: Topology) -> Schedule:
+    """Some transfers of a schedule alone, on other circuits."""
+    return _moved(schedule, transfers, fabric, phases=())
+
+
+def has_routes(fabric: Topology, transfers: Transfers) -> bool:
+    """Whether circuits join all that transfers are between."""
+    try:
+        fabric.paths(transfers.src, transfers.dst)
+    except WeftError:
+        return False
+    return True
+
+
+def switched(schedule: Schedule, fabrics: Sequence[Topology]) -> Schedule:
+    """The schedule with circuits that are switched between its steps.
+
+    `fabrics`: what is up in each step; the first says how circuits are switched.
+    WeftError: a step whose pairs its circuits do not join, or transfers that wait for those of later circuits.
+    """
+    t = schedule.pattern.transfers()
+    optics, chosen, epoch_of = schedule.topology.optics, list[Topology](), list[int]()
+    assert optics is not None
+    for fabric in (*[schedule.topology] * bool(optics.circuits), *fabrics):
+        if not chosen or fabric is not chosen[-1]:
+            chosen.append(fabric)
+        epoch_of.append(len(chosen) - 1)
+    epoch_of = epoch_of[-len(fabrics):]
+    if len(chosen) == 1 and not optics.paid:
+        alike = chosen[0] is schedule.topology
+        return schedule if alike else _moved(schedule, t._replace(via_ptr=None, via_links=None), chosen[0])
+    epochs = circuit_epochs(chosen, keep=optics.per_port, name=schedule.topology.name)
+    epoch = np.array(epoch_of, np.int64)[step_numbers(t)]
+    _check_order(t, epoch, schedule.name)
+    return _moved(schedule, _named(t, epochs, epoch), epochs.topology, epochs)
+
+
+def on_epoch(schedule: Schedule, epochs: Epochs, epoch: int) -> Schedule:
+    """The schedule on the circuits of one epoch, which its transfers name."""
+    t = schedule.pattern.transfers()
+    return _moved(schedule, _named(t, epochs, np.full(t.src.size, epoch)), epochs.topology)
+
+
+def _named(t: Transfers, epochs: Epochs, epoch: npt.NDArray[np.int64]) -> Transfers:
+    """Transfers that name the circuits of the epoch of each, (n,)."""
+    hops, links = np.zeros(t.src.size, np.int64), [np.zeros(0, np.int64)] * t.src.size
+    for number in np.unique(epoch).tolist():
+        rows = np.flatnonzero(epoch == number)
+        paths = epochs.fabrics[number].paths(t.src[rows], t.dst[rows])
+        hops[rows] = np.diff(paths.ptr)
+        crossed = np.split(epochs.links[number][paths.links], paths.ptr[1:-1])
+        for row, route in zip(rows.tolist(), crossed, strict=True) if rows.size else ():
+            links[row] = route
+    crossed_links = np.concatenate(links).astype(np.int32)
+    return t._replace(via_ptr=np.concatenate(([0], np.cumsum(hops))), via_links=crossed_links)
+
+
+def _moved(
+    schedule: Schedule, transfers: Transfers, fabric: Topology, circuits: Epochs | None = None,
+    phases: tuple[int, ...] | None = None,
 ) -> Schedule:
-    """A schedule whose steps begin together, on named circuits.
-
-    `topology`: has the circuits of every step, on the nodes of the schedule's own.
-    `routes`: links from each source to each destination, for each step that moves something.
-    WeftError: a schedule that passes chunks on before its steps end.
-    """
-    pattern = schedule.pattern
-    plain = pattern.transfers()._replace(pool=None)  # a step ends before the next begins: pools would hold nothing back
-    transfers = _with_barriers(_with_routes(plain, routes, schedule.name))
-
-    # Other routes and more waits: every rank still gets and adds what the proof of the schedule says.
-    stepped = Pattern(
-        topology=topology, kind=pattern.kind, algorithm=pattern.algorithm, form=pattern.form, n_blocks=pattern.n_blocks,
-        emit=partial(sources_only, transfers), blocks_of=pattern.blocks_of, root=pattern.root,
-        own_proof=OwnProof(lambda: pattern.proof, unnamed=True),
+    """Transfers of a schedule on another fabric: every rank still gets and adds what its proof says."""
+    old = schedule.pattern
+    if (old.n_sources or old.p) > old.p:
+        raise Unswitchable(f"{schedule.name} lets switches send; circuits are switched between servers")
+    pattern = Pattern(
+        topology=fabric, kind=old.kind, algorithm=old.algorithm, form=old.form, n_blocks=old.n_blocks,
+        emit=partial(sources_only, transfers), blocks_of=old.blocks_of, root=old.root, pools=old.pools, note=old.note,
+        own_proof=OwnProof(lambda: old.proof, unnamed=True), progress=old.progress,
+        phases=old.phases if phases is None else phases, circuits=circuits,
     )
-    return Schedule(stepped, schedule.size_bytes, schedule.element_bytes)
+    return Schedule(pattern, schedule.size_bytes, schedule.element_bytes)
 
 
-def _with_routes(t: Transfers, routes: Sequence[Mapping[tuple[int, int], Sequence[int]]], name: str) -> Transfers:
-    """Transfers that name the circuits of their step."""
-    if np.any(t.dep_lag != WHOLE):
-        raise WeftError(f"{name} passes chunks on before its steps end; switching needs whole steps")
-    place = np.searchsorted(np.unique(t.step[t.src != t.dst]), t.step).tolist()
-    links = [
-        routes[step][src, dst] if src != dst else ()
-        for step, src, dst in zip(place, t.src.tolist(), t.dst.tolist(), strict=True)
-    ]
-    ptr = np.concatenate(([0], np.cumsum([len(route) for route in links], dtype=np.int64)))
-    return t._replace(via_ptr=ptr, via_links=np.array([link for route in links for link in route], np.int32))
+def _waits(t: Transfers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The row that waits of each dependency, and the row that it waits for."""
+    p = int(max(t.src.max(initial=0), t.dst.max(initial=0))) + 1
+    key = t.slot.astype(np.int64) * p + t.src  # ascending: rows are in this order
+    wanted = t.dep_slot * np.int64(p) + t.dep_src
+    return np.repeat(np.arange(t.src.size), np.diff(t.dep_ptr)), np.searchsorted(key, wanted)
 
 
-def _with_barriers(t: Transfers) -> Transfers:
-    """Between two steps, a transfer of nothing from rank 0 to itself waits for all of one and lets the next begin."""
-    steps, step = np.unique(t.step, return_inverse=True)
-    n, first_slot = t.src.size, int(t.slot.max(initial=-1)) + 1
-    later = np.flatnonzero(step > 0)
-    owner = np.concatenate([np.repeat(np.arange(n), np.diff(t.dep_ptr)), later, n + step])
-    source = np.concatenate([t.dep_src, np.zeros(later.size, np.int32), t.src])
-    slot = np.concatenate([t.dep_slot, first_slot + step[later] - 1, t.slot])
-    order = np.argsort(owner, kind="stable")
-    nothing = np.zeros(steps.size, np.int32)
-    counts = np.bincount(owner, minlength=n + steps.size)
-    assert t.via_ptr is not None
+def _check_order(t: Transfers, epoch: npt.NDArray[np.int64], name: str) -> None:
+    waits, source = _waits(t)
+    if np.any(epoch[source] > epoch[waits]):
+        raise Unswitchable(f"{name} has transfers that wait for those of later steps: its circuits cannot be switched")
+
+
+def _kept(t: Transfers, kept: Bools) -> Transfers:
+    """Some of the transfers, without what they wait for among the others."""
+    owner, source = _waits(t)
+    stays = kept[owner] & kept[source]
+    rows = np.flatnonzero(kept)
+    counts = np.bincount(owner[stays], minlength=t.src.size)[rows]
+    columns = {name: getattr(t, name)[rows] for name in (
+        "src", "dst", "slot", "step", "port", "blocks", "reduces", "tie_class",
+    )}
     return t._replace(
-        src=np.append(t.src, nothing), dst=np.append(t.dst, nothing),
-        slot=np.append(t.slot, first_slot + np.arange(steps.size, dtype=np.int32)), step=np.append(t.step, steps),
-        port=np.append(t.port, nothing), blocks=np.append(t.blocks, nothing.astype(np.int64)),
-        reduces=np.append(t.reduces, nothing.astype(np.bool_)),
-        tie_class=np.append(t.tie_class, nothing.astype(np.int64)),
-        dep_ptr=np.concatenate(([0], np.cumsum(counts))), dep_src=source[order].astype(np.int32),
-        dep_slot=slot[order].astype(np.int32), dep_lag=np.full(owner.size, WHOLE, np.int32),
-        via_ptr=np.append(t.via_ptr, np.full(steps.size, t.via_ptr[-1])),
+        **columns, dep_ptr=np.concatenate(([0], np.cumsum(counts))), dep_src=t.dep_src[stays],
+        dep_slot=t.dep_slot[stays], dep_lag=t.dep_lag[stays], via_ptr=None, via_links=None,
+        pool=None if t.pool is None else t.pool[rows], rounds=None if t.rounds is None else t.rounds[rows],
     )
-
-
-def _uniform(base: Topology) -> tuple[str, str]:
-    """Bandwidth and latency of every link."""
-    if base.n_nodes > base.n_npus:
-        raise WeftError(f"circuits are switched between servers; {base.name} has {base.n_nodes - base.n_npus} switches")
-    rates, latencies = np.unique(base.bandwidth_Bps), np.unique(base.latency_ps)
-    if base.n_links == 0:
-        return "1B/s", "0s"  # a single server: there is nothing to switch
-    if rates.size != 1 or latencies.size != 1:
-        raise WeftError(f"the circuits of {base.name} differ in rate or latency; switching needs uniform circuits")
-    return bytes_per_s(rates[0]), f"{latencies[0]}ps"
-
-
-def _delay_ps(delay: Quantity) -> int:
-    return parse_time(delay, "reconfiguration delay")

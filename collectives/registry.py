@@ -38,8 +38,7 @@ from collectives import (
 )
 from collectives.core.collective import COLLECTIVES, collective, plain_name
 from collectives.core.schedule import Schedule
-from collectives.formats.files import SUFFIX, check_is_no_file, functions_of
-from collectives.formats.msccl_program import RUNTIMES
+from collectives.formats.files import SUFFIX, check_is_no_file, functions_of, options_of
 from topologies import Topology, WeftError
 from topologies.checks import checked, choice
 from topologies.stages import staged
@@ -296,7 +295,7 @@ REDUCING = frozenset(one.name for one in _ALGORITHMS if one.reducing)
 
 @checked
 def algorithm(name: str) -> Algorithm:
-    """Look up an algorithm by name, as `spelled` reads it; a name that ends in .xml is an MSCCL or ForestColl file.
+    """Look up an algorithm by name, as `spelled` reads it; one that ends in .xml or .json is a file.
 
     Raises
     ------
@@ -304,14 +303,13 @@ def algorithm(name: str) -> Algorithm:
         No such algorithm.
     """
     if name.endswith(SUFFIX):
-        runtime = f"of MSCCL, whose limits hold: {', '.join(RUNTIMES)} (default: the widest; others are noted)"
         return Algorithm(
             name, "a schedule from a file", "as many ranks as in the file", functions_of(name),
-            options={"runtime": runtime},
+            options=options_of(name),
         )
     if name not in ALGORITHMS:
         check_is_no_file(name)
-    return ALGORITHMS[choice(spelled(name), ALGORITHMS, "algorithm", f", or a file {SUFFIX}")]
+    return ALGORITHMS[choice(spelled(name), ALGORITHMS, "algorithm", f", or a file {' or '.join(SUFFIX)}")]
 
 
 @checked

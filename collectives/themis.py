@@ -44,9 +44,7 @@ all_gather = of_kind("all-gather", _schedule, """
     The second half of `all_reduce`; the most loaded dimensions come first, with the smallest parts.""")
 
 
-def chunk_orders(
-    extents: Sequence[int], bandwidth: Sequence[float], chunks: int
-) -> tuple[tuple[int, ...], ...]:
+def chunk_orders(extents: Sequence[int], bandwidth: Sequence[float], chunks: int) -> tuple[tuple[int, ...], ...]:
     """The order of dimensions in the reduce-scatter of each chunk; they do not depend on the size.
 
     `extents`: NPUs of a group along each dimension; extents of 1 are skipped.

@@ -11,6 +11,7 @@ import numpy as np
 
 from collectives.core.builders import by_wiring
 from collectives.core.cycles import cycles_pattern
+from collectives.core.grid import Grid
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
@@ -65,6 +66,6 @@ def _pattern(topology: Topology, jumps: tuple[int, ...]) -> Pattern:
             raise WeftError(f"{NAME}: the jump {jump} does not visit all {p} ranks: it shares a divisor with {p}")
     return cycles_pattern(
         topology, "all-reduce", NAME, [np.arange(p) * jump % p for jump in jumps],
-        groups=translations(topology) if len(topology.shape) == 1 else (),
+        groups=translations(topology, max(Grid(topology.shape).dims, default=0)),  # ranks in a row move by entire rows
         smaller=Smaller(lambda: _pattern(torus((16,)), (1, 3, 13, 15)[: max(len(jumps), 1)])),
     )

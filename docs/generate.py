@@ -35,8 +35,8 @@ FORMATS = (
     "topologies.formats.nccl_schema", "topologies.formats.nvidia_smi", "topologies.formats.rocm_smi",
     "topologies.formats.infragraph", "topologies.formats.astra_network", "topologies.formats.ns3_text",
     "topologies.formats.simgrid", "topologies.formats.htsim_topo", "topologies.formats.exchange",
-    "collectives.formats.msccl_program", "collectives.formats.files", "workloads.formats.producers",
-    "sim.measured.read",
+    "collectives.formats.msccl_program", "collectives.formats.mscclpp_plan", "collectives.formats.files",
+    "workloads.formats.producers", "sim.measured.read",
 )
 """Modules with `PRODUCERS`, in the order of the page of formats."""
 

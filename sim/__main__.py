@@ -32,7 +32,7 @@ def _ended(code: int) -> int:
     And where it was interrupted: to free what it had built can take seconds. Not where it had worker processes, whose
     semaphores are freed at a proper end alone.
     """
-    from topologies.interrupts import is_left_running  # what is imported above may be interrupted
+    from topologies.process import is_left_running  # what is imported above may be interrupted
 
     workers = sys.modules.get("sim.study.processes")
     had_workers = workers is not None and workers.begun

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from collectives.registry import REDUCING
-from sim.analytic.program_bound import flows_bound_ps, lower_bound_ps
+from sim.analytic.bounds import flows_bound_ps, lower_bound_ps
+from sim.analytic.estimate import estimate_ps
 from sim.faults.apply import add_faults
-from sim.faults.cost import FaultCost
-from sim.faults.effects import without_effect
+from sim.faults.cost import FaultCost, without_effect
 from sim.lower.credits import buffer_note
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
@@ -23,9 +23,6 @@ from sim.program import Program
 from sim.program.columns import work_of_servers
 from sim.program.model import MOST_SPREAD, Model, changed
 from sim.program.outcome import Outcome
-from sim.timeline.timeline import timeline
-from sim.why.explain import explain_run, run_with_log
-from sim.why.spans import Spans, run_with_joins
 from topologies.checks import Integer, Natural, WeftError, checked
 from topologies.text.brief import cut
 from topologies.text.notebook import Tabular, html_table
@@ -62,8 +59,6 @@ class Result(Tabular):
         estimate, or the lower bound where that is more.
     events : int
         Chunks that crossed a server, or flows, of the representatives that were simulated.
-    estimate_ps : int or None
-        Alpha-beta steps in lockstep, of a schedule alone.
     wall_s : float
         Seconds of this machine, lowering included.
     lowered : Lowered
@@ -79,7 +74,6 @@ class Result(Tabular):
     engine: str
     time_ps: int
     events: int
-    estimate_ps: int | None
     wall_s: float
     lowered: Lowered
     outcome: Outcome | None = None
@@ -111,6 +105,13 @@ class Result(Tabular):
         """No run is faster."""
         plan = None if self.faults is None else self.faults.plan
         return (flows_bound_ps if self.engine == "fluid" else lower_bound_ps)(self.lowered, plan)
+
+    @cached_property
+    def estimate_ps(self) -> int | None:
+        """Alpha-beta steps in lockstep, of a schedule alone on a fabric without faults."""
+        if self.job.alone is None:
+            return None
+        return estimate_ps(self.lowered if self.faults is None else lower(self.job, self.model))
 
     @property
     def time_s(self) -> float:
@@ -189,6 +190,8 @@ class Result(Tabular):
         """The run with its log (or, under faults, its journal); one that kept none is repeated."""
         self._check_services()
         if self.outcome is None or (self.outcome.log is None and self.outcome.journal is None):
+            from sim.why.explain import run_with_log
+
             return run_with_log(self.lowered)
         return self.outcome
 
@@ -206,6 +209,8 @@ class Result(Tabular):
         by : {"dimension", "operation", "kind", "tenant"}
             How its pieces are named: by what was done on which class of links, or by whose they are.
         """
+        from sim.why.explain import explain_run
+
         return explain_run(self.lowered, self.logged, by)
 
     @checked
@@ -221,11 +226,13 @@ class Result(Tabular):
         self._check_services()
         if self.faults is not None or self.outcome is None:
             raise WeftError("a spread is of simulated runs without faults")
-        return spread(self.job, n, model=self.model, seed=seed)
+        return spread(self.job, n, model=self.model, seed=seed, time_ps=self.time_ps)
 
     @checked
     def timeline(self) -> Timeline:
         """Every service with its name, for `sim.timeline.perfetto.write_perfetto` and other pictures."""
+        from sim.timeline.timeline import timeline
+
         return timeline(self.lowered, self.logged)
 
     @property
@@ -265,12 +272,16 @@ class Result(Tabular):
     @cached_property
     def _logged_spans(self) -> Spans:
         """The same with a log: one walk serves all NPUs."""
+        from sim.why.spans import Spans
+
         spans, has_log = self._spans, self.outcome is not None and self.outcome is self.logged
         return spans if has_log or spans.lowered is not self.lowered else Spans(self.lowered, self.logged)
 
     @cached_property
     def _spans(self) -> Spans:
         """The operations; a schedule alone is run once more, with the joins that show when each NPU has finished."""
+        from sim.why.spans import Spans, run_with_joins
+
         if self.outcome is not None and self.job.alone is None:
             return Spans(self.lowered, self.outcome)
         self._check_services()
@@ -293,7 +304,7 @@ class Result(Tabular):
         Of a job that is more than a schedule alone, what only a schedule has is left out.
         """
         topology = self.job.topology
-        alone = self.job.alone is not None
+        alone = self.job.of_schedule is not None
         what = self._row_of_schedule() if alone else {"operations": len(self.job.operations), "time_s": self.time_s}
         row = {
             "topology": topology.name, "npus": topology.n_npus, **what, "events": self.events, "engine": self.engine,
@@ -329,7 +340,7 @@ class Result(Tabular):
 
         Notes of the patterns, such as a loss of bandwidth, come first.
         """
-        alone = self.job.alone
+        alone = self.job.of_schedule
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
         if alone is not None and alone.pattern.algorithm in REDUCING:
             notes.append("switches, or routers, reduce and multicast")
@@ -340,7 +351,7 @@ class Result(Tabular):
         return notes if alone is None else notes + _padding(alone)
 
     def _title(self) -> str:
-        alone, topology = self.job.alone, self.job.topology.name
+        alone, topology = self.job.of_schedule, self.job.topology.name
         if alone is None:
             what = f"job of {counted(len(self.job.operations), 'operation')}"
         else:

@@ -6,9 +6,9 @@ from time import perf_counter
 from typing import Annotated, Unpack
 
 from collectives.core.schedule import Schedule
+from sim.analytic.bounds import lower_bound_ps
 from sim.analytic.closed_form import closed_form_ps
 from sim.analytic.estimate import estimate_ps
-from sim.analytic.program_bound import lower_bound_ps
 from sim.certify.circuits import certify_circuits
 from sim.certify.fluid import certify_flows
 from sim.certify.healthy import certify
@@ -16,12 +16,11 @@ from sim.certify.schedule import certify_schedule
 from sim.engine.run import check_size, run
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
-from sim.faults.history import history_of
-from sim.faults.marks import marks_of
+from sim.faults.history import history_of, marks_of
+from sim.faults.lost import needs_journal
 from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
-from sim.lower.lowered import Lowered
-from sim.lower.names import task_names
+from sim.lower.lowered import Lowered, task_names
 from sim.lower.tenants import Tenant, merge
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of
@@ -29,9 +28,9 @@ from sim.program.model import ENGINES, SYMMETRY, Model, check_flows_have_no, mak
 from sim.program.model_options import OPTIONS, ModelOptions, listing
 from sim.program.outcome import Deadlock, Outcome, Progress
 from sim.result import Result
-from topologies import WeftError
-from topologies.checks import Choice, Count, checked, choice, told
+from topologies.checks import Choice, Count, WeftError, checked, choice, told
 from topologies.stages import staged
+from workloads.circuits import with_circuits
 from workloads.job import Job
 
 JOB_ENGINES = ("chunk", "reference", "fluid")
@@ -120,12 +119,12 @@ def check_limits(engine: str, max_events: int | None, check: bool = False) -> No
 
 def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
     if isinstance(work, Job):
-        return work
+        return with_circuits(work)
     if isinstance(work, Schedule):
-        return Job.of(work)
+        return with_circuits(Job.of(work))
     if not isinstance(work, (list, tuple)) or not all(isinstance(one, Tenant) for one in work):
         raise WeftError(f"work {told(work)}: give a Schedule, a Job or a list of Tenant")
-    return merge(work, model)
+    return with_circuits(merge(work, model))
 
 
 @dataclass(frozen=True)
@@ -150,16 +149,15 @@ class _Run:
             if not lowered.is_whole:
                 return self.healthy(job, model, "off")  # which names the circle itself, not what stands for it
             raise named_circle(stuck, lowered) from None
-        estimate = None if job.alone is None else estimate_ps(lowered)
         result = Result(
-            job=job, model=model, engine=self.engine, time_ps=_time_ps(lowered, model, outcome, estimate),
-            events=0 if outcome is None else outcome.events, estimate_ps=estimate, wall_s=perf_counter() - started,
-            lowered=lowered, outcome=outcome,
+            job=job, model=model, engine=self.engine, time_ps=_time_ps(lowered, model, outcome),
+            events=0 if outcome is None else outcome.events, wall_s=perf_counter() - started, lowered=lowered,
+            outcome=outcome,
         )
         return self._checked(result)
 
     def faulty(self, healthy: Result, plan: FaultPlan, symmetry: str) -> Result:
-        """The same job once more, with faults and a journal: all NPUs, or as the faults keep the symmetry."""
+        """The same job once more, with faults: all NPUs, or as the faults keep the symmetry."""
         if self.engine == "analytic":
             raise WeftError("the analytic engine knows no faults: choose the chunk or the reference engine")
         started = perf_counter()
@@ -167,7 +165,7 @@ class _Run:
         as_kept = "off" if marks is None else "auto"
         lowered = add_faults(lower(healthy.job, healthy.model, as_kept, marks=marks), plan)
         try:
-            outcome = self._outcome(lowered, log=True)
+            outcome = self._outcome(lowered, self.log or self.engine == "fluid" or needs_journal(lowered.program))
         except Deadlock as stuck:
             if not lowered.is_whole:
                 return self.faulty(healthy, plan, "off")  # which names all that wait
@@ -214,10 +212,9 @@ class _Run:
         return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
 
 
-def _time_ps(lowered: Lowered, model: Model, outcome: Outcome | None, estimate_ps: int | None) -> int:
+def _time_ps(lowered: Lowered, model: Model, outcome: Outcome | None) -> int:
     """That of the run, of the closed form, or the estimate; the lower bound where that is more."""
     if outcome is not None:
         return outcome.makespan_ps
-    assert estimate_ps is not None  # the analytic engine takes a schedule alone
     form_ps = closed_form_ps(lowered, model)
-    return max(estimate_ps if form_ps is None else form_ps, lower_bound_ps(lowered))
+    return max(estimate_ps(lowered) if form_ps is None else form_ps, lower_bound_ps(lowered))

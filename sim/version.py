@@ -1,7 +1,6 @@
 """Which weft this is."""
 
-import tomllib
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
 from pathlib import Path
 
 RESULTS_VERSION = 16
@@ -9,13 +8,21 @@ RESULTS_VERSION = 16
 not mix results of different versions."""
 
 
-def _version() -> str:
+@cache
+def weft_version() -> str:
     """Version of the installed distribution; of pyproject.toml when run from a source tree that is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # an eighth of the start of a small command
+
     try:
         return version("weft")
     except PackageNotFoundError:
+        import tomllib
+
         text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
         return str(tomllib.loads(text)["project"]["version"])
 
 
-__version__ = _version()
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        return weft_version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,7 +22,7 @@ settings.load_profile("same")  # a change is judged on the same draws as the one
 
 def pytest_configure(config: pytest.Config) -> None:
     """Notes of readers are no errors; tests of them use `pytest.warns`."""
-    config.addinivalue_line("filterwarnings", "ignore::topologies.text.notes.InputNote")
+    config.addinivalue_line("filterwarnings", "ignore::topologies.text.schema.InputNote")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from sim.report.results import read_result
 from sim.study.file import read_sweep
 from sim.study.spec import Spec
 from tests.astra_inputs import SYSTEM, network_text
+from tests.collectives.formats.plans import direct
 from tests.sim.measured.test_measurements import HCCL, IMB, NCCL, OSU, document
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
 from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
@@ -174,6 +175,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "topologies.formats.astra_network", ".yml", network_text(("Ring", 4), ("Switch", 2)), read_topology_file
         ),
         "MSCCL XML": one("collectives.formats.msccl_program", ".xml", ALL_GATHER_OF_TWO, gather),
+        "MSCCL++ plan": one("collectives.formats.mscclpp_plan", ".json", json.dumps(direct(2)), gather),
         "ForestColl XML": one("collectives.formats.files", ".xml", FORESTCOLL, gather),
         "schedule in place of an algorithm": one(
             "collectives.formats.files", ".xml", ALL_GATHER_OF_TWO,

@@ -18,7 +18,7 @@ from collectives import build, swing
 from sim import simulate
 from sim.analytic.constraints import parse_constraint
 from sim.cli import main
-from sim.faults import detours, history
+from sim.faults import apply, history
 from sim.faults.plan import FaultPlan, LinkDown, Repair
 from sim.study.store import Finished, Store
 from sim.study.tables import from_csv, to_csv
@@ -156,7 +156,7 @@ def test_what_takes_too_long_to_build_is_refused():
 def test_what_flaps_is_routed_around_once(monkeypatch: pytest.MonkeyPatch):
     """Once for every set of links that are down, however often it comes back."""
     made: list[str] = []
-    for where, name in ((detours, "_ways"), (history, "History")):
+    for where, name in ((apply, "_ways"), (history, "History")):
         real = getattr(where, name)
         monkeypatch.setattr(where, name, lambda *given, name=name, real=real: made.append(name) or real(*given))
     flaps = [kind(link="npu0->npu1", at=f"{10 * at + late}ns") for at in range(50)

@@ -164,10 +164,8 @@ def graph_file(folder: Any) -> Arguments:
 CIRCUITS = topologies.Circuits(4, 2, ((0, 1), (1, 2), (2, 3), (3, 0)))
 
 VALID: Mapping[str, Callable[[Any], Arguments]] = {
-    "topologies.CircuitSwitch": lambda at: {"switching": "1us", "control": "1us", "link_up": "1us", "per_port": True},
     "topologies.Circuits": lambda at: parts(CIRCUITS),
     "topologies.Family": lambda at: parts(topologies.TOPOLOGIES["torus"]),
-    "topologies.PatchPanel": lambda at: {"provision": "1s", "flip": "1ms", "lookahead": False},
     "topologies.Paths": lambda at: parts(torus().paths(np.array([0]), np.array([1]))),
     "topologies.ShortestPathRouter": lambda at: {},
     "topologies.Topology": lambda at: parts(torus()),
@@ -198,6 +196,9 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "topologies.mesh": lambda at: {"shape": (2, 3)} | link(),
     "topologies.mi250": lambda at: {"boxes": 1} | link(),
     "topologies.multidim": lambda at: {"spec": "RI(2)_SW(2)"} | link(),
+    "topologies.ocs": lambda at: {
+        "n": 4, "ports": 2, "duplex": True, "delay": "1us", "per_port": True, "paid": True, "single": True,
+        "circuits": "rings", "policy": "demand"} | link(),
     "topologies.optical": lambda at: {"circuits": CIRCUITS, "router": ShortestPathRouter(), "name": "light"} | link(),
     "topologies.random_regular": lambda at: {"n": 6, "degree": 3, "seed": 1} | link(),
     "topologies.read_topology": graph_file,

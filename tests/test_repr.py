@@ -55,10 +55,8 @@ def measured() -> sim.Measurements:
 
 
 EXAMPLES: dict[str, Callable[[], object]] = {
-    "topologies.CircuitSwitch": lambda: topologies.CircuitSwitch("10ms"),
     "topologies.Circuits": lambda: topologies.Circuits(64, 2, tuple((a, (a + 1) % 64) for a in range(64))),
     "topologies.Family": lambda: topologies.TOPOLOGIES["torus"],
-    "topologies.PatchPanel": topologies.PatchPanel,
     "topologies.Paths": lambda: FABRIC.paths(np.arange(64), np.arange(64)[::-1]),
     "topologies.ShortestPathRouter": topologies.ShortestPathRouter,
     "topologies.Topology": lambda: multidim("RI(4)_FC(8)_SW(4)"),

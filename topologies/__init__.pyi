@@ -5,10 +5,10 @@ from topologies.boxes import mi250 as mi250
 from topologies.checks import WeftError as WeftError
 from topologies.circulants import circulant as circulant
 from topologies.core.custom import from_links as from_links
+from topologies.core.paths import TIES as TIES
 from topologies.core.paths import Paths as Paths
 from topologies.core.reduction_units import with_reduction_units as with_reduction_units
 from topologies.core.routing import ShortestPathRouter as ShortestPathRouter
-from topologies.core.ties import TIES as TIES
 from topologies.core.topology import NPU as NPU
 from topologies.core.topology import OCS as OCS
 from topologies.core.topology import REDUCER as REDUCER
@@ -27,9 +27,8 @@ from topologies.formats.exchange import to_networkx as to_networkx
 from topologies.formats.exchange import write_topology as write_topology
 from topologies.hamming_meshes import hamming_mesh as hamming_mesh
 from topologies.optics import Circuits as Circuits
-from topologies.optics import CircuitSwitch as CircuitSwitch
-from topologies.optics import PatchPanel as PatchPanel
 from topologies.optics import hybrid as hybrid
+from topologies.optics import ocs as ocs
 from topologies.optics import optical as optical
 from topologies.optics import rotor_matchings as rotor_matchings
 from topologies.products import fully_connected as fully_connected

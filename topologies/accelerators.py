@@ -1,16 +1,51 @@
 """Rates of links that a file names without one: by the generation that is named, or by the GPU that they are of.
 
 Rates are raw, per direction, as data sheets have them: NVLink by generation, PCIe by generation and lanes, and the
-links of a GPU of `topologies/machines/gpus.toml`, and C2C of Grace. Others between CPUs are NCCL's.
+links of a GPU of `topologies/machines/gpus.toml`, and C2C of Grace. Others between CPUs are NCCL's, and so are the
+`GENERATIONS` of NVLink, in GB/s per direction of one link (`src/graph/topo.h` of NCCL, June 2026); their link counts
+are from the data sheets: P100 4, V100 6, A100 12, H100 18, B200 18.
 """
 
 import re
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-from topologies.nvlink import GENERATIONS
+from topologies.checks import choice
 from topologies.text.plain_data import parse_toml
 from topologies.units import parse_bandwidth
+
+
+class Generation(NamedTuple):
+    """Rate of one link in bytes/s per direction, and links per GPU."""
+
+    link_Bps: float
+    links: int
+
+
+GENERATIONS: dict[str, Generation] = {
+    "1": Generation(18e9, 4), "2": Generation(20e9, 6), "3": Generation(20e9, 12), "4": Generation(20.6e9, 18),
+    "5": Generation(40.1e9, 18),
+}
+
+SM_LINK_BPS: dict[int, float] = {60: 18e9, 70: 20e9, 80: 20e9, 86: 12e9, 90: 20.6e9, 100: 40.1e9}
+"""Rate of one link, keyed by the lowest compute capability that has it."""
+
+
+def generation(name: str) -> Generation:
+    """The generation of that number; WeftError: there is none."""
+    return GENERATIONS[choice(name, GENERATIONS, "NVLink generation")]
+
+
+OLDER_LINK_BPS = 20e9
+"""NCCL's rate for GPUs older than NVLink, and for those that do not say what they are."""
+
+
+def link_of_sm(sm: int) -> float:
+    """Rate of one NVLink of a GPU of compute capability `sm` (80 for 8.0), in bytes/s, as NCCL counts it."""
+    known = [one for one in SM_LINK_BPS if one <= sm and (one != 86 or sm == 86)]
+    return SM_LINK_BPS[max(known)] if known else OLDER_LINK_BPS
+
 
 _NVLINK_BPS = {"1": 20e9, "2": 25e9, "3": 25e9, "4": 25e9, "5": 50e9}
 _LANE_BPS = {"1": 0.25e9, "2": 0.5e9, "3": 8e9 / 65 * 8, "4": 16e9 / 65 * 8, "5": 32e9 / 65 * 8, "6": 7.5625e9}

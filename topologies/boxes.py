@@ -128,23 +128,12 @@ def boxes_of(
     GPUs share NICs in the order of both; where there are more NICs than GPUs, those of a GPU are one of their joint
     rate.
 
-    Parameters
-    ----------
-    name : str
-        Of the topology, before the number of boxes.
-    boxes, gpus, nics : int
-        Boxes; GPUs and NICs of each.
-    mesh : bool
-        GPUs are joined directly; each divides its bandwidth among the others.
-    bandwidth, latency : quantity or one per tier
-        Bandwidth of a GPU inside a box, and of a NIC.
-    hop_latency : quantity
-        As for `dgx_a100`.
-
-    Raises
-    ------
-    WeftError
-        Fewer than one box, or a bad quantity.
+    `name`: of the topology, before the number of boxes.
+    `boxes`, `gpus`, `nics`: boxes; GPUs and NICs of each.
+    `mesh`: GPUs are joined directly; each divides its bandwidth among the others.
+    `bandwidth`, `latency`: bandwidth of a GPU inside a box, and of a NIC.
+    `hop_latency`: as for `dgx_a100`.
+    WeftError: fewer than one box, or a bad quantity.
     """
     count = _count(boxes, name)
     shared = min(gpus, nics)

@@ -248,10 +248,7 @@ Share = Annotated[float, Number(0, 1, above=True)]
 def integer(value: object, what: str, least: int = -INT64, most: int = INT64) -> int:
     """An integer from `least` to `most`.
 
-    Raises
-    ------
-    WeftError
-        Not an integer (a truth value, 2.0 and "2" are none), or out of range.
+    WeftError: not an integer (a truth value, 2.0 and "2" are none), or out of range.
 
     Examples
     --------
@@ -276,10 +273,7 @@ def truth(value: object, what: str) -> bool:
 def choice(value: object, accepted: Iterable[str], what: str, also: str = "") -> str:
     """A word that is among the accepted ones; the message names them, and the nearest.
 
-    Raises
-    ------
-    WeftError
-        Any other value.
+    WeftError: any other value.
 
     Examples
     --------
@@ -324,10 +318,7 @@ def checked(target: T) -> T:
 
     A class is checked where it is made, before its own `__post_init__`; of a named tuple that is not `_replace`.
 
-    Raises
-    ------
-    WeftError
-        From the decorated callable, for the first argument that is not accepted.
+    WeftError: from the decorated callable, for the first argument that is not accepted.
 
     Examples
     --------
@@ -558,8 +549,7 @@ def _items(origin: type, item: Kind) -> Kind:
 
 def _fixed(items: list[Kind]) -> Kind:
     def read(value: Any, what: str) -> Any:
-        return tuple(kind.read(one, _item(what, at)) for at, (kind, one) in
-                     enumerate(zip(items, value, strict=True)))
+        return tuple(kind.read(one, _item(what, at)) for at, (kind, one) in enumerate(zip(items, value, strict=True)))
 
     return _Container(
         f"({', '.join(kind.accepted for kind in items)})",

@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,7 @@ from llvmlite import binding
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
-from topologies.garbage import few_searches
-from topologies.interrupts import guarded
-from topologies.locks import Turn
+from topologies.process import Turn, few_searches, guarded
 from topologies.stages import compiling, staged
 
 Function = Callable[..., Any]
@@ -77,10 +76,29 @@ def is_at_hand(function: Function) -> bool:
 def _undisturbed(compile_or_load: Function, caches: _Caches, signature: Any) -> Any:
     """Without Ctrl-C halfway, and with few searches for garbage: the compiler keeps most of what it makes."""
     with guarded(), global_compiler_lock, few_searches():
+        _load_numba()
         try:
             return compile_or_load(signature)
         finally:
             caches.let_others_go_on()
+
+
+@cache
+def _load_numba() -> None:
+    """Load what numba loads before its first kernel, without SciPy's linear algebra: half a second of a command.
+
+    Numba asks there whether SciPy has a BLAS; kernels that use one import it when they are compiled.
+    """
+    from numba.np import linalg
+
+    checks: Any = linalg
+    asks = checks.ensure_blas
+    if find_spec("scipy") is not None:
+        checks.ensure_blas = lambda: None
+    from numba.np import arraymath
+
+    found: Any = arraymath
+    checks.ensure_blas = found.ensure_blas = asks
 
 
 SHIPPED = Path(__file__).parent / "shipped"

@@ -17,13 +17,9 @@ DEFAULT_TRACE_LATENCY = "0ns"
 
 @checked
 def hamming_mesh(
-    board: int | Sequence[int] = (2, 2),
-    boards: int | Sequence[int] = (16, 16),
-    *,
-    bandwidth: Quantities = DEFAULT_BANDWIDTH,
-    latency: Quantities = DEFAULT_CABLE_LATENCY,
-    hop_latency: Quantity = DEFAULT_ROUTER_LATENCY,
-    trace_latency: Quantities = DEFAULT_TRACE_LATENCY,
+    board: int | Sequence[int] = (2, 2), boards: int | Sequence[int] = (16, 16), *,
+    bandwidth: Quantities = DEFAULT_BANDWIDTH, latency: Quantities = DEFAULT_CABLE_LATENCY,
+    hop_latency: Quantity = DEFAULT_ROUTER_LATENCY, trace_latency: Quantities = DEFAULT_TRACE_LATENCY,
     switch_latency: Quantity | None = None,
 ) -> Topology:
     """A HammingMesh: `hamming_mesh((2, 2), (16, 16))` is Hx2Mesh: 16x16 boards of 2x2, or 32x32 NPUs.
@@ -76,9 +72,7 @@ def hamming_mesh(
         )
     blocks = [Switched(count * size, size) for count, size in zip(outer, inner, strict=True)]
     links = Links(bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
-    return build_product(
-        _name(outer, inner), blocks, links, trace_latency=trace_latency, switch_latency=switch_latency
-    )
+    return build_product(_name(outer, inner), blocks, links, trace_latency=trace_latency, switch_latency=switch_latency)
 
 
 def _name(boards: tuple[int, ...], board: tuple[int, ...]) -> str:

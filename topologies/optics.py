@@ -5,19 +5,28 @@ connects one interface at each end in both directions. Simplex: the two fibers o
 and a circuit leads from one server to another in one direction.
 """
 
+import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import cycle, islice
+from typing import Unpack
 
 import numpy as np
 
-from topologies.checks import Count, WeftError, checked
+from topologies.checks import Count, WeftError, checked, choice, nearest
+from topologies.circulants import circulant
 from topologies.core.custom import network_of
-from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, parse_link
+from topologies.core.extents import format_extents, parse_extents
+from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, EqualLinks, parse_link
 from topologies.core.paths import Ints, Paths
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import Router, Topology
+from topologies.core.topology import Optics, Router, Topology
+from topologies.products import fully_connected, torus
 from topologies.text.brief import one_line
-from topologies.units import Quantity, Rate, Time, parse_time
+from topologies.totient_rings import select_permutations, totient_perms
+from topologies.units import Quantity, Rate, bytes_per_s, parse_time
 
 Pair = tuple[int, int]
 
@@ -191,52 +200,183 @@ def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
     return turns
 
 
-@checked
-@one_line
-@dataclass(frozen=True)
-class PatchPanel:
-    """A robotic patch panel: circuits are patched ahead of time on a second plane, and flipped in when the job starts.
+RINGS, KAUTZ, FULL = "rings", "kautz", "full"
 
-    Attributes
-    ----------
-    provision : quantity
-        Time for the robot to patch all fibers.
-    flip : quantity
-        Time of the 1x2 switches that select the plane.
-    lookahead : bool
-        Whether there is a second plane, patched while an earlier job runs.
-    """
+DEFAULT_DELAY = "10us"
 
-    provision: Time = "300s"
-    flip: Time = "10ms"
-    lookahead: bool = True
+POLICIES = ("", "demand", "provisioned")
 
-    def start_delay_ps(self) -> int:
-        """From the moment the servers are free to the first byte."""
-        provision = parse_time(self.provision, "provisioning time of the patch panel")
-        return parse_time(self.flip, "flip time of the patch panel") + (0 if self.lookahead else provision)
+_FLAGS = ("duplex", "per-port", "paid", "single")
 
 
 @checked
-@one_line
-@dataclass(frozen=True)
-class CircuitSwitch:
-    """An optical circuit switch, with its delays kept apart.
+def ocs(
+    n: Count, ports: Count, *, duplex: bool = False, delay: Quantity = DEFAULT_DELAY, per_port: bool = False,
+    paid: bool = False, single: bool = False, circuits: str = "", policy: str = "", **links: Unpack[EqualLinks],
+) -> Topology:
+    """Servers with optical ports behind circuit switches, and the circuits that are up in the beginning.
 
-    Attributes
+    Parameters
     ----------
-    control, switching, link_up : quantity
-        Time to deliver the command; to switch the light path; for both transceivers to lock.
+    n : int
+        Servers.
+    ports : int
+        Of each server.
+    duplex : bool
+        Whether a circuit takes a port at both ends and leads both ways; otherwise the fibers of a port are switched
+        apart.
+    delay : quantity
+        How long a port that changes is dark: control, switching and link-up together.
     per_port : bool
-        Whether only the ports that change go dark, or the entire fabric.
+        Whether only the ports that change are dark, or the whole fabric.
+    paid : bool
+        Whether the first circuits take the delay too; otherwise they are up in the beginning.
+    single : bool
+        Whether a pair of servers has at most one circuit.
+    circuits : str
+        Those of `layouts`, or a torus such as "4x4"; default: rings, and whoever plans may choose others.
+    policy : {"", "demand", "provisioned"}
+        Of jobs of several operations: whether circuits for each are switched when it is ready for them, or as soon as
+        those before are idle; default: they stay as they are.
+    bandwidth, latency : quantity
+        Per direction of a circuit.
+    hop_latency : quantity
+        Added on every arrival at a server.
+
+    Raises
+    ------
+    WeftError
+        Circuits that take more ports than there are, or do not join all servers.
     """
+    rate = parse_link(links["bandwidth"], links["latency"])[0]
+    delay_ps = sum(parse_time(part, "reconfiguration delay") for part in str(delay).split("+"))
+    choice(policy, POLICIES, "policy of circuits")
+    given = Optics(ports, duplex, delay_ps, per_port, paid, single, circuits, policy, rate)
+    options = [name for name, on in zip(_FLAGS, (duplex, per_port, paid, single), strict=True) if on]
+    values = {"circuits": circuits, "policy": policy}
+    more = [f"delay={delay}", *options, *(f"{name}={value}" for name, value in values.items() if value)]
+    found = _built(circuits or RINGS, n, given, links)
+    return replace(found, name=f"ocs:{n}x{ports}," + ",".join(more), optics=given)
 
-    switching: Time
-    control: Time = 0
-    link_up: Time = 0
-    per_port: bool = False
 
-    def delay_ps(self) -> int:
-        """How long a port is dark."""
-        parts = ((self.control, "control"), (self.switching, "switching"), (self.link_up, "link-up"))
-        return sum(parse_time(value, f"{name} delay of the circuit switch") for value, name in parts)
+def parse_ocs(argument: str, **links: Unpack[EqualLinks]) -> Topology:
+    """The fabric of "16x4,delay=10us,per-port"."""
+    size, *options = argument.split(",")
+    what = f"ocs:{argument}"
+    extents = parse_extents(size, what)
+    if len(extents) != 2:
+        raise WeftError(f"{what} has {len(extents)} extents: write SERVERSxPORTS, such as ocs:16x4")
+    given: dict[str, str | bool] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        accepted = (*_FLAGS, "delay=TIME", "circuits=NAME", "policy=NAME")
+        if bool(equals) != (name in ("delay", "circuits", "policy")) or not (equals or name in _FLAGS):
+            raise WeftError(f"{what}: option {option!r} is unknown: choose among {', '.join(accepted)}"
+                            f"{nearest(name, accepted)}")
+        given[name.replace("-", "_")] = value if equals else True
+    return ocs(*extents, **given, **links)  # type: ignore[arg-type]  # flags are booleans, the others text
+
+
+@lru_cache(maxsize=8)
+def layouts(fabric: Topology) -> dict[str, Topology]:
+    """The static circuits that suit the ports of a fabric, by name; only those that it names, if it names some."""
+    optics, n = fabric.optics, fabric.n_npus
+    assert optics is not None
+    if optics.circuits or n == 1:
+        return {optics.circuits or RINGS: fabric}
+    names = [RINGS]
+    if n - 1 <= optics.ports:
+        names.append(FULL)
+    elif optics.ports > 1 and not optics.duplex:
+        names.append(KAUTZ)
+    names += [format_extents(shape) for shape in _tori(n, optics.ports)]
+    found: dict[str, Topology] = {}
+    for name in names:
+        built = _built(name, n, optics, links_of(fabric))
+        found[name] = replace(built, name=f"{fabric.name},circuits={name}", optics=optics)
+    return found
+
+
+def _tori(n: int, ports: int) -> list[tuple[int, ...]]:
+    """Tori of n servers on all ports: the ring, and of those of least diameter that of fewest and most dimensions."""
+    def split(left: int, most: int) -> list[tuple[int, ...]]:
+        return [()] if left == 1 else [
+            (extent, *rest) for extent in range(min(left, most), 1, -1) if left % extent == 0
+            for rest in split(left // extent, extent)
+        ]
+    fit = [shape for shape in split(n, n) if _taken(shape) <= ports and ports % _taken(shape) == 0]
+    across = [sum(extent // 2 for extent in shape) for shape in fit]
+    least = [shape for shape, hops in zip(fit, across, strict=True) if hops == min(across)]
+    return list(dict.fromkeys([*fit[:1], *least[:1], *least[-1:]]))
+
+
+def _taken(shape: tuple[int, ...]) -> int:
+    """Ports that a torus takes of each server."""
+    return sum(min(extent - 1, 2) for extent in shape)
+
+
+def _built(name: str, n: int, optics: Optics, links: EqualLinks) -> Topology:
+    """Circuits by name, each pair with as many as the ports allow."""
+    ports, duplex = optics.ports, optics.duplex
+    if n == 1:
+        return torus((1,), **links)
+    if name == RINGS:
+        even = duplex and n > 2
+        if ports < 1 + even:
+            raise WeftError(f"{ports} duplex port joins {n} servers in pairs only: at least 2, or simplex ports")
+        wanted = ports - ports % 2 if even else ports
+        jumps = select_permutations(n, wanted, totient_perms(n), duplex=even, dedupe=even)
+        some = jumps if optics.single else islice(cycle(jumps), wanted // (1 + even))
+        return circulant(n, tuple(some), duplex=even, **links)
+    if name == KAUTZ:
+        pairs = [(v, -(ports * v + turn) % n) for v in range(n) for turn in range(1, ports + 1)]
+        apart = (pair for pair in pairs if pair[0] != pair[1])
+        kept = tuple(dict.fromkeys(apart) if optics.single else apart)
+        return optical(Circuits(n, ports, kept, False), **links)
+    shape = (2,) * (n == 2) if name == FULL else parse_extents(name, f"circuits {name!r}")
+    taken = n - 1 if name == FULL else _taken(shape)
+    if name != FULL and math.prod(shape) != n:
+        raise WeftError(f"circuits {name!r} join {math.prod(shape)} servers, not {n}")
+    if taken > ports:
+        raise WeftError(f"circuits {name!r} take {taken} of the {ports} ports of a server")
+    found = fully_connected(n, **links) if name == FULL else torus(shape, **links)
+    return found if optics.single else found.with_links(bandwidth_Bps=found.bandwidth_Bps * (ports // taken))
+
+
+def stride_rings(fabric: Topology) -> list[Topology]:
+    """Rings of servers 1, 2, 4, ... apart, in both directions: states on which several steps run well."""
+    optics, n = fabric.optics, fabric.n_npus
+    assert optics is not None
+    if optics.ports < 2 or n < 2:
+        return []
+    times = 1 if optics.single else optics.ports // 2
+    return [
+        replace(circulant(n, (1 << t,) * times, connected=False, **links_of(fabric)), optics=optics)
+        for t in range((n - 1).bit_length()) if n % (2 << t) == 0 or t == 0
+    ]
+
+
+def joining(fabric: Topology, pairs: Collection[Pair]) -> Topology | None:
+    """Circuits from each source to each destination of some pairs, as many as the ports of a fabric allow.
+
+    None where a server has more of them than ports.
+    """
+    optics, n = fabric.optics, fabric.n_npus
+    assert optics is not None
+    wanted = sorted({(min(pair), max(pair)) for pair in pairs} if optics.duplex else set(pairs))
+    ends = Counter(("any" if optics.duplex else side, end) for pair in wanted for side, end in enumerate(pair))
+    most = max(ends.values(), default=1)
+    if most > optics.ports:
+        return None
+    times = 1 if optics.single else optics.ports // most
+    circuits = Circuits(n, optics.ports, tuple(pair for pair in wanted for _ in range(times)), optics.duplex)
+    found = optical(circuits, **links_of(fabric), name=f"circuits for {len(wanted)} pairs")
+    return replace(found, optics=optics)
+
+
+def links_of(fabric: Topology) -> EqualLinks:
+    """What the circuits of a fabric are like."""
+    optics, latency = fabric.optics, fabric.latency_ps.max(initial=0)
+    assert optics is not None
+    return {"bandwidth": bytes_per_s(optics.rate_Bps), "latency": f"{latency}ps",
+            "hop_latency": f"{fabric.hop_latency_ps.max()}ps"}

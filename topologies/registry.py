@@ -24,6 +24,7 @@ from topologies.core.topology import Topology
 from topologies.dragonflies import dragonfly
 from topologies.formats.files import SUFFIXES, Given, is_topology_file, read_topology_file
 from topologies.hamming_meshes import DEFAULT_CABLE_LATENCY, DEFAULT_ROUTER_LATENCY, hamming_mesh
+from topologies.optics import parse_ocs
 from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
 from topologies.random_graphs import random_regular
 from topologies.text.brief import Registry, one_line
@@ -182,6 +183,11 @@ _FAMILIES = (
         "twisted-torus:4x4x8", ("twisted-torus:2x2x4", "twisted-torus:2x4x4"), one_kind=True,
     ),
     Family(
+        "ocs", parse_ocs, "servers with optical ports behind circuit switches: SERVERSxPORTS, and options",
+        "ocs:16x4,delay=10us", ("ocs:1x1", "ocs:4x1", "ocs:5x2,duplex", "ocs:8x2,circuits=kautz", "ocs:6x3,per-port"),
+        hop_latency=0, one_kind=True,
+    ),
+    Family(
         "dgx-a100", _counted("dgx-a100", dgx_a100), "boxes of 8 GPUs around an NVSwitch, two InfiniBand switches",
         "dgx-a100:2", ("dgx-a100:1", "dgx-a100:2"), A100_BANDWIDTH,
     ),
@@ -214,15 +220,9 @@ TOPOLOGIES = Registry("families of fabrics", {family.name: family for family in 
 
 @checked
 def from_spec(
-    spec: str,
-    bandwidth: Quantities | None = None,
-    latency: Quantities | None = None,
-    hop_latency: Quantity | None = None,
-    *,
-    trace_latency: Quantities | None = None,
-    switch_latency: Quantity | None = None,
-    boxes: int | None = None,
-    nvlink: str | None = None,
+    spec: str, bandwidth: Quantities | None = None, latency: Quantities | None = None,
+    hop_latency: Quantity | None = None, *, trace_latency: Quantities | None = None,
+    switch_latency: Quantity | None = None, boxes: int | None = None, nvlink: str | None = None,
 ) -> Topology:
     """Build the network named by a spec.
 

@@ -85,9 +85,7 @@ def build_tiers(name: str, tiers: Tiers, shape: tuple[int, ...], links: Links) -
 
 @lru_cache(maxsize=4)
 def _frame(name: str, tiers: Tiers, shape: tuple[int, ...]) -> Topology:
-    both_ways = [
-        (np.concatenate([lower, upper]), np.concatenate([upper, lower])) for lower, upper in tier_links(tiers)
-    ]
+    both_ways = [(np.concatenate([lower, upper]), np.concatenate([upper, lower])) for lower, upper in tier_links(tiers)]
     return in_tiers(
         name, both_ways, tiers.n_npus, shape=shape, coords=tier_coordinates(tiers)[:, : len(shape)],
         router=UpDownRouter(tiers), node_names=_names(tiers),

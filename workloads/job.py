@@ -6,7 +6,7 @@ message has ended at its source and at its destination when it has arrived. So r
 real program, and only data holds them together.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
 from topologies.checks import MOST_COUNT, Count, Integer, Natural, checked
+from topologies.core.epochs import Epochs
 from topologies.core.extents import memory_limit, shown_limit
 from topologies.text.brief import one_line
 from topologies.units import Bytes, Picoseconds, Quantity, format_size, parse_time
@@ -176,20 +177,30 @@ class Job:
     @classmethod
     @checked
     def of(cls, schedule: Schedule) -> "Job":
-        """A schedule alone: a job of one collective on all NPUs."""
+        """A schedule alone: a job of one collective on all NPUs, and of the changes of its circuits."""
         job = cls(schedule.topology)
         job.collective(schedule.name, schedule)
+        epochs, optics = schedule.pattern.circuits, schedule.topology.optics
+        if epochs is not None and optics is not None:
+            change_circuits(job, epochs, f"{optics.delay_ps}ps", per_port=optics.per_port, paid=optics.paid)
         return job
 
     @property
     def alone(self) -> Schedule | None:
         """The schedule, of a job that is one collective on all NPUs and nothing else; None of any other."""
-        if len(self.operations) != 1:
+        return self.of_schedule if len(self.operations) == 1 else None
+
+    @property
+    def of_schedule(self) -> Schedule | None:
+        """The schedule, of a job that is one collective on all NPUs, and the changes of its circuits."""
+        if not self.operations:
             return None
-        (one,) = self.operations
+        one, *others = self.operations
         if not isinstance(one.work, Communicate) or one.npus is not None or one.tenant is not None:
             return None
-        return one.work.schedule
+        schedule = one.work.schedule
+        own = schedule.pattern.circuits is not None and all(isinstance(other.work, Reconfigure) for other in others)
+        return schedule if own or not others else None
 
     @checked
     def compute(
@@ -346,6 +357,23 @@ class Job:
     def ranks(self, operation: Operation) -> Ranks:
         """NPUs that an operation covers."""
         return np.arange(self.topology.n_npus) if operation.npus is None else np.array(operation.npus, np.int64)
+
+
+def change_circuits(
+    job: Job, epochs: Epochs, delay: Quantity, *, per_port: bool = False, paid: bool = False,
+    after: Mapping[int, Sequence[int]] = {}, drain: bool = True,
+) -> None:
+    """Add the changes from each epoch to the next.
+
+    `epochs`: whose topology is that of the job; built with `keep` where changes are per port.
+    `per_port`, `paid`: as in `Epochs.changes`.
+    `after`: operations that the changes to an epoch wait for, such as a rotor's clock.
+    `drain`: whether changes wait for the circuits in use.
+    """
+    first = len(job.operations)
+    for name, down, up, controller, before, epoch in epochs.changes(per_port=per_port, paid=paid):
+        waits = [*(first + one for one in before), *after.get(epoch, ())]
+        job.reconfigure(name, delay, down, up, controller=controller, after=waits, drain=drain)
 
 
 def on_network(job: Job, topology: Topology) -> Job:

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from topologies import WeftError
-from topologies.checks import Positive, checked
+from topologies.checks import Positive, WeftError, checked
 from workloads.compute import Accelerator
 from workloads.models.model import NeuralNetwork, Operator
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, TENSOR, Parallelism
@@ -16,13 +15,8 @@ BYTES = 2
 
 @checked
 def training_workload(
-    model: NeuralNetwork,
-    parallelism: Parallelism,
-    accelerator: Accelerator,
-    samples: Positive,
-    *,
-    bundled: bool = False,
-    gather_checkpoints: bool = False,
+    model: NeuralNetwork, parallelism: Parallelism, accelerator: Accelerator, samples: Positive, *,
+    bundled: bool = False, gather_checkpoints: bool = False,
 ) -> Workload:
     """One iteration of the first pipeline stage.
 
@@ -95,8 +89,8 @@ class _Rows:
         return Layer(
             operator.name,
             Phase(compute_ns, tuple(forward)),
-            Phase(compute_ns, tuple(backward)),
-            Phase(compute_ns, self._gradients(weights, group)),
+            Phase(compute_ns * (2 if operator.of_activations else 1), tuple(backward)),
+            Phase(0.0 if operator.of_activations else compute_ns, self._gradients(weights, group)),
             self.accelerator.update_ns(mine),
         )
 

@@ -5,12 +5,12 @@ first two: tensor groups fill dimensions from the innermost, the last of them po
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from topologies import WeftError
-from topologies.checks import Count, Integer, checked
+from topologies.checks import Count, Integer, WeftError, checked
 from topologies.text.brief import one_line
 from workloads.workload import Groups
 
@@ -85,6 +85,13 @@ def _fill(left: list[int], size: int, name: str) -> tuple[int, ...]:
     return tuple(taken)
 
 
+CALLED = {
+    "ddp": "zero=0", "zero1": "zero=1", "zero2": "zero=2", "zero3": "zero=3", "fsdp": "zero=3", "fsdp2": "zero=3",
+    "hsdp": "zero=3 with --replicas of weft train --model",
+}
+"""What the schemes of training frameworks are in these terms."""
+
+
 @checked
 def parse_parallelism(text: str, n_npus: int) -> Parallelism:
     """Parallelism from text: "tp=16,dp=256,zero=1"; a missing dp is inferred from the number of NPUs.
@@ -99,7 +106,10 @@ def parse_parallelism(text: str, n_npus: int) -> Parallelism:
     for part in filter(None, (word.strip() for word in text.split(","))):
         name, _, value = part.partition("=")
         if name not in names or not value.isdecimal():
-            raise WeftError(f"parallelism {part!r}: write name=number with one of {', '.join(names)}, with commas")
+            known = CALLED.get(re.sub(r"[-_ =]", "", part.lower()))
+            hint = f": {part} is {known}" if known else ""
+            accepted = ", ".join(names)
+            raise WeftError(f"parallelism {part!r}: write name=number with one of {accepted}, with commas{hint}")
         if name in values:
             raise WeftError(f"parallelism {text!r}: {name} is given twice")
         values[name] = int(value)

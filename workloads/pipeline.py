@@ -9,8 +9,6 @@ References
 .. [2] D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021.
 """
 
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -26,6 +24,7 @@ from workloads.job import Job, check_room
 from workloads.model_workload import BYTES
 from workloads.models.model import NeuralNetwork
 from workloads.parallelism import PIPELINE
+from workloads.passes.timeline import Key, walk
 from workloads.training import Collectives, Layers, Training, check_updates, process_groups
 from workloads.workload import Groups, Workload, check_groups
 
@@ -92,7 +91,7 @@ def pipeline_job(
         Layers(job, workload, collectives, training, layers, npus)
         for layers, npus in zip(cut_into_stages(workload, len(ranks)), ranks, strict=True)
     ]
-    _Microbatches(job, stages, pipeline).run()
+    _add_microbatches(job, stages, pipeline)
     return job
 
 
@@ -134,16 +133,6 @@ def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:
     return [range(first, last) for first, last in zip(cuts, [*cuts[1:], n_layers], strict=True)]
 
 
-def stage_order(order: str, stage: int, n_stages: int, microbatches: int) -> Iterator[tuple[str, int]]:
-    """("forward" or "backward", microbatch) in the order in which a stage works."""
-    ahead = microbatches if order == "gpipe" else min(n_stages - stage, microbatches)
-    yield from (("forward", batch) for batch in range(ahead))
-    for batch in range(microbatches):
-        yield "backward", batch
-        if batch + ahead < microbatches:
-            yield "forward", batch + ahead
-
-
 def _stage_ranks(group: ProcessGroup) -> list[list[int]]:
     """The ranks of each stage; those in the same place of two stages talk to each other."""
     first = [rank for rank in range(group.grid.p) if all(group.position(rank, dim) == 0 for dim in group.dims)]
@@ -151,43 +140,23 @@ def _stage_ranks(group: ProcessGroup) -> list[list[int]]:
     return [[rank + offset for rank in first] for offset in offsets]
 
 
-class _Microbatches:
-    """Adds the work of all stages in an order in which everything waited for is there already."""
-
-    def __init__(self, job: Job, stages: list[Layers], pipeline: Pipeline) -> None:
-        self.job, self.stages, self.pipeline = job, stages, pipeline
-        self.arrived: dict[tuple[str, int, int], list[int]] = {}
-        self.at: list[list[int]] = [[] for _ in stages]
-
-    def run(self) -> None:
-        n, batches = len(self.stages), self.pipeline.microbatches
-        left = [deque(stage_order(self.pipeline.order, stage, n, batches)) for stage in range(n)]
-        while any(left):
-            for stage, mine in enumerate(left):
-                while mine and self._can_begin(*mine[0], stage):
-                    self._add(*mine.popleft(), stage)
-            count("passes of microbatches through stages", 2 * n * batches - sum(map(len, left)), 2 * n * batches)
-
-    def _can_begin(self, way: str, batch: int, stage: int) -> bool:
-        first = 0 if way == "forward" else len(self.stages) - 1
-        return stage == first or (way, batch, stage) in self.arrived
-
-    def _add(self, way: str, batch: int, stage: int) -> None:
-        layers, tag = self.stages[stage], f" of microbatch {batch}"
-        after = [*self.at[stage], *self.arrived.get((way, batch, stage), [])]
-        if way == "forward":
-            self.at[stage] = layers.forward(after, tag=tag)
+def _add_microbatches(job: Job, stages: list[Layers], pipeline: Pipeline) -> None:
+    """The work of all stages in an order in which everything waited for is there already."""
+    n, total = len(stages), 2 * len(stages) * pipeline.microbatches
+    at, arrived = [list[int]() for _ in stages], dict[Key, list[int]]()
+    for done, step in enumerate(walk(pipeline.order, n, 1, pipeline.microbatches), start=1):
+        (one,), stage = step.slot, step.rank
+        after = [*at[stage], *(number for key in step.needs for number in arrived[key])]
+        tag = f" of microbatch {one.batch}"
+        if one.kind == "F":
+            at[stage] = stages[stage].forward(after, tag=tag)
         else:
-            self.at[stage] = layers.backward(after, tag=tag, last=batch == self.pipeline.microbatches - 1)
-        self._send(way, batch, stage, 1 if way == "forward" else -1)
-
-    def _send(self, way: str, batch: int, stage: int, by: int) -> None:
-        if not 0 <= stage + by < len(self.stages):
-            return
-        src, dst = (list(self.stages[at].npus or ()) for at in (stage, stage + by))
-        kind = SEND_FORWARD if by > 0 else SEND_BACKWARD
-        sent = self.job.send(
-            f"{kind} {stage} of microbatch {batch}", self.pipeline.activation_bytes, src, dst, kind=kind,
-            after=self.at[stage],
-        )
-        self.arrived[way, batch, stage + by] = [sent]
+            at[stage] = stages[stage].backward(after, tag=tag, last=one.batch == pipeline.microbatches - 1)
+        for key, to in step.gives:
+            arrived[key] = []
+            if to != stage:
+                src, dst = (list(stages[end].npus or ()) for end in (stage, to))
+                kind = SEND_FORWARD if to > stage else SEND_BACKWARD
+                arrived[key] = [job.send(f"{kind} {stage}{tag}", pipeline.activation_bytes, src, dst, kind=kind,
+                                         after=at[stage])]
+        count("passes of microbatches through stages", done, total)

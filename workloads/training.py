@@ -86,9 +86,7 @@ class Bucket(NamedTuple):
 
 
 @checked
-def training_job(
-    topology: Topology, workload: Workload, groups: Groups, training: Training = Training()
-) -> Job:
+def training_job(topology: Topology, workload: Workload, groups: Groups, training: Training = Training()) -> Job:
     """The operations of one iteration; all NPUs behave identically.
 
     Parameters
@@ -252,9 +250,7 @@ class Layers:
             at = self._calls(number, layer.forward.calls, computed, tag)
         return at
 
-    def backward(
-        self, after: Sequence[int], tag: str = "", last: bool = True, keep_last: bool = False
-    ) -> list[int]:
+    def backward(self, after: Sequence[int], tag: str = "", last: bool = True, keep_last: bool = False) -> list[int]:
         """Layers last to first; the gradient of the weights is computed while that of the input is reduced.
 
         `last`: whether the gradients are complete, and are reduced as they come.

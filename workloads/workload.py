@@ -7,8 +7,7 @@ all-gather starts from, the full array of every other collective.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from topologies import WeftError
-from topologies.checks import NotNegative, checked
+from topologies.checks import NotNegative, WeftError, checked
 from topologies.text.brief import one_line
 from topologies.units import from_nanoseconds
 
@@ -71,6 +70,7 @@ class Layer:
 
     @property
     def phases(self) -> tuple[Phase, Phase, Phase]:
+        """Forward, gradient of the input, gradient of the weights."""
         return self.forward, self.input_grad, self.weight_grad
 
 

@@ -321,13 +321,8 @@ def _ends(moves, sets, p, n_blocks, at):  # type: ignore[no-untyped-def]  # jitt
 def follow(rows, moves, sets, streams, p, n_blocks):  # type: ignore[no-untyped-def]  # jitted
     """Whether contributions, followed through all transfers, end where they are wanted.
 
-    Parameters
-    ----------
-    rows, moves, sets : Rows, Moves, Sets
-        `rows` as `arrange` left them; what waits is used up.
-    streams : bool
-        Whether anything is followed chunk by chunk.
-    p, n_blocks : int
+    `rows`, `moves`, `sets`: `rows` as `arrange` left them; what waits is used up.
+    `streams`: whether anything is followed chunk by chunk.
     """
     n_free = len(sets.free)
     for at in range(n_free):

@@ -203,11 +203,7 @@ def _arrive(lanes, s):  # type: ignore[no-untyped-def]  # jitted
 def search(lanes, s):  # type: ignore[no-untyped-def]  # jitted
     """Go on until nothing is in flight (True), or until random numbers may run out (False).
 
-    Parameters
-    ----------
-    lanes : Lanes
-    s : Search
-        At first every lane is ready.
+    `s`: at first every lane is ready.
     """
     while True:
         if s.at[READY] > 0:

@@ -11,10 +11,9 @@ from typing import Annotated, Concatenate, ParamSpec, Protocol, TypeVarTuple
 
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from topologies import Topology
 from topologies.checks import Choice, checked
 from topologies.core.rateless import wiring_of
-from topologies.core.topology import NeedsRates
+from topologies.core.topology import NeedsRates, Topology
 from topologies.units import Quantity
 
 Ts = TypeVarTuple("Ts")
@@ -91,9 +90,7 @@ def plain(kind: str, pattern: Callable[[Topology, str], Pattern], doc: str) -> P
     return _named(kind, build, doc, pattern.__module__)
 
 
-def _named(
-    kind: str, build: Callable[Concatenate[str, P], Schedule], doc: str, module: str
-) -> Callable[P, Schedule]:
+def _named(kind: str, build: Callable[Concatenate[str, P], Schedule], doc: str, module: str) -> Callable[P, Schedule]:
     given, whole, name = partial(build, kind), signature(build), kind.replace("-", "_")
     vars(given).update(
         __name__=name, __qualname__=name, __module__=module, __doc__=cleandoc(doc),

@@ -58,9 +58,7 @@ def _nothing_sent(n: int, n_blocks: int, n_lanes: int) -> Search:
     holds = np.zeros((n, n_blocks), np.bool_)
     holds[np.arange(n_blocks) % n, np.arange(n_blocks)] = True
     lane, block, start = (np.empty(n_blocks * (n - 1), np.int64) for _ in range(3))
-    able, flying = (
-        Heap(np.empty(n_lanes, np.int64), np.empty(n_lanes), np.empty(n_lanes, np.int64)) for _ in range(2)
-    )
+    able, flying = (Heap(np.empty(n_lanes, np.int64), np.empty(n_lanes), np.empty(n_lanes, np.int64)) for _ in range(2))
     at = np.zeros(REGISTERS, np.int64)
     at[READY] = n_lanes
     return Search(

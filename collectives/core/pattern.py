@@ -19,6 +19,7 @@ from collectives.core.symmetry import Group, Groups, read_groups
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
 from topologies.checks import Choice, Count, Integer, Name, Natural, checked, integer, told
+from topologies.core.epochs import Epochs
 from topologies.core.rateless import wiring_of
 from topologies.stages import staged
 from topologies.text.brief import cut
@@ -113,6 +114,8 @@ class Pattern:
     pipeline : tuple of int
         First slot of each part of the array that goes through the steps behind the one before, where pools limit how
         many of them are in one dimension; empty where all of it goes at once.
+    circuits : Epochs or None
+        The circuits that are up one after the other, where they are switched between steps.
     is_unnamed : bool
         Whether the blocks of the transfers have no names, and the proof is another than the general one.
     proof : str
@@ -136,6 +139,7 @@ class Pattern:
     progress: Annotated[str, Choice(PROGRESS)] = "free"
     phases: tuple[Natural, ...] = ()
     pipeline: tuple[Natural, ...] = ()
+    circuits: Epochs | None = None
     is_unnamed: bool = field(init=False)
     proof: str = field(init=False)
 

@@ -57,10 +57,12 @@ class Schedule:
 
     @property
     def topology(self) -> Topology:
+        """The fabric that it is made for."""
         return self.pattern.topology
 
     @property
     def kind(self) -> Collective:
+        """The collective that it implements."""
         return self.pattern.kind
 
     @property

@@ -91,6 +91,10 @@ class SendList:
         """Make a transfer wait for another, which may be added later."""
         self._waits[number].append((other, lag))
 
+    def receiver(self, number: int) -> int:
+        """Where a transfer goes."""
+        return self._rows[number][1]
+
     def __len__(self) -> int:
         return len(self._rows)
 

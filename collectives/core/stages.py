@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from collectives.core.grid import Ranks, is_power_of_two
 from collectives.core.process_groups import ProcessGroup
-from topologies import WeftError
-from topologies.checks import choice
+from topologies.checks import WeftError, choice
 from topologies.core.blocks import Block, Ring, Switched
 
 Counts = npt.NDArray[np.int64]

@@ -317,7 +317,5 @@ def parents_of(t: Transfers) -> list[Parents]:
                 open_ += joins
                 continue
             one = open_.pop()
-            found[one] = frozenset().union(
-                *(found[parent] if is_join[parent] else {parent} for parent in direct[one])
-            )
+            found[one] = frozenset().union(*(found[parent] if is_join[parent] else {parent} for parent in direct[one]))
     return [found[row] for row in range(t.src.size)]

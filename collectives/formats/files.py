@@ -1,4 +1,4 @@
-"""Schedule files in place of an algorithm name, proved when read: MSCCL XML, and ForestColl tree XML.
+"""Schedule files in place of an algorithm name, proved when read: MSCCL XML, MSCCL++ plans, ForestColl tree XML.
 
 A ForestColl file has trees with their physical paths (liangyuRain/ForestColl).
 """
@@ -18,6 +18,10 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_order import Cut, cut_of
 from collectives.formats.msccl_program import RUNTIMES, Algo, not_run, parse_msccl, told_limits
+from collectives.formats.mscclpp import RACES, plan_pattern
+from collectives.formats.mscclpp import Cut as PlanCut
+from collectives.formats.mscclpp import cut_of as plan_cut_of
+from collectives.formats.mscclpp_plan import Plan, parse_plan
 from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError
 from topologies.checks import choice
@@ -26,8 +30,8 @@ from topologies.text.plain_xml import Element, parse_xml
 from topologies.text.schema import Producer
 from topologies.units import Quantity, parse_size
 
-SUFFIX = ".xml"
-"""An algorithm name with this suffix is a file."""
+SUFFIX = (".xml", ".json")
+"""An algorithm name with one of these suffixes is a file."""
 
 
 def called(name: str) -> str:
@@ -43,7 +47,6 @@ PRODUCERS = (
 )
 
 NAMED: tuple[tuple[str, str], ...] = (
-    (r'"threadblocks"', "an execution plan of MSCCL++, which is not read: MSCCL XML is"),
     (r"<system\b", "a topology of NCCL or RCCL: give it as --topology"),
     (r"<platform\b", "a platform of SimGrid: give it as --topology"),
     (r"<graphs\b", "an NCCL graph (NCCL_GRAPH_DUMP_FILE): rings and trees of one box, and no schedule"),
@@ -56,10 +59,12 @@ _FORESTCOLL = re.compile(r"<tree[\s>]")
 def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
     """What a file implements, as in the registry: a function (topology, size, *, element_bytes) for each collective.
 
-    WeftError: a file that cannot be read or is neither format.
+    WeftError: a file that cannot be read or is of no format that is known.
     """
     text = _text(path)
     _refuse_others(text, path)
+    if path.endswith(".json"):
+        return {_plan(text, path).kind: partial(_build_plan, path)}
     if _FORESTCOLL.search(text):
         return {"all-gather": partial(_build_forestcoll, path)}
     return {_parsed(text, path).kind: partial(_build_msccl, path)}
@@ -77,9 +82,7 @@ def _refuse_others(text: str, path: str) -> None:
             raise WeftError(f"schedule file {path} is {what}")
 
 
-def _build_forestcoll(
-    path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
+def _build_forestcoll(path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     return schedule(_forestcoll(topology, path, _text(path)), size, element_bytes)
 
 
@@ -93,6 +96,24 @@ def _build_msccl(
         raise WeftError(f"{runtime} does not run {path}: {why}")
     note = "" if runtime else told_limits(algo, size_bytes)
     return schedule(_msccl(topology, path, text, cut_of(algo, size_bytes), note), size, element_bytes)
+
+
+def _build_plan(
+    path: str, topology: Topology, size: Quantity, *, races: str = "practical", element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    text, size_bytes = _text(path), parse_size(size, "size")
+    plan = _plan(text, path)
+    cut, note = plan_cut_of(plan, size_bytes), plan.told(size_bytes)
+    return schedule(_planned(topology.as_it_reduces(), path, text, cut, choice(races, RACES, "races"), note), size,
+                    element_bytes)
+
+
+def options_of(path: str) -> Mapping[str, str]:
+    """The options of a file, described."""
+    if path.endswith(".json"):
+        return {"races": f"of MSCCL++, {', '.join(RACES)}: whether relaxed signals order data (default) or not, or "
+                         "a plan that races is simulated with a note"}
+    return {"runtime": f"of MSCCL, whose limits hold: {', '.join(RUNTIMES)} (default: the widest; others are noted)"}
 
 
 def file_digest(path: str) -> str:
@@ -117,6 +138,16 @@ def _read(path: str, stamp: tuple[int | bytes, ...]) -> tuple[str, str]:
 @lru_cache(maxsize=8)
 def _parsed(text: str, path: str) -> Algo:
     return parse_msccl(text, path)
+
+
+@lru_cache(maxsize=8)
+def _plan(text: str, path: str) -> Plan:
+    return parse_plan(text, path)
+
+
+@by_wiring
+def _planned(topology: Topology, path: str, text: str, cut: PlanCut, races: str, note: str) -> Pattern:
+    return plan_pattern(_plan(text, path), topology, cut, races, note, called(path))
 
 
 @by_wiring

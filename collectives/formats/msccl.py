@@ -28,12 +28,14 @@ class Memory:
 
     `kind`: the collective.
     `p`, `chunks`: GPUs, and chunks of the entire buffer (output of an all-gather, input of a reduce-scatter).
+    `cells`: what each chunk is cut into; places are numbers of cells.
     `in_place`: whether input and output share memory.
     `name`: for messages.
     """
 
-    def __init__(self, kind: str, p: int, chunks: int, in_place: bool, name: str) -> None:
-        self.kind, self.p, self.chunks, self.in_place, self.name = kind, p, chunks, in_place, name
+    def __init__(self, kind: str, p: int, chunks: int, in_place: bool, name: str, cells: int = 1) -> None:
+        self.kind, self.p, self.in_place, self.name, self.cells = kind, p, in_place, name, cells
+        self.chunks = chunks = chunks * cells
         self.per = chunks // p if kind in ("all-gather", "reduce-scatter", "all-to-all") else chunks
         self.values: dict[tuple[int, str, int], Value] = {}
         for gpu in range(p):
@@ -41,30 +43,28 @@ class Memory:
             if kind == "broadcast" and gpu:
                 continue
             for at in range(own):
-                self.values[self._place(gpu, ("i", at))] = frozenset([(gpu, at)])
+                self.values[self.place(gpu, ("i", at))] = frozenset([(gpu, at)])
 
-    def execute(
-        self, gpu: int, kind: str, src: Buffer, dst: Buffer, count: int, arrived: list[Value]
-    ) -> list[Value]:
+    def execute(self, gpu: int, kind: str, src: Buffer, dst: Buffer, count: int, arrived: list[Value]) -> list[Value]:
         """Execute a step; returns what it sends."""
         sent = []
         for at in range(count):
             here, there = ((buffer, offset + at) for buffer, offset in (src, dst))
             if kind == "s":
-                sent.append(self._read(gpu, here))
+                sent.append(self.read(gpu, here))
             elif kind in ("r", "rcs"):
-                self.values[self._place(gpu, there)] = arrived[at]
+                self.values[self.place(gpu, there)] = arrived[at]
                 sent.append(arrived[at])
             elif kind in ("rrs", "rrc", "rrcs"):
-                total = self._add(gpu, self._read(gpu, here), arrived[at])
+                total = self.add(gpu, self.read(gpu, here), arrived[at])
                 if kind != "rrs":
-                    self.values[self._place(gpu, there)] = total
+                    self.values[self.place(gpu, there)] = total
                 sent.append(total)
             elif kind == "cpy":
-                self.values[self._place(gpu, there)] = self._read(gpu, here)
+                self.values[self.place(gpu, there)] = self.read(gpu, here)
             elif kind == "re":
-                total = self._add(gpu, self._read(gpu, there), self._read(gpu, here))
-                self.values[self._place(gpu, there)] = total
+                total = self.add(gpu, self.read(gpu, there), self.read(gpu, here))
+                self.values[self.place(gpu, there)] = total
         return sent
 
     def check(self) -> None:
@@ -74,11 +74,12 @@ class Memory:
         """
         for gpu in range(self.p):
             for at, wanted in self._wanted(gpu):
-                found = self.values.get(self._place(gpu, ("o", at)), frozenset())
+                found = self.values.get(self.place(gpu, ("o", at)), frozenset())
                 if found != wanted:
                     lacks = sorted(wanted - found)
                     what = f"lacks the contribution of rank {lacks[0][0]}" if lacks else "holds more than it should"
-                    raise ScheduleError(f"{self.name}: GPU {gpu} ends with an output whose chunk {at} {what}")
+                    chunk = at // self.cells
+                    raise ScheduleError(f"{self.name}: GPU {gpu} ends with an output whose chunk {chunk} {what}")
 
     def _wanted(self, gpu: int) -> list[tuple[int, Value]]:
         everyone = range(self.p)
@@ -94,7 +95,7 @@ class Memory:
             return []
         return [(at, frozenset((r, at) for r in everyone)) for at in range(self.chunks)]
 
-    def _place(self, gpu: int, place: Buffer) -> tuple[int, str, int]:
+    def place(self, gpu: int, place: Buffer) -> tuple[int, str, int]:
         """Location of a buffer place; input and output share theirs if in place."""
         buffer, at = place
         if self.in_place and buffer in "io":
@@ -105,17 +106,18 @@ class Memory:
             buffer = "io"
         return gpu, buffer, at
 
-    def _read(self, gpu: int, place: Buffer) -> Value:
-        found = self.values.get(self._place(gpu, place))
+    def read(self, gpu: int, place: Buffer) -> Value:
+        found = self.values.get(self.place(gpu, place))
         if found is None:
-            raise ScheduleError(f"{self.name}: GPU {gpu} reads {place[0]}[{place[1]}], which is still empty")
+            chunk = place[1] // self.cells
+            raise ScheduleError(f"{self.name}: GPU {gpu} reads {place[0]}[{chunk}], which is still empty")
         return found
 
-    def _add(self, gpu: int, one: Value, other: Value) -> Value:
+    def add(self, gpu: int, one: Value, other: Value) -> Value:
         twice = one & other
         if twice:
             rank, chunk = min(twice)
-            raise ScheduleError(f"{self.name}: GPU {gpu} adds chunk {chunk} of rank {rank} twice")
+            raise ScheduleError(f"{self.name}: GPU {gpu} adds chunk {chunk // self.cells} of rank {rank} twice")
         return one | other
 
 
@@ -150,11 +152,11 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
     n_blocks = algo.chunks * (p if algo.kind == "all-to-all" else 1)
     proof = OwnProof(lambda: PROOF, unnamed=True)
     return sends.pattern(
-        topology, algo.kind, name, n_blocks, form=algo.name, blocks_of=_unnamed, own_proof=proof, note=note
+        topology, algo.kind, name, n_blocks, form=algo.name, blocks_of=unnamed, own_proof=proof, note=note
     )
 
 
-def _unnamed(source: int, slot: int) -> Sequence[int]:
+def unnamed(source: int, slot: int) -> Sequence[int]:
     raise WeftError("the chunks of an MSCCL program move between buffers: its transfers have no named blocks")
 
 

@@ -18,8 +18,7 @@ them writing, race unless a path leads from one to the other. Where nothing race
 memory, so that one symbolic execution in any order that respects the rules is a proof.
 
 Only the first turn of the loop is searched for races: different turns touch different bytes, and a later turn has all
-the order of the first and the slots on top. Reachability is kept as a clock for each call: how many calls of each
-thread block happen before it. That is a bitset whose ones are contiguous, for a thread block is a chain.
+the order of the first and the slots on top. A thread block is a chain for the clocks of `happens_before`.
 """
 
 from typing import NamedTuple
@@ -28,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.proof import ScheduleError, by_key
+from collectives.formats.happens_before import I64, Events, conflicts, unordered
 from collectives.formats.msccl_program import (
     BUFFERS,
     MOST_COUNT,
@@ -43,14 +43,8 @@ from collectives.formats.msccl_program import (
 )
 from topologies import WeftError
 
-I64 = npt.NDArray[np.int64]
-
 MOST_CALLS = 2**20
 """Calls of all turns together: as many take some seconds to order."""
-
-CLOCK_CELLS = 2**26
-"""Entries of the clocks that are in memory at once: 256 MiB."""
-
 
 class Cut(NamedTuple):
     """How the runtime executes a program on an array."""
@@ -275,24 +269,16 @@ def check_races(algo: Algo, order: Order, aliased: bool) -> None:
     `aliased`: whether input and output share memory.
     ScheduleError: names two steps that may run in either order, and what they touch.
     """
-    one, other, key = _conflicts(algo, order.calls, aliased)
-    open_pairs = np.ones(one.size, np.bool_)
-    chains = int(order.calls.chain.max(initial=-1)) + 1
-    wide = max(1, CLOCK_CELLS // max(order.calls.gpu.size, 1))
-    for low in range(0, chains, wide):
-        if not np.any(open_pairs):
-            return
-        high = min(low + wide, chains)
-        clock = _clocks(order, low, high)
-        for before, after in ((one, other), (other, one)):
-            chain = order.calls.chain[before]
-            inside = np.flatnonzero(open_pairs & (chain >= low) & (chain < high))
-            known = clock[after[inside], chain[inside] - low] >= _number(order.calls)[before[inside]]
-            open_pairs[inside[known]] = False
-    racing = np.flatnonzero(open_pairs)
+    calls = order.calls
+    call, gpu, key, writes = _accesses(algo, calls, aliased)
+    one, other, key = conflicts(call, key + gpu * _KEYS, writes)
+    apart = calls.chain[one] != calls.chain[other]
+    one, other, key = one[apart], other[apart], key[apart] % _KEYS
+    events = Events(calls.chain, _number(calls), order.parent, order.child, order.sequence)
+    racing = np.flatnonzero(unordered(events, one, other))
     if racing.size:
         pair = racing[0]
-        first, second = (where(algo, order.calls.place(int(of[pair]))) for of in (one, other))
+        first, second = (where(algo, calls.place(int(of[pair]))) for of in (one, other))
         buffer, at = _name_of(int(key[pair]))
         raise ScheduleError(
             f"{algo.title} races: {first} and {second} both touch {buffer}[{at}], one of them writes, and nothing "
@@ -304,41 +290,6 @@ def _number(calls: Calls) -> I64:
     """Number of each call in its thread block, from 0."""
     begins = np.flatnonzero(np.diff(calls.chain, prepend=-1) != 0)
     return np.arange(calls.chain.size) - np.repeat(begins, np.diff(np.append(begins, calls.chain.size)))
-
-
-def _clocks(order: Order, low: int, high: int) -> npt.NDArray[np.int32]:
-    """Clocks of the chains [low, high): for each call the last call of each chain that happens before it, or -1."""
-    n = order.calls.gpu.size
-    clock = np.full((n, high - low), -1, np.int32)
-    ptr, parents = by_key(order.child, order.parent, n)
-    chain, number = (order.calls.chain - low).tolist(), _number(order.calls).tolist()
-    width = high - low
-    for call in order.sequence:
-        mine = clock[call]
-        for parent in parents[ptr[call] : ptr[call + 1]]:
-            np.maximum(mine, clock[parent], out=mine)
-            if 0 <= chain[parent] < width:
-                mine[chain[parent]] = max(mine[chain[parent]], number[parent])
-    return clock
-
-
-def _conflicts(algo: Algo, calls: Calls, aliased: bool) -> tuple[I64, I64, I64]:
-    """Pairs of calls of different thread blocks that touch one place, one of them writing, and the key of the place."""
-    call, gpu, key, writes = _accesses(algo, calls, aliased)
-    place = np.argsort(key + gpu * _KEYS, kind="stable")
-    call, whole, writes = call[place], (key + gpu * _KEYS)[place], writes[place]
-    found = []
-    apart = 1
-    while True:
-        near = np.flatnonzero(whole[apart:] == whole[:-apart]) if apart < whole.size else np.zeros(0, np.int64)
-        if not near.size:
-            break
-        far = near + apart
-        keep = (calls.chain[call[near]] != calls.chain[call[far]]) & (writes[near] | writes[far])
-        found.append(np.stack([call[near[keep]], call[far[keep]], whole[near[keep]] % _KEYS]))
-        apart += 1
-    pairs = np.concatenate([np.zeros((3, 0), np.int64), *found], axis=1)
-    return pairs[0], pairs[1], pairs[2]
 
 
 _KEYS = 4 * 2**20

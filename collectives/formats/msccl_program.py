@@ -56,10 +56,6 @@ PRODUCERS = (
         "--algorithm FILE.xml", "programs, proved; limits of each runtime are noted",
         "programs that no runtime would load",
     ),
-    Producer(
-        "MSCCL++ JSON", "microsoft/mscclpp, in all dialects", "1f5f065, August 2026", "", "",
-        "its steps are those of channels in memory, not of sends and receives: no reader yet",
-    ),
 )
 
 _KNOWN: Known = {

@@ -168,8 +168,7 @@ class Flows:
         return received
 
     def pattern(
-        self, kind: str, algorithm: str, form: str, n_blocks: int, root: int = 0,
-        smaller: Smaller | None = None,
+        self, kind: str, algorithm: str, form: str, n_blocks: int, root: int = 0, smaller: Smaller | None = None
     ) -> Pattern:
         """The pattern of everything added so far."""
         return self.relays.pattern(

@@ -80,9 +80,7 @@ def reduce_forest(topology: Topology, root: int, k: int | None = None) -> Forest
     return turned_back(broadcast_forest(mirror_of(topology), root, k), topology)
 
 
-def pack_forest(
-    topology: Topology, shares: Shares, level: bool | None = None, spread: bool | None = None
-) -> Forest:
+def pack_forest(topology: Topology, shares: Shares, level: bool | None = None, spread: bool | None = None) -> Forest:
     """The forest with the given shares; its link loads are checked against them.
 
     `level`: whether trees grow level by level. Default: up to `LEVEL_NPUS` NPUs.

@@ -131,9 +131,7 @@ def choose_links(choices: Sequence[Mapping[int, int]], rooms: Mapping[int, int],
         network.add(place[orbit], sink, rooms[orbit])
     if network.flow(source, sink, k * n) < k * n:
         return None
-    return [
-        np.repeat(list(mine.values()), network.used(its)).tolist() for mine, its in zip(choices, arcs, strict=True)
-    ]
+    return [np.repeat(list(mine.values()), network.used(its)).tolist() for mine, its in zip(choices, arcs, strict=True)]
 
 
 def _parents(topology: Topology, nodes: Ints, links: list[list[int]], k: int) -> Ints:

@@ -1,15 +1,17 @@
-"""Lower bounds on every run, exact in integer picoseconds."""
+"""Lower bounds on every run: of a schedule, a job, or several at once, exact in integer picoseconds."""
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.longest_path import work_and_path
+from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
-from sim.program.columns import numbered
+from sim.program.columns import i32, numbered
+from sim.program.flows import TOLERANCE
 from topologies import Topology, egress_Bps, ingress_Bps
 from topologies.checks import checked
 from topologies.flows.tightest_cut import remembered
@@ -115,6 +117,7 @@ def _cut_bound_ps(lowered: Lowered) -> int:
     schedule = lowered.schedule
     pattern, topology = schedule.pattern, schedule.topology
     nothing = lowered.program.delivers_heads or schedule.size_bytes == 0 or pattern.group_size < pattern.p
+    nothing |= pattern.circuits is not None
     if nothing or not is_cheap(topology):
         return 0
     reducing = (pattern.n_sources or pattern.p) > pattern.p
@@ -152,3 +155,59 @@ def _busy_and_path_ps(program: Program) -> tuple[int, int]:
         np.empty((3, kinds.size), np.int64), *np.zeros((2, n_tasks), np.int32), np.zeros((2, n_tasks), np.int64),
     )
     return int((busy - longest).max(initial=0)), int(path)
+
+
+class Faults(Protocol):
+    """What a bound needs to know of a fault plan."""
+
+    @property
+    def moves_routes(self) -> bool:
+        """Whether chunks may take other routes than on the healthy fabric."""
+
+
+def lower_bound_ps(lowered: Lowered, plan: Faults | None = None) -> int:
+    """Lower bound of a run with the faults of a plan, in ps; for a schedule alone also what any algorithm must move."""
+    if lowered.job.alone is None:
+        return program_bound_ps(lowered.program)
+    return bound_under(plan, bounds(lowered if plan is None else lower(lowered.job, lowered.model)))
+
+
+def flows_bound_ps(lowered: Lowered, plan: Faults | None = None) -> int:
+    """Lower bound of a fluid run with the faults of a plan, in ps.
+
+    Flows share links: only the end of each is rounded, where the chunk engine rounds every service.
+    """
+    alone = lowered.job.alone is not None
+    healthy = lower(lowered.job, lowered.model) if alone and plan is not None else lowered
+    program = healthy.program._replace(service_ps=np.maximum(healthy.program.service_ps - 1, 0))
+    found = bound_under(plan, bounds(healthy._replace(program=program))) if alone else program_bound_ps(program)
+    return max(found - 1 - program.n_tasks // TOLERANCE, 0)
+
+
+def bound_under(plan: Faults | None, found: Bounds) -> int:
+    """The tightest of the bounds of a healthy fabric that holds under a plan, in ps.
+
+    What servers must serve, and the path of every transfer, hold for the healthy routes: where chunks may take others,
+    what has to enter and leave the NPUs, and to cross the tightest cut, is what is left.
+    """
+    return found.best_ps if plan is None or not plan.moves_routes else max(found.wire_ps, found.cut_ps)
+
+
+def program_bound_ps(program: Program) -> int:
+    """Work of the busiest server, or the longest chain of dependencies, in ps.
+
+    Faults only add to services and latencies, so that the bound of the healthy servers holds for them. A task that may
+    take a detour crosses other servers: nothing of it is counted.
+    """
+    return max(busy_and_path_ps(_without_detoured(program)))
+
+
+def _without_detoured(program: Program) -> Program:
+    """The program in which tasks that have detours take no time."""
+    if not program.detour_ptr.size:
+        return program
+    nowhere = program.route_ptr.size - 1
+    return program._replace(
+        route_ptr=i32(np.append(program.route_ptr, program.route_ptr[-1])),
+        task_route=i32(np.where(np.diff(program.detour_ptr) > 0, nowhere, program.task_route)),
+    )

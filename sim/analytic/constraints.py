@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from sim.analytic.traffic import F64
-from topologies import WeftError
-from topologies.checks import Count, InUnit, Number, checked
+from topologies.checks import Count, InUnit, Number, WeftError, checked
 from topologies.text.brief import WIDTH, cut, one_line
 from topologies.units import parse_bandwidth
 

@@ -116,9 +116,7 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
-    solution = clarabel.DefaultSolver(
-        csc_matrix((n_all, n_all)), price / worth, matrix, right, kinds, settings
-    ).solve()
+    solution = clarabel.DefaultSolver(csc_matrix((n_all, n_all)), price / worth, matrix, right, kinds, settings).solve()
     if str(solution.status) not in ("Solved", "AlmostSolved", "InsufficientProgress"):
         raise WeftError(f"no least time was found: the solver reports {solution.status}")
     point, dual = np.array(solution.x), np.array(solution.z) * worth

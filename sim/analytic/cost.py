@@ -54,13 +54,8 @@ def usual_tiers(blocks: Sequence[str]) -> tuple[str, ...]:
 
 
 def network_cost(
-    blocks: Sequence[str],
-    extents: Sequence[int],
-    tiers: Sequence[str],
-    prices: Mapping[str, Prices] = PRICES,
-    *,
-    counting: str = "2024",
-    fixed: float = 0.0,
+    blocks: Sequence[str], extents: Sequence[int], tiers: Sequence[str], prices: Mapping[str, Prices] = PRICES, *,
+    counting: str = "2024", fixed: float = 0.0,
 ) -> Cost:
     """Cost of a product of blocks.
 
@@ -74,9 +69,7 @@ def network_cost(
     """
     choice(counting, COUNTING, "counting")
     n_npus = math.prod(extents)
-    price = [
-        n_npus * _coefficient(block, tier, prices, counting) for block, tier in zip(blocks, tiers, strict=True)
-    ]
+    price = [n_npus * _coefficient(block, tier, prices, counting) for block, tier in zip(blocks, tiers, strict=True)]
     return Cost(np.array(price, np.float64), fixed)
 
 

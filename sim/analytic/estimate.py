@@ -41,6 +41,7 @@ def estimate_ps(lowered: Lowered) -> int:
 
 
 def estimate_parts(lowered: Lowered) -> Estimate:
+    """The estimate of a schedule alone, in its parts."""
     program, starts = lowered.program, lowered.schedule.pattern.pipeline
     if program.n_tasks == 0:
         return Estimate(0, 0)

@@ -11,6 +11,8 @@ from topologies import Topology
 from topologies.units import format_time
 from workloads.job import Reconfigure
 
+NEVER = np.iinfo(np.int64).max
+
 
 def certify_circuits(
     program: Program, outcome: Outcome, topology: Topology, server_link: I32,
@@ -27,16 +29,25 @@ def certify_circuits(
         return
     task, server = crossings(program)
     link = server_link[server]
-    up_ps = np.zeros(topology.n_links, np.int64)
-    down_ps = np.full(topology.n_links, np.iinfo(np.int64).max)
+    ups: dict[int, list[int]] = {}
+    downs: dict[int, list[int]] = {}
     for change, work in changes:
-        up_ps[list(work.up)] = outcome.finish_ps[change]
-        down_ps[list(work.down)] = np.minimum(down_ps[list(work.down)], outcome.start_ps[change])
+        for one in work.up:
+            ups.setdefault(one, []).append(int(outcome.finish_ps[change]))
+        for one in work.down:
+            downs.setdefault(one, []).append(int(outcome.start_ps[change]))
     task, link = task[link >= 0], link[link >= 0]
     start, finish = outcome.start_ps[task], outcome.finish_ps[task]
+    up_ps, down_ps = np.zeros(link.size, np.int64), np.full(link.size, NEVER)
+    for one in np.unique(link).tolist():
+        rows, gone, came = np.flatnonzero(link == one), sorted(downs.get(one, ())), sorted(ups.get(one, ()))
+        if not came or (gone and gone[0] < came[0]):
+            came.insert(0, 0)  # up in the beginning
+        up_ps[rows] = np.array(came)[np.maximum(np.searchsorted(came, start[rows], "right") - 1, 0)]
+        down_ps[rows] = np.array([*gone, NEVER])[np.searchsorted(np.array(gone, np.int64), up_ps[rows])]
     for bad, words, moment, limit in (
-        (start < up_ps[link], ("starts", "up"), start, up_ps[link]),
-        (finish > down_ps[link], ("ends", "down"), finish, down_ps[link]),
+        (start < up_ps, ("starts", "up"), start, up_ps),
+        (finish > down_ps, ("ends", "down"), finish, down_ps),
     ):
         if np.any(bad):
             at = int(np.flatnonzero(bad)[0])

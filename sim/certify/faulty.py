@@ -3,9 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from sim.certify.conditions import Conditions, detour_at, route_at
+from sim.certify.conditions import Conditions, detour_at, rooms, route_at
 from sim.certify.order import overtaken
-from sim.certify.rooms import rooms
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, routed_chunks
 from sim.program.contract import COMPLETES, DOWN, I64, WAITS, Program
 from sim.program.outcome import CertificateError, Journal, Outcome

@@ -177,9 +177,7 @@ class _Links:
         return self.row > before
 
 
-def _check_rates(
-    flows: Flows, crossing: tuple[I64, I64], link_rate: I64, rate: I64, ways: I64, time_ps: int
-) -> None:
+def _check_rates(flows: Flows, crossing: tuple[I64, I64], link_rate: I64, rate: I64, ways: I64, time_ps: int) -> None:
     """No link of some flows is exceeded, and each of them has a bottleneck."""
     links = _crossed_links(flows, ways)
     first, count = crossing[0][links], crossing[0][links + 1] - crossing[0][links]

@@ -3,13 +3,12 @@
 import numpy as np
 import numpy.typing as npt
 
+from sim.certify.conditions import rooms
 from sim.certify.faulty import certify_faulty
 from sim.certify.order import overtaken
-from sim.certify.rooms import rooms
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
-from sim.program import I64, Program
 from sim.program.columns import work_ps
-from sim.program.contract import I32
+from sim.program.contract import I32, I64, Program
 from sim.program.outcome import CertificateError as CertificateError
 from sim.program.outcome import Log, Outcome
 from sim.program.service_table import slowest_ps

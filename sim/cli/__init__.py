@@ -16,12 +16,11 @@ from sim.cli.beats import speaking
 from sim.cli.commands import COMMANDS
 from sim.cli.flags import EXIT_BAD_INPUT, Parser, command_parser
 from sim.cli.signals import Terminated, ends_at_once, ends_in_order
-from sim.version import __version__
+from sim.version import weft_version
 from topologies.checks import WeftError, nearest, out_of_memory, told
-from topologies.garbage import few_searches
-from topologies.interrupts import while_compiling
+from topologies.process import few_searches, while_compiling
 from topologies.stages import end_profile, staged, start_profile, tell_compiling
-from topologies.text.notes import notes_on_stderr
+from topologies.text.schema import notes_on_stderr
 
 EXIT_NOT_WRITTEN = 1
 """A full disk, a file that cannot be written."""
@@ -149,7 +148,7 @@ def _overview() -> argparse.ArgumentParser:
         epilog=f"weft COMMAND --help has examples.\n\nexit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-V", "--version", action="version", version=f"weft {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"weft {weft_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, command in COMMANDS.items():
         commands.add_parser(name, help=command.help)

@@ -78,6 +78,7 @@ def changes_of(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Values by section and key, from keys that are written "section.key"."""
     sections: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         section, _, key = name.partition(".")
@@ -191,6 +192,7 @@ class Named(NamedTuple):
         return re.fullmatch(other.reach, "") is not None and any(map(pattern.fullmatch, _places(other.path)))
 
     def meets(self, other: "Named") -> bool:
+        """Whether two flags give the same key."""
         return self.holds(other) or other.holds(self)
 
 

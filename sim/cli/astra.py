@@ -38,6 +38,7 @@ def facts(result: AstraResult) -> dict[str, Any]:
 
 
 def rows_of(result: AstraResult) -> list[dict[str, Any]]:
+    """A row for each NPU."""
     return [
         {
             "npu": npu, "cycles": result.cycles[npu], "exposed_cycles": result.exposed[npu],

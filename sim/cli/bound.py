@@ -11,13 +11,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from topologies import REDUCER, SWITCH, Topology
-from topologies.flows.programs import (
-    MOST_VARIABLES,
-    SMALL,
-    all_to_all_rate_Bps,
-    best_roots,
-    flow_variables,
-)
+from topologies.flows.programs import MOST_VARIABLES, SMALL, all_to_all_rate_Bps, best_roots, flow_variables
 from topologies.stages import staged
 from topologies.units import counted
 
@@ -92,9 +86,7 @@ def _programs(topology: Topology, kind: str, reducing_switches: bool) -> list[di
     return [_row(topology, kind, "linear program", s_per_byte, [], reason)]
 
 
-def _row(
-    topology: Topology, kind: str, by: str, s_per_byte: Fraction, names: list[str], reason: str
-) -> dict[str, Any]:
+def _row(topology: Topology, kind: str, by: str, s_per_byte: Fraction, names: list[str], reason: str) -> dict[str, Any]:
     parts = 1 if COLLECTIVES[kind].rooted else topology.n_npus
     return {
         "topology": topology.name, "collective": kind, "by": by,

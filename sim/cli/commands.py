@@ -401,21 +401,14 @@ COMMANDS: dict[str, Command] = {
         helps={"workload.name": ("NAME", "a model of the paper: DLRM, CANDLE, BERT, VGG16, ResNet50 or NCF")},
     ),
     "reconfigure": Command(
-        help="plan when to switch circuits between the steps of a collective, and simulate the plans",
+        help="the best static circuits for a collective, every policy of switching them, and a bound on all",
         examples=(
-            "weft reconfigure --topology ring:64 --algorithm recursive-doubling --size 1MiB --delay 10us",
-            "weft reconfigure --topology ring:16 --collective all-to-all --algorithm pairwise --delay 1us --json -",
+            "weft reconfigure --topology ocs:16x2,delay=10us --algorithms recursive-doubling,totient-rings -b 1M",
+            "weft reconfigure --topology ocs:16x4,delay=1us,per-port --collective all-to-all --algorithm pairwise "
+            "-b 64M --json -",
         ),
-        uses=(
-            "topology.spec", *LINKS, "collective.name", "collective.algorithms", "collective.form", "sweep.begin",
-            "model.chunks", "circuits.delay", "circuits.start_up", "circuits.interfaces", "circuits.per_port",
-        ),
-        run_flags=RUNS,
-        defaults={
-            "topology.spec": "ring:64", "topology.link_bandwidth": "50GB/s", "topology.link_latency": "100ns",
-            "topology.hop_latency": "0ns", "collective.algorithms": ("recursive-doubling",), "sweep.begin": "1M",
-            "model.chunks": 1,
-        },
+        uses=("topology", "collective", "model", "sweep.begin"), without=("model.engine", "model.faults"),
+        run_flags=RUNS, defaults={"topology.spec": "ocs:16x2", "sweep.begin": "1M"}, chooses=True,
     ),
     "topology": Command(
         help="describe, draw or export a fabric; without one, list the families",

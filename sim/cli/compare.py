@@ -1,8 +1,9 @@
 """`weft compare`: algorithms side by side, size by size."""
 
 import argparse
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from collectives.formats.files import called
 from collectives.registry import ALGORITHMS
@@ -14,18 +15,19 @@ from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
 from sim.measured.nccl_text import nccl_json
 from sim.program.model_options import LEFT_OPEN
-from sim.program.outcome import Deadlock
+from sim.program.outcome import Deadlock, Stopped
 from sim.study.cures import cures
 from sim.study.deciding import deciding_defaults
-from sim.study.points import Task, check_cost, compute_all, leaves_out
+from sim.study.points import Cost, Task
 from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
+from sim.study.ranked import LONG_SERVICES, NEAR, compute_all, leaves_out
 from sim.study.spec import Spec
 from sim.study.tables import AtLeast, Row, common_notes, comparison_table, legend, named, nccl_table, screen_width
-from sim.study.workload_files import check_no_workload
-from sim.study.workload_files import named as named_workload
+from sim.study.workload_keys import check_no_workload
+from sim.study.workload_keys import named as named_workload
 from topologies.checks import WeftError
-from topologies.units import counted, format_size, format_time
+from topologies.units import PS_PER_S, counted, format_size, format_time
 
 Stuck = dict[str, dict[int, WeftError]]
 """Reports of deadlocks, and of chunks that do not fit the buffers, by algorithm and size."""
@@ -47,33 +49,40 @@ def run(arguments: argparse.Namespace) -> None:
     library.no_library(spec)
     if arguments.tuner:
         raise WeftError("--tuner writes what a library shall choose: add --library nccl, or omit it")
-    refused = refusals(spec, arguments)
+    every = shows_all(spec, arguments)
+    cost = Cost(spec, arguments.max_events, None if every else 2)
+    refused = refusals(spec, arguments, cost)
+    cost.check()
     names = [name for name in spec.algorithms if name not in refused]
-    check_cost(spec, names, arguments.max_events)
     if arguments.plot and arguments.figure == "speed-up":
         plots.check_baseline([called(name) for name in names], arguments.baseline)
-    rows, found, at_least = compute(spec, names, arguments)
-    too_large, stuck = never_end(found, names, spec.sizes_bytes)
+    found = compute(spec, names, arguments, every)
+    rows, stuck, at_least = found.in_order(spec, names), found.stuck, found.at_least
+    too_large, never = never_end(stuck, names, spec.sizes_bytes)
     refused |= too_large
-    say(arguments, *report(spec, rows, refused, stuck, at_least))
+    say(arguments, *report(spec, rows, refused, never, at_least, quick=found.interrupt is not None))
     if arguments.plot:
         write_figure(arguments, rows, [spec])
-    write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | stuck)
+    write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | never)
     write_csv(arguments, rows)
     if arguments.nccl_json:
         ranks, element = spec.build_topology().n_npus, spec.element_bytes
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
+    if found.interrupt is not None:
+        said = Stopped(f"interrupted: {len(rows)} of {counted(len(names) * len(spec.sizes_bytes), 'point')} are shown")
+        said.__context__ = found.interrupt  # which decides the exit code
+        raise said
 
 
-def refusals(spec: Spec, arguments: argparse.Namespace) -> dict[str, str]:
-    """Reasons why algorithms cannot run.
+def refusals(spec: Spec, arguments: argparse.Namespace, cost: Cost | None = None) -> dict[str, str]:
+    """Reasons why algorithms cannot run; `cost`: of those that can.
 
     WeftError: one that the user named cannot run, or none can.
     """
     with progress(f"{arguments.command}: schedules", len(spec.algorithms), arguments.quiet) as steps:
         named = bool(spec.collective.algorithms)
         refused = refusals_at(
-            spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance, first=named
+            spec, spec.algorithms, max(spec.sizes_bytes), steps.begin, steps.advance, first=named, cost=cost,
         )
     if named and refused:
         raise WeftError(next(iter(refused.values())))
@@ -95,43 +104,61 @@ def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     return list(together.items())
 
 
-def compute(
-    spec: Spec, names: Sequence[str], arguments: argparse.Namespace
-) -> tuple[list[dict[str, Any]], Stuck, AtLeast]:
-    """One row per algorithm and size, the points that have none, and those that bounds exclude.
+class Found(NamedTuple):
+    """What became of the points of a comparison."""
 
-    What nobody asked for by name, by a file or by --all is not simulated where two others are faster.
-    """
+    rows: dict[Task, dict[str, Any]]
+    stuck: Stuck
+    at_least: dict[tuple[int, str], int]
+    interrupt: KeyboardInterrupt | None
+
+    def in_order(self, spec: Spec, names: Sequence[str]) -> list[dict[str, Any]]:
+        """The rows, algorithm by algorithm."""
+        places = {name: at for at, name in enumerate(names)}
+        return [self.rows[task] for task in sorted(self.rows, key=lambda one: (places[one.algorithm], one.size_bytes))]
+
+
+def shows_all(spec: Spec, arguments: argparse.Namespace) -> bool:
+    """Whether points are simulated that are slower than two others: asked for by name, by a file or by --all."""
     files = any(getattr(arguments, kind, None) for kind in ("json", "csv", "plot", "nccl_json"))
-    accounts = spec.account.why or spec.account.spread
-    every = bool(spec.collective.algorithms or arguments.all or files or accounts) or not leaves_out(spec)
-    at_least: dict[tuple[int, str], int] = {}
+    asked = spec.collective.algorithms or arguments.all or files or spec.account.why or spec.account.spread
+    return bool(asked) or not leaves_out(spec)
+
+
+def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace, every: bool) -> Found:
+    """One row per algorithm and size, the points that have none, and those that are not simulated unless `every` is.
+
+    After Ctrl-C or SIGTERM, what was ready.
+    """
+    found = Found({}, {}, {}, None)
     asked = {"why": spec.account.why, "spread": spec.account.spread, **how(arguments).arguments()}
     tasks = [Task(spec, name, size, **asked) for name in names for size in spec.sizes_bytes]
-    stuck: Stuck = {}
-    with progress("compare", len(tasks), arguments.quiet) as steps:
+    try:
+        with progress("compare", len(tasks), arguments.quiet) as steps:
 
-        def tell(task: Task, said: str) -> None:
-            steps.advance(f"{task.algorithm} {format_size(task.size_bytes)}: {said}")
+            def tell(task: Task, said: str) -> None:
+                steps.advance(f"{task.algorithm} {format_size(task.size_bytes)}: {said}")
 
-        def never(task: Task, wrong: WeftError) -> None:
-            stuck.setdefault(task.algorithm, {})[task.size_bytes] = wrong
-            tell(task, "can never end" if isinstance(wrong, Deadlock) else "cannot run")
+            def never(task: Task, wrong: WeftError) -> None:
+                found.stuck.setdefault(task.algorithm, {})[task.size_bytes] = wrong
+                tell(task, "can never end" if isinstance(wrong, Deadlock) else "cannot run")
 
-        def ended(task: Task, row: Row) -> None:
-            tell(task, format_time(row["time_s"] * 1e12))
+            def ended(task: Task, row: Row) -> None:
+                tell(task, format_time(row["time_s"] * 1e12))
 
-        def excluded(task: Task, floor_ps: int) -> None:
-            at_least[task.size_bytes, called(task.algorithm)] = floor_ps
-            tell(task, f"at least {format_time(floor_ps)}, not simulated")
+            def left(task: Task, floor_ps: int) -> None:
+                found.at_least[task.size_bytes, called(task.algorithm)] = floor_ps
+                tell(task, f"at least {format_time(floor_ps)}, not simulated")
 
-        rows = compute_all(tasks, arguments.workers, ended, steps.within, never, None if every else excluded)
-    return rows, stuck, at_least
+            compute_all(tasks, arguments.workers, ended, steps.within, never, None if every else left, found.rows)
+    except WeftError as stopped:
+        if not found.rows or not isinstance(stopped.__context__, KeyboardInterrupt):  # the limit of --max-events
+            raise
+        return found._replace(interrupt=stopped.__context__)
+    return found
 
 
-def never_end(
-    stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]
-) -> tuple[dict[str, str], dict[str, str]]:
+def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
     """Reasons why algorithms cannot run at some sizes, and why they can never end, by name.
 
     WeftError: nothing can end, no algorithm at any size.
@@ -166,9 +193,10 @@ def missing(refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
 
 
 def report(
-    spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: Mapping[str, str], at_least: AtLeast
+    spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: Mapping[str, str], at_least: AtLeast,
+    *, quick: bool = False,
 ) -> list[str]:
-    """Tables and notes, line by line."""
+    """Tables and notes, line by line; `quick` without what takes more runs."""
     topology = spec.build_topology()
     where = f"{topology.name}, {counted(topology.n_npus, 'NPU')}"
     lines = [f"# weft compare: {spec.kind.name} on {where}", *assumptions(spec, rows)]
@@ -181,9 +209,9 @@ def report(
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width(), at_least)]
     lines += [f"# {line}" for line in legend(rows)]
     lines += ["# > at least that, by its lower bound: not simulated, as two others are faster (--all)"] * bool(at_least)
-    lines += [f"# {line}" for line in ranges(spec, rows)]
+    lines += [f"# {line}" for line in [*not_excluded(rows, at_least), *ranges(spec, rows, quick=quick)]]
     lines += [f"# {line}" for line in library.beside_ideal(spec)]
-    lines += [f"# decided by a default: {line}" for line in deciding_defaults(spec, topology, rows)]
+    lines += [f"# decided by a default: {line}" for line in ([] if quick else deciding_defaults(spec, topology, rows))]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
 
 
@@ -215,6 +243,7 @@ def choice(row: Row) -> str:
     words += [row["discipline"]] if row["discipline"] != "fifo" else []
     words += [f"{row['trees']} trees"] if row["trees"] is not None else []
     words += [f"{row['pipeline_chunks']} parts"] if row["pipeline_chunks"] is not None else []
+    words += [f"circuits {row['circuits']}"] if row.get("circuits") else []
     return " ".join(words)
 
 
@@ -234,20 +263,33 @@ def over_sizes(rows: Sequence[Row], value: Callable[[Row], str]) -> str:
     )
 
 
-def ranges(spec: Spec, rows: Sequence[Row]) -> list[str]:
-    """What the ranges in the table are, what narrows wide ones, and which points have none."""
-    without = [row for row in rows if row["spread_low_s"] is None]
-    names = ", ".join(dict.fromkeys(row["algorithm"] for row in without))
+def not_excluded(rows: Sequence[Row], at_least: AtLeast) -> list[str]:
+    """The points that their bounds do not exclude, and that are not simulated because they take long."""
+    found: dict[str, list[str]] = {}
+    for (size, name), floor_ps in at_least.items():
+        times_s = sorted(float(row["time_s"]) for row in rows if row["size_bytes"] == size)
+        if len(times_s) > 1 and floor_ps <= times_s[1] * PS_PER_S:
+            found.setdefault(name, []).append(format_size(size))
+    return [f"{name} at {', '.join(sizes)} is not excluded by its bound: it was not simulated because it has more than "
+            f"{LONG_SERVICES:,} services (--all)" for name, sizes in found.items()]
+
+
+def ranges(spec: Spec, rows: Sequence[Row], *, quick: bool = False) -> list[str]:
+    """What the ranges in the table are, what narrows wide ones, and which points near the fastest have none."""
+    least_s: dict[int, float] = {}
+    for row in rows:
+        least_s[row["size_bytes"]] = min(row["time_s"], least_s.get(row["size_bytes"], math.inf))
+    ranged = [row for row in rows if row["spread_low_s"] is not None]
+    near = [row for row in rows if row["time_s"] <= NEAR * least_s[row["size_bytes"]]]
+    names = ", ".join(dict.fromkeys(row["algorithm"] for row in near if row["spread_low_s"] is None))
     nearby = "chunk counts nearby" if spec.build_model().buffer_bytes is None else "more chunks, which fit the buffers"
-    lines = [] if len(without) == len(rows) else [
-        f"-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, {nearby}), where wider than 1 %"
-    ]
-    kept = [one["algorithm"] for one in rows if one not in without and _built_from_rates(one["algorithm"])]
-    if kept:
-        names_of = ", ".join(dict.fromkeys(kept))
-        lines.append(f"perturbed runs of {names_of} keep the schedule that was built from the rates as they are given")
-    lines += cures(spec, rows)
-    return lines + ([f"no perturbed runs of {names}: {_why_none(spec)}"] if without else [])
+    whose = "" if len(near) == len(rows) or len(ranged) == len(rows) else f" and at most {NEAR:g} times the fastest"
+    lines = [f"-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, {nearby}), where wider than "
+             f"1 %{whose}"] * bool(ranged)
+    if kept := ", ".join(dict.fromkeys(row["algorithm"] for row in ranged if _built_from_rates(row["algorithm"]))):
+        lines.append(f"perturbed runs of {kept} keep the schedule that was built from the rates as they are given")
+    lines += [] if quick else cures(spec, rows)
+    return lines + [f"no perturbed runs of {names}: {_why_none(spec)}"] * bool(names)
 
 
 def _why_none(spec: Spec) -> str:

@@ -10,8 +10,10 @@ from sim.cli.progress import progress
 from sim.cli.train import check_no_collective, simulate_workload
 from sim.study.spec import Spec
 from sim.study.tables import aligned
+from sim.study.workload_files import source_of
 from topologies.checks import WeftError
 from topologies.units import counted, format_time
+from workloads.formats.recognize import GOAL
 
 
 def run(arguments: argparse.Namespace, spec: Spec) -> None:
@@ -23,6 +25,9 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     if spec.chooses:  # per collective; a workload has chunks of its own, or none, as in `weft train`
         spec = replace(spec, model=replace(spec.model, chunks=None))
     names = spec.collective.algorithms or ()
+    if source_of(spec.workload) == GOAL:
+        raise WeftError("a GOAL file has messages, and no collectives whose algorithms could be compared: weft train "
+                        "and weft trace time it")
     if not names:
         raise WeftError("a workload is compared by the algorithms of its collectives: --algorithms ring,swing")
     rows: list[dict[str, Any]] = []

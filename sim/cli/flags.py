@@ -85,6 +85,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def command_parser(name: str) -> Parser:
+    """The parser of one command."""
     parser = Parser(prog=f"weft {name}")
     fill(parser, name)
     return parser

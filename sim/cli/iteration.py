@@ -44,7 +44,20 @@ def head(plan: Plan, where: str) -> Iterator[str]:
     yield (f"{plan.model.name}, {plan.model.parameters / 1e9:.4g} G parameters, on {where}, "
            f"{counted(plan.n_ranks, 'NPU')}: {groups}, {plan.schedule}, ZeRO {plan.zero}")
     yield (f"{plan.device.name}, {plan.precision} precision at {plan.efficiency:.3g} of the peak "
-           f"({plan.stack.name}), {plan.attention}, recomputation {plan.recompute}")
+           f"({', '.join(_constant(plan))}), {plan.attention}, recomputation {plan.recompute}")
+
+
+def _constant(plan: Plan) -> Iterator[str]:
+    """The stack, and whose constant it takes, where that is not its own."""
+    yield plan.stack.name
+    try:
+        share, whose = plan.stack.constant(plan.device.name, plan.precision)
+    except WeftError:  # nothing is known of the device
+        share, whose = 0.0, ""
+    if share != plan.efficiency:
+        yield "as given"
+    elif whose:
+        yield whose
 
 
 def rates(plan: Plan, time_ps: int) -> Iterator[str]:

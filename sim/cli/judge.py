@@ -33,8 +33,7 @@ from sim.study.points import check_joined
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.whole_file import write_whole
-from topologies import Topology
-from topologies.checks import WeftError
+from topologies import Topology, WeftError
 from topologies.machines.profile import Machine, profiles
 from topologies.stages import staged
 from topologies.units import counted, format_size, format_time
@@ -254,9 +253,7 @@ def _on_fabric(
     return [(table, _fabric_run(spec, topology, table, refused, how)) for table in tables]
 
 
-def _fabric_run(
-    spec: Spec, topology: Topology, measured: Measurements, refused: dict[str, str], how: How
-) -> FabricRun:
+def _fabric_run(spec: Spec, topology: Topology, measured: Measurements, refused: dict[str, str], how: How) -> FabricRun:
     kind = measured.collective or ""
     if kind == SENDRECV:
         raise WeftError(f"{measured.source} measured send/recv, which is judged on machines only: give --machine")
@@ -484,6 +481,7 @@ def facts(one: Diagnosis) -> dict[str, Any]:
 
 
 def rate_facts(rate: Rate) -> dict[str, Any]:
+    """A rate as the JSON has it."""
     value, low, high = rate.share
     found = {"name": rate.name, "nominal": rate.nominal, "determined": rate.determined, "apart": rate.apart}
     return found | ({"value": value, "low": low, "high": high} if rate.determined and not rate.apart else {})
@@ -496,6 +494,7 @@ def change_facts(one: Changes) -> dict[str, Any]:
 
 
 def candidate_facts(run: FabricRun) -> dict[str, Any]:
+    """A candidate of a fabric as the JSON has it."""
     return {
         "source": run.source, "alike": run.alike,
         "fits": [

@@ -7,7 +7,6 @@ from typing import Any
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.library.expected import REPEATS, expected, expected_row
-from sim.library.simulated import APART, simulated, why_apart
 from sim.library.tuner import ROOTED, SENDRECV, Setting, runs_on, version
 from sim.library.tuner_csv import ranges, told, tuner_csv
 from sim.measured.nccl_text import nccl_json
@@ -21,6 +20,7 @@ from topologies.units import counted, format_rate, format_size, format_time
 
 COMPARISON = "comparison"
 """The figure of a library: expected times, and those by the engine."""
+
 
 def no_library(spec: Spec) -> None:
     """Reject keys of a library that is not named."""
@@ -67,6 +67,8 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
         raise WeftError(f"--figure {arguments.figure} is for simulations: omit it beside --library")
     if arguments.workers != 1:
         raise WeftError("--workers is for comparisons of algorithms: omit it beside --library")
+    from sim.study.library_runs import simulated, why_apart  # the engine: `beside_ideal` does without
+
     setting = setting_of(spec)
     rows = []
     for size in spec.sizes_bytes:
@@ -109,6 +111,8 @@ def _apart(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of nccl-tests, then the choices."""
+    from sim.study.library_runs import APART
+
     machine = setting.machine
     table = [["size", "algorithm", "protocol", "expected", "simulated", "by", "busbw", "limited by"]]
     for row in rows:

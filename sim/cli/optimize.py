@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
+    """The lines that are printed of a study."""
     lines = [f"{study.title}: {', '.join(study.settings())}"]
     for row in rows:
         lines += _headline(row)
@@ -51,8 +52,7 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
         lines += _splits(row)
         lines += _bounds(row)
         if other := row.get("recut"):
-            took = f"{other['knobs']} take {_time(other['time_s'])}"
-            lines.append(f"  at this split {took}: --chunks 1,2,4,16 searches")
+            lines.append(f"  at this split {other['knobs']}: {_time(other['time_s'])}; --chunks 1,2,4,16 searches")
         if len(choices := row.get("choices", [])) > 1:
             lines += _choices(choices)
         for dim, saved in enumerate(row.get("saved_s_per_GBps") or (), start=1):

@@ -166,8 +166,7 @@ MOST_SEEDS = 1_000_000
 
 def streaming_rows(
     job: PoolStreaming, slots: Iterable[int], *, late_ps: Late | None = None, rate_factor: Slow | None = None,
-    loss: float = 0.0, timeout_ps: int | str | None = None, seeds: int = 1,
-    how: How = AS_USUAL,
+    loss: float = 0.0, timeout_ps: int | str | None = None, seeds: int = 1, how: How = AS_USUAL,
 ) -> Iterator[Row]:
     """One job; with loss the mean time of some seeds, its 5th and 95th percentile, and the slow-down.
 

@@ -88,6 +88,7 @@ def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
 
 
 def rows_of(spec: Spec, tenants: Sequence[Described], result: Shares) -> list[dict[str, Any]]:
+    """A row for each tenant."""
     cost = {} if result.run.faults is None else {"faults": result.run.faults.plan.to_dict()}
     return [
         {
@@ -100,9 +101,7 @@ def rows_of(spec: Spec, tenants: Sequence[Described], result: Shares) -> list[di
     ]
 
 
-def report(
-    spec: Spec, tenants: Sequence[Described], result: Shares, rows: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def report(spec: Spec, tenants: Sequence[Described], result: Shares, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Table and account, line by line."""
     topology = result.run.job.topology
     head = ["tenant", "work", "priority", "start", "alone", "shared", "slow-down"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from topologies.interrupts import handled
+from topologies.process import handled
 
 
 class Terminated(KeyboardInterrupt):

@@ -14,10 +14,11 @@ from sim.cli.train import check_no_collective, simulate_workload
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
+from sim.study.deciding import deciding_waits
 from sim.study.points import Task, range_of, ready_point, simulate_ready
 from sim.study.spec import Spec
 from sim.study.tables import range_words
-from sim.study.workload_files import check_no_workload, named
+from sim.study.workload_keys import check_no_workload, named
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.timeline.timeline import Timeline
 from topologies.checks import WeftError
@@ -76,7 +77,9 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> "Told":
     result = simulate(schedule, model=model, symmetry=symmetry, log=True, faults=faults, **asked)
     what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
     row = found.row() | (ends := range_of(task, found))
-    return _told(result, what, ends, *(f"# {line}" for line in ranges(spec, [row]) if range_words(row)))
+    told = [line for line in ranges(spec, [row]) if range_words(row)]
+    told += [f"decided by a default: {line}" for line in deciding_waits(spec, [row])]
+    return _told(result, what, ends, *(f"# {line}" for line in told))
 
 
 def _job(arguments: argparse.Namespace, spec: Spec) -> "Told":

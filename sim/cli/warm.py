@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sim.cli.commands import WARM_PARTS
 from sim.study.processes import check_workers, processes
 from topologies.checks import WeftError, choice
-from topologies.cores import cores
+from topologies.process import cores
 from topologies.stages import tell_compiling
 from topologies.units import counted
 

@@ -10,19 +10,9 @@ from sim.engine import setup
 from sim.engine.core.layouts import Service
 from sim.engine.core.state import FifoState
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, OUT_OF_ORDER, PAUSED, STUCK
-from sim.program import Program
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
-from sim.program.contract import CLOCK_END_PS
-from sim.program.outcome import (
-    SERVICES,
-    Journal,
-    Log,
-    Outcome,
-    Progress,
-    Stopped,
-    check_finished,
-    past_the_clock,
-)
+from sim.program.contract import CLOCK_END_PS, Program
+from sim.program.outcome import SERVICES, Journal, Log, Outcome, Progress, Stopped, check_finished, past_the_clock
 from topologies import WeftError
 from topologies.core.extents import memory_limit, shown_limit
 from topologies.stages import count, staged
@@ -117,10 +107,7 @@ class Run:
 
 
 def run(
-    program: Program,
-    *,
-    log: bool = False,
-    max_events: int | None = None,
+    program: Program, *, log: bool = False, max_events: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
     """Run a program to its end.

@@ -1,4 +1,4 @@
-"""What faults cost a run, and, where it cannot end, which transfers wait for which."""
+"""What faults cost a run; which of them changed nothing; and, where it cannot end, which transfers wait for which."""
 
 import math
 from collections.abc import Callable, Container, Sequence
@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim.faults.names import node_named
-from sim.faults.plan import FaultPlan, NodeDown, Repair
+from sim.faults.lost import chunks_lost
+from sim.faults.names import links_named, node_named
+from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower.lowered import Lowered
-from sim.program.contract import DOWN, I32, Program
+from sim.program.contract import DOWN, I32, I64, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded
 from topologies import Topology
+from topologies.core.paths import ranges
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, counted, format_time, parse_time
 
@@ -48,14 +50,18 @@ class FaultCost:
 
     @classmethod
     def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> "FaultCost":
-        """From a run with a journal (without one, nothing can be lost)."""
-        lost, detours = lowered.resent or 0, 0
-        if outcome.journal is not None:
-            images = np.append(lowered.images(), np.ones(lowered.program.n_tasks, np.int64))  # late starts: never lost
-            lost += int(images[outcome.journal.task[outcome.journal.lost]].sum())
-            detours = _detours(lowered.program, outcome)
-        elif outcome.rates is not None and (rows := np.unique(outcome.rates.way) - lowered.program.n_tasks).size:
-            detours = int(np.count_nonzero(~_is_own(lowered.program, lowered.program.detour_route[rows[rows >= 0]])))
+        """From a run; one with a journal, where the program needs one (`sim.faults.lost`)."""
+        lost, detours, program = lowered.resent or 0, 0, lowered.program
+        journal = outcome.journal
+        if outcome.rates is None:
+            by_task = chunks_lost(program) if journal is None else np.bincount(
+                journal.task[journal.lost], minlength=program.n_tasks
+            )
+            images = np.append(lowered.images(), np.ones(program.n_tasks, np.int64))  # late starts: never lost
+            lost += int(by_task @ images[: program.n_tasks])
+            detours = _detours(program, outcome)
+        elif (rows := np.unique(outcome.rates.way) - program.n_tasks).size:
+            detours = int(np.count_nonzero(~_is_own(program, program.detour_route[rows[rows >= 0]])))
         return cls(plan, healthy_ps, outcome.makespan_ps, lost, detours)
 
     @property
@@ -91,9 +97,7 @@ def _is_own(program: Program, route: I32) -> npt.NDArray[np.bool_]:
     return np.isin(route, program.task_route)
 
 
-def named_deadlock(
-    stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan
-) -> Deadlock:
+def named_deadlock(stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan) -> Deadlock:
     """The same report with the names of the topology: a node that is down replaces all its links."""
     if not stuck.stranded:
         return named_circle(stuck, lowered) if stuck.circle else stuck
@@ -175,3 +179,54 @@ def _around(program: Program, tasks: Sequence[int], down: Container[int]) -> str
             if not any(server in down for server in servers.tolist()):
                 ways.append(int(program.detour_from_ps[row]))
     return f", and gave up before routes change at {format_time(min(ways))}" if ways else ", and no other route is left"
+
+
+TOLD = 5
+
+
+def without_effect(plan: FaultPlan, lowered: Lowered, outcome: Outcome) -> list[str]:
+    """A line for each of the first entries that cannot have changed anything, and how many more there are.
+
+    That is an entry from a time on at which the run was over, one with nothing in it, and one of links that no chunk
+    came to, unless new routes led around them.
+    """
+    used = None
+    if not lowered.program.is_healthy:
+        server = lowered.program.route_server[_crossed(lowered.program, outcome)]
+        used = set(np.flatnonzero(np.isin(lowered.orbits.link, lowered.server_link[server])).tolist())
+    resent = [fault for fault in plan.faults if isinstance(fault, Loss) and lowered.resent]
+    reasons = (
+        (fault, _why_not(fault, plan, used, lowered.topology, outcome)) for fault in plan.faults if fault not in resent
+    )
+    said = [f"no effect: {fault_name(fault)}: {why}" for fault, why in reasons if why is not None]
+    return said[:TOLD] + [f"no effect: {len(said) - TOLD} more entries of the plan"] * (len(said) > TOLD)
+
+
+def fault_name(fault: Fault) -> str:
+    """Kind, place and time of an entry: "LinkDown of npu0->npu1 at 5us"."""
+    place = next(value for name in ("link", "node", "npu") if (value := getattr(fault, name, None)) is not None)
+    at = getattr(fault, "at", None)
+    return f"{type(fault).__name__} of {place}" + (f" at {at}" if at is not None else "")
+
+
+def _crossed(program: Program, outcome: Outcome) -> I64:
+    """Places in `route_hop` of what was served, or taken by flows: without a journal, and detours, all of them."""
+    if outcome.journal is not None:
+        return outcome.journal.at
+    of_tasks = program.task_route.astype(np.int64)
+    route = of_tasks if outcome.rates is None else program.every_route()[1][np.unique(outcome.rates.way)]
+    return ranges(program.route_ptr[route].astype(np.int64), np.diff(program.route_ptr)[route])
+
+
+def _why_not(fault: Fault, plan: FaultPlan, used: set[int] | None, topology: Topology, outcome: Outcome) -> str | None:
+    if isinstance(fault, Straggler):
+        return "it changes nothing" if fault.speed == 1 and fault.delay == "0s" else None
+    if used is None:
+        return "it changes nothing"
+    if parse_time(getattr(fault, "at", "0s")) >= outcome.makespan_ps:
+        return f"the run was over at {format_time(outcome.makespan_ps)}"
+    kept_off = isinstance(fault, LinkDown) and plan.reroute is not None  # no chunk came, because it was down
+    link = fault.link if isinstance(fault, (SlowLink, Loss, Jitter, LinkDown)) and not kept_off else None
+    if link is not None and not used.intersection(links_named(topology, link)):
+        return "no chunk came to it"
+    return None

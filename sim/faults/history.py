@@ -1,4 +1,4 @@
-"""Every link and node over time, from the entries of a fault plan."""
+"""Every link and node over time, from the entries of a fault plan, and which of them it treats alike."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ import numpy as np
 
 from sim.faults.names import breadth, links_named, node_named
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, quantiles_ps
+from sim.lower.marks import Marks
 from sim.program.contract import I64
 from sim.program.disrupt import Phase
 from topologies import Topology, WeftError
@@ -176,3 +177,28 @@ def _add(phases: dict[int, list[Phase]], key: int, phase: Phase) -> None:
         known.append(phase)
     if not known:
         del phases[key]
+
+
+def marks_of(topology: Topology, plan: FaultPlan) -> Marks | None:
+    """Marks of a plan; None of one that no symmetry survives.
+
+    Random losses and delays are drawn for each transfer by its number, and detours are found around each failure: both
+    differ between NPUs that are otherwise alike.
+    """
+    history = history_of(topology, plan)
+    drawn = any(history.loss.values()) or any(
+        np.any(values) for values in (*history.link_jitter.values(), *history.npu_jitter.values())
+    )
+    if drawn or (plan.reroute is not None and history.breaks):
+        return None
+    late, nodes, links = history.delay_ps, history.npu_phases, history.phases
+    return Marks(
+        _numbers((late.get(node, 0), tuple(nodes.get(node, ()))) for node in range(topology.n_nodes)),
+        _numbers(tuple(links.get(link, ())) for link in range(topology.n_links)),
+    )
+
+
+def _numbers(values: Iterable[object]) -> I64:
+    """Equal numbers for equal values."""
+    known: dict[object, int] = {}
+    return np.array([known.setdefault(value, len(known)) for value in values], np.int64)

@@ -19,8 +19,7 @@ import numpy as np
 from sim.faults.names import breadth
 from sim.faults.retry import RETRIES, SOURCE
 from sim.program.contract import I64
-from topologies import WeftError
-from topologies.checks import Choice, Natural, Reads, checked, number, told
+from topologies.checks import Choice, Natural, Reads, WeftError, checked, number, told
 from topologies.text.brief import one_line
 from topologies.text.plain_data import read_toml
 from topologies.units import MOST_PS, PS_PER_S, format_time, parse_time

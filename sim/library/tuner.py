@@ -128,9 +128,7 @@ class Setting:
         self.machine.check_joined(self.nodes)
         if self.gpus_per_process > self.gpus:
             raise WeftError(f"a process drives {self.gpus_per_process} GPUs, but a node has {self.gpus}")
-        for what, given, known in (
-            ("algorithm", self.algorithms, ALGORITHMS), ("protocol", self.protocols, PROTOCOLS)
-        ):
+        for what, given, known in (("algorithm", self.algorithms, ALGORITHMS), ("protocol", self.protocols, PROTOCOLS)):
             for one in given:
                 choice(one, known, f"library's {what}")
         if self.n < 2:

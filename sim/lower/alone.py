@@ -6,11 +6,10 @@ import numpy as np
 
 from collectives.core.schedule import Schedule
 from sim.lower.credits import buffers_of, check_buffers
-from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TASKS, Lowered
 from sim.lower.nics import Ports, flows, has_flows, links_at_once, nics_of
 from sim.lower.pools import pools_alone
-from sim.lower.servers import bandwidths, disciplines_of, legend
+from sim.lower.servers import bandwidths, disciplines_of, distinct_rates, legend, own_cuttings, route_latencies
 from sim.lower.shape import Shape, Timed
 from sim.program import I32, I64, NO_POOLS, Columns, i32
 from sim.program.assemble import assemble, with_rates

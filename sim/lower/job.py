@@ -15,32 +15,27 @@ import numpy.typing as npt
 from collectives.core.schedule import Schedule
 from sim.lower.alone import lower_alone
 from sim.lower.capacity import check_tasks
-from sim.lower.channels import channels_of, check_rings
-from sim.lower.credits import buffers_of, check_buffers
+from sim.lower.credits import buffers_of, channels_of, check_buffers, check_rings
 from sim.lower.epochs import circuit_edges
 from sim.lower.job_symmetry import job_orbits
-from sim.lower.links import distinct_rates, own_cuttings, route_latencies
 from sim.lower.lowered import NO_TRANSFER, Lowered, Span, TaskTable
 from sim.lower.marks import Marks
 from sim.lower.nics import Ports, ends_of, flows, has_flows, links_at_once, nics_of
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.progress import waiting_of
 from sim.lower.quotient import Orbits, Ranks
-from sim.lower.servers import bandwidths, disciplines_of, first_stream, legend
+from sim.lower.servers import (
+    bandwidths,
+    disciplines_of,
+    distinct_rates,
+    first_stream,
+    legend,
+    own_cuttings,
+    route_latencies,
+)
 from sim.lower.shape import Shape, shape_of
 from sim.lower.templates import Template, templates_of
-from sim.program import (
-    I8,
-    I32,
-    I64,
-    NO_POOLS,
-    ORDERS,
-    WHOLE,
-    Columns,
-    Cutting,
-    Pools,
-    unique_rows,
-)
+from sim.program import I8, I32, I64, NO_POOLS, ORDERS, WHOLE, Columns, Cutting, Pools, unique_rows
 from sim.program.assemble import assemble
 from sim.program.model import Model
 from sim.program.waits import Cycle
@@ -320,7 +315,8 @@ class _Lowering:
         in_order = "priority" if np.any(own) and np.unique(priority).size > 1 else "fifo"
         pools, ordered = self._pools(priority)
         if self.changes:
-            self._edges(*circuit_edges(self.changes, self._column("route", np.int64), hops, keys.astype(np.int64))[:2])
+            crossed = self._column("route", np.int64), hops, keys.astype(np.int64), self._column("operation", np.int32)
+            self._edges(*circuit_edges(self.changes, *crossed)[:2])
         self._edges(*self._waiting())
         parent = _joined([part for part, _, _ in self.edges], np.int32)
         child = _joined([part for _, part, _ in self.edges], np.int32)

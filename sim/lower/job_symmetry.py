@@ -9,17 +9,7 @@ from collectives.core.pattern import Pattern
 from collectives.core.symmetry import Action, Group, translations
 from sim.lower.marks import Marks, keeping
 from sim.lower.messages import Messages
-from sim.lower.quotient import (
-    LINKS_ONLY,
-    Emitter,
-    Orbits,
-    Ranks,
-    check,
-    divide,
-    orbits_of,
-    turns_differ,
-    turns_of,
-)
+from sim.lower.quotient import LINKS_ONLY, Emitter, Orbits, Ranks, check, divide, orbits_of, turns_differ, turns_of
 from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 
 

@@ -1,7 +1,8 @@
-"""A program and its legend: what each of its servers and tasks represents."""
+"""A program and its legend: what each of its servers and tasks represents, and the names of these in reports."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +12,7 @@ from collectives.core.transfers import Transfers
 from sim.lower.marks import Marks
 from sim.lower.nics import STREAMS
 from sim.lower.quotient import Orbits
-from sim.program import I32, I64, Program
-from sim.program.contract import DOWN
+from sim.program.contract import DOWN, I32, I64, Program
 from sim.program.disrupt import Phase
 from sim.program.flows import Speeds
 from sim.program.model import Model
@@ -148,6 +148,7 @@ class Lowered(NamedTuple):
 
     @property
     def topology(self) -> Topology:
+        """The fabric of the job."""
         return self.job.topology
 
     def is_end(self, server: int) -> bool:
@@ -156,17 +157,14 @@ class Lowered(NamedTuple):
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule, of a job that is nothing else.
+        """The schedule, of a job that is nothing else but the changes of its circuits.
 
-        Raises
-        ------
-        WeftError
-            The job is of several operations, or of another kind.
+        WeftError: the job is of several operations, or of another kind.
         """
-        alone = self.job.alone
-        if alone is None:
+        found = self.job.of_schedule
+        if found is None:
             raise WeftError(f"a job of {len(self.job.operations)} operations is not a schedule alone")
-        return alone
+        return found
 
     @property
     def task_step(self) -> I32:
@@ -247,3 +245,68 @@ class Lowered(NamedTuple):
         if np.multiply(self.task_bytes, images, dtype=np.float64).sum() < 2.0**62:
             return int((self.task_bytes * images).sum())
         return int(np.dot(self.task_bytes.astype(object), images.astype(object)))
+
+
+LATE_START, TIMEOUT, SUM = "a late start", "a timeout", "a sum at the switch"
+
+
+def task_names(lowered: Lowered) -> Callable[[int], str]:
+    """What a task is.
+
+    Of a schedule alone "npu0 to npu1 (step 3)"; of a job "forward of npu0", "gradients from npu0 to npu1 (2 of 6)",
+    "the end of gradients on npu0".
+    """
+    return _of_schedule(lowered) if lowered.job.alone is not None else _of_job(lowered)
+
+
+def _of_schedule(lowered: Lowered) -> Callable[[int], str]:
+    topology, transfers, rows = lowered.topology, lowered.transfers[0], lowered.task_row
+    assert transfers is not None
+
+    def name(task: int) -> str:
+        if task >= rows.size:
+            return LATE_START
+        row = rows[task]
+        if row == NO_TRANSFER:
+            return TIMEOUT if lowered.program.has_hops(task) else SUM
+        src, dst = (topology.node_name(int(end[row])) for end in (transfers.src, transfers.dst))
+        return f"{src} to {dst} (step {transfers.step[row]})"
+
+    return name
+
+
+def _of_job(lowered: Lowered) -> Callable[[int], str]:
+    topology, program = lowered.topology, lowered.program
+
+    def ends(task: int) -> tuple[int, int, int]:
+        """Operation, source and destination of a transfer."""
+        number = int(lowered.task_operation[task])
+        transfers = lowered.transfers[number]
+        assert transfers is not None
+        return number, int(lowered.task_rank[task]), int(transfers.dst[lowered.task_row[task]])
+
+    @cache
+    def alike(operation: int, src: int, dst: int) -> list[int]:
+        """Transfers of one operation between the same two nodes, in their order."""
+        crosses = program.hops()[: lowered.task_operation.size] > 0  # late starts come behind
+        mine = (lowered.task_operation == operation) & (lowered.task_rank == src) & crosses
+        return [task for task in np.flatnonzero(mine).tolist() if ends(task) == (operation, src, dst)]
+
+    def name(task: int) -> str:
+        if task >= lowered.task_operation.size:
+            return LATE_START
+        number, rank = int(lowered.task_operation[task]), int(lowered.task_rank[task])
+        operation = lowered.job.operations[number].name
+        if rank < 0:
+            return operation  # a change of circuits
+        here = topology.node_name(rank)
+        if lowered.begin_task.get((number, rank)) == task == lowered.end_task.get((number, rank)):
+            return f"{operation} of {here}"
+        if program.hops()[task] == 0:
+            which = "start" if lowered.begin_task.get((number, rank)) == task else "end"
+            return f"the {which} of {operation} on {here}"
+        group = alike(*ends(task))
+        which = f" ({group.index(task) + 1} of {len(group)})" if len(group) > 1 else ""
+        return f"{operation} from {here} to {topology.node_name(ends(task)[2])}{which}"
+
+    return name

@@ -35,9 +35,7 @@ class Messages:
         """Number of the send, place in it, source and destination of each message, (4, n)."""
         count = np.array([len(send.src) for send in self.sends], np.int64)
         src, dst = _flat(send.src for send in self.sends), _flat(send.dst for send in self.sends)
-        return np.stack([
-            np.repeat(np.arange(count.size), count), ranges(np.zeros_like(count), count), src, dst
-        ])
+        return np.stack([np.repeat(np.arange(count.size), count), ranges(np.zeros_like(count), count), src, dst])
 
     def of_sends(self, attribute: str) -> npt.NDArray[Any]:
         """An attribute of the send of each message, (n,)."""

@@ -10,6 +10,7 @@ from sim.program import I32, I64, PUSHED, WHOLE, i32, unique_rows
 from sim.program.model import Model
 from topologies import WeftError
 from topologies.core.paths import ranges
+from topologies.core.rateless import wiring_of
 from workloads.job import Communicate, Job
 
 
@@ -27,7 +28,7 @@ def progress_of(pattern: Pattern, model: Model) -> str:
     """What ranks wait for: by default what the authors have them wait for, where ports have links of their own."""
     rule = model.rank_progress
     if rule == "auto":
-        rule = "authors" if pattern.progress != "free" and pattern.topology.ports_have_links else "free"
+        rule = "authors" if pattern.progress != "free" and wiring_of(pattern.topology).ports_have_links else "free"
     return pattern.progress if rule == "authors" else rule
 
 

@@ -28,7 +28,7 @@ from collectives.core.streams import emitted
 from collectives.core.symmetry import Action, Group
 from collectives.core.transfers import Transfers, take
 from sim.lower.capacity import check_capacity
-from sim.lower.channels import route_channels
+from sim.lower.credits import route_channels
 from sim.lower.marks import Marks, keeping
 from sim.program import I8, unique_rows
 from sim.program.columns import blocks, numbered
@@ -96,7 +96,7 @@ class Ranks(NamedTuple):
     that no other rank has: number n_links + rank where routes begin, n_links + p + rank where they end.
     `together`: whether ports wait for each other.
     `turns`: the discipline of links that serve in turn, or "".
-    `channels`: what gives routes their virtual channels (sim/lower/channels.py), or "".
+    `channels`: what gives routes their virtual channels (sim/lower/credits.py), or "".
     """
 
     ends: int = 0
@@ -486,9 +486,7 @@ def turns_differ(turns: Sequence[I64]) -> bool:
     return min(distinct) < max(distinct)
 
 
-def _crossing_fault(
-    q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool
-) -> str | None:
+def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool) -> str | None:
     """Whether the crossings of each link stand one to one over those of its representative, in a definite order.
 
     `links`, `at`: crossed by those that were looked at, and the hop that stands for each crossing.

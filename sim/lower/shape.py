@@ -20,8 +20,7 @@ from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, finder, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.columns import blocks, numbered
 from sim.program.model import Model
-from topologies import Topology, WeftError
-from topologies.core.paths import Paths
+from topologies import Paths, Topology, WeftError
 from topologies.core.rateless import alike, wiring_of
 from topologies.text.brief import one_line
 
@@ -156,17 +155,10 @@ def shape_of(
     A quotient depends on rates and latencies only through which links are alike: a topology on which other links are
     alike has a shape of its own, whose symmetry is checked anew.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    tie : str
-    seed : int
-        For `ecmp`; 0 for other rules, so that they share one shape.
-    symmetry : {"auto", "off"}
-    waiting : Waiting
-        What a rank waits for, beyond the dependencies.
-    ranks : Ranks
-        What else a group has to keep.
+    `seed`: for `ecmp`; 0 for other rules, so that they share one shape.
+    `symmetry`: {"auto", "off"}.
+    `waiting`: what a rank waits for, beyond the dependencies.
+    `ranks`: what else a group has to keep.
     """
     known = _shapes.setdefault(pattern.emit, {})
     topology = pattern.topology

@@ -7,8 +7,7 @@ import numpy as np
 
 from collectives.core.schedule import Schedule
 from sim.program.model import Model
-from topologies import WeftError
-from topologies.checks import MOST_COUNT, checked, integer, told
+from topologies.checks import MOST_COUNT, WeftError, checked, integer, told
 from topologies.text.brief import one_line
 from topologies.units import Time, parse_time
 from workloads.job import CLOCK, Job, Priority
@@ -76,17 +75,9 @@ def merge(tenants: Sequence[Tenant], model: Model) -> Job:
     Each operation carries its tenant, and waits for its arrival. The arrival itself belongs to no tenant: a computation
     on a clock.
 
-    Parameters
-    ----------
-    tenants : sequence of Tenant
-        All on the same topology.
-    model : Model
-        Its discipline must be "priority" where the tenants differ in priority.
-
-    Raises
-    ------
-    WeftError
-        Not a list of tenants, none, two of one name, tenants on different topologies, or priorities that nothing
+    `tenants`: all on the same topology.
+    `model`: its discipline must be "priority" where the tenants differ in priority.
+    WeftError: not a list of tenants, none, two of one name, tenants on different topologies, or priorities that nothing
         looks at.
     """
     _check(tenants, model)
@@ -106,9 +97,7 @@ def merge(tenants: Sequence[Tenant], model: Model) -> Job:
                 name, priority = f"{tenant.name}: {one.name}", tenant.priority + one.priority
                 job.operations.append(replace(one, name=name, after=after, priority=priority, tenant=tenant.name))
         else:
-            number = job.collective(
-                tenant.name, tenant.work, npus=tenant.npus, after=arrival, priority=tenant.priority
-            )
+            number = job.collective(tenant.name, tenant.work, npus=tenant.npus, after=arrival, priority=tenant.priority)
             job.operations[number] = replace(job.operations[number], tenant=tenant.name)
     return job
 

@@ -47,9 +47,7 @@ def times_of(setting: Setting, sizes: Sequence[int]) -> Callable[[F64], F64]:
 def _slowed(machine: Machine, inside: float, between: float) -> Machine:
     gpu, nic = machine.gpu, machine.nic
     gpu = replace(gpu, ring=gpu.ring * inside, multicast=gpu.multicast * inside, channel=gpu.channel * inside)
-    return replace(
-        machine, gpu=gpu, nic=replace(nic, reached=nic.reached * between, messages=nic.messages * between)
-    )
+    return replace(machine, gpu=gpu, nic=replace(nic, reached=nic.reached * between, messages=nic.messages * between))
 
 
 def with_nics(setting: Setting, nics: int) -> Setting:

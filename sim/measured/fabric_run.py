@@ -328,9 +328,7 @@ class FabricRun:
         ]
         return (*found, Rate("latency", first.latency_s, first.determined[0], "per transfer, on top of the network's"))
 
-    def _verdict(
-        self, first: Fit, top: int, rates: Sequence[Rate], bound: F64 | None
-    ) -> tuple[str, str, str]:
+    def _verdict(self, first: Fit, top: int, rates: Sequence[Rate], bound: F64 | None) -> tuple[str, str, str]:
         if self.wrong:
             return corrupted(self.wrong)
         measured = np.array([time for _, time in self.points])
@@ -388,8 +386,7 @@ def _fitted(one: Curve, run: FabricRun) -> Fit:
     usual = _usual(np.log(times / measured))
     at, spare = int(free_latency), len(usual) - len(priors)
     nominal = (1.0,) * n_classes
-    each = [found.interval(at + place, spare) if free_shares else Interval(1.0, 1.0, 1.0)
-            for place in range(n_classes)]
+    each = [found.interval(at + place, spare) if free_shares else Interval(1.0, 1.0, 1.0) for place in range(n_classes)]
     return Fit(
         one.name,
         _scaled(found.interval(0, spare), unit) if free_latency else Interval(0.0, 0.0, 0.0),

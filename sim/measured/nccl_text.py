@@ -8,6 +8,7 @@ import json
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from collectives.core.collective import collective as named
 from sim.library.tuner import SENDRECV
 from sim.measured.points import PLACEMENTS, Measurements, measured
 from sim.study.tables import nccl_fields
-from sim.version import __version__
+from sim.version import weft_version
 from topologies.checks import WeftError
 from topologies.units import parse_sweep_size
 
@@ -35,9 +36,7 @@ DIFFERS, ROUNDED = 0.02, 0.006
 """Share, and GB/s, by which a column may differ from what the others say."""
 
 _COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error", "timestamp")
-_SPELLED = {
-    "size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_gbps": "algbw", "busbw_gbps": "busbw",
-}
+_SPELLED = {"size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_gbps": "algbw", "busbw_gbps": "busbw"}
 _BITS = re.compile(r"\b[KMGT]i?b(?:it)?(?:/s|ps)\b|\b[KMT]i?B(?:/s)?\b|\bms\b")
 _COMMA = re.compile(r"\d,\d")
 _UNITS = re.compile(r"\s*\((?:b|bytes|us|gb/s)\)")
@@ -47,7 +46,7 @@ _SIZE = re.compile(r"\d+(?:\.\d+)?(?:[KMGT]i?)?B?")
 _VERSION = re.compile(r"(?:nccl-library=|NCCL version |RCCL version )(\d+)(?:\.(\d+))?")
 _DRIVEN = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)")
 _RANK = re.compile(
-    r"^(?:#\s+|\s*(?=Rank.*\bPid\b))Rank\s+([0-9]+)\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?"
+    r"^(?:#\s+|\s*(?=Rank.*\bPid\b))Rank\s+([0-9]+)(?:\s+Group\s+([0-9]+))?\s(?:.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S))?"
 )
 _OUT_OF_BOUNDS = re.compile(r"^#?\s*Out of bounds values\s*:\s*(\d+)\s+FAILED")
 _ENDS = ("Out of bounds", "Avg bus bandwidth", "Collective test concluded")
@@ -72,6 +71,7 @@ class _Text:
     columns: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
     ranks: dict[int, tuple[str, str]] = field(default_factory=dict)
+    groups: dict[int, int] = field(default_factory=dict)
     collective: str | None = None
     command: str | None = None  # the last program named before the rows
     version: str = ""
@@ -116,6 +116,10 @@ def nccl_text(lines: Sequence[str], name: str, placement: str, asked: str | None
     if not found.rows:
         why = f": the run failed ({found.failed})" if found.failed else ""
         raise WeftError(f"{name} (nccl-tests text) has no measured time{why}")
+    if len({*found.groups.values()}) > 1:
+        alone, note = one_group([(found.groups[rank], host) for rank, (host, _) in found.ranks.items()], name)
+        found.notes.append(note)
+        found.ranks = dict(enumerate(one for rank, one in found.ranks.items() if found.groups[rank] == alone))
     ranks = max(found.ranks) + 1 if found.ranks else None
     collective = found.collective or (None if asked else _unnamed(found, ranks or n_ranks or 0))
     kind, n = collective or asked, ranks or n_ranks or 0
@@ -137,6 +141,24 @@ def nccl_text(lines: Sequence[str], name: str, placement: str, asked: str | None
         version=found.version, gpus_per_process=found.driven, left_out=points.left_out + len(found.notes),
         wrong=wrong, notes=(*found.notes, *_contradictions(found, kind, n)),
     )
+
+
+def one_group(listed: Sequence[tuple[int, str]], name: str) -> tuple[int, str]:
+    """Of several groups that ran at once (NCCL_TESTS_SPLIT) the first, if each has its own nodes, and a note.
+
+    `listed`: group and node of each rank.
+    WeftError: groups that share nodes, or of unequal size: none of them ran by itself.
+    """
+    hosts: dict[int, list[str]] = {}
+    for group, host in listed:
+        hosts.setdefault(group, []).append(host)
+    nodes = Counter(host for own in hosts.values() for host in {*own})
+    if "" in nodes or max(nodes.values()) > 1 or len({len(own) for own in hosts.values()}) > 1:
+        raise WeftError(f"{name} is of {len(hosts)} groups that ran at once (NCCL_TESTS_SPLIT) and share nodes, or "
+                        "differ in size: none had the network for itself, so run one alone")
+    first = next(iter(hosts))
+    return first, (f"{len(hosts)} groups of {len(hosts[first])} ranks ran at once, each on nodes of its own: taken as "
+                   "one such group")
 
 
 def _both(row: Row) -> tuple[Mapping[str, str], ...]:
@@ -206,7 +228,8 @@ def _comment(found: _Text, line: str, where: str) -> None:
         if int(rank[1]) in found.ranks:
             raise WeftError(f"{where}: rank {rank[1]} is there twice: every process ran alone, as nccl-tests does "
                             "if it is built without MPI=1")
-        found.ranks[int(rank[1])] = rank[2] or "", rank[3] or ""
+        found.ranks[int(rank[1])] = rank[3] or "", rank[4] or ""
+        found.groups[int(rank[1])] = int(rank[2] or 0)
     elif "starting" in line and (test := _NAME.search(line)):
         found.collective = collective_of(test[1], where)
 
@@ -339,9 +362,7 @@ VERSION = 3
 _PROGRAM = {collective: program for program, collective in NCCL_TESTS.items()}
 
 
-def nccl_json(
-    rows: Iterable[Mapping[str, Any]], n_ranks: int, element_bytes: int = 4, root: int = 0
-) -> str:
+def nccl_json(rows: Iterable[Mapping[str, Any]], n_ranks: int, element_bytes: int = 4, root: int = 0) -> str:
     """Rows of results as one document of nccl-tests.
 
     `rows`: the algorithm of each is its `experiment_name`.
@@ -379,7 +400,7 @@ def nccl_json(
 def _device(rank: int, topology: str) -> dict[str, Any]:
     return {
         "rank": rank, "group": 0, "pid": 0, "hostname": "weft", "device": rank, "device_hex": "",
-        "device_info": f"simulated by weft {__version__} on {topology}",
+        "device_info": f"simulated by weft {weft_version()} on {topology}",
     }
 
 

@@ -15,7 +15,16 @@ from typing import Any
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
-from sim.measured.nccl_text import NCCL_TESTS, collective_of_args, is_end, is_rank, is_row, nccl_text, version_of_code
+from sim.measured.nccl_text import (
+    NCCL_TESTS,
+    collective_of_args,
+    is_end,
+    is_rank,
+    is_row,
+    nccl_text,
+    one_group,
+    version_of_code,
+)
 from sim.measured.nccl_text import is_head as is_nccl
 from sim.measured.points import PLACEMENTS, Measurements, measured
 from topologies.checks import WeftError, checked, choice
@@ -31,6 +40,7 @@ _STAMP = (
 _PREFIX = re.compile(
     rf"^(?:\s*(?:{_STAMP}(?=[\s\[<])|\[[^]]*\](?:<std(?:out|err)>)?:?|<std(?:out|err)(?:>:| rank=\"\d+\">)"
     r"|std(?:out|err) [FP](?=\s)|>(?=\s)|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]+)?:|\d+:"
+    r"|(?:-\s+)?[\w.]+\s+-\s+(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s+-(?=\s|$)"
     r"|[A-Za-z]\w*(?:-\w+)*-\d+\s+\|(?=\s)"
     r"|\([\w.-]+(?: pid=\d+[^)]*)?\)(?=\s)|[\w.,-]+(?:\[[\d,-]+\])?(?::\d+)?:(?=[\s\[<#]|$)))*(?:\s+(?=#))?"
 )
@@ -216,6 +226,12 @@ def _json(text: str, name: str, placement: str) -> Measurements:
             others.append((row["size"], _time_of(other, row["size"])))
     devices = data.get("devices")
     listed = [one for one in devices if isinstance(one, Mapping)] if isinstance(devices, list) else []
+    notes = [f"keys that are passed over: {', '.join(over)}"] if over else []
+    if len({one.get("group") for one in listed}) > 1:
+        pairs = [(one.get("group", 0), str(one.get("hostname") or "")) for one in listed]
+        alone, note = one_group(pairs, name)
+        notes.append(note)
+        listed = [one for one in listed if one.get("group", 0) == alone]
     hosts = {str(one["hostname"]) for one in listed if one.get("hostname")}
     config, code = data.get("config"), data.get("nccl_version")
     driven = config.get("ngpus") if isinstance(config, Mapping) else None
@@ -226,7 +242,7 @@ def _json(text: str, name: str, placement: str) -> Measurements:
         found, hosts=len(hosts - {"weft"}) or None, device=str(listed[0].get("device_info", "")) if listed else "",
         version=version_of_code(code) if isinstance(code, int) else "", wrong=_wrong_of(data, results),
         gpus_per_process=driven if isinstance(driven, int) and driven > 0 and hosts != {"weft"} else None,
-        notes=(f"keys that are passed over: {', '.join(over)}",) if over else (),
+        notes=tuple(notes),
     )
 
 

@@ -37,6 +37,7 @@ class Tried(NamedTuple):
     bandwidth_GBps: F64  # (D,): where that was; (0,) where nothing was simulated
 
     def row(self) -> dict[str, object]:
+        """As the JSON has it."""
         time_s = self.time_ns * 1e-9 if isfinite(self.time_ns) else None
         return {"knobs": self.knobs.words, "time_s": time_s, "how": self.how}
 
@@ -100,12 +101,8 @@ def ready_choices(choices: Sequence[Knobs], objective_of: Callable[[Knobs], Obje
 
 
 def best_choice(
-    choices: Sequence[Knobs],
-    objective_of: Callable[[Knobs], Objective],
-    solve: Callable[..., Design],
-    feasible: Feasible,
-    cost: Cost | None = None,
-    starts: Sequence[F64] = (),
+    choices: Sequence[Knobs], objective_of: Callable[[Knobs], Objective], solve: Callable[..., Design],
+    feasible: Feasible, cost: Cost | None = None, starts: Sequence[F64] = (),
 ) -> Best:
     """Evaluate every choice at a few bandwidths, then optimize the bandwidths of the most promising, best first.
 
@@ -132,9 +129,7 @@ class _Choosing:
         self, ready: Ready, solve: Callable[..., Design], feasible: Feasible, cost: Cost | None, starts: Sequence[F64]
     ) -> None:
         self.ready, self.solve, self.feasible, self.cost, self.starts = ready, solve, feasible, cost, starts
-        self.floors = {
-            knobs: floor_optimum(objective, feasible, cost) for knobs, objective in ready.objectives.items()
-        }
+        self.floors = {knobs: floor_optimum(objective, feasible, cost) for knobs, objective in ready.objectives.items()}
         self.tried: dict[Knobs, Tried] = {}
         self.best: tuple[Knobs, Design] | None = None
         self.searches = 0

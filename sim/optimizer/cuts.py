@@ -21,8 +21,7 @@ from sim.analytic.time_cost import check_well_posed, least_time_cost
 from sim.analytic.traffic import F64
 from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, positive, toward
 from sim.optimizer.objective import Evaluation, Objective
-from topologies import WeftError
-from topologies.checks import Count, NotNegative, checked
+from topologies.checks import Count, NotNegative, WeftError, checked
 from topologies.stages import count
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
@@ -94,13 +93,8 @@ class Optimum(Tabular):
 
 @checked
 def optimize(
-    objective: Objective,
-    feasible: Feasible,
-    *,
-    cost: Cost | None = None,
-    starts: Sequence[F64] = (),
-    tolerance: NotNegative = TOLERANCE,
-    max_evaluations: Count = MAX_EVALUATIONS,
+    objective: Objective, feasible: Feasible, *, cost: Cost | None = None, starts: Sequence[F64] = (),
+    tolerance: NotNegative = TOLERANCE, max_evaluations: Count = MAX_EVALUATIONS,
 ) -> Optimum:
     """The bandwidths of least simulated time, or time x cost.
 

@@ -40,6 +40,7 @@ class Design:
         return self.value / self.bound - 1.0
 
     def row(self, cost: Cost | None, feasible: Feasible) -> dict[str, Any]:
+        """As the table and the JSON have it: bandwidths in GB/s, times in seconds."""
         equal = equal_split(self.bandwidth_GBps, feasible)
         row: dict[str, Any] = {
             "bandwidth_GBps": self.bandwidth_GBps.tolist(),
@@ -97,11 +98,7 @@ def design_analytic(time: Epigraph, feasible: Feasible, cost: Cost | None = None
 
 
 def design_simulated(
-    objective: Objective,
-    feasible: Feasible,
-    cost: Cost | None = None,
-    *,
-    starts: Sequence[F64] = (),
+    objective: Objective, feasible: Feasible, cost: Cost | None = None, *, starts: Sequence[F64] = (),
     max_evaluations: int = MAX_EVALUATIONS,
 ) -> Design:
     """The best bandwidths for a simulated time; the equal split is simulated too, and is the answer if it is best."""

@@ -94,9 +94,7 @@ class Simulated:
     `how`: the engine runs.
     """
 
-    def __init__(
-        self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0, how: How = AS_USUAL
-    ) -> None:
+    def __init__(self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0, how: How = AS_USUAL) -> None:
         if not parts:
             raise WeftError("nothing to simulate: the workload has no collective of more than one NPU")
         self.parts, self.constant_ns, self.how = tuple(parts), constant_ns, how

@@ -11,10 +11,9 @@ import numpy as np
 from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
 from sim.analytic.cost import PRICES, TIERS, Cost, network_cost, usual_tiers
 from sim.analytic.libra import Placed
-from topologies import Topology, from_spec
+from topologies import Topology, from_spec, select_permutations, totient_perms
 from topologies.checks import WeftError, choice, nearest
 from topologies.core.product import DimensionOrderRouter
-from topologies.totient_rings import select_permutations, totient_perms
 from topologies.units import Quantity, parse_bandwidth
 from workloads.compute import Accelerator
 from workloads.formats.libra_files import NetworkFile, Prices, read_communicator, read_network
@@ -59,7 +58,7 @@ class Network:
     def has_usual_prices(self) -> bool:
         """Whether the published tiers apply: up to four dimensions, the last and only the last of switches."""
         router = self.topology.router
-        if not isinstance(router, DimensionOrderRouter):
+        if not isinstance(router, DimensionOrderRouter) or 1 in self.topology.shape:
             return False
         *inner, last = (block.kind for block in router.blocks)
         return bool(self.tiers) or (last == "SW" and set(inner) <= {"RI", "FC"} and len(inner) < len(TIERS))
@@ -70,8 +69,10 @@ class Network:
         WeftError: it is not a product of priced blocks, or a tier has no price.
         """
         router = self.topology.router
-        if not isinstance(router, DimensionOrderRouter):
-            raise WeftError(f"{self.name} has no price list: it is not a product of blocks RI, FC and SW")
+        if not isinstance(router, DimensionOrderRouter) or 1 in self.topology.shape:
+            raise WeftError(
+                f"{self.name} has no price list: it is not a product of blocks RI, FC and SW of several NPUs each"
+            )
         blocks = [block.kind for block in router.blocks]
         tiers = self.tiers or usual_tiers(blocks)
         return network_cost(blocks, self.topology.shape, tiers, prices, counting=counting, fixed=fixed)
@@ -110,14 +111,19 @@ def circulants(text: str, degrees: str | None) -> list[str]:
     return found
 
 
-def read_any_network(
-    text: str, latency: Quantity | None = None, hop_latency: Quantity | None = None
-) -> Network:
+def read_any_network(text: str, latency: Quantity | None = None, hop_latency: Quantity | None = None) -> Network:
     """A network from a LIBRA file (.yml) or from a spec, such as "RI(4)_FC(8)_SW(32)" or "torus:64x16"."""
     if text.endswith(NETWORK_FILES):
         file: NetworkFile = read_network(text)
-        return Network(file.spec, from_spec(file.spec, None, latency, hop_latency), file.tiers)
-    return Network(text, with_link_classes(from_spec(text, None, latency, hop_latency)), ())
+        found = Network(file.spec, from_spec(file.spec, None, latency, hop_latency), file.tiers)
+    else:
+        found = Network(text, with_link_classes(from_spec(text, None, latency, hop_latency)), ())
+    dimension = found.topology.dimension
+    for empty in np.flatnonzero(np.bincount(dimension[dimension >= 0], minlength=1) == 0):
+        raise WeftError(
+            f"network {found.name} has no link in dimension {empty + 1}, and no bandwidth to give to it: leave it out"
+        )
+    return found
 
 
 def with_link_classes(topology: Topology) -> Topology:
@@ -136,16 +142,9 @@ def with_link_classes(topology: Topology) -> Topology:
 
 
 def place_workload(
-    name: str,
-    network: Network,
-    *,
-    communicator: str | None = None,
-    parallelism: str | None = None,
-    samples: float | None = None,
-    accelerator: Accelerator | None = None,
-    compute_scale: float = 1.0,
-    weight: float = 1.0,
-    microbatches: Microbatches | None = None,
+    name: str, network: Network, *, communicator: str | None = None, parallelism: str | None = None,
+    samples: float | None = None, accelerator: Accelerator | None = None, compute_scale: float = 1.0,
+    weight: float = 1.0, microbatches: Microbatches | None = None,
 ) -> Placed:
     """A workload on the dimensions of a network.
 
@@ -174,9 +173,7 @@ def place_workload(
     if accelerator is None:
         raise WeftError(f"model {name} needs an accelerator: operations per second and the share that training reaches")
     chosen = model(name)
-    how = parse_parallelism(
-        f"tp={USUAL_TENSOR.get(name, 1)}" if parallelism is None else parallelism, math.prod(shape)
-    )
+    how = parse_parallelism(f"tp={USUAL_TENSOR.get(name, 1)}" if parallelism is None else parallelism, math.prod(shape))
     if (how.pp > 1) != (microbatches is not None):
         raise WeftError(f"model {name} with pp={how.pp}: microbatches need pipeline stages, and stages microbatches")
     if microbatches is not None and microbatches.number < 1:
@@ -195,13 +192,8 @@ def place_workload(
 
 
 def limits(
-    n_dims: int,
-    *,
-    total: Quantity | None = None,
-    rule: str = "spent",
-    constraints: Sequence[str] = (),
-    cost: Cost | None = None,
-    dollars: float | None = None,
+    n_dims: int, *, total: Quantity | None = None, rule: str = "spent", constraints: Sequence[str] = (),
+    cost: Cost | None = None, dollars: float | None = None,
 ) -> Feasible:
     """The bandwidths that are allowed.
 

@@ -12,9 +12,8 @@ from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
 from sim.lower.lowered import Lowered
-from sim.program import I64, Program
 from sim.program.columns import crossings, work_of_servers, work_ps
-from sim.program.contract import HEAD
+from sim.program.contract import HEAD, I64, Program
 from sim.program.retime import KEEPS_ITS_RATE, retime
 from topologies import NPU, Topology, WeftError
 from topologies.units import PS_PER_S

@@ -246,9 +246,7 @@ class Study:
                 topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,
                 most_GBps=most_GBps, form=knobs.form or None, how=self.how, **options,
             )
-        training = Training(
-            loop=self.loop, algorithm=knobs.algorithm, options=options, orders=dict(knobs.orders)
-        )
+        training = Training(loop=self.loop, algorithm=knobs.algorithm, options=options, orders=dict(knobs.orders))
         if self.loop == "no-overlap":
             training = replace(training, bucket_bytes=None)  # as LIBRA: each row reduces its own
         return iteration_objective(

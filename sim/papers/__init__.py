@@ -3,5 +3,7 @@
 Imports all of `sim` but the command line and the report.
 """
 
-PAPERS = ("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "optics", "hardware", "training", "headlines")
+PAPERS = (
+    "swing", "pipeline", "lhc", "dear", "libra", "topoopt", "optics", "hardware", "training", "seeds", "headlines",
+)
 """Modules of this package. A new paper is one file and one word here."""

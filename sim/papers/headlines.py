@@ -33,6 +33,7 @@ class Headline(NamedTuple):
     conditions: str
 
     def row(self) -> dict[str, object]:
+        """As the table has it."""
         error = None if self.published is None else self.ours / self.published - 1
         return {
             "paper": self.paper, "headline": self.what, "published": self.published, "ours": self.ours, "error": error,

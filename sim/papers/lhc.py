@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collectives import build, in_network, parameter_server, ring, swing
-from collectives.core.schedule import Schedule
+from collectives import Schedule, build, in_network, parameter_server, ring, swing
 from collectives.trees.aggregation import torus_trees
 from sim.papers.tables import Left, Row, as_text, picture
 from sim.plots.lines import CYCLE, OTHERS
@@ -303,6 +302,7 @@ def model_rows(rates: Rates | None = None) -> Iterator[Row]:
 
 
 def model_times(fabric: str, n_elements: int, union: float, here: Rates) -> Row:
+    """Times of one gradient by each way to send it, on one fabric."""
     seconds = partial(all_reduce_s, fabric, 8)
     free = compressed_all_reduce(seconds, n_elements, union, Compression(), INSTANT)
     device = compressed_all_reduce(seconds, n_elements, union, Compression(), here)
@@ -323,9 +323,7 @@ def format_rows() -> Iterator[Row]:
                                          (16, "in-network", 32)):
         seconds = partial(all_reduce_s, over, 8)
         for union in (0.01, 0.1, 0.3366):
-            line = compressed_all_reduce(
-                seconds, n, union, Compression(1.23, 1, value_bits), dense_bits=dense_bits
-            )
+            line = compressed_all_reduce(seconds, n, union, Compression(1.23, 1, value_bits), dense_bits=dense_bits)
             yield {
                 "value_bits": value_bits, "over": over, "dense_expansion": expansion(value_bits, dense_bits),
                 "cell_expansion": expansion(value_bits, 32), "union": union, "dense_s": line.dense_s,

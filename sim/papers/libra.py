@@ -88,6 +88,21 @@ def _point_table(points: "list[GainPoint]") -> list[str]:
                    p.simulated_gain)
         shown = (f"{number:.3f}" for number in numbers)
         lines.append(md_line(p.network, p.workload, p.goal, f"{p.budget_GBps:.0f}", *shown))
+    return [*lines, "", *_means(points)]
+
+
+def _means(points: "list[GainPoint]") -> list[str]:
+    """Mean and largest of what each goal is about; the published ones are in figures that were not at hand."""
+    lines = [
+        "Mean and largest over workloads and budgets; those of the paper are not public in what was read.", "",
+        *md_head("network", "least", "gain", "formula", "simulated", "optimized", numbers=3),
+    ]
+    for network in dict.fromkeys(p.network for p in points):
+        for goal, gain in (("time", "speedup"), ("time-cost", "gain")):
+            some = [p for p in points if (p.network, p.goal) == (network, goal)]
+            each = [[getattr(p, f"{by}_{gain}") for p in some] for by in ("analytic", "replayed", "simulated")]
+            lines.append(md_line(network, goal, "speed-up" if goal == "time" else "perf per cost", *(
+                f"{sum(one) / len(one):.2f}, {max(one):.2f}" for one in each)))
     return lines
 
 

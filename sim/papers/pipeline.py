@@ -11,8 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from time import process_time
 
-from collectives import algorithm, build
-from collectives.core.schedule import Schedule, schedule
+from collectives import Schedule, algorithm, build, schedule
 from collectives.trees.forest import Forest, forest_pattern
 from collectives.trees.pack import gather_forest, two_phase_rate_Bps
 from collectives.trees.transitive import root_trees
@@ -104,9 +103,7 @@ def leave_page(
 def _fabric(spec: str) -> Topology:
     bandwidth = FABRICS.get(spec, ("1GB/s", None))[0]
     machine = bandwidth is None
-    return from_spec(
-        spec, bandwidth, GPU_LATENCY if machine else LATENCY, GPU_HOP_LATENCY if machine else HOP_LATENCY
-    )
+    return from_spec(spec, bandwidth, GPU_LATENCY if machine else LATENCY, GPU_HOP_LATENCY if machine else HOP_LATENCY)
 
 
 def optimum_row(spec: str) -> Row:
@@ -275,9 +272,7 @@ regardless of the number of chunks:
 """
 
 
-def page(
-    optimum: Sequence[Row], times: Sequence[Row], service: Sequence[Row], plateau: Sequence[Row]
-) -> str:
+def page(optimum: Sequence[Row], times: Sequence[Row], service: Sequence[Row], plateau: Sequence[Row]) -> str:
     """The page; rows as `sim.papers.pipeline` makes them."""
     lines = [HEAD, OPTIMUM, *_optimum(optimum), TIMES, *_times(times), *_refusals(times), SERVICE,
              *_service(service), *_late(service), AT_ONCE, *_plateau(plateau)]

@@ -20,7 +20,8 @@ from matplotlib.lines import Line2D
 from sim.papers.tables import Left, md_head, picture
 from sim.plots.style import CYCLE, REFERENCE, WIDE, figure, heading, legend, line_of, log_axis, sizes_axis
 from sim.study.keys import CollectiveKeys, ModelKeys, TopologyKeys
-from sim.study.points import Row, Task, compute_all
+from sim.study.points import Row, Task
+from sim.study.ranked import compute_all
 from sim.study.spec import Spec
 from topologies.units import format_size, parse_size
 
@@ -34,13 +35,7 @@ ALGORITHMS = {
 HX = "hx2mesh:32x32"
 """With NICs and waits at once, for latencies differ from link to link: waits decide at every size."""
 
-SPECS = {
-    "8x8": "torus:8x8",
-    "64x64": "torus:64x64",
-    "64x16": "torus:64x16",
-    "8x8x8": "torus:8x8x8",
-    "Hx2Mesh": HX,
-}
+SPECS = {"8x8": "torus:8x8", "64x64": "torus:64x64", "64x16": "torus:64x16", "8x8x8": "torus:8x8x8", "Hx2Mesh": HX}
 QUICK = ("8x8",)
 WITH_NICS = ("8x8", "8x8x8", "64x16", "64x64")
 """Topologies that are also simulated with `swing-sst`."""
@@ -178,6 +173,7 @@ def compared(points: "list[Wanted]") -> list[Comparison]:
 
 
 def worker_count() -> int:
+    """Processes that run points at once."""
     return os.cpu_count() or 1
 
 
@@ -460,9 +456,7 @@ FIRST_BANDWIDTH = {"64x16": "128KiB", "Hx2Mesh": "128KiB"}
 """Smallest plotted size at which Swing's bandwidth form is the better one, where not 512 KiB; RecDoub: 128 KiB."""
 
 
-def forms(
-    ideal: list[Comparison], of_sst: list[Comparison], by_rate: dict[str, list[str]]
-) -> Iterator[str]:
+def forms(ideal: list[Comparison], of_sst: list[Comparison], by_rate: dict[str, list[str]]) -> Iterator[str]:
     """From which size on the curves of algorithms with two forms are those of the bandwidth form."""
     yield "## Forms"
     yield ""
@@ -532,9 +526,7 @@ def of_formulas() -> Iterator[str]:
     yield ""
     yield from TEXT
     yield ""
-    yield from md_head(
-        "topology", "algorithm", "32 B, us", "closed form", "bound", "512 MiB, Gb/s", "bound", numbers=5
-    )
+    yield from md_head("topology", "algorithm", "32 B, us", "closed form", "bound", "512 MiB, Gb/s", "bound", numbers=5)
     places = [(name, label) for name in FABRICS for label in BASELINES if (name, label) != ("HyperX", "Ring")]
     sizes = (32, 512 * MIB)
     rows = compute_all([task_of(*place, size) for place in places for size in sizes], worker_count())

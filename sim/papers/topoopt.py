@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from collectives import pairwise, recursive_doubling, swing
-from collectives.core.schedule import Schedule
+from collectives import Schedule, pairwise, recursive_doubling, swing
 from collectives.direct import all_to_all
-from collectives.reconfigured import menu
 from collectives.registry import algorithms_for
 from collectives.registry import build as build_schedule
 from collectives.totient_rings import ring_jumps
@@ -30,10 +28,10 @@ from sim.scenarios.optical import (
     lower_bound_ps,
     place_randomly,
     simulate_iteration,
-    simulate_plan,
 )
 from sim.scenarios.topoopt_search import FabricFor, Settings, optical_fabric, search
 from sim.simulation import simulate
+from sim.study.circuits import switched_rows
 from sim.study.tables import screen_width
 from topologies import (
     Circuits,
@@ -41,6 +39,7 @@ from topologies import (
     WeftError,
     circulant,
     fat_tree,
+    from_spec,
     optical,
     random_regular,
     switch,
@@ -51,7 +50,6 @@ from topologies.core.prices import PRICES, SWITCH_PORTS, tiers_for
 from topologies.flows.load import average_path, diameter, spread_loads
 from topologies.tiers import leaf_spine
 from topologies.units import bytes_per_s, counted, parse_size, parse_time
-from workloads.reconfigured import plan_job, planes_job
 from workloads.topoopt import (
     MEASURED,
     MODELS,
@@ -491,32 +489,27 @@ SCHEDULES: dict[str, Callable[[Topology, str], Schedule]] = {
 }
 
 
-WHOLE_MESSAGES = Model(chunks=1, forwarding="store-and-forward")
+WHOLE_MESSAGES = Model(chunks=1, forwarding="store-and-forward", endpoint_latency_ps=500_000)
 
 
 def switching_inside(quick: bool) -> Iterator[Row]:
-    """Circuits switched between the steps of a collective: plan and simulation over the delay."""
+    """Circuits switched between the steps of a collective, from a ring on: every policy over the delay."""
     n = 16 if quick else 64
-    ring = torus((n,), bandwidth="50GB/s", latency="100ns", hop_latency=0)
     for name, build in SCHEDULES.items():
         for size in ("1MiB",) if quick else ("64KiB", "1MiB", "64MiB"):
-            choice = menu(build(ring, size), start_up="500ns")
             for delay in ("1us", "10us", "100us", "1ms", "10ms"):
-                plans = {"static": choice.static(), "every step": choice.every_step(delay),
-                         "two states": choice.two_state(delay), "best": choice.best(delay)}
-                for policy, plan in plans.items():
-                    result = simulate_plan(plan_job(choice, plan, delay), choice.start_up_ps, WHOLE_MESSAGES)
+                base = from_spec(f"ocs:{n}x2,duplex,single,circuits={n},delay={delay}", "50GB/s", "100ns", 0)
+                schedule = build(base, size)
+                static = simulate(schedule, model=WHOLE_MESSAGES).time_ps
+                rows = [("static", static, static, 0)]
+                rows += [(plan.policy, plan.time_ps, result.time_ps, plan.changes)
+                         for plan, result in switched_rows(schedule, WHOLE_MESSAGES)]
+                for policy, plan_ps, time_ps, changes in rows:
                     yield {
                         "collective": name, "size": size, "servers": n, "delay": delay,
-                        "delay_us": parse_time(delay) / US, "policy": policy, "plan_us": plan.time_ps / US,
-                        "simulated_us": result.time_ps / US, "reconfigurations": plan.reconfigurations,
+                        "delay_us": parse_time(delay) / US, "policy": policy, "plan_us": plan_ps / US,
+                        "simulated_us": time_ps / US, "reconfigurations": changes,
                     }
-                planes = simulate_plan(planes_job(choice, delay), choice.start_up_ps, WHOLE_MESSAGES)
-                yield {
-                    "collective": name, "size": size, "servers": n, "delay": delay, "delay_us": parse_time(delay) / US,
-                    "policy": "two planes, overlapped", "plan_us": choice.overlapped_ps(delay) / US,
-                    "simulated_us": planes.time_ps / US, "reconfigurations": len(choice.steps),
-                }
 
 
 def following_demand(quick: bool) -> Iterator[Row]:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.library.described import machine_of
-from sim.library.groups import library_times, torus_times
 from sim.papers.tables import Left, as_text, md_head, md_line, picture
 from sim.plots.lines import CYCLE
 from sim.plots.passes import draw_passes
 from sim.plots.style import NARROW, REFERENCE, figure, legend
+from sim.study.group_times import library_times
+from sim.study.plans import torus_of
 from topologies.checks import WeftError, told
 from topologies.machines.profile import Machine, machine
 from topologies.text.input_text import read_input
@@ -186,7 +187,7 @@ def point_of(row: Mapping[str, str]) -> Point:
 def predict(row: Mapping[str, str], plan: Plan) -> Iteration:
     """The iteration of a plan on the machine of a run."""
     found = machine_of_row(row)
-    return iterate(plan, (torus_times if found.dimensions else library_times)(found, plan.groups))
+    return iterate(plan, torus_of(found, plan) if found.dimensions else library_times(found, plan.groups))
 
 
 def stack_of(row: Mapping[str, str]) -> Stack:
@@ -219,7 +220,7 @@ def plan_of(row: Mapping[str, str]) -> Plan:
         model=model_of(row), device=on, stack=of, precision=precision, tp=tp, pp=pp, dp=dp, cp=cp,
         efficiency=of.constant(on.name, precision)[0], half_efficiency=of.constant(on.name, "half")[0],
         vp=vp if schedule == "interleaved" else order_of(schedule).chunks or 1,
-        ep=_cell(row, "ep", 1), zero=_cell(row, "zero", 0),
+        ep=_cell(row, "ep", 1), replicas=_after(r"(\d+) slices", row["gpu"]) or 1, zero=_cell(row, "zero", 0),
         schedule=schedule, micro_batch=micro, microbatches=batches, sequence=_cell(row, "seq"),
         sequence_parallel=tp > 1 and _flag(row, "sequence_parallel"),
         recompute=_named(RECOMPUTED, recomputed, "none"), attention=attention,
@@ -291,7 +292,7 @@ AXES: dict[str, frozenset[str]] = {
     "recomputation": frozenset({"recompute", "sequence_parallel"}), "ranks": frozenset({"dp"}),
     "ranks, one batch": frozenset({"dp", "microbatches"}), "schedule": frozenset({"schedule", "vp"}),
     "precision": frozenset({"precision", "efficiency"}), "compiler": frozenset({"compiled"}),
-    "overlap of tensor parallelism": frozenset({"tensor_overlap"}),
+    "slices": frozenset({"dp", "replicas"}), "overlap of tensor parallelism": frozenset({"tensor_overlap"}),
 }
 """Effects: what of two plans differs."""
 
@@ -350,7 +351,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
 def fitted() -> set[str]:
     """Runs that a constant was fitted on."""
     known = [stack(name) for name in stacks()]
-    return {name for one in known for names in (one.behind, *(rows for _, rows in one.efficiency.values()))
+    return {name for one in known for names in (one.behind, *(rows for _, rows, *_ in one.efficiency.values()))
             for name in names}
 
 
@@ -428,8 +429,8 @@ def _constants() -> Iterator[str]:
     yield from ("", "## Constants", "", "The share of the peak that products sustain, and what it was fitted on:", "",
                 *md_head("stack", "device and precision", "share", "fitted on"))
     for name in stacks():
-        for key, (share, rows) in stack(name).efficiency.items():
-            yield md_line(name, key, share, ", ".join(rows) or "not fitted: as in another stack, or assumed")
+        for key, (share, rows, *whose) in stack(name).efficiency.items():
+            yield md_line(name, key, share, ", ".join(rows or whose))
         if stack(name).behind:
             yield md_line(name, "other constants", "-", ", ".join(stack(name).behind))
 

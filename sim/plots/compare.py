@@ -115,6 +115,7 @@ def curves_of(rows: Sequence[Row]) -> Curves:
 
 
 def sizes_of(curves: Curves) -> list[int]:
+    """All sizes of some curves, in bytes, ascending."""
     return sorted({size for points in curves.values() for size, _ in points})
 
 

@@ -29,9 +29,7 @@ HEAT = LinearSegmentedColormap.from_list("heat", HEAT_STOPS)
 _BUSY = Normalize(0, 1)
 
 
-def draw_heatmap(
-    topology: Topology, utilization: Floats, path: Path, title: str = "", *, width: str = WIDE
-) -> None:
+def draw_heatmap(topology: Topology, utilization: Floats, path: Path, title: str = "", *, width: str = WIDE) -> None:
     """Draw the busy share of every link.
 
     `utilization` (n_links,): 0 to 1.

@@ -37,6 +37,7 @@ class Layout(NamedTuple):
         return points.min(axis=0), points.max(axis=0)
 
     def extent(self) -> tuple[float, float]:
+        """Width and height."""
         low, high = self.corners()
         return float(high[0] - low[0]), float(high[1] - low[1])
 

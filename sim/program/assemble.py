@@ -10,23 +10,13 @@ import numpy.typing as npt
 
 from sim.program.checks import check_clock, check_nics, check_windows
 from sim.program.columns import i32, numbered, unique_rows
-from sim.program.contract import (
-    CLOCK_END_PS,
-    HEAD,
-    I8,
-    I32,
-    I64,
-    PRIORITY,
-    TAIL,
-    Program,
-)
+from sim.program.contract import CLOCK_END_PS, HEAD, I8, I32, I64, PRIORITY, TAIL, Program
 from sim.program.cutting import Cutting, Rates, service_time_ps
 from sim.program.model_options import DELIVERY, FORWARDING
 from sim.program.service_table import pairs_that_meet, with_services
 from sim.program.turns import with_buffers, with_turns
 from sim.program.waits import Waits, waits_of
-from topologies import WeftError
-from topologies.checks import choice
+from topologies.checks import WeftError, choice
 from topologies.units import format_time
 
 
@@ -107,17 +97,9 @@ _LASTS = 3
 
 
 def assemble(
-    columns: Columns,
-    cuttings: Sequence[Cutting],
-    forwarding: str = "cut-through",
-    deliver: str = "tail",
-    pools: Pools = NO_POOLS,
-    *,
-    nics: Nics | None = None,
-    task_flow: I64 | None = None,
-    buffers: tuple[I64, I64] | None = None,
-    bubble: bool = False,
-    waits: Waits | None = None,
+    columns: Columns, cuttings: Sequence[Cutting], forwarding: str = "cut-through", deliver: str = "tail",
+    pools: Pools = NO_POOLS, *, nics: Nics | None = None, task_flow: I64 | None = None,
+    buffers: tuple[I64, I64] | None = None, bubble: bool = False, waits: Waits | None = None,
     works: "Works | None" = None,
 ) -> Program:
     """Build a program from columns: tabulate service times, sort the edges, check what would deadlock or overflow.
@@ -126,10 +108,7 @@ def assemble(
     `buffers`: room behind each server, and time until room given back is known; see `with_buffers` for `bubble`.
     `waits` and `works`: of the edges and of `task_work`, where an earlier program of the same tasks has them.
 
-    Raises
-    ------
-    WeftError
-        Tasks that wait for each other in a circle, a window that can never open, more pool units asked than
+    WeftError: tasks that wait for each other in a circle, a window that can never open, more pool units asked than
         there are, or a run that could outlast the clock.
     """
     choice(forwarding, FORWARDING, "forwarding")

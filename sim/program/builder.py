@@ -9,21 +9,10 @@ import numpy as np
 
 from sim.program.assemble import Columns, Nics, Pools, Posting, assemble
 from sim.program.columns import i32, unique_rows
-from sim.program.contract import (
-    CLOCK_END_PS,
-    FIFO,
-    I64,
-    PER_CHUNK,
-    PUSHED,
-    ROUND_ROBIN_FLOW,
-    UNBOUNDED,
-    WHOLE,
-    Program,
-)
+from sim.program.contract import CLOCK_END_PS, FIFO, I64, PER_CHUNK, PUSHED, ROUND_ROBIN_FLOW, UNBOUNDED, WHOLE, Program
 from sim.program.cutting import MOST_WORK, Cutting
 from sim.program.model_options import DISCIPLINES, ORDERS
-from topologies import WeftError
-from topologies.checks import choice
+from topologies.checks import WeftError, choice
 from topologies.units import format_time
 
 NO_SERVER = -1
@@ -103,17 +92,11 @@ class ProgramBuilder:
     ) -> I64:
         """Add tasks of one chunk each, all at once; returns their indices. Single tasks are added before.
 
-        Parameters
-        ----------
-        work : (N,) int64
-            Bytes, or ps.
-        server : (N, H) or (N,) int64 or int
-            Those of a route; NO_SERVER for tasks that only join others.
-        latency_ps : (N, H) or (N,) int64 or int
-            After each server.
-        after : iterable of (N,) int64
-            Tasks that are waited for, entry by entry.
-        tie_class, priority, flow : (N,) int64 or int
+        `work` (N,): bytes, or ps.
+        `server` (N, H) or (N,): those of a route; NO_SERVER for tasks that only join others.
+        `latency_ps` (N, H) or (N,): after each server.
+        `after`: tasks that are waited for, entry by entry.
+        `tie_class`, `priority`, `flow` (N,).
         """
         first = len(self._tasks) + sum(one.work.size for one in self._many)
         filled = [np.broadcast_to(np.asarray(one, np.int64), work.shape) for one in (tie_class, priority, flow)]
@@ -139,19 +122,9 @@ class ProgramBuilder:
         return len(self._pools.capacity) - 1
 
     def task(
-        self,
-        work: int,
-        path: Iterable[tuple[int, ...]] = (),
-        cutting: Cutting = Cutting(),
-        *,
-        after: Iterable[int] = (),
-        stream: Iterable[int] = (),
-        window: Iterable[tuple[int, int]] = (),
-        pushed: Iterable[int] = (),
-        tie_class: int = 0,
-        priority: int = 0,
-        port: int = 0,
-        flow: int | None = None,
+        self, work: int, path: Iterable[tuple[int, ...]] = (), cutting: Cutting = Cutting(), *,
+        after: Iterable[int] = (), stream: Iterable[int] = (), window: Iterable[tuple[int, int]] = (),
+        pushed: Iterable[int] = (), tie_class: int = 0, priority: int = 0, port: int = 0, flow: int | None = None,
     ) -> int:
         """Add a task of `work` bytes or ps over a path of (server, latency_ps); returns its index.
 

@@ -14,6 +14,7 @@ BLOCK = 2**20
 
 
 def i32(values: npt.ArrayLike) -> I32:
+    """A column of the program from any numbers that fit."""
     return np.ascontiguousarray(values, np.int32)
 
 

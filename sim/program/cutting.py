@@ -10,8 +10,7 @@ from typing import Annotated
 import numpy as np
 
 from sim.program.contract import CLOCK_END_PS, I64
-from topologies import WeftError
-from topologies.checks import Count, Integer, InUnit, checked
+from topologies.checks import Count, Integer, InUnit, WeftError, checked
 from topologies.units import PS_PER_S, PositiveBytes, parse_size
 
 MOST_WORK = 2**62

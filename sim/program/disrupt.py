@@ -73,12 +73,9 @@ class Disruptions:
 def disrupt(program: Program, faults: Disruptions) -> Program:
     """The program with faults.
 
-    Raises
-    ------
-    WeftError
-        A factor above 1, times out of order, a loss that never ends, a detour of a task without a route or to or from
-        another NIC, a chunk that is larger than a buffer on its detour, or one that could take longer than the clock
-        goes.
+    WeftError: a factor above 1, times out of order, a loss that never ends, a detour of a task without a route or to or
+        from another NIC, a chunk that is larger than a buffer on its detour, or one that could take longer than the
+        clock goes.
     """
     shares: dict[tuple[int, Fraction], int] = {}
     program = _timetables(program, faults, shares)

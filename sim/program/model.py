@@ -123,10 +123,7 @@ def model_of(engine: str, model: Model, preset: str | None = None) -> Model:
 
     `preset`: that the model started from, for the error.
 
-    Raises
-    ------
-    WeftError
-        The model has something that the engine knows nothing of.
+    WeftError: the model has something that the engine knows nothing of.
     """
     base = None if preset is None else PRESETS[preset]
     for name, given in unknown_to(engine, model).items():
@@ -155,10 +152,7 @@ def _reject(engine: str, given: str) -> NoReturn:
 def make_model(base: Model = Model(), **options: Unpack[ModelOptions]) -> Model:
     """A model from what a user writes: sizes and times with units; what is not given stays as in `base`.
 
-    Raises
-    ------
-    WeftError
-        Both `chunk` and `chunks`, options of a NIC without one, or a value that is not accepted.
+    WeftError: both `chunk` and `chunks`, options of a NIC without one, or a value that is not accepted.
     """
     written: dict[str, Any] = {**options}
     given = {name: written[name] for name in OPTIONS if written.get(name) is not None}

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.program import I64, Program
-from sim.program.contract import ATTEMPTS, CLOCK_END_PS
+from sim.program.contract import ATTEMPTS, CLOCK_END_PS, I64, Program
 from topologies import WeftError
 from topologies.text.brief import one_line
 from topologies.units import format_time

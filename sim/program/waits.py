@@ -20,10 +20,7 @@ class Waits(NamedTuple):
 def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
     """The dependencies of some tasks, sorted; lag WHOLE, PUSHED, 0 (chunk by chunk) or a window.
 
-    Raises
-    ------
-    WeftError
-        Tasks that wait for each other in a circle, windows left out; a lag that no engine knows.
+    WeftError: tasks that wait for each other in a circle, windows left out; a lag that no engine knows.
     """
     if (least := int(lag.min(initial=0))) < PUSHED:
         raise WeftError(f"task {child[np.argmin(lag)]} waits with lag {least}: give {WHOLE}, {PUSHED}, 0 or a window")

@@ -12,7 +12,7 @@ from typing import Any
 from sim.plots.lines import HEAT_ON_DARK, HEAT_STOPS, ON_DARK
 from sim.report.results import ResultFile, read_results
 from sim.report.sections import fabric_sections, sections_of, title_of
-from sim.version import __version__
+from sim.version import weft_version
 from topologies import WeftError
 
 FRAMES = 60
@@ -66,7 +66,7 @@ def render(title: str, data: dict[str, Any]) -> str:
     colors = {"heat": [HEAT_STOPS, HEAT_ON_DARK], "on_dark": ON_DARK}
     text = json.dumps(data | colors, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return Template((here / "template.html").read_text(encoding="utf-8")).substitute(
-        version=escape(__version__),
+        version=escape(weft_version()),
         title=escape(title),
         style=(here / "page.css").read_text(encoding="utf-8"),
         script="\n".join((here / name).read_text(encoding="utf-8") for name in SCRIPTS),

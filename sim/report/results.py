@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.study.tables import Row
-from topologies import WeftError
-from topologies.checks import number
+from topologies.checks import WeftError, number
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
 

@@ -1,16 +1,14 @@
-"""Runs on circuits: TopoOpt's iterations, alone and several in a cluster, and plans that reconfigure."""
+"""Runs on circuits: TopoOpt's iterations, alone and several in a cluster."""
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from sim.how import AS_USUAL, How
 from sim.lower.lowered import Lowered
-from sim.program.model import Model
-from sim.program.outcome import Progress
 from sim.result import Result
 from sim.simulation import simulate
 from topologies import Topology, WeftError
@@ -58,23 +56,6 @@ def lower_bound_ps(iteration: Iteration, rate_Bps: float) -> int:
         done += duration
         best = max(best, done + int(share * sum(size for _, size in left[at:])))
     return best
-
-
-def simulate_plan(
-    job: Job, start_up_ps: int, model: Model = Model(), *, log: bool = False, how: How = AS_USUAL,
-    progress: Callable[[Progress], None] | None = None,
-) -> Result:
-    """Run the job of a plan; a run in which a transfer crosses a circuit that is not up is rejected.
-
-    `job`: of `workloads.reconfigured`.
-    `start_up_ps`: start-up time of every step: replaces the endpoint latency of the model.
-    `log`: whether to keep what `Result.why` needs.
-    `how`: the run is done.
-    `progress`: called on long runs.
-    CertificateError: a transfer on a circuit that is not up.
-    """
-    model = replace(model, endpoint_latency_ps=start_up_ps)
-    return simulate(job, model=model, log=log, progress=progress, **how.arguments())
 
 
 @dataclass(frozen=True, eq=False)

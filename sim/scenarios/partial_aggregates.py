@@ -26,8 +26,7 @@ from sim.program import I64, Program, ProgramBuilder
 from sim.program.builder import NO_SERVER
 from sim.program.outcome import Log
 from sim.scenarios.pool_streaming import PoolStreaming, Time, picoseconds
-from topologies import WeftError
-from topologies.checks import Count, checked
+from topologies.checks import Count, WeftError, checked
 from topologies.units import PS_PER_S
 
 

@@ -18,8 +18,7 @@ from typing import Annotated, TypeAlias
 
 import numpy as np
 
-from collectives import in_network
-from collectives.core.schedule import Schedule
+from collectives import Schedule, in_network
 from sim.analytic.streaming_form import turns_ps
 from sim.faults.plan import Fault, FaultPlan, Loss, SlowLink, Straggler
 from sim.faults.retry import NPU, check_packets

@@ -32,8 +32,7 @@ from sim.faults.retry import packets_of
 from sim.how import AS_USUAL, How
 from sim.program import I64, Cutting, Program, ProgramBuilder
 from sim.scenarios.pool_streaming import PoolStreaming, time_ps
-from topologies import WeftError
-from topologies.checks import Choice, Count, Integer, checked
+from topologies.checks import Choice, Count, Integer, WeftError, checked
 from topologies.core.routing import hash64
 
 RULES = ("static", "shared", "locked", "port-locked", "hashed")

@@ -21,9 +21,8 @@ from sim.why.backward import MEETS, NONE
 from sim.why.explain import Names, classes_of
 from sim.why.faulty_path import walk_of
 from sim.why.path import Piece, Wait
-from topologies import WeftError
-from topologies.checks import checked, choice
-from topologies.garbage import few_searches
+from topologies.checks import WeftError, checked, choice
+from topologies.process import few_searches
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
@@ -254,9 +253,7 @@ def share_fabric(
         arrival_ps = parse_time(tenant.arrival, "arrival")
         span = _operations_of(run, tenant.name)
         end_ps = int(finish_ps[span.start : span.stop].max(initial=arrival_ps))
-        alone = simulate(
-            [replace(tenant, arrival="0s")], model=model, engine=engine, symmetry=symmetry, **how
-        )
+        alone = simulate([replace(tenant, arrival="0s")], model=model, engine=engine, symmetry=symmetry, **how)
         done(f"{tenant.name} alone", alone.time_ps)
         shares.append(Share(tenant.name, end_ps - arrival_ps, alone.time_ps, arrival_ps, span))
     return Shares(tuple(shares), run)

@@ -78,9 +78,14 @@ def _trials(model: Model, discipline: str | None, largest_bytes: int) -> Iterato
 
 
 def floor_of_all(schedule: Schedule, model: Model, symmetry: str = "auto") -> int:
-    """Lower bound on the time with any number of chunks that is tried."""
+    """Lower bound on the time with any number of chunks that is tried.
+
+    Whole transfers load links the least, and the most chunks fill a path the soonest.
+    """
     model = _unbuffered(fitting(schedule, model, symmetry))  # buffers only slow down
-    ends = (model, replace(model, chunks=1), replace(model, chunks=max(LADDER)))
+    largest_bytes = int(lower(schedule, model, symmetry).task_bytes.max(initial=0))
+    most = max(one.chunks or 1 for one in (model, *_trials(model, None, largest_bytes)))
+    ends = [replace(model, chunks=chunks) for chunks in {1, most}]
     every = [bounds(lower(schedule, one, symmetry)) for one in ends]
     return int(max(min(one) for one in zip(*every, strict=True)))
 

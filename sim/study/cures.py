@@ -7,7 +7,7 @@ from collectives.formats.files import called
 from sim.program.outcome import Deadlock
 from sim.study.points import SPREAD_SERVICES, Task, compute
 from sim.study.spec import Spec
-from sim.study.tables import Row, range_words, width_of
+from sim.study.tables import Row, range_words, tied_with, width_of
 from sim.why.spread import RUNS
 from topologies import WeftError
 from topologies.units import format_size, format_time
@@ -19,9 +19,13 @@ TOO_WIDE = 0.05
 def cures(spec: Spec, rows: Sequence[Row]) -> list[str]:
     """A line for each algorithm with a wider range than that, of its widest: the first flag that narrows it to that.
 
-    A flag that makes it slower than its range is none.
+    Where it is the fastest, or tied. A flag that makes it slower than its range is none.
     """
-    widest = {row["algorithm"]: row for row in sorted(rows, key=width_of) if width_of(row) > TOO_WIDE}
+    by_size: dict[int, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: float(row["time_s"])):
+        by_size.setdefault(row["size_bytes"], []).append(row)
+    first = [row for here in by_size.values() for row in here if row is here[0] or row["algorithm"] in tied_with(here)]
+    widest = {row["algorithm"]: row for row in sorted(first, key=width_of) if width_of(row) > TOO_WIDE}
     return [_cure(spec, row) for row in widest.values()]
 
 

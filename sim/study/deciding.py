@@ -25,17 +25,34 @@ class Alternative(NamedTuple):
     flag: str
     spec: Spec
     names: frozenset[str]  # algorithms whose times it changes
+    told: frozenset[str] = frozenset()  # of these, those whose times are told where they are longer, too
 
 
 def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row]) -> list[str]:
     """One line for each default without which another algorithm is the fastest at some size, or the fastest is faster.
 
-    Alternatives are simulated, at all sizes or, beyond a limit on the services, not at all, which is said. Of a single
-    algorithm there is no ranking, and the other engines have no such limit.
+    What ranks wait for is told wherever it changes the time of the fastest, or of a single algorithm. Alternatives are
+    simulated, at all sizes or, beyond a limit on the services, not at all, which is said. Of a single algorithm there
+    is no ranking, and the other engines have no such limit.
     """
-    if len({row["algorithm"] for row in rows}) < 2 or spec.engine != "chunk":
+    if spec.engine != "chunk":
         return []
+    if len({row["algorithm"] for row in rows}) < 2:
+        return deciding_waits(spec, rows)
     return [line for one in _alternatives(spec, topology, rows) if (line := _tried(one, rows))]
+
+
+def deciding_waits(spec: Spec, rows: Sequence[Row]) -> list[str]:
+    """A line where ports that go on alone, instead of waits, change the time of the fastest."""
+    return [line for one in _of_waits(spec, rows) if (line := _tried(one, rows))]
+
+
+def _of_waits(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
+    waits = frozenset(str(row["algorithm"]) for row in rows if row["rank_progress"] != "free")
+    if waits and spec.model.rank_progress is None and spec.build_model().rank_progress in LEFT_OPEN:
+        made = _alternative(f"ranks of {_names(waits)} wait for all ports of a step", "ports that go on alone",
+                            "--rank-progress free", spec, {"model": {"rank_progress": "free"}}, waits)
+        yield made._replace(told=waits)
 
 
 def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterator[Alternative]:
@@ -52,10 +69,10 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
     if served and spec.model.discipline is None:
         yield _alternative(f"{_names(served)} with the discipline of the design", "fifo for all", "--discipline fifo",
                            spec, {"model": {"discipline": "fifo"}}, served)
-    waits = frozenset(str(row["algorithm"]) for row in rows if row["rank_progress"] != "free")
-    if waits and spec.model.rank_progress is None and spec.build_model().rank_progress in LEFT_OPEN:
-        yield _alternative(f"ranks of {_names(waits)} wait for all ports of a step", "ports that go on alone",
-                           "--rank-progress free", spec, {"model": {"rank_progress": "free"}}, waits)
+    yield from _of_waits(spec, rows)
+    if spec.model.rank_progress is None and topology.ports_have_links and (hurried := _may_be_first_waiting(rows)):
+        yield _alternative("ports of a rank go on alone", f"ranks of {_names(hurried)} that wait for all of them",
+                           "--rank-progress all", spec, {"model": {"rank_progress": "all"}}, hurried)
     recut = {str(row["algorithm"]) for row in rows if row["chunks"] != DEFAULT_CHUNKS} & first
     if spec.chooses and recut:
         yield _alternative(f"{_names(recut)} in as many chunks as suit it", f"{DEFAULT_CHUNKS} for all",
@@ -81,6 +98,15 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
                                {"collective": {"options": options}}, {in_network.NAME})
 
 
+def _may_be_first_waiting(rows: Sequence[Row]) -> set[str]:
+    """Algorithms whose ranks do not wait, and whose bound is so far below the fastest that waits might pay."""
+    first_s = {size: float(_at(rows, size)[0]["time_s"]) for size in _sizes(rows)}
+    return {
+        str(row["algorithm"]) for row in rows if row["rank_progress"] == "free"
+        and float(row["lower_bound_s"] or 0) < (1 - WORTH_SAYING) * first_s[row["size_bytes"]]
+    }
+
+
 def _alternative(
     default: str, instead: str, flag: str, spec: Spec, changes: Mapping[str, Mapping[str, Any]], names: Set[str]
 ) -> Alternative:
@@ -94,7 +120,7 @@ def _tried(one: Alternative, rows: Sequence[Row]) -> str:
         return f"perhaps: {one.default}; {one.instead} was not tried, for it takes long ({one.flag})"
     given = {called(name): name for name in one.spec.algorithms}
     winners: dict[str, list[int]] = {}
-    faster: list[str] = []
+    others: list[str] = []
     for size in _sizes(rows):
         here = _at(rows, size)
         before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
@@ -106,10 +132,17 @@ def _tried(one: Alternative, rows: Sequence[Row]) -> str:
         found = min(times, key=lambda name: times[name])
         if found not in before:
             winners.setdefault(found, []).append(size)
-        elif times[found] < (1 - WORTH_SAYING) * float(here[0]["time_s"]):
-            faster.append(f"{found} takes {format_time(times[found] * 1e12)} at {format_size(size)}")
-    said = ", ".join([*(f"{name} is the fastest at {_listed(sizes)}" for name, sizes in winners.items()), *faster])
+        first, least_s = here[0]["algorithm"], float(here[0]["time_s"])
+        if found in before and times[found] < (1 - WORTH_SAYING) * least_s:
+            others.append(_takes(found, times[found], size))
+        elif first in one.told and times[first] > (1 + WORTH_SAYING) * least_s:
+            others.append(_takes(first, times[first], size))
+    said = ", ".join([*(f"{name} is the fastest at {_listed(sizes)}" for name, sizes in winners.items()), *others])
     return said and f"{one.default}; with {one.instead}, {said} ({one.flag})"
+
+
+def _takes(name: str, time_s: float, size_bytes: int) -> str:
+    return f"{name} takes {format_time(time_s * 1e12)} at {format_size(size_bytes)}"
 
 
 def _sizes(rows: Sequence[Row]) -> list[int]:

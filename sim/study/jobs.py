@@ -1,4 +1,6 @@
-"""Jobs of a spec: its sections `[workload]` and `[training]` on a fabric."""
+"""Jobs of a spec: its sections `[workload]` and `[training]` on a fabric; process groups of a SimAI workload, from the
+sizes on its first line.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from collectives.hierarchical import blocks_of
-from sim.study.header_groups import header_groups
 from sim.study.keys import TrainingKeys, WorkloadKeys
 from topologies import Topology
 from topologies.checks import WeftError, nearest, number
@@ -15,15 +16,44 @@ from topologies.core.links import per_dimension
 from topologies.core.product import link_bandwidths
 from topologies.stages import staged
 from topologies.units import parse_bandwidth, parse_size
-from workloads import read_communicator, read_text_workload
+from workloads import read_communicator, read_text_workload, training_workload
 from workloads.compute import TERA, Accelerator
+from workloads.formats.simai import EVERYONE, EXPERTS, STAGES, TENSOR
 from workloads.job import Job, check_room
-from workloads.model_workload import training_workload
 from workloads.models import MODELS, model
-from workloads.parallelism import PIPELINE, parse_parallelism
+from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, Parallelism, parse_parallelism
+from workloads.parallelism import TENSOR as TENSOR_GROUP
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
 from workloads.training import Training, training_job
-from workloads.workload import PHASES, Groups, Workload
+from workloads.workload import PHASES, Groups, Phase, Workload
+
+NAMED = {"forward": TENSOR_GROUP, "input_grad": TENSOR_GROUP, "weight_grad": DATA, "ep": EXPERT, "dp_ep": EXPERT_DATA}
+"""Groups of a text workload by what they are."""
+
+
+def header_groups(workload: Workload, topology: Topology) -> tuple[Workload, Groups] | None:
+    """The workload with groups by their parallelism, and the groups; None of a file that does not say their sizes.
+
+    WeftError: sizes that do not fit the fabric.
+    """
+    sizes = dict(workload.header)
+    if TENSOR not in sizes:
+        return None
+    tensor, experts, stages = (sizes.get(key, 1) for key in (TENSOR, EXPERTS, STAGES))
+    n_npus = sizes.get(EVERYONE, topology.n_npus)
+    how = Parallelism(tp=tensor, dp=max(n_npus // (tensor * stages), 1), pp=stages, ep=experts)
+    groups = dict(how.groups(topology.shape))
+    groups.setdefault(EXPERT, (1,) * len(topology.shape))
+    groups.setdefault(EXPERT_DATA, groups[DATA])
+
+    def of(phase: Phase) -> Phase:
+        return replace(phase, calls=tuple(replace(call, group=NAMED[call.group]) for call in phase.calls))
+
+    layers = tuple(
+        replace(one, forward=of(one.forward), input_grad=of(one.input_grad), weight_grad=of(one.weight_grad))
+        for one in workload.layers
+    )
+    return replace(workload, layers=layers), groups
 
 
 def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
@@ -83,7 +113,8 @@ def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) ->
     if how.pp > 1 and training.microbatches is None:
         raise WeftError(f"--parallelism pp={how.pp} needs --microbatches")
     if how.pp > 1 and how.zero == 3:
-        raise WeftError(f"--parallelism zero=3 gathers every layer for each microbatch of pp={how.pp}: choose zero=1")
+        raise WeftError(f"--parallelism zero=3 (FSDP) gathers every layer for each microbatch of pp={how.pp}: choose "
+                        "zero=1")
     if training.updates != (work.memory_bandwidth is not None):
         raise WeftError(f"--workload {work.name}: --updates needs --memory-bandwidth, which has no other use")
     memory_Bps = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")

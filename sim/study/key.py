@@ -18,8 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from collectives import Collective, Pattern, Schedule, in_network
-from collectives.core.collective import COLLECTIVES
+from collectives import COLLECTIVES, Collective, Pattern, Schedule, in_network
 from collectives.core.routes import paths_of
 from collectives.formats.files import SUFFIX, called, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm
@@ -34,6 +33,7 @@ from topologies import Router, Topology, WeftError
 from topologies.core.rateless import IDENTIFYING, wiring_of
 from topologies.flows.tightest_cut import remembered
 from topologies.text.input_text import read_input, stamp_of
+from workloads.job import Job
 
 _RESOLVED = {
     "topology": tuple(key.name for key in fields(TopologyKeys)),
@@ -199,6 +199,7 @@ TOPOLOGY_ELSEWHERE = {
     "name": "digested without the name of a file that it was read from",
     "router": "by value if it is weft's own; of any other, the routes that the transfers take",
     "link_ptr": "follows from src",
+    "optics": "what circuits may become, not what is up; of a schedule that switches them, in its circuits",
 }
 PATTERN_ELSEWHERE = {
     "topology": "as a fabric, and in the routes of the transfers",
@@ -206,6 +207,7 @@ PATTERN_ELSEWHERE = {
     "emit": "the transfers of every source",
     "blocks_of": "for the proof: no time depends on it",
     "groups": "those computed on demand are read one by one",
+    "circuits": "as the changes of a job, where there are any",
 }
 ALGORITHM_ELSEWHERE = {
     "name": "in the key of the point",
@@ -230,6 +232,8 @@ def schedule_digest(schedule: Schedule, model: Model, file: str = "") -> str:
     _feed_fields(pattern, PATTERN_ELSEWHERE, digest.update)
     _feed(_said_of(pattern.kind, pattern), digest.update)
     _feed([tuple(group) for group in pattern.groups], digest.update)
+    if pattern.circuits is not None:
+        _feed([tuple(one.work) for one in Job.of(schedule).operations[1:]], digest.update)
     n_sources = pattern.n_sources or pattern.p
     for first in range(0, n_sources, SOURCES_AT_ONCE):
         transfers = pattern.emit(np.arange(first, min(first + SOURCES_AT_ONCE, n_sources)))

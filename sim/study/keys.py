@@ -114,6 +114,7 @@ def _shown(value: Any) -> str:
 
 
 def flags_of(field: Field[Any]) -> tuple[str, ...]:
+    """The flags of the command line that give a key."""
     named: tuple[str, ...] = field.metadata["flags"]
     return named or (f"--{field.name.replace('_', '-')}",)
 
@@ -299,6 +300,8 @@ class IterationKeys:
     vp: int | None = key("integer", "virtual stages of a rank", "N", default="1, or 2 where the schedule has two")
     cp: int = key("integer", "context parallelism", "N", value=1)
     ep: int = key("integer", "expert parallelism", "N", value=1)
+    replicas: int = key("integer", "copies of the shards of ZeRO (HSDP); of a torus of accelerators each is a slice",
+                        "N", value=1)
     zero: int = key("integer", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration", "N", value=1)
     schedule: str | None = key("text", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe", "NAME",
                                default="1f1b; interleaved with --vp")
@@ -326,8 +329,7 @@ class OptimizeKeys:
     workload: tuple[str, ...] | None = key(
         "texts", "a model (gpt-3, resnet-50, ...) or a text workload file; repeatable", "NAME|FILE")
     communicator: tuple[str, ...] | None = key("texts", "process groups, one file per text workload", "FILE")
-    weight: tuple[float, ...] | None = key("numbers", "weight of a workload's time, one per workload", "W",
-                                           default="1")
+    weight: tuple[float, ...] | None = key("numbers", "weight of a workload's time, one per workload", "W", default="1")
     parallelism: tuple[str, ...] | None = key(
         "texts", "tp, dp, pp, ep, zero of a model, one per model", "tp=N,...",
         default="LIBRA's tp, and dp for the rest")
@@ -380,8 +382,7 @@ class PoolKeys:
     )
     timeout: str | None = key("text", "after which a lost packet is sent again; needs --loss", "TIME")
     seeds: int | None = key("integer", "seeds of the loss: mean, 5th and 95th percentile", "N", default="10")
-    jobs: int | None = key("integer", "identical jobs that share the switch, each with its own links", "N",
-                           default="1")
+    jobs: int | None = key("integer", "identical jobs that share the switch, each with its own links", "N", default="1")
     rule: tuple[str, ...] | None = key("names", "how jobs share slots: static, shared, locked, port-locked, hashed",
                                        "RULE[,RULE]", default="all")
     switch_slots: int | None = key("integer", "slots of the switch", "N", default="128")
@@ -392,12 +393,8 @@ class PoolKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitsKeys:
-    """Section `[circuits]`: optical circuits, and when they are switched."""
+    """Section `[circuits]`: optical circuits for a training job."""
 
-    delay: str = key("text", "of one reconfiguration", "TIME", value="10us")
-    start_up: str = key("text", "of every step", "TIME", value="500ns")
-    interfaces: int = key("integer", "optical interfaces per server", "N", value=2)
-    per_port: bool = key("flag", "only the circuits that change are dark", value=False)
     servers: int = key("integer", "servers of 4 GPUs", "N", value=16)
     degree: int = key("integer", "optical interfaces per server", "D", value=4)
     simplex: bool = key("flag", "patch the two fibers of an interface separately", value=False)
@@ -487,9 +484,11 @@ class ReportKeys:
 class PaperKeys:
     """Section `[paper]`: a published evaluation."""
 
-    name: str | None = key("text", "swing, pipeline, lhc, dear, libra, topoopt, optics, hardware, training, headlines",
-                           "NAME", choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "optics",
-                                            "hardware", "training", "headlines"))
+    name: str | None = key(
+        "text", "swing, pipeline, lhc, dear, libra, topoopt, optics, hardware, training, seeds or headlines", "NAME",
+        choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "optics", "hardware", "training", "seeds",
+                 "headlines"),
+    )
     data: str | None = key("text", "of hardware and training: other measurements, in the columns of its own",
                            "FILE.csv")
     quick: bool = key("flag", "a part that takes less than a minute", value=False)

@@ -1,7 +1,7 @@
 """Files that a spec names: which they are; relative to the file of the spec, and absolute in what weft writes."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,19 +9,24 @@ from collectives.formats.files import SUFFIX
 from sim.study.keys import SECTIONS, TENANT, keys_of
 from topologies.formats.files import is_topology_file
 from workloads.models import MODELS
-from workloads.topoopt import MODELS as OPERATOR_MODELS
 
 MACHINE = "NAME|FILE.toml[:NODES]"
 
 FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     "SPEC|FILE": is_topology_file,
     MACHINE: lambda text: ".toml" in text,
-    "NAME|FILE": lambda text: text not in MODELS and text not in OPERATOR_MODELS,
+    "NAME|FILE": lambda text: text not in MODELS and text not in _operator_models(),
     "NAME|FILE.json": lambda text: text.endswith(".json"),
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
     **dict.fromkeys(("FILE", "FILE.csv", "DIR", "PREFIX"), lambda text: text != "-"),
 }
 """By what stands for the value of a key in help: whether a text names a file."""
+
+
+def _operator_models() -> Collection[str]:
+    from workloads.topoopt import MODELS as OPERATOR_MODELS  # loads what searches for circuits
+
+    return OPERATOR_MODELS
 
 
 class NamedFile(NamedTuple):

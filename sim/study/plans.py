@@ -1,17 +1,15 @@
 """Plans of a spec: its section `[iteration]` on a machine or a fabric, and what takes the time of its collectives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from sim.how import AS_USUAL, How
-from sim.library.groups import fabric_times, library_times, torus_times
 from sim.library.tuner import runs_on, version
 from sim.program.model import Model
 from sim.simulation import simulate
+from sim.study.group_times import fabric_times, library_times, torus_times
 from sim.study.keys import (
     AUTO,
     AccountKeys,
@@ -24,8 +22,7 @@ from sim.study.keys import (
     WorkloadKeys,
 )
 from sim.study.spec import Spec
-from topologies import Topology
-from topologies.checks import WeftError
+from topologies import Topology, WeftError
 from topologies.machines.profile import Machine
 from topologies.units import counted
 from workloads.job import Job
@@ -41,14 +38,10 @@ from workloads.passes.tape import Times
 ALGORITHM = "ring"
 """Of collectives where no library is named."""
 
-_USED = {
-    "topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": (),
-}
+_USED = {"topology": ("spec", "machine"), "collective": ("name", "element_bytes", "root"), "model": (), "account": ()}
 """Keys that mean something to a library; of others, none may be given."""
 
-_DEFAULTS = {
-    "topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys(),
-}
+_DEFAULTS = {"topology": TopologyKeys(), "collective": CollectiveKeys(), "model": ModelKeys(), "account": AccountKeys()}
 
 
 def check_no_engine(spec: Spec, who: str = "--library") -> None:
@@ -96,7 +89,8 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
                 flag = name.replace("_", "-")
                 raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model")
     machine, topology = _machine(spec), spec.build_topology()
-    plan = plan_of(spec, machine, topology.n_npus)
+    slices = spec.iteration.replicas if machine is not None and machine.dimensions else 1
+    plan = plan_of(spec, machine, topology.n_npus * slices)
     if spec.library.name is not None:
         if machine is None:
             raise WeftError(f"--library {spec.library.name} runs on a machine: give --machine, such as dgx-h100:4")
@@ -106,12 +100,22 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
         return Asked(plan, times, topology.name, topology, "")
     if machine is not None and machine.dimensions:
         check_no_engine(spec, machine.name)
-        return Asked(plan, torus_times(machine, plan.groups, how), topology.name, topology, "")
+        return Asked(plan, torus_of(machine, plan, how), topology.name, topology, "")
     names = spec.collective.algorithms or (ALGORITHM,)
     if len(names) != 1:
         raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
     times = fabric_times(topology, plan.groups, names[0], model_of_jobs(spec), spec.build_faults(), how)
     return Asked(plan, times, topology.name, topology, names[0])
+
+
+def torus_of(machine: Machine, plan: Plan, how: How = AS_USUAL) -> Times:
+    """Times on a torus of accelerators, or on one for each copy of the job.
+
+    WeftError: it is not known what joins them.
+    """
+    if plan.replicas > 1 and not plan.device.between:
+        raise WeftError(f"replicas={plan.replicas}: it is not known what joins slices of {plan.device.name}")
+    return torus_times(machine, plan.groups, how, plan.device.between)
 
 
 def fitting(spec: Spec, how: How = AS_USUAL) -> Asked:
@@ -220,7 +224,7 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
         efficiency=of.constant(on.name, keys.precision)[0] if given is None else given,
         half_efficiency=of.constant(on.name, "half")[0] if given is None else given,
         tp=keys.tp, pp=keys.pp, vp=keys.vp or order_of(schedule).chunks or 1, dp=dp, cp=keys.cp, ep=keys.ep,
-        zero=keys.zero, schedule=schedule, micro_batch=keys.micro_batch, microbatches=batches,
+        replicas=keys.replicas, zero=keys.zero, schedule=schedule, micro_batch=keys.micro_batch, microbatches=batches,
         sequence=model.sequence if keys.sequence is None else keys.sequence,
         sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,
         attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=keys.overlap,

@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, as_completed
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,23 +14,23 @@ from collectives import Schedule, algorithm, hierarchical, in_network, themis
 from collectives.formats.files import called
 from collectives.registry import check_implements
 from collectives.trees.edge_disjoint import most_trees
-from sim.analytic.bounds import bounds
-from sim.analytic.program_bound import flows_bound_ps
+from sim.analytic.bounds import bounds, flows_bound_ps
 from sim.engine.run import MOST_SERVICES
+from sim.how import How
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.program.model import Model
-from sim.program.outcome import Deadlock, Progress
-from sim.program.perturb import SHARE
+from sim.program.outcome import Progress
 from sim.result import Result
 from sim.simulation import check_limits, simulate
 from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms
-from sim.study.processes import check_workers, processes
+from sim.study.circuits import PLANNED, planned, switched_form
 from sim.study.spec import Spec
-from sim.why.spread import RUNS
+from sim.why.spread import RUNS, Spread, spread
 from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
 from topologies.core.components import components
+from topologies.optics import layouts
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
@@ -44,7 +43,7 @@ RUN_SERVICES = 80_000
 """Services that a core does while a small run is prepared: 4 ms."""
 
 PIPELINES = (hierarchical.NAME, themis.NAME)
-TUNED = ("trees", "pipeline_chunks")
+TUNED = ("trees", "pipeline_chunks", "circuits")
 """Options of algorithms that are chosen by size, where they are not given."""
 
 FEW_PARTS = (1, 2, 4)
@@ -64,7 +63,7 @@ class Task(NamedTuple):
     check: bool = False  # check every certificate
     why: bool = False  # account for the critical path; runs the point once more, with a log
     max_events: int | None = None  # give up after this many services
-    spread: int | None = 0  # perturbed runs; None: a few where they are cheap
+    spread: int | None = 0  # perturbed runs; None: a few where they are cheap, which `with_range` adds
 
 
 Row = dict[str, Any]
@@ -81,8 +80,9 @@ def row_of(task: Task, best: BestForm) -> Row:
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
     notes = [*best.result.notes(), *_gains(best.result, task.max_events)]
-    tuned = {option: task.spec.options_of(task.algorithm).get(option) for option in TUNED} | _split(best.name)[1]
-    ends = range_of(task, best.result)
+    options = TUNED if best.result.job.topology.optics else TUNED[:-1]
+    tuned = {option: task.spec.options_of(task.algorithm).get(option) for option in options} | _split(best.name)[1]
+    ends = NO_RANGE if task.spread is None else range_of(task, best.result)
     chosen = {"chunks_chosen": best.result.model.chunks if task.spec.chooses else None}
     return best.result.row() | ends | chosen | tuned | {"why": account, "other_forms": best.others, "notes": notes}
 
@@ -95,10 +95,16 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     names = {called(name): name for name in spec.algorithms}
     name = names[choice(row["algorithm"], names, "algorithm of the spec")]
     tuned = {option: row[option] for option in TUNED if row.get(option) is not None}
+    circuits = tuned.pop("circuits", None)
+    topology = topology if circuits in (None, PLANNED) else layouts(topology)[circuits]
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
     schedule = spec.build_schedule(name, topology, row["size_bytes"], form, **tuned)
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
-    return schedule, replace(spec.build_model(), **cut)
+    model = replace(spec.build_model(), **cut)
+    return planned(schedule, model) if circuits == PLANNED else schedule, model
+
+
+NO_RANGE: dict[str, float | None] = {"spread_low_s": None, "spread_high_s": None}
 
 
 def range_of(task: Task, result: Result) -> dict[str, float | None]:
@@ -107,8 +113,24 @@ def range_of(task: Task, result: Result) -> dict[str, float | None]:
     healthy = result.faults is None and result.outcome is not None and result.engine == "chunk"
     if runs is None:
         runs = RUNS if healthy and RUNS * result.events <= SPREAD_SERVICES else 0
-    spread = result.spread(runs) if runs else None
-    return {"spread_low_s": spread and spread.low_s, "spread_high_s": spread and spread.high_s}
+    return _ends(result.spread(runs)) if runs else NO_RANGE
+
+
+def _ends(found: Spread) -> dict[str, float | None]:
+    return {"spread_low_s": found.low_s, "spread_high_s": found.high_s}
+
+
+def may_have_range(task: Task, row: Row) -> bool:
+    """Whether `with_range` adds one: nobody said how many perturbed runs, and a few are cheap."""
+    unsaid = task.spread is None and row["spread_low_s"] is None
+    return (unsaid and task.spec.engine == "chunk" and task.spec.build_faults() is None
+            and RUNS * row["events"] <= SPREAD_SERVICES)
+
+
+def with_range(task: Task, row: Row) -> Row:
+    """The row of a point with its range, of a few perturbed runs."""
+    schedule, model = what_ran(task.spec, topology_of(task.spec), row)
+    return row | _ends(spread(schedule, RUNS, model=model, time_ps=round(row["time_s"] * PS_PER_S)))
 
 
 def _gains(result: Result, max_events: int | None) -> list[str]:
@@ -130,7 +152,11 @@ def simulate_point(task: Task, progress: Callable[[Progress], None] | None = Non
     return simulate_ready(task, *ready_point(task), progress)
 
 
-def ready_point(task: Task) -> tuple[dict[str, Schedule], dict[str, str]]:
+Forms = tuple[dict[str, Schedule], dict[str, str]]
+"""The schedules of a point by their forms, and why other forms cannot run."""
+
+
+def ready_point(task: Task) -> Forms:
     """The forms of a point that can run, and why the others cannot; nothing is simulated.
 
     WeftError: no form can run.
@@ -142,14 +168,30 @@ def simulate_ready(
     task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
     progress: Callable[[Progress], None] | None = None,
 ) -> BestForm:
-    """Simulate the forms of `ready_point` that can be the best."""
+    """Simulate the forms of `ready_point` that can be the best, and where circuits may be switched what may beat it."""
+    best = simulate_static(task, ready, refused, progress)
+    if task.spec.engine == "analytic":
+        return best
+    how = How(check=task.check, max_events=task.max_events)
+    return switched_form(ready, best, partial(_final(task, progress), model=best.result.model), how)
+
+
+def _final(task: Task, progress: Callable[[Progress], None] | None) -> Callable[..., Result]:
+    return partial(
+        simulate, engine=task.spec.engine, symmetry=task.spec.symmetry, check=task.check, progress=progress,
+        max_events=task.max_events, faults=task.spec.build_faults(),
+    )
+
+
+def simulate_static(
+    task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
+    progress: Callable[[Progress], None] | None = None,
+) -> BestForm:
+    """Simulate the forms of `ready_point` that can be the best, on circuits that stay as they are."""
     spec, faults = task.spec, task.spec.build_faults()
     # the trials of `choose` are all of the chunk engine
     check_limits(spec.engine, task.max_events, task.check)
-    final = partial(
-        simulate, engine=spec.engine, symmetry=spec.symmetry, check=task.check, progress=progress,
-        max_events=task.max_events, faults=faults,
-    )
+    final = _final(task, progress)
     if spec.chooses:
         is_final = spec.engine == "chunk" and not task.check and faults is None
 
@@ -162,8 +204,18 @@ def simulate_ready(
     return best_form(ready, run, refused, floor=partial(_floor_ps, spec) if bounded else None)
 
 
+def floor_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
+    """Lower bound on the time of a point in the best of its forms, whatever chunks are chosen for it."""
+    return min(_floor_ps(spec, one) for one in schedules)
+
+
+def services_of(spec: Spec, schedules: Iterable[Schedule]) -> int:
+    """Services of the form that has the fewest, with the chunks before any are chosen."""
+    model = spec.build_model()
+    return min(lower(one, model, spec.symmetry).program.chunk_hops() for one in schedules)
+
+
 def _floor_ps(spec: Spec, schedule: Schedule) -> int:
-    """Lower bound on the time of a point, whatever chunks are chosen for it."""
     model = spec.build_model()
     if spec.chooses:
         return floor_of_all(schedule, model, spec.symmetry)
@@ -183,7 +235,7 @@ def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None]
 
 def refusals(
     spec: Spec, names: Sequence[str], size_bytes: int, begin: Callable[[str], None] = lambda name: None,
-    done: Callable[[str], None] = lambda name: None, *, first: bool = False,
+    done: Callable[[str], None] = lambda name: None, *, first: bool = False, cost: "Cost | None" = None,
 ) -> dict[str, str]:
     """Why algorithms cannot run, at the largest size; those that can are left out. Nothing is simulated.
 
@@ -191,6 +243,7 @@ def refusals(
 
     `begin`, `done`: called before and after the schedule of each algorithm is built and checked.
     `first`: whether one reason is enough, so that nothing is built after it.
+    `cost`: of those that can run.
     WeftError: with `first`, an algorithm that does not implement the collective, before anything is built.
     """
     topology = topology_of(spec)
@@ -204,37 +257,61 @@ def refusals(
             break
         begin(name)
         try:
-            _ready(spec, topology, name, size_bytes)
-        except NoRoom:
-            pass
+            with suppress(NoRoom):
+                _ready(spec, topology, name, size_bytes)
+            if cost is not None:
+                cost.add(name)
+        except TooMany:
+            raise
         except WeftError as wrong:
             refused[name] = str(wrong)
         done(name)
     return refused
 
 
-def check_cost(spec: Spec, names: Sequence[str], max_events: int | None) -> None:
-    """Reject points that together have more services than anybody waits for unasked, perturbed runs included.
+class Cost:
+    """Rejects points that together have more services than anybody waits for unasked, perturbed runs included.
 
-    `names`: algorithms that can run. The largest size tells of all; chunks are those before any are chosen.
+    The largest size tells of all; chunks are those before any are chosen.
+
+    `at_least`: how many algorithms are simulated at each size whatever their bounds say, of the fewest services;
+        all where omitted, and then the first that is too many ends the search.
     """
-    runs, model, sizes = 1 + (spec.account.spread or 0), spec.build_model(), spec.sizes_bytes
-    if max_events is not None or spec.engine != "chunk":
-        return
-    each = [0]
-    for name in names:
+
+    def __init__(self, spec: Spec, max_events: int | None, at_least: int | None = None) -> None:
+        self.spec, self.at_least = spec, at_least
+        self.asked = max_events is not None or spec.engine != "chunk"
+        self.each: dict[str, int] = {}
+
+    def add(self, name: str) -> None:
+        """One more algorithm, if it can run."""
+        if self.asked:
+            return
+        spec, chunk = self.spec, self.spec.build_model().chunk_bytes
+        self.each[name] = 0
         with suppress(NoRoom):  # which its smaller sizes may have
-            ready, _ = ready_point(Task(spec, name, max(sizes)))
-            each.append(min(lower(one, model, spec.symmetry).program.chunk_hops() for one in ready.values()))
-    alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
-    services = round((sum(each) + RUN_SERVICES * len(names)) * alike * runs)
-    if services > MOST_SERVICES:
-        perturbed = f", each {runs:,} times (--spread)" if runs > 1 else ""
-        raise WeftError(
-            f"{counted(len(names), 'algorithm')} at {counted(len(sizes), 'size')}{perturbed} take as long as about "
-            f"{services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be asked for: "
-            f"use fewer of them, larger chunks, or --max-events ({max(each)} are enough for each run)"
-        )
+            self.each[name] = services_of(spec, ready_point(Task(spec, name, max(spec.sizes_bytes)))[0].values())
+        if self.at_least is None or (chunk and max(spec.sizes_bytes) // chunk > MOST_SERVICES):
+            self.check()  # an NPU receives its array, or nearly, by any algorithm
+
+    def check(self) -> None:
+        """TooMany: of what is simulated."""
+        spec, model, sizes = self.spec, self.spec.build_model(), self.spec.sizes_bytes
+        runs = 1 + (spec.account.spread or 0)
+        each = sorted(self.each.values())[: self.at_least]
+        alike = sum(sizes) / max(1, *sizes) if model.chunk_bytes and not model.chunks else len(sizes)
+        services = round((sum(each) + RUN_SERVICES * len(each)) * alike * runs)
+        if services > MOST_SERVICES:
+            perturbed = f", each {runs:,} times (--spread)" if runs > 1 else ""
+            raise TooMany(
+                f"{', '.join(self.each)} at {counted(len(sizes), 'size')}{perturbed} take as long as about "
+                f"{services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be "
+                f"asked for: use fewer algorithms, larger chunks, or --max-events (such as {max(each)})"
+            )
+
+
+class TooMany(WeftError):
+    """More services than anybody waits for unasked."""
 
 
 def check_joined(topology: Topology) -> None:
@@ -247,126 +324,6 @@ def check_joined(topology: Topology) -> None:
     if apart.size:
         names = topology.node_name(0), topology.node_name(int(apart[0]))
         raise WeftError(f"topology {topology.name}: no route joins {names[0]} and {names[1]} in both directions")
-
-
-def compute_all(
-    tasks: Sequence[Task],
-    workers: int = 1,
-    done: Callable[[Task, Row], None] = lambda task, row: None,
-    progress: Callable[[Progress], None] | None = None,
-    stuck: Callable[[Task, WeftError], None] | None = None,
-    left_out: Callable[[Task, int], None] | None = None,
-) -> list[Row]:
-    """Every point, in the order of the tasks, whatever the number of workers.
-
-    `workers`: processes; 1 computes in this one.
-    `done`: called as each point is ready.
-    `progress`: called inside long points, with one worker only.
-    `stuck`: called for each point that can never end under its faults, or whose chunks do not fit the buffers; it has
-        no row. The first is raised unless given.
-    `left_out`: called, with a lower bound in ps, for each point that is not computed, for it is slower than two others
-        of its size; it has no row. Unless given, none is left out.
-    """
-    check_workers(workers)
-    if left_out is not None:
-        return _fastest(tasks, workers, done, progress, stuck, left_out)
-    if workers == 1 or len(tasks) < 2:
-        ended = ((index, partial(compute, task, progress)) for index, task in enumerate(tasks))
-        return _collected(tasks, ended, done, stuck)
-    with processes(min(workers, len(tasks))) as pool:
-        found: dict[Future[Row], int] = {pool.submit(compute, task): index for index, task in enumerate(tasks)}
-        return _collected(tasks, ((found[one], one.result) for one in as_completed(found)), done, stuck)
-
-
-def leaves_out(spec: Spec) -> bool:
-    """Whether the bounds of a spec's points hold for everything that is tried of them, perturbed runs included."""
-    return spec.chooses and spec.engine == "chunk" and spec.build_faults() is None
-
-
-def _fastest(
-    tasks: Sequence[Task], workers: int, done: Callable[[Task, Row], None],
-    progress: Callable[[Progress], None] | None, stuck: Callable[[Task, WeftError], None] | None,
-    left_out: Callable[[Task, int], None],
-) -> list[Row]:
-    """The points of each size that may be among its two fastest; a process takes all of a size."""
-    rows: dict[Task, Row] = {}
-
-    def tell(task: Task, found: Row | WeftError | int) -> None:
-        if isinstance(found, int):
-            left_out(task, found)
-        elif isinstance(found, WeftError):
-            if stuck is None:
-                raise found
-            stuck(task, found)
-        else:
-            rows[task] = found
-            done(task, found)
-
-    every = dict.fromkeys(one.size_bytes for one in tasks)
-    sizes = [[task for task in tasks if task.size_bytes == size] for size in every]
-    if workers == 1 or len(sizes) < 2:
-        for some in sizes:
-            _of_size(some, progress, tell)
-    else:
-        with processes(min(workers, len(sizes))) as pool:
-            for one in as_completed([pool.submit(_of_size, some) for some in sizes]):
-                for task, found in one.result():
-                    tell(task, found)
-    return [rows[task] for task in tasks if task in rows]
-
-
-def _of_size(
-    tasks: Sequence[Task], progress: Callable[[Progress], None] | None = None,
-    tell: Callable[[Task, Row | WeftError | int], None] = lambda task, found: None,
-) -> list[tuple[Task, Row | WeftError | int]]:
-    """The points of one size, those with the lowest bound first: rows, why there is none, or the bounds of others."""
-    ended: list[tuple[Task, Row | WeftError | int]] = []
-    points: list[tuple[int, Task, dict[str, Schedule], dict[str, str]]] = []
-    times_ps: list[float] = []
-    high_ps = 0.0  # of the fastest
-
-    def end(task: Task, found: Row | WeftError | int) -> None:
-        ended.append((task, found))
-        tell(task, found)
-
-    for task in tasks:
-        try:
-            ready, refused = ready_point(task)
-            points.append((min(_floor_ps(task.spec, one) for one in ready.values()), task, ready, refused))
-        except NoRoom as wrong:
-            end(task, wrong)
-    for floor_ps, task, ready, refused in sorted(points, key=lambda point: point[0]):
-        if len(times_ps) > 1 and floor_ps * (1 - 2 * SHARE) > max(times_ps[1], high_ps):
-            end(task, floor_ps)
-            continue
-        try:
-            row = row_of(task, best := simulate_ready(task, ready, refused, progress))
-        except (Deadlock, NoRoom) as wrong:
-            end(task, wrong)
-            continue
-        times_ps = sorted([*times_ps, best.result.time_ps])
-        if times_ps[0] == best.result.time_ps:
-            high_ps = (row["spread_high_s"] or 0.0) * PS_PER_S
-        end(task, row)
-    return ended
-
-
-def _collected(
-    tasks: Sequence[Task], ended: Iterable[tuple[int, Callable[[], Row]]], done: Callable[[Task, Row], None],
-    stuck: Callable[[Task, WeftError], None] | None,
-) -> list[Row]:
-    """Rows that arrive with the number of their point, put in the order of the tasks."""
-    rows: dict[int, Row] = {}
-    for index, row in ended:
-        try:
-            rows[index] = row()
-        except (Deadlock, NoRoom) as wrong:
-            if stuck is None:
-                raise
-            stuck(tasks[index], wrong)
-        else:
-            done(tasks[index], rows[index])
-    return [rows[index] for index in sorted(rows)]
 
 
 MOST_LINKS = 2**21
@@ -417,8 +374,7 @@ _KEPT = Kept()
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Schedule], dict[str, str]]:
     forms, more = forms_of(spec, topology, name)
     build = partial(schedule_of, spec, topology, name, size_bytes)
-    ready, refused = ready_forms((*forms, *more), build, spec.build_model(), spec.symmetry, spec.engine,
-                                 spec.chooses)
+    ready, refused = ready_forms((*forms, *more), build, spec.build_model(), spec.symmetry, spec.engine, spec.chooses)
     return ready, {label: why for label, why in refused.items() if label not in more}
 
 
@@ -429,13 +385,17 @@ def forms_of(spec: Spec, topology: Topology, name: str) -> tuple[Sequence[str], 
         more += [f"{form}, trees={count}" for form in forms for count in numbers_of_trees(spec, topology, name)]
     if spec.chooses and name in PIPELINES and "pipeline_chunks" not in spec.options_of(name):
         more += [f"{form}, pipeline_chunks={parts}" for form in forms for parts in FEW_PARTS]
+    if topology.optics is not None:
+        labels = [*forms, *more]
+        more += [f"{label}, circuits={one}" for one in [*layouts(topology)][1:] for label in labels]
     return forms, more
 
 
 def schedule_of(spec: Spec, topology: Topology, name: str, size_bytes: int, label: str) -> Schedule:
     """The schedule of an algorithm in one of the forms of `forms_of`."""
     form, tuned = _split(label)
-    return spec.build_schedule(name, topology, size_bytes, form or None, **tuned)
+    fabric = layouts(topology)[str(circuits)] if (circuits := tuned.pop("circuits", None)) else topology
+    return spec.build_schedule(name, fabric, size_bytes, form or None, **tuned)
 
 
 def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
@@ -448,8 +408,8 @@ def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:
     return sorted({2, most}) if most > 1 else []
 
 
-def _split(label: str) -> tuple[str, dict[str, int]]:
-    """The form, and the option that was chosen, of a label such as "push, trees=2"."""
-    form, _, tuned = label.partition(", ")
-    option, _, value = tuned.partition("=")
-    return form, {option: int(value)} if tuned else {}
+def _split(label: str) -> tuple[str, dict[str, int | str]]:
+    """The form, and the options that were chosen, of a label such as "push, trees=2, circuits=4x4"."""
+    form, *tuned = label.split(", ")
+    options = dict(one.split("=") for one in tuned)
+    return form, {name: value if name == "circuits" else int(value) for name, value in options.items()}

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from collectives import ELEMENT_BYTES, Schedule, algorithm, algorithms_for, build
 from collectives.core.collective import Collective, collective
-from collectives.core.schedule import MOST_BYTES
+from collectives.core.schedule import ELEMENT_BYTES, MOST_BYTES, Schedule
 from collectives.formats.files import called
-from collectives.registry import spelled
+from collectives.registry import algorithm, algorithms_for, build, spelled
 from sim.faults.plan import FaultPlan
 from sim.program.model import (
     ENGINES,
@@ -35,7 +34,7 @@ from sim.program.model_options import DEFAULT_CHUNKS, OPTIONS
 from sim.program.options import parse_option
 from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, keys_of
 from sim.study.paths import with_paths_from
-from sim.version import __version__
+from sim.version import weft_version
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
 from topologies.checks import checked, choice, integer, nearest, told
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
@@ -49,9 +48,7 @@ from topologies.units import Quantity, format_size, parse_bandwidth, parse_sweep
 
 _OF_SWING = {"link_bandwidth": "400Gb/s", "link_latency": "100ns", "hop_latency": "300ns"}
 _OF_SWING_HX = {"link_bandwidth": "400Gb/s", "link_latency": "153ns", "hop_latency": "100ns"}
-PRESET_LINKS: dict[str, dict[str, str]] = {
-    "swing-paper": _OF_SWING, "swing-sst": _OF_SWING, "swing-hx": _OF_SWING_HX,
-}
+PRESET_LINKS: dict[str, dict[str, str]] = {"swing-paper": _OF_SWING, "swing-sst": _OF_SWING, "swing-hx": _OF_SWING_HX}
 """Links that belong to a preset of `sim.program.model`."""
 
 PRESET_FABRICS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -548,9 +545,9 @@ def read_sections(
         if not isinstance(data.get("spec"), Mapping):
             given = f"its spec is {told(data['spec'])}" if "spec" in data else "it has no spec"
             raise WeftError(f"{name} is a result that cannot run again: {given}, and sections of keys are expected")
-        if weft != __version__:
+        if weft != weft_version():
             by = "does not say which weft wrote it" if weft is None else f"was written by weft {told(weft)}"
-            note(f"{name} {by}: this is {__version__}, whose results may differ")
+            note(f"{name} {by}: this is {weft_version()}, whose results may differ")
         data = data["spec"]
     _check_headed(data, name)
     return with_paths_from(path.parent if path.is_file() else Path(), data)  # a pipe has no folder of its own

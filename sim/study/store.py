@@ -18,8 +18,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from topologies import WeftError
-from topologies.checks import checked, told
+from topologies.checks import WeftError, checked, told
 from topologies.text.brief import WIDTH, cut, one_line
 from topologies.text.input_text import is_special
 from topologies.text.plain_data import parse_json
@@ -164,9 +163,7 @@ class Store:
         Here and later: the disk is full or fails.
     """
 
-    def __init__(
-        self, path: str | Path, *, read_only: bool = False, tell: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, path: str | Path, *, read_only: bool = False, tell: Callable[[str], None] | None = None) -> None:
         self.path, self._read_only, self._tell = Path(path), read_only, tell
         self._patience_s = READ_SECONDS if read_only else LOCK_SECONDS
         if is_special(path):
@@ -243,23 +240,27 @@ class Store:
                 self._execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 self._execute(f"PRAGMA user_version = {FORMAT}")
 
-    def add(self, point: Finished) -> bool:
-        """Write a point; False if it is already stored, which changes nothing.
+    def add(self, *points: Finished) -> int:
+        """Write points, and say how many; those that are already stored do not change.
 
-        It outlives this process at once, and a loss of power from the next sync on.
+        They outlive this process at once, and a loss of power from the next sync on.
         """
-        row = None if point.row is None else json.dumps(point.row)
-        values = (point.key, json.dumps(point.spec), row, point.refused, point.wall_s, point.weft)
+        values = [(
+            point.key, json.dumps(point.spec), None if point.row is None else json.dumps(point.row), point.refused,
+            point.wall_s, point.weft,
+        ) for point in points]
         now = monotonic()
         syncs = now - self._synced >= SYNC_SECONDS
         with self._told():
             if syncs != self._syncs:
                 self._execute(f"PRAGMA synchronous = {'FULL' if syncs else 'NORMAL'}")
                 self._syncs = syncs
-            written = self._execute("INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)", values)
+            with self._transaction("BEGIN IMMEDIATE"):
+                insert = "INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)"
+                written = self._database.executemany(insert, values).rowcount
         if syncs:
             self._synced = now
-        return written.rowcount == 1
+        return written
 
     def forget(self, keys: Iterable[str]) -> None:
         """Drop points, to run them again."""

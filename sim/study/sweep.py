@@ -1,4 +1,4 @@
-"""Run the points of a sweep that are not stored yet, on any executor; finished points are stored at once.
+"""Run the points of a sweep that are not stored yet, on any executor; finished points are stored soon.
 
 Results are tidy rows in the order of the sweep, whatever ran it and in whatever order points ended.
 """
@@ -13,7 +13,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from collectives import Schedule
@@ -26,7 +26,7 @@ from sim.study.points import Row, Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
 from sim.study.store import Claims, Finished, Store
 from sim.study.tables import to_csv
-from sim.version import __version__
+from sim.version import weft_version
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.stages import counting
@@ -39,6 +39,9 @@ IN_FLIGHT = 4
 
 POLL_SECONDS = 0.2
 """Interval between checks for points that another process computes."""
+
+STORE_SECONDS = 0.05
+"""Interval between transactions of a store: one for each point takes a tenth of a sweep over bandwidths."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -144,7 +147,7 @@ def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Fi
 
 
 def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -> Finished | str:
-    begun = partial(Finished, key, point_spec(task).to_dict(), weft=__version__)
+    begun = partial(Finished, key, point_spec(task).to_dict(), weft=weft_version())
     how = How(check=task.check, max_events=task.max_events)
     run: Callable[[], Row]
     try:
@@ -178,6 +181,8 @@ class _Run:
     def __init__(self, store: Store, claims: Claims, done: Callable[[Task, Finished | str | None], None]) -> None:
         self.store, self.claims, self.done, self.tally = store, claims, done, Tally()
         self.flying: dict[Future[Finished | str], tuple[str, Task]] = {}
+        self.ended: list[tuple[str, Task, Finished | str]] = []  # and not stored yet
+        self.stored_s = monotonic()
         self.landed: SimpleQueue[Future[Finished | str]] = SimpleQueue()
 
     def missing(self, points: Mapping[str, Task]) -> deque[tuple[str, Task]]:
@@ -198,13 +203,16 @@ class _Run:
                     waiting.popleft()
                 if self.flying:
                     self._land(self.landed.get())
-                elif others:
+                if not (waiting or self.flying) or monotonic() - self.stored_s >= STORE_SECONDS:
+                    self._store()
+                if others and not self.flying:
                     sleep(POLL_SECONDS)
                     waiting.extend(others)
                     others.clear()
         finally:
             for future in self.flying:
                 future.cancel()
+            self._store()
 
     def _send(self, key: str, task: Task, pool: Executor) -> bool:
         """Hand a point out, unless it is stored by now; False if another process computes it."""
@@ -224,19 +232,28 @@ class _Run:
     def _land(self, future: Future[Finished | str]) -> None:
         key, task = self.flying.pop(future)
         point = _result(future)
-        if isinstance(point, str):
-            self.tally.failed[key] = point
-        else:
-            if point.key != key:
-                raise WeftError(
-                    f"{task.spec.fabric} is not the same where the point was computed: another file, or another "
-                    f"version of weft; point {key} came back as {point.key}"
-                )
-            self.store.add(point)
-            self.tally.computed += 1
-            self.tally.refused += point.refused is not None
-        self.claims.give_back(key)
-        self.done(task, point)
+        if not isinstance(point, str) and point.key != key:
+            raise WeftError(
+                f"{task.spec.fabric} is not the same where the point was computed: another file, or another "
+                f"version of weft; point {key} came back as {point.key}"
+            )
+        self.ended.append((key, task, point))
+
+    def _store(self) -> None:
+        """Write what has ended since the last time."""
+        ended, self.ended, self.stored_s = self.ended, [], monotonic()
+        if not ended:
+            return
+        self.store.add(*(point for _, _, point in ended if not isinstance(point, str)))
+        for key, _, point in ended:
+            if isinstance(point, str):
+                self.tally.failed[key] = point
+            else:
+                self.tally.computed += 1
+                self.tally.refused += point.refused is not None
+            self.claims.give_back(key)
+        for _, task, point in ended:
+            self.done(task, point)
 
 
 def _submitted(pool: Executor, task: Task) -> Future[Finished | str]:

@@ -17,7 +17,7 @@ from collectives.core.collective import collective
 from sim.program.model import Model
 from sim.result import Result
 from sim.study.keys import AUTO
-from sim.version import __version__
+from sim.version import weft_version
 from topologies.units import PS_PER_S, format_size, format_time
 
 Row = Mapping[str, Any]
@@ -376,7 +376,7 @@ def document(
     """
     table = list(rows)
     timing = {name: [row.get(name) for row in table] for name in MEASURED if any(name in row for row in table)}
-    data: dict[str, Any] = {"weft": __version__, "command": command, "spec": spec}
+    data: dict[str, Any] = {"weft": weft_version(), "command": command, "spec": spec}
     if model is not None:
         chosen = spec.get("model", {}).get("chunks") == AUTO
         data["model"] = asdict(model) | ({"chunks": AUTO} if chosen else {})

@@ -5,23 +5,22 @@ does not use is an error.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 from sim.astra.system_file import read_system
 from sim.study.jobs import build_job
 from sim.study.keys import TrainingKeys, WorkloadKeys
+from sim.study.workload_keys import OF_WORKLOADS, named, said
 from topologies import Topology
 from topologies.checks import WeftError, number
 from topologies.units import counted, parse_bandwidth
 from workloads.compute import TERA
-from workloads.formats.astra_memory import read_remote_memory
+from workloads.formats.astra_memory import Roofline, read_remote_memory
 from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
 from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, format_of
-from workloads.formats.roofline import Roofline
 from workloads.formats.simai import pipeline_note
 from workloads.job import Job
 from workloads.models import MODELS
@@ -60,8 +59,8 @@ def open_workload(
             raise WeftError(
                 f"--algorithm {','.join(algorithms)}: an iteration has one algorithm for all its collectives"
             )
-        only = {key: getattr(work, key) for key in _KEYS[WorkloadKeys] if key not in ("name", "job")}
-        _check_used(work, training, LAYERS, (*only, *_KEYS[TrainingKeys]), "remote_memory", "system")
+        only = {key: getattr(work, key) for key in OF_WORKLOADS[WorkloadKeys] if key not in ("name", "job")}
+        _check_used(work, training, LAYERS, (*only, *OF_WORKLOADS[TrainingKeys]), "remote_memory", "system")
         workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *algorithms)
         what = f"{counted(len(workload.layers), 'layer')}, loop {training.loop}"
         return Opened(job, workload.name, what, True, tuple(pipeline_note(workload.header)))
@@ -78,45 +77,21 @@ def open_workload(
     return Opened(job, str(name), f"{counted(len(job.operations), 'operation')} of {source}", False, tuple(notes))
 
 
-def named(work: WorkloadKeys) -> str | None:
-    """The model or file; WeftError: two."""
-    if work.name and work.job:
-        raise WeftError("--workload and --job are two jobs: give one of them")
-    return work.job or work.name
-
-
 def source_of(work: WorkloadKeys) -> str:
     """The format of a workload: one of `recognize`; `LAYERS` stands for models too."""
     name = named(work)
     return LAYERS if name is None or name in MODELS else format_of(name)
 
 
-_KEYS: Mapping[type, tuple[str, ...]] = {
-    keys: tuple(one.name for one in fields(keys)) for keys in (WorkloadKeys, TrainingKeys)
-}
-
-
-def check_no_workload(work: WorkloadKeys, training: TrainingKeys) -> None:
-    """Reject keys of a workload where none is given."""
-    for keys in (work, training):
-        for name in _KEYS[type(keys)]:
-            if (value := getattr(keys, name)) != getattr(type(keys)(), name):
-                raise WeftError(f"{_flag(name, value)} is of a workload: give --workload FILE, or omit it")
-
-
-def _flag(name: str, value: Any) -> str:
-    return f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
-
-
 def _check_used(work: WorkloadKeys, training: TrainingKeys, source: str, used: Sequence[str], *not_used: str) -> None:
     """Reject keys that a format does not use."""
     for keys in (work, training):
-        for name in _KEYS[type(keys)]:
+        for name in OF_WORKLOADS[type(keys)]:
             value: Any = getattr(keys, name)
             given = name not in ("name", "job") and value != getattr(type(keys)(), name)
             if given and (name not in used or name in not_used):
                 instead = _INSTEAD.get((source, name), "omit it")
-                raise WeftError(f"{_flag(name, value)} has no use for {source}: {instead}")
+                raise WeftError(f"{said(name, value)} has no use for {source}: {instead}")
 
 
 _INSTEAD = {

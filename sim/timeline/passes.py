@@ -1,7 +1,5 @@
 """The passes of an iteration for Perfetto: a process for each rank of the pipeline."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

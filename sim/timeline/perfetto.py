@@ -17,13 +17,11 @@ import numpy as np
 
 from collectives import Schedule
 from sim.lower.job import lower
-from sim.program import I64
-from sim.program.contract import DOWN, Program
+from sim.program.contract import DOWN, I64, Program
 from sim.program.model import Model
 from sim.timeline.timeline import Timeline, rows_of
-from sim.version import __version__
-from topologies import WeftError
-from topologies.checks import checked
+from sim.version import weft_version
+from topologies.checks import WeftError, checked
 from topologies.stages import staged
 from workloads.job import Job
 
@@ -77,7 +75,7 @@ def write_perfetto(timeline: Timeline, path: str | Path) -> None:
 
 def write_events(some: Iterator[Event], about: Mapping[str, Any], path: str | Path) -> None:
     """Write slices, marks and counters; gzipped where the name ends in .gz."""
-    head = json.dumps({"displayTimeUnit": "ns", "otherData": {"weft": __version__, **about}})[:-1]
+    head = json.dumps({"displayTimeUnit": "ns", "otherData": {"weft": weft_version(), **about}})[:-1]
     with Path(path).open("wb") as file:
         if Path(path).suffix == ".gz":
             with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:

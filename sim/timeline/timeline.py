@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.lower.lowered import NO_TRANSFER, Lowered
-from sim.lower.names import SUM, TIMEOUT
+from sim.lower.lowered import NO_TRANSFER, SUM, TIMEOUT, Lowered
 from sim.lower.progress import progress_told
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
-from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
 from workloads.job import Compute, Operation, Reconfigure
 
@@ -62,11 +60,12 @@ def timeline(lowered: Lowered, outcome: Outcome) -> Timeline:
     """The timeline of a logged run; with symmetry on, that of the links and NPUs that represent the others."""
     tracks = [_track(lowered, server) for server in range(lowered.program.n_servers)]
     topology = lowered.topology
-    nodes = [topology.node_name(node) for node in range(topology.n_nodes)]
+    places = [*(topology.node_name(node) for node in range(topology.n_nodes)), *(track.process for track in tracks)]
     named = _JobNames(lowered) if lowered.job.alone is None else _ScheduleNames(lowered)
     told = lowered.model.describe(progress=progress_told(lowered.job, lowered.model))
-    about = {"model": told, "symmetry": lowered.symmetry}
-    return Timeline(lowered.program, outcome, tracks, nodes, named.name, named.facts, named.about | about)
+    about = named.about | {"model": told, "symmetry": lowered.symmetry}
+    processes = list(dict.fromkeys(places))
+    return Timeline(lowered.program, outcome, tracks, processes, named.name, named.facts, about)
 
 
 class _ScheduleNames(NamedTuple):

@@ -8,13 +8,12 @@ import numpy as np
 from sim.engine.run import check_size, run
 from sim.lower.lowered import Lowered
 from sim.lower.nics import STREAMS
-from sim.program import I64
-from sim.program.columns import unique_rows
+from sim.program import I64, unique_rows
 from sim.program.outcome import Outcome
 from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
 from sim.why.path import Labels, Piece, Trail, Walks, Why
 from topologies.checks import choice
-from topologies.garbage import few_searches
+from topologies.process import few_searches
 from topologies.stages import staged
 from workloads.job import Compute, Operation, Reconfigure
 
@@ -142,19 +141,11 @@ def run_with_log(lowered: Lowered) -> Outcome:
 def explain_run(lowered: Lowered, outcome: Outcome, by: str = "dimension") -> Why:
     """Why a run takes as long as it does.
 
-    Parameters
-    ----------
-    lowered : Lowered
-    outcome : Outcome
-        Of a run with `log=True`.
-    by : {"dimension", "operation", "kind", "tenant"}
-        How pieces are named: what was done on which class of servers ("serialization, dimension 0"), or whose it was:
-        the operation ("gradients 3"), its kind ("data all-reduce"), or its tenant.
-
-    Raises
-    ------
-    WeftError
-        The run kept no log, or another name.
+    `outcome`: of a run with `log=True`.
+    `by`: {"dimension", "operation", "kind", "tenant"}; how pieces are named: what was done on which class of servers
+        ("serialization, dimension 0"), or whose it was: the operation ("gradients 3"), its kind ("data all-reduce"), or
+        its tenant.
+    WeftError: the run kept no log, or another name.
     """
     choice(by, BY, "by")
     names = Names(lowered)

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engine.compile.rows import Rows, rows
-from sim.program import I32, I64, Program
-from sim.program.contract import HEAD, NEVER_PS, PER_CHUNK
+from sim.program.contract import HEAD, I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import Journal, Outcome
 from sim.why.backward import MEETS, NONE, PieceRow
 from sim.why.logged_path import LoggedWalk

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from sim.engine.compile.rows import Rows, row, rows
-from sim.program import I32, I64, Program
 from sim.program.columns import unique_rows
-from sim.program.contract import PER_CHUNK
+from sim.program.contract import I32, I64, PER_CHUNK, Program
 from sim.program.outcome import Log, Outcome
 from sim.why import backward
 from sim.why.backward import DELIVERED, ENDED, NONE, RELEASED, Back, Frame, PieceRow, WalkRow
@@ -37,17 +36,8 @@ _OTHERS = {backward.POSTING: POSTING, backward.CREDITS: CREDITS}
 def explain(program: Program, outcome: Outcome, labels: Labels = PLAIN) -> Why:
     """The critical path of a logged run.
 
-    Parameters
-    ----------
-    program : Program
-    outcome : Outcome
-        Of a run with `log=True`.
-    labels : Labels
-
-    Raises
-    ------
-    WeftError
-        The run kept no log.
+    `outcome`: of a run with `log=True`.
+    WeftError: the run kept no log.
     """
     return LoggedWalk(program, outcome, labels).walk()
 
@@ -152,9 +142,7 @@ def _state(program: Program, outcome: Outcome, log: Log) -> Back:
     backward.prepare(program, back)
     order = np.lexsort((back.given_ps, pool))
     ptr = np.searchsorted(pool[order], np.arange(program.pool_capacity.size + 1))
-    return back._replace(
-        given_ptr=ptr, given_ps=back.given_ps[order], given_task=task[order], given_chunk=chunk[order]
-    )
+    return back._replace(given_ptr=ptr, given_ps=back.given_ps[order], given_task=task[order], given_chunk=chunk[order])
 
 
 def _pointers(child_ptr: I32) -> I32:

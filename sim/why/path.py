@@ -146,6 +146,7 @@ class Trail(NamedTuple):
 
     @property
     def length_ps(self) -> I64:
+        """Of each piece, in ps."""
         return self.end_ps - self.start_ps
 
 
@@ -170,9 +171,11 @@ class Walks(ABC):
 
     @property
     def names(self) -> list[str]:
+        """By their numbers."""
         return list(self._numbers)
 
     def number(self, name: str) -> int:
+        """The number of a name, a new one where it has none."""
         return self._numbers.setdefault(name, len(self._numbers))
 
     def walk(self, rename: Callable[[Trail], Trail] = lambda trail: trail) -> Why:

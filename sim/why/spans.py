@@ -14,7 +14,7 @@ from sim.program.outcome import Outcome
 from sim.why.explain import NO_DIMENSION, WAIT_ELSEWHERE, Names, classes_of, run_with_log
 from sim.why.faulty_path import walk_of
 from sim.why.path import Piece, Wait, Walks
-from topologies.garbage import few_searches
+from topologies.process import few_searches
 from topologies.stages import staged
 from workloads.job import COMPUTE_STREAM, Compute, Reconfigure, Send
 
@@ -100,6 +100,7 @@ class Spans:
         return self._by_start.listed()
 
     def of_rank(self, rank: int) -> list[Span]:
+        """The operations of one NPU, by start."""
         return self._of(rank).listed()
 
     def _of(self, rank: int) -> _Rows:

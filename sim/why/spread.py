@@ -13,9 +13,8 @@ from sim.program import Program
 from sim.program.model import MOST_SPREAD, SYMMETRY, Model
 from sim.program.outcome import Progress
 from sim.program.perturb import perturb
-from topologies import Topology
+from topologies import ShortestPathRouter, Topology
 from topologies.checks import Choice, Integer, Natural, checked
-from topologies.core.routing import ShortestPathRouter
 from topologies.stages import count
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, format_time
@@ -71,7 +70,7 @@ class Spread(NamedTuple):
 def spread(
     work: Schedule | Job, n: Annotated[int, Integer(1, MOST_SPREAD)] = RUNS, *, model: Model = Model(),
     seed: Natural = 0, symmetry: Annotated[str, Choice(SYMMETRY)] = "auto",
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None, time_ps: int | None = None,
 ) -> Spread:
     """Run a schedule or a job, and n times more, each time perturbed in a way that no specification would tell apart.
 
@@ -95,6 +94,8 @@ def spread(
     symmetry : {"auto", "off"}
     progress : callable, optional
         Called on long runs.
+    time_ps : int, optional
+        Of the work as it is, where it is known: it is not run once more.
 
     Raises
     ------
@@ -112,18 +113,18 @@ def spread(
     job = Job.of(work) if isinstance(work, Schedule) else work
     program = lower(job, model, symmetry).program
 
-    def time_ps(one: Program) -> int:
+    def run_ps(one: Program) -> int:
         check_size(one, log=False)
         return run(one, progress=progress).makespan_ps
 
-    found = time_ps(program)
+    found = run_ps(program) if time_ps is None else time_ps
     times = []
     for number in range(n):
         count("perturbed runs", number, n)
         rng = np.random.default_rng([seed, number])
         moved, other = _renumbered(job, model, number, rng), nearby(job.topology, model, number, rng)
         changed = program if (moved, other) == (job, model) else lower(moved, other, symmetry).program
-        times.append(time_ps(perturb(changed, rng, found)))
+        times.append(run_ps(perturb(changed, rng, found)))
     return Spread(found, tuple(times))
 
 

@@ -13,8 +13,7 @@ import pytest
 from numba.core.registry import cpu_target
 
 from topologies.compiled import _digest, _shipped, cache_folder, cached, is_at_hand, shipped_folder
-from topologies.interrupts import ENDING
-from topologies.locks import Turn
+from topologies.process import ENDING, Turn
 from topologies.stages import end_profile, start_profile, tell_compiling
 
 

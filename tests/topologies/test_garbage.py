@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from topologies.garbage import SELDOM, few_searches
+from topologies.process import SELDOM, few_searches
 
 
 @pytest.fixture(autouse=True)

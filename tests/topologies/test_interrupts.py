@@ -11,7 +11,7 @@ import pytest
 import sim.__main__
 import sim.cli
 import sim.study.processes
-from topologies.interrupts import heard, is_left_running
+from topologies.process import heard, is_left_running
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Event, Thread
 
-from topologies.locks import Turn
+from topologies.process import Turn
 
 
 def test_the_next_waits_until_the_turn_is_given_back(tmp_path: Path) -> None:

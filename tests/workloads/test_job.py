@@ -1,7 +1,7 @@
 import pytest
 
 from sim.faults.plan import FaultPlan, Straggler
-from sim.lower.names import task_names
+from sim.lower.lowered import task_names
 from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import WeftError, ring

@@ -59,6 +59,7 @@ def test_parse(text: str, expected: Parallelism) -> None:
     ("text", "message"),
     [("tp=0", "tp is 0: give an integer from 1|not a multiple"), ("tensor=4", "write name=number"),
      ("tp=3", "not a multiple of tp x pp = 3"),
+     ("FSDP", "FSDP is zero=3"), ("zero-1", "zero-1 is zero=1"),
      ("tp=x", "write name=number"), ("ep=3", "must divide"), ("zero=4", "zero is 4: give an integer from 0 to 3")],
 )
 def test_what_is_refused(text: str, message: str) -> None:

@@ -9,7 +9,7 @@ from workloads.compute import Accelerator
 from workloads.model_workload import training_workload
 from workloads.models import model
 from workloads.parallelism import Parallelism
-from workloads.pipeline import Pipeline, cut_into_stages, pipeline_job, stage_order
+from workloads.pipeline import Pipeline, cut_into_stages, pipeline_job
 from workloads.training import LOOPS, Training, gradient_buckets, layer_of, process_groups, training_job
 from workloads.workload import Call, Layer, Phase, Workload
 
@@ -155,13 +155,6 @@ def test_stages_are_cut_where_the_time_is():
         cut_into_stages(workload, 5)
 
 
-def test_orders_of_a_stage():
-    forward = [batch for way, batch in stage_order("1f1b", 0, 3, 5) if way == "forward"]
-    assert forward == [0, 1, 2, 3, 4]
-    assert list(stage_order("1f1b", 2, 3, 2)) == [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
-    assert [way for way, _ in stage_order("gpipe", 1, 3, 2)] == ["forward"] * 2 + ["backward"] * 2
-
-
 def test_updates_without_times_are_refused():
     for build in (training_job, lambda *job: pipeline_job(*job[:3], Pipeline(microbatches=2, activation_bytes=1),
                                                           job[3])):
@@ -223,3 +216,12 @@ def test_no_weight_is_gathered_before_all_gradients_are_reduced(loop: str) -> No
     gathers = [one for one in job.operations if one.kind == "dp all-gather"]
     assert len(gathers) == len(scatters) > 80
     assert all(scatters <= set(one.after) for one in gathers)
+
+
+def test_the_core_of_attention_has_no_gradient_of_weights() -> None:
+    """Its two factors are activations: what it computes backward is twice the forward pass, before any reduction."""
+    workload = training_workload(model("bert-base"), Parallelism(), Accelerator(1e12, 1.0), 512)
+    core = [layer for layer in workload.layers if layer.name.startswith(("QK", "softmax"))]
+    assert len(core) == 24
+    for layer in core:
+        assert layer.weight_grad.compute_ns == 0 and layer.input_grad.compute_ns == 2 * layer.forward.compute_ns > 0

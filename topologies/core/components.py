@@ -14,10 +14,12 @@ def components(n: int, src: Ints, dst: Ints, *, strong: bool = False) -> npt.NDA
 
     `strong`: parts in which every node reaches every other along the edges, not against them.
     """
-    there, back = src.astype(np.int64) * n + dst, dst.astype(np.int64) * n + src
-    both_ways = not strong or np.array_equal(np.unique(there), np.unique(back))
-    if both_ways and src.size <= FEW_EDGES:
-        return np.unique(_least_nodes(n, src, dst), return_inverse=True)[1].astype(np.int64)
+    both_ways = not strong
+    if src.size <= FEW_EDGES:
+        there, back = src.astype(np.int64) * n + dst, dst.astype(np.int64) * n + src
+        both_ways = both_ways or np.array_equal(np.unique(there), np.unique(back))
+        if both_ways:
+            return np.unique(_least_nodes(n, src, dst), return_inverse=True)[1].astype(np.int64)
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

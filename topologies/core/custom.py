@@ -18,11 +18,8 @@ MOST_LONE = 2**16
 
 @checked
 def from_links(
-    links: Annotated[Iterable[tuple[int, int, Quantity, Quantity]], UNCHECKED],
-    n_npus: Count,
-    *,
-    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
-    name: str = "custom",
+    links: Annotated[Iterable[tuple[int, int, Quantity, Quantity]], UNCHECKED], n_npus: Count, *,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY, name: str = "custom",
 ) -> Topology:
     """A network of directed links with shortest-path (fewest-link) routing.
 

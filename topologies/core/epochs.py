@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from topologies.checks import WeftError
 from topologies.core.paths import Ints, Paths
 from topologies.core.topology import Topology
+
+Port = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,17 @@ class NamedRouter:
             ends = (topology.node_name(int(end[pair])) for end in (src, dst))
             raise WeftError(f"the circuits of {topology.name} change: name those from {' to '.join(ends)}")
         return Paths(np.zeros(src.size + 1, np.int64), np.zeros(0, np.int32), np.arange(src.size))
+
+
+class Change(NamedTuple):
+    """A change of circuits that waits for what crosses `down`, and for which what crosses `up` waits."""
+
+    name: str
+    down: tuple[int, ...]  # links
+    up: tuple[int, ...]  # links
+    controller: str
+    after: tuple[int, ...]  # earlier changes, by their place
+    epoch: int  # to which it leads
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +57,53 @@ class Epochs:
         links = self.links[epoch][paths.links].tolist()
         return [links[low:high] for low, high in zip(paths.ptr[:-1].tolist(), paths.ptr[1:].tolist(), strict=True)]
 
+    def changes(self, *, per_port: bool = False, paid: bool = False) -> list[Change]:
+        """The changes from each epoch to the next.
 
-def circuit_epochs(fabrics: Sequence[Topology], *, keep: bool = False) -> Epochs:
+        `per_port`: of single circuits, each waiting for all that has left its two ports; needs epochs that keep
+            circuits. Otherwise of the whole fabric.
+        `paid`: whether the circuits of the first epoch have to come up as well.
+        """
+        found: list[Change] = []
+        left: dict[Port, list[int]] = {}  # circuits that are gone, by port
+        taken: dict[Port, list[int]] = {}  # changes that came to the port last
+        none = np.zeros(0, np.int64)
+        for epoch in range(0 if paid else 1, len(self.fabrics)):
+            old, new = (self.links[epoch - 1] if epoch else none).tolist(), self.links[epoch].tolist()
+            if not per_port:
+                before = (len(found) - 1,) if found else ()
+                name = f"switch to {self.fabrics[epoch].name}"
+                found.append(Change(name, tuple(old), tuple(new), "optical controller", before, epoch))
+                continue
+            for link in set(old) - set(new):
+                for port in self._ends(link):
+                    left.setdefault(port, []).append(link)
+            came: dict[Port, list[int]] = {}
+            for link in sorted(set(new) - set(old)):
+                ports = self._ends(link)
+                name = self.topology.link_name(link)
+                down, after = (tuple(one for port in ports for one in of.get(port, ())) for of in (left, taken))
+                found.append(Change(f"switch to {name}", down, (link,), f"{name} of epoch {epoch}", after, epoch))
+                for port in ports:
+                    came.setdefault(port, []).append(len(found) - 1)
+            # Whoever comes to these ports later waits for these changes, and so for all that they waited for.
+            taken |= came
+            for port in came:
+                left.pop(port, None)
+        return found
+
+    def _ends(self, link: int) -> tuple[Port, Port]:
+        return ("out", int(self.topology.src[link])), ("in", int(self.topology.dst[link]))
+
+
+def circuit_epochs(
+    fabrics: Sequence[Topology], *, keep: bool = False, reuse: bool = False, name: str = ""
+) -> Epochs:
     """One network of fabrics that follow each other on the same nodes.
 
     `keep`: whether a circuit of equal ends and rate that the next fabric has as well is the same link, which stays up.
+    `reuse`: whether a circuit of equal ends and rate of any fabric before is the same link, which comes back.
+    `name`: of the network.
     WeftError: no fabric, or fabrics of different nodes.
 
     Examples
@@ -71,22 +127,23 @@ def circuit_epochs(fabrics: Sequence[Topology], *, keep: bool = False) -> Epochs
         for link, key in enumerate(zip(
             fabric.src.tolist(), fabric.dst.tolist(), fabric.bandwidth_Bps.tolist(), strict=True
         )):
-            if not keep or key not in before:
+            known = (keep or reuse) and key in before
+            if not known:
                 rows.append((at, link))
-            number[link] = up[key] = before.pop(key) if keep and key in before else len(rows) - 1
+            number[link] = up[key] = before[key] if known else len(rows) - 1
         numbers.append(number)
-        before = up
+        before = before | up if reuse else up
     src, dst, rate, latency = (
-        np.array([getattr(fabrics[at], name)[link] for at, link in rows], getattr(first, name).dtype)
-        for name in ("src", "dst", "bandwidth_Bps", "latency_ps")
+        np.array([getattr(fabrics[at], column)[link] for at, link in rows], getattr(first, column).dtype)
+        for column in ("src", "dst", "bandwidth_Bps", "latency_ps")
     )
     order = np.lexsort((dst, src))  # as a topology sorts its links
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     topology = Topology(
-        name=f"{len(fabrics)} epochs from {first.name}",
+        name=name or f"{len(fabrics)} epochs from {first.name}",
         kind=first.kind.copy(), src=src, dst=dst, bandwidth_Bps=rate, latency_ps=latency,
         hop_latency_ps=first.hop_latency_ps.copy(), dimension=np.full(len(rows), -1, np.int16), shape=first.shape,
-        coords=first.coords.copy(), router=NamedRouter(), node_names=first.node_names,
+        coords=first.coords.copy(), router=NamedRouter(), node_names=first.node_names, optics=first.optics,
     )
     return Epochs(tuple(fabrics), topology, tuple(place[number] for number in numbers))

@@ -210,9 +210,7 @@ def _choose(
     return pair, [np.diff(pair, prepend=-1) == 0] * len(axes)
 
 
-def _walk(
-    axes: list[Axis], legs: list[Leg], src: Ints, dst: Ints, a: Ints, b: Ints
-) -> tuple[Ints, Ints, Ints]:
+def _walk(axes: list[Axis], legs: list[Leg], src: Ints, dst: Ints, a: Ints, b: Ints) -> tuple[Ints, Ints, Ints]:
     """Offsets of the routes (n_routes + 1,), and both ends of every hop (n_hops,)."""
     n_npus = math.prod(axis.block.extent for axis in axes)
     down, up = (src >= n_npus) & (src != dst), (dst >= n_npus) & (src != dst)

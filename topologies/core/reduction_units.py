@@ -19,11 +19,7 @@ PER = ("switch", "port")
 
 @checked
 def with_reduction_units(
-    topology: Topology,
-    rate: Quantity,
-    *,
-    per: str = "switch",
-    latency: Quantity = 0,
+    topology: Topology, rate: Quantity, *, per: str = "switch", latency: Quantity = 0,
     nodes: Iterable[int] | None = None,
 ) -> Topology:
     """The same network with a reduction unit behind each of some nodes.

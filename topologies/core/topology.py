@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from topologies.checks import Name, WeftError, checked, choice, told
 from topologies.core.path_checks import check_paths, named_router
-from topologies.core.paths import Paths
-from topologies.core.ties import TIES
+from topologies.core.paths import TIES, Paths
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table
 from topologies.units import format_rate, format_time
@@ -51,6 +50,20 @@ class Aggregation(NamedTuple):
     tiers: tuple[int, ...] = (0,)  # dimensions of the links of those switches
 
 
+class Optics(NamedTuple):
+    """Optical ports behind circuit switches: what a network that they join may become."""
+
+    ports: int  # of each server
+    duplex: bool  # whether a circuit takes one port at both ends, or its two fibers are switched apart
+    delay_ps: int  # from the command until the transceivers have locked: the port is dark
+    per_port: bool  # whether only the ports that change are dark, or the whole fabric
+    paid: bool  # whether the first circuits take the delay as well
+    single: bool  # whether a pair has at most one circuit
+    circuits: str  # the name of those that are up in the beginning; "" for any
+    policy: str  # when the operations of a job get the circuits that they ask for; "" for never
+    rate_Bps: float  # of one direction of a circuit
+
+
 @checked
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Topology:
@@ -86,6 +99,8 @@ class Topology:
         Names for messages (default: "npu3", "switch0").
     aggregation : Aggregation or None
         How switches reduce, where the machine is known to; reduction units say it themselves (REDUCER).
+    optics : Optics or None
+        The ports whose circuits are up, where they can be switched.
     """
 
     name: Name
@@ -101,6 +116,7 @@ class Topology:
     router: Router
     node_names: tuple[str, ...] = ()
     aggregation: Aggregation | None = None
+    optics: Optics | None = None
     link_ptr: npt.NDArray[np.int32] = field(init=False)
     EXAMPLE: ClassVar[str] = 'from_spec("torus:4x4")'
 
@@ -167,10 +183,12 @@ class Topology:
 
     @property
     def n_nodes(self) -> int:
+        """NPUs, switches, and what reduces."""
         return int(self.kind.size)
 
     @property
     def n_links(self) -> int:
+        """One-way links; a cable is two."""
         return int(self.src.size)
 
     @cached_property
@@ -243,9 +261,7 @@ class Topology:
 
     @checked
     def with_links(
-        self,
-        bandwidth_Bps: npt.NDArray[np.float64] | None = None,
-        latency_ps: npt.NDArray[np.int64] | None = None,
+        self, bandwidth_Bps: npt.NDArray[np.float64] | None = None, latency_ps: npt.NDArray[np.int64] | None = None
     ) -> Topology:
         """The same network with different bandwidths or latencies, (n_links,) each."""
         return self.at_rates(

@@ -15,12 +15,8 @@ def _jit(function: Callable[..., Any]) -> Any:
 def farthest(link_ptr, dst, source, n_npus, hops, queue):  # type: ignore[no-untyped-def]  # jitted
     """Links on the longest of the shortest paths from `source` to an NPU; -1 if one cannot be reached.
 
-    Parameters
-    ----------
-    link_ptr, dst : (n_nodes + 1,), (n_links,) int32
-        Links of each node, and where each of them leads.
-    hops, queue : (n_nodes,) int32
-        Scratch space.
+    `link_ptr`, `dst` (n_nodes + 1,), (n_links,): links of each node, and where each of them leads.
+    `hops`, `queue` (n_nodes,): scratch space.
     """
     hops[:] = -1
     hops[source], queue[0] = 0, source

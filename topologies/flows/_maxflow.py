@@ -29,20 +29,12 @@ def augment(begin, end, arcs, head, left, source, sink, limit, level, current, q
     If `register[PAUSED]` is set on return, it is to be called again, with what is left of the limit and nothing else
     changed: it goes on where it was.
 
-    Parameters
-    ----------
-    begin, end : (n_nodes,) int64
-        Where the arcs that leave each node stand in `arcs`.
-    arcs : int64
-    head : (n_arcs,) int64
-        Head node of an arc.
-    left : (n_arcs,) int64
-        Residual capacity of each arc; updated.
-    level, current, queue, path : (n_nodes,) int64
-        Scratch space. If less than `limit` was pushed, the nodes with level >= 0 are the source side of the
-        minimum cut closest to the source.
-    register : (REGISTERS,) int64
-        As above; zeros at first, and when it is done.
+    `begin`, `end` (n_nodes,): where the arcs that leave each node stand in `arcs`.
+    `head` (n_arcs,): head node of an arc.
+    `left` (n_arcs,): residual capacity of each arc; updated.
+    `level`, `current`, `queue`, `path` (n_nodes,): scratch space. If less than `limit` was pushed, the nodes with level
+        >= 0 are the source side of the minimum cut closest to the source.
+    `register` (REGISTERS,): as above; zeros at first, and when it is done.
     """
     pushed, patience = limit * 0, PATIENCE
     while pushed < limit:
@@ -118,20 +110,12 @@ def repair(begin, end, arcs, head, capacity, held, left, excess, source, sink, l
     or to a node that lacks it, or back; what a node still lacks comes from the source, or is not sent on. Each path is
     found by a search that ends at the nearest of them, so that small changes are repaired where they are.
 
-    Parameters
-    ----------
-    begin, end, arcs, head, source, sink : as for `augment`
-    capacity : (n_arcs,) int64
-        Capacity of each arc, 0 for the reverse ones.
-    held : (n_arcs / 2,) int64
-        The older flow, on every arc but the reverse ones. It is one from source to sink: every other node sends on what
-        it receives, so that only the ends of arcs on which it does not fit have to be looked at.
-    left : (n_arcs,) int64
-        Residual capacity of each arc; written.
-    excess : (n_nodes,) int64
-        Scratch space.
-    level, path, queue : (n_nodes,) int64
-        Scratch space.
+    `capacity` (n_arcs,): capacity of each arc, 0 for the reverse ones.
+    `held` (n_arcs / 2,): the older flow, on every arc but the reverse ones. It is one from source to sink: every other
+        node sends on what it receives, so that only the ends of arcs on which it does not fit have to be looked at.
+    `left` (n_arcs,): residual capacity of each arc; written.
+    `excess` (n_nodes,): scratch space.
+    `level`, `path`, `queue` (n_nodes,): scratch space.
     """
     for node in range(len(excess)):
         excess[node] = 0

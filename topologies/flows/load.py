@@ -16,12 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 @checked
 def link_loads(
-    topology: Topology,
-    src: IntArray,
-    dst: IntArray,
-    size_bytes: npt.ArrayLike,
-    tie: str = "first",
-    seed: int = 0,
+    topology: Topology, src: IntArray, dst: IntArray, size_bytes: npt.ArrayLike, tie: str = "first", seed: int = 0
 ) -> Floats:
     """Bytes that cross each link when every pair sends along its routes.
 

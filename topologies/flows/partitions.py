@@ -56,9 +56,7 @@ def _s_per_byte(topology: Topology, parts: Ints) -> Fraction:
     count = np.unique(parts[: topology.n_npus]).size
     tail, head = parts[topology.src], parts[topology.dst]
     crossing = tail != head
-    out, into = (
-        sum(capacity[link] for link in np.flatnonzero(crossing & (end >= 0)).tolist()) for end in (tail, head)
-    )
+    out, into = (sum(capacity[link] for link in np.flatnonzero(crossing & (end >= 0)).tolist()) for end in (tail, head))
     if count < 2 or not min(out, into):
         return Fraction(0)
     return 2 * (count - 1) / (unit * min(out, into))

@@ -15,7 +15,7 @@ from topologies.checks import WeftError
 from topologies.core.symmetry import link_orbits
 from topologies.core.topology import NPU, Topology
 from topologies.flows.tightest_cut import is_transitive, remembered
-from topologies.interrupts import heard
+from topologies.process import heard
 from topologies.stages import doing
 
 if TYPE_CHECKING:

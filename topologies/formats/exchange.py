@@ -31,7 +31,7 @@ from topologies.checks import Reads, WeftError, checked, integer, number, told
 from topologies.core.custom import rank_coordinates
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import KIND_NAMES, NPU, Topology
-from topologies.formats.foreign_graph import foreign_graph, is_foreign
+from topologies.formats.graph import foreign_graph, is_foreign
 from topologies.formats.repeats import check_graphml, check_node_link
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json

@@ -108,6 +108,7 @@ NAMED: tuple[tuple[str, str], ...] = (
     (r"<graphs\b", "an NCCL graph (NCCL_GRAPH_DUMP_FILE): rings and trees that it searched; NCCL_TOPO_DUMP_FILE writes "
      "the network"),
     (r"<algo\b", "an MSCCL program: give it as --algorithm"),
+    (r'"threadblocks"', "an execution plan of MSCCL++: give it as --algorithm"),
     (r"<topology\b", "an lstopo file of hwloc, which has no links between GPUs: NCCL_TOPO_DUMP_FILE writes them"),
     (r"(?i)^\s*nodes\s+\d+\s+connections\s", "a connection matrix of htsim: flows, and no network"),
     (r'"logical-dims"', "the logical dimensions of ASTRA-sim's ns-3: the network is in its topology text"),

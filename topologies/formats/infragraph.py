@@ -21,8 +21,7 @@ from topologies.checks import WeftError, integer, number
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
-from topologies.text.notes import note
-from topologies.text.schema import Producer, tell_over
+from topologies.text.schema import Producer, note, tell_over
 from topologies.text.strict_yaml import loader
 from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
 
@@ -362,9 +361,7 @@ class _Graph:
         return None if whole is None else whole / max(own[end, link.name] for end in gpus)
 
 
-def _may_carry(
-    cables: Collection[tuple[str, str]], known: Collection[tuple[str, str]], npus: Sequence[str]
-) -> bool:
+def _may_carry(cables: Collection[tuple[str, str]], known: Collection[tuple[str, str]], npus: Sequence[str]) -> bool:
     """Whether a cable that is not known is on a shortest path between two NPUs."""
     near: dict[str, list[tuple[str, bool]]] = {}
     for ends in cables:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from topologies.nvlink import link_of_sm
+from topologies.accelerators import link_of_sm
 from topologies.text.plain_xml import Element
 from topologies.text.schema import Absent, Known, Producer
 
@@ -62,10 +62,7 @@ class _Tool(NamedTuple):
     intel: Sequence[tuple[int, float]]
 
 
-_TOOLS = {
-    "1": _Tool("NCCL", ((0xCF, 40e9), (0x8F, 22e9), (0x55, 10e9))),
-    "2": _Tool("RCCL", ((0x55, 10e9),)),
-}
+_TOOLS = {"1": _Tool("NCCL", ((0xCF, 40e9), (0x8F, 22e9), (0x55, 10e9))), "2": _Tool("RCCL", ((0x55, 10e9),))}
 """By the version of the file."""
 
 _OLDER_INTEL_BPS = 6e9

@@ -4,7 +4,7 @@ It is read as the library reads it: attributes and elements that it does not kno
 value that it takes (`ABSENT`), and what its dictionaries do not know has their fallback. The file has no latencies and
 gives rates in units of its own, which are converted to bytes/s as the library does:
 
-- NVLink: links x the rate of one link of the GPU's generation (`topologies.nvlink`); xGMI: likewise, by `gcn`;
+- NVLink: links x the rate of one link of the GPU's generation (`topologies.accelerators`); xGMI: likewise, by `gcn`;
 - PCIe: `link_width` lanes x the rate of a lane at that `link_speed` (16 GT/s x16 is 24 GB/s);
 - network: `speed` in Mb/s;
 - between CPUs: by vendor and model.
@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from topologies.accelerators import GENERATIONS, generation
 from topologies.checks import WeftError, choice
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
@@ -39,10 +40,8 @@ from topologies.formats.nccl_schema import (
     tool_of,
     xgmi_Bps,
 )
-from topologies.nvlink import GENERATIONS, generation
-from topologies.text.notes import note
 from topologies.text.plain_xml import Element, parse_xml
-from topologies.text.schema import fill, pass_over
+from topologies.text.schema import fill, note, pass_over
 from topologies.units import Quantity, counted, parse_bandwidth, parse_time
 
 NVLINK, PCIE, NETWORK = 0, 1, 2

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from topologies.checks import WeftError, told
 from topologies.core.topology import Topology
-from topologies.formats.foreign_units import foreign_Bps, foreign_ps
-from topologies.formats.graph import Graph, check_size
+from topologies.formats.graph import Graph, check_size, foreign_Bps, foreign_ps
 from topologies.text.schema import Producer
 
 _SHORT = re.compile(r"\s*\d+\s+\d+\s+\d+\s*\n")

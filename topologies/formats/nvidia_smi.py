@@ -9,13 +9,13 @@ with NVLinks between them are taken to be on one host bridge if their CPU affini
 import re
 from typing import NamedTuple
 
+from topologies.accelerators import Generation, generation
 from topologies.checks import WeftError
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
 from topologies.formats.slots import NAMES, listed, plain_lines, reached, tree
-from topologies.nvlink import Generation, generation
-from topologies.text.schema import Producer
+from topologies.text.schema import Producer, note
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 NVLINK, PCIE = 0, 1
@@ -118,6 +118,9 @@ def _rates(
         raise WeftError(f"{name}: {'NVLink does not join all GPUs' if kind else 'no NVLink joins the GPUs'}, and the "
                         f"table gives no rates of PCIe: give the {both if kind else one}")
     rates = {what: parse_bandwidth(rate, f"{what} bandwidth") for what, rate in zip(wanted, given, strict=False)}
+    if kind and wanted == ["NVLink"] and given:
+        note(f"{name}: NVLink joins all GPUs, so the rate given is that of one NVLink, {kind.link_Bps / 1e9:g} GB/s "
+             "in its generation; PCIe carries nothing")
     return rates.get("NVLink", kind.link_Bps if kind else 0.0), rates.get("PCIe", 0.0)
 
 

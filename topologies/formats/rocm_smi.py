@@ -14,9 +14,8 @@ from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
 from topologies.formats.slots import NAMES, listed, plain_lines, reached, tree
-from topologies.text.notes import note
 from topologies.text.plain_data import parse_json
-from topologies.text.schema import Producer
+from topologies.text.schema import Producer, note
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 XGMI, PCIE = 0, 1

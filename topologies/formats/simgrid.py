@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from topologies.checks import WeftError, told
 from topologies.core.topology import Topology
-from topologies.formats.foreign_units import foreign_Bps, foreign_ps
-from topologies.formats.graph import Graph, check_size
+from topologies.formats.graph import Graph, check_size, foreign_Bps, foreign_ps
 from topologies.products import torus
 from topologies.text.plain_xml import Element, parse_xml
 from topologies.text.schema import Absent, Known, Producer, fill, pass_over

@@ -171,9 +171,7 @@ class Machine:
         self.check_joined(nodes)
         port = self.nic.port or self.gpu.link  # of a single node, not used
         rates = (bytes_per_s(self.gpu.link), bytes_per_s(port)) if bandwidth is None else bandwidth
-        return boxes_of(
-            self.name, nodes, self.gpus, max(1, self.nics), self.inside == "mesh", bandwidth=rates, **times
-        )
+        return boxes_of(self.name, nodes, self.gpus, max(1, self.nics), self.inside == "mesh", bandwidth=rates, **times)
 
 
 @cache
@@ -194,10 +192,7 @@ def profiles(kind: str) -> dict[str, Table]:
 def machine(name: str) -> Machine:
     """The machine of a name, or of a file that ends in .toml.
 
-    Raises
-    ------
-    WeftError
-        No such machine, an unreadable file, or a key or value that is not accepted.
+    WeftError: no such machine, an unreadable file, or a key or value that is not accepted.
     """
     if name.endswith(".toml"):
         return _machine(Path(name).stem, read_toml(name, "machine"), f"machine {name}")

@@ -1,11 +1,46 @@
-"""Foreign files as their own tool reads them: what it takes where something is absent, and what it passes over."""
+"""Foreign files as their own tool reads them: what it takes where something is absent, and what it passes over.
 
-from collections.abc import Collection, Iterable, Mapping
+What was passed over or taken for granted is a warning, which the command line prints once.
+"""
+
+import sys
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from topologies.text.notes import note
+from topologies.checks import printable
 from topologies.text.plain_xml import Element
+
+
+class InputNote(UserWarning):
+    """A file was read, and not all of it, or not all was there."""
+
+
+def note(text: str) -> None:
+    """Tell whoever reads a file."""
+    warnings.warn(InputNote(text), stacklevel=2)
+
+
+@contextmanager
+def notes_on_stderr() -> Iterator[None]:
+    """Print every note once, as a comment, whatever becomes of other warnings."""
+    told: set[str] = set()
+    with warnings.catch_warnings():
+        before = warnings.showwarning
+        warnings.simplefilter("always", InputNote)
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if category is not InputNote:
+                before(message, category, *where, **more)
+            elif str(message) not in told:
+                told.add(str(message))
+                print(printable(f"# note: {message}"), file=sys.stderr, flush=True)
+
+        warnings.showwarning = show
+        yield
+
 
 MOST_NAMED = 6
 """Names of what was passed over, in a note."""

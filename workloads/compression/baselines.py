@@ -19,8 +19,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies import WeftError
-from topologies.checks import MOST_COUNT, Count, Integer, NotNegative, Number, checked, integer, number
+from topologies.checks import MOST_COUNT, Count, Integer, NotNegative, Number, WeftError, checked, integer, number
 from workloads.compression.vectors import same_size, vector
 
 Values = npt.NDArray[Any]

@@ -42,9 +42,7 @@ def cells_required(n_items: int, n_elements: int | None = None, lanes: int = 1, 
         return max(cliff, _rows_without_stuck(n_elements / lanes, density, lanes) * lanes / n_items)
     single = n_elements / lanes if density > DENSE else n_items
     independent = n_items / (1 + density * (lanes - 1))
-    return max(
-        _least(ITEMS_REQUIRED, single, SMALL_REQUIRED), _least(BLOCKS_REQUIRED, independent, SMALL_REQUIRED)
-    )
+    return max(_least(ITEMS_REQUIRED, single, SMALL_REQUIRED), _least(BLOCKS_REQUIRED, independent, SMALL_REQUIRED))
 
 
 def _least(table: tuple[tuple[int, float], ...], count: float, otherwise: float) -> float:

@@ -86,15 +86,18 @@ class Compression:
         return rest / self.cells_per_item / expansion(self.value_bits, self.cell_bits)
 
     def bits_per_element(self, union: float) -> float:
+        """Bits that are sent for each element of the array, index included."""
         return self.value_bits / self.speed_up(union)
 
     @checked
     def sketch_bytes(self, n_elements: Elements, union: Density) -> int:
+        """Bytes of the sketch of an array."""
         cells = round(self.cells_per_item * union * n_elements)
         return -(-cells * self.cell_bits // 8)
 
     @checked
     def index_bytes(self, n_elements: Elements) -> int:
+        """Bytes of the index of an array."""
         return math.ceil(self.index_bits * n_elements / 8)
 
 
@@ -126,6 +129,7 @@ class Timeline:
 
     @property
     def total_s(self) -> float:
+        """Seconds until the last stage has ended."""
         return self.encode_s + self.index_s + self.sketch_s + self.decode_s + self.fallback_s
 
     @property
@@ -136,14 +140,8 @@ class Timeline:
 
 @checked
 def compressed_all_reduce(
-    all_reduce: AllReduceTime,
-    n_elements: Elements,
-    union: Density,
-    compression: Compression = Compression(),
-    rates: Rates = INSTANT,
-    required: NotNegative | None = None,
-    *,
-    form: str = "spread",
+    all_reduce: AllReduceTime, n_elements: Elements, union: Density, compression: Compression = Compression(),
+    rates: Rates = INSTANT, required: NotNegative | None = None, *, form: str = "spread",
     dense_bits: Bits | None = None,
 ) -> Timeline:
     """The parts of one all-reduce through the codec.

@@ -7,8 +7,7 @@ from typing import Annotated, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from topologies import WeftError
-from topologies.checks import MOST_COUNT, Integer, checked, integer, number
+from topologies.checks import MOST_COUNT, Integer, WeftError, checked, integer, number
 from workloads.compression import _kernels as kernels
 from workloads.compression.vectors import vector
 

@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from topologies import WeftError
-from topologies.checks import MOST_COUNT, Count, Integer, checked, choice, integer, number
+from topologies.checks import MOST_COUNT, Count, Integer, WeftError, checked, choice, integer, number
 from workloads.compression import _kernels as kernels
 from workloads.compression.cells import cells_required
 
@@ -103,13 +102,8 @@ class Layout:
 
 
 def layout_for(
-    n_elements: int,
-    n_items: int,
-    cells_per_item: float | None = None,
-    form: str | Form = "spread",
-    *,
-    split: bool = False,
-    seed: int = 0,
+    n_elements: int, n_items: int, cells_per_item: float | None = None, form: str | Form = "spread", *,
+    split: bool = False, seed: int = 0,
 ) -> Layout:
     """The layout with at least `cells_per_item` cells for each of `n_items` union nonzeros.
 

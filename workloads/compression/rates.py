@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topologies import WeftError
-from topologies.checks import MOST_COUNT, integer, number
+from topologies.checks import MOST_COUNT, WeftError, integer, number
 from workloads.compression.codec import Codec
 from workloads.compression.layout import CELLS_PER_ITEM, layout_for
 

@@ -1,11 +1,11 @@
-"""ASTRA-sim's remote memory files (JSON): what a memory node of a trace takes."""
+"""How long nodes of a trace take: memory, by ASTRA-sim's remote memory files (JSON), and operations, by a roofline."""
 
 from pathlib import Path
 from typing import NamedTuple
 
-from topologies import WeftError
-from topologies.checks import choice, integer, number
+from topologies.checks import WeftError, choice, integer, number
 from topologies.text.plain_data import read_json_object
+from topologies.units import PS_PER_S
 
 KINDS = ("NO_MEMORY_EXPANSION", "PER_NODE_MEMORY_EXPANSION", "PER_NPU_MEMORY_EXPANSION", "MEMORY_POOL")
 KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
@@ -47,3 +47,15 @@ def read_remote_memory(path: str | Path) -> RemoteMemory | None:
         integer(data.get("remote-mem-latency", 0), f"{where}: remote-mem-latency", 0, 10**12),
         number(data["remote-mem-bw"], f"{where}: remote-mem-bw", 0, 1e9, above=True), sharing,
     )
+
+
+class Roofline(NamedTuple):
+    """Rates of an NPU, per second."""
+
+    peak_flops: float
+    memory_Bps: float | None = None
+
+    def time_ps(self, operations: int, size: int) -> int:
+        """Of some operations on some bytes."""
+        of_memory = size / self.memory_Bps if self.memory_Bps else 0.0
+        return round(max(operations / self.peak_flops, of_memory) * PS_PER_S)

@@ -11,8 +11,7 @@ from graphlib import CycleError
 from pathlib import Path
 from typing import NamedTuple
 
-from topologies import WeftError
-from topologies.checks import checked, choice
+from topologies.checks import WeftError, checked, choice
 from topologies.text.brief import one_line
 from topologies.text.input_text import limit_text, read_input_bytes
 from workloads.formats.chakra_attributes import (
@@ -30,9 +29,7 @@ from workloads.formats.waits import smallest_first
 VERSIONS = ("0.0.4", "1.0.0")
 """That are written."""
 
-NODE_KINDS = (
-    "invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective",
-)
+NODE_KINDS = ("invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective")
 """By the number of the type."""
 
 MOST_BYTES = 256 * 2**20

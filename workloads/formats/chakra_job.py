@@ -2,7 +2,7 @@
 
 Collectives of one communicator group are matched by their order on each rank, messages by source, destination and tag.
 A computation takes its duration, or, where it has none, what its operations take by a roofline; of those that are ready
-the one of the smallest id goes first, as in ASTRA-sim (`workloads.formats.stream_order`).
+the one of the smallest id goes first, as in ASTRA-sim (`workloads.formats.waits`).
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ import numpy as np
 
 from topologies import Topology, WeftError
 from topologies.checks import checked
-from workloads.formats.astra_memory import RemoteMemory
+from workloads.formats.astra_memory import RemoteMemory, Roofline
 from workloads.formats.chakra import Trace, in_order
 from workloads.formats.chakra_json import Groups, groups_of
 from workloads.formats.chakra_nodes import (
@@ -30,8 +30,7 @@ from workloads.formats.chakra_nodes import (
     read_ranks,
 )
 from workloads.formats.flight_recorder import read_dumps
-from workloads.formats.roofline import Roofline
-from workloads.formats.stream_order import waits_outside
+from workloads.formats.waits import waits_outside
 from workloads.group_collectives import GroupCollectives, Named
 from workloads.job import COMPUTE_STREAM, Job
 
@@ -280,9 +279,7 @@ class _Builder:
         for rank, node in nodes:
             self.number[rank, node.id] = number
 
-    def _serve(
-        self, label: str, kind: str, what: Meaning, rank: int, node: int, time_ps: int, after: list[int]
-    ) -> int:
+    def _serve(self, label: str, kind: str, what: Meaning, rank: int, node: int, time_ps: int, after: list[int]) -> int:
         """Work on a stream, in its turn."""
         return self.job.compute(label, time_ps, kind=kind, stream=_stream(what), npus=[rank], after=after,
                                 priority=self.turns[rank].place[node])

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from topologies import WeftError
-from topologies.checks import told
+from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input
 from workloads.formats.chakra import MOST_BYTES, MOST_NODES, NODE_KINDS, Node, TensorInfo, Trace, ordered
 from workloads.formats.chakra_attributes import Attribute, Scalar

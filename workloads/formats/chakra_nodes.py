@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from topologies import WeftError
-from topologies.checks import told
+from topologies.checks import WeftError, told
 from workloads.formats.chakra import Node, Trace, read_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_json import read_json_trace

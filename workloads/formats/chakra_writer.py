@@ -10,8 +10,7 @@ from typing import Annotated
 
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import parents_of
-from topologies import WeftError
-from topologies.checks import Choice, checked
+from topologies.checks import Choice, WeftError, checked
 from workloads.formats.chakra import VERSIONS, Node, Trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.message_limit import check_messages

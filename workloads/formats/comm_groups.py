@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from topologies import WeftError
-from topologies.checks import checked, integer
+from topologies.checks import WeftError, checked, integer
 from topologies.text.plain_data import read_json_object
 from workloads.formats.chakra_json import Groups
 from workloads.formats.chakra_nodes import EVERYONE

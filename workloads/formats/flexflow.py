@@ -11,8 +11,6 @@ number are type, id, device, ms, bytes and successors of a task, and type, id, s
 device of a message has the property source * (servers + switches) + destination.
 """
 
-from __future__ import annotations
-
 import csv
 import struct
 from collections.abc import Sequence
@@ -158,7 +156,7 @@ class _Table(NamedTuple):
         place += _number(self.data, "I", place)
         return struct.unpack_from(f"<{_number(self.data, 'I', place)}{kind}", self.data, place + 4)
 
-    def tables(self, field: int) -> list[_Table]:
+    def tables(self, field: int) -> "list[_Table]":
         """A list of tables."""
         offsets, place = self.numbers(field, "I"), self.place(field)
         first = place + _number(self.data, "I", place) + 4 if place else 0

@@ -13,8 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from topologies import WeftError
-from topologies.checks import told
+from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input_bytes
 from topologies.text.plain_data import read_json_object
 from workloads.formats.chakra import MOST_NODES, Node, TensorInfo, Trace

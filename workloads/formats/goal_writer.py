@@ -13,8 +13,7 @@ import numpy as np
 
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import WHOLE, Transfers
-from topologies import WeftError
-from topologies.checks import Count, checked
+from topologies.checks import Count, WeftError, checked
 from topologies.stages import counting
 from workloads.formats.message_limit import check_messages
 from workloads.job import COMPUTE_STREAM, Communicate, Compute, Job, Operation, Reconfigure, Send

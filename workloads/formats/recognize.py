@@ -33,6 +33,7 @@ OTHERS = (
     (r"(.*\n)?\s*(topology|Topology)\s*:", "a network file: --topology"),
     (r"\s*<(system|graphs)\b", "a topology or graph XML of NCCL: --topology"),
     (r"\s*<algo\b", "an MSCCL program: --algorithm"),
+    (r"\s*\{.*\"threadblocks\"", "an execution plan of MSCCL++: --algorithm"),
     (r"\s*\d+ +\d+ +\d+( +\d+ +\d+ +\S+)?\s*\n\s*\d+", "a topology of ns-3"),
     (r"SQLite format 3", "a database, as Nsight Systems exports it"),
     (r"\x80[\x02-\x05]", "a pickle, which may run any program; of PyTorch's flight recorder JSON is read, as by "

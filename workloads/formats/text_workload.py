@@ -8,9 +8,9 @@ files have none, and SimAI's say more on the first (`workloads.formats.simai`).
 
 from pathlib import Path
 
-from topologies import WeftError
-from topologies.checks import checked
+from topologies.checks import WeftError, checked
 from topologies.text.input_text import read_input
+from topologies.text.schema import tell_over
 from workloads.formats.simai import Header, group_sizes, parse_header, split_suffix
 from workloads.workload import PHASES, Call, Layer, Phase, Workload
 
@@ -26,6 +26,7 @@ KINDS = {
     "ALLGATHER": "all-gather",
     "REDUCESCATTER": "reduce-scatter",
     "ALLTOALL": "all-to-all",
+    "BROADCAST": "",  # SimAI's astra-sim knows no such word, and takes it for NONE
 }
 
 POLICIES = (
@@ -59,6 +60,8 @@ def read_text_workload(path: str | Path) -> Workload:
     lines = read_input(path, "workload").splitlines()
     rows = [(number, line.split()) for number, line in enumerate(lines, start=1) if line.strip()]
     policy, header, rows = _header(path, rows)
+    if any(word.upper().startswith("BROADCAST") for _, words in rows for word in words[3::3]):
+        tell_over(f"workload {path}", ["BROADCAST"], "SimAI")
     layers = tuple(_layer(path, number, words, header) for number, words in rows)
     return Workload(path.stem, layers, policy, header)
 

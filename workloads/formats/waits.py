@@ -1,6 +1,11 @@
-"""The order of numbered things that wait for each other."""
+"""The order of numbered things that wait for each other, and of the nodes of a trace whose streams are served in order.
 
-from collections.abc import Iterable, Mapping
+There a node that waits for one of its own stream waits instead for what that one waits for outside of it. The stream,
+which serves the earliest in a topological order, keeps the two apart; and a node whose turn it is begins when the one
+before it ends, and not behind what came to the stream earlier.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 
@@ -20,3 +25,41 @@ def smallest_first(waits: Mapping[int, Iterable[int]]) -> list[int]:
         order.append(heappop(ready))
         sorter.done(order[-1])
     return order
+
+
+MOST_BITS = 2**31
+"""Of all masks together: traces with more keep what they wait for, and their nodes take turns as they come."""
+
+
+def waits_outside(
+    order: Sequence[int], after: Mapping[int, Sequence[int]], stream: Mapping[int, str]
+) -> Mapping[int, Sequence[int]]:
+    """For each node the ones to wait for, all of them on other streams or on none.
+
+    `order`: the nodes, each behind those that it waits for.
+    `after`: what each waits for.
+    `stream`: of nodes that have one.
+    """
+    outside = list(dict.fromkeys(
+        other for node in order for other in after[node] if node in stream and stream.get(other) != stream[node]
+    ))
+    if len(outside) * len(order) > MOST_BITS:
+        return after
+    bit = {node: 1 << at for at, node in enumerate(outside)}
+    before: dict[int, int] = {}  # of each node the nodes outside that end before it, as bits
+    found: dict[int, Sequence[int]] = {}
+    for node in order:
+        mask = 0
+        for other in after[node]:
+            mask |= before[other] | bit.get(other, 0)
+        before[node], found[node] = mask, after[node]
+        if node in stream:
+            some = dict.fromkeys(
+                one for other in after[node]
+                for one in (found[other] if stream.get(other) == stream[node] else (other,))
+            )
+            implied = 0
+            for one in some:
+                implied |= before[one]
+            found[node] = [one for one in some if not implied & bit[one]]
+    return found

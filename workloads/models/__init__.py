@@ -8,10 +8,8 @@ from functools import partial
 
 from topologies.checks import checked, choice
 from topologies.text.brief import Registry
-from workloads.models.convolution import resnet50, vgg
+from workloads.models.classics import dlrm, lstm, ncf, resnet50, vgg
 from workloads.models.model import NeuralNetwork, Operator
-from workloads.models.recommendation import dlrm, ncf
-from workloads.models.recurrent import lstm
 from workloads.models.transformer import Shape, bert, decoder, decoder_of, layer
 
 DECODERS = ("gpt-3", "turing-nlg", "msft-1t", "llama-2-7b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")

@@ -154,6 +154,7 @@ class LanguageModel:
         return (*found, Matrix("shared fc1", h, wide * f, both, both), Matrix("shared fc2", f, h, both, both))
 
     def matrices(self, layer: int) -> tuple[Matrix, ...]:
+        """The products of one layer."""
         return (*self.attention_in, self.attention_out, *self.feed_forward_of(layer))
 
     def norms(self) -> int:
@@ -164,13 +165,16 @@ class LanguageModel:
         return 2 * one + inside + bias
 
     def layer_parameters(self, layer: int) -> int:
+        """Parameters of one layer, all experts included."""
         return sum(one.parameters for one in self.matrices(layer)) + self.norms()
 
     def expert_parameters(self, layer: int) -> int:
+        """Parameters of the experts of one layer."""
         return sum(one.parameters for one in self.matrices(layer) if one.name.startswith("expert"))
 
     @property
     def embedding_parameters(self) -> int:
+        """Parameters of the tables that turn tokens into vectors and back."""
         return (self.vocabulary + (self.sequence if self.positions else 0)) * self.hidden
 
     @property
@@ -202,10 +206,7 @@ def language_models() -> dict[str, Mapping[str, Any]]:
 def language_model(name: str) -> LanguageModel:
     """The decoder of a name, or of a Hugging Face config.json.
 
-    Raises
-    ------
-    WeftError
-        No such name, or a file that lacks a key or is of another kind of model.
+    WeftError: no such name, or a file that lacks a key or is of another kind of model.
     """
     if name.endswith(".json"):
         return from_hugging_face(name)

@@ -33,6 +33,8 @@ class Operator:
     sends_tokens : int
         Copies of each sample that an all-to-all takes to where it is worked on: tokens to experts and back, rows of
         tables to the NPUs that want them.
+    of_activations : bool
+        Whether both factors are activations, as in attention's core: their gradients are the whole backward pass.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Operator:
     keeps_checkpoint: bool = False
     experts: int = 1
     sends_tokens: int = 0
+    of_activations: bool = False
 
 
 @checked

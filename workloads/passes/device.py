@@ -33,6 +33,10 @@ class Device:
         Rates of attention in FLOP/s, forward and backward; empty: as the other one.
     kernel_s : float
         Fixed time of a kernel.
+    spread : float
+        Standard deviation of the speeds of such devices.
+    between : float
+        Bytes per second of a device between slices; 0: unknown.
     """
 
     name: str
@@ -43,6 +47,8 @@ class Device:
     flash2: tuple[float, ...]
     flash3: tuple[float, ...]
     kernel_s: float
+    spread: float = 0.0
+    between: float = 0.0
 
     def peak(self, precision: str) -> float:
         """FLOP/s; WeftError: it has no products of that precision."""
@@ -62,7 +68,7 @@ def _rates(pair: Any) -> tuple[float, ...]:
 
 _READS: dict[str, Any] = {
     "half": parse_flops, "fp8": parse_flops, "memory": parse_size, "hbm": parse_bandwidth, "flash2": _rates,
-    "flash3": _rates, "kernel": lambda text: parse_time(text) / 1e12,
+    "flash3": _rates, "kernel": lambda text: parse_time(text) / 1e12, "spread": float, "between": parse_bandwidth,
 }
 
 
@@ -85,7 +91,7 @@ def device(name: str) -> Device:
     table = _tables("devices.toml")[choice(name, devices(), "device")]
     value = {key: read(table[key][0]) for key, read in _READS.items() if key in table}
     return Device(name, value["half"], value.get("fp8", 0.0), value["memory"], value["hbm"], value.get("flash2", ()),
-                  value.get("flash3", ()), value["kernel"])
+                  value.get("flash3", ()), value["kernel"], value.get("spread", 0.0), value.get("between", 0.0))
 
 
 def device_sources() -> dict[str, dict[str, str]]:
@@ -109,11 +115,12 @@ class Stack:
     context_share: float = 1.0
     network: float = 1.0
     flushes: bool = False
+    scanned: bool = False
     behind: tuple[str, ...] = ()
     efficiency: Mapping[str, Any]
 
-    def constant(self, where: str, precision: str) -> tuple[float, tuple[str, ...]]:
-        """Share of the peak that products sustain on a device, and the rows that it was fitted on.
+    def constant(self, where: str, precision: str) -> tuple[float, str]:
+        """Share of the peak that products sustain on a device, and whose constant that is, where it is not its own.
 
         Where this stack has none, that of Megatron-LM, or of any other with the same device and precision.
         WeftError: nothing was fitted on that device.
@@ -121,8 +128,10 @@ class Stack:
         for key in (f"{where} {precision}", *(f"{where} {other}" for other in PRECISIONS)):
             for one in (self, *(stack(name) for name in stacks())):
                 if key in one.efficiency:
-                    share, rows = one.efficiency[key]
-                    return float(share), tuple(rows)
+                    share, _, *whose = one.efficiency[key]
+                    said = [] if one.name == self.name else [f"that of {one.name}"]
+                    said += [] if key.endswith(precision) else [f"that of {key.rpartition(' ')[2]} precision"]
+                    return float(share), ", ".join([*said, *whose])
         raise WeftError(f"no efficiency of {where} is known: give --efficiency, the share of its peak that products "
                         "reach in a long run")
 

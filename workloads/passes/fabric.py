@@ -1,7 +1,5 @@
 """Collectives of groups of ranks as operations of a job on any fabric."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 

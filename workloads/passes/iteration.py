@@ -120,7 +120,7 @@ class Passes:
         return self.plan.stages - 1
 
     def _made(self, mine: range, kind: str, first: bool, last: bool) -> Tape:
-        tape, make = Tape(self.times, self.slowed), self.layers
+        tape, make = Tape(self.times, self.slowed, self.plan.pace), self.layers
         units = _Units(self, tape, mine, kind)
         if kind == "F":
             units.root()
@@ -215,6 +215,7 @@ class Passes:
         kind, width = "reduce-scatter" if self.plan.zero else "all-reduce", self.plan.gradient_bytes
         yield kind, parameters.dense * width, "dp"
         yield kind, parameters.experts * width, "edp"
+        yield "all-reduce", parameters.dense * width / self.plan.groups["dp"].size, "rep"
 
     @property
     def gather_bytes(self) -> int:
@@ -296,6 +297,7 @@ class _Units:
         self.on = of.plan.zero == 3
         self.gathered: dict[int, list[Begun]] = {}
         self.last: list[Begun] = []
+        self.copied = 0.0
 
     def _gather(self, layer: int) -> None:
         if layer in self.mine and not (self.kind != "F" and layer == self.mine[-1]):
@@ -324,11 +326,22 @@ class _Units:
             dense, experts = layer_parameters(self.of.plan, layer)
             self.last = [self.tape.begin("reduce-scatter", dense * width, "dp"),
                          self.tape.begin("reduce-scatter", experts * width, "edp")]
+            self._copies(dense * width)
+
+    def _copies(self, size_bytes: float) -> None:
+        """The shards of gradients of the copies are added up, at once or, of a loop of layers, behind it."""
+        self.copied += size_bytes / self.of.plan.groups["dp"].size
+        if not self.of.plan.stack.scanned:
+            self.last.append(self.tape.begin("all-reduce", self.copied, "rep", self.last[0]))
+            self.copied = 0.0
 
     def end(self) -> None:
         """The gradients of embedding and head are those of the last unit."""
         if self.on:
             size = outer_parameters(self.of.plan) * self.of.plan.gradient_bytes
-            self.last.append(self.tape.begin("reduce-scatter", size, "dp"))
+            self.last.insert(0, self.tape.begin("reduce-scatter", size, "dp"))
+            self._copies(size)
         for one in self.last:
             self.tape.wait(one)
+        if self.copied:
+            self.tape.call("all-reduce", self.copied, "rep")

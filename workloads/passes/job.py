@@ -4,8 +4,6 @@
 whatever else is on the fabric. A rank is at one place; what it waits for is local, so that ranks drift apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -129,7 +127,8 @@ class _Writer:
             if work is None:
                 for item in items:
                     if isinstance(item, Begun):
-                        begun[id(item)] = self._collective(rank, item.kind, item.size_bytes, item.group, at)
+                        after = [*at, *begun.get(id(item.behind), [])]
+                        begun[id(item)] = self._collective(rank, item.kind, item.size_bytes, item.group, after)
                     elif isinstance(item, Wait):
                         slowed = [self._compute(rank, "beside collectives", item.slowed, at)] if item.slowed else at
                         at = [*slowed, *begun[id(item.begun)]]

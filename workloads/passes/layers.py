@@ -208,8 +208,7 @@ class Layers:
             self.mixture_backward(tape, layer, kind)
         else:
             first, second = map(self.product_s, self.model.feed_forward_of(layer))
-            self.block_backward(tape, kind, first, second,
-                                2 * self.memory_s(self.activated(self.model.feed_forward)))
+            self.block_backward(tape, kind, first, second, 2 * self.memory_s(self.activated(self.model.feed_forward)))
         inside = sum(map(self.product_s, self.model.attention_in))
         self.block_backward(tape, kind, inside, self.product_s(self.model.attention_out), None)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
+from statistics import NormalDist
 from typing import Annotated, NamedTuple
 
 from topologies.checks import Choice, Count, Integer, NotNegative, WeftError, checked
@@ -44,6 +45,8 @@ class Plan:
     tp, pp, vp, dp, cp, ep : int
         Tensor, pipeline, virtual stages a rank, data, context and expert parallelism; ranks count tensor parallelism
         fastest, then context, data, pipeline. Experts are spread over ranks of the first three.
+    replicas : int
+        Copies of the shards (HSDP), among which gradients are all-reduced; they divide `dp`.
     zero : {0, 1, 2, 3}
         ZeRO stage: 3 is FSDP whose blocks are gathered anew for each pass, 2 FSDP that gathers once an iteration.
     schedule : str
@@ -79,6 +82,7 @@ class Plan:
     dp: Count = 1
     cp: Count = 1
     ep: Count = 1
+    replicas: Count = 1
     zero: Annotated[int, Integer(0, 3)] = 0
     schedule: Annotated[str, Choice(tuple(ORDERS))] = "1f1b"
     micro_batch: Count = 1
@@ -110,6 +114,9 @@ class Plan:
             raise WeftError(f"ep={self.ep} does not divide the {model.experts} experts of {name}")
         if (self.tp * self.cp * self.dp) % self.ep:
             raise WeftError(f"ep={self.ep} must divide tp x cp x dp = {self.tp * self.cp * self.dp}")
+        if self.dp % self.replicas or (self.replicas > 1 and (self.ep > 1 or not self.zero)):
+            raise WeftError(f"replicas={self.replicas} are copies of ZeRO's shards: they divide dp={self.dp}, with "
+                            "zero 1 to 3 and without ep")
         if order.chunks not in (0, self.vp):
             raise WeftError(f"schedule {self.schedule} has vp={order.chunks}, not {self.vp}"
                             f"{': choose interleaved' if self.vp > 1 else ''}")
@@ -137,6 +144,12 @@ class Plan:
     def tokens(self) -> int:
         """Of a microbatch on a rank, before sequence parallelism."""
         return self.sequence // self.cp * self.micro_batch
+
+    @property
+    def pace(self) -> float:
+        """Of the slowest of all devices, over the median: the expected largest of so many normal values."""
+        n = self.n_ranks
+        return 1 + self.device.spread * max(0.0, NormalDist().inv_cdf((n - 0.375) / (n + 0.25)))
 
     @property
     def global_batch(self) -> int:
@@ -176,7 +189,9 @@ class Plan:
         """The groups by name, and where their ranks are."""
         inner = self.tp * self.cp
         return {
-            "tp": Group(self.tp, 1), "cp": Group(self.cp, self.tp), "dp": Group(self.dp * self.cp, self.tp),
+            "tp": Group(self.tp, 1), "cp": Group(self.cp, self.tp),
+            "dp": Group(self.dp * self.cp // self.replicas, self.tp),
+            "rep": Group(self.replicas, inner * self.dp // self.replicas),
             "ep": Group(self.ep, 1), "edp": Group(inner * self.dp // self.ep, self.ep),
             "pp": Group(min(self.pp, 2), inner * self.dp), "all": Group(self.n_ranks, 1),
             "ends": Group(min(self.pp, 2), inner * self.dp * max(self.pp - 1, 1)),

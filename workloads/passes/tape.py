@@ -23,6 +23,7 @@ class Begun(NamedTuple):
     group: str
     begin: int
     end: int
+    behind: "Begun | None" = None  # waits for it
 
     @property
     def named(self) -> str:
@@ -40,28 +41,31 @@ class Wait(NamedTuple):
 class Tape:
     """Kernels run on one stream in the order in which they are given, as CUDA runs them.
 
+    `slowed`: the share that kernels beside a collective lose, by its group.
+    `pace`: factor on the times of kernels.
+
     A collective runs on the stream of its group, after what was given before it; the computation goes on at once, and
     waits where it is told to. A collective of one rank takes no time.
     """
 
-    def __init__(self, times: Times, slowed: Callable[[str], float] = lambda group: 0.0) -> None:
+    def __init__(self, times: Times, slowed: Callable[[str], float] = lambda group: 0.0, pace: float = 1.0) -> None:
         self.now, self.script = 0, list[Work | Begun | Wait]()
         self.exposed: dict[str, int] = {}  # by kind, what the computation waited
-        self._times, self._slowed, self._streams = times, slowed, dict[str, int]()
+        self._times, self._slowed, self._streams, self._pace = times, slowed, dict[str, int](), pace
 
     def work(self, kind: str, seconds: float) -> None:
         """A kernel."""
-        begin, self.now = self.now, self.now + round(seconds * 1e12)
+        begin, self.now = self.now, self.now + round(seconds * self._pace * 1e12)
         self.script.append(Work(kind, begin, self.now))
 
-    def begin(self, kind: str, size_bytes: float, group: str) -> Begun:
-        """A collective; returns what to wait for."""
+    def begin(self, kind: str, size_bytes: float, group: str, behind: Begun | None = None) -> Begun:
+        """A collective, behind another one; returns what to wait for."""
         time = self._times(kind, size_bytes, group)
         if not time:
             return Begun(kind, size_bytes, group, self.now, self.now)
-        begin = max(self.now, self._streams.get(group, 0))
+        begin = max(self.now, self._streams.get(group, 0), behind.end if behind else 0)
         self._streams[group] = begin + time
-        found = Begun(kind, size_bytes, group, begin, begin + time)
+        found = Begun(kind, size_bytes, group, begin, begin + time, behind)
         self.script.append(found)
         return found
 

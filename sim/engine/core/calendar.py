@@ -27,16 +27,7 @@ the open bucket is late: its word goes into a heap.
 import numpy as np
 
 from sim.engine.compile.door import count_leading_zeros, count_trailing_zeros, helper, section
-from sim.engine.core.state import (
-    BLOCK,
-    DIGIT,
-    LEVELS,
-    OPEN,
-    RADIX,
-    SIZES,
-    SLOTS,
-    WORDS,
-)
+from sim.engine.core.state import BLOCK, DIGIT, LEVELS, OPEN, RADIX, SIZES, SLOTS, WORDS
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, OUT_OF_ORDER, PAUSED, STUCK
 
 BIT = np.array([1 << i for i in range(63)] + [-(1 << 63)], np.int64)

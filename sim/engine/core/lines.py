@@ -4,9 +4,7 @@ import numpy as np
 
 from sim.engine.compile.door import helper
 from sim.engine.core.calendar import append, hop_of
-from sim.engine.core.state import (
-    OPEN,
-)
+from sim.engine.core.state import OPEN
 from sim.engine.core.status import NONE
 
 _LOW = (1 << 32) - 1

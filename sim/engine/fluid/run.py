@@ -26,11 +26,7 @@ TASK_BYTES, CROSSING_BYTES, ROW_BYTES = 210, 40, 32
 
 @staged("engine")
 def run_flows(
-    program: Program,
-    speeds: Speeds,
-    *,
-    log: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    program: Program, speeds: Speeds, *, log: bool = False, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
     """Run a program as flows; see sim/program/flows.py.
 

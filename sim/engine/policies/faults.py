@@ -11,11 +11,7 @@ from sim.engine.compile.door import helper, section, u64
 from sim.engine.core.calendar import put, size_of
 from sim.engine.core.nodes import new_node
 from sim.engine.core.service import service_ps
-from sim.engine.core.state import (
-    ATTEMPT_SHIFT,
-    FRESH,
-    RINGS,
-)
+from sim.engine.core.state import ATTEMPT_SHIFT, FRESH, RINGS
 from sim.engine.core.status import FAR, NONE
 from sim.engine.core.tasks import _stack
 from sim.engine.policies.draw import draw

@@ -18,9 +18,7 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL, EventPriority
 
-from sim.engine.reference.faults import Conditions, detours_of, route_from
-from sim.engine.reference.nic import Nic
-from sim.engine.reference.turns import Turns
+from sim.engine.reference.policies import Conditions, Nic, Turns, detours_of, route_from
 from sim.program import (
     I64,
     LOWEST_CHUNK_FIRST,
@@ -785,8 +783,6 @@ def _journal(simulation: Simulation) -> Journal:
             ready_ps = visit.ready_ps(visit.onward, cut_through)
         else:
             ready_ps = visit.delivery_ps(simulation.program)
-        rows.append(
-            (visit.task.index, visit.chunk, visit.at, visit.arrival_ps, visit.start_ps, visit.end_ps, ready_ps)
-        )
+        rows.append((visit.task.index, visit.chunk, visit.at, visit.arrival_ps, visit.start_ps, visit.end_ps, ready_ps))
     rows += [row for server in simulation.servers for row in server.moved]
     return Journal.of_rows(np.array(rows, np.int64).reshape(-1, 7))

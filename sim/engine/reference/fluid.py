@@ -7,9 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from sim.engine.reference.faults import Conditions, route_from
-from sim.program import Program
-from sim.program.contract import COMPLETES, NEVER_PS, PER_CHUNK, PRIORITY, SMALLEST_FIRST
+from sim.engine.reference.policies import Conditions, route_from
+from sim.program.contract import COMPLETES, NEVER_PS, PER_CHUNK, PRIORITY, SMALLEST_FIRST, Program
 from sim.program.flows import Speeds
 from sim.program.outcome import Outcome, check_finished
 from topologies.units import PS_PER_S

@@ -50,7 +50,6 @@ def test_forests_are_written_and_read_again(spec, k, kind):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("plan.json", '{"gpus": [{"threadblocks": []}]}', "is an execution plan of MSCCL\\+\\+, which is not read"),
         ("topo.xml", '<system version="1"><cpu/></system>', "is a topology of NCCL or RCCL: give it as --topology"),
         ("graph.xml", '<graphs version="1"/>', "is an NCCL graph"),
         ("platform.xml", '<platform version="4"/>', "is a platform of SimGrid: give it as --topology"),

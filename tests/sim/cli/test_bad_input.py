@@ -163,7 +163,7 @@ def test_a_run_too_large_for_memory_says_so_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("topologies.core.extents.physical_memory", lambda: 3 * 2**33)
-    monkeypatch.setattr("sim.study.points.compute", None)  # nothing may be computed
+    monkeypatch.setattr("sim.study.ranked.simulate_ready", None)  # nothing may be computed
     words = ["--topology", "torus:64x64", "--algorithm", "ring", "--symmetry", "off", "-b", "8", "-e", "1M"]
     said = refused(["compare", *words, "--json", str(tmp_path / "a.json")], capsys)
     assert "ring on torus:64x64 is too large" in said
@@ -190,7 +190,7 @@ def test_an_output_that_cannot_be_is_told_before_anything_runs(
     words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sim.study.points.compute", None)
+    monkeypatch.setattr("sim.study.ranked.simulate_ready", None)
     Path("loop").symlink_to("loop")
     Path("away").symlink_to("nowhere/a.json")
     Path("file").touch()

@@ -140,7 +140,7 @@ def stop(*arguments: Any, **named: Any) -> Any:
 def test_an_interruption_leaves_nothing_behind(
     how: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.study.points.compute", how)
+    monkeypatch.setattr("sim.study.ranked.simulate_ready", how)
     assert main([*SMALL, "--json", str(tmp_path / "a.json")]) == EXIT_INTERRUPTED
     said = capsys.readouterr()
     assert said.out == ""

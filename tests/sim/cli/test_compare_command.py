@@ -13,7 +13,8 @@ from collectives import algorithms_for, build
 from sim import simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.study.points import Task, compute_all, refusals
+from sim.study.points import Task, refusals
+from sim.study.ranked import NEAR, compute_all
 from sim.study.spec import Spec
 from sim.study.tables import tied_with
 from tests.places import ROOT
@@ -230,7 +231,7 @@ def test_more_services_than_anybody_waits_for_must_be_asked_for(capsys: pytest.C
     for asked in (["-b", "1K", "-e", "64G", "-f", "2", "--spread", "10000"], ["-b", "15G", "--chunk", "1B"]):
         assert main([*words, *asked]) == 2
         [line] = capsys.readouterr().err.strip().splitlines()
-        assert "must be asked for: use fewer of them, larger chunks, or --max-events" in line
+        assert "must be asked for: use fewer algorithms, larger chunks, or --max-events" in line
 
 
 @pytest.mark.parametrize("engine", ["analytic", "fluid"])
@@ -297,6 +298,33 @@ def test_points_slower_than_two_others_by_their_bounds_are_left_out(spec: str) -
             fastest = sorted((row for at, row in every.items() if at[0] == size), key=lambda row: row["time_s"])
             assert ps / 1e12 <= every[size, name]["time_s"] * 1.001
             assert name not in (fastest[0]["algorithm"], fastest[1]["algorithm"], *tied_with(fastest))
+
+
+def test_a_long_point_that_its_bound_does_not_exclude_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of each size are simulated, however long they take."""
+    words = ["compare", "--topology", "torus:2x2", "-b", "1K", "-e", "1M", "-f", "1024", "--quiet"]
+    assert main(words) == 0
+    before = capsys.readouterr().out
+    assert "not excluded" not in before
+    monkeypatch.setattr("sim.study.ranked.LONG_SERVICES", 1)
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert " is not excluded by its bound: it was not simulated because it has more than 100,000,000 services" in said
+    for size in ("1 KiB", "1 MiB"):
+        row = next(line for line in said.splitlines() if line.strip().startswith(size))
+        assert "*" in row
+
+
+def test_ranges_are_of_what_is_near_the_fastest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--topology", "torus:4x4", "--algorithms", "swing,bucket,ring,parameter-server", "-b", "4M"]
+    rows = compare(tmp_path, "compare", *words)["rows"]
+    least_s = min(row["time_s"] for row in rows)
+    assert {row["time_s"] <= NEAR * least_s for row in rows} == {True, False}
+    assert [row["spread_low_s"] is not None for row in rows] == [row["time_s"] <= NEAR * least_s for row in rows]
+    assert f"and at most {NEAR:g} times the fastest" in capsys.readouterr().out
+    assert all(row["spread_low_s"] is not None for row in compare(tmp_path, "compare", *words, "--spread", "1")["rows"])
 
 
 def test_a_bound_stands_for_a_time_unless_all_are_asked_for(

@@ -16,7 +16,8 @@ from sim.cli.flags import EXIT_BAD_INPUT
 from sim.faults.cost import FaultCost, finite, slowdown, times
 from sim.result import Result
 from sim.study import points
-from sim.study.points import Task, compute_all
+from sim.study.points import Task
+from sim.study.ranked import compute_all
 from sim.study.spec import Spec
 from topologies import WeftError
 

@@ -86,7 +86,7 @@ COLLECTIVE_CALLS = {
     "calibrate": "{measured} --machine dgx-h100:1",
     "trace": "--topology ring:4 --algorithm ring -b 1K --json -",
     "optimize": "--network torus:4x4 --algorithm bucket -b 1M --budget 200GB/s --chunks 1 --json -",
-    "reconfigure": "--topology ring:8 --size 1K --delay 1us --json -",
+    "reconfigure": "--topology ocs:4x1 --algorithm ring -b 1K --json -",
     "schedule": "--topology ring:4 --algorithm ring -b 1K --json -",
 }
 """A call of every command with --collective."""

@@ -50,7 +50,7 @@ def test_memory_that_is_not_there_takes_one_line(
     def full(*given: object) -> None:
         raise MemoryError("Unable to allocate 1.82 TiB")
 
-    monkeypatch.setattr("sim.study.points.compute", full)
+    monkeypatch.setattr("sim.study.ranked.simulate_ready", full)
     assert main(["compare", "--topology", "ring:4", "--algorithms", "ring", "-b", "1K", "--quiet"]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
@@ -262,9 +262,7 @@ def test_a_loop_that_ends_soon_is_announced_only_when_it_has_taken_long(
     ("topoopt --workload DLRM --servers 4 --degree 2 --budget 2", "moves"),
     ("train --topology RI(2)_SW(2) --workload bert-large --parallelism tp=2 --samples 64 --peak 312 --efficiency 0.5",
      "operations"),
-    ("reconfigure --topology ring:8 --algorithm recursive-doubling --size 1MiB --delay 10us", "steps"),
-    ("reconfigure --topology ring:8 --algorithm recursive-doubling --size 1MiB --delay 10us",
-     "costs of steps on fabrics"),
+    ("reconfigure --topology ocs:8x2 --algorithm recursive-doubling -b 1MiB", "prices of steps"),
     ("compare --topology mesh:2x3 --algorithms tacos -b 1K", "blocks that are sent"),
     ("schedule --topology leaf-spine:2x2x2 --algorithm pipelined -b 1K", "switches that are split off"),
 ])

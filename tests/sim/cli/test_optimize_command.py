@@ -39,6 +39,17 @@ def flags(files: dict[str, str], *more: str) -> list[str]:
             "--cost", files["cost"], "--budget", "100GB/s", *more]
 
 
+@pytest.mark.parametrize(("network", "budget", "said"), [
+    ("ring:1", "--budget=5GB/s", "ring:1 has no link in dimension 1, and no bandwidth to give to it: leave it out"),
+    ("RI(1)_SW(4)", "--budget=5GB/s", "RI(1)_SW(4) has no link in dimension 1"),
+    ("RI(4)_SW(1)", "--budget-cost=1000", "RI(4)_SW(1) has no price list"),
+])
+def test_dimensions_without_links(network: str, budget: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimize", "--network", network, "--collective", "all-reduce", "-b", "1M", budget]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
 @pytest.mark.parametrize(("budget", "said"), [
     ("-5GB/s", "budget '-5GB/s' must be above zero and finite"),
     ("-.5GB/s", "budget '-.5GB/s' must be above zero and finite"),
@@ -283,7 +294,7 @@ def test_counts_add_up_and_noise_is_no_price(more: list[str], tmp_path: Path) ->
 def test_another_number_of_chunks_that_is_faster_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--collective", "all-reduce", "--algorithms", "themis,bucket", "-b", "300K", "--budget", "100GB/s"]
     assert main(["optimize", "--network", "SW(5)_SW(5)", *words, "--evaluations", "4", "--quiet"]) == 0
-    assert "at this split themis, 2 chunks take 7.898 us: --chunks 1,2,4,16 searches" in capsys.readouterr().out
+    assert "at this split themis, 2 chunks: 7.898 us; --chunks 1,2,4,16 searches" in capsys.readouterr().out
     searched = ["--evaluations", "4", "--quiet", "--chunks", "1,2,4,16"]
     assert main(["optimize", "--network", "SW(5)_SW(5)", *words, *searched]) == 0
     out = capsys.readouterr().out

@@ -26,7 +26,7 @@ CALLS = {
     "optimize": ("--network RI(4)_SW(2) --collective all-reduce -b 1M --budget 10GB/s --evaluations 4",
                  "--network RI(4)_SW(2) --workload resnet-50 --budget 10GB/s --evaluations 4"),
     "topoopt": ("--workload NCF --servers 8 --degree 2 --budget 2",),
-    "reconfigure": ("--topology ring:8 --size 1KiB --delay 1us",),
+    "reconfigure": ("--topology ocs:8x2 --algorithm swing -b 1KiB --chunks 2",),
     "pool": ("--size 64KiB --slots 4", "--size 64KiB --slots 4 --jobs 2 --rule static,shared,hashed",
              "--size 64KiB --slots 4 --late 0=1ms --partial-timeout 10us"),
 }

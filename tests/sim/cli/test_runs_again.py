@@ -76,8 +76,8 @@ CALLS: dict[str, tuple[str, ...]] = {
         "inputs/cost.yml --budget 100GB/s --objective time-cost --evaluations 2 --chunks 1",
     ),
     "topoopt": ("--workload VGG16 --servers 4 --degree 2 --seed 0 --budget 2",),
-    "reconfigure": ("--topology ring:8 --delay 1us --per-port", "--collective all-to-all --algorithm pairwise "
-                    "--topology ring:4 --size 64KiB"),
+    "reconfigure": ("--topology ocs:8x2,delay=1us,per-port --algorithm swing -b 4K", "--collective all-to-all "
+                    "--algorithm pairwise --topology ocs:4x2,paid,duplex -b 64KiB"),
     "topology": ("--topology ring:4 --link-bandwidth 10GB/s", ""),
     "schedule": ("--topology ring:4 --algorithm ring -b 1K --rank 2", "--list"),
     "pool": (

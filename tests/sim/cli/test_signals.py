@@ -17,6 +17,7 @@ import pytest
 
 from sim.cli import EXIT_INTERRUPTED, EXIT_TERMINATED, main
 from sim.cli.signals import ends_at_once, ends_in_order
+from sim.study.points import row_of
 from sim.study.processes import begin_worker, processes
 from tests.places import ROOT
 
@@ -30,7 +31,7 @@ def sigterm(*arguments: Any, **named: Any) -> Any:
 def test_a_comparison_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.study.points.compute", sigterm)
+    monkeypatch.setattr("sim.study.ranked.simulate_ready", sigterm)
     before = signal.getsignal(signal.SIGTERM)
     words = ["compare", "--topology", "ring:4", "-b", "1K", "--algorithms", "ring", "--json", str(tmp_path / "a.json")]
     assert main(words) == EXIT_TERMINATED
@@ -38,6 +39,19 @@ def test_a_comparison_leaves_nothing_behind(
     assert said.out == "" and said.err == "weft compare: interrupted, with 0 of 1 done; nothing was written\n"
     assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("more", [[], ["--algorithms", "ring,swing"]])
+def test_what_a_comparison_has_finished_is_shown(
+    more: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = iter([row_of, sigterm])
+    monkeypatch.setattr("sim.study.ranked.row_of", lambda *given: next(rows)(*given))
+    words = ["compare", "--topology", "ring:4", "-b", "1K", "-e", "4K", "--quiet", *more]
+    assert main(words) == EXIT_TERMINATED
+    said = capsys.readouterr()
+    assert "# time by size and algorithm" in said.out
+    assert said.err.startswith("weft compare: interrupted: 1 of ") and said.err.endswith(" points are shown\n")
 
 
 def test_before_anything_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,6 +65,7 @@ def test_a_sweep_says_how_to_go_on(
 ) -> None:
     file = tmp_path / "a.toml"
     file.write_text(SWEEP, encoding="utf-8")
+    monkeypatch.setattr("sim.study.sweep.STORE_SECONDS", 0)  # each at once
     with monkeypatch.context() as patched:
         patched.setattr("sim.cli.progress.Steps.advance", sigterm)
         assert main(["sweep", str(file), "--quiet"]) == EXIT_TERMINATED

@@ -107,6 +107,8 @@ def test_interrupted_before_and_after_its_points_it_says_so_too(
 def test_interrupted_it_says_how_to_go_on(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sim.study.sweep.STORE_SECONDS", 0)  # each at once
+
     def ctrl_c(self: object, what: str) -> None:
         raise KeyboardInterrupt
 

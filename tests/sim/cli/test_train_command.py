@@ -202,4 +202,4 @@ def test_updates_of_a_model_take_time(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_pipeline_does_not_gather_weights_for_each_microbatch(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*NETWORK, "--workload", "bert-base", "--parallelism", "pp=4,zero=3", "--microbatches", "2",
                  "--samples", "8", "--peak", "10", "--efficiency", "0.5"]) == 2
-    assert "zero=3 gathers every layer for each microbatch of pp=4: choose zero=1" in capsys.readouterr().err
+    assert "zero=3 (FSDP) gathers every layer for each microbatch of pp=4: choose zero=1" in capsys.readouterr().err

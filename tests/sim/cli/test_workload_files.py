@@ -104,6 +104,9 @@ def test_goal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert time_of([*fabric, flag, str(path)], capsys) == "102 us"
     assert "a GOAL file has messages, and no collectives" in said(
         ["trace", *fabric, "--job", str(path), "--algorithm", "ring"], capsys, 2)
+    for more in ([], ["--algorithms", "ring"]):
+        assert "whose algorithms could be compared: weft train and weft trace time it" in said(
+            ["compare", *fabric, "--workload", str(path), *more], capsys, 2)
 
 
 def simai(folder: Path, pp: int = 1, vpp: int = 1, pp_comm: str = "0") -> str:

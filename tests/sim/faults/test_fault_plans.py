@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from collectives import Schedule, build, ring, swing
 from sim import simulate
-from sim.analytic.bounds import Bounds
-from sim.analytic.program_bound import bound_under
+from sim.analytic.bounds import Bounds, bound_under
 from sim.faults.history import History
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower.job import lower

@@ -11,7 +11,7 @@ import pytest
 from collectives import ALGORITHMS, Schedule, build
 from collectives.core.symmetry import Action, Group
 from sim import simulate
-from sim.faults.marks import marks_of
+from sim.faults.history import marks_of
 from sim.faults.plan import IN_FLIGHT, Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower import quotient as quotients
 from sim.lower.marks import Marks, keeping

@@ -5,7 +5,7 @@ import pytest
 from collectives import build, in_network, ring
 from sim import simulate
 from sim.faults.plan import FaultPlan, Loss, NodeDown, SlowLink, Straggler
-from sim.lower.names import task_names
+from sim.lower.lowered import task_names
 from sim.program.outcome import Deadlock
 from topologies import WeftError, from_spec, switch
 from workloads.job import Job

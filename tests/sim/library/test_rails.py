@@ -12,8 +12,8 @@ import pytest
 from collectives import Schedule, build
 from collectives.core.routes import paths_of
 from sim.library.expected import expected, timed
-from sim.library.simulated import APART, simulated, why_apart
 from sim.library.tuner import Setting, candidates
+from sim.study.library_runs import APART, simulated, why_apart
 from topologies.machines.profile import Machine, machine
 
 ABOVE_THE_RAMP = 2**32

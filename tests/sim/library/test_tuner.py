@@ -11,7 +11,6 @@ import pytest
 
 from sim.library.described import asked_of, gpu_of, machine_of, nic_of, processes_of, version_of
 from sim.library.expected import expected
-from sim.library.simulated import simulated
 from sim.library.tuner import (
     ALGORITHMS,
     COLLECTIVES,
@@ -25,6 +24,7 @@ from sim.library.tuner import (
     tables,
     version,
 )
+from sim.study.library_runs import simulated
 from tests.oracles import library_tuner
 from topologies import WeftError
 from topologies.machines.profile import Gpu, Machine, machine, part, profiles

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collectives import build
-from sim.lower.channels import BUBBLES, DATELINES, check_rings, route_channels
+from sim.lower.credits import BUBBLES, DATELINES, check_rings, route_channels
 from sim.lower.job import lower
 from sim.program.model import make_model
 from topologies import Topology, WeftError, from_spec

@@ -16,7 +16,7 @@ from sim import simulate
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.lower.job import lower
-from sim.lower.names import task_names
+from sim.lower.lowered import task_names
 from sim.lower.tenants import Tenant
 from sim.program import Program
 from sim.program.model import Model, make_model

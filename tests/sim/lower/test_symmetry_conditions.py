@@ -17,7 +17,7 @@ from collectives import build
 from collectives.core.symmetry import Action, Group, node_group
 from collectives.core.transfers import Transfers, TransferTable, take
 from sim.lower import quotient as symmetry
-from sim.lower.channels import BUBBLES, DATELINES
+from sim.lower.credits import BUBBLES, DATELINES
 from sim.lower.marks import Marks
 from sim.lower.quotient import check, divide
 from sim.program import columns

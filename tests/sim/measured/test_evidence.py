@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from sim.measured.diagnosis import best, breaks, by_size, collapse, contradictions, outliers, steadiest
+from sim.measured.diagnosis import (
+    best,
+    breaks,
+    by_size,
+    collapse,
+    contradictions,
+    curved,
+    outliers,
+    repeats,
+    spread,
+    steadiest,
+    unsteady,
+)
 
 SIZES = [2**power for power in range(10, 31)]
 
@@ -69,3 +83,63 @@ def test_the_steadiest_size_is_no_lucky_one() -> None:
     ratios = [1.0, 1.0, 1.4, 1.02, 1.0, 0.9, 1.2]
     assert steadiest([(2**at, 2**at / ratio) for at, ratio in enumerate(ratios)], ratios) in (1, 2, 16)
     assert steadiest([(8, 1.0)], [0.5]) == 8
+
+
+def test_single_points_off_a_line_are_measured_in_deviations_of_one() -> None:
+    """The middle of a triple that is e too high: e; of a constant and of a line: nothing."""
+    assert curved([1.0, 2.0, 3.0, 4.0]) == [0.0, 0.0]
+    assert curved([0.0, math.sqrt(1.5), 0.0]) == pytest.approx([1.0])
+    assert spread([]) == 0.0
+    assert spread([-2.0, 2.0, 100.0]) == pytest.approx(2 * 1.4826)
+
+
+@pytest.mark.parametrize(("times", "odd"), [((1.0, 1.5), ()), ((1.0, 1.51), (8,)), ((0.0, 1.51), ()), ((2.0,), ())])
+def test_repeats_differ_by_more_than_half(times: tuple[float, ...], odd: tuple[int, ...]) -> None:
+    assert repeats([(8, time) for time in times]) == odd
+
+
+@pytest.mark.parametrize(("n", "fine", "against", "odd", "says"), [
+    (6, True, 2, 0, False), (6, True, 3, 0, True), (9, True, 3, 0, False), (8, True, 3, 0, True), (8, True, 2, 1, True),
+    (6, False, 3, 0, False), (5, False, 3, 0, True), (5, False, 2, 1, False),
+])
+def test_a_third_of_the_sizes_of_a_good_table_and_half_of_another(
+    n: int, fine: bool, against: int, odd: int, says: bool
+) -> None:
+    told = unsteady([(size, 1.0) for size in range(n)], fine, range(against), range(against, against + odd))
+    assert told.startswith(f"nothing that can be told: {against + odd if fine else against} of {n} sizes") is says
+
+
+@pytest.mark.parametrize(("ratios", "odd"), [
+    ((1.0, 1.5, 1.0), ()), ((1.0, 1.51, 1.0), (1,)), ((1.5, 1.0, 1.5), ()), ((1.51, 1.0, 1.51), (1,)),
+    ((9.0, 1.0, 1.0), ()), ((1.0, 1.0, 9.0), ()), ((1.0, 9.0, 9.0, 9.0), ()),
+])
+def test_outliers_are_off_both_neighbors_by_half(ratios: tuple[float, ...], odd: tuple[int, ...]) -> None:
+    assert outliers(range(len(ratios)), ratios) == odd
+
+
+@pytest.mark.parametrize(("times", "odd"), [
+    ((4.0, 3.0), ()), ((4.0, 2.9), (1,)), ((4.0, 2.9, 2.8), (1,)), ((1.0, 9.0, 2.0, 3.0), (2,)), ((), ()),
+    ((1.0, 2.0, 9.0, 8.0, 3.0), (5,)), ((1.0, 2.0, 9.0, 3.0, 4.0), (3,)),
+])
+def test_of_contradictions_the_fewest_go_and_of_as_few_the_smaller(
+    times: tuple[float, ...], odd: tuple[int, ...]
+) -> None:
+    assert contradictions(list(enumerate(times, 1))) == odd
+
+
+def test_collapses_need_two_sizes_and_of_few_points_one() -> None:
+    fast, slow = [(size, size / 10) for size in range(1, 9)], [(9, 9 / 4.9), (10, 10 / 4.9)]
+    assert collapse(fast + slow) == 8
+    assert collapse([*fast, *slow[:1]]) == 0
+    assert collapse([*fast[:3], (4, 4 / 4.9)]) == 3
+    assert collapse([*fast[:4], (5, 5 / 4.9)]) == 4
+    assert collapse([*fast[:5], (6, 6 / 4.9)]) == 0
+    assert collapse([*fast, (9, 9 / 5), (10, 10 / 5)]) == 0
+
+
+def test_a_line_has_no_negative_latency_or_rate() -> None:
+    """Six points are enough for two lines, and five are not; a time that falls with size is a constant."""
+    two = [(1, 1.0), (2, 1.0), (3, 1.0), (4, 40.0), (5, 50.0), (6, 60.0)]
+    assert breaks(two) == (3,)
+    assert breaks(two[1:]) == ()
+    assert breaks([(1, 10.0), (2, 10.0), (3, 10.0), (4, 1.0), (5, 1.0), (6, 1.0)]) == (3,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -522,3 +523,30 @@ class TestIMB:
     def test_what_is_wrong_is_named(self, old: str, new: str, message: str, tmp_path: Path) -> None:
         with pytest.raises(WeftError, match=message):
             read(IMB.replace(old, new), tmp_path)
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_groups_that_ran_at_once_are_one_where_they_share_no_node(is_json: bool, tmp_path: Path) -> None:
+    """NCCL_TESTS_SPLIT: by nodes (DIV 4) one group stands for all; across them (MOD 4) none ran alone."""
+    def text(group_of: Callable[[int], int]) -> str:
+        if is_json:
+            return document(devices=[{"rank": rank, "group": group_of(rank), "hostname": f"n{rank // 4}"}
+                                     for rank in range(8)])
+        ranks = "".join(
+            f"#  Rank {rank:>2} Group {group_of(rank):>2} Pid  1 on  n{rank // 4} device {rank % 4} [0x1] A100\n"
+            for rank in range(8)
+        )
+        return f"# Collective test starting: all_reduce_perf\n{ranks}" + NCCL.split("NVIDIA A100\n")[-1]
+
+    found = read(text(lambda rank: rank // 4), tmp_path)
+    assert (found.n_ranks, found.hosts) == (4, 1)
+    assert "2 groups of 4 ranks ran at once, each on nodes of its own: taken as one such group" in found.notes
+    for shared in (lambda rank: rank % 4, lambda rank: int(rank > 2)):
+        with pytest.raises(WeftError, match=r"groups that ran at once \(NCCL_TESTS_SPLIT\)"):
+            read(text(shared), tmp_path)
+
+
+def test_a_log_of_pythons_logging_is_read(tmp_path: Path) -> None:
+    for prefix in ("2026-01-02 10:00:00,123 - root - INFO - ", "my.tool - WARNING - ", "10:00:00 - a - DEBUG - "):
+        lines = "".join(f"{prefix}{line}\n" for line in NCCL.replace("[1,0]<stdout>:", "").splitlines())
+        assert read(lines, tmp_path).points == POINTS

@@ -16,8 +16,7 @@ from sim.cli import main
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import equal_split
 from sim.optimizer.problem import with_link_classes
-from sim.optimizer.programs import collective_objective
-from sim.optimizer.rebuilt import Rebuilt
+from sim.optimizer.programs import Rebuilt, collective_objective
 from sim.optimizer.retime import Retimed, links_per_npu, with_bandwidths
 from sim.optimizer.splits import side_by_side
 from sim.program.model import Model

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from sim.papers.dear import FUSIONS, GPU, NETWORKS, WORKERS, best, closed_forms, simulated_s, subjects
+from sim.papers.dear import (
+    FUSIONS,
+    GPU,
+    NETWORKS,
+    WORKERS,
+    Group,
+    Ring,
+    best,
+    byte_scheduler_s,
+    closed_forms,
+    rivals_s,
+    simulated_s,
+    subjects,
+)
 from sim.papers.tables import run_paper
 from workloads.compute import Accelerator
 
@@ -74,3 +87,25 @@ def test_run_leaves_its_table(tmp_path, capsys, monkeypatch):
     page = (tmp_path / "dear.md").read_text()
     assert page.count("| 25 MiB | resnet-50 |") == len(NETWORKS)
     assert "up to 83 % (abstract)" in page
+
+
+def test_parts_by_priority_are_the_iteration_where_these_are_known() -> None:
+    """One part; a fast network; and a layer whose parts wait behind those of an earlier layer."""
+    ring = Ring(64, 1e-5, 1e-9)
+    whole = 2 * ring.half_s(1e6)
+    assert byte_scheduler_s([Group(1.0, 2.0, 1e6)], ring) == pytest.approx(2 + whole + 1)
+    fast = Ring(64, 0.0, 1e-15)
+    layers = [Group(0.1, 0.2, 1e7)] * 5
+    assert byte_scheduler_s(layers, fast) == pytest.approx(1.5, rel=1e-6)
+    late = [Group(1.0, 0.0, 4e6), Group(0.0, 0.0, 4e6)]  # both ready at once: the earlier layer goes first
+    first = 2 * ring.half_s(4e6)
+    assert byte_scheduler_s(late, ring) == pytest.approx(first + max(1.0, first))
+
+
+def test_the_page_has_means_and_maxima_of_the_gain_over_the_best_rival() -> None:
+    for network in (SLOW, FAST):
+        gains = []
+        for subject in subjects():
+            *rivals, _, tuned = rivals_s(subject, network).values()
+            gains.append(min(rivals) / tuned)
+        assert min(gains) >= 1 - 1e-9 and 1 < max(gains) < 1.83

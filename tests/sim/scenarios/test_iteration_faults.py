@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collectives import ring
-from sim.analytic.program_bound import program_bound_ps
+from sim.analytic.bounds import program_bound_ps
 from sim.certify.healthy import CertificateError
 from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.program import Program
@@ -71,13 +71,13 @@ def test_busy_time_leaves_late_starts_out() -> None:
 def test_an_iteration_below_its_bound_is_a_broken_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds are among the certificates of jobs, with faults and without."""
     time_ps = simulate(job(), model=ONE).time_ps
-    monkeypatch.setattr("sim.analytic.program_bound.program_bound_ps", lambda program: time_ps + 1)
+    monkeypatch.setattr("sim.analytic.bounds.program_bound_ps", lambda program: time_ps + 1)
     with pytest.raises(CertificateError, match="below the lower bound"):
         simulate(job(), model=ONE, check=True)
     def only_faulty(program: Program) -> int:
         return 2**60 if program.timetable_ptr.size else 0
 
-    monkeypatch.setattr("sim.analytic.program_bound.program_bound_ps", only_faulty)
+    monkeypatch.setattr("sim.analytic.bounds.program_bound_ps", only_faulty)
     with pytest.raises(CertificateError, match="below the lower bound"):
         simulate(job(), model=ONE, faults=PLANS["slow link"], check=True)
 

@@ -7,18 +7,7 @@ from collectives.totient_rings import ring_jumps
 from sim.engine.reference.engine import run_reference
 from sim.scenarios.optical import bandwidth_tax, lower_bound_ps, simulate_iteration
 from topologies import WeftError, circulant, fat_tree, from_links, switch
-from workloads.topoopt import (
-    ONE_RING,
-    AllReduce,
-    Flows,
-    Iteration,
-    Op,
-    Rings,
-    Transport,
-    bert16,
-    iteration_job,
-    vgg16,
-)
+from workloads.topoopt import ONE_RING, AllReduce, Flows, Iteration, Op, Rings, Transport, bert16, iteration_job, vgg16
 
 MS = 10**9
 LINKS = {"latency": "1us", "hop_latency": 0}

@@ -2,14 +2,7 @@ import random
 
 import pytest
 
-from sim.scenarios.optical import (
-    ClusterJob,
-    cluster_job,
-    contended_ps,
-    isolated_ps,
-    place_randomly,
-    simulate_iteration,
-)
+from sim.scenarios.optical import ClusterJob, cluster_job, contended_ps, isolated_ps, place_randomly, simulate_iteration
 from topologies import WeftError, fat_tree, switch
 from workloads.topoopt import (
     ONE_RING,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
 from typing import Any
 
 import pytest
 
+from sim.cli import main
 from sim.study import deciding
 from sim.study.points import Task
 from sim.study.spec import Spec
@@ -14,9 +17,10 @@ from topologies import WeftError
 
 def row(
     name: str, time_us: float, events: int = 10, discipline: str = "fifo", size: int = 1024, progress: str = "free",
-    chunks: int = 16,
+    chunks: int = 16, bound_us: float = 99,
 ) -> dict[str, Any]:
-    return {"algorithm": name, "size_bytes": size, "time_s": time_us * 1e-6, "events": events, "discipline": discipline,
+    return {"lower_bound_s": bound_us * 1e-6,
+            "algorithm": name, "size_bytes": size, "time_s": time_us * 1e-6, "events": events, "discipline": discipline,
             "trees": None, "spread_low_s": None, "spread_high_s": None, "rank_progress": progress, "chunks": chunks}
 
 
@@ -60,14 +64,41 @@ def test_a_winner_that_needs_its_discipline(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
+def test_waits_that_would_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of algorithms that go on alone, those whose bounds are far below the fastest; not where the rule was chosen."""
+    rows = [row("pipelined", 9), row("bfb", 10, bound_us=8), row("direct", 12, bound_us=8.6)]
+    told = "ports of a rank go on alone; with ranks of bfb that wait for all of them, bfb is the fastest at 1 KiB "
+    assert lines(monkeypatch, rows, {"bfb": 8.5}, chunks=16) == [f"{told}(--rank-progress all)"]
+    assert lines(monkeypatch, rows, {"bfb": 9.5}, chunks=16) == []
+    assert lines(monkeypatch, rows, {"bfb": 8.5}, chunks=16, rank_progress="auto") == []
+
+
+def main_lines(command: str, topology: str) -> list[str]:
+    """What a command tells of defaults that decide."""
+    told = io.StringIO()
+    with redirect_stdout(told):
+        assert main([command, "--topology", topology, "--algorithms", "swing", "-b", "64M", "--quiet"]) == 0
+    return [line for line in told.getvalue().splitlines() if line.startswith("# decided by a default")]
+
+
 def test_waits_that_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the user says nothing of them, and all algorithms that wait go on alone instead."""
     rows = [row("swing", 9, progress="all"), row("bucket", 10, progress="any"), row("direct", 12)]
     assert lines(monkeypatch, rows, {"swing": 13, "bucket": 10}, chunks=16) == [
         "ranks of bucket, swing wait for all ports of a step; with ports that go on alone, bucket is the fastest at "
-        "1 KiB (--rank-progress free)"
+        "1 KiB, swing takes 13 us at 1 KiB (--rank-progress free)"
     ]
+    assert lines(monkeypatch, rows, {"swing": 9.4, "bucket": 10}, chunks=16) == []
     assert lines(monkeypatch, rows, {"swing": 13, "bucket": 10}, chunks=16, rank_progress="authors") == []
+
+
+def test_waits_of_the_fastest_and_of_a_single_algorithm_are_told_where_they_cost_or_save() -> None:
+    """Without waits Swing takes a third more on torus:16x8x4, and on equal tori the same."""
+    unequal = main_lines("validate", "torus:16x8x4")
+    assert [line.rpartition("; ")[2] for line in unequal] == [
+        "with ports that go on alone, swing takes 652.8 us at 64 MiB (--rank-progress free)"
+    ]
+    assert main_lines("compare", "torus:4x4") == []
 
 
 def test_a_cut_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,9 @@ def test_worker_processes_give_the_same_rows(sweep: Sweep, expected: list[dict[s
 
 @pytest.mark.parametrize("stop_after", [0, 11, 23])
 def test_an_interrupted_sweep_goes_on(
-    stop_after: int, sweep: Sweep, expected: list[dict[str, Any]], file: Path
+    stop_after: int, sweep: Sweep, expected: list[dict[str, Any]], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sim.study.sweep.STORE_SECONDS", 0)  # each at once
     seen: list[str] = []
 
     def interrupt(task: Task, point: Finished | str | None) -> None:

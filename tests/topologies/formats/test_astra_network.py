@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.astra_inputs import DATA, network_text
 from topologies import WeftError, from_spec
 from topologies.formats.astra_network import ABSENT, BLOCKS, parse_astra_network
-from topologies.text.notes import InputNote
-from topologies.text.schema import Absent
+from topologies.text.schema import Absent, InputNote
 
 TEXT = network_text(("Ring", 4), ("FullyConnected", 3), ("Switch", 2))
 

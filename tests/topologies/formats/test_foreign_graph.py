@@ -10,7 +10,7 @@ import pytest
 
 from tests.topologies.formats.test_files import rates
 from topologies import WeftError, from_spec, ring, write_topology
-from topologies.text.notes import InputNote
+from topologies.text.schema import InputNote
 
 ZOO = """<?xml version="1.0" encoding="utf-8"?><graphml xmlns="http://graphml.graphdrawing.org/xmlns">
  <key attr.name="LinkSpeedRaw" attr.type="double" for="edge" id="d1" />

@@ -12,7 +12,7 @@ from tests.topologies.formats.test_files import infra, rates
 from topologies import Topology, WeftError
 from topologies.accelerators import gpu_links_Bps, nvlinks_Bps, of_cpu_Bps, pcie_Bps
 from topologies.formats.infragraph import parse_infragraph
-from topologies.text.notes import InputNote
+from topologies.text.schema import InputNote
 
 MANY = {"scheme": "many2many"}
 

@@ -11,8 +11,7 @@ from tests.topologies.formats.test_files import BOX, bridge, gpu, nic, rates, ro
 from topologies import Topology, WeftError
 from topologies.formats.nccl_schema import ABSENT
 from topologies.formats.nccl_xml import parse_nccl_xml
-from topologies.text.notes import InputNote
-from topologies.text.schema import Absent
+from topologies.text.schema import Absent, InputNote
 
 PEER = '<nvlink target="{}" count="2" tclass="0x030200"/>'
 PAIR = system(gpu("0000:01:00.0", 0, PEER.format("0000:02:00.0")), gpu("0000:02:00.0", 1, PEER.format("0000:01:00.0")))

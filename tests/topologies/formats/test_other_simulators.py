@@ -13,12 +13,11 @@ from tests.topologies.formats.test_files import rates, route
 from topologies import WeftError, from_spec, torus
 from topologies.core.topology import Topology
 from topologies.formats import htsim_topo, simgrid
-from topologies.formats.foreign_units import foreign_Bps, foreign_ps
+from topologies.formats.graph import foreign_Bps, foreign_ps
 from topologies.formats.htsim_topo import looks_like_htsim, parse_htsim
 from topologies.formats.ns3_text import looks_like_ns3, parse_ns3
 from topologies.formats.simgrid import looks_like_simgrid, parse_simgrid
-from topologies.text.notes import InputNote
-from topologies.text.schema import Absent
+from topologies.text.schema import Absent, InputNote
 
 DOCTYPE = '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
 

@@ -11,7 +11,7 @@ from tests.topologies.formats.test_files import all_to_all, rates, route, table
 from topologies import Topology, WeftError
 from topologies.formats.nvidia_smi import looks_like_nvidia_smi, parse_nvidia_smi
 from topologies.formats.rocm_smi import looks_like_rocm_smi, parse_rocm_smi
-from topologies.text.notes import InputNote
+from topologies.text.schema import InputNote
 
 
 def matrix(*rows: str, affinity: str = "0-15") -> str:

@@ -17,7 +17,7 @@ from tests.workloads.formats.test_flight_recorder import dump, entry
 from tests.workloads.formats.test_goal import GOOD
 from topologies import WeftError, ring, switch
 from workloads import read_text_workload
-from workloads.formats.astra_memory import read_remote_memory
+from workloads.formats.astra_memory import Roofline, read_remote_memory
 from workloads.formats.chakra import write_trace
 from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
 from workloads.formats.comm_groups import read_comm_groups
@@ -25,7 +25,6 @@ from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
 from workloads.formats.libra_files import read_communicator
 from workloads.formats.recognize import format_of
-from workloads.formats.roofline import Roofline
 
 MUTANTS = 40
 

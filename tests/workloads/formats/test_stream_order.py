@@ -13,7 +13,7 @@ from tests.astra_inputs import compute_node, message_node
 from topologies import ring, switch
 from workloads.formats.chakra import Node, Trace
 from workloads.formats.chakra_job import chakra_job
-from workloads.formats.stream_order import waits_outside
+from workloads.formats.waits import waits_outside
 from workloads.job import Compute
 
 

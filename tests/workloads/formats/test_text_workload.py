@@ -8,6 +8,7 @@ import pytest
 
 from tests.places import SHARED
 from topologies import WeftError
+from topologies.text.schema import InputNote
 from workloads import Call, read_text_workload
 
 ROW = "Q1 -1 9375000 NONE 0 9375000 ALLREDUCE 805306368 9375000 allgather 452984832 10"
@@ -27,6 +28,12 @@ def test_a_row_of_libra(tmp_path: Path) -> None:
     assert layer.forward.calls == ()
     assert layer.input_grad.calls == (Call("all-reduce", 805306368.0, "input_grad"),)
     assert layer.weight_grad.calls == (Call("all-gather", 452984832.0, "weight_grad"),)
+
+
+def test_a_broadcast_costs_nothing_as_in_simai(tmp_path: Path) -> None:
+    with pytest.warns(InputNote, match="passed over, as SimAI does: BROADCAST"):
+        (layer,) = read_text_workload(write(tmp_path, ROW.replace("NONE 0", "BROADCAST 64"))).layers
+    assert layer.forward.calls == ()
 
 
 def test_the_header_of_astra_sim(tmp_path: Path) -> None:

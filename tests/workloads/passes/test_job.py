@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sim.library.groups import fabric_times
 from sim.program.model import Model
 from sim.simulation import simulate
+from sim.study.group_times import fabric_times
 from tests.workloads.passes.test_passes import plan
 from topologies import switch
 from topologies.checks import WeftError

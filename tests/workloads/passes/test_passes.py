@@ -27,8 +27,8 @@ SMALL = LanguageModel(name="small", layers=8, hidden=1024, heads=16, vocabulary=
 
 
 def plan(model: LanguageModel = SMALL, **changes: Any) -> Plan:
-    given = {"stack": stack("megatron"), "device": device("a100"), "efficiency": 0.7, "half_efficiency": 0.7,
-             "sequence": model.sequence, "sequence_parallel": False}
+    given = {"stack": stack("megatron"), "device": replace(device("a100"), spread=0.0), "efficiency": 0.7,
+             "half_efficiency": 0.7, "sequence": model.sequence, "sequence_parallel": False}
     return Plan(model=model, **{**given, **changes})
 
 
@@ -143,6 +143,37 @@ def test_one_rank_computes_and_updates() -> None:
     assert set(found.parts[0]) == {"compute", "optimizer"}
     assert 0.2 < found.figures["mfu"] < 0.7
     assert found.figures["tokens_per_s"] == pytest.approx(1024 / found.time_s)
+
+
+def test_a_job_is_as_fast_as_the_slowest_of_its_devices() -> None:
+    """The expected largest of n normal values: 1.42 standard deviations of 8, 2.6 of 128."""
+    whole = device("a100")
+    for ranks, deviations in ((1, 0.0), (8, 1.42), (128, 2.6)):
+        one = plan(dp=ranks, zero=3, device=whole, microbatches=1)
+        assert one.pace == pytest.approx(1 + whole.spread * deviations, abs=0.002 * whole.spread * 10)
+        alone = iterate(replace(one, device=replace(whole, spread=0.0)), free).parts[0]["compute"]
+        assert iterate(one, free).parts[0]["compute"] == pytest.approx(alone * one.pace, rel=1e-6)
+
+
+def test_copies_add_up_the_shards_of_their_gradients() -> None:
+    """HSDP: a shard of each block behind its reduce-scatter; of a loop of layers all shards behind the pass."""
+    sizes: dict[str, list[float]] = {}
+
+    def times(kind: str, size_bytes: float, group: str) -> int:
+        sizes.setdefault(f"{group} {kind}", []).append(size_bytes)
+        return 10**6
+
+    one = plan(dp=8, replicas=2, zero=3)
+    hidden = iterate(one, times)
+    assert one.groups["dp"] == (4, 1) and one.groups["rep"] == (2, 4)
+    assert sizes["rep all-reduce"] == [size / 4 for size in sizes["dp reduce-scatter"]]
+    sizes.clear()
+    behind = iterate(replace(one, stack=stack("maxtext")), times)
+    shards = 8 * SMALL.layer_parameters(0) + SMALL.embedding_parameters
+    assert sizes["rep all-reduce"] == [pytest.approx(shards)]  # 4 bytes each over 4 ranks
+    assert 0 < hidden.parts[0]["rep all-reduce"] < behind.parts[0]["rep all-reduce"] == 10**6
+    with pytest.raises(WeftError, match="replicas=3 are copies of ZeRO's shards"):
+        replace(one, replicas=3)
 
 
 def test_equal_stages_have_the_bubble_of_the_schedule() -> None:

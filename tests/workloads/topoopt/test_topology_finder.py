@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from tests.oracles.circuit_plans import graph_of
 from topologies import WeftError
-from workloads.topoopt import (
-    MODELS,
-    Demand,
-    Placement,
-    data_parallel,
-    find_topology,
-    iteration_of,
-    model,
-)
+from workloads.topoopt import MODELS, Demand, Placement, data_parallel, find_topology, iteration_of, model
 from workloads.topoopt.strategy import servers_of
 from workloads.topoopt.topology_finder import matchings, split_degree
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sim.engine.loop import run_fifo_nics
 from sim.engine.reference.engine import Simulation, run_reference
-from sim.engine.reference.nic import Nic, Want
+from sim.engine.reference.policies import Nic, Want
 from sim.engine.run import Run, memory_bytes, run
 from sim.program import Cutting, Posting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock, Outcome

@@ -1,0 +1,279 @@
+"""Three systems for slow or odd networks, from the pieces of weft: FusionLLM, DEFER and DistGNN beside what is public.
+
+Of FusionLLM and DEFER only abstracts are public; DistGNN has tables and figures. What cannot be known is said first, on
+the page and here: nothing that is published is both taken in and compared.
+
+References
+----------
+.. [1] Z. Tang et al., "FusionLLM: A Decentralized LLM Training System on Geo-distributed GPUs with Adaptive
+   Compression", arXiv 2410.12707.
+.. [2] A. Parthasarathy, B. Krishnamachari, "DEFER: Distributed Edge Inference for Deep Neural Networks", COMSNETS
+   workshops 2022; the chain as in ANRGUSC/DEFER.
+.. [3] V. Md et al., "DistGNN: Scalable Distributed Training for Large-Scale Graph Neural Networks", SC 2021, table 4,
+   figures 5 and 6.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from collectives import build
+from sim.papers.tables import Left, as_text, md_head, md_line
+from sim.simulation import simulate
+from topologies import ring, switch
+from topologies.units import bytes_per_s, format_rate
+from workloads.job import Job
+from workloads.passes.timeline import Key, walk
+
+PS = 1e12
+
+
+def run(left: Left, quick: bool) -> None:
+    """Simulate the three studies, and leave a table of each and the page."""
+    tables = {"fusionllm": list(fusion()), "defer": list(defer()), "distgnn": list(distgnn(quick))}
+    for name, rows in tables.items():
+        left.table(name, rows)
+        print(f"{name}\n{as_text(rows)}")
+    left.page("\n".join(page(tables)) + "\n")
+
+
+def chain_s(
+    schedule: str, stages: int, microbatches: int, compute_s: Callable[[str, int], float], bytes_of: Sequence[float],
+    rates_Bps: Sequence[float],
+) -> float:
+    """Time of a pipeline whose stages are joined in a row.
+
+    `compute_s`: of a pass, by its kind (F, BW) and stage.
+    `bytes_of`, `rates_Bps`: of the message from each stage to the next and back, and of their link.
+    """
+    fabric = ring(stages, latency="0s")
+    rates = [rates_Bps[min(a, b)] if abs(a - b) == 1 else max(rates_Bps)
+             for a, b in zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True)]
+    job = Job(fabric.with_links(bandwidth_Bps=np.array(rates)))
+    at, arrived = [list[int]() for _ in range(stages)], dict[Key, list[int]]()
+    for step in walk(schedule, stages, 1, microbatches):
+        (one,), here = step.slot, step.rank
+        after = [*at[here], *(number for key in step.needs for number in arrived[key])]
+        at[here] = [job.compute(one.kind, round(compute_s(one.kind, here) * PS), npus=[here], after=after)]
+        for key, to in step.gives:
+            size = round(bytes_of[min(here, to)]) if to != here else 0
+            arrived[key] = [job.send("message", size, [here], [to], after=at[here], detached=True)] if size else []
+    return simulate(job, chunks=1).time_s
+
+
+# --- FusionLLM: a pipeline over links of the Internet, of which the slowest are compressed
+
+
+FUSION_STAGES, FUSION_MICROBATCHES = 6, 8
+ACTIVATION_BYTES = 1_600_000.0  # GPT-2: 1,024 tokens of 768 in half precision
+STAGE_S = 0.05  # forward, assumed; backward twice
+KEPT_BYTES, DENSE_BYTES = 12, 4  # value and index of a kept element, and an element
+RATIOS = (10, 30, 100)
+
+
+def fusion() -> Iterator[dict[str, Any]]:
+    """A slow link in the middle of 10 Gb/s: nothing compressed, everything alike, and the slowest most (AdaTopK)."""
+    for slow_bps in (8e6, 1e8, 1e9, 1e10):
+        rates = [slow_bps / 8 if link == FUSION_STAGES // 2 else 10e9 / 8 for link in range(FUSION_STAGES - 1)]
+
+        def time_s(ratios: Sequence[float], rates: Sequence[float] = rates) -> float:
+            sizes = [ACTIVATION_BYTES * min(1.0, KEPT_BYTES / DENSE_BYTES / ratio) for ratio in ratios]
+            return chain_s("gpipe", FUSION_STAGES, FUSION_MICROBATCHES,
+                           lambda kind, stage: STAGE_S * (1 if kind == "F" else 2), sizes, rates)
+
+        dense = time_s([1.0] * len(rates))
+        for ratio in RATIOS:
+            slowest = max(1 / rate for rate in rates)
+            adaptive = [max(1.0, 3 * ratio / rate / slowest) for rate in rates]
+            alike, adapted = time_s([float(ratio)] * len(rates)), time_s(adaptive)
+            yield {"slow_link": format_rate(slow_bps / 8), "ratio": ratio, "dense_s": dense, "uniform_s": alike,
+                   "adaptive_s": adapted, "gain": dense / adapted, "gain_over_uniform": alike / adapted}
+
+
+# --- DEFER: a chain of devices, each with a part of ResNet-50
+
+
+MACS = (786.0, 513.9, 436.8, 513.9, 436.8, 436.8, 513.9, 220.4)  # millions of a part, ResNet-50 cut at eight additions
+OUTPUTS = (3_211_264, 1_605_632, 1_605_632, 802_816, 802_816, 802_816, 401_408, 4_000)  # bytes before coding
+DEFER_PUBLISHED = 1.53  # times the throughput of one device, 8 nodes
+IMAGES = 40
+
+
+def overhead_s() -> float:
+    """Seconds a byte of coding and sending in units of an inference on one device, fitted on the one published gain.
+
+    A node predicts, encodes and sends in sequence, so that the slowest node has 1 / 1.53 of an inference.
+    """
+    whole = sum(MACS)
+    return min((1 / DEFER_PUBLISHED - macs / whole) / size for macs, size in zip(MACS, OUTPUTS, strict=True)
+               if size == max(OUTPUTS))
+
+
+def defer() -> Iterator[dict[str, Any]]:
+    """Throughput over one device's, without and with the overhead, of parts that are joined."""
+    whole, a_byte = sum(MACS), overhead_s()
+    for nodes in (2, 4, 8):
+        each = len(MACS) // nodes
+        macs = [sum(MACS[first:first + each]) for first in range(0, len(MACS), each)]
+        sizes = [OUTPUTS[first + each - 1] for first in range(0, len(MACS), each)]
+        row: dict[str, Any] = {"nodes": nodes}
+        for name, cost in (("compute_alone", 0.0), ("with_overhead", a_byte)):
+            job, arrived = Job(ring(nodes, bandwidth="1TB/s", latency="0s")), [list[int]() for _ in range(IMAGES)]
+            for node in range(nodes):
+                last: list[int] = []
+                busy = round((macs[node] / whole + cost * sizes[node]) * PS)
+                for image in range(IMAGES):
+                    last = [job.compute("part", busy, npus=[node], after=[*last, *arrived[image]])]
+                    arrived[image] = [] if node == nodes - 1 else [
+                        job.send("output", 1, [node], [node + 1], after=last, detached=True)]
+            row[name] = _steady(job, nodes)
+        yield row | {"published": DEFER_PUBLISHED if nodes == len(MACS) else None}
+
+
+def _steady(job: Job, nodes: int) -> float:
+    """Images a unit of time behind the first."""
+    result = simulate(job, chunks=1)
+    ends = sorted(span.end_ps for span in result.spans()
+                  if span.rank == nodes - 1 and job.operations[span.operation].kind == "part")
+    return (len(ends) - 1) / (ends[-1] - ends[0]) * PS
+
+
+# --- DistGNN: full-batch training of a graph that is cut at vertices
+
+
+class Graph(NamedTuple):
+    """A data set: millions of vertices and edges, widths of what is aggregated, and the epoch of one socket, s."""
+
+    vertices_M: float
+    edges_M: float
+    widths: tuple[int, ...]
+    alone_s: float
+    replication: Mapping[int, float]  # by sockets: copies of a vertex
+    published: Mapping[str, Mapping[int, float]]  # by algorithm and sockets, s
+
+
+GRAPHS = {
+    "Reddit": Graph(0.232965, 114.615892, (602, 16), 0.62, {2: 1.75, 4: 2.94, 8: 4.66, 16: 6.93}, {
+        "cd-0": {2: 0.84, 4: 0.96, 8: 0.79, 16: 0.63}, "cd-5": {2: 0.55, 4: 0.51, 8: 0.43, 16: 0.30},
+        "0c": {2: 0.49, 4: 0.43, 8: 0.32, 16: 0.21}}),
+    "Products": Graph(2.449029, 123.71828, (100, 256, 256), 11.0, {
+        2: 1.49, 4: 2.16, 8: 2.98, 16: 3.90, 32: 4.85, 64: 5.74}, {
+        "cd-0": {2: 7.6, 4: 6.7, 8: 5.1, 16: 3.53, 32: 2.31, 64: 1.75},
+        "cd-5": {2: 5.9, 4: 4.2, 8: 2.94, 16: 1.88, 32: 1.50, 64: 1.11},
+        "0c": {2: 5.1, 4: 3.3, 8: 2.05, 16: 1.24, 32: 0.77, 64: 0.68}}),
+    "Papers": Graph(111.059956, 1615.685872, (128, 64, 64, 64), 1022.0, {32: 4.63, 64: 5.63, 128: 6.62}, {
+        "cd-0": {32: 101.0, 64: 54.0, 128: 37.3}, "cd-5": {32: 80.0, 64: 30.1, 128: 12.3},
+        "0c": {32: 39.0, 64: 14.7, 128: 8.3}}),
+}
+EXCHANGE_BPS = 0.75e9
+"""Of a socket: 0.89 GB of Products on 64 sockets in the 1.18 s of communication, packing and unpacking of figure 6."""
+
+MEMORY_BPS, DENSE_FLOPS = 128e9, 1.5e12  # of a socket of 28 cores: data sheet; a third of the peak, assumed
+DELAYS = {"0c": 0, "cd-0": 1, "cd-5": 5}  # epochs that share the exchange; 0: none
+
+
+def vertex_share(graph: Graph) -> float:
+    """Share of an epoch that is work on vertices, which copies repeat: products, beside memory traffic of edges."""
+    dense = 6e6 * graph.vertices_M * sum(width * 256 for width in graph.widths) / DENSE_FLOPS
+    edges = 8e6 * graph.edges_M * sum(graph.widths) / MEMORY_BPS
+    return dense / (dense + edges)
+
+
+def epoch_s(graph: Graph, sockets: int, algorithm: str) -> float:
+    """An epoch: each layer aggregates, then leaves send to roots and these back; backward nothing is exchanged."""
+    job = Job(switch(sockets, bandwidth=bytes_per_s(EXCHANGE_BPS), latency="0s"))
+    copies, share, delay = graph.replication[sockets], vertex_share(graph), DELAYS[algorithm]
+    local = graph.alone_s / sockets * (1 - share + share * copies)
+    at, late = list[int](), list[int]()
+    for width in graph.widths:
+        at = [job.compute("forward", round(local / 3 * width / sum(graph.widths) * PS), after=at)]
+        sent = (copies - 1) * graph.vertices_M * 1e6 * 4 * (width + 1) / sockets
+        for way in ("to roots", "to leaves") if delay else ():
+            size = round(sent * sockets / (sockets - 1) / delay)
+            exchange = build("direct", "all-to-all", job.topology, size)
+            number = job.collective(way, exchange, after=[*at, *late])
+            at, late = ([number], late) if algorithm == "cd-0" else (at, [number])
+    job.compute("backward", round(local * 2 / 3 * PS), after=at)
+    return simulate(job, chunks=1).time_s
+
+
+def distgnn(quick: bool) -> Iterator[dict[str, Any]]:
+    """Every cell of figure 5 but Proteins, whose widths are not public."""
+    for name, graph in GRAPHS.items():
+        for algorithm, cells in graph.published.items():
+            for sockets, published in cells.items():
+                if quick and sockets > 16:
+                    continue
+                found = epoch_s(graph, sockets, algorithm)
+                yield {"graph": name, "algorithm": algorithm, "sockets": sockets, "published_s": published,
+                       "simulated_s": found, "ratio": found / published, "published_speedup": graph.alone_s / published,
+                       "simulated_speedup": graph.alone_s / found}
+
+
+# --- the page
+
+
+def page(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    """What is not known, then each study."""
+    yield UNKNOWN
+    yield from (FUSION, *_table(tables["fusionllm"]), "", FUSION_SAID)
+    yield from (DEFER.format(overhead_s() * max(OUTPUTS)), *_table(tables["defer"]), "")
+    rows = tables["distgnn"]
+    by = {name: [abs(row["ratio"] - 1) for row in rows if row["algorithm"] == name] for name in DELAYS}
+    said = ", ".join(f"{name} {sum(some) / len(some):.0%}, {max(some):.0%}" for name, some in by.items() if some)
+    yield from (DISTGNN.format(EXCHANGE_BPS / 1e9, said), *_largest(rows), "", *_table(rows))
+
+
+UNKNOWN = """# Three systems for slow networks: FusionLLM, DEFER, DistGNN
+
+Made by `weft paper seeds`.
+
+What is not public, so that few rows here can be a gate: of FusionLLM the lists of devices, links and seconds (only
+the range of gains, 1.45 to 9.39, is); of DEFER the rate of its links and every cell but one (1.53 times with 8
+nodes); of DistGNN the seconds of its phases as text, and the widths of Proteins. DistGNN's gain on one socket (3.7
+times) is one of kernels, which weft does not simulate.
+"""
+
+FUSION = f"""## FusionLLM
+
+A pipeline of {FUSION_STAGES} stages and {FUSION_MICROBATCHES} microbatches (GPipe), GPT-2's activations of 1.6 MB,
+{STAGE_S:g} s a forward pass (assumed), and one slow link among those of 10 Gb/s. A kept element takes 12 B instead
+of 4. All links are compressed by one ratio (uniform), or each by one in proportion to its time (adaptive, AdaTopK).
+"""
+
+FUSION_SAID = """The published gains of 1.45 to 9.39 lie between a link at 100 Mb/s, which hardly matters,
+and one at 8 Mb/s, which dominates: which of their rows is which is not public.
+"""
+
+DEFER = """## DEFER
+
+Throughput over that of one device. Parts of ResNet-50 by their multiply-adds alone would give 4.9 times. One
+overhead is fitted on the published 1.53: {:.2f} of an inference for coding and sending the largest output, in
+sequence with the prediction, as in the published code. With other numbers of nodes the gain saturates, as the paper
+says, and falls where the largest output is sent by a smaller part.
+"""
+
+DISTGNN = """## DistGNN
+
+Seconds of an epoch. Taken in: the epoch of one socket, the replication of vertices (table 4), and one rate of
+exchange, {:g} GB/s a socket, from one cell of figure 6. 0c exchanges nothing, cd-0 everything in every epoch, cd-5
+a fifth, behind the computation.
+
+Mean and largest distance from the published epochs: {}. Where everything is exchanged the rate carries over from
+one graph to the others. Where little is, what is left out shows: packing that is not hidden, work that one graph
+has a socket (0c of Reddit stays at 0.2 s), and the memory of the one socket that Papers does not fit into, so that
+it gains more than the number of sockets. Speed-ups at the most sockets:
+"""
+
+
+def _largest(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    last = {(row["graph"], row["algorithm"]): row for row in rows}
+    columns = ("graph", "algorithm", "sockets", "published_speedup", "simulated_speedup")
+    yield from _table([{column: row[column] for column in columns} for row in last.values()])
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield from md_head(*(name.replace("_", " ") for name in rows[0]), numbers=len(rows[0]))
+    for row in rows:
+        yield md_line(*row.values())

@@ -1,0 +1,211 @@
+"""When circuits are switched during a collective: plans, all of whose prices are simulated, and a bound on any of them.
+
+A step, or several whose pairs fit the ports together, runs on circuits of its own; or steps run on other circuits, such
+as those of the fabric, or stride rings, over several hops ("When Light Bends to the Collective Will", arXiv 2510.08072;
+"Harvest", arXiv 2602.09188). A dynamic program over such parts finds the plan; its winner is simulated as a whole.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from collectives import Schedule, Transfers
+from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_steps, part, step_pairs, switched
+from sim.analytic.circuits_bound import circuits_bound_ps
+from sim.how import AS_USUAL, How
+from sim.program.model import Model
+from sim.result import Result
+from sim.simulation import simulate
+from sim.study.choice import BestForm
+from topologies import Topology, WeftError
+from topologies.optics import joining, layouts, stride_rings
+from topologies.stages import count, staged
+from topologies.units import format_time
+
+EVERY_STEP, PLANNED = "every step", "planned"
+POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
+"""Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these."""
+
+MOST_PRICED = 24
+"""Limit on the steps of a schedule whose single steps are priced on circuits that are not their own."""
+
+Piece = tuple[int, int, int]
+"""First and last step, and the number of what is up."""
+
+
+class Plan(NamedTuple):
+    """Which circuits are up in each step, and what that takes."""
+
+    policy: str
+    fabrics: tuple[Topology, ...]  # of each step
+    letters: str  # of each step: B on the first circuits, R on others after switching, m on the same as before
+    time_ps: int  # simulated part by part
+    changes: int
+
+
+class Planner:
+    """Prices of the steps of a schedule on the circuits that the ports of its fabric allow."""
+
+    def __init__(self, schedule: Schedule, model: Model = Model(), how: How = AS_USUAL) -> None:
+        optics = schedule.topology.optics
+        if optics is None:
+            raise WeftError(f"{schedule.topology.name} has no circuits to switch: choose a fabric such as ocs:16x4")
+        schedule = in_matchings(schedule)
+        self.schedule, self.model, self.how, self.optics = schedule, model, how, optics
+        self.pairs = step_pairs(schedule)
+        self.states = [schedule.topology]
+        self.own: dict[frozenset[tuple[int, int]], int | None] = {}
+        self._prices: dict[tuple[object, ...], int | None] = {}
+        self._keys: dict[Piece, tuple[object, ...]] = {}
+        self._transfers: dict[tuple[int, int], Transfers] = {}
+
+    @cached_property
+    def least_ps(self) -> int:
+        """What all steps take on circuits of their own, each from the first; 0 where the ports do not suffice."""
+        own = [self._own(step, step) for step in range(len(self.pairs))]
+        prices = [None if piece is None else self.price_ps(*piece) for piece in own]
+        return 0 if None in prices else sum(price or 0 for price in prices)
+
+    @staged("search")
+    def plan(self, policy: str) -> Plan | None:
+        """The quickest plan; among equals the one that changes less often. None if there is none."""
+        n = len(self.pairs)
+        pieces = [piece for piece in self._pieces(policy) if piece is not None]
+        delay_ps = self.optics.delay_ps
+        best: list[dict[int, tuple[int, int, tuple[int, ...]]]] = [{} for _ in range(n + 1)]
+        pieces.sort()
+        for done, (first, last, state) in enumerate(pieces):
+            count("prices of steps", done, len(pieces))
+            price = self.price_ps(first, last, state)
+            if price is None:
+                continue
+            came: list[tuple[int, int, tuple[int, ...]]] = []
+            if first == 0:
+                free = not self.optics.paid and (not self.optics.circuits or state == 0)
+                came.append((0 if free else delay_ps, 0 if free else 1, ()))
+            for before, (time_ps, changes, chosen) in best[first].items():
+                moves = before != state
+                came.append((time_ps + delay_ps * moves, changes + moves, chosen))
+            if came:
+                time_ps, changes, chosen = min(came)
+                found = time_ps + price, changes, (*chosen, *[state] * (last + 1 - first))
+                best[last + 1][state] = min(best[last + 1].get(state, found), found)
+        if n == 0 or not best[n]:
+            return None
+        time_ps, changes, chosen = min(best[n].values())
+        letters = "".join("B" if one == 0 else "m" if at and chosen[at - 1] == one else "R"
+                          for at, one in enumerate(chosen))
+        starts = [at for at in range(n) if at == 0 or chosen[at] != chosen[at - 1]]
+        runs = [self.price_ps(first, last - 1, chosen[first]) or 0
+                for first, last in zip(starts, [*starts[1:], n], strict=True)]
+        time_ps = sum(runs) + changes * delay_ps
+        return Plan(policy, tuple(self.states[one] for one in chosen), letters, time_ps, changes)
+
+    def _pieces(self, policy: str) -> Iterator[Piece | None]:
+        n = len(self.pairs)
+        if policy in (EVERY_STEP, "two states"):
+            yield from (self._own(step, step) for step in range(n))
+        if policy == PLANNED:
+            for first in range(n):
+                for last in range(first, n):
+                    piece = self._own(first, last)
+                    if piece is None:
+                        break
+                    yield piece
+            yield 0, n - 1, 0
+        others = [] if policy == EVERY_STEP else [0]
+        if policy in ("stride rings", PLANNED) and n <= MOST_PRICED:
+            others += [self._state(ring) for ring in stride_rings(self.schedule.topology)]
+        if policy == PLANNED and n <= MOST_PRICED:
+            others += [self._state(one) for one in layouts(self.schedule.topology).values()]
+        if n <= MOST_PRICED or policy != PLANNED:
+            yield from ((step, step, state) for step in range(n) for state in dict.fromkeys(others))
+
+    def _state(self, fabric: Topology) -> int:
+        """The number of a fabric; equal ones have one."""
+        for number, other in enumerate(self.states):
+            if all(np.array_equal(getattr(fabric, name), getattr(other, name))
+                   for name in ("src", "dst", "bandwidth_Bps")):
+                return number
+        self.states.append(fabric)
+        return len(self.states) - 1
+
+    def _own(self, first: int, last: int) -> Piece | None:
+        """Circuits for all pairs of some steps; None if the ports do not suffice."""
+        pairs = frozenset().union(*self.pairs[first : last + 1])
+        if pairs not in self.own:
+            fabric = joining(self.schedule.topology, pairs)
+            self.own[pairs] = None if fabric is None else self._state(fabric)
+        state = self.own[pairs]
+        return None if state is None else (first, last, state)
+
+    def price_ps(self, first: int, last: int, state: int) -> int | None:
+        """Simulated time of some steps alone; None without a route."""
+        piece = first, last, state
+        if piece not in self._keys:
+            if (first, last) not in self._transfers:
+                self._transfers[first, last] = of_steps(self.schedule, first, last)
+            t = self._transfers[first, last]
+            key = self._keys[piece] = self._key(t, state)
+            if key not in self._prices:
+                fabric = self.states[state]
+                self._prices[key] = None
+                if has_routes(fabric, t):
+                    some = part(self.schedule, t, fabric)
+                    self._prices[key] = simulate(some, model=self.model, **self.how.arguments()).time_ps
+        return self._prices[self._keys[piece]]
+
+    def _key(self, t: Transfers, state: int) -> tuple[object, ...]:
+        """What the price depends on: of transfers that wait for nothing, each on a circuit of its own, the largest."""
+        moves = t.src != t.dst
+        links = self.states[state].link_ids(t.src[moves], t.dst[moves])
+        if t.dep_src.size == 0 and t.rounds is None and np.all(links >= 0) and np.unique(links).size == links.size:
+            rates = self.states[state].bandwidth_Bps[links]
+            return "direct", int(t.blocks.max(initial=0)), float(rates.min(initial=0)), float(rates.max(initial=0))
+        return state, *(column.tobytes() for column in (t.src, t.dst, t.blocks, t.slot, t.dep_src, t.dep_slot))
+
+
+def planned(schedule: Schedule, model: Model, how: How = AS_USUAL) -> Schedule:
+    """The schedule with the circuits of its best plan."""
+    planner = Planner(schedule, model, how)
+    plan = planner.plan(PLANNED)
+    return schedule if plan is None else switched(planner.schedule, plan.fabrics)
+
+
+def switched_form(
+    ready: Mapping[str, Schedule], best: BestForm, run: Callable[[Schedule], Result], how: How = AS_USUAL
+) -> BestForm:
+    """The best of static circuits, or of plans that switch them, where some may be faster.
+
+    `ready`: schedules by form, on the circuits of the fabric or other static ones.
+    `run`: with the model of the best.
+    """
+    static = best.result.job.of_schedule
+    assert static is not None
+    for label, schedule in ready.items():
+        if static.topology.optics is None or "circuits=" in label:
+            continue
+        size = schedule.size_bytes
+        bound = circuits_bound_ps(schedule.topology, schedule.kind, size, best.result.model, least_changes=1)
+        if bound >= best.result.time_ps:
+            break
+        try:
+            result = run(planned(schedule, best.result.model, how))
+        except Unswitchable as wrong:
+            best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
+            continue
+        if result.time_ps < best.result.time_ps:
+            others = best.others | {best.name: format_time(best.result.time_ps)}
+            best = BestForm(f"{label}, circuits={PLANNED}", result, others)
+    return best
+
+
+def switched_rows(schedule: Schedule, model: Model = Model(), policies: Sequence[str] = POLICIES) -> list[
+    tuple[Plan, Result]
+]:
+    """Every policy that a schedule can follow, planned, and simulated as a whole."""
+    planner = Planner(schedule, model)
+    plans = [plan for policy in policies if (plan := planner.plan(policy)) is not None]
+    return [(plan, simulate(switched(planner.schedule, plan.fabrics), model=model)) for plan in plans]

@@ -1,0 +1,210 @@
+"""Planes of circuits that switch while the others transmit: which of them carry how much of each step.
+
+Each port of a server is on a plane of its own. A step, one permutation, is divided over the planes that have its
+circuits up; the others may switch for later steps meanwhile, each as soon as it is idle (SWOT, arXiv 2510.19322). The
+division of least time is a mixed-integer program, as in the paper; its answer is run as a job and timed there.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import lil_matrix
+
+from collectives import Schedule
+from collectives.reconfigured import of_steps, step_pairs
+from topologies import Topology, WeftError
+from topologies.core.epochs import circuit_epochs
+from topologies.optics import joining
+from topologies.units import PS_PER_S
+from workloads.job import Job
+
+MOST_CELLS = 48
+"""Limit on steps times planes: beyond, the program takes minutes."""
+
+MOST_NODES = 100_000
+"""Limit on the search of the solver, which no clock decides; its best answer so far is taken."""
+
+
+class Indivisible(WeftError):
+    """Steps that planes cannot divide."""
+
+
+class Division(NamedTuple):
+    """Bytes of each step on each plane, (steps, planes), and the circuits of each plane in each step."""
+
+    share: list[list[int]]
+    circuits: list[list[int]]  # number of the step whose circuits are up, the first of equal ones
+    switches: int
+
+
+def divide(schedule: Schedule) -> Division:
+    """The division of least time.
+
+    WeftError: a step in which a rank sends or receives twice, or unequal messages; or too many steps.
+    """
+    optics, pairs = schedule.topology.optics, step_pairs(schedule)
+    assert optics is not None
+    n, k = len(pairs), optics.ports
+    if n * k > MOST_CELLS or n == 0:
+        raise Indivisible(f"{schedule.name} has {n} steps over {k} planes: at most {MOST_CELLS} together are divided")
+    size = [_bytes_of(schedule, step, pairs[step]) for step in range(n)]
+    config = [pairs.index(some) for some in pairs]
+    kinds = sorted(set(config))
+    delay, latency = optics.delay_ps / 1e6, float(schedule.topology.latency_ps.max(initial=0)) / 1e6
+    per_byte = PS_PER_S / optics.rate_Bps / 1e6
+    takes = [one * per_byte for one in size]
+    big = sum(takes) / k + n * (latency + delay)
+    model = _Model(n, k, len(kinds))
+    for i in range(n):
+        model.row({model.d(i, j): 1.0 for j in range(k)}, takes[i], takes[i])
+        for j in range(k):
+            u, r, f = model.u(i, j), model.r(i, j), model.f(i, j)
+            model.row({model.d(i, j): 1.0, u: -takes[i]}, most=0.0)
+            model.row({model.x(i, j, c): 1.0 for c in range(len(kinds))}, 1.0, 1.0)
+            model.row({u: 1.0, model.x(i, j, kinds.index(config[i])): -1.0}, most=0.0)
+            sends = {f: 1.0, model.d(i, j): -1.0, u: -big}
+            model.row(sends | ({model.e(i - 1): -1.0} if i else {}), least=latency - big)
+            idle = {model.a(i - 1, j): -1.0, r: -delay} if i else {}
+            model.row(sends | idle, least=latency - big)
+            model.row({model.a(i, j): 1.0} | idle, least=0.0)
+            for after in (model.e(i), model.a(i, j)):
+                model.row({after: 1.0, f: -1.0, u: -big}, least=-big)
+            for c in range(len(kinds)) if i else ():
+                model.row({r: 1.0, model.x(i, j, c): -1.0, model.x(i - 1, j, c): 1.0}, least=0.0)
+            done = {model.d(at, j): 1.0 for at in range(i + 1)} | {model.u(at, j): latency for at in range(i + 1)}
+            model.row(done | {model.e(i): -1.0}, most=0.0)  # what a plane does is one after the other
+            spent = done | {model.r(at, j): delay for at in range(i + 1)}
+            model.row(spent | {model.e(i): -1.0, u: spent[u] + big}, most=big)
+        model.row({model.e(i): 1.0} | ({model.e(i - 1): -1.0} if i else {}), least=latency + takes[i] / k)
+    for j in range(k - 1):  # planes are alike: in the order of their first circuits
+        order = {model.x(0, j + at, c): (c * (1.0 if at else -1.0)) for at in (0, 1) for c in range(len(kinds))}
+        model.row(order, least=0.0)
+    found = model.solve(n, big)
+    share = [_whole([found[model.d(i, j)] / per_byte for j in range(k)], size[i]) for i in range(n)]
+    up = [[kinds[int(np.argmax([found[model.x(i, j, c)] for c in range(len(kinds))]))] for j in range(k)]
+          for i in range(n)]
+    return Division(share, up, sum(a != b for one, two in pairwise(up)
+                                   for a, b in zip(one, two, strict=True)))
+
+
+def overlapped(schedule: Schedule, division: Division) -> Job:
+    """The job of a division: a rank begins a step when it has ended the one before; idle planes switch."""
+    fabric, pairs = schedule.topology, step_pairs(schedule)
+    assert fabric.optics is not None
+    delay, k = f"{fabric.optics.delay_ps}ps", fabric.optics.ports
+    epochs_of: list[list[int]] = []  # number of the epoch of each plane in each step
+    fabrics: list[Topology] = []
+    first_of: list[list[tuple[int, int]]] = []
+    for plane in range(k):
+        mine, firsts = list[int](), list[tuple[int, int]]()
+        for step in range(len(pairs)):
+            now = division.circuits[step][plane]
+            if not step or now != division.circuits[step - 1][plane]:
+                firsts.append((len(fabrics), now))
+                fabrics.append(_plane(fabric, pairs[now]))
+            mine.append(len(fabrics) - 1)
+        epochs_of.append(mine)
+        first_of.append(firsts)
+    epochs = circuit_epochs(fabrics, name=fabric.name)
+    job, last = Job(epochs.topology), list[int]()
+    for step, some in enumerate(pairs):
+        sends = [(division.share[step][plane], src, dst, epochs.route(epochs_of[plane][step], [src], [dst])[0])
+                 for plane in range(k) if division.share[step][plane] for src, dst in sorted(some)]
+        sizes, src, dst, via = zip(*sends, strict=True)
+        last = [job.send(f"step {step}", sizes, src, dst, via=via, after=last, kind=schedule.kind.name)]
+    for plane, firsts in enumerate(first_of):
+        before: list[int] = []
+        for (old, _), (new, step) in pairwise(firsts):
+            before = [job.reconfigure(
+                f"plane {plane} switches for step {step}", delay, epochs.links[old].tolist(),
+                epochs.links[new].tolist(), controller=f"plane {plane}", after=before,
+            )]
+    return job
+
+
+def _plane(fabric: Topology, pairs: frozenset[tuple[int, int]]) -> Topology:
+    """Circuits of one port of each server."""
+    assert fabric.optics is not None
+    one = joining(fabric, pairs)
+    assert one is not None
+    return one.with_links(bandwidth_Bps=np.full(one.n_links, fabric.optics.rate_Bps))
+
+
+def _bytes_of(schedule: Schedule, step: int, pairs: frozenset[tuple[int, int]]) -> int:
+    """Bytes of each message of a step."""
+    t = of_steps(schedule, step, step)
+    blocks = np.unique(t.blocks[t.src != t.dst])
+    ends = [len({pair[end] for pair in pairs}) for end in (0, 1)]
+    if blocks.size != 1 or min(ends) < len(pairs) or np.count_nonzero(t.src != t.dst) != len(pairs):
+        raise Indivisible(f"step {step} of {schedule.name} is no permutation of equal messages, which planes divide")
+    return int(blocks[0]) * schedule.block_bytes
+
+
+def _whole(share: list[float], size: int) -> list[int]:
+    """Whole bytes with the same sum; a rest goes to the largest."""
+    found = [round(one) for one in share]
+    found[int(np.argmax(found))] += size - sum(found)
+    return found
+
+
+class _Model:
+    """Variables and rows of the program; times in us."""
+
+    def __init__(self, n: int, k: int, kinds: int) -> None:
+        self.n, self.k, self.kinds = n, k, kinds
+        self.cells, self.n_vars = n * k, n * k * (5 + kinds) + n
+        self.rows: list[tuple[dict[int, float], float, float]] = []
+
+    def u(self, i: int, j: int) -> int:
+        """Whether plane j carries some of step i."""
+        return i * self.k + j
+
+    def r(self, i: int, j: int) -> int:
+        """Whether it switches before step i."""
+        return self.cells + i * self.k + j
+
+    def x(self, i: int, j: int, c: int) -> int:
+        """Whether its circuits in step i are those of kind c."""
+        return 2 * self.cells + (i * self.k + j) * self.kinds + c
+
+    def d(self, i: int, j: int) -> int:
+        """Time of its bytes of step i on it."""
+        return (2 + self.kinds) * self.cells + i * self.k + j
+
+    def f(self, i: int, j: int) -> int:
+        """When it has carried them."""
+        return (3 + self.kinds) * self.cells + i * self.k + j
+
+    def a(self, i: int, j: int) -> int:
+        """When it is idle after step i."""
+        return (4 + self.kinds) * self.cells + i * self.k + j
+
+    def e(self, i: int) -> int:
+        """When step i has ended."""
+        return (5 + self.kinds) * self.cells + i
+
+    def row(self, terms: dict[int, float], least: float = -np.inf, most: float = np.inf) -> None:
+        self.rows.append((terms, least, most))
+
+    def solve(self, n: int, big: float) -> list[float]:
+        matrix = lil_matrix((len(self.rows), self.n_vars))
+        for at, (terms, _, _) in enumerate(self.rows):
+            for variable, factor in terms.items():
+                matrix[at, variable] += factor
+        binary = np.arange(self.n_vars) < (2 + self.kinds) * self.cells
+        cost = np.zeros(self.n_vars)
+        cost[self.e(n - 1)] = 1.0
+        cost[self.cells : 2 * self.cells] = 1e-9 * big  # among equals, fewer switches
+        most = np.where(binary, 1.0, np.inf)
+        found = milp(
+            cost, integrality=binary, bounds=Bounds(0.0, most), options={"node_limit": MOST_NODES, "mip_rel_gap": 1e-6},
+            constraints=LinearConstraint(matrix.tocsr(), [row[1] for row in self.rows], [row[2] for row in self.rows]),
+        )
+        if found.x is None:
+            raise Indivisible(f"no division over planes was found: {found.message}")
+        solution: list[float] = found.x.tolist()
+        return solution

@@ -1,0 +1,130 @@
+"""The table of `weft reconfigure`: static circuits, every policy of switching them, and a bound on all of them."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from collectives import Schedule
+from collectives.reconfigured import Unswitchable, switched
+from sim.analytic.circuits_bound import circuits_bound_ps
+from sim.how import AS_USUAL, How
+from sim.result import Result
+from sim.simulation import simulate
+from sim.study.choice import BestForm
+from sim.study.circuits import EVERY_STEP, PLANNED, Plan, Planner
+from sim.study.overlap import Indivisible, divide, overlapped
+from sim.study.points import Task, floor_ps, ready_point, simulate_static, topology_of
+from sim.study.spec import Spec
+from topologies import WeftError
+from topologies.units import PS_PER_S
+
+STATIC, BEST = "static", "best"
+
+OVERLAPPED = "overlapped"
+
+SHOWN = (EVERY_STEP, PLANNED)
+"""Policies of switching in the table; the others of `POLICIES` are parts of the last."""
+
+
+class Found(NamedTuple):
+    """The quickest run of a policy."""
+
+    policy: str
+    form: str  # and circuits, where they are static
+    plan: Plan | None  # of circuits that are switched
+    result: Result
+    schedule: Schedule
+    changes: int = 0
+
+
+def policies(
+    spec: Spec, names: Sequence[str], how: How = AS_USUAL, done: Callable[[str], None] = lambda policy: None
+) -> tuple[list[Found], int]:
+    """The quickest of each policy, over all algorithms and circuits, and a bound on any in ps; all are simulated.
+
+    `names`: algorithms that can run.
+    `done`: called after each policy.
+    WeftError: a fabric whose circuits cannot be switched.
+    """
+    fabric, size = topology_of(spec), spec.sizes_bytes[0]
+    if fabric.optics is None:
+        raise WeftError(f"{fabric.name} has no circuits to switch: choose a fabric such as ocs:16x4")
+    points = {name: ready_point(Task(spec, name, size, **how.arguments(), spread=0)) for name in names}
+    static = _static(spec, points, how)
+    done(STATIC)
+    found = [Found(STATIC, static.name, None, static.result, static.result.schedule)]
+    model = static.result.model
+    bound_ps = circuits_bound_ps(fabric, spec.kind, size, model)
+    may_pay = circuits_bound_ps(fabric, spec.kind, size, model, least_changes=1) < static.result.time_ps
+    planners = [
+        (label, Planner(schedule, model, how)) for ready, _ in points.values() for label, schedule in ready.items()
+        if "circuits=" not in label
+    ]
+    planners.sort(key=lambda one: one[1].least_ps or static.result.time_ps)
+    for policy in SHOWN:
+        if policy == EVERY_STEP or may_pay:
+            found += _planned(policy, planners, how)
+        else:  # any change takes longer than all of it
+            found.append(found[0]._replace(policy=policy))
+        done(policy)
+    if fabric.optics.per_port and may_pay:
+        found += _overlapped(planners, how)
+    best = min(found, key=lambda one: one.result.time_ps)
+    return [*found, best._replace(policy=BEST)], bound_ps
+
+
+def _static(spec: Spec, points: dict[str, Any], how: How) -> BestForm:
+    """The best algorithm on the best static circuits."""
+    best: BestForm | None = None
+    floors = {name: floor_ps(spec, ready.values()) for name, (ready, _) in points.items()}
+    for name in sorted(points, key=lambda name: floors[name]):
+        if best is None or floors[name] < best.result.time_ps:
+            task = Task(spec, name, spec.sizes_bytes[0], **how.arguments(), spread=0)
+            found = simulate_static(task, *points[name])
+            best = found if best is None or found.result.time_ps < best.result.time_ps else best
+    assert best is not None
+    return best
+
+
+def _planned(policy: str, planners: Sequence[tuple[str, Planner]], how: How) -> list[Found]:
+    """The quickest plan of a policy; none where no step has circuits of its own."""
+    plans: list[tuple[int, int, Plan]] = []
+    for at, (_, planner) in enumerate(planners):
+        if plans and planner.least_ps >= min(plans, key=lambda one: one[0])[0]:
+            continue
+        plan = planner.plan(policy)
+        if plan is not None:
+            plans.append((plan.time_ps, at, plan))
+    for _, at, plan in sorted(plans, key=lambda one: one[:2]):
+        label, planner = planners[at]
+        try:
+            whole = switched(planner.schedule, plan.fabrics)
+        except Unswitchable:
+            continue
+        result = simulate(whole, model=planner.model, **how.arguments())
+        return [Found(policy, label, plan, result, planner.schedule, plan.changes)]
+    return []
+
+
+def _overlapped(planners: Sequence[tuple[str, Planner]], how: How) -> list[Found]:
+    """The quickest division of the steps over ports that switch one by one; none where no schedule is of such steps."""
+    found = list[Found]()
+    for label, planner in planners:
+        with suppress(Indivisible):
+            division = divide(planner.schedule)
+            result = simulate(overlapped(planner.schedule, division), model=planner.model, **how.arguments())
+            found.append(Found(OVERLAPPED, label, None, result, planner.schedule, division.switches))
+    return sorted(found, key=lambda one: one.result.time_ps)[:1]
+
+
+def row_of(found: Found, bound_ps: int) -> dict[str, Any]:
+    """A tidy row of the table."""
+    result, plan = found.result, found.plan
+    return {
+        "policy": found.policy, "algorithm": found.schedule.pattern.algorithm, "form": found.form,
+        "circuits": plan.letters if plan else "in turns" if found.policy == OVERLAPPED else result.job.topology.name,
+        "reconfigurations": found.changes, "simulated_s": result.time_s,
+        "plan_s": result.time_s if plan is None else plan.time_ps / PS_PER_S,
+        "bound_s": bound_ps / PS_PER_S, "over_bound": result.time_ps / max(bound_ps, 1) - 1,
+        "chunks": result.model.chunks, "why": result.why().parts if found.policy == BEST else {},
+    }

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectives import build
+from collectives.reconfigured import Unswitchable, in_matchings, of_steps, part, step_pairs, switched
+from sim import simulate
+from sim.program.model import make_model
+from topologies import WeftError, from_spec, torus
+from topologies.optics import joining, layouts
+
+WHOLE = make_model(chunks=1, forwarding="store-and-forward")
+
+
+def own(schedule):
+    """Each step on its own circuits, equal ones once."""
+    pairs = step_pairs(schedule)
+    fabrics = {some: joining(schedule.topology, some) for some in pairs}
+    return [fabrics[some] for some in pairs]
+
+
+@pytest.mark.parametrize("options", ["", ",per-port", ",paid", ",circuits=rings", ",duplex"])
+def test_steps_on_their_own_circuits_take_what_they_take_alone_and_the_delays(options):
+    fabric = from_spec(f"ocs:8x2,delay=1us{options}", "50GB/s", "100ns", 0)
+    schedule = build("recursive-doubling", "all-reduce", fabric, "1MiB", "bandwidth")
+    fabrics = own(schedule)
+    result = simulate(switched(schedule, fabrics), model=WHOLE, check=True)
+    alone = sum(
+        simulate(part(schedule, of_steps(schedule, at, at), one), model=WHOLE).time_ps
+        for at, one in enumerate(fabrics)
+    )
+    changes = 4 + (options in (",paid", ",circuits=rings"))
+    assert result.time_ps == alone + changes * 10**6
+    assert result.schedule.proof == "proved" and result.row()["algorithm"] == "recursive-doubling"
+    assert result.why().parts["reconfiguration"] == changes * 10**6
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "all-gather"])
+@pytest.mark.parametrize("name", ["swing", "ring", "bruck", "recursive-doubling"])
+def test_one_set_of_circuits_is_the_schedule_on_them(kind, name):
+    fabric = from_spec("ocs:8x2")
+    if name == "bruck" and kind == "all-reduce":
+        return
+    schedule = build(name, kind, fabric, "64KiB")
+    assert switched(schedule, [fabric] * len(step_pairs(schedule))) is schedule
+    (_, other, *_) = layouts(fabric).values()
+    moved = switched(schedule, [other] * len(step_pairs(schedule)))
+    assert simulate(moved, check=True).time_ps == simulate(build(name, kind, other, "64KiB")).time_ps
+
+
+@given(st.integers(2, 9), st.integers(1, 3))
+@settings(max_examples=20, deadline=None)
+def test_matchings_of_an_all_to_all(n, ports):
+    schedule = in_matchings(build("direct", "all-to-all", from_spec(f"ocs:{n}x{ports}"), "4KiB"))
+    pairs = step_pairs(schedule)
+    assert len(pairs) == n - 1 and sum(map(len, pairs)) == n * (n - 1)
+    for some in pairs:
+        assert len({src for src, _ in some}) == len({dst for _, dst in some}) == len(some)
+    simulate(switched(schedule, own(schedule)), check=True)
+
+
+def test_circuits_fit_the_ports():
+    fabric = from_spec("ocs:8x3")
+    two = joining(fabric, {(v, (v + by) % 8) for v in range(8) for by in (1, 2)})
+    one = joining(fabric, {(v, (v + 1) % 8) for v in range(8)})
+    assert two.n_links == 16 and np.all(two.bandwidth_Bps == fabric.optics.rate_Bps)
+    assert one.n_links == 8 and np.all(one.bandwidth_Bps == 3 * fabric.optics.rate_Bps)
+    assert joining(fabric, {(0, v) for v in range(1, 5)}) is None
+    single = from_spec("ocs:8x3,single")
+    assert np.all(joining(single, {(0, 1)}).bandwidth_Bps == single.optics.rate_Bps)
+    assert joining(from_spec("ocs:8x2,duplex"), {(0, 1), (1, 2), (3, 1)}) is None
+
+
+def test_what_cannot_be_switched_is_named():
+    fabric = from_spec("ocs:4x2")
+    schedule = build("ring", "all-reduce", fabric, "1KiB")
+    apart = joining(fabric, {(0, 1), (1, 0)})
+    with pytest.raises(WeftError, match="no route"):
+        switched(schedule, [apart, *[fabric] * (len(step_pairs(schedule)) - 1)])
+    units = build("parameter-server", "all-reduce", torus((4,)), "1KiB")
+    assert issubclass(Unswitchable, WeftError) and units.pattern.circuits is None

@@ -1,0 +1,99 @@
+import itertools
+from functools import cache
+
+import pytest
+
+from collectives import build
+from sim import simulate
+from sim.analytic.circuits_bound import circuits_bound_ps
+from sim.program.model import make_model
+from sim.study.circuits import PLANNED, POLICIES, Planner, planned, switched_rows
+from sim.study.policies import policies, row_of
+from sim.study.spec import Spec
+from topologies import WeftError, from_spec, ring
+from topologies.units import parse_time
+
+US = 1_000_000
+HALVES = make_model(chunks=1, forwarding="store-and-forward", endpoint_latency="500ns")
+
+
+@cache
+def halving(size):
+    fabric = from_spec("ocs:64x2,duplex,single,circuits=64", "50GB/s", "100ns", 0)
+    return Planner(build("recursive-doubling", "all-reduce", fabric, size, "bandwidth"), HALVES)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("size", "delay", "static", "every", "match", "letters", "segments"),
+    [
+        ("4KiB", "100ns", 19.09, 8.46, 8.36, "BRRRRRmRRRRB", 8.36),
+        ("4KiB", "1us", 19.09, 18.36, 13.74, "BBBBRRmRBBBB", 11.08),
+        ("4KiB", "10us", 19.09, 117.36, 19.09, "BBBBBBBBBBBB", 19.09),
+        ("64KiB", "1us", 26.46, 20.78, 18.22, "BBBRRRmRRBBB", 15.22),
+        ("64KiB", "10us", 26.46, 119.78, 26.46, "BBBBBBBBBBBB", 26.46),
+        ("1MiB", "1us", 144.43, 59.49, 58.49, "BRRRRRmRRRRB", 57.34),
+        ("1MiB", "10us", 144.43, 158.49, 135.25, "BBBBRRmRBBBB", 92.51),
+        ("1MiB", "100us", 144.43, 1148.49, 144.43, "BBBBBBBBBBBB", 144.43),
+    ],
+)
+def test_published_plans_of_recursive_doubling(size, delay, static, every, match, letters, segments):
+    """A ring of 64, one circuit for a pair: the plans of the literature, from simulated prices."""
+    planner = halving(size)
+    planner.optics = planner.optics._replace(delay_ps=parse_time(delay))
+    plans = [planner.plan(policy) for policy in POLICIES]
+    found = [simulate(planner.schedule, model=HALVES).time_ps, *(plan.time_ps for plan in plans)]
+    assert [time / US for time in found[:4]] == pytest.approx([static, every, match, segments], abs=0.0051)
+    assert plans[1].letters == letters and plans[0].changes == 11
+    assert found[4] <= min(found)
+
+
+CELLS = [*itertools.product((8,), (1, 2, 4), ("64KiB", "16MiB"), ("0s", "10us", "1ms", "25ms"))]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("n", "ports", "size", "delay"), CELLS)
+def test_best_is_the_least_of_a_table_with_static_circuits_and_a_bound(n, ports, size, delay):
+    """Never above the best static algorithm, nor recursive doubling over unions of matchings; plan and run agree."""
+    names = ("recursive-doubling", "totient-rings")
+    spec = Spec.from_dict({
+        "topology": {"spec": f"ocs:{n}x{ports},delay={delay}"}, "sweep": {"begin": size, "end": size},
+        "collective": {"algorithms": list(names)},
+    }).choosing()
+    found, bound_ps = policies(spec, names)
+    rows = {one.policy: row_of(one, bound_ps) for one in found}
+    assert rows["best"]["simulated_s"] == min(row["simulated_s"] for row in rows.values())
+    assert bound_ps <= found[-1].result.time_ps
+    assert all(row["plan_s"] == pytest.approx(row["simulated_s"], rel=1e-4) for row in rows.values())
+    halving = build("recursive-doubling", "all-reduce", spec.build_topology(), size, "bandwidth")
+    union = [result.time_ps for plan, result in switched_rows(halving, found[0].result.model, [PLANNED])]
+    assert found[-1].result.time_ps <= min(union)
+
+
+def test_sixteen_servers_reach_what_their_ports_allow():
+    for ports, most in ((2, 316.4), (4, 157.9)):
+        fabric = from_spec(f"ocs:16x{ports},delay=10us,circuits=16")
+        assert simulate(build("pipelined", "all-reduce", fabric, "16MiB", "two-phase"), chunks=4).time_ps <= most * US
+
+
+def test_an_all_to_all_is_carried_in_unions_of_matchings():
+    schedule = build("direct", "all-to-all", from_spec("ocs:16x4,delay=10us"), "64MiB")
+    (plan, result), = switched_rows(schedule, policies=[PLANNED])
+    assert plan.time_ps == pytest.approx(result.time_ps, rel=1e-4) and result.time_ps <= 378 * US
+    assert circuits_bound_ps(schedule.topology, schedule.kind, schedule.size_bytes) <= result.time_ps
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_only_ports_that_change_are_dark_no_slower_than_the_fabric(policy):
+    times = []
+    for options in ("", ",per-port"):
+        schedule = build("swing", "all-reduce", from_spec(f"ocs:8x2,delay=1us{options}"), "64KiB", "bandwidth")
+        times += [result.time_ps for _, result in switched_rows(schedule, HALVES, [policy])]
+    assert times == sorted(times, reverse=True)
+
+
+def test_switching_needs_circuits():
+    with pytest.raises(WeftError, match="ring:4 has no circuits to switch: choose a fabric such as ocs:16x4"):
+        Planner(build("ring", "all-reduce", ring(4), "1KiB"))
+    alone = build("ring", "all-reduce", from_spec("ocs:1x1"), "1KiB")
+    assert Planner(alone).plan(PLANNED) is None and planned(alone, HALVES) is alone

@@ -1,0 +1,51 @@
+import pytest
+
+from collectives import build
+from sim import simulate
+from sim.program.model import make_model
+from sim.study.circuits import EVERY_STEP, switched_rows
+from sim.study.overlap import divide, overlapped
+from topologies import WeftError, from_spec
+
+WHOLE = make_model(chunks=1)
+
+
+def halving(p, planes, megabytes, delay_ms, kind="all-reduce"):
+    """On planes of 25 MB per ms, with 0.02 ms for each use: the setting of SWOT."""
+    fabric = from_spec(f"ocs:{p}x{planes},per-port,delay={delay_ms}ms", "25GB/s", "20us", 0)
+    form = ["bandwidth"] if kind == "all-reduce" else []
+    return build("recursive-doubling", kind, fabric, int(megabytes * 1e6), *form)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("p", "planes", "megabytes", "delay_ms", "every_ms", "least_ms"),
+    [
+        (8, 2, 0.5, 2.0, 8.1375, 4.105), (8, 2, 8, 0.2, 1.2, 0.82), (8, 2, 0.5, 0.2, 0.9375, 0.505),
+        (8, 3, 0.5, 0.2, 0.93167, 0.155), (8, 4, 8, 2.0, None, 0.52), (8, 2, 512, 0.2, 18.84, None),
+        (8, 3, 32, 2.0, 8.86667, None), (16, 4, 8, 2.0, 12.31, None),
+    ],
+)
+def test_values_of_swot(p, planes, megabytes, delay_ms, every_ms, least_ms):
+    schedule = halving(p, planes, megabytes, delay_ms)
+    if every_ms is not None:
+        ((_, result),) = switched_rows(schedule, WHOLE, [EVERY_STEP])
+        assert result.time_ps / 1e9 == pytest.approx(every_ms, abs=6e-6)
+    if least_ms is not None:
+        result = simulate(overlapped(schedule, divide(schedule)), model=WHOLE, check=True)
+        assert result.time_ps / 1e9 == pytest.approx(least_ms, abs=6e-6)
+
+
+def test_the_fixture_of_swot():
+    schedule = halving(16, 4, 0.125, 0.2, "reduce-scatter")
+    division = divide(schedule)
+    assert division.switches == 0  # a plane for each step: one shot
+    assert simulate(overlapped(schedule, division), model=WHOLE).time_ps / 1e9 == pytest.approx(0.0846875, abs=3e-6)
+
+
+def test_what_planes_cannot_divide_is_named():
+    schedule = build("direct", "all-to-all", from_spec("ocs:4x2,per-port"), "4KiB")
+    with pytest.raises(WeftError, match="step 0 of direct is no permutation of equal messages"):
+        divide(schedule)
+    with pytest.raises(WeftError, match="steps over 4 planes: at most 48 together are divided"):
+        divide(build("ring", "all-reduce", from_spec("ocs:16x4,per-port"), "4KiB"))

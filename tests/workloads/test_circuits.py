@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from collectives import build
+from sim import simulate
+from topologies import from_spec
+from workloads.circuits import with_circuits
+from workloads.job import Job, Reconfigure
+
+
+def phases(options, turns=4, compute_us=0):
+    """Exchanges with one neighbor and with another in turns, on one port: each asks for circuits of its own."""
+    job = Job(from_spec(f"ocs:8x1,{options}", "50GB/s", "100ns", 0))
+    last: list[int] = []
+    for turn in range(turns):
+        other = [rank ^ (1 + turn % 2) for rank in range(8)]
+        last = [job.send(f"exchange {turn}", 50_000, range(8), other, after=last)]
+        if compute_us:
+            last = [job.compute(f"compute {turn}", compute_us * 10**6, after=last)]
+    return job
+
+
+@pytest.mark.parametrize("turns", [1, 2, 7])
+@pytest.mark.parametrize("delay_us", [0, 3, 50])
+def test_each_change_of_phase_costs_a_switching_time(turns, delay_us):
+    """The law of Opus, of a job whose phases follow each other: N changes on demand take N times the delay."""
+    result = simulate(phases(f"delay={delay_us}us,policy=demand", turns), check=True)
+    assert result.time_ps == turns * 1_100_000 + (turns - 1) * delay_us * 10**6
+    assert sum(isinstance(one.work, Reconfigure) for one in result.job.operations) == turns - 1
+    assert result.why().parts.get("reconfiguration", 0) == (turns - 1) * delay_us * 10**6
+
+
+@pytest.mark.parametrize("delay_us", [1, 5, 9])
+def test_provisioned_circuits_are_switched_in_idle_windows(delay_us):
+    """T = T0 + the sum of max(0, delay - window)."""
+    window_us, turns = 4, 5
+    alone = turns * 1_100_000 + turns * window_us * 10**6
+    demand = simulate(phases(f"delay={delay_us}us,policy=demand", turns, window_us), check=True)
+    ahead = simulate(phases(f"delay={delay_us}us,policy=provisioned", turns, window_us), check=True)
+    # a computation is delivered 1 ps after it ends
+    assert demand.time_ps == alone + turns + (turns - 1) * delay_us * 10**6
+    assert 0 <= ahead.time_ps - alone - (turns - 1) * max(0, delay_us - window_us) * 10**6 <= turns
+
+
+def test_circuits_that_come_back_are_the_same_links():
+    few, many = (with_circuits(phases("policy=demand", turns)).topology for turns in (2, 40))
+    assert few.n_links == many.n_links
+    assert with_circuits(job := phases("delay=1us")) is job
+
+
+def test_an_operation_whose_pairs_exceed_the_ports_stays_on_the_fabric():
+    fabric = from_spec("ocs:8x2,policy=demand")
+    job = Job(fabric)
+    first = job.collective("gather", build("direct", "all-gather", fabric, "64KiB"))
+    job.collective("ring", build("ring", "all-reduce", fabric, "64KiB"), after=[first])
+    result = simulate(job, check=True)
+    assert np.count_nonzero([isinstance(one.work, Reconfigure) for one in result.job.operations]) <= 1
