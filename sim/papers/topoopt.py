@@ -630,7 +630,7 @@ MOVES = {16: 48, 128: 0}
 def dedicated(quick: bool) -> Iterator[Row]:
     """Six models on fabrics of one price, each with the strategy that is searched for it."""
     for n, points in {16: ((4, 100),)}.items() if quick else POINTS.items():
-        for name in ("CANDLE", "DLRM") if quick else MODELS:
+        for name in ("DLRM", "CANDLE") if quick or n > 16 else MODELS:
             for degree, rate in points:
                 yield from _dedicated_point(model(name, n), degree, rate, 40 if quick else MOVES[n])
 

@@ -73,7 +73,16 @@ class Planner:
 
     @staged("search")
     def plan(self, policy: str) -> Plan | None:
-        """The quickest plan; among equals the one that changes less often. None if there is none."""
+        """The quickest plan; among equals the one that changes less often. None if there is none.
+
+        Steps on the same circuits run into each other, and may hold each other up: what the program takes for one by
+        one is simulated together, and compared with plans whose parts lie between changes.
+        """
+        plans = [self._plan(policy, joins) for joins in (True, False)]
+        return min((one for one in plans if one is not None), key=lambda one: (one.time_ps, one.changes), default=None)
+
+    def _plan(self, policy: str, joins: bool) -> Plan | None:
+        """The least sum of parts; `joins`: whether parts on the same circuits may follow each other."""
         n = len(self.pairs)
         pieces = [piece for piece in self._pieces(policy) if piece is not None]
         delay_ps = self.optics.delay_ps
@@ -90,6 +99,8 @@ class Planner:
                 came.append((0 if free else delay_ps, 0 if free else 1, ()))
             for before, (time_ps, changes, chosen) in best[first].items():
                 moves = before != state
+                if not moves and not joins:
+                    continue
                 came.append((time_ps + delay_ps * moves, changes + moves, chosen))
             if came:
                 time_ps, changes, chosen = min(came)
