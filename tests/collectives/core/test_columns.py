@@ -204,7 +204,7 @@ WRONG: dict[str, list[Any]] = {
     "smaller": [lambda: None, 5], "root": [-1, P, 0.5, "0"], "n_sources": [0, P - 1, P + 1, 4, 8.0],
     "pools": [5, (5,), ((1, "fifo"),), None], "own_proof": ["proved", lambda: "proved"], "note": [None, 5],
     "progress": ["x", "", None, 5], "phases": [5, (0.5,), (-1,), ("0",), None],
-    "pipeline": [5, (0.5,), (-1,), ("0",), None],
+    "pipeline": [5, (0.5,), (-1,), ("0",), None], "circuits": [5, (), "ring:8"],
 }
 """Of every field of a pattern, what it must not be."""
 
