@@ -36,7 +36,7 @@ def test_a_run_that_takes_hours_says_so_soon(
         if self.is_said:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("sim.cli.progress.LONG_SECONDS", 1)
+    monkeypatch.setattr("sim.cli.progress.LONG_SECONDS", 15)
     monkeypatch.setattr(_Warning, "within", once)
     assert main(["compare", "--topology", "ring:8", "--algorithms", "ring", "--chunk", "1B", "-b", "1G"]) == 130
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("compiling")]
