@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies import SWITCH, WeftError, fat_tree, from_spec, leaf_spine, max_flow_Bps
-from topologies.core.paths import TIES
 from topologies.core.symmetry import link_permutation, translation
+from topologies.core.ties import TIES
 
 SPECS = ["fat-tree:2", "fat-tree:4", "fat-tree:4x3", "fat-tree:6", "leaf-spine:1x1x1", "leaf-spine:2x3x2",
          "leaf-spine:4x1x3", "leaf-spine:3x4x1"]

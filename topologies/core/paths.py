@@ -1,4 +1,4 @@
-"""Routes as arrays, and the rules for ties between those that are equally short."""
+"""Routes as arrays."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,16 +10,6 @@ from topologies.checks import checked
 from topologies.text.brief import one_line
 
 Ints = npt.NDArray[np.int64]
-
-TIES = ("first", "split", "alternating", "ecmp")
-"""The rules for ties between routes that are equally short.
-
-- `first`: the positive direction, or the lowest link index at every node;
-- `split`: two routes with half of the bytes each: the first, and the one that takes the opposite choice at every tie;
-- `alternating`: by the parity of the source's coordinate in that dimension (even: positive), or of the
-  source's rank where there are no coordinates (odd: the highest link index at every node);
-- `ecmp`: a seeded hash of (source, destination, dimension), or of (source, destination, hop).
-"""
 
 
 @checked

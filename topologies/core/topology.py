@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from topologies.checks import Name, WeftError, checked, choice, told
 from topologies.core.path_checks import check_paths, named_router
-from topologies.core.paths import TIES, Paths
+from topologies.core.paths import Paths
+from topologies.core.ties import TIES
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table
 from topologies.units import format_rate, format_time

@@ -22,8 +22,8 @@ from sim.lower.lowered import Lowered
 from sim.program.model import Model
 from sim.result import Result
 from topologies import Paths, ShortestPathRouter, Topology, WeftError, from_spec
-from topologies.core.paths import TIES
 from topologies.core.rateless import alike, wiring_of
+from topologies.core.ties import TIES
 from topologies.core.topology import NeedsRates
 from workloads.job import Job
 from workloads.topoopt import ONE_RING, iteration_job
