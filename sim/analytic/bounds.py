@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from collectives.core.collective import COLLECTIVES
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.longest_path import work_and_path
 from sim.lower.job import lower
@@ -56,7 +57,10 @@ def bounds(lowered: Lowered) -> Bounds:
 
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
-    return Bounds(*_busy_and_path_ps(lowered.program), _wire_bound_ps(lowered), _cut_bound_ps(lowered))
+    busy_ps, path_ps = _busy_and_path_ps(lowered.program)
+    if lowered.schedule.kind.name not in COLLECTIVES:  # of some ranks, whose links need not be the least of all
+        return Bounds(busy_ps, path_ps, 0)
+    return Bounds(busy_ps, path_ps, _wire_bound_ps(lowered), _cut_bound_ps(lowered))
 
 
 def _wire_bound_ps(lowered: Lowered) -> int:

@@ -404,8 +404,8 @@ COMMANDS: dict[str, Command] = {
         help="the best static circuits for a collective, every policy of switching them, and a bound on all",
         examples=(
             "weft reconfigure --topology ocs:16x2,delay=10us --algorithms recursive-doubling,totient-rings -b 1M",
-            "weft reconfigure --topology ocs:16x4,delay=1us,per-port --collective all-to-all --algorithm pairwise "
-            "-b 64M --json -",
+            "weft reconfigure --topology ocs:8x2,delay=1us,per-port --collective all-to-all --algorithm pairwise "
+            "-b 16M --json -",
         ),
         uses=("topology", "collective", "model", "sweep.begin"), without=("model.engine", "model.faults"),
         run_flags=RUNS, defaults={"topology.spec": "ocs:16x2", "sweep.begin": "1M"}, chooses=True,

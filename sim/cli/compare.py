@@ -13,6 +13,7 @@ from sim.cli.asked import spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
+from sim.how import How
 from sim.measured.nccl_text import nccl_json
 from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock, Stopped
@@ -60,7 +61,8 @@ def run(arguments: argparse.Namespace) -> None:
     rows, stuck, at_least = found.in_order(spec, names), found.stuck, found.at_least
     too_large, never = never_end(stuck, names, spec.sizes_bytes)
     refused |= too_large
-    say(arguments, *report(spec, rows, refused, never, at_least, quick=found.interrupt is not None))
+    done = None if found.interrupt is not None else how(arguments)
+    say(arguments, *report(spec, rows, refused, never, at_least, done))
     if arguments.plot:
         write_figure(arguments, rows, [spec])
     write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | never)
@@ -194,9 +196,9 @@ def missing(refused: Mapping[str, str], stuck: Mapping[str, str]) -> list[str]:
 
 def report(
     spec: Spec, rows: Sequence[Row], refused: Mapping[str, str], stuck: Mapping[str, str], at_least: AtLeast,
-    *, quick: bool = False,
+    more: How | None,
 ) -> list[str]:
-    """Tables and notes, line by line; `quick` without what takes more runs."""
+    """Tables and notes, line by line; `more`: how other runs are done that they tell of, None for none."""
     topology = spec.build_topology()
     where = f"{topology.name}, {counted(topology.n_npus, 'NPU')}"
     lines = [f"# weft compare: {spec.kind.name} on {where}", *assumptions(spec, rows)]
@@ -209,9 +211,10 @@ def report(
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width(), at_least)]
     lines += [f"# {line}" for line in legend(rows)]
     lines += ["# > at least that, by its lower bound: not simulated, as two others are faster (--all)"] * bool(at_least)
-    lines += [f"# {line}" for line in [*not_excluded(rows, at_least), *ranges(spec, rows, quick=quick)]]
+    lines += [f"# {line}" for line in [*not_excluded(rows, at_least), *ranges(spec, rows, quick=more is None)]]
     lines += [f"# {line}" for line in library.beside_ideal(spec)]
-    lines += [f"# decided by a default: {line}" for line in ([] if quick else deciding_defaults(spec, topology, rows))]
+    decided = [] if more is None else deciding_defaults(spec, topology, rows, more)
+    lines += [f"# decided by a default: {line}" for line in decided]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
 
 

@@ -81,7 +81,7 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> "Told":
     what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
     row = found.row() | (ends := range_of(task, found))
     told = [line for line in ranges(spec, [row]) if range_words(row)]
-    told += [f"decided by a default: {line}" for line in deciding_waits(spec, [row])]
+    told += [f"decided by a default: {line}" for line in deciding_waits(spec, [row], how(arguments))]
     return _told(result, what, ends, *(f"# {line}" for line in told))
 
 

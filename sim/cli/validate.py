@@ -12,6 +12,7 @@ from sim.cli.compare import Stuck, assumptions, missing, never_end, ranges, refu
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text, write_whole
 from sim.cli.progress import progress
+from sim.how import How
 from sim.lower.credits import NoRoom
 from sim.measured.points import Measurements, geometric_error, mean_error, with_measured
 from sim.measured.read import read_measurements
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     too_large, stuck = never_end(found, names, _sizes(spec, measured))
     refused |= too_large
     rows = [one.row() for one in validations]
-    say(arguments, *report(spec, validations, rows, refused, stuck))
+    say(arguments, *report(spec, validations, rows, refused, stuck, how(arguments)))
     if measured is not None:
         rows = with_measured(rows, measured)
         say(arguments, *errors(rows, measured))
@@ -108,9 +109,9 @@ def _validations(
 
 def report(
     spec: Spec, validations: Sequence[Validation], rows: Sequence[Row], refused: Mapping[str, str],
-    stuck: Mapping[str, str],
+    stuck: Mapping[str, str], more: How,
 ) -> list[str]:
-    """Table and account, line by line."""
+    """Table and account, line by line; `more`: how other runs are done that it tells of."""
     topology = validations[0].result.schedule.topology
     lines = [f"# weft validate: {spec.kind.name} on {topology.name}, {counted(topology.n_npus, 'NPU')}"]
     lines += [*assumptions(spec, rows), "#"]
@@ -118,7 +119,7 @@ def report(
     lines.append(aligned([head, *(_line(one) for one in validations)], left=0))
     lines += [f"# {line}" for line in ranges(spec, rows)]
     if spec.engine == "chunk":
-        lines += [f"# decided by a default: {line}" for line in deciding_waits(spec, rows)]
+        lines += [f"# decided by a default: {line}" for line in deciding_waits(spec, rows, more)]
     lines += ["#", "# residual = simulated - estimate:"]
     lines += [f"#   {_name(one)}: {one.verdict()}" for one in validations]
     lines += ["#", "# the simulated time, by what the critical path was spent on:"]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from collectives import ALGORITHMS, algorithm, in_network
 from collectives.formats.files import called
 from collectives.registry import REDUCING
+from sim.how import How
 from sim.program.model_options import DEFAULT_CHUNKS, LEFT_OPEN
 from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees
 from sim.study.spec import Spec
@@ -28,7 +29,7 @@ class Alternative(NamedTuple):
     told: frozenset[str] = frozenset()  # of these, those whose times are told where they are longer, too
 
 
-def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row]) -> list[str]:
+def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row], how: How = How()) -> list[str]:
     """One line for each default without which another algorithm is the fastest at some size, or the fastest is faster.
 
     What ranks wait for is told wherever it changes the time of the fastest, or of a single algorithm. Alternatives are
@@ -38,13 +39,13 @@ def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row]) -> li
     if spec.engine != "chunk":
         return []
     if len({row["algorithm"] for row in rows}) < 2:
-        return deciding_waits(spec, rows)
-    return [line for one in _alternatives(spec, topology, rows) if (line := _tried(one, rows))]
+        return deciding_waits(spec, rows, how)
+    return [line for one in _alternatives(spec, topology, rows) if (line := _tried(one, rows, how))]
 
 
-def deciding_waits(spec: Spec, rows: Sequence[Row]) -> list[str]:
+def deciding_waits(spec: Spec, rows: Sequence[Row], how: How = How()) -> list[str]:
     """A line where ports that go on alone, instead of waits, change the time of the fastest."""
-    return [line for one in _of_waits(spec, rows) if (line := _tried(one, rows))]
+    return [line for one in _of_waits(spec, rows) if (line := _tried(one, rows, how))]
 
 
 def _of_waits(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
@@ -113,7 +114,7 @@ def _alternative(
     return Alternative(default, instead, flag, spec.updated(changes), frozenset(names))
 
 
-def _tried(one: Alternative, rows: Sequence[Row]) -> str:
+def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
     """Who is the fastest with an alternative, and where; "" if that changes nothing, or the alternative cannot run."""
     changed = [row for row in rows if row["algorithm"] in one.names]
     if sum(row["events"] for row in changed) > SPREAD_SERVICES:
@@ -126,7 +127,7 @@ def _tried(one: Alternative, rows: Sequence[Row]) -> str:
         before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
         for name in one.names & times.keys():
             try:
-                times[name] = compute(Task(one.spec, given[name], size))["time_s"]
+                times[name] = compute(Task(one.spec, given[name], size, **how.arguments()))["time_s"]
             except WeftError:  # it cannot run so
                 return ""
         found = min(times, key=lambda name: times[name])

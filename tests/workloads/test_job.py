@@ -71,16 +71,15 @@ def test_changes_of_circuits_have_names_and_tracks_and_stand_beside_faults():
         job_to_goal(job)
 
 
-def test_changes_that_wait_for_each_other_are_named_with_their_links():
-    """What crosses the link must be over before the first change, and waits for the second, which waits for that."""
+def test_what_crosses_a_link_before_it_goes_down_is_not_of_its_return():
+    """Between two changes of a link, in the order of the job, is one era: the first one ends with what crosses it."""
     job = Job(FABRIC)
     down = job.reconfigure("lamps out", "1us", [link(0, 1)], [])
-    job.send("across", 1_000, [0], [1])
+    across = job.send("across", 1_000, [0], [1])
     job.reconfigure("lamps on", "1us", [], [link(0, 1)], after=[down])
-    with pytest.raises(WeftError, match="operations wait for each other in a circle") as refused:
-        simulate(job)
-    assert "'lamps on' (brings up npu0->npu1)" in str(refused.value)
-    assert "'lamps out' (takes down npu0->npu1)" in str(refused.value)
+    spans = {(span.operation, span.rank): span for span in simulate(job).spans()}
+    assert spans[across, 1].end_ps == spans[down, 1].start_ps == 2_000_000
+    assert spans[2, 1].start_ps == spans[down, 1].end_ps == 3_000_000
 
 
 @pytest.mark.parametrize(

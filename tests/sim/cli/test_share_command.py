@@ -116,7 +116,7 @@ def test_faults_hold_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "a tenant is empty: write COLLECTIVE ALGORITHM SIZE, workload=NAME or job=FILE"),
+        ("", "a tenant is empty: write COLLECTIVE ALGORITHM SIZE, workload=NAME, model=NAME or job=FILE"),
         ("all-reduce ring", "tenant 't1': no size is given: write COLLECTIVE ALGORITHM SIZE"),
         ("x ring 1K", "tenant 't1': collective 'x' is unknown"),
         ("all-reduce y 1K", "tenant 't1': algorithm 'y' is unknown"),
@@ -135,8 +135,8 @@ def test_faults_hold_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("all-reduce ring 1K name=a name=b", "'name' is given twice"),
         ("all-reduce 'ring", "No closing quotation"),
         ("all-reduce ring 1K =3", "'=3': write NAME=VALUE"),
-        ("priority=1", "give one of collective, workload, job; none is given"),
-        ("all-reduce ring 1K job=a", "give one of collective, workload, job; collective and job is given"),
+        ("priority=1", "give one of collective, workload, job, model; none is given"),
+        ("all-reduce ring 1K job=a", "give one of collective, workload, job, model; collective and job is given"),
         ("workload=resnet-50", "--workload resnet-50 needs --samples"),
         ("workload=resnet-50 samples=x", "samples is 'x': give a number"),
         ("workload=resnet-50 samples=16 updates", "'updates' has no value: write NAME=VALUE, such as in-order=true"),

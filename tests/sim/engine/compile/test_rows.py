@@ -1,7 +1,5 @@
 """Rows of named words, in kernels that are compiled and in Python."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from pathlib import Path
