@@ -6,6 +6,7 @@ import pytest
 from collectives import build
 from sim import simulate
 from sim.analytic.circuits_bound import circuits_bound_ps
+from sim.how import How
 from sim.program.model import make_model
 from sim.study.circuits import PLANNED, POLICIES, Planner, planned, switched_rows
 from sim.study.policies import policies, row_of
@@ -140,7 +141,16 @@ def test_no_plan_is_below_the_bound_on_all_circuits(n, ports, options, kind):
 @pytest.mark.parametrize(("n", "delay"), [(16, "1us"), (6, "0s"), (8, "1us")])
 def test_with_enough_changes_an_all_to_all_crosses_one_circuit(n, delay):
     """All that the bound leaves out are the latencies of the steps but one."""
-    schedule = build("pairwise", "all-to-all", from_spec(f"ocs:{n}x1,delay={delay}", "50GB/s", "100ns", 0), "1MiB")
+    schedule = build("pairwise", "all-to-all", from_spec(f"ocs:{n}x1,delay={delay}", "50GB/s", "100ns", 0), n * 65536)
     bound_ps = circuits_bound_ps(schedule.topology, schedule.kind, schedule.size_bytes)
     (_, result), = switched_rows(schedule, policies=["every step"])
     assert bound_ps <= result.time_ps == pytest.approx(bound_ps + (n - 2) * 100_000, rel=1e-6)
+
+
+@pytest.mark.parametrize(("fabric", "kind", "name"), [
+    ("ocs:8x2,delay=1us", "all-reduce", "recursive-doubling"), ("ocs:6x1,delay=1us", "all-to-all", "pairwise"),
+])
+def test_certificates_hold_for_parts_and_for_plans(fabric, kind, name):
+    schedule = build(name, kind, from_spec(fabric), "1MiB")
+    checked, plain = (planned(schedule, HALVES, How(check=check)) for check in (True, False))
+    assert simulate(checked, model=HALVES, check=True).time_ps == simulate(plain, model=HALVES).time_ps
