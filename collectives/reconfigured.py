@@ -75,7 +75,7 @@ def of_steps(schedule: Schedule, first: int, last: int) -> Transfers:
 
 def part(schedule: Schedule, transfers: Transfers, fabric: Topology) -> Schedule:
     """Some transfers of a schedule alone, on other circuits."""
-    return _moved(schedule, transfers, fabric, phases=())
+    return _moved(schedule, transfers, fabric, phases=(), is_part=True)
 
 
 def has_routes(fabric: Topology, transfers: Transfers) -> bool:
@@ -132,7 +132,7 @@ def _named(t: Transfers, epochs: Epochs, epoch: npt.NDArray[np.int64]) -> Transf
 
 def _moved(
     schedule: Schedule, transfers: Transfers, fabric: Topology, circuits: Epochs | None = None,
-    phases: tuple[int, ...] | None = None,
+    phases: tuple[int, ...] | None = None, is_part: bool = False,
 ) -> Schedule:
     """Transfers of a schedule on another fabric: every rank still gets and adds what its proof says."""
     old = schedule.pattern
@@ -142,7 +142,7 @@ def _moved(
         topology=fabric, kind=old.kind, algorithm=old.algorithm, form=old.form, n_blocks=old.n_blocks,
         emit=partial(sources_only, transfers), blocks_of=old.blocks_of, root=old.root, pools=old.pools, note=old.note,
         own_proof=OwnProof(lambda: old.proof, unnamed=True), progress=old.progress,
-        phases=old.phases if phases is None else phases, circuits=circuits,
+        phases=old.phases if phases is None else phases, circuits=circuits, is_part=is_part,
     )
     return Schedule(pattern, schedule.size_bytes, schedule.element_bytes)
 

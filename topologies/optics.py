@@ -250,7 +250,7 @@ def ocs(
     """
     rate = parse_link(links["bandwidth"], links["latency"])[0]
     delay_ps = sum(parse_time(part, "reconfiguration delay") for part in str(delay).split("+"))
-    choice(policy, POLICIES, "policy of circuits")
+    choice(policy or POLICIES[1], POLICIES[1:], "policy of circuits")
     given = Optics(ports, duplex, delay_ps, per_port, paid, single, circuits, policy, rate)
     options = [name for name, on in zip(_FLAGS, (duplex, per_port, paid, single), strict=True) if on]
     values = {"circuits": circuits, "policy": policy}

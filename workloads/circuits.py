@@ -24,10 +24,10 @@ Pairs = frozenset[tuple[int, int]]
 
 
 def with_circuits(job: Job) -> Job:
-    """The job on a fabric whose operations ask for circuits; any other as it is."""
+    """The job on a fabric whose operations ask for circuits; any other, and a collective alone, as it is."""
     fabric = job.topology
     optics = fabric.optics
-    if optics is None or not optics.policy or any(_decided(one) for one in job.operations):
+    if optics is None or not optics.policy or job.of_schedule or any(_decided(one) for one in job.operations):
         return job
     fabrics, epoch_of = _states(job, fabric)
     epochs = circuit_epochs(fabrics, reuse=True, name=fabric.name)

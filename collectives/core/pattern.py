@@ -116,6 +116,8 @@ class Pattern:
         many of them are in one dimension; empty where all of it goes at once.
     circuits : Epochs or None
         The circuits that are up one after the other, where they are switched between steps.
+    is_part : bool
+        Whether these are some transfers of a collective, so that no bound on all of it holds.
     is_unnamed : bool
         Whether the blocks of the transfers have no names, and the proof is another than the general one.
     proof : str
@@ -140,6 +142,7 @@ class Pattern:
     phases: tuple[Natural, ...] = ()
     pipeline: tuple[Natural, ...] = ()
     circuits: Epochs | None = None
+    is_part: bool = False
     is_unnamed: bool = field(init=False)
     proof: str = field(init=False)
 

@@ -71,7 +71,7 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     """
     schedule, size, p = lowered.schedule, lowered.schedule.size_bytes, lowered.schedule.pattern.p
     n = schedule.pattern.group_size
-    if lowered.program.delivers_heads or n == 1 or size == 0:
+    if lowered.program.delivers_heads or n == 1 or size == 0 or schedule.pattern.is_part:
         return 0
     share = size * (n - 1) / n
     if schedule.kind.rooted:
@@ -121,7 +121,7 @@ def _cut_bound_ps(lowered: Lowered) -> int:
     schedule = lowered.schedule
     pattern, topology = schedule.pattern, schedule.topology
     nothing = lowered.program.delivers_heads or schedule.size_bytes == 0 or pattern.group_size < pattern.p
-    nothing |= pattern.circuits is not None
+    nothing |= pattern.is_part or pattern.circuits is not None
     if nothing or not is_cheap(topology):
         return 0
     reducing = (pattern.n_sources or pattern.p) > pattern.p

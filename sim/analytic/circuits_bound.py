@@ -16,13 +16,14 @@ def circuits_bound_ps(
     With c changes of the whole fabric, whatever they are, c delays pass in the dark. What a server has can have reached
     1 + P + ... + P^h servers after h hops on the circuits of one epoch, and as many times more in the next; hops take
     their latency. Each server must send and receive what the collective asks of it, over P ports. Of an all-to-all, P
-    destinations more are one hop away in each epoch, and the bytes for others cross two circuits or more. On one set of
-    circuits, what comes from beyond h hops arrives after the latency of h hops and takes its time.
+    destinations more are one hop away in each epoch, and the bytes for others cross two circuits or more: with enough
+    changes, none does. On one set of circuits, what comes from beyond h hops arrives after the latency of h hops and
+    takes its time.
 
     Where only ports that change are dark, others may carry everything meanwhile, and one delay is all that any change
     takes.
     """
-    optics, n, size = fabric.optics, fabric.n_npus, size_bytes
+    optics, n, size = fabric.optics, kind.group_size or fabric.n_npus, size_bytes
     assert optics is not None
     if n == 1:
         return 0
@@ -35,7 +36,8 @@ def circuits_bound_ps(
         "all-reduce": 2 * share, "reduce-scatter": share, "all-gather": share, "broadcast": size, "reduce": size,
     }.get(kind.name, 0.0)
     found = []
-    for changes in range(least_changes, n.bit_length() + 1):
+    most_changes = max(n.bit_length(), (n - 1) // optics.ports)  # beyond, bytes and hops are the fewest there can be
+    for changes in range(least_changes, most_changes + 1):
         epochs = changes + 1
         reach_ps = first_ps + hop_ps * (_hops(n, optics.ports, epochs) - 1)
         bytes_ = _hop_bytes(n, optics.ports, epochs, size / n) if kind.name == "all-to-all" else moved
@@ -47,7 +49,7 @@ def circuits_bound_ps(
                 if left <= 0:
                     break
                 time_ps = max(time_ps, first_ps + hop_ps * (hops - 1) + left * each * ps_per_byte)
-        dark = changes + optics.paid
+        dark = changes + optics.paid if changes else 0  # what never changes is up, and pays nothing
         if optics.per_port:
             time_ps = max(time_ps, first_ps + optics.delay_ps) if dark else time_ps
         else:

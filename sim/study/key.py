@@ -208,6 +208,7 @@ PATTERN_ELSEWHERE = {
     "blocks_of": "for the proof: no time depends on it",
     "groups": "those computed on demand are read one by one",
     "circuits": "as the changes of a job, where there are any",
+    "is_part": "decides which bounds hold: no time depends on it",
 }
 ALGORITHM_ELSEWHERE = {
     "name": "in the key of the point",

@@ -15,6 +15,7 @@ from collectives.formats.files import called
 from collectives.registry import check_implements
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds, flows_bound_ps
+from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.engine.run import MOST_SERVICES
 from sim.how import How
 from sim.lower.credits import NoRoom
@@ -204,9 +205,16 @@ def simulate_static(
     return best_form(ready, run, refused, floor=partial(_floor_ps, spec) if bounded else None)
 
 
-def floor_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
-    """Lower bound on the time of a point in the best of its forms, whatever chunks are chosen for it."""
-    return min(_floor_ps(spec, one) for one in schedules)
+def floor_ps(spec: Spec, schedules: Iterable[Schedule], *, static: bool = False) -> int:
+    """Lower bound on the time of a point in the best of its forms, whatever chunks are chosen for it.
+
+    `static`: on circuits that stay as they are; otherwise of plans that switch them as well, where there are some.
+    """
+    some = [*schedules]
+    found, fabric = min(_floor_ps(spec, one) for one in some), some[0].topology
+    if static or fabric.optics is None:
+        return found
+    return min(found, circuits_bound_ps(fabric, some[0].kind, some[0].size_bytes, spec.build_model()))
 
 
 def services_of(spec: Spec, schedules: Iterable[Schedule]) -> int:

@@ -76,7 +76,7 @@ def policies(
 def _static(spec: Spec, points: dict[str, Any], how: How) -> BestForm:
     """The best algorithm on the best static circuits."""
     best: BestForm | None = None
-    floors = {name: floor_ps(spec, ready.values()) for name, (ready, _) in points.items()}
+    floors = {name: floor_ps(spec, ready.values(), static=True) for name, (ready, _) in points.items()}
     for name in sorted(points, key=lambda name: floors[name]):
         if best is None or floors[name] < best.result.time_ps:
             task = Task(spec, name, spec.sizes_bytes[0], **how.arguments(), spread=0)

@@ -55,3 +55,11 @@ def test_an_operation_whose_pairs_exceed_the_ports_stays_on_the_fabric():
     job.collective("ring", build("ring", "all-reduce", fabric, "64KiB"), after=[first])
     result = simulate(job, check=True)
     assert np.count_nonzero([isinstance(one.work, Reconfigure) for one in result.job.operations]) <= 1
+
+
+@pytest.mark.parametrize("policy", ["demand", "provisioned"])
+def test_a_collective_alone_is_no_job_of_several_operations(policy):
+    schedule = build("recursive-doubling", "all-reduce", from_spec(f"ocs:8x2,policy={policy}"), "64KiB", "bandwidth")
+    plain = build("recursive-doubling", "all-reduce", from_spec("ocs:8x2"), "64KiB", "bandwidth")
+    assert with_circuits(job := Job.of(schedule)) is job
+    assert simulate(schedule).time_ps == simulate(plain).time_ps

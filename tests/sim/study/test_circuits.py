@@ -6,6 +6,7 @@ import pytest
 from collectives import build
 from sim import simulate
 from sim.analytic.circuits_bound import circuits_bound_ps
+from sim.how import How
 from sim.program.model import make_model
 from sim.study.circuits import PLANNED, POLICIES, Planner, planned, switched_rows
 from sim.study.policies import policies, row_of
@@ -113,3 +114,43 @@ def test_no_sequence_of_any_circuits_of_four_servers_is_quicker(kind, name):
     for delay_ps, want in zip(delays_ps, least, strict=True):
         planner.optics = planner.optics._replace(delay_ps=delay_ps)
         assert planner.plan(PLANNED).time_ps == want
+
+
+KINDS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all")
+NAMES = {"all-to-all": ("direct", "pairwise"), "broadcast": ("tree", "pipelined"), "reduce": ("tree", "pipelined")}
+SMALL = [
+    (n, ports, options, kind) for n, ports in ((2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (5, 1), (5, 2), (6, 2))
+    for kind in KINDS
+    for options in ("delay=0s", "delay=1us", "delay=1us,paid", "delay=1us,per-port", "delay=0s,per-port", "delay=20us")
+]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("n", "ports", "options", "kind"), SMALL)
+def test_no_plan_is_below_the_bound_on_all_circuits(n, ports, options, kind):
+    """Of the small and of the large: where latency counts, and where bytes do."""
+    fabric = from_spec(f"ocs:{n}x{ports},{options}", "50GB/s", "100ns", "50ns")
+    for name, size in itertools.product(NAMES.get(kind, ("ring", "direct")), ("64B", "256KiB")):
+        schedule = build(name, kind, fabric, size)
+        bound_ps = circuits_bound_ps(fabric, schedule.kind, schedule.size_bytes, HALVES)
+        rows = switched_rows(schedule, HALVES, POLICIES if n * ports < 5 else POLICIES[:3])
+        found = [result.time_ps for _, result in rows]
+        assert bound_ps <= min([simulate(schedule, model=HALVES).time_ps, *found])
+
+
+@pytest.mark.parametrize(("n", "delay"), [(16, "1us"), (6, "0s"), (8, "1us")])
+def test_with_enough_changes_an_all_to_all_crosses_one_circuit(n, delay):
+    """All that the bound leaves out are the latencies of the steps but one."""
+    schedule = build("pairwise", "all-to-all", from_spec(f"ocs:{n}x1,delay={delay}", "50GB/s", "100ns", 0), n * 65536)
+    bound_ps = circuits_bound_ps(schedule.topology, schedule.kind, schedule.size_bytes)
+    (_, result), = switched_rows(schedule, policies=["every step"])
+    assert bound_ps <= result.time_ps == pytest.approx(bound_ps + (n - 2) * 100_000, rel=1e-6)
+
+
+@pytest.mark.parametrize(("fabric", "kind", "name"), [
+    ("ocs:8x2,delay=1us", "all-reduce", "recursive-doubling"), ("ocs:6x1,delay=1us", "all-to-all", "pairwise"),
+])
+def test_certificates_hold_for_parts_and_for_plans(fabric, kind, name):
+    schedule = build(name, kind, from_spec(fabric), "1MiB")
+    checked, plain = (planned(schedule, HALVES, How(check=check)) for check in (True, False))
+    assert simulate(checked, model=HALVES, check=True).time_ps == simulate(plain, model=HALVES).time_ps
