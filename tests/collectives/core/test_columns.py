@@ -205,6 +205,7 @@ WRONG: dict[str, list[Any]] = {
     "pools": [5, (5,), ((1, "fifo"),), None], "own_proof": ["proved", lambda: "proved"], "note": [None, 5],
     "progress": ["x", "", None, 5], "phases": [5, (0.5,), (-1,), ("0",), None],
     "pipeline": [5, (0.5,), (-1,), ("0",), None], "circuits": [5, (), "ring:8"],
+    "is_part": [5, "yes", None],
 }
 """Of every field of a pattern, what it must not be."""
 
