@@ -5,6 +5,7 @@ crosses the circuits that go down, and what crosses those that come up waits for
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,10 +17,14 @@ from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers, sources_only
 from topologies import Topology, WeftError
 from topologies.core.epochs import Epochs, circuit_epochs
+from topologies.optics import joining
 
 Pair = tuple[int, int]
 
 Bools = npt.NDArray[np.bool_]
+
+OWN = "own"
+"""Static circuits that are those of a schedule's pairs."""
 
 
 class Unswitchable(WeftError):
@@ -108,6 +113,19 @@ def switched(schedule: Schedule, fabrics: Sequence[Topology]) -> Schedule:
     epoch = np.array(epoch_of, np.int64)[step_numbers(t)]
     _check_order(t, epoch, schedule.name)
     return _moved(schedule, _named(t, epochs, epoch), epochs.topology, epochs)
+
+
+def on_own_circuits(schedule: Schedule) -> Schedule:
+    """The schedule on circuits between all its pairs, which are up in the beginning and stay.
+
+    Unswitchable: a server has more of them than ports.
+    """
+    pairs = step_pairs(schedule)
+    fabric = joining(schedule.topology, frozenset().union(*pairs))
+    if fabric is None:
+        raise Unswitchable(f"{schedule.name} joins a server with more than the ports of {schedule.topology.name}")
+    fabric = replace(fabric, name=f"{schedule.topology.name},circuits={OWN}")
+    return _moved(schedule, schedule.pattern.transfers()._replace(via_ptr=None, via_links=None), fabric)
 
 
 def on_epoch(schedule: Schedule, epochs: Epochs, epoch: int) -> Schedule:

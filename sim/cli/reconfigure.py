@@ -35,7 +35,7 @@ def report(head: str, rows: list[dict[str, Any]]) -> list[str]:
         circuits = row["circuits"].rpartition("circuits=")[2].split(",")[0] if "ocs:" in row["circuits"] else None
         table.append([
             row["policy"], name, row["circuits"] if circuits is None else circuits or "rings",
-            format_time(row["simulated_s"] * 1e12), f"{row['over_bound']:+.1%}", str(row["reconfigurations"]),
+            format_time(row["simulated_s"] * 1e12), _over(row["over_bound"]), str(row["reconfigurations"]),
         ])
     table.append(["bound", "any", "any", format_time(rows[0]["bound_s"] * 1e12), "", ""])
     parts = [["critical path of the best", "time"]]
@@ -45,3 +45,8 @@ def report(head: str, rows: list[dict[str, Any]]) -> list[str]:
         "# plans, step by step: B: first circuits; R: others, switched before the step; m: the same as before",
         aligned(table, left=3), aligned(parts, left=1),
     ]
+
+
+def _over(share: float) -> str:
+    """A distance to the bound: in percent, or from ten times on as a multiple of it."""
+    return f"{share:+.1%}" if share < 9 else f"{1 + share:,.0f} times"

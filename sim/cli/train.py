@@ -103,17 +103,6 @@ def _check_microbatches(spec: Spec, topology: Topology, model: Model) -> None:
         check_tasks(one + (two - one) * (microbatches - 1), f"an iteration of {microbatches:,} microbatches")
 
 
-def algorithm_of(spec: Spec, default: Sequence[str] = ("hierarchical",)) -> str:
-    """The algorithm of all collectives.
-
-    WeftError: several are given.
-    """
-    names = spec.collective.algorithms or default
-    if len(names) != 1:
-        raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
-    return names[0]
-
-
 def _bubble(spec: Spec, result: Result) -> list[str]:
     """Idle time of the first stage while others compute, and the share with equal stages and free messages."""
     microbatches = spec.training.microbatches

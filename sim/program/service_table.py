@@ -130,14 +130,3 @@ def _entries(ptr: I32, rows: I64) -> tuple[I64, I64]:
 def slowest_ps(program: Program) -> int:
     """The longest service that occurs."""
     return int(program.service(*pairs_that_meet(program)).max(initial=1))
-
-
-def shortest_ps(program: Program) -> I64:
-    """The shortest service at each rate, (R,); of a packed table, of those that occur."""
-    if not program.is_packed:
-        dense = program.service_ps.reshape(program.service_row.size, program.n_rates)
-        return np.asarray(dense.min(axis=0, initial=np.iinfo(np.int64).max))
-    size, rate = pairs_that_meet(program)
-    found = np.full(program.n_rates, np.iinfo(np.int64).max)
-    np.minimum.at(found, rate, program.service(size, rate))
-    return found

@@ -12,6 +12,7 @@ import numpy as np
 
 from collectives import Schedule, algorithm, hierarchical, in_network, themis
 from collectives.formats.files import called
+from collectives.reconfigured import OWN, on_own_circuits
 from collectives.registry import check_implements
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds, flows_bound_ps
@@ -97,9 +98,9 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     name = names[choice(row["algorithm"], names, "algorithm of the spec")]
     tuned = {option: row[option] for option in TUNED if row.get(option) is not None}
     circuits = tuned.pop("circuits", None)
-    topology = topology if circuits in (None, PLANNED) else layouts(topology)[circuits]
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
-    schedule = spec.build_schedule(name, topology, row["size_bytes"], form, **tuned)
+    still = None if circuits == PLANNED else circuits
+    schedule = _on_circuits(still, topology, lambda on: spec.build_schedule(name, on, row["size_bytes"], form, **tuned))
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
     model = replace(spec.build_model(), **cut)
     return planned(schedule, model) if circuits == PLANNED else schedule, model
@@ -394,16 +395,23 @@ def forms_of(spec: Spec, topology: Topology, name: str) -> tuple[Sequence[str], 
     if spec.chooses and name in PIPELINES and "pipeline_chunks" not in spec.options_of(name):
         more += [f"{form}, pipeline_chunks={parts}" for form in forms for parts in FEW_PARTS]
     if topology.optics is not None:
-        labels = [*forms, *more]
-        more += [f"{label}, circuits={one}" for one in [*layouts(topology)][1:] for label in labels]
+        labels, free = [*forms, *more], not (topology.optics.circuits or topology.optics.paid)
+        more += [f"{label}, circuits={one}" for one in [*[*layouts(topology)][1:], *[OWN] * free] for label in labels]
     return forms, more
 
 
 def schedule_of(spec: Spec, topology: Topology, name: str, size_bytes: int, label: str) -> Schedule:
     """The schedule of an algorithm in one of the forms of `forms_of`."""
     form, tuned = _split(label)
-    fabric = layouts(topology)[str(circuits)] if (circuits := tuned.pop("circuits", None)) else topology
-    return spec.build_schedule(name, fabric, size_bytes, form or None, **tuned)
+    circuits = tuned.pop("circuits", None)
+    return _on_circuits(circuits, topology, lambda on: spec.build_schedule(name, on, size_bytes, form or None, **tuned))
+
+
+def _on_circuits(circuits: object, topology: Topology, build: Callable[[Topology], Schedule]) -> Schedule:
+    """A schedule on static circuits: by name, its own, or those of the fabric where there is no name."""
+    if circuits == OWN:
+        return on_own_circuits(build(topology))
+    return build(topology if circuits is None else layouts(topology)[str(circuits)])
 
 
 def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:

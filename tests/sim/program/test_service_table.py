@@ -23,16 +23,7 @@ from sim.program.extend import Late, late_tasks, with_servers
 from sim.program.outcome import Deadlock, Outcome
 from sim.program.perturb import perturb
 from sim.program.retime import KEEPS_ITS_RATE, retime
-from sim.program.service_table import (
-    SPARSE,
-    first_fit,
-    pairs_that_meet,
-    rows_of,
-    shortest_ps,
-    slowest_ps,
-    times_of,
-    with_services,
-)
+from sim.program.service_table import SPARSE, first_fit, pairs_that_meet, rows_of, slowest_ps, times_of, with_services
 from tests.fault_strategies import faulty_programs
 from tests.strategies import fifo_programs, programs
 from topologies import Topology, WeftError, torus
@@ -180,7 +171,6 @@ def test_pairs_that_meet_are_those_of_the_routes() -> None:
     assert sorted(zip(works, servers, strict=True)) == [(5, 1), (7, 0), (7, 2)]
     assert sorted(program.service(size, rate).tolist()) == [14, 15, 28]
     assert slowest_ps(program) == 28
-    assert shortest_ps(program)[program.server_rate].tolist() == [10, 15, 20]  # of all sizes, as the table is dense
     assert slowest_ps(packed(program)) == slowest_ps(program)
     builder = ProgramBuilder()
     builder.task(1, [(builder.server(PS_PER_S), 0)])
@@ -273,18 +263,6 @@ def _dense(program: Program) -> Program:
     service[size, rate] = program.service(size, rate)
     row = np.arange(program.chunk_work.size) * program.n_rates
     return program._replace(service_ps=service.reshape(-1), service_row=row)
-
-
-@pytest.mark.usefixtures("_packed")
-def test_the_shortest_service_at_each_rate() -> None:
-    builder = ProgramBuilder()
-    servers = [builder.server(Fraction(PS_PER_S) / (i + 1)) for i in range(6)]
-    for work in range(5, 11):
-        builder.task(work, [(servers[work - 5], 0)])
-    program = builder.build()
-    assert program.is_packed
-    assert shortest_ps(program)[program.server_rate].tolist() == [5, 12, 21, 32, 45, 60]
-    assert shortest_ps(_dense(program)).tolist() == [1] * 6  # where sizes and rates do not meet
 
 
 @pytest.mark.usefixtures("_packed")

@@ -154,3 +154,16 @@ def test_certificates_hold_for_parts_and_for_plans(fabric, kind, name):
     schedule = build(name, kind, from_spec(fabric), "1MiB")
     checked, plain = (planned(schedule, HALVES, How(check=check)) for check in (True, False))
     assert simulate(checked, model=HALVES, check=True).time_ps == simulate(plain, model=HALVES).time_ps
+
+
+def test_the_static_circuits_may_be_those_of_the_pairs_of_a_schedule():
+    """Ranks 1, 2 and 4 apart: one hop each on three ports, where no circuits with a name have less than two."""
+    spec = Spec.from_dict({
+        "topology": {"spec": "ocs:7x3,delay=25ms"}, "sweep": {"begin": "64KiB"},
+        "collective": {"name": "all-gather", "algorithms": ["bruck"]}, "model": {"chunks": 1},
+    })
+    static, *_ = policies(spec, ["bruck"])[0]
+    assert static.form.endswith("circuits=own") and static.result.job.topology.n_links == 21
+    assert not static.changes and static.result.time_ps == policies(spec, ["bruck"])[0][-1].result.time_ps
+    named = simulate(build("bruck", "all-gather", from_spec("ocs:7x3,delay=25ms"), "64KiB"), chunks=1)
+    assert static.result.time_ps < named.time_ps
