@@ -5,8 +5,6 @@ circuits of the fabric over several hops. Operations that ask for the same circu
 circuits that come back are the same links.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ circuits up; the others may switch for later steps meanwhile, each as soon as it
 division of least time is a mixed-integer program, as in the paper; its answer is run as a job and timed there.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 
