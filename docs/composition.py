@@ -73,7 +73,7 @@ ONE_RULE = "what is lost is sent again by one rule"
 OF_ONE_KIND = ONE_OF, ONE_ORDER, OF_A_JOB, ONE_RULE
 """Reasons of pairs that cannot even be asked for."""
 NO_QUEUES = "flows share links at every moment: they have no chunks, and wait in no queue"
-NO_RINGS = "slots are in switches, channels are of rings of links without switches"
+NO_RINGS = "NPUs retry around one switch, channels are of rings of links without switches"
 ALONE = "an NPU that retries has nothing but its packets: an aggregation through one switch, alone"
 NONE_HERE: dict[frozenset[str], str] = {
     **{frozenset(pair): ONE_OF for pair in combinations(KINDS, 2)},
@@ -84,7 +84,7 @@ NONE_HERE: dict[frozenset[str], str] = {
     frozenset(("vcs", "bubble")): "bubbles are the channels of a link by another rule",
     frozenset(("progress", "pools")): "pools let chunks of later steps in: ports of a step wait for each other",
     frozenset(("schedule", "circuits")): OF_A_JOB,
-    **{frozenset((one, other)): NO_RINGS for one in ("vcs", "bubble") for other in ("slots", "resent")},
+    **{frozenset((one, "resent")): NO_RINGS for one in ("vcs", "bubble")},
     frozenset(("schedule", "drawn")): "a schedule alone computes nothing",
     **{frozenset(("resent", other)): ALONE for other in ("job", "tenants", "drawn", "pools", "circuits")},
     frozenset(("resent", "loss")): ONE_RULE,
@@ -92,9 +92,9 @@ NONE_HERE: dict[frozenset[str], str] = {
 """Pairs without a meaning, and why."""
 
 
-def fabric(slots: bool) -> Topology:
-    """An unequal torus, or the switch that slots are in."""
-    if slots:
+def fabric(wanted: set[str], names: Sequence[str]) -> Topology:
+    """An unequal torus, whose routers may have slots too; without channels slots are in a switch."""
+    if SLOTS in wanted and not {"vcs", "bubble"}.intersection(names):
         return from_spec("switch:5", bandwidth="33.3GB/s", latency="17ns")
     return from_spec("torus:3x2", bandwidth="33.3GB/s,17GB/s", latency="17ns")
 
@@ -124,7 +124,7 @@ class Both:
     def work(self) -> Schedule | Job | list[Tenant]:
         """What is run; a schedule, unless that is not enough."""
         wanted = {one.work for one in self.features}
-        topology = fabric(SLOTS in wanted)
+        topology = fabric(wanted, self.names)
         one, other = _schedules(topology, wanted)
         if SCHEDULE in wanted or (not wanted & {JOB, TENANTS, CIRCUITS} and not {SLOTS, POOLS} <= wanted):
             return one
