@@ -32,19 +32,18 @@ def certify_circuits(
     ups: dict[int, list[int]] = {}
     downs: dict[int, list[int]] = {}
     for change, work in changes:
+        for one in work.down:
+            ups.setdefault(one, [0])  # up in the beginning, for it goes down before it comes up
+            downs.setdefault(one, []).append(int(outcome.start_ps[change]))
         for one in work.up:
             ups.setdefault(one, []).append(int(outcome.finish_ps[change]))
-        for one in work.down:
-            downs.setdefault(one, []).append(int(outcome.start_ps[change]))
     task, link = task[link >= 0], link[link >= 0]
     start, finish = outcome.start_ps[task], outcome.finish_ps[task]
     up_ps, down_ps = np.zeros(link.size, np.int64), np.full(link.size, NEVER)
     for one in np.unique(link).tolist():
-        rows, gone, came = np.flatnonzero(link == one), sorted(downs.get(one, ())), sorted(ups.get(one, ()))
-        if not came or (gone and gone[0] < came[0]):
-            came.insert(0, 0)  # up in the beginning
-        up_ps[rows] = np.array(came)[np.maximum(np.searchsorted(came, start[rows], "right") - 1, 0)]
-        down_ps[rows] = np.array([*gone, NEVER])[np.searchsorted(np.array(gone, np.int64), up_ps[rows])]
+        rows, gone, came = np.flatnonzero(link == one), sorted(downs.get(one, ())), sorted(ups.get(one, (0,)))
+        era = np.maximum(np.searchsorted(came, start[rows], "right") - 1, 0)  # it goes down as often as it comes up
+        up_ps[rows], down_ps[rows] = np.array(came)[era], np.array([*gone, *[NEVER] * len(came)])[era]
     for bad, words, moment, limit in (
         (start < up_ps, ("starts", "up"), start, up_ps),
         (finish > down_ps, ("ends", "down"), finish, down_ps),

@@ -82,6 +82,17 @@ def test_what_crosses_a_link_before_it_goes_down_is_not_of_its_return():
     assert spans[2, 1].start_ps == spans[down, 1].end_ps == 3_000_000
 
 
+def test_a_link_that_goes_and_comes_at_once_is_up_before_and_after():
+    """Changes without a delay: the end of an era is the beginning of the next, and certificates tell them apart."""
+    job = Job(FABRIC)
+    first = job.send("first", 1_000, [0], [1])
+    change = job.reconfigure("turn", "0s", [link(0, 1)], [link(0, 1)], after=[first])
+    second = job.send("second", 1_000, [0], [1], after=[change])
+    job.reconfigure("turn again", "0s", [link(0, 1)], [link(0, 1)], after=[second])
+    job.send("third", 1_000, [0], [1])
+    assert simulate(job, check=True).time_ps == 6_000_000
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
