@@ -133,7 +133,10 @@ def test_points_that_do_not_end_are_an_error(file: Path, capsys: pytest.CaptureF
     assert not export.exists()
 
 
-def test_a_full_disk_keeps_what_is_finished(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_keeps_what_is_finished(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.study.sweep.STORE_SECONDS", 0)  # each at once
     file.write_text(SWEEP.replace('"2K"', '"64K"'))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
