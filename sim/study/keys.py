@@ -526,8 +526,8 @@ SECTIONS: dict[str, type[Any]] = {one.name: type(one.default) for one in fields(
 EXPERIMENT = {name: SECTIONS[name] for name in ("topology", "collective", "model", "sweep")}
 """Sections of a comparison, in their order; a sweep goes through lists of their values."""
 
-SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "iteration")}
-"""Sections of a sweep: of an experiment, or of plans of training."""
+SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "training", "iteration")}
+"""Sections of a sweep: of an experiment, of plans of training, or of workloads."""
 
 TENANT = "tenant"
 """Name of these tables."""

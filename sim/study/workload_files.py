@@ -20,7 +20,7 @@ from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
-from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, format_of
+from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, files_named, format_of
 from workloads.formats.simai import pipeline_note
 from workloads.job import Job
 from workloads.models import MODELS
@@ -81,6 +81,13 @@ def source_of(work: WorkloadKeys) -> str:
     """The format of a workload: one of `recognize`; `LAYERS` stands for models too."""
     name = named(work)
     return LAYERS if name is None or name in MODELS else format_of(name)
+
+
+def files_of(work: WorkloadKeys) -> list[str]:
+    """The files that a workload is read from: its own, those of all ranks, and what goes with it."""
+    name = named(work)
+    own = [] if name is None or name in MODELS else files_named(name)
+    return [*own, *(one for one in (work.communicator, work.system, work.remote_memory) if one is not None)]
 
 
 def _check_used(work: WorkloadKeys, training: TrainingKeys, source: str, used: Sequence[str], *not_used: str) -> None:

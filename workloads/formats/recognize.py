@@ -43,6 +43,15 @@ OTHERS = (
 """Patterns of the first bytes of files that are known and not read as workloads, and what they are."""
 
 
+def files_named(name: str) -> list[str]:
+    """A file; or, of the name that traces of all ranks begin with, all of them."""
+    path = Path(name)
+    if path.is_file() or not path.parent.is_dir():
+        return [name]
+    of_rank = re.compile(re.escape(path.name) + r"\.?\d+(\.et|\.et\.gz|\.json)?")
+    return sorted(str(one) for one in path.parent.iterdir() if of_rank.fullmatch(one.name))
+
+
 def format_of(name: str) -> str:
     """`CHAKRA`, `FLIGHT`, `GRAPH`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
 

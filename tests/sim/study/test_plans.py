@@ -71,7 +71,7 @@ def test_an_inlined_plan_is_a_point_too() -> None:
 
 @pytest.mark.parametrize(("sections", "why"), [
     ({"iteration": {"tp": 2}}, "--tp 2 is of a plan: give --model"),
-    ({"workload": {"efficiency": 0.5}}, "efficiency 0.5 is of a plan"),
+    ({"workload": {"efficiency": 0.5}}, "--efficiency 0.5 is of a workload: give --workload"),
     ({"iteration": {"inline": True}}, "is of a plan: give --model"),
 ])
 def test_keys_of_a_plan_need_its_model(sections: dict[str, Any], why: str) -> None:
