@@ -35,8 +35,6 @@ from workloads.formats.chakra_nodes import (
 )
 from workloads.formats.comm_groups import read_comm_groups
 
-NS_PER_US = 1000
-
 
 class NpuTrace:
     """Runs the nodes of one NPU.
@@ -112,7 +110,7 @@ class NpuTrace:
     def _remember(self, what: Remembers, done: Callable[[], None]) -> None:
         endpoint = self.endpoint
         replayed = endpoint.system.replay or endpoint.memory is None
-        endpoint.later(what.duration_us * NS_PER_US or 1 if replayed else endpoint.memory_ns(what.bytes), done)
+        endpoint.later(what.duration_ns or 1 if replayed else endpoint.memory_ns(what.bytes), done)
 
     def _group(self, node: int, what: Communicates) -> Group | None:
         """Number and NPUs of the group; None for all."""
@@ -129,7 +127,7 @@ class NpuTrace:
     def _communicate(self, what: Communicates, group: Group | None, done: Callable[[], None]) -> None:
         system = self.endpoint.system
         if system.replay or what.kind == "broadcast":
-            self.endpoint.later(what.duration_us * NS_PER_US or 1, done)
+            self.endpoint.later(what.duration_ns or 1, done)
             return
         self.endpoint.collective(what.kind, what.size, what.dims, group, what.priority, done)
 
@@ -137,7 +135,7 @@ class NpuTrace:
         """Time of a computation; None for one that ASTRA-sim skips."""
         system = self.endpoint.system
         if system.replay or not system.roofline or what.on_cpu or what.operations is None or what.bytes is None:
-            return what.duration_us * NS_PER_US or 1
+            return what.duration_ns or 1
         if not what.bytes:
             return None
         intensity = what.operations / what.bytes

@@ -16,11 +16,11 @@ from topologies.checks import WeftError, number
 from topologies.units import counted, parse_bandwidth
 from workloads.compute import TERA
 from workloads.formats.astra_memory import Roofline, read_remote_memory
-from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
+from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps, open_profiles
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
-from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, files_named, format_of
+from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, KINETO, LAYERS, files_named, format_of
 from workloads.formats.simai import pipeline_note
 from workloads.job import Job
 from workloads.models import MODELS
@@ -28,9 +28,13 @@ from workloads.passes.plan import Plan
 
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
-    FLIGHT: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
+    FLIGHT: ("npu_bandwidth",), KINETO: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
 }
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
+
+
+OPENERS = {FLIGHT: open_dumps, KINETO: open_profiles, GRAPH: open_flexflow}
+"""What reads formats of collectives that bring their groups along."""
 
 
 class Opened(NamedTuple):
@@ -69,8 +73,8 @@ def open_workload(
         if algorithms:
             raise WeftError(f"--algorithm {','.join(algorithms)}: a GOAL file has messages, and no collectives")
         job, notes = open_goal(str(name), topology)
-    elif source in (FLIGHT, GRAPH):
-        job, notes = (open_dumps if source == FLIGHT else open_flexflow)(str(name), topology, algorithms)
+    elif source in OPENERS:
+        job, notes = OPENERS[source](str(name), topology, algorithms)
     else:
         groups = {} if work.communicator is None else read_comm_groups(work.communicator, topology.n_npus)
         job, notes = open_chakra(str(name), topology, algorithms, groups, _hardware(work))

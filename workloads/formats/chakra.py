@@ -52,7 +52,7 @@ class Node(NamedTuple):
     control_after: tuple[int, ...] = ()  # nodes that it waits for
     data_after: tuple[int, ...] = ()
     start_us: int = 0
-    duration_us: int = 0
+    duration_us: float = 0  # a whole number in files of the schemas 0.0.4 to 1.0
     inputs: TensorInfo | None = None
     outputs: TensorInfo | None = None
     attributes: tuple[Attribute, ...] = ()
@@ -241,7 +241,7 @@ def _whole(value: int | bytes, wire: int, where: str, number: int) -> int:
 
 def _node_bytes(node: Node) -> bytes:
     kind = choice(node.kind, NODE_KINDS, f"node {node.id}: kind")
-    numbers = {1: node.id, 3: NODE_KINDS.index(kind), 6: node.start_us, 7: node.duration_us}
+    numbers = {1: node.id, 3: NODE_KINDS.index(kind), 6: node.start_us, 7: int(node.duration_us)}
     parts = {number: field(number, value) for number, value in numbers.items() if value}
     parts[2] = text_field(2, node.name)
     for number, waits in ((4, node.control_after), (5, node.data_after)):

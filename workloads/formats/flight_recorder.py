@@ -33,8 +33,16 @@ KINDS = {
 BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2}
 """Of an element; 1 of all others."""
 
+WORDS = (*KINDS, "send", "recv")
+
 _NAME = re.compile(r"\w+:_?(?P<word>[a-z_]+?)(?:_base|_oop|_into_tensor|_tensor|_coalesced|_barrier)*"
                    r"(?: (?P<own>\d+)(?P<way>->|<-)(?P<peer>\d+))?", re.IGNORECASE)
+
+
+def kind_of(name: str) -> str | None:
+    """The collective that PyTorch calls so, such as "_reduce_scatter_base"."""
+    found = _NAME.fullmatch(f"nccl:{name}")
+    return KINDS.get(found["word"].lower().rstrip("_")) if found else None
 
 
 class Dump(NamedTuple):
@@ -150,7 +158,7 @@ def _operation(
     """Kind and attributes of a node."""
     found = _NAME.fullmatch(name)
     word = found["word"].lower().rstrip("_") if found else ""
-    if found is None or word not in (*KINDS, "send", "recv"):
+    if found is None or word not in WORDS:
         raise WeftError(f"{where}: operation {told(name)} is not known")
     brings = "input_sizes" if word != "recv" else "output_sizes"
     size = Attribute("comm_size", _bytes(one, brings, where), "int64")

@@ -47,8 +47,13 @@ PRODUCERS = (
     Producer("task graphs (.fbuf, or CSV)", "FlexFlow of TopoOpt", "TopoOpt 4a68a66: all 119 of its repository", _WORK,
              "forward, backward, messages, all-reduces of any group; its own network is passed over",
              "updates and barriers, which no released graph has"),
-    Producer("Kineto profiles, host traces", "PyTorch", "2.x", "", "", "one rank's kernels or calls: Chakra's "
-             "trace_link and converter make traces of them, which are read; named as such"),
+    Producer("Kineto profiles (Chrome traces)", "PyTorch", "Kineto output_json.cpp and saveNcclMeta of 2.2 to 2.9; "
+             "October 2026", "--workload FOLDER, or what the names of all ranks' files begin with",
+             "kernels, copies and the host's launches as they took; collectives and messages by their metadata, in the "
+             "order of streams, behind what PyTorch has them wait for",
+             "profiles without the GPU; metadata before 2.2, without sizes; clocks of ranks, which all begin at 0"),
+    Producer("host traces", "PyTorch's ExecutionTraceObserver", "2.x", "", "", "calls of a host: Chakra's trace_link "
+             "and converter make traces of them, which are read; named as such"),
     Producer("NCCL flight recorder (JSON)", "PyTorch", "FlightRecorder.hpp of dumps 2.4 and 2.5",
              "--workload PREFIX of PREFIX0.json, PREFIX1.json, ...", "collectives and messages, called when the host "
              "called them, in their process groups; what all ranks of a group still have",

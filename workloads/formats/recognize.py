@@ -8,8 +8,10 @@ from topologies.text.input_text import is_special
 from workloads.formats.chakra_nodes import ending_of
 from workloads.formats.flexflow import ENDING, HEADER
 from workloads.formats.flight_recorder import ending_of as dumps_of
+from workloads.formats.kineto import files_of as profiles_of
 
 CHAKRA, FLIGHT, GOAL, LAYERS = "Chakra traces", "dumps of the flight recorder", "a GOAL file", "layers"
+KINETO = "Kineto profiles"
 GRAPH = "a task graph of FlexFlow"
 
 HEAD = 4096
@@ -22,7 +24,8 @@ READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL), (re.compile(HE
 _LINKED = "Chakra's trace_link and converter make traces of it, which are read"
 
 OTHERS = (
-    (r'\s*[\[{].*"traceEvents"', f"a Kineto profile of PyTorch, of one rank's kernels: {_LINKED}"),
+    (r'\s*[\[{].*"(traceEvents|distributedInfo)"', "the Kineto profile of one rank: give the folder of those of "
+     "all, or what their names begin with"),
     (r'\s*\{.*"schema".*"(pid|nodes)"', f"a host trace of PyTorch: {_LINKED}"),
     (r'\s*\{.*"(entries|pg_config)"', "the dump of one rank of PyTorch's NCCL flight recorder: give what comes "
      "before the number of the rank"),
@@ -46,6 +49,8 @@ OTHERS = (
 def files_named(name: str) -> list[str]:
     """A file; or, of the name that traces of all ranks begin with, all of them."""
     path = Path(name)
+    if profiles := profiles_of(name):
+        return [str(one) for one in profiles]
     if path.is_file() or not path.parent.is_dir():
         return [name]
     of_rank = re.compile(re.escape(path.name) + r"\.?\d+(\.et|\.et\.gz|\.json)?")
@@ -53,7 +58,7 @@ def files_named(name: str) -> list[str]:
 
 
 def format_of(name: str) -> str:
-    """`CHAKRA`, `FLIGHT`, `GRAPH`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
+    """`CHAKRA`, `FLIGHT`, `KINETO`, `GRAPH`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
 
     WeftError: a file that is recognized and not a workload, or one of several traces.
     """
@@ -63,6 +68,8 @@ def format_of(name: str) -> str:
         return FLIGHT
     if name.endswith(ENDING):
         return GRAPH
+    if profiles_of(name):
+        return KINETO
     path = Path(name)
     if not path.is_file() or is_special(name):
         return LAYERS if not name.endswith(".goal") else GOAL

@@ -15,11 +15,12 @@ from tests.workloads.formats.test_chakra_producers import FEEDER, JSONIZER, STAG
 from tests.workloads.formats.test_flexflow import TASKS, buffer, table
 from tests.workloads.formats.test_flight_recorder import dump, entry
 from tests.workloads.formats.test_goal import GOOD
+from tests.workloads.formats.test_kineto import PROFILE
 from topologies import WeftError, ring, switch
 from workloads import read_text_workload
 from workloads.formats.astra_memory import Roofline, read_remote_memory
 from workloads.formats.chakra import write_trace
-from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
+from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps, open_profiles
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
@@ -52,6 +53,14 @@ def recorded(path: Path) -> object:
 
 RECORDED = dump([entry("all_reduce", 1, 0), entry("_all_gather_base", 2, 9)], **{"0": (0, 1)})
 
+def profiled(path: Path) -> object:
+    """The profiles of two ranks, which are both the file but for its rank."""
+    for rank in range(2):
+        data = path.read_bytes().replace(b'"rank": 0', f'"rank": {rank}'.encode())
+        path.with_name(f"p{rank}.json").write_bytes(data)
+    return open_profiles(str(path.with_name("p")), ring(2), ())
+
+
 FORMATS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
     "Chakra traces of STAGE": (write_trace(stage()), chakra("et")),
     "Chakra traces of PyTorch": (write_trace(pytorch(0)), chakra("et")),
@@ -61,6 +70,7 @@ FORMATS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
     "flight recorder": (json.dumps(RECORDED).encode(), recorded),
     "task graph": (buffer(TASKS), lambda path: open_flexflow(path.rename(path.with_suffix(".fbuf")), switch(3))),
     "tasks as CSV": (table(TASKS).encode(), lambda path: open_flexflow(path, switch(3))),
+    "Kineto profile": (json.dumps(PROFILE).encode(), profiled),
     "GOAL": (GOOD.encode(), lambda path: open_goal(path, switch(2))),
     "text workload": (SIMAI.encode(), lambda path: (format_of(str(path)), read_text_workload(path))),
     "system file": (json.dumps(SYSTEM).encode(), lambda path: read_system(path, 1)),
