@@ -169,7 +169,7 @@ STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
 SPECS = ("spec", "spec_again")
 """Flags of files with sections."""
 
-TRACES = r"\.\d+\.(et|et\.gz|json)"
+TRACES = r"\.\d+\.(et|et\.gz|json|eg)"
 
 REACH = {
     "chakra": TRACES, "astra.workload": TRACES, "workload.job": f"({TRACES})?", "workload.name": f"({TRACES})?",

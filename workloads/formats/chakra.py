@@ -1,4 +1,4 @@
-"""Chakra execution traces (.et), read and written: the schema of versions 0.0.4 to 1.0, plain or gzipped.
+"""Chakra execution traces (.et): the schemas of all versions are read, 0.0.4 to 1.0 written; plain or gzipped.
 
 A file is a sequence of length-prefixed messages: metadata, then the nodes of one rank. What the metadata say of their
 version is not looked at, as in Chakra's feeders: producers write "1.0.1" or "symbolic_tensor_network". Reading and
@@ -110,13 +110,18 @@ def parse_trace(data: bytes, name: str) -> Trace:
     if not data:
         raise WeftError(f"{where} is empty")
     head, at = read_bytes(data, 0, f"{where}: its metadata")
-    version, attributes = _metadata(head, where)
-    nodes: list[Node] = []
+    messages: list[bytes] = []
     while at < len(data):
-        one, at = read_bytes(data, at, f"{where}: node {len(nodes)} of the file")
-        nodes.append(_node(one, f"{where}: node {len(nodes)} of the file"))
-        if len(nodes) > MOST_NODES:
+        one, at = read_bytes(data, at, f"{where}: node {len(messages)} of the file")
+        messages.append(one)
+        if len(messages) > MOST_NODES:
             raise WeftError(f"{where}: more than {MOST_NODES:,} nodes")
+    from workloads.formats.chakra_old import is_old, old_nodes  # which make the nodes of this module
+
+    if is_old(head, messages[0] if messages else b"", f"{where}: its metadata"):
+        return ordered("", (), old_nodes([head, *messages], where), where)
+    version, attributes = _metadata(head, where)
+    nodes = [_node(one, f"{where}: node {number} of the file") for number, one in enumerate(messages)]
     return ordered(version, attributes, nodes, where)
 
 
@@ -181,8 +186,6 @@ def _unzipped(data: bytes, where: str) -> bytes:
 def _metadata(data: bytes, where: str) -> tuple[str, tuple[Attribute, ...]]:
     version, attributes = "", []
     for number, wire, value in fields(data, f"{where}: its metadata"):
-        if number == 1 and wire == VARINT:
-            raise WeftError(f"{where}: is of schema 0.0.1 to 0.0.3, which begin with a node: 0.0.4 and later are read")
         if number == 1:
             version = utf8(value, wire, f"{where}: version")
         elif number == 2:

@@ -15,7 +15,7 @@ from workloads.formats.chakra_schema import COLLECTIVES, LEGACY, MEMORY, OWN, RO
 
 MOST_NPUS, MOST_NODES = 2**20, 4_000_000
 
-ENDINGS = (".et", ".et.gz", ".json")
+ENDINGS = (".et", ".et.gz", ".json", ".eg")
 
 NS_PER_US = 1000
 

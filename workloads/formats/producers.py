@@ -18,13 +18,14 @@ PRODUCERS = (
              "astra-sim/chakra `feederv3`, 2025", _ASTRA, "what each asks for, with its defaults; control "
              "dependencies unless they contradict the data, as V3; JSON of the wrapper and of the jsonizer"),
     Producer("Chakra traces", "STAGE", "astra-sim/stage 9ec6c02, 2026-06-01", _ASTRA,
-             "all: sets of dp, tp, pp, weight sharding and experts; `comm_group` or `pg_name`, groups of one; JSON",
-             "its backend for schema 0.0.1, which its program cannot ask for"),
+             "all: sets of dp, tp, pp, weight sharding and experts; `comm_group` or `pg_name`, groups of one; JSON"),
     Producer("Chakra traces", "Chakra's MPI converter", "mlcommons/chakra branch `mpi_converter`, 26eb19c, 2025-09-22",
              _ASTRA, "computations, collectives, messages", "ranks that wait a different number of times: each wait "
              "is a barrier of all there"),
-    Producer("Chakra traces", "schemas 0.0.1 to 0.0.3", "mlcommons/chakra before 2023-10-10", "", "",
-             "other field numbers, and no metadata: named as such"),
+    Producer("Chakra traces", "converters and generators of the schemas 0.0.1 to 0.0.3; STAGE's backend for 0.0.1",
+             "mlcommons/chakra df405e8 to ae7c671, 2023-01-17 to 2023-09-19; ASTRA-sim before 1879f6f", _ASTRA,
+             "all nodes, .eg and .et; durations in ns of 0.0.1, as ASTRA-sim took them, in us of later ones",
+             "where tensors of 0.0.1 are; collectives of the text converters of 0.0.2 and 0.0.3, which gave no size"),
     Producer("communicator groups (JSON)", "ASTRA-sim, STAGE", "astra-sim 518bd51, 2026-03-25",
              "--comm-group FILE, or --communicator; comm-group=FILE in a --tenant of share",
              "all; names need not be numbers in jobs"),

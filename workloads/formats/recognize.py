@@ -53,7 +53,7 @@ def files_named(name: str) -> list[str]:
         return [str(one) for one in profiles]
     if path.is_file() or not path.parent.is_dir():
         return [name]
-    of_rank = re.compile(re.escape(path.name) + r"\.?\d+(\.et|\.et\.gz|\.json)?")
+    of_rank = re.compile(re.escape(path.name) + r"\.?\d+(\.et|\.et\.gz|\.json|\.eg)?")
     return sorted(str(one) for one in path.parent.iterdir() if of_rank.fullmatch(one.name))
 
 
@@ -73,7 +73,7 @@ def format_of(name: str) -> str:
     path = Path(name)
     if not path.is_file() or is_special(name):
         return LAYERS if not name.endswith(".goal") else GOAL
-    if (trace := re.fullmatch(r"(.+)\.\d+\.(et|et\.gz|json)", name)) is not None:
+    if (trace := re.fullmatch(r"(.+)\.\d+\.(et|et\.gz|json|eg)", name)) is not None:
         raise WeftError(f"workload {name} is the trace of one rank: give what comes before .<rank>.et, {trace[1]}")
     with path.open("rb") as stream:
         head = stream.read(HEAD).decode("latin-1").removeprefix("\xef\xbb\xbf")

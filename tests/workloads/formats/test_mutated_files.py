@@ -11,6 +11,7 @@ import pytest
 
 from sim.astra.system_file import read_system
 from tests.astra_inputs import SYSTEM
+from tests.workloads.formats.test_chakra_old import first, later
 from tests.workloads.formats.test_chakra_producers import FEEDER, JSONIZER, STAGE_JSON, pytorch, stage
 from tests.workloads.formats.test_flexflow import TASKS, buffer, table
 from tests.workloads.formats.test_flight_recorder import dump, entry
@@ -64,6 +65,8 @@ def profiled(path: Path) -> object:
 FORMATS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
     "Chakra traces of STAGE": (write_trace(stage()), chakra("et")),
     "Chakra traces of PyTorch": (write_trace(pytorch(0)), chakra("et")),
+    "Chakra traces of schema 0.0.1": (first(), chakra("eg")),
+    "Chakra traces of schema 0.0.3": (later("0.0.3"), chakra("et")),
     "JSON of Chakra's feeder": (json.dumps(FEEDER).encode(), chakra("json")),
     "JSON of STAGE": (json.dumps(STAGE_JSON).encode(), chakra("json")),
     "JSON of Chakra's jsonizer": (JSONIZER.encode(), chakra("json")),
