@@ -21,10 +21,20 @@ from workloads.compute import TERA, Accelerator
 from workloads.formats.simai import EVERYONE, EXPERTS, STAGES, TENSOR
 from workloads.job import Job, check_room
 from workloads.models import MODELS, model
-from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, Parallelism, parse_parallelism
+from workloads.parallelism import (
+    DATA,
+    EXPERT,
+    EXPERT_DATA,
+    HSDP,
+    PIPELINE,
+    SCHEMES,
+    Parallelism,
+    parse_parallelism,
+    plain_scheme,
+)
 from workloads.parallelism import TENSOR as TENSOR_GROUP
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
-from workloads.training import Training, training_job
+from workloads.training import LOOPS, Training, training_job
 from workloads.workload import PHASES, Groups, Phase, Workload
 
 NAMED = {"forward": TENSOR_GROUP, "input_grad": TENSOR_GROUP, "weight_grad": DATA, "ep": EXPERT, "dp_ep": EXPERT_DATA}
@@ -169,6 +179,10 @@ def _iteration(
     work: WorkloadKeys, keys: TrainingKeys, topology: Topology, algorithm: str, workload: Workload, groups: Groups
 ) -> Job:
     changes: dict[str, Any] = {}
+    if (scheme := plain_scheme(keys.loop)) in SCHEMES:
+        shards = "fsdp" if scheme == HSDP else scheme
+        how = "wfbp is its loop" if scheme == "ddp" else f"the loop is wfbp, and a model has --parallelism {shards}"
+        raise WeftError(f"loop {keys.loop!r} is a scheme of sharding: {how}; loops are {', '.join(LOOPS)}")
     if keys.bucket is not None:
         changes["bucket_bytes"] = None if keys.bucket == "off" else parse_size(keys.bucket, "bucket")
     options: dict[str, object] = {}

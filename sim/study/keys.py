@@ -66,6 +66,8 @@ KINDS: dict[str, Kind] = {
     "integer": Kind(_is_integer, "give an integer", int),
     "chunks": Kind(lambda value: value == AUTO or _is_integer(value), f"give an integer, or {AUTO}",
                    lambda text: text if text == AUTO else int(text)),
+    "scheme": Kind(lambda value: _is_integer(value) or _is_name(value), "give an integer, or the name of a scheme",
+                   lambda text: int(text) if text.isdecimal() else text),
     "number": Kind(_is_number, "give a number", float),
     "flag": Kind(lambda value: isinstance(value, bool), "give true or false", _boolean),
     "size": Kind(lambda value: isinstance(value, str) or _is_integer(value),
@@ -302,7 +304,8 @@ class IterationKeys:
     ep: int = key("integer", "expert parallelism", "N", value=1)
     replicas: int = key("integer", "copies of the shards of ZeRO (HSDP); of a torus of accelerators each is a slice",
                         "N", value=1)
-    zero: int = key("integer", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration", "N", value=1)
+    zero: int | str = key("scheme", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration; or ddp, zero1, "
+                          "zero2, zero3, fsdp, hsdp (with --replicas)", "N|NAME", value=1)
     schedule: str | None = key("text", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe", "NAME",
                                default="1f1b; interleaved with --vp")
     recompute: str = key("text", "none, selective or full", "NAME", value="none")

@@ -28,6 +28,7 @@ from topologies.machines.profile import Machine
 from topologies.units import counted
 from workloads.job import Job
 from workloads.models.language import language_model
+from workloads.parallelism import HSDP, SCHEMES, plain_scheme, zero_stage
 from workloads.passes.device import device, devices, stack
 from workloads.passes.iteration import Iteration, iterate
 from workloads.passes.job import iteration_job
@@ -87,8 +88,10 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
                              ("training", TrainingKeys())):
         for name, value in vars(getattr(spec, section)).items():
             if value != getattr(default, name):
-                flag = name.replace("_", "-")
-                raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model")
+                flag, scheme = name.replace("_", "-"), plain_scheme(str(value))
+                instead = f"which has --zero {scheme}" if name == "loop" and scheme in SCHEMES else ""
+                raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model"
+                                + (instead and f", {instead}"))
     of_collectives = replace(spec.collective, algorithms=None) != CollectiveKeys() or spec.sweep != SweepKeys()
     if of_collectives:
         raise WeftError("a plan has collectives and sizes of its own: of [collective] only algorithms, and no [sweep], "
@@ -229,13 +232,19 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
         efficiency=of.constant(on.name, keys.precision)[0] if given is None else given,
         half_efficiency=of.constant(on.name, "half")[0] if given is None else given,
         tp=keys.tp, pp=keys.pp, vp=keys.vp or order_of(schedule).chunks or 1, dp=dp, cp=keys.cp, ep=keys.ep,
-        replicas=keys.replicas, zero=keys.zero, schedule=schedule, micro_batch=keys.micro_batch, microbatches=batches,
-        sequence=model.sequence if keys.sequence is None else keys.sequence,
+        replicas=keys.replicas, zero=_stage(keys), schedule=schedule, micro_batch=keys.micro_batch,
+        microbatches=batches, sequence=model.sequence if keys.sequence is None else keys.sequence,
         sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,
         attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=keys.overlap,
         send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none",
         node=machine.gpus if machine and not machine.dimensions else n_ranks,
     )
+
+
+def _stage(keys: IterationKeys) -> int:
+    if plain_scheme(str(keys.zero)) == HSDP and keys.replicas < 2:
+        raise WeftError("--zero hsdp has copies of its shards: give --replicas N, their number; in one copy it is fsdp")
+    return zero_stage(keys.zero)
 
 
 def facts_of(plan: Plan, where: str) -> dict[str, Any]:
