@@ -66,6 +66,23 @@ def header_groups(workload: Workload, topology: Topology) -> tuple[Workload, Gro
     return replace(workload, layers=layers), groups
 
 
+BY_POLICY = {
+    "DATA": ("", "all"), "MICRO": ("", "all"), "MODEL": ("all", ""), "DISTRIBUTED_INFERENCE": ("all", ""),
+    "HYBRID_DATA_MODEL": ("first", "others"), "HYBRID_MODEL_DATA": ("others", "first"),
+}
+"""Dimensions of the groups of a file of ASTRA-sim 1.0 that gives none: of both passes over the layers, and of the
+gradients of weights (`decode_involved_dimensions`)."""
+
+
+def policy_groups(policy: str, shape: tuple[int, ...]) -> Groups:
+    """The groups that the first word of a file means."""
+    taken = {"": (), "all": range(len(shape)), "first": range(1), "others": range(1, len(shape))}
+    passes, gradients = (
+        tuple(size if dim in taken[word] else 1 for dim, size in enumerate(shape)) for word in BY_POLICY[policy]
+    )
+    return {"forward": passes, "input_grad": passes, "weight_grad": gradients}
+
+
 def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
     """The fabric with the bandwidths that each NPU has in its dimensions; WeftError: its links have others as well."""
     if work.npu_bandwidth is None:
@@ -140,9 +157,12 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
     if not Path(str(work.name)).exists():
         raise WeftError(f"workload {work.name!r} is neither a file nor a model: models are {', '.join(MODELS)}"
                         f"{nearest(work.name, MODELS)}")
-    workload = read_text_workload(str(work.name))
-    if work.communicator is None and work.groups is None and (found := header_groups(workload, topology)):
-        return found
+    workload = read_text_workload(str(work.name), topology.n_npus)
+    if work.communicator is None and work.groups is None:
+        if found := header_groups(workload, topology):
+            return found
+        if workload.policy in BY_POLICY:
+            return workload, policy_groups(workload.policy, topology.shape)
     if (work.communicator is None) == (work.groups is None):
         raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")
     if work.communicator is not None:

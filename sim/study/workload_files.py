@@ -21,7 +21,7 @@ from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
 from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, KINETO, LAYERS, files_named, format_of
-from workloads.formats.simai import pipeline_note
+from workloads.formats.simai import notes_of
 from workloads.job import Job
 from workloads.models import MODELS
 from workloads.passes.plan import Plan
@@ -67,7 +67,7 @@ def open_workload(
         _check_used(work, training, LAYERS, (*only, *OF_WORKLOADS[TrainingKeys]), "remote_memory", "system")
         workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *algorithms)
         what = f"{counted(len(workload.layers), 'layer')}, loop {training.loop}"
-        return Opened(job, workload.name, what, True, tuple(pipeline_note(workload.header)))
+        return Opened(job, workload.name, what, True, tuple(notes_of(workload.header, workload.policy)))
     _check_used(work, training, source, USED[source])
     if source == GOAL:
         if algorithms:

@@ -1,6 +1,7 @@
 """Who writes workload files, in which version, and how much is read: rows of docs/reference/formats.md."""
 
-from topologies.text.schema import Producer
+from topologies.text.schema import Absent, Producer
+from workloads.formats import simai
 
 _ASTRA = "weft astra; --workload PREFIX of trace, train, compare; --tenant job=PREFIX of share"
 _WORK = "--workload FILE of trace, train, compare; --tenant workload=FILE of share"
@@ -37,10 +38,14 @@ PRODUCERS = (
     Producer("remote memory (JSON)", "astra-memory-analytical", "as of 2026-03-25", "--remote-memory FILE",
              "latency and bandwidth of an NPU; in `weft astra` those of a node and of a pool, one access at a time"),
     Producer("text workloads", "ASTRA-sim 1.0, LIBRA", "LIBRA of 2024", _WORK, "layers of twelve columns",
-             "HYBRID_CUSTOMIZED, whose layers name their own groups"),
+             "HYBRID_CUSTOMIZED, whose layers name their own groups",
+             (Absent("first line", "groups", "by its word: DATA, MICRO all NPUs for gradients of weights; MODEL, "
+                     "DISTRIBUTED_INFERENCE all for the passes; HYBRID_DATA_MODEL and HYBRID_MODEL_DATA the first "
+                     "dimension for the one, the others for the other", "Workload.cc, decode_involved_dimensions"),)),
     Producer("text workloads", "SimAI and AICB", "SimAI cef83f9, 2026-08-14 (1.7): both files; AICB 23eec3c, "
              "2025-12-27", _WORK, "headers of training, inference and micro-benchmarks; groups from its sizes; "
-             "all-gathers as whole arrays", "checkpoints, which recompute; bubbles of pipelines, which are told"),
+             "all-gathers as whole arrays", "checkpoints, which recompute; bubbles of pipelines, which are told",
+             simai.ABSENT),
     Producer("GOAL text", "LogGOPSim, Schedgen", "76451de, 2023-12-06", _WORK,
              "sends, receives and calcs with requires and irequires of all of them",
              "receives from any source or of any tag: which message they take depends on the run; the binary form"),

@@ -165,7 +165,7 @@ def test_a_flag_without_a_use_is_an_error(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"schemaVersion": 1, "traceEvents": []}', "a Kineto profile of PyTorch"),
+        ('{"schemaVersion": 1, "traceEvents": []}', "the Kineto profile of one rank"),
         ('{"schema": "1.1.1-chakra.0.0.4", "pid": 3, "nodes": []}', "a host trace of PyTorch"),
         ('{"pg_config": {}, "entries": []}', "the dump of one rank of PyTorch's NCCL flight recorder"),
         ('{"architectures": ["LlamaForCausalLM"]}', "the config.json of a model"),
