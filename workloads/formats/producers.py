@@ -1,7 +1,7 @@
 """Who writes workload files, in which version, and how much is read: rows of docs/reference/formats.md."""
 
 from topologies.text.schema import Absent, Producer
-from workloads.formats import simai
+from workloads.formats import goal, simai
 
 _ASTRA = "weft astra; --workload PREFIX of trace, train, compare; --tenant job=PREFIX of share"
 _WORK = "--workload FILE of trace, train, compare; --tenant workload=FILE of share"
@@ -30,11 +30,6 @@ PRODUCERS = (
     Producer("communicator groups (JSON)", "ASTRA-sim, STAGE", "astra-sim 518bd51, 2026-03-25",
              "--comm-group FILE, or --communicator; comm-group=FILE in a --tenant of share",
              "all; names need not be numbers in jobs"),
-    Producer("system files (JSON)", "ASTRA-sim 2.x", "astra-sim 518bd51, 2026-03-25: all 14 of its repository",
-             "weft astra --system", "all keys that it reads; dead keys are passed over and told",
-             "doubleBinaryTree, the shared bus, custom collectives of single nodes"),
-    Producer("system files (text)", "ASTRA-sim 1.0", "its `key: value` lines", "weft astra --system",
-             "the same keys, by the rules of 2.x", "rules of 1.0 that differ from those"),
     Producer("remote memory (JSON)", "astra-memory-analytical", "as of 2026-03-25", "--remote-memory FILE",
              "latency and bandwidth of an NPU; in `weft astra` those of a node and of a pool, one access at a time"),
     Producer("text workloads", "ASTRA-sim 1.0, LIBRA", "LIBRA of 2024", _WORK, "layers of twelve columns",
@@ -48,7 +43,8 @@ PRODUCERS = (
              simai.ABSENT),
     Producer("GOAL text", "LogGOPSim, Schedgen", "76451de, 2023-12-06", _WORK,
              "sends, receives and calcs with requires and irequires of all of them",
-             "receives from any source or of any tag: which message they take depends on the run; the binary form"),
+             "receives from any source or of any tag: which message they take depends on the run; the binary form",
+             goal.ABSENT),
     Producer("GOAL text", "ATLAHS", "8837294, 2025-08-28", _WORK, "the same; `nic` is passed over and told"),
     Producer("task graphs (.fbuf, or CSV)", "FlexFlow of TopoOpt", "TopoOpt 4a68a66: all 119 of its repository", _WORK,
              "forward, backward, messages, all-reduces of any group; its own network is passed over",
