@@ -117,6 +117,8 @@ NAMED: tuple[tuple[str, str], ...] = (
     (r"(?m)^GPU \d+: .*\n\s*Link \d+:", "the status of NVLinks: nvidia-smi topo -m writes the table"),
     (r"\bNCCL INFO ", "a log of NCCL: NCCL_TOPO_DUMP_FILE writes the topology"),
     (r'(?m)^(?:Switch|Ca)\s+\d+\s+"', "the output of ibnetdiscover, whose hosts have no GPUs"),
+    (r"(?m)^(infrastructure|devices?)\s*:", "a part or a draft of InfraGraph, as its documentation has them: an "
+     "infrastructure of schema 2 or 3 is read, with instances and edges"),
     (r"(?m)^\s*SwitchName=", "Slurm's topology.conf, whose links have no rates"),
 )
 """What files that are recognized and not read are, by what they contain."""
