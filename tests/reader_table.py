@@ -34,6 +34,7 @@ from tests.workloads.formats.test_flexflow import table as task_graph
 from tests.workloads.formats.test_goal import GOOD
 from tests.workloads.formats.test_kineto import PROFILE
 from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
+from tests.workloads.models.test_job_files import MEGATRON, TITAN
 from topologies import read_topology, ring, write_topology
 from topologies.formats.files import Given, read_topology_file
 from topologies.machines.profile import machine
@@ -47,6 +48,7 @@ from workloads.formats.goal import read_goal
 from workloads.formats.kineto import read_profile
 from workloads.formats.libra_files import read_communicator, read_network, read_prices
 from workloads.formats.text_workload import read_text_workload
+from workloads.models.job_files import read_job
 from workloads.models.language import language_model
 
 SPEC = (
@@ -233,6 +235,9 @@ def readers(folder: Path) -> dict[str, Reader]:
             training.point_of(row) for row in training.read(str(path))]),
         "config.json of Hugging Face": one("workloads.models.language", ".json", CONFIG, lambda path: language_model(
             str(path)).parameters),
+        "job file of torchtitan": one("workloads.models.job_files", ".toml", TITAN, lambda path: read_job(str(path))),
+        "arguments of Megatron-LM": one("workloads.models.job_files", ".sh", MEGATRON,
+                                        lambda path: read_job(str(path))),
         "tenants": one("sim.cli.share", ".toml", TENANTS, _read_tenants),
         "result": one("sim.report.results", ".json", RESULT, lambda path: read_result(path, "result")),
     }

@@ -25,7 +25,7 @@ from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm
 from sim.program.model import Model
 from sim.program.model_options import OPTIONS, Mismatch
 from sim.study.file import Axes, Place, Sweep
-from sim.study.keys import AUTO, SWEPT, ModelKeys, TopologyKeys, keys_of
+from sim.study.keys import AUTO, SWEPT, USUAL, ModelKeys, TopologyKeys, keys_of
 from sim.study.points import Task, forms_of, schedule_of, topology_of
 from sim.study.spec import Spec
 from sim.study.workload_files import files_of
@@ -37,6 +37,7 @@ from topologies.flows.tightest_cut import remembered
 from topologies.text.input_text import read_input_bytes, stamp_of
 from workloads.formats.chakra import MOST_BYTES
 from workloads.job import Job
+from workloads.models.job_files import SUFFIXES
 
 _RESOLVED = {
     "topology": tuple(key.name for key in fields(TopologyKeys)),
@@ -106,7 +107,7 @@ def _content(name: str, stamp: tuple[int | bytes, ...]) -> str:
 def _files(spec: Spec) -> list[str]:
     """The profile of a machine, the config.json of a model, and the files of a workload."""
     some = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
-    return [*(name for name in some if name.endswith((".toml", ".json"))), *files_of(spec.workload)]
+    return [*(name for name in some if name.endswith((".json", *SUFFIXES))), *files_of(spec.workload)]
 
 
 def _model(spec: Spec) -> dict[str, Any]:
@@ -162,7 +163,9 @@ def _emitted(task: Task, topology: Topology, form: str) -> str:
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
     """What is given of the keys taken as spelled: the form, and any key that a spec may get later."""
     others = {section: {name: getattr(getattr(spec, section), name) for name in names} for section, names in _OTHERS}
-    given = {section: {name: value for name, value in keys.items() if value != keys_of(section)[name].default}
+    usual = {} if str(spec.iteration.model).endswith(SUFFIXES) else USUAL  # of which a job file may say otherwise
+    given = {section: {name: value for name, value in keys.items() if value != keys_of(section)[name].default
+                       and not (section == "iteration" and name in usual and value == usual[name])}
              for section, keys in others.items()}
     return {section: keys for section, keys in given.items() if keys}
 

@@ -29,7 +29,7 @@ OTHERS = (
     (r'\s*\{.*"schema".*"(pid|nodes)"', f"a host trace of PyTorch: {_LINKED}"),
     (r'\s*\{.*"(entries|pg_config)"', "the dump of one rank of PyTorch's NCCL flight recorder: give what comes "
      "before the number of the rank"),
-    (r'\s*\{.*"(architectures|hidden_size|num_hidden_layers)"', "the config.json of a model"),
+    (r'\s*\{.*"(architectures|hidden_size|num_hidden_layers)"', "the config.json of a model: --model"),
     (r'\s*\{.*"(scheduling-policy|preferred-dataset-splits)"', "a system file of ASTRA-sim: --system of weft astra"),
     (r'\s*\{.*"memory-type"', "a remote memory file of ASTRA-sim: --remote-memory"),
     (r'\s*\{\s*"\d+"\s*:\s*\[', "a file of communicator groups: --comm-group"),
@@ -38,10 +38,11 @@ OTHERS = (
     (r"\s*<algo\b", "an MSCCL program: --algorithm"),
     (r"\s*\{.*\"threadblocks\"", "an execution plan of MSCCL++: --algorithm"),
     (r"\s*\d+ +\d+ +\d+( +\d+ +\d+ +\S+)?\s*\n\s*\d+", "a topology of ns-3"),
+    (r".*--num-layers\b", "a script or arguments of Megatron-LM: --model FILE.sh"),
     (r"SQLite format 3", "a database, as Nsight Systems exports it"),
     (r"\x80[\x02-\x05]", "a pickle, which may run any program; of PyTorch's flight recorder JSON is read, as by "
      "_dump_nccl_trace_json()"),
-    (r"\s*\[model\]|.*\n\[(job|training|parallelism)\]", "a job file of torchtitan"),
+    (r"\s*\[model\]|.*\n\[(job|training|parallelism)\]", "a job file of torchtitan: --model FILE.toml"),
 )
 """Patterns of the first bytes of files that are known and not read as workloads, and what they are."""
 

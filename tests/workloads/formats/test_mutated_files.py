@@ -17,6 +17,7 @@ from tests.workloads.formats.test_flexflow import TASKS, buffer, table
 from tests.workloads.formats.test_flight_recorder import dump, entry
 from tests.workloads.formats.test_goal import GOOD
 from tests.workloads.formats.test_kineto import PROFILE
+from tests.workloads.models.test_job_files import MEGATRON, TITAN
 from topologies import WeftError, ring, switch
 from workloads import read_text_workload
 from workloads.formats.astra_memory import Roofline, read_remote_memory
@@ -27,6 +28,7 @@ from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
 from workloads.formats.libra_files import read_communicator
 from workloads.formats.recognize import format_of
+from workloads.models.job_files import read_job
 
 MUTANTS = 40
 
@@ -74,6 +76,8 @@ FORMATS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
     "task graph": (buffer(TASKS), lambda path: open_flexflow(path.rename(path.with_suffix(".fbuf")), switch(3))),
     "tasks as CSV": (table(TASKS).encode(), lambda path: open_flexflow(path, switch(3))),
     "Kineto profile": (json.dumps(PROFILE).encode(), profiled),
+    "job file of torchtitan": (TITAN.encode(), lambda path: read_job(str(path.rename(path.with_suffix(".toml"))))),
+    "arguments of Megatron-LM": (MEGATRON.encode(), lambda path: read_job(str(path))),
     "GOAL": (GOOD.encode(), lambda path: open_goal(path, switch(2))),
     "text workload": (SIMAI.encode(), lambda path: (format_of(str(path)), read_text_workload(path))),
     "system file": (json.dumps(SYSTEM).encode(), lambda path: read_system(path, 1)),
