@@ -36,7 +36,8 @@ FORMATS = (
     "topologies.formats.infragraph", "topologies.formats.astra_network", "topologies.formats.ns3_text",
     "topologies.formats.simgrid", "topologies.formats.htsim_topo", "topologies.formats.exchange",
     "collectives.formats.msccl_program", "collectives.formats.mscclpp_plan", "collectives.formats.files",
-    "workloads.formats.producers", "workloads.models.job_files", "sim.astra.system_file", "sim.measured.read",
+    "workloads.formats.producers", "workloads.formats.htsim_cm",
+    "workloads.models.job_files", "sim.astra.system_file", "sim.measured.read",
 )
 """Modules with `PRODUCERS`, in the order of the page of formats."""
 

@@ -14,7 +14,7 @@ from sim.study.workload_keys import check_no_collective
 from sim.study.workload_runs import row_of, simulate_workload
 from topologies.checks import WeftError
 from topologies.units import counted, format_time
-from workloads.formats.recognize import GOAL
+from workloads.formats.recognize import GOAL, MATRIX
 
 
 def run(arguments: argparse.Namespace, spec: Spec) -> None:
@@ -26,8 +26,8 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     if spec.chooses:  # per collective; a workload has chunks of its own, or none, as in `weft train`
         spec = replace(spec, model=replace(spec.model, chunks=None))
     names = spec.collective.algorithms or ()
-    if source_of(spec.workload) == GOAL:
-        raise WeftError("a GOAL file has messages, and no collectives whose algorithms could be compared: weft train "
+    if (source := source_of(spec.workload)) in (GOAL, MATRIX):
+        raise WeftError(f"{source} has messages, and no collectives whose algorithms could be compared: weft train "
                         "and weft trace time it")
     if not names:
         raise WeftError("a workload is compared by the algorithms of its collectives: --algorithms ring,swing")

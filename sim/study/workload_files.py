@@ -20,7 +20,8 @@ from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps, open
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
-from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, KINETO, LAYERS, files_named, format_of
+from workloads.formats.htsim_cm import open_matrix
+from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, KINETO, LAYERS, MATRIX, files_named, format_of
 from workloads.formats.simai import notes_of
 from workloads.job import Job
 from workloads.models import MODELS
@@ -29,11 +30,12 @@ from workloads.passes.plan import Plan
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
     FLIGHT: ("npu_bandwidth",), KINETO: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
+    MATRIX: ("npu_bandwidth",),
 }
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
 
 
-OPENERS = {FLIGHT: open_dumps, KINETO: open_profiles, GRAPH: open_flexflow}
+OPENERS = {FLIGHT: open_dumps, KINETO: open_profiles, GRAPH: open_flexflow, MATRIX: open_matrix}
 """What reads formats of collectives that bring their groups along."""
 
 

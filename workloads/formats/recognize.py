@@ -8,18 +8,20 @@ from topologies.text.input_text import is_special
 from workloads.formats.chakra_nodes import ending_of
 from workloads.formats.flexflow import ENDING, HEADER
 from workloads.formats.flight_recorder import ending_of as dumps_of
+from workloads.formats.htsim_cm import HEADER as FLOWS
 from workloads.formats.kineto import files_of as profiles_of
 
 CHAKRA, FLIGHT, GOAL, LAYERS = "Chakra traces", "dumps of the flight recorder", "a GOAL file", "layers"
 KINETO = "Kineto profiles"
-GRAPH = "a task graph of FlexFlow"
+GRAPH, MATRIX = "a task graph of FlexFlow", "a connection matrix"
 
 HEAD = 4096
 """Bytes that are looked at."""
 
 _COMMENT = r"(?:\s|//[^\n]*\n|/\*.*?\*/)*"
 
-READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL), (re.compile(HEADER), GRAPH))
+READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL), (re.compile(HEADER), GRAPH),
+        (re.compile(FLOWS), MATRIX))
 
 _LINKED = "Chakra's trace_link and converter make traces of it, which are read"
 
@@ -59,7 +61,7 @@ def files_named(name: str) -> list[str]:
 
 
 def format_of(name: str) -> str:
-    """`CHAKRA`, `FLIGHT`, `KINETO`, `GRAPH`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
+    """`CHAKRA`, `FLIGHT`, `KINETO`, `GRAPH`, `MATRIX`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
 
     WeftError: a file that is recognized and not a workload, or one of several traces.
     """

@@ -16,6 +16,7 @@ from tests.workloads.formats.test_chakra_producers import FEEDER, JSONIZER, STAG
 from tests.workloads.formats.test_flexflow import TASKS, buffer, table
 from tests.workloads.formats.test_flight_recorder import dump, entry
 from tests.workloads.formats.test_goal import GOOD
+from tests.workloads.formats.test_htsim_cm import CHAIN
 from tests.workloads.formats.test_kineto import PROFILE
 from tests.workloads.models.test_job_files import MEGATRON, TITAN
 from topologies import WeftError, ring, switch
@@ -26,6 +27,7 @@ from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps, open
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
+from workloads.formats.htsim_cm import open_matrix
 from workloads.formats.libra_files import read_communicator
 from workloads.formats.recognize import format_of
 from workloads.models.job_files import read_job
@@ -78,6 +80,7 @@ FORMATS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
     "Kineto profile": (json.dumps(PROFILE).encode(), profiled),
     "job file of torchtitan": (TITAN.encode(), lambda path: read_job(str(path.rename(path.with_suffix(".toml"))))),
     "arguments of Megatron-LM": (MEGATRON.encode(), lambda path: read_job(str(path))),
+    "connection matrix": (CHAIN.encode(), lambda path: open_matrix(str(path), switch(4))),
     "GOAL": (GOOD.encode(), lambda path: open_goal(path, switch(2))),
     "text workload": (SIMAI.encode(), lambda path: (format_of(str(path)), read_text_workload(path))),
     "system file": (json.dumps(SYSTEM).encode(), lambda path: read_system(path, 1)),
