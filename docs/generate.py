@@ -152,7 +152,8 @@ def workload_files() -> str:
         "\nA group of some NPUs runs it among themselves, in the order of the group. A barrier is messages without "
         "bytes to the members 1, 2, 4, ... further on, a gather or a scatter one message for each other member. A "
         "computation takes its duration, or, where it has none, its operations at `--peak` times `--efficiency` and "
-        "its bytes at `--memory-bandwidth`, whichever takes longer.",
+        "its bytes at `--memory-bandwidth`, whichever takes longer; those of ASTRA-sim's `--system FILE` or of the GPU "
+        "of a machine where these are not given.",
     ]
     return "\n".join(text) + "\n"
 

@@ -201,6 +201,12 @@ def _machine(spec: Spec) -> Machine | None:
         return None
 
 
+def gpu_of(spec: Spec) -> str:
+    """The GPU of the machine of a spec; "" of any other fabric."""
+    machine = _machine(spec)
+    return machine.gpu.name if machine is not None else ""
+
+
 def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
     """The plan of the section `[iteration]` on so many ranks.
 

@@ -25,6 +25,7 @@ from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, KINETO, LAY
 from workloads.formats.simai import notes_of
 from workloads.job import Job
 from workloads.models import MODELS
+from workloads.passes.device import device, devices
 from workloads.passes.plan import Plan
 
 USED: Mapping[str, tuple[str, ...]] = {
@@ -51,12 +52,13 @@ class Opened(NamedTuple):
 
 
 def open_workload(
-    work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str] = ()
+    work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str] = (), gpu: str = ""
 ) -> Opened:
     """The job of a model, of a file of layers, of Chakra traces, of GOAL, of a task graph or of the flight recorder.
 
     `algorithms`: of layers at most one, of all collectives (default: hierarchical); of traces, each collective takes
         the first that implements it; of GOAL none.
+    `gpu`: of the machine, whose rates time operations of traces that nothing else times.
     WeftError: two files, a format that is not read, keys that the format does not use, and errors in the file.
     """
     name, source = named(work), source_of(work)
@@ -79,7 +81,7 @@ def open_workload(
         job, notes = OPENERS[source](str(name), topology, algorithms)
     else:
         groups = {} if work.communicator is None else read_comm_groups(work.communicator, topology.n_npus)
-        job, notes = open_chakra(str(name), topology, algorithms, groups, _hardware(work))
+        job, notes = open_chakra(str(name), topology, algorithms, groups, _hardware(work, gpu))
     return Opened(job, str(name), f"{counted(len(job.operations), 'operation')} of {source}", False, tuple(notes))
 
 
@@ -113,10 +115,18 @@ _INSTEAD = {
 }
 
 
-def _hardware(work: WorkloadKeys) -> Hardware:
+def _hardware(work: WorkloadKeys, gpu: str) -> Hardware:
     """What times operations and accesses that have no duration."""
     memory = None if work.remote_memory is None else read_remote_memory(work.remote_memory)
+    if work.system is None and work.peak is None and gpu in devices():
+        known = device(gpu)
+        rate = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
+        return Hardware(Roofline(known.half * _share(work), rate or known.hbm), memory, gpu)
     return Hardware(_roofline(work), memory)
+
+
+def _share(work: WorkloadKeys) -> float:
+    return number(1 if work.efficiency is None else work.efficiency, "efficiency", 0, 1, above=True)
 
 
 def _roofline(work: WorkloadKeys) -> Roofline | None:
@@ -134,6 +144,5 @@ def _roofline(work: WorkloadKeys) -> Roofline | None:
             if getattr(work, flag) is not None:
                 raise WeftError(f"--{flag.replace('_', '-')} is of a roofline, which needs --peak TFLOPS")
         return None
-    share = number(1 if work.efficiency is None else work.efficiency, "efficiency", 0, 1, above=True)
     memory = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
-    return Roofline(number(work.peak, "peak", 0, above=True) * TERA * share, memory)
+    return Roofline(number(work.peak, "peak", 0, above=True) * TERA * _share(work), memory)

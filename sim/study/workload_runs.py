@@ -10,7 +10,7 @@ from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.jobs import with_npu_bandwidth
-from sim.study.plans import fitting, inlined, model_of_jobs
+from sim.study.plans import fitting, gpu_of, inlined, model_of_jobs
 from sim.study.spec import Spec
 from sim.study.workload_files import Opened, open_workload, source_of
 from sim.timeline.perfetto import check_size
@@ -36,7 +36,7 @@ def open_of(spec: Spec, how: How = AS_USUAL) -> Opened:
         return Opened(inlined(one), one.plan.model.name, "inlined", True, plan=one.plan)
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     _check_microbatches(spec, topology, model_of_jobs(spec))
-    return open_workload(spec.workload, spec.training, topology, spec.collective.algorithms or ())
+    return open_workload(spec.workload, spec.training, topology, spec.collective.algorithms or (), gpu_of(spec))
 
 
 def run_opened(spec: Spec, opened: Opened, how: How = AS_USUAL) -> Result:

@@ -50,6 +50,7 @@ class Hardware(NamedTuple):
 
     roofline: Roofline | None = None
     memory: RemoteMemory | None = None
+    whose: str = ""  # rates, where nobody gave them: of a machine
 
 
 class _Shared(NamedTuple):
@@ -263,8 +264,13 @@ class _Builder:
 
     @property
     def notes(self) -> list[str]:
-        unused = self.hardware.roofline is not None and not self.timed
-        return ["the rates of an NPU time nothing: every computation of the traces has a duration"] if unused else []
+        rates, whose = self.hardware.roofline, self.hardware.whose
+        if rates is None or (whose and not self.timed):
+            return []
+        if not self.timed:
+            return ["the rates of an NPU time nothing: every computation of the traces has a duration"]
+        return [f"operations without a duration take the rates of {whose}: --peak, --efficiency and --memory-bandwidth "
+                "give others"] if whose else []
 
     def add(self, operation: _Shared) -> None:
         """Add an operation whose predecessors are there."""
@@ -298,7 +304,7 @@ class _Builder:
         if self.hardware.roofline is None:
             raise WeftError(
                 f"{where} has {what.operations:,} operations and no duration: give --peak TFLOPS, and for what its "
-                "memory bounds --memory-bandwidth RATE, or ASTRA-sim's --system FILE"
+                "memory bounds --memory-bandwidth RATE, ASTRA-sim's --system FILE, or a --machine whose GPU is known"
             )
         self.timed = True
         return self.hardware.roofline.time_ps(what.operations, what.bytes or 0)

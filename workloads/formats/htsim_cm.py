@@ -148,11 +148,11 @@ def _wait(flows: Sequence[_Flow], kinds: Mapping[int, tuple[str, int]], name: st
             trigger = flow.said["trigger"]
             kind, count = kinds.get(trigger, ("", 0))
             if kind == "multishot" and started[trigger] > 1:
-                raise WeftError(f"{name}: trigger {trigger} (multishot) starts one of {started[trigger]} flows at a time: "
-                                "which, depends on the run")
+                raise WeftError(f"{name}: trigger {trigger} (multishot) starts one of {started[trigger]} flows at a "
+                                "time: which, depends on the run")
             if not kind or len(firing[trigger]) != count:
-                raise WeftError(f"{name}: trigger {trigger} ({kind or 'not defined'}) is fired by {len(firing[trigger])} "
-                                f"flows: {count if kind else 'some'} are expected")
+                raise WeftError(f"{name}: trigger {trigger} ({kind or 'not defined'}) is fired by "
+                                f"{len(firing[trigger])} flows: {count if kind else 'some'} are expected")
             flow.after = firing[trigger]
 
 
