@@ -34,7 +34,7 @@ from workloads.parallelism import (
 )
 from workloads.parallelism import TENSOR as TENSOR_GROUP
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
-from workloads.training import LOOPS, Training, training_job
+from workloads.training import LOOPS, Training, is_product, training_job
 from workloads.workload import PHASES, Groups, Phase, Workload
 
 NAMED = {"forward": TENSOR_GROUP, "input_grad": TENSOR_GROUP, "weight_grad": DATA, "ep": EXPERT, "dp_ep": EXPERT_DATA}
@@ -210,6 +210,10 @@ def _iteration(
         options["pipeline_chunks"] = keys.pipeline_chunks
     if keys.active_chunks is not None:
         options["active_chunks"] = _count(keys.active_chunks)
+    if options and not is_product(topology):
+        flag = f"--{next(iter(options)).replace('_', '-')}"
+        raise WeftError(f"{flag} is of hierarchical collectives, which need a product of dimensions: {topology.name} "
+                        "is none, and groups run an algorithm among their NPUs")
     training = Training(
         loop=keys.loop, in_order=keys.in_order, first_layers_first=keys.first_layers_first, updates=keys.updates,
         algorithm=algorithm, options=options, **changes,

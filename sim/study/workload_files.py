@@ -23,10 +23,12 @@ from workloads.formats.goal import open_goal
 from workloads.formats.htsim_cm import open_matrix
 from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, KINETO, LAYERS, MATRIX, files_named, format_of
 from workloads.formats.simai import notes_of
+from workloads.group_collectives import DEFAULTS
 from workloads.job import Job
 from workloads.models import MODELS
 from workloads.passes.device import device, devices
 from workloads.passes.plan import Plan
+from workloads.training import is_product
 
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
@@ -71,7 +73,11 @@ def open_workload(
         _check_used(work, training, LAYERS, (*only, *OF_WORKLOADS[TrainingKeys]), "remote_memory", "system")
         workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *algorithms)
         what = f"{counted(len(workload.layers), 'layer')}, loop {training.loop}"
-        return Opened(job, workload.name, what, True, tuple(notes_of(workload.header, workload.policy)))
+        notes = notes_of(workload.header, workload.policy)
+        if not algorithms and not is_product(topology):
+            notes.append(f"{topology.name} is no product of dimensions: each group runs an algorithm among its NPUs, "
+                         + ", ".join(f"{kind} by {' or '.join(names)}" for kind, names in DEFAULTS.items()))
+        return Opened(job, workload.name, what, True, tuple(notes))
     _check_used(work, training, source, USED[source])
     if source == GOAL:
         if algorithms:
