@@ -20,7 +20,7 @@ from topologies.checks import WeftError, choice
 from topologies.formats.astra_network import AstraNetwork, read_astra_network
 from topologies.stages import staged
 from workloads.formats.astra_memory import read_remote_memory
-from workloads.formats.chakra import Node, Trace
+from workloads.formats.chakra import Trace
 from workloads.formats.chakra_json import Groups, groups_of
 from workloads.formats.chakra_nodes import (
     EVERYONE,
@@ -33,6 +33,7 @@ from workloads.formats.chakra_nodes import (
     passed_over,
     read_ranks,
 )
+from workloads.formats.chakra_schema import Node
 from workloads.formats.comm_groups import read_comm_groups
 
 

@@ -23,45 +23,16 @@ from workloads.formats.chakra_attributes import (
     text_field,
     utf8,
 )
+from workloads.formats.chakra_old import is_old, old_nodes
+from workloads.formats.chakra_schema import NODE_KINDS, Node, TensorInfo
 from workloads.formats.protobuf_wire import VARINT, field, fields, read_bytes, varint
 from workloads.formats.waits import smallest_first
 
 VERSIONS = ("0.0.4", "1.0.0")
 """That are written."""
 
-NODE_KINDS = ("invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective")
-"""By the number of the type."""
-
 MOST_BYTES = 256 * 2**20
 MOST_NODES = 1_000_000
-
-class TensorInfo(NamedTuple):
-    """Inputs or outputs of a node, as text."""
-
-    values: str = ""
-    shapes: str = ""
-    types: str = ""
-
-
-class Node(NamedTuple):
-    """One node of a trace."""
-
-    id: int
-    name: str
-    kind: str  # one of `NODE_KINDS`
-    control_after: tuple[int, ...] = ()  # nodes that it waits for
-    data_after: tuple[int, ...] = ()
-    start_us: int = 0
-    duration_us: float = 0  # a whole number in files of the schemas 0.0.4 to 1.0
-    inputs: TensorInfo | None = None
-    outputs: TensorInfo | None = None
-    attributes: tuple[Attribute, ...] = ()
-
-    @property
-    def after(self) -> tuple[int, ...]:
-        """All nodes it waits for, without duplicates."""
-        return tuple(dict.fromkeys((*self.control_after, *self.data_after)))
-
 
 @checked
 @one_line
@@ -116,8 +87,6 @@ def parse_trace(data: bytes, name: str) -> Trace:
         messages.append(one)
         if len(messages) > MOST_NODES:
             raise WeftError(f"{where}: more than {MOST_NODES:,} nodes")
-    from workloads.formats.chakra_old import is_old, old_nodes  # which make the nodes of this module
-
     if is_old(head, messages[0] if messages else b"", f"{where}: its metadata"):
         return ordered("", (), old_nodes([head, *messages], where), where)
     version, attributes = _metadata(head, where)

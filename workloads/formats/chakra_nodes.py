@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies.checks import WeftError, told
-from workloads.formats.chakra import Node, Trace, read_trace
+from workloads.formats.chakra import Trace, read_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_json import read_json_trace
-from workloads.formats.chakra_schema import COLLECTIVES, LEGACY, MEMORY, OWN, ROWS, SIZELESS, Row
+from workloads.formats.chakra_schema import COLLECTIVES, LEGACY, MEMORY, OWN, ROWS, SIZELESS, Node, Row
 
 MOST_NPUS, MOST_NODES = 2**20, 4_000_000
 

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from topologies.checks import WeftError
 from topologies.text.schema import note
-from workloads.formats.chakra import NODE_KINDS, Node
 from workloads.formats.chakra_attributes import Attribute, Value, message, packed, utf8
-from workloads.formats.chakra_schema import COLLECTIVES
+from workloads.formats.chakra_schema import COLLECTIVES, NODE_KINDS, Node
 from workloads.formats.protobuf_wire import BYTES, VARINT, fields
 
 NAMES = {6: "tensor_size", 12: "num_ops", 13: "comm_type", 14: "involved_dim", 15: "pg_name", 16: "comm_src",

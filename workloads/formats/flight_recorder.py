@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input_bytes
 from topologies.text.plain_data import read_json_object
-from workloads.formats.chakra import MOST_NODES, Node, TensorInfo, Trace
+from workloads.formats.chakra import MOST_NODES, Trace
 from workloads.formats.chakra_attributes import Attribute
-from workloads.formats.chakra_schema import COLLECTIVES
+from workloads.formats.chakra_schema import COLLECTIVES, Node, TensorInfo
 
 ENDINGS = (".json", "")
 

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 
 from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input_bytes
-from workloads.formats.chakra import MOST_BYTES, MOST_NODES, Node, TensorInfo, Trace
+from workloads.formats.chakra import MOST_BYTES, MOST_NODES, Trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_nodes import STREAM
-from workloads.formats.chakra_schema import COLLECTIVES
+from workloads.formats.chakra_schema import COLLECTIVES, Node, TensorInfo
 from workloads.formats.flight_recorder import BYTES, WORDS, kind_of
 
 ENDINGS = (".json", ".json.gz")

@@ -9,8 +9,8 @@ import pytest
 
 from sim.cli import main
 from tests.astra_inputs import SYSTEM, collective_node, compute_node, network_text, write_ranks
-from workloads.formats.chakra import Node
 from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.chakra_schema import Node
 from workloads.passes.device import device
 
 GOAL = "num_ranks 2\nrank 0 {\nl1: calc 1000\nl2: send 1000000b to 1\nl2 irequires l1\n}\n" \

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.astra_inputs import DATA, collective_node, compute_node
 from topologies import WeftError
 from workloads.formats import chakra
-from workloads.formats.chakra import Node, TensorInfo, Trace, parse_trace, read_trace, write_trace
+from workloads.formats.chakra import Trace, parse_trace, read_trace, write_trace
 from workloads.formats.chakra_attributes import SCALARS, Attribute
+from workloads.formats.chakra_schema import Node, TensorInfo
 from workloads.formats.protobuf_wire import field, fields, varint
 
 ALL_GATHER = bytes.fromhex(

@@ -11,7 +11,8 @@ import pytest
 from sim.cli import main
 from topologies import WeftError
 from topologies.text.schema import InputNote
-from workloads.formats.chakra import NODE_KINDS, Trace, parse_trace
+from workloads.formats.chakra import Trace, parse_trace
+from workloads.formats.chakra_schema import NODE_KINDS
 from workloads.formats.protobuf_wire import FIXED32, field, varint
 
 TYPES = {
