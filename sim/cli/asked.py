@@ -172,7 +172,7 @@ SPECS = ("spec", "spec_again")
 TRACES = r"\.\d+\.(et|et\.gz|json|eg)"
 
 REACH = {
-    "chakra": TRACES, "astra.workload": TRACES, "workload.job": f"({TRACES})?", "workload.name": f"({TRACES})?",
+    "chakra": TRACES, "workload.job": f"({TRACES})?", "workload.name": f"({TRACES})?",
     "tenant.job": f"({TRACES})?", "tenant.workload": f"({TRACES})?",
     "store": "(-wal|-shm|-journal|-claims)?", "out": r"/[^/]*\.(csv|md|png|pdf|svg)", "report.folder": r"/.*\.json",
 }

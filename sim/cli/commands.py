@@ -502,8 +502,11 @@ COMMANDS: dict[str, Command] = {
             "weft astra --workload examples/astra/gather --system examples/astra/system.json --network "
             "examples/astra/ring_16.yml --backend unaware",
         ),
-        needs=("astra.workload", "workload.system", "astra.network"),
-        uses=("astra", "workload.system", "workload.communicator", "workload.remote_memory"), run_flags=("max_events",),
+        needs=("workload.name|workload.job", "workload.system", "astra.network"),
+        uses=("astra", "workload.name", "workload.job", "workload.system", "workload.communicator",
+              "workload.remote_memory"),
+        run_flags=("max_events",),
+        helps={"workload.name": ("PREFIX", "Chakra traces PREFIX.<rank>.et")},
     ),
     "warm": Command(
         help="compile the engine, once for each version and machine; any command does so if needed",

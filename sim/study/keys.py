@@ -420,7 +420,6 @@ class CircuitsKeys:
 class AstraKeys:
     """Section `[astra]`: inputs of ASTRA-sim."""
 
-    workload: str | None = key("text", "Chakra traces PREFIX.<rank>.et", "PREFIX")
     network: str | None = key("text", "network file of the analytical backends, YAML", "FILE")
     backend: str = key("text", "congestion of links: aware or unaware", "WORD", value="aware")
     num_queues_per_dim: int = key("integer", "queues per dimension, as in ASTRA-sim", "N", value=1)
