@@ -28,8 +28,8 @@ from topologies.text.input_text import read_input_bytes
 from workloads.formats.chakra import MOST_BYTES, MOST_NODES, Trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_nodes import STREAM
-from workloads.formats.chakra_schema import COLLECTIVES, Node, TensorInfo
-from workloads.formats.flight_recorder import BYTES, WORDS, kind_of
+from workloads.formats.chakra_schema import Node, TensorInfo
+from workloads.formats.flight_recorder import BYTES, WORDS, Key, collective_node, complete, kind_of, message_node
 
 ENDINGS = (".json", ".json.gz")
 HEAD = 2**16
@@ -117,18 +117,14 @@ def read_profiles(name: str, n_npus: int) -> tuple[list[Trace], list[str]]:
     return [_Tracer(one, mean).trace() for one in ranks], notes
 
 
-Key = tuple[str, tuple[int, ...], int]
-"""A collective: the name of its group, the ranks, and its turn."""
-
-
 def _shared(ranks: Sequence[Profile]) -> tuple[dict[Key, list[int]], int]:
     """Sizes of the collectives that all ranks of their group have, and how many calls others are."""
-    calls: dict[Key, list[int]] = defaultdict(list)
-    for one in ranks:
-        for key, move in _turns(one):
-            calls[key].append(_bytes(move, one.where))
-    whole = {key: some for key, some in calls.items() if len(some) == len(key[1])}
-    return whole, sum(map(len, calls.values())) - sum(map(len, whole.values()))
+    calls = [[(key, _bytes(move, one.where)) for key, move in _turns(one)] for one in ranks]
+    sizes: dict[Key, list[int]] = {key: [] for key in complete([key for key, _ in some] for some in calls)}
+    for key, size in chain.from_iterable(calls):
+        if key in sizes:
+            sizes[key].append(size)
+    return sizes, sum(map(len, calls)) - sum(map(len, sizes.values()))
 
 
 def _turns(one: Profile) -> Iterable[tuple[Key, Mapping[str, Any]]]:
@@ -148,6 +144,10 @@ def _group(move: Mapping[str, Any]) -> str:
 
 def _word(move: Mapping[str, Any]) -> str:
     return str(move.get("Collective name", ""))
+
+
+def _peer(move: Mapping[str, Any]) -> Any:
+    return move.get({"send": "Dst Rank", "recv": "Src Rank"}.get(_word(move), ""))
 
 
 def _bytes(move: Mapping[str, Any], where: str, key: str = "In msg nelems") -> int:
@@ -255,6 +255,9 @@ class _Reader:
                 raise WeftError(f"{self.where}: no record_param_comms says what {told(one.name)} moves")
             found.append(one._replace(moves=some))
         for move in chain.from_iterable(one.moves for one in found):
+            if kind_of(_word(move)) is None and not isinstance(_peer(move), int):
+                raise WeftError(f"{self.where}: operation {told(_word(move))} is not known, or names no peer: known are "
+                                f"{', '.join(WORDS)}")
             if _word(move) not in PEERS and _group(move) not in self.groups:
                 raise WeftError(f"{self.where}: the ranks of process group {told(_group(move))} are not there")
         return found
@@ -400,20 +403,12 @@ class _Tracer:
                 if key not in self.sizes:
                     continue
                 size = self.sizes[key] if kind == "all-to-all" else _bytes(move, where)
-                found.append(self._add(work.name, "collective", [*self.host, *behind], 0.0,
-                                       Attribute("comm_type", COLLECTIVES.index(kind), "int64"),
-                                       Attribute("comm_size", size, "int64"),
-                                       Attribute("pg_name", _group(move), "string")))
+                what, ends = collective_node(kind, size, _group(move))
             else:
                 sends = _word(move) == "send"
-                peer = move.get("Dst Rank" if sends else "Src Rank")
-                if _word(move) not in PEERS or not isinstance(peer, int):
-                    raise WeftError(f"{where}: operation {told(_word(move))} is not known, or names no peer: known are "
-                                    f"{', '.join(WORDS)}")
                 size = _bytes(move, where, "In msg nelems" if sends else "Out msg nelems") or _bytes(move, where)
-                found.append(self._add(work.name, "send" if sends else "receive", [*self.host, *behind], 0.0,
-                                       Attribute("comm_size", size, "int64"),
-                                       Attribute("comm_dst" if sends else "comm_src", peer, "int32")))
+                what, ends = message_node(sends, _peer(move), size)
+            found.append(self._add(work.name, what, [*self.host, *behind], 0.0, *ends))
             self.called[_group(move)].append((move.get("Seq"), found[-1:]))
         if found:
             self._put(work, found)

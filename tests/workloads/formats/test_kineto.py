@@ -159,6 +159,8 @@ def test_what_not_all_ranks_have_is_left_out_and_unequal_parts_are_told(tmp_path
     early = kernel(1, 0, 0, 9, 20, **said("allreduce", 6))
     both = [kernel(2, 20, 20, 29, 20, **said("all_to_allv", 7, 100)),
             kernel(2, 20, 20, 29, 20, **said("all_to_allv", 7, 300))]
+    with pytest.raises(WeftError, match="group '0': no collective is on all of its 2 ranks: rank 1 recorded 0"):
+        open_profiles(write(tmp_path, [early], [kernel(1, 0, 0, 9)]), ring(2), ())
     _, notes = open_profiles(write(tmp_path, [early, both[0]], [both[1]]), ring(2), ())
     assert notes == ["1 collectives are left out that not all ranks of their group have recorded",
                      "1 all-to-alls of unequal parts are timed as equal ones of the same bytes"]
