@@ -256,8 +256,8 @@ class _Reader:
             found.append(one._replace(moves=some))
         for move in chain.from_iterable(one.moves for one in found):
             if kind_of(_word(move)) is None and not isinstance(_peer(move), int):
-                raise WeftError(f"{self.where}: operation {told(_word(move))} is not known, or names no peer: known are "
-                                f"{', '.join(WORDS)}")
+                raise WeftError(f"{self.where}: operation {told(_word(move))} is not known, or names no peer: known "
+                                f"are {', '.join(WORDS)}")
             if _word(move) not in PEERS and _group(move) not in self.groups:
                 raise WeftError(f"{self.where}: the ranks of process group {told(_group(move))} are not there")
         return found
