@@ -7,7 +7,8 @@ What a profile says of order is kept, and its times are those of computations al
 - A collective begins behind what its thread launched before it, as ProcessGroupNCCL does, and behind the one before it
   on its stream.
 - What comes behind a `wait` of a collective, or behind an event of another stream, waits for it; and so does work that
-  was launched on an idle stream and began as the collective ended.
+  was launched on an idle stream and began as the collective ended. Where a profile does not say for what a thread has its
+  stream wait, as behind DDP's buckets, it is for the all-gathers that the thread called before, or all collectives.
 
 Work that follows closely on other work of its stream is one computation with it.
 """
@@ -37,6 +38,9 @@ HEAD = 2**16
 CLOSE_US = 5.0
 """Between the end of work of a stream and the begin of the next: both are launched, and the GPU goes from one to the
 other; and between the end of a collective and what waited for it."""
+
+PAIR_US = 20.0
+"""Between the record of an event and the wait for it, where one call does both, as each collective that begins."""
 
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 RUNTIME = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime")
@@ -206,8 +210,22 @@ class _Reader:
         if len(work) > MOST_NODES:
             raise WeftError(f"{self.where}: more than {MOST_NODES:,} kernels")
         waits = [(self._span(one)[0], _thread(one), one["args"]) for one in said if _word(one["args"]) == "wait"]
+        events = self._events(timed, calls)
+        waits += [] if events else self._unsaid(timed, waits)
         return Profile(rank, self.groups, self._with_messages(work, peers), sorted(waits, key=lambda one: one[0]),
-                       self._events(timed, calls), self._syncs(timed), self.where)
+                       events, self._syncs(timed), self.where)
+
+    def _unsaid(self, timed: Sequence[Mapping[str, Any]], waits: Sequence[tuple[float, str, Any]]) -> list[Any]:
+        """Waits of the streams of threads, for events that were recorded earlier and of which nothing is said."""
+        last = defaultdict(lambda: -PAIR_US)  # of a thread: a record, or a wait that says for what
+        calls = [(self._span(one)[0], _thread(one), str(one.get("name"))) for one in timed if one.get("cat") in RUNTIME]
+        found: list[Any] = []
+        for time, thread, name in sorted([*calls, *((time, thread, "record") for time, thread, _ in waits)]):
+            if name == "record" or name.endswith(("EventRecord", "EventRecordWithFlags")):
+                last[thread] = time
+            elif name.endswith("StreamWaitEvent"):
+                found += [(time, thread, {})] if time - last.pop(thread, -PAIR_US) >= PAIR_US else []
+        return found
 
     def _know(self, name: Any, ranks: Any, size: Any) -> None:
         """A process group; its ranks are cut off in the middle where there are many."""
@@ -252,7 +270,8 @@ class _Reader:
             some = tuple(args for _, args in peers[taken:until]) or one.moves
             taken = max(taken, until)
             if _word(some[0]) not in PEERS:
-                raise WeftError(f"{self.where}: no record_param_comms says what {told(one.name)} moves")
+                raise WeftError(f"{self.where}: no record_param_comms says what {told(one.name)} moves, as it does "
+                                "since PyTorch 2.2")
             found.append(one._replace(moves=some))
         for move in chain.from_iterable(one.moves for one in found):
             if kind_of(_word(move)) is None and not isinstance(_peer(move), int):
@@ -286,6 +305,15 @@ def _thread(one: Mapping[str, Any]) -> str:
     return str(one.get("tid"))
 
 
+class _Called(NamedTuple):
+    """A collective or message that its thread may have its stream wait for."""
+
+    turn: Any
+    nodes: list[int]
+    kind: str
+    thread: str
+
+
 class _Tracer:
     """The nodes of a rank: of the host, of its streams, and of what it moves."""
 
@@ -305,7 +333,7 @@ class _Tracer:
         self.asked: dict[str, list[int]] = defaultdict(list)  # of a thread: what it has waited for since
         self.due: dict[str, list[int]] = defaultdict(list)  # of a stream
         self.history: dict[str, list[tuple[float, list[int]]]] = defaultdict(list)  # of a stream, by launch
-        self.called: dict[str, list[tuple[Any, list[int]]]] = defaultdict(list)  # of a group, with their turns
+        self.called: dict[str, list[_Called]] = defaultdict(list)  # of a group, and not waited for yet
         self.ended: list[tuple[float, list[int]]] = []  # collectives
 
     def trace(self) -> Trace:
@@ -361,10 +389,17 @@ class _Tracer:
 
     def _asks(self, thread: str, args: Mapping[str, Any]) -> None:
         """A thread has its stream wait for a collective."""
-        line = self.called[_group(args)]
-        at = next((at for at, (turn, _) in enumerate(line) if turn == args.get("Seq")), 0 if "Seq" not in args else -1)
-        if line and at >= 0:
-            self.asked[thread] += line.pop(at)[1]
+        if args:
+            line = self.called[_group(args)]
+            at = next((at for at, one in enumerate(line) if one.turn == args.get("Seq")), -1 if "Seq" in args else 0)
+            self.asked[thread] += line.pop(at).nodes if line and at >= 0 else []
+            return
+        mine = [one for line in self.called.values() for one in line if one.thread == thread]
+        gathers = [one for one in mine if one.kind == "all-gather"]
+        for one in gathers or mine:
+            self.asked[thread] += one.nodes
+        for line in self.called.values():
+            line[:] = [one for one in line if one not in (gathers or mine)]
 
     def _holds(self, begin: float, end: float, stream: str) -> None:
         """The host waits for a stream, for the one that it got free by, or for all."""
@@ -409,7 +444,7 @@ class _Tracer:
                 size = _bytes(move, where, "In msg nelems" if sends else "Out msg nelems") or _bytes(move, where)
                 what, ends = message_node(sends, _peer(move), size)
             found.append(self._add(work.name, what, [*self.host, *behind], 0.0, *ends))
-            self.called[_group(move)].append((move.get("Seq"), found[-1:]))
+            self.called[_group(move)].append(_Called(move.get("Seq"), found[-1:], kind or "", work.thread))
         if found:
             self._put(work, found)
             self.ended.insert(bisect(self.ended, (work.end, [])), (work.end, found))

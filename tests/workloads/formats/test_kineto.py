@@ -107,6 +107,18 @@ def test_work_that_was_seen_to_wait_waits(tmp_path: Path) -> None:
     assert time_us(tmp_path, [FIRST, REDUCED, kernel(3, 150.5, 152, 182)]) == pytest.approx(150.5 + 30, abs=0.01)
 
 
+def test_a_wait_for_nobody_knows_what_is_one_for_what_was_called_before(tmp_path: Path) -> None:
+    """As DDP waits for its buckets; where an event was recorded just before, the wait is of that."""
+    alone, late = of_all_reduce(tmp_path), kernel(3, 300, 305, 335)
+    waits = runtime("cudaStreamWaitEvent", 280, 1, 40)
+    fast = time_us(tmp_path, [FIRST, REDUCED, waits, late])
+    assert fast == pytest.approx(300 + 30, abs=0.01) and 100 + alone < 300
+    slow = [kernel(1, 0, 0, 100), kernel(2, 1, 102, 150, 20, **said("allreduce", elements=2**24)), waits, late]
+    ends = time_us(tmp_path, slow)
+    paired = [*slow[:2], runtime("cudaEventRecord", 279, 1, 39), *slow[2:]]
+    assert time_us(tmp_path, paired) == pytest.approx(ends - 30, abs=0.01) and ends > 1000
+
+
 def test_the_host_takes_its_time_and_waits_for_the_gpu(tmp_path: Path) -> None:
     alone = of_all_reduce(tmp_path)
     assert time_us(tmp_path, [FIRST, kernel(2, 400, 405, 435)]) == pytest.approx(430, abs=0.01)
