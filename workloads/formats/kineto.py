@@ -7,8 +7,8 @@ What a profile says of order is kept, and its times are those of computations al
 - A collective begins behind what its thread launched before it, as ProcessGroupNCCL does, and behind the one before it
   on its stream.
 - What comes behind a `wait` of a collective, or behind an event of another stream, waits for it; and so does work that
-  was launched on an idle stream and began as the collective ended. Where a profile does not say for what a thread has its
-  stream wait, as behind DDP's buckets, it is for the all-gathers that the thread called before, or all collectives.
+  was launched on an idle stream and began as the collective ended. Where a profile does not say for what a thread has
+  its stream wait, as behind DDP's buckets, it is for the all-gathers that the thread called before, or all collectives.
 
 Work that follows closely on other work of its stream is one computation with it.
 """
