@@ -56,10 +56,10 @@ MEGATRON_ABSENT = (
 )
 
 PRODUCERS = (
-    Producer("job files (TOML)", "torchtitan", "0.1 and 0.2: job_config.py of 2025", "--model FILE.toml",
+    Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025", "--model FILE.toml",
              "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8",
              "models that have no table of their own; split points of pipelines", TITAN_ABSENT),
-    Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "core 0.12, 2025", "--model FILE.sh",
+    Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments of megatron/training of 2025", "--model FILE.sh",
              "sizes of the model, mixtures and latent attention; batches, all degrees, recomputation, distributed "
              "optimizer, overlaps, fp8; variables that the script sets to plain values",
              "arguments whose values the script gets from elsewhere, where they matter: they are named",
@@ -176,7 +176,7 @@ def _megatron(path: str, text: str) -> TrainingJob:
                   "expert_width": whole("moe-ffn-hidden-size", wide)}
     if "multi-latent-attention" in found:
         rotary = whole("qk-pos-emb-head-dim", 64)
-        sizes |= {"q_rank": whole("q-lora-rank"), "kv_rank": whole("kv-lora-rank", 32), "rotary": rotary,
+        sizes |= {"q_rank": whole("q-lora-rank"), "kv_rank": whole("kv-lora-rank"), "rotary": rotary,
                   "head_size": whole("qk-head-dim", 128) + rotary, "value_size": whole("v-head-dim", 128)}
     each, virtual = "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"
     vp = layers // (pp * max(whole(each), 1)) if each in found else whole(virtual) if virtual in found else None
