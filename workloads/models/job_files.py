@@ -59,7 +59,8 @@ PRODUCERS = (
     Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025", "--model FILE.toml",
              "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8",
              "models that have no table of their own; split points of pipelines", TITAN_ABSENT),
-    Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments of megatron/training of 2025", "--model FILE.sh",
+    Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments.py of 2025",
+             "--model FILE.sh",
              "sizes of the model, mixtures and latent attention; batches, all degrees, recomputation, distributed "
              "optimizer, overlaps, fp8; variables that the script sets to plain values",
              "arguments whose values the script gets from elsewhere, where they matter: they are named",
