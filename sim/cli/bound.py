@@ -82,7 +82,8 @@ def _programs(topology: Topology, kind: str, reducing_switches: bool | None) -> 
         rate = all_to_all_rate_Bps(topology) * topology.n_npus
         reason = "maximum concurrent flow, one flow for each source"
     elif kind == "all-reduce":
-        rate, reason = best_roots(topology, bool(reducing_switches)).rate_Bps, "chosen roots, either direction its bandwidth"
+        rate = best_roots(topology, bool(reducing_switches)).rate_Bps
+        reason = "chosen roots, either direction its bandwidth"
     else:
         return []
     s_per_byte = 1 / Fraction(rate / 1e9).limit_denominator(10**6) / 10**9
