@@ -294,7 +294,7 @@ class Layers:
                 at = [*arrived, *at]
             if last:
                 at = self._reduce(number, at)
-        return self._gather_updated(at) if last else at
+        return self._gather_updated(at)
 
     def _reduce(self, number: int, at: list[int]) -> list[int]:
         """Begin the reductions whose first layer this is, and update the weights after them."""

@@ -21,7 +21,7 @@ from collectives.trees.low import low_trees
 from collectives.trees.packing import Batch, pack_trees
 from collectives.trees.shares import LOSS, Shares, broadcast_shares, gather_shares, roots_reach_all
 from topologies import Topology, WeftError
-from topologies.flows.partitions import partition_s_per_byte
+from topologies.flows.partitions import least_crossing
 from topologies.flows.programs import Floats, balanced, best_roots
 from topologies.flows.tightest_cut import gather_cut, remembered, scatter_cut, separating_cut
 
@@ -277,7 +277,7 @@ def two_phase_rate_Bps(topology: Topology) -> Fraction | None:
 def _bound_s_per_byte(topology: Topology) -> Fraction:
     """Lower bound on any all-reduce, in seconds per byte."""
     cut = separating_cut(topology)
-    return max(partition_s_per_byte(topology)[0], cut.s_per_byte if cut else Fraction(0))
+    return max(least_crossing(topology).s_per_byte, cut.s_per_byte if cut else Fraction(0))
 
 
 def _near(value: float, denominator: int) -> Fraction:

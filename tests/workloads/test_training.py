@@ -257,3 +257,32 @@ def test_a_product_keeps_its_collectives_and_others_take_the_named_algorithm() -
         job = training_job(from_spec(spec), Workload("w", (layer,)), {"dp": groups}, Training(algorithm=algorithm))
         work = [one.work for one in job.operations if isinstance(one.work, Communicate)]
         assert [one.schedule.pattern.algorithm for one in work] == [called]
+
+
+@pytest.mark.parametrize(("forward_s", "backward_s", "size", "calls"), [(1.5, 3.0, 0, 0), (1e-9, 2e-9, 1, 1)])
+def test_a_layer_takes_what_is_given_to_the_nanosecond(
+    forward_s: float, backward_s: float, size: int, calls: int
+) -> None:
+    layer = layer_of("x", forward_s, backward_s, size)
+    assert layer.forward == Phase(forward_s * 1e9)
+    assert layer.input_grad.compute_ns == layer.weight_grad.compute_ns == backward_s * 5e8
+    assert len(layer.weight_grad.calls) == calls and not layer.input_grad.calls
+
+
+@pytest.mark.parametrize("microbatches", [1, 2, 3])
+def test_what_is_updated_is_gathered_once_behind_the_last_microbatch(microbatches: int) -> None:
+    calls = Call("reduce-scatter", 4000, "dp"), Call("all-gather", 1000, "dp")
+    layers = tuple(Layer(f"{at}", Phase(10.0), Phase(10.0), Phase(10.0, calls)) for at in range(2))
+    pipeline = Pipeline(microbatches=microbatches, activation_bytes=8)
+    job = pipeline_job(from_spec("FC(2)_FC(2)"), Workload("w", layers), {"dp": (2, 1), "pp": (1, 2)}, pipeline)
+    kinds = [one.kind for one in job.operations]
+    assert kinds.count("dp reduce-scatter") == kinds.count("dp all-gather") == 2
+    assert kinds.count("forward") == 2 * microbatches
+
+
+def test_a_layer_waits_for_the_weights_that_dear_gathers_for_it() -> None:
+    layers = tuple(layer_of(f"{at}", 1.0, 1.0, 100.0) for at in range(2))
+    training = Training(loop="dear", bucket_bytes=None)
+    job = training_job(from_spec("FC(2)"), Workload("w", layers), {"weight_grad": (2,)}, training)
+    for at in range(2):
+        assert f"weight_grad all-gather {at}" in waits(job, f"forward {at}")
