@@ -34,6 +34,7 @@ from sim.why.path import by_kind
 from topologies import Topology
 from topologies.checks import LONGEST_TOLD, WeftError, told
 from topologies.units import PS_PER_S, counted, format_size, format_time, parse_sweep_size
+from workloads.group_collectives import among
 from workloads.job import Job
 
 
@@ -210,7 +211,7 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
         if len(kinds) != 1:
             raise WeftError(f"give one of {', '.join(WORK)}; {' and '.join(kinds) or 'none'} is given")
         npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
-        made = WORK[kinds[0]](rest, topology)
+        made = WORK[kinds[0]](rest, topology) if npus is None else _collective(rest, topology, npus)
         tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority, npus=npus)
         return Described(tenant, made.what, made.notes)
     except WeftError as wrong:
@@ -243,7 +244,8 @@ def _check_plain(key: str, value: object) -> None:
         raise WeftError(f"{told(key)} is {told(value)}: give printable text, or a finite number")
 
 
-def _collective(table: dict[str, Any], topology: Topology) -> Made:
+def _collective(table: dict[str, Any], topology: Topology, npus: Sequence[int] | None = None) -> Made:
+    """The schedule of a collective, of any NPUs, or of whole process groups if it has some."""
     for key in POSITIONS:
         if key not in table:
             raise WeftError(f"no {key} is given: write COLLECTIVE ALGORITHM SIZE")
@@ -261,7 +263,14 @@ def _collective(table: dict[str, Any], topology: Topology) -> Made:
     if not isinstance(table["size"], str) or len(table["size"]) > LONGEST_TOLD:
         raise WeftError(f"size {told(table['size'])} is not a text such as 64MiB")
     size = parse_sweep_size(table["size"], "size")
-    schedule = build(named, kind, topology, size, table.get("form"), **options)
+    if npus is None or len(npus) == topology.n_npus or "group" in taken:
+        schedule = build(named, kind, topology, size, table.get("form"), **options)
+    else:
+        if (root := options.get("root")) is not None:
+            if root not in npus:
+                raise WeftError(f"root {root} is none of the npus")
+            options["root"] = npus.index(root)
+        schedule = among(named, kind, size, topology, npus, table.get("form"), **options)
     return Made(schedule, f"{schedule.kind.name} {schedule.name} {format_size(size)}")
 
 
