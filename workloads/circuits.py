@@ -95,7 +95,7 @@ def _together(asked: Sequence[Pairs], fabric: Topology) -> Iterator[Pairs]:
 
 
 def _states(asked: Sequence[Pairs], fabric: Topology) -> tuple[list[Topology], list[int], int]:
-    """The distinct circuits that are asked for, after those of the fabric; which are up in each operation, and first."""
+    """The distinct circuits that are asked for, after those of the fabric; which each operation has, and the first."""
     states: dict[Pairs, int] = {}
     fabrics, epoch_of, now = [fabric], list[int](), 0
     assert fabric.optics is not None

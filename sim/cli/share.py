@@ -20,7 +20,7 @@ from sim.cli.asked import check_apart, check_looks_into, spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.lower.tenants import Tenant, merge
+from sim.lower.tenants import Tenant, check_npus, merge
 from sim.program.model import Model
 from sim.program.options import parse_value
 from sim.scenarios.tenants import Shares, share_fabric
@@ -211,6 +211,8 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
         if len(kinds) != 1:
             raise WeftError(f"give one of {', '.join(WORK)}; {' and '.join(kinds) or 'none'} is given")
         npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
+        if npus is not None:
+            check_npus(npus, topology.n_npus, f"tenant {told(name)}")
         made = WORK[kinds[0]](rest, topology) if npus is None else _collective(rest, topology, npus)
         tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority, npus=npus)
         return Described(tenant, made.what, made.notes)
