@@ -20,7 +20,8 @@ from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
-from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, format_of
+from workloads.formats.ocs_plan import open_ocs_plan
+from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, PLAN, format_of
 from workloads.formats.simai import pipeline_note
 from workloads.job import Job
 from workloads.models import MODELS
@@ -29,6 +30,7 @@ from workloads.passes.plan import Plan
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
     FLIGHT: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
+    PLAN: ("npu_bandwidth",),
 }
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
 
@@ -47,7 +49,7 @@ class Opened(NamedTuple):
 def open_workload(
     work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str] = ()
 ) -> Opened:
-    """The job of a model, of a file of layers, of Chakra traces, of GOAL, of a task graph or of the flight recorder.
+    """The job of a model, layers, Chakra traces, GOAL, a task graph, a plan of circuits or the flight recorder.
 
     `algorithms`: of layers at most one, of all collectives (default: hierarchical); of traces, each collective takes
         the first that implements it; of GOAL none.
@@ -65,10 +67,10 @@ def open_workload(
         what = f"{counted(len(workload.layers), 'layer')}, loop {training.loop}"
         return Opened(job, workload.name, what, True, tuple(pipeline_note(workload.header)))
     _check_used(work, training, source, USED[source])
-    if source == GOAL:
+    if source in (GOAL, PLAN):
         if algorithms:
-            raise WeftError(f"--algorithm {','.join(algorithms)}: a GOAL file has messages, and no collectives")
-        job, notes = open_goal(str(name), topology)
+            raise WeftError(f"--algorithm {','.join(algorithms)}: {source} has messages, and no collectives")
+        job, notes = open_goal(str(name), topology) if source == GOAL else (open_ocs_plan(str(name), topology), [])
     elif source in (FLIGHT, GRAPH):
         job, notes = (open_dumps if source == FLIGHT else open_flexflow)(str(name), topology, algorithms)
     else:

@@ -47,6 +47,10 @@ PRODUCERS = (
     Producer("task graphs (.fbuf, or CSV)", "FlexFlow of TopoOpt", "TopoOpt 4a68a66: all 119 of its repository", _WORK,
              "forward, backward, messages, all-reduces of any group; its own network is passed over",
              "updates and barriers, which no released graph has"),
+    Producer("plans of circuits (JSON)", "two public simulators of optical fabrics", "panel-ocs-plan, version 6",
+             _WORK + "; written by weft schedule --ocs-plan", "matchings of each plane and round, stripes, forced and "
+             "synchronized changes, the first one free or not; stream, tag and phase are passed over",
+             "flows on another network (DIRECT); other versions"),
     Producer("Kineto profiles, host traces", "PyTorch", "2.x", "", "", "one rank's kernels or calls: Chakra's "
              "trace_link and converter make traces of them, which are read; named as such"),
     Producer("NCCL flight recorder (JSON)", "PyTorch", "FlightRecorder.hpp of dumps 2.4 and 2.5",

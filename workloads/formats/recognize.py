@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from collectives.formats.ocs_plan import FORMAT
 from topologies import WeftError
 from topologies.text.input_text import is_special
 from workloads.formats.chakra_nodes import ending_of
@@ -10,14 +11,15 @@ from workloads.formats.flexflow import ENDING, HEADER
 from workloads.formats.flight_recorder import ending_of as dumps_of
 
 CHAKRA, FLIGHT, GOAL, LAYERS = "Chakra traces", "dumps of the flight recorder", "a GOAL file", "layers"
-GRAPH = "a task graph of FlexFlow"
+GRAPH, PLAN = "a task graph of FlexFlow", "a plan of circuits"
 
 HEAD = 4096
 """Bytes that are looked at."""
 
 _COMMENT = r"(?:\s|//[^\n]*\n|/\*.*?\*/)*"
 
-READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL), (re.compile(HEADER), GRAPH))
+READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL), (re.compile(HEADER), GRAPH),
+        (re.compile(rf'\s*\{{.*"{FORMAT}"', re.DOTALL), PLAN))
 
 _LINKED = "Chakra's trace_link and converter make traces of it, which are read"
 
@@ -44,7 +46,7 @@ OTHERS = (
 
 
 def format_of(name: str) -> str:
-    """`CHAKRA`, `FLIGHT`, `GRAPH`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
+    """`CHAKRA`, `FLIGHT`, `GRAPH`, `PLAN`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
 
     WeftError: a file that is recognized and not a workload, or one of several traces.
     """
