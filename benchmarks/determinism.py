@@ -37,7 +37,7 @@ from sim.version import RESULTS_VERSION
 from sim.whole_file import write_text_whole
 from topologies import fat_tree, from_spec, torus
 from workloads.job import Job
-from workloads.topoopt import AllReduce, Iteration, Op
+from workloads.topoopt import Carriage, Iteration
 from workloads.training import Training, training_job
 from workloads.workload import Call, Groups, Layer, Phase, Workload
 
@@ -161,8 +161,13 @@ def _pools(discipline: str, per: int) -> Program:
     return builder.build()
 
 
+def _two_steps(to: Carriage) -> None:
+    last = to.compute("b", 10**9, after=[to.compute("a", 10**9)])
+    to.gradients("b", 40_000_000, last)
+
+
 def _shared_tree() -> Entry:
-    job = Iteration("job", 4, (Op("a", 10**9), Op("b", 10**9, None, (0,), (), (AllReduce(40_000_000),))))
+    job = Iteration("job", 4, _two_steps)
     jobs = [ClusterJob(job, (0, 5, 10, 15)), ClusterJob(job, (1, 4, 9, 12), 10**8), ClusterJob(job, (2, 3, 6, 7))]
     tree = fat_tree(4, bandwidth=["12.5GB/s", "3GB/s", "3GB/s"], latency="1us", hop_latency=0)
     times = np.array(contended_ps(jobs, tree), np.int64)

@@ -129,9 +129,10 @@ def on_own_circuits(schedule: Schedule) -> Schedule:
     return _moved(schedule, schedule.pattern.transfers()._replace(via_ptr=None, via_links=None), fabric)
 
 
-def on_epoch(schedule: Schedule, epochs: Epochs, epoch: int) -> Schedule:
-    """The schedule on the circuits of one epoch, which its transfers name."""
+def on_epoch(schedule: Schedule, epochs: Epochs, epoch: int, npus: Sequence[int] | None = None) -> Schedule:
+    """The schedule, or the groups of some NPUs, on the circuits of one epoch, which its transfers name."""
     t = schedule.pattern.transfers()
+    t = t if npus is None else _kept(t, np.isin(t.src, npus))
     return _moved(schedule, _named(t, epochs, np.full(t.src.size, epoch)), epochs.topology)
 
 

@@ -68,6 +68,8 @@ class Result(Tabular):
         Arrays of the run; None for the analytic engine.
     faults : FaultCost or None
         What faults cost, where there were any.
+    circuits : str
+        Of a job that leaves its circuits to a policy: what was the quickest, and what others take.
     """
 
     job: Job
@@ -79,6 +81,7 @@ class Result(Tabular):
     lowered: Lowered
     outcome: Outcome | None = None
     faults: FaultCost | None = None
+    circuits: str = ""
 
     @property
     def schedule(self) -> Schedule:
@@ -341,6 +344,7 @@ class Result(Tabular):
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
         if alone is not None and alone.pattern.algorithm in REDUCING:
             notes.append("switches, or routers, reduce and multicast")
+        notes += [self.circuits] * bool(self.circuits)
         notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:
             notes += without_effect(self.faults.plan, self.lowered, self.outcome)

@@ -35,8 +35,9 @@ from tests.workloads.formats.test_goal import GOOD
 from tests.workloads.formats.test_htsim_cm import CHAIN
 from tests.workloads.formats.test_kineto import PROFILE
 from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
+from tests.workloads.formats.test_ocs_plan import plan
 from tests.workloads.models.test_job_files import MEGATRON, TITAN
-from topologies import read_topology, ring, write_topology
+from topologies import from_spec, read_topology, ring, write_topology
 from topologies.formats.files import Given, read_topology_file
 from topologies.machines.profile import machine
 from workloads.formats.astra_memory import read_remote_memory
@@ -49,6 +50,7 @@ from workloads.formats.goal import read_goal
 from workloads.formats.htsim_cm import open_matrix
 from workloads.formats.kineto import read_profile
 from workloads.formats.libra_files import read_communicator, read_network, read_prices
+from workloads.formats.ocs_plan import open_ocs_plan
 from workloads.formats.text_workload import read_text_workload
 from workloads.models.job_files import read_job
 from workloads.models.language import language_model
@@ -195,6 +197,8 @@ def readers(folder: Path) -> dict[str, Reader]:
             path, ring(NODES))),
         "task graph": one("workloads.formats.flexflow", ENDING, buffer(TASKS), lambda path: open_flexflow(
             path, ring(NODES))),
+        "plan of circuits": one("workloads.formats.ocs_plan", ".json", json.dumps(plan()), lambda path: open_ocs_plan(
+            path, from_spec("ocs:4x2,delay=10ns"))),
         "Chakra": one("workloads.formats.chakra", ".et", ALL_GATHER, read_trace),
         "Chakra, gzipped": one("workloads.formats.chakra", ".et", gzip.compress(ALL_GATHER, mtime=0), read_trace),
         "text workload": one("workloads.formats.text_workload", ".txt", LAYERS, read_text_workload),

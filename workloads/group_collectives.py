@@ -113,10 +113,21 @@ class GroupCollectives:
                 raise WeftError(f"{name} takes groups that are a product of dimensions of {topology.name}, which ranks "
                                 f"{some} are not: name another algorithm, such as ring")
             return build(name, kind, topology, size, group=spec)
-        if algorithm(name).built_from_rates or algorithm(name).reducing:
-            raise WeftError(f"{name} is made for whole networks, not for a group of {len(members)} of the "
-                            f"{topology.n_npus} NPUs: name another algorithm, such as ring")
-        return placed(build(name, kind, switch(len(members)), size), topology, members)
+        return among(name, kind, size, topology, members)
+
+
+def among(
+    name: str, kind: str, size: int, topology: Topology, members: Sequence[int], form: str | None = None,
+    **options: object,
+) -> Schedule:
+    """A collective of any NPUs of a topology.
+
+    WeftError: an algorithm that is made for whole networks.
+    """
+    if algorithm(name).built_from_rates or algorithm(name).reducing:
+        raise WeftError(f"{name} is made for whole networks, not for a group of {len(members)} of the "
+                        f"{topology.n_npus} NPUs: name another algorithm, such as ring")
+    return placed(build(name, kind, switch(len(members)), size, form, **options), topology, members)
 
 
 def group_spec(members: Sequence[int], topology: Topology) -> str | None:

@@ -440,9 +440,11 @@ COMMANDS: dict[str, Command] = {
             "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --msccl a.xml "
             "--msccl-trees 1",
             "weft schedule --topology torus:4x4 --algorithm ring -b 1M --goal ring.goal --htsim ring.cm",
+            "weft schedule --topology ocs:8x2 --algorithm swing --form bandwidth -b 1M --ocs-plan plan.json",
         ),
         uses=("topology", "collective", "sweep", "schedule"), without=SIZES, needs=(FABRIC, "collective.algorithms"),
-        outputs=("json", "plot", "goal", "htsim", "chakra", "msccl"), figures=("trees", "steps"), more=_schedule,
+        outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl"), figures=("trees", "steps"),
+        more=_schedule,
     ),
     "pool": Command(
         help="stream an array through the slots of an aggregating switch: windows, stragglers, loss, shared slots",

@@ -29,6 +29,8 @@ OUTPUTS = {
     "chakra": "write the schedule as Chakra traces FILE.<rank>.et, for ASTRA-sim's custom collectives",
     "goal": "write the schedule as GOAL text, for LogGOPSim and ATLAHS ('-': standard output)",
     "htsim": "write the schedule as a connection matrix .cm of htsim ('-': standard output)",
+    "ocs_plan": "write the flows of the schedule, and circuits for each of its steps, as panel-ocs-plan ('-': standard "
+    "output)",
     "msccl": "write the trees of the algorithm pipelined as MSCCL XML",
     "nccl_json": "write the results as the JSON of nccl-tests ('-': standard output)",
     "tuner": "write the fastest algorithms and protocols by size, for NCCL's tuner ('-': standard output)",

@@ -27,7 +27,9 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     with progress("train", 1, arguments.quiet):
         one = fitting(spec, how(arguments))
         found = iterate(one.plan, one.times)
-    say(arguments, *_lines(found, one.where))
+    optics = one.topology.optics
+    switched = ["# note: each collective begins with its circuits up; --inline counts the changes between them"]
+    say(arguments, *_lines(found, one.where), *switched * bool(optics and optics.policy))
     write_json(arguments, spec, [row_of(found, one.where)])
     write_csv(arguments, [{"rank": rank, "kind": kind, "time_s": time / 1e12}
                           for rank, parts in enumerate(found.parts) for kind, time in parts.items()])

@@ -10,12 +10,15 @@ import numpy as np
 from collectives import ALGORITHMS, COLLECTIVES, Schedule, pipelined
 from collectives.formats.htsim import to_htsim
 from collectives.formats.msccl_xml import to_msccl
+from collectives.formats.ocs_plan import to_ocs_plan
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import STANDARD_OUTPUT, say, write_json, write_text, write_whole
 from sim.cli.progress import progress
 from sim.lower.capacity import check_capacity
 from sim.lower.quotient import quotient
+from sim.program.model import Model
+from sim.study.circuits import EVERY_STEP, planned
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.whole_file import write_bytes_whole
@@ -68,18 +71,21 @@ def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tu
 
 def _exports(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tuple[str, str]]:
     """File names of foreign formats, and their contents."""
-    if not (arguments.goal or arguments.htsim or arguments.msccl):
+    if not (arguments.goal or arguments.htsim or arguments.ocs_plan or arguments.msccl):
         return []
     if len(schedules) != 1:
         names = ", ".join(schedule.name for schedule in schedules)
         raise WeftError(
-            f"--goal, --htsim and --msccl hold one schedule, and here are {names}: name one algorithm and --form"
+            f"--goal, --htsim, --ocs-plan and --msccl hold one schedule, and here are {names}: name one algorithm and "
+            "--form"
         )
     texts = []
     if arguments.goal:
         texts.append((arguments.goal, schedule_to_goal(schedules[0], arguments.goal_chunks)))
     if arguments.htsim:
         texts.append((arguments.htsim, to_htsim(schedules[0])))
+    if arguments.ocs_plan:
+        texts.append((arguments.ocs_plan, to_ocs_plan(planned(schedules[0], Model(chunks=1), policy=EVERY_STEP))))
     if arguments.msccl:
         texts.append((arguments.msccl, _msccl(schedules[0], arguments.msccl_trees)))
     return texts

@@ -20,7 +20,7 @@ from sim.cli.asked import check_apart, check_looks_into, spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.lower.tenants import Tenant, merge
+from sim.lower.tenants import Tenant, check_npus, merge
 from sim.program.model import Model
 from sim.program.options import parse_value
 from sim.scenarios.tenants import Shares, share_fabric
@@ -34,6 +34,7 @@ from sim.why.path import by_kind
 from topologies import Topology
 from topologies.checks import LONGEST_TOLD, WeftError, told
 from topologies.units import PS_PER_S, counted, format_size, format_time, parse_sweep_size
+from workloads.group_collectives import among
 from workloads.job import Job
 
 
@@ -211,7 +212,9 @@ def make_tenant(table: Table, topology: Topology, number: int, gpu: str = "") ->
         if len(kinds) != 1:
             raise WeftError(f"give one of {', '.join(WORK)}; {' and '.join(kinds) or 'none'} is given")
         npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
-        made = WORK[kinds[0]](rest, topology, gpu)
+        if npus is not None:
+            check_npus(npus, topology.n_npus, f"tenant {told(name)}")
+        made = WORK[kinds[0]](rest, topology, gpu) if npus is None else _collective(rest, topology, gpu, npus)
         tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority, npus=npus)
         return Described(tenant, made.what, made.notes)
     except WeftError as wrong:
@@ -244,7 +247,8 @@ def _check_plain(key: str, value: object) -> None:
         raise WeftError(f"{told(key)} is {told(value)}: give printable text, or a finite number")
 
 
-def _collective(table: dict[str, Any], topology: Topology, _gpu: str) -> Made:
+def _collective(table: dict[str, Any], topology: Topology, _gpu: str, npus: Sequence[int] | None = None) -> Made:
+    """The schedule of a collective, of any NPUs, or of whole process groups if it has some."""
     for key in POSITIONS:
         if key not in table:
             raise WeftError(f"no {key} is given: write COLLECTIVE ALGORITHM SIZE")
@@ -262,7 +266,14 @@ def _collective(table: dict[str, Any], topology: Topology, _gpu: str) -> Made:
     if not isinstance(table["size"], str) or len(table["size"]) > LONGEST_TOLD:
         raise WeftError(f"size {told(table['size'])} is not a text such as 64MiB")
     size = parse_sweep_size(table["size"], "size")
-    schedule = build(named, kind, topology, size, table.get("form"), **options)
+    if npus is None or len(npus) == topology.n_npus or "group" in taken:
+        schedule = build(named, kind, topology, size, table.get("form"), **options)
+    else:
+        if (root := options.get("root")) is not None:
+            if root not in npus:
+                raise WeftError(f"root {root} is none of the npus")
+            options["root"] = npus.index(root)
+        schedule = among(named, kind, size, topology, npus, table.get("form"), **options)
     return Made(schedule, f"{schedule.kind.name} {schedule.name} {format_size(size)}")
 
 

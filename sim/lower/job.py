@@ -166,6 +166,8 @@ class _Lowering:
         self.stream_route: dict[tuple[int, str], int] = {}
         self.streams_route: dict[tuple[tuple[int, ...] | None, str], I64] = {}
         self.n_tasks = self.n_routes = self.next_class = 0
+        turns = sorted({0, *(one.turn for one in job.operations)})
+        self.turns = {turn: at - turns.index(0) for at, turn in enumerate(turns)}
         self.begin: dict[int, Span] = {}  # by operation
         self.end: dict[int, Span] = {}
         self.pools = PoolUses()
@@ -224,7 +226,7 @@ class _Lowering:
         self._wait(operation, template.ranks, begin)
         first = self._add_tasks(template.tie.size, _Block(
             shape.task_bytes(_block_bytes(operation), tasks), cutting if isinstance(cutting, int) else cutting[tasks],
-            route + shape.task_route[tasks], (operation.turn << TURN_BITS) + self.next_class + template.tie,
+            route + shape.task_route[tasks], (self.turns[operation.turn] << TURN_BITS) + self.next_class + template.tie,
             self._priority(operation, shape), number, shape.task_src[tasks], row,
             port if isinstance(port, int) else port[row],
             flows(self.job.topology, template.transfers)[row] if has_flows(self.model) else 0,
@@ -305,7 +307,7 @@ class _Lowering:
 
     def _assemble(self, words: str) -> Lowered:
         work, priority = self._column("work", np.int64), self._column("priority", np.int64)
-        row = self._column("row", np.int32)
+        row, tie = self._column("row", np.int32), self._column("tie", np.int64)
         hops, latency = (_joined([part[at] for part in self.routes], np.int64) for at in (0, 2))
         keys = _joined([part.server for part in self.routes], np.int32)
         used, server = unique_rows(keys)
@@ -332,7 +334,7 @@ class _Lowering:
             route_server=server.astype(np.int32), route_latency_ps=latency,
             task_work=work, task_cutting=cutting,
             task_route=self._column("route", np.int32),
-            task_class=unique_rows(self._column("tie", np.int64))[1].astype(np.int32),
+            task_class=unique_rows((tie >> TURN_BITS) * self.next_class + tie % (1 << TURN_BITS))[1].astype(np.int32),
             task_priority=ordered.astype(np.int32), edge_parent=parent, edge_child=child, edge_lag=lag,
             route_channel=_joined([part.channel for part in self.routes], np.int8),
             server_computes=own if model.deliver == "head" and np.any(own) else None,

@@ -53,20 +53,20 @@ class Tenant:
         where = f"tenant {self.name!r}"
         for one in self.work.operations if isinstance(self.work, Job) else ():
             integer(self.priority + one.priority, f"{where}: priority", -MOST_COUNT, MOST_COUNT)
-        self._check_npus(where)
-
-    def _check_npus(self, where: str) -> None:
-        if self.npus is None:
-            return
-        if isinstance(self.work, Job):
+        if self.npus is not None and isinstance(self.work, Job):
             raise WeftError(f"{where}: the operations of a job say themselves on which NPUs they are")
-        said, n_npus = told(self.npus), self.work.topology.n_npus
-        if not self.npus:
-            raise WeftError(f"{where}: npus are empty: name some, or leave them out for all")
-        if not all(0 <= npu < n_npus for npu in self.npus):
-            raise WeftError(f"{where}: npus {said}: the NPUs are 0 to {n_npus - 1}")
-        if len(set(self.npus)) < len(self.npus):
-            raise WeftError(f"{where}: npus {said} name an NPU twice")
+        if self.npus is not None:
+            check_npus(self.npus, self.work.topology.n_npus, where)
+
+
+def check_npus(npus: Sequence[int], n_npus: int, where: str) -> None:
+    """Reject none, those that are not there, and those that are there twice."""
+    if not npus:
+        raise WeftError(f"{where}: npus are empty: name some, or leave them out for all")
+    if not all(0 <= npu < n_npus for npu in npus):
+        raise WeftError(f"{where}: npus {told(npus)}: the NPUs are 0 to {n_npus - 1}")
+    if len(set(npus)) < len(npus):
+        raise WeftError(f"{where}: npus {told(npus)} name an NPU twice")
 
 
 def merge(tenants: Sequence[Tenant], model: Model) -> Job:

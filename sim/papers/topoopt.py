@@ -19,7 +19,7 @@ from collectives.totient_rings import ring_jumps
 from sim.papers.tables import PAGE, Left, Row, as_text, picture
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, log_axis, size_label
 from sim.program.model import Model
-from sim.scenarios.circuit_machine import CircuitMachine, greedy_circuits
+from sim.scenarios.follow_demand import WHOLE_CHUNKS, follow_demand, greedy_circuits
 from sim.scenarios.optical import (
     ClusterJob,
     bandwidth_tax,
@@ -50,10 +50,13 @@ from topologies.core.prices import PRICES, SWITCH_PORTS, tiers_for
 from topologies.flows.load import average_path, diameter, spread_loads
 from topologies.tiers import leaf_spine
 from topologies.units import bytes_per_s, counted, parse_size, parse_time
+from workloads.job import Reconfigure
 from workloads.topoopt import (
     MEASURED,
     MODELS,
     ONE_RING,
+    PER_FLOW,
+    ROUNDS,
     Demand,
     Fabric,
     Iteration,
@@ -65,7 +68,6 @@ from workloads.topoopt import (
     iteration_of,
     model,
 )
-from workloads.topoopt.iteration_job import PER_FLOW
 from workloads.topoopt.models import dlrm
 
 HEADLINES = {
@@ -477,7 +479,7 @@ def _against(
     packet = PACKET_LEVEL_MS.get((job.name, name, degree, rate))
     return {
         "workload": job.name, "fabric": name, "interfaces": degree, "Gbps": rate, "time_ms": time_ms,
-        "lower_bound_ms": lower_bound_ps(job, degree * rate / 8 * 1e9) / MS, "packet_level_ms": packet,
+        "lower_bound_ms": lower_bound_ps(job.job(), degree * rate / 8 * 1e9) / MS, "packet_level_ms": packet,
         "difference": None if packet is None else time_ms / packet - 1,
     }
 
@@ -524,12 +526,15 @@ def following_demand(quick: bool) -> Iterator[Row]:
             fat = simulate_iteration(job, tree(16, 100 * degree), ONE_RING, ROUTED).time_ps / MS
             shortest = ("1us",) if (job.name, degree) == ("VGG16-16", 4) else ()  # its 16,000 cycles take minutes
             for delay in ("1ms", "10ms") if quick else (*shortest, "10us", "50us", "200us", "1ms", "10ms"):
+                fabric = from_spec(f"ocs:16x{degree},duplex,delay={delay}", "100Gb/s", "1us", 0)
                 for rings, said in (((1,), "one ring"), (coins, f"{degree} rings")):
-                    machine = CircuitMachine(job, degree, delay, rings).run()
+                    cut = follow_demand(job.job(fabric, Rings(rings, {}), Transport(all_reduce=ROUNDS)))
+                    changes = sum(isinstance(one.work, Reconfigure) for one in cut.operations)
                     yield {
                         "workload": name, "interfaces": degree, "delay": delay, "delay_us": parse_time(delay) / US,
-                        "rings": said, "time_ms": machine.time_ps / MS, "reconfigurations": machine.reconfigurations,
-                        "dark_ms": machine.dark_ps / MS, "static_topoopt_ms": static, "fat_tree_ms": fat,
+                        "rings": said, "time_ms": simulate(cut, model=WHOLE_CHUNKS).time_ps / MS,
+                        "reconfigurations": changes, "dark_ms": changes * parse_time(delay) / MS,
+                        "static_topoopt_ms": static, "fat_tree_ms": fat,
                         "packet_level_ms": MACHINE_MS.get(delay) if (name, degree, said) == (
                             "VGG16-16", 4, "one ring") else None,
                     }
@@ -542,7 +547,7 @@ def all_to_all_share(quick: bool) -> Iterator[Row]:
         job = dlrm(n, None if quick else 128, batch)
         strategy = data_parallel(job)
         iteration = iteration_of(job, strategy)
-        demand = Demand.of(iteration)
+        demand = Demand.of(iteration.job())
         flows, rings = float(demand.flows.sum()), sum(demand.all_reduce.values())
         for degree in (4, 8):
             fabrics = {
@@ -697,7 +702,7 @@ def cluster_jobs(
 
 def on_optics_ps(jobs: list[ClusterJob]) -> list[float]:
     """Times of jobs with circuits of their own, four interfaces of 100 Gb/s."""
-    fabrics = [optical_fabric(SIZE, 4)(Demand.of(job.iteration)) for job in jobs]
+    fabrics = [optical_fabric(SIZE, 4)(Demand.of(job.iteration.job())) for job in jobs]
     return isolated_ps(jobs, fabrics, transport=JOINED)
 
 

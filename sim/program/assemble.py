@@ -181,7 +181,7 @@ def _check_times(program: Program, rates: Sequence[Fraction]) -> None:
                 f"a chunk of {work} units would be served for {format_time(service_time_ps(work, rates[rate[at]]))}; "
                 f"the clock ends at {format_time(CLOCK_END_PS)}"
             )
-    check_clock(program)
+    check_clock(program, rates)
 
 
 Works = tuple[I64, I32]

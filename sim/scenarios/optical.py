@@ -13,16 +13,15 @@ from sim.result import Result
 from sim.simulation import simulate
 from topologies import Topology, WeftError
 from topologies.units import PS_PER_S
-from workloads.job import Job
-from workloads.topoopt import ONE_RING, PACKETS, Fabric, Iteration, Rings, Transport, add_iteration, iteration_job
-from workloads.topoopt.iteration_job import PER_FLOW
+from workloads.job import Communicate, Compute, Job
+from workloads.topoopt import ONE_RING, PACKETS, PER_FLOW, Fabric, Iteration, Rings, Transport
 
 
 def simulate_iteration(
     iteration: Iteration, fabric: Topology, rings: Rings, transport: Transport = PACKETS, how: How = AS_USUAL
 ) -> Result:
     """Run an iteration on a fabric, without a log."""
-    return run_carried(iteration_job(iteration, fabric, rings, transport), transport, how)
+    return run_carried(iteration.job(fabric, rings, transport), transport, how)
 
 
 def run_carried(job: Job, transport: Transport, how: How = AS_USUAL) -> Result:
@@ -41,20 +40,36 @@ def bandwidth_tax(lowered: Lowered) -> float:
     return float(np.dot(size, hops[moves]) / size.sum()) if size.any() else 1.0
 
 
-def lower_bound_ps(iteration: Iteration, rate_Bps: float) -> int:
+def compute_ps(job: Job) -> int:
+    """Computation of the busiest server."""
+    busy = np.zeros(job.topology.n_npus, np.int64)
+    for one in job.operations:
+        if isinstance(one.work, Compute):
+            busy[job.ranks(one)] += one.work.duration_ps
+    return int(busy.max(initial=0))
+
+
+def lower_bound_ps(job: Job, rate_Bps: float) -> int:
     """No run is faster where a server sends `rate_Bps`: it computes, and its all-reduces follow their first operation.
 
     Each all-reduce of k servers sends 2 (k-1)/k of its bytes from every member, none before its operation ends. The
     bound is the largest, over all moments, of that moment plus the time to send the bytes that become ready after it.
     """
-    done, best = 0, iteration.compute_ps()
-    if not iteration.is_uniform():
+    best, n = compute_ps(job), job.topology.n_npus
+    if any(one.npus is not None for one in job.operations):
         return best
-    left = [(op.duration_ps, sum(one.size_bytes for one in op.all_reduces)) for op in iteration.ops]
-    share = Fraction(2 * (iteration.n - 1), iteration.n) * PS_PER_S / Fraction(rate_Bps)
-    for at, (duration, _) in enumerate(left):
-        done += duration
-        best = max(best, done + int(share * sum(size for _, size in left[at:])))
+    ready: list[int] = []  # when each operation may begin, then when it ends
+    sent: list[tuple[int, int]] = []
+    for one in job.operations:
+        ready.append(max((ready[other] for other in one.after), default=0))
+        if isinstance(one.work, Communicate):
+            sent.append((ready[-1], one.work.schedule.size_bytes))
+        elif isinstance(one.work, Compute):
+            ready[-1] += one.work.duration_ps
+    share, left = Fraction(2 * (n - 1), n) * PS_PER_S / Fraction(rate_Bps), 0
+    for moment, size in sorted(sent, reverse=True):
+        left += size
+        best = max(best, moment + int(share * left))
     return best
 
 
@@ -114,7 +129,7 @@ def cluster_job(
         before = [cluster.compute("arrival", job.arrival_ps, npus=job.servers)]
         for _ in range(iterations):
             first = len(cluster.operations)
-            before = add_iteration(cluster, job.iteration, job.servers, ONE_RING, transport, after=before)
+            before = job.iteration.onto(cluster, job.servers, ONE_RING, transport, after=before)
         last_turns.append(range(first, len(cluster.operations)))
     return cluster, last_turns
 

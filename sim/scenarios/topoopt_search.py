@@ -132,7 +132,7 @@ class _Chain:
         return math.inf if self.best is None else self.best[0]
 
     def made_for(self, strategy: Strategy) -> Fabric:
-        fabric = self.fabric_for(Demand.of(iteration_of(self.model, strategy)))
+        fabric = self.fabric_for(Demand.of(iteration_of(self.model, strategy).job()))
         if not any(fabric is one for one in self.keep):
             self.keep.append(fabric)
         return fabric

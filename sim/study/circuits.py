@@ -185,10 +185,10 @@ class Planner:
         return state, *(column.tobytes() for column in (t.src, t.dst, t.blocks, t.slot, t.dep_src, t.dep_slot))
 
 
-def planned(schedule: Schedule, model: Model, how: How = AS_USUAL) -> Schedule:
-    """The schedule with the circuits of its best plan."""
+def planned(schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED) -> Schedule:
+    """The schedule with the circuits of its best plan, or the best of a policy."""
     planner = Planner(schedule, model, how)
-    plan = planner.plan(PLANNED)
+    plan = planner.plan(policy)
     return schedule if plan is None else switched(planner.schedule, plan.fabrics)
 
 

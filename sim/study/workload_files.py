@@ -21,7 +21,19 @@ from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
 from workloads.formats.htsim_cm import open_matrix
-from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, KINETO, LAYERS, MATRIX, files_named, format_of
+from workloads.formats.ocs_plan import open_ocs_plan
+from workloads.formats.recognize import (
+    CHAKRA,
+    FLIGHT,
+    GOAL,
+    GRAPH,
+    KINETO,
+    LAYERS,
+    MATRIX,
+    PLAN,
+    files_named,
+    format_of,
+)
 from workloads.formats.simai import notes_of
 from workloads.group_collectives import DEFAULTS
 from workloads.job import Job
@@ -33,7 +45,7 @@ from workloads.training import is_product
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
     FLIGHT: ("npu_bandwidth",), KINETO: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
-    MATRIX: ("npu_bandwidth",),
+    MATRIX: ("npu_bandwidth",), PLAN: ("npu_bandwidth",),
 }
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
 
@@ -56,7 +68,7 @@ class Opened(NamedTuple):
 def open_workload(
     work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str] = (), gpu: str = ""
 ) -> Opened:
-    """The job of a model, of a file of layers, of Chakra traces, of GOAL, of a task graph or of the flight recorder.
+    """The job of a model, layers, Chakra traces, GOAL, a task graph, a plan of circuits or the flight recorder.
 
     `algorithms`: of layers at most one, of all collectives (default: hierarchical); of traces, each collective takes
         the first that implements it; of GOAL none.
@@ -79,10 +91,10 @@ def open_workload(
                          + ", ".join(f"{kind} by {' or '.join(names)}" for kind, names in DEFAULTS.items()))
         return Opened(job, workload.name, what, True, tuple(notes))
     _check_used(work, training, source, USED[source])
-    if source == GOAL:
+    if source in (GOAL, PLAN):
         if algorithms:
-            raise WeftError(f"--algorithm {','.join(algorithms)}: a GOAL file has messages, and no collectives")
-        job, notes = open_goal(str(name), topology)
+            raise WeftError(f"--algorithm {','.join(algorithms)}: {source} has messages, and no collectives")
+        job, notes = open_goal(str(name), topology) if source == GOAL else (open_ocs_plan(str(name), topology), [])
     elif source in OPENERS:
         job, notes = OPENERS[source](str(name), topology, algorithms)
     else:

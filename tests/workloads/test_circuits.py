@@ -3,8 +3,9 @@ import pytest
 
 from collectives import build
 from sim import simulate
-from topologies import from_spec
-from workloads.circuits import with_circuits
+from topologies import WeftError, from_spec
+from workloads.circuits import OWN, SHARED, STATIC, least_ps, with_circuits
+from workloads.group_collectives import among
 from workloads.job import Job, Reconfigure
 
 
@@ -20,11 +21,17 @@ def phases(options, turns=4, compute_us=0):
     return job
 
 
+def own(job):
+    """With circuits for each operation, whatever they cost."""
+    plans = with_circuits(job)
+    return plans.get(OWN, plans[SHARED])
+
+
 @pytest.mark.parametrize("turns", [1, 2, 7])
 @pytest.mark.parametrize("delay_us", [0, 3, 50])
 def test_each_change_of_phase_costs_a_switching_time(turns, delay_us):
     """The law of Opus, of a job whose phases follow each other: N changes on demand take N times the delay."""
-    result = simulate(phases(f"delay={delay_us}us,policy=demand", turns), check=True)
+    result = simulate(own(phases(f"delay={delay_us}us,policy=demand", turns)), check=True)
     assert result.time_ps == turns * 1_100_000 + (turns - 1) * delay_us * 10**6
     assert sum(isinstance(one.work, Reconfigure) for one in result.job.operations) == turns - 1
     assert result.why().parts.get("reconfiguration", 0) == (turns - 1) * delay_us * 10**6
@@ -35,17 +42,17 @@ def test_provisioned_circuits_are_switched_in_idle_windows(delay_us):
     """T = T0 + the sum of max(0, delay - window)."""
     window_us, turns = 4, 5
     alone = turns * 1_100_000 + turns * window_us * 10**6
-    demand = simulate(phases(f"delay={delay_us}us,policy=demand", turns, window_us), check=True)
-    ahead = simulate(phases(f"delay={delay_us}us,policy=provisioned", turns, window_us), check=True)
+    demand = simulate(own(phases(f"delay={delay_us}us,policy=demand", turns, window_us)), check=True)
+    ahead = simulate(own(phases(f"delay={delay_us}us,policy=provisioned", turns, window_us)), check=True)
     # a computation is delivered 1 ps after it ends
     assert demand.time_ps == alone + turns + (turns - 1) * delay_us * 10**6
     assert 0 <= ahead.time_ps - alone - (turns - 1) * max(0, delay_us - window_us) * 10**6 <= turns
 
 
 def test_circuits_that_come_back_are_the_same_links():
-    few, many = (with_circuits(phases("policy=demand", turns)).topology for turns in (2, 40))
+    few, many = (own(phases("policy=demand", turns)).topology for turns in (2, 40))
     assert few.n_links == many.n_links
-    assert with_circuits(job := phases("delay=1us")) is job
+    assert with_circuits(job := phases("delay=1us")) == {STATIC: job}
 
 
 def test_an_operation_whose_pairs_exceed_the_ports_stays_on_the_fabric():
@@ -61,5 +68,47 @@ def test_an_operation_whose_pairs_exceed_the_ports_stays_on_the_fabric():
 def test_a_collective_alone_is_no_job_of_several_operations(policy):
     schedule = build("recursive-doubling", "all-reduce", from_spec(f"ocs:8x2,policy={policy}"), "64KiB", "bandwidth")
     plain = build("recursive-doubling", "all-reduce", from_spec("ocs:8x2"), "64KiB", "bandwidth")
-    assert with_circuits(job := Job.of(schedule)) is job
+    assert with_circuits(job := Job.of(schedule)) == {STATIC: job}
     assert simulate(schedule).time_ps == simulate(plain).time_ps
+
+
+@pytest.mark.parametrize("policy", ["demand", "provisioned"])
+@pytest.mark.parametrize("delay_us", [0, 1, 20, 1000])
+def test_a_policy_is_the_best_of_its_plans_and_says_so(policy, delay_us):
+    """Never slower than circuits that stay."""
+    job = phases(f"delay={delay_us}us,policy={policy}", 5)
+    plans = with_circuits(job)
+    static = simulate(phases(f"delay={delay_us}us", 5))
+    found = simulate(job, check=True)
+    times = [simulate(plan).time_ps for name, plan in plans.items() if name != STATIC]
+    assert found.time_ps == min(static.time_ps, *times)
+    assert found.notes()[0] == found.circuits
+    assert ("circuits stay as they are;" in found.circuits) == (found.time_ps == static.time_ps)
+
+
+def test_groups_side_by_side_have_their_circuits_at_once():
+    """Two groups of four, one after the other in the job: no change, and each as fast as alone."""
+    fabric = from_spec("ocs:8x2,delay=1ms,policy=demand")
+    job, alone = Job(fabric), Job(fabric)
+    schedules = [among("ring", "all-reduce", 1 << 20, fabric, range(first, first + 4)) for first in (0, 4)]
+    for _ in range(3):
+        for first, schedule in zip((0, 4), schedules, strict=True):
+            job.collective("ring", schedule, npus=range(first, first + 4))
+    alone.collective("ring", schedules[0], npus=range(4))
+    found = simulate(job, check=True)
+    assert not any(isinstance(one.work, Reconfigure) for one in found.job.operations)
+    assert found.time_ps <= 3 * simulate(alone).time_ps and "together" in found.circuits
+
+
+@pytest.mark.parametrize("policy", ["", ",policy=demand"])
+def test_a_part_of_a_group_is_refused_with_and_without_a_policy(policy):
+    fabric = from_spec(f"ocs:8x2{policy}")
+    job = Job(fabric)
+    job.collective("part", build("ring", "all-reduce", fabric, "64KiB"), npus=range(4))
+    with pytest.raises(WeftError, match="operation 'part' covers a part of a process group"):
+        simulate(job)
+
+
+def test_first_circuits_that_are_paid_or_named_are_switched_first():
+    free, paid, named = (phases(f"delay=7us,policy=demand{more}", 1) for more in ("", ",paid", ",circuits=rings"))
+    assert [least_ps(own(job)) for job in (free, paid, named)] == [0, 7_000_000, 7_000_000]

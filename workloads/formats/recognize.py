@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from collectives.formats.ocs_plan import FORMAT
 from topologies import WeftError
 from topologies.text.input_text import is_special
 from workloads.formats.chakra_nodes import ending_of
@@ -13,7 +14,7 @@ from workloads.formats.kineto import files_of as profiles_of
 
 CHAKRA, FLIGHT, GOAL, LAYERS = "Chakra traces", "dumps of the flight recorder", "a GOAL file", "layers"
 KINETO = "Kineto profiles"
-GRAPH, MATRIX = "a task graph of FlexFlow", "a connection matrix"
+GRAPH, MATRIX, PLAN = "a task graph of FlexFlow", "a connection matrix", "a plan of circuits"
 
 HEAD = 4096
 """Bytes that are looked at."""
@@ -21,7 +22,8 @@ HEAD = 4096
 _COMMENT = r"(?:\s|//[^\n]*\n|/\*.*?\*/)*"
 
 READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL), (re.compile(HEADER), GRAPH),
-        (re.compile(FLOWS), MATRIX))
+        (re.compile(FLOWS), MATRIX),
+        (re.compile(rf'\s*\{{.*"{FORMAT}"', re.DOTALL), PLAN))
 
 _LINKED = "Chakra's trace_link and converter make traces of it, which are read"
 
@@ -61,7 +63,7 @@ def files_named(name: str) -> list[str]:
 
 
 def format_of(name: str) -> str:
-    """`CHAKRA`, `FLIGHT`, `KINETO`, `GRAPH`, `MATRIX`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
+    """`CHAKRA`, `FLIGHT`, `KINETO`, `GRAPH`, `MATRIX`, `PLAN`, `GOAL` or `LAYERS`, of a file or the prefix of traces.
 
     WeftError: a file that is recognized and not a workload, or one of several traces.
     """

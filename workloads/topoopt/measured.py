@@ -3,7 +3,9 @@
 Pure data parallelism: every all-reduce spans the 16 servers. Times in ms, sizes in bytes.
 """
 
-from workloads.topoopt.iteration import AllReduce, Iteration, Op, chain
+from collections.abc import Sequence
+
+from workloads.topoopt.carriage import Carriage, Iteration
 
 _PS_PER_MS = 10**9
 
@@ -49,23 +51,28 @@ def _ps(ms: float) -> int:
     return round(ms * _PS_PER_MS)
 
 
-def _backward(name: str, ms: float, sizes: tuple[int, ...]) -> Op:
-    return Op(name, _ps(ms), all_reduces=tuple(map(AllReduce, sizes)))
+def _chain(name: str, forward_ms: float, backward: Sequence[tuple[str, float, tuple[int, ...]]]) -> Iteration:
+    """An iteration of 16 servers in which each operation waits for the one before it."""
+    def add(to: Carriage) -> None:
+        last = to.compute("forward", _ps(forward_ms))
+        for name, ms, sizes in backward:
+            last = to.compute(f"backward {name}", _ps(ms), after=[last])
+            for size in sizes:
+                to.gradients(f"backward {name}", size, last)
+
+    return Iteration(name, 16, add)
 
 
 def vgg16() -> Iteration:
     """VGG16, 16 servers: 1 157 409 952 B of all-reduce."""
-    ops = [Op("forward", _ps(VGG16_FORWARD_MS))]
-    for times, ms, sizes in VGG16_BACKWARD:
-        ops += [_backward(f"backward {len(ops) + i}", ms, sizes) for i in range(times)]
-    return chain("VGG16-16", 16, ops)
+    layers = [(ms, sizes) for times, ms, sizes in VGG16_BACKWARD for _ in range(times)]
+    return _chain("VGG16-16", VGG16_FORWARD_MS, [(str(at), *layer) for at, layer in enumerate(layers, 1)])
 
 
 def bert16() -> Iteration:
     """BERT, 16 servers: 226 569 220 B of all-reduce."""
-    ops = [Op("forward", _ps(BERT_FORWARD_MS))]
-    ops += [_backward(f"backward {kind}{at}", *BERT_BACKWARD[kind]) for at, kind in enumerate(BERT_BACKWARD_ORDER)]
-    return chain("BERT-16", 16, ops)
+    layers = [(f"{kind}{at}", *BERT_BACKWARD[kind]) for at, kind in enumerate(BERT_BACKWARD_ORDER)]
+    return _chain("BERT-16", BERT_FORWARD_MS, layers)
 
 
 MEASURED = {"VGG16-16": vgg16, "BERT-16": bert16}

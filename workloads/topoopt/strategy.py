@@ -4,7 +4,7 @@ An operator runs on k of the n servers, which are n/k apart; each takes an equal
 parameters. On all servers that is data parallelism; on one, model parallelism, as for an embedding table.
 """
 
-from collections.abc import Sequence
+from functools import partial
 from math import lcm
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
-from workloads.topoopt.iteration import AllReduce, Flows, Iteration, Op
+from workloads.topoopt.carriage import Carriage, Ints, Iteration
 from workloads.topoopt.models import OperatorModel
 
 
@@ -22,9 +22,6 @@ class Placement(NamedTuple):
     k: int
     first: int
 
-
-ALL = -1
-"""As k of a placement: every server."""
 
 Strategy = tuple[Placement, ...]
 """One placement an operator."""
@@ -38,7 +35,7 @@ def servers_of(placement: Placement, n: int) -> tuple[int, ...]:
 
     WeftError: a number of servers that does not divide n, or a first one that is out of range.
     """
-    k = n if placement.k == ALL else placement.k
+    k = placement.k
     if k < 1 or n % k or not 0 <= placement.first < n // k:
         raise WeftError(f"placement on {placement.k} servers from {placement.first}: k divides {n}, first is below n/k")
     return tuple(placement.first + n // k * i for i in range(k))
@@ -62,50 +59,49 @@ def legal_sizes(n: int) -> list[int]:
     return sorted({n, *(n // part for part in (2, 4, 8) if n % part == 0), 1}, reverse=True)
 
 
-def iteration_of(model: OperatorModel, strategy: Sequence[Placement]) -> Iteration:
+def iteration_of(model: OperatorModel, strategy: Strategy) -> Iteration:
     """The iteration that a strategy makes of a model: forward, then backward with all-reduces."""
+    if len(strategy) != len(model.operators):
+        raise WeftError(f"{model.name} has {len(model.operators)} operators; the strategy places {len(strategy)}")
+    return Iteration(f"{model.name}-{model.n}", model.n, partial(_add, model, strategy))
+
+
+def _add(model: OperatorModel, strategy: Strategy, to: Carriage) -> None:
     n, operators = model.n, model.operators
-    if len(strategy) != len(operators):
-        raise WeftError(f"{model.name} has {len(operators)} operators; the strategy places {len(strategy)}")
     at = [servers_of(placement, n) for placement in strategy]
-    ops: list[Op] = []
+    some = [None if len(servers) == n else servers for servers in at]
+    consumers: list[list[int]] = [[] for _ in operators]
+    forward: list[int] = []
     for number, operator in enumerate(operators):
-        receives = tuple(
-            _between(at[source], at[number], operators[source].output_bytes, source) for source in operator.inputs
-        )
-        duration_ps = _time_ps(operator.forward_ms, len(at[number]))
-        ops.append(Op(f"forward {operator.name}", duration_ps, at[number], (), receives))
-    consumers: dict[int, list[int]] = {}
-    for number, operator in enumerate(operators):
+        name, waits = f"forward {operator.name}", list[int]()
         for source in operator.inputs:
-            consumers.setdefault(source, []).append(number)
+            consumers[source].append(number)
+            waits += to.messages(name, *_between(at[source], at[number], operators[source].output_bytes),
+                                 forward[source])
+        forward.append(to.compute(name, _time_ps(operator.forward_ms, len(at[number])), some[number], waits))
     backward: dict[int, int] = {}
     for number in reversed(range(len(operators))):
         operator = operators[number]
-        receives = tuple(
-            _between(at[user], at[number], operator.output_bytes, backward[user]) for user in consumers.get(number, [])
+        name, waits = f"backward {operator.name}", list[int]()
+        for user in consumers[number]:
+            waits += to.messages(name, *_between(at[user], at[number], operator.output_bytes), backward[user])
+        backward[number] = to.compute(
+            name, _time_ps(operator.backward_ms, len(at[number])), some[number], waits or [forward[number]]
         )
-        gradients = (AllReduce(operator.parameter_bytes, None if len(at[number]) == n else at[number]),)
-        backward[number] = len(ops)
-        ops.append(Op(
-            f"backward {operator.name}", _time_ps(operator.backward_ms, len(at[number])), at[number],
-            () if receives else (number,), receives,
-            gradients if len(at[number]) > 1 and operator.parameter_bytes else (),
-        ))
-    return Iteration(f"{model.name}-{n}", n, tuple(ops))
+        to.gradients(name, operator.parameter_bytes, backward[number], some[number])
 
 
 def _time_ps(server_ms: float, k: int) -> int:
     return round(server_ms / k * 1e9)
 
 
-def _between(source: tuple[int, ...], target: tuple[int, ...], size_bytes: int, producer: int) -> Flows:
-    """Equal parts of the batch, each from the server that has it to the one that takes it."""
+def _between(source: tuple[int, ...], target: tuple[int, ...], size_bytes: int) -> tuple[Ints, Ints, Ints]:
+    """Equal parts of the batch, each from the server that has it to the one that takes it: ends and bytes."""
     parts = lcm(len(source), len(target))
     part = np.arange(parts)
     src = np.array(source, np.int64)[part * len(source) // parts]
     dst = np.array(target, np.int64)[part * len(target) // parts]
-    return Flows(producer, src, dst, np.full(parts, -(-size_bytes // parts), np.int64))
+    return src, dst, np.full(parts, -(-size_bytes // parts), np.int64)
 
 
 class Load:
@@ -158,8 +154,8 @@ class Load:
         key = source, target
         if key not in self._moved:
             n = self.model.n
-            flows = _between(servers_of(source, n), servers_of(target, n), 1, 0)
-            moves = flows.src != flows.dst
-            out, into = (np.bincount(ends[moves], minlength=n) / moves.size for ends in (flows.src, flows.dst))
+            ends = _between(servers_of(source, n), servers_of(target, n), 1)[:2]
+            moves = np.not_equal(*ends)
+            out, into = (np.bincount(end[moves], minlength=n) / moves.size for end in ends)
             self._moved[key] = out, into, float(max(out.max(), into.max()))
         return self._moved[key]

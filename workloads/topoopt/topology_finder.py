@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from topologies import Circuits, Topology, WeftError, circulant, optical, select_permutations, totient_perms
 from topologies.units import Quantity
-from workloads.topoopt.iteration import Iteration
-from workloads.topoopt.iteration_job import Rings
+from workloads.job import Communicate, Job, Send
+from workloads.topoopt.carriage import Rings
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,13 +34,18 @@ class Demand:
     flows: Floats  # (n, n): everything else, from row to column
 
     @classmethod
-    def of(cls, iteration: Iteration) -> "Demand":
-        """The demand of an iteration."""
-        by_size: dict[int, float] = {}
-        for group, size in iteration.all_reduce_bytes().items():
-            if len(group) > 1:
-                by_size[len(group)] = by_size.get(len(group), 0.0) + 2.0 * (len(group) - 1) * size
-        return cls(by_size, iteration.flow_bytes())
+    def of(cls, job: Job) -> "Demand":
+        """The demand of a job, whose collectives are all-reduces."""
+        by_size, n = dict[int, float](), job.topology.n_npus
+        flows = np.zeros((n, n))
+        for one in job.operations:
+            if isinstance(one.work, Send):
+                np.add.at(flows, (one.work.src, one.work.dst), one.work.size_bytes)
+            elif isinstance(one.work, Communicate):
+                k = n if one.npus is None else len(one.npus)
+                by_size[k] = by_size.get(k, 0.0) + 2.0 * (k - 1) * one.work.schedule.size_bytes
+        np.fill_diagonal(flows, 0.0)
+        return cls(by_size, flows)
 
 
 @dataclass(frozen=True, eq=False)

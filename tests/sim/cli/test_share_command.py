@@ -129,7 +129,7 @@ def test_faults_hold_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("all-reduce ring 1K npus=0-3000000", "npus '0-3000000': the NPUs are 0 to 3"),
         ("all-reduce ring 1K npus=0-3,0-3", "npus '0-3,0-3' name an NPU twice"),
         ("all-reduce ring 1K npus=0,0", "npus (0, 0) name an NPU twice"),
-        ("all-reduce ring 1K npus=0,1", "covers a part of a process group: give whole groups"),
+        ("all-reduce in-network 1K npus=0,1", "in-network is made for whole networks, not for a group of 2 of the 4"),
         ("all-reduce ring 1K start=" + "9" * 5000, "arrival '" + "9" * 59 + "... is not a time"),
         ("all-reduce ring 1K foo=1", "unknown key 'foo'; accepted are name, start, priority, collective"),
         ("all-reduce ring 1K name=a name=b", "'name' is given twice"),

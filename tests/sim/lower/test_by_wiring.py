@@ -26,7 +26,6 @@ from topologies.core.rateless import alike, wiring_of
 from topologies.core.ties import TIES
 from topologies.core.topology import NeedsRates
 from workloads.job import Job
-from workloads.topoopt import ONE_RING, iteration_job
 from workloads.topoopt.models import model
 from workloads.topoopt.strategy import data_parallel, iteration_of
 
@@ -96,7 +95,7 @@ def test_templates_that_are_kept_give_what_new_ones_give(fabric: str, monkeypatc
     monkeypatch.setattr(templates, "MOST_KEPT", 3)
     monkeypatch.setattr(templates, "_known", {})
     for change in list(VARIANTS.values())[:5]:
-        job = iteration_job(iteration, change(from_spec(fabric)), ONE_RING)
+        job = iteration.job(change(from_spec(fabric)))
         kept = simulate(job, chunks=2)
         with monkeypatch.context() as alone:
             alone.setattr(templates, "_known", {})

@@ -18,6 +18,7 @@ from sim.engine.run import run
 from sim.faults.plan import FaultPlan, Jitter, Loss
 from sim.lower.job import lower
 from sim.program import Cutting, ProgramBuilder, service_time_ps
+from sim.program.checks import _exact_bound, _loose_bound
 from sim.program.contract import CLOCK_END_PS
 from sim.program.cutting import MOST_WORK, Rates
 from sim.program.model import Model, make_model
@@ -237,3 +238,15 @@ def test_what_is_counted_is_an_integer(changes: dict[str, object]) -> None:
     if chunks is not None:
         with pytest.raises(WeftError, match="give an integer"):
             simulate(build("ring", "all-reduce", from_spec("ring:4"), "64KiB"), chunks=chunks)
+
+
+@given(st.integers(1, 2**20), st.integers(1, 40), st.integers(1, 9), st.sampled_from([10**6, 12.5e9, 1e12]))
+@settings(max_examples=60, deadline=None)
+def test_the_bound_that_is_not_rounded_is_not_below_the_exact_one(work, tasks, hops, rate):
+    builder = ProgramBuilder()
+    links = [builder.server(Fraction(rate) / (1 + at)) for at in range(hops)]
+    for task in range(tasks):
+        builder.task(work + task, [(link, 3 * task) for link in links[task % hops :]], Cutting(1 + task % 4))
+    program, rates = builder.build(), [Fraction(rate) / (1 + at) for at in range(hops)]
+    exact, loose = _exact_bound(program), _loose_bound(program, sorted(rates))
+    assert exact <= loose <= (1 + 2e-9) * exact + 8 * tasks * hops + 2

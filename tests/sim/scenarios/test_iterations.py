@@ -5,9 +5,9 @@ import pytest
 
 from collectives.totient_rings import ring_jumps
 from sim.engine.reference.engine import run_reference
-from sim.scenarios.optical import bandwidth_tax, lower_bound_ps, simulate_iteration
+from sim.scenarios.optical import bandwidth_tax, compute_ps, lower_bound_ps, simulate_iteration
 from topologies import WeftError, circulant, fat_tree, from_links, switch
-from workloads.topoopt import ONE_RING, AllReduce, Flows, Iteration, Op, Rings, Transport, bert16, iteration_job, vgg16
+from workloads.topoopt import ONE_RING, Demand, Iteration, Rings, Transport, bert16, vgg16
 
 MS = 10**9
 LINKS = {"latency": "1us", "hop_latency": 0}
@@ -25,11 +25,11 @@ def on_tree(job, rate):
 
 def test_the_measured_workloads_add_up():
     vgg, bert = vgg16(), bert16()
-    assert vgg.compute_ps() == pytest.approx(100.4769 * MS, rel=1e-6)
-    assert bert.compute_ps() == pytest.approx(62.2018 * MS, rel=1e-6)
-    assert sum(vgg.all_reduce_bytes().values()) == 1_157_409_952
-    assert sum(bert.all_reduce_bytes().values()) == 226_569_220
-    assert sum(len(op.all_reduces) for op in bert.ops) == 68 and len(bert.ops) == 62
+    assert compute_ps(vgg.job()) == pytest.approx(100.4769 * MS, rel=1e-6)
+    assert compute_ps(bert.job()) == pytest.approx(62.2018 * MS, rel=1e-6)
+    assert Demand.of(vgg.job()).all_reduce == {16: 30 * 1_157_409_952}
+    assert Demand.of(bert.job()).all_reduce == {16: 30 * 226_569_220}
+    assert len(bert.job().operations) == 62 + 68
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_the_measured_workloads_add_up():
 def test_between_the_bound_and_the_packet_level_value_on_rings(build, jumps, packets_ms):
     job = build()
     time_ps = on_rings(job, jumps)
-    assert lower_bound_ps(job, 2 * len(jumps) * 12.5e9) <= time_ps <= packets_ms * MS
+    assert lower_bound_ps(job.job(), 2 * len(jumps) * 12.5e9) <= time_ps <= packets_ms * MS
     assert time_ps >= 0.99 * packets_ms * MS
 
 
 @pytest.mark.parametrize("degree", [2, 4, 8])
 def test_the_tail_of_bert_lies_between_its_bound_and_the_packet_level_tail(degree):
-    tail_ps = on_rings(bert16(), {2: (1,), 4: (1, 3), 8: (1, 3, 5, 9)}[degree]) - bert16().compute_ps()
+    tail_ps = on_rings(bert16(), {2: (1,), 4: (1, 3), 8: (1, 3, 5, 9)}[degree]) - compute_ps(bert16().job())
     bound = 30 * (Fraction(9437184, 16 * degree) / Fraction(12.5e9) * 10**12 + 2_000_000)
     assert bound <= tail_ps <= {2: 977.9, 4: 613.3, 8: 441.8}[degree] * 10**6
 
@@ -59,11 +59,11 @@ def test_fat_tree_points(build, rate, packets_ms):
     job = build()
     time_ps = on_tree(job, rate)
     assert time_ps == pytest.approx(packets_ms * MS, rel=0.10)
-    assert time_ps >= lower_bound_ps(job, rate / 8 * 1e9)
+    assert time_ps >= lower_bound_ps(job.job(), rate / 8 * 1e9)
 
 
 def test_vgg_at_200_lies_between_its_bound_and_the_packet_level_value():
-    assert lower_bound_ps(vgg16(), 25e9) <= on_tree(vgg16(), 200) <= 132.352 * MS
+    assert lower_bound_ps(vgg16().job(), 25e9) <= on_tree(vgg16(), 200) <= 132.352 * MS
 
 
 def test_one_representative_is_exact():
@@ -80,9 +80,12 @@ def test_one_representative_is_exact():
 
 
 def test_engines_agree():
-    job = Iteration("small", 4, (
-        Op("forward", 10_000_000), Op("backward", 5_000_000, None, (0,), (), (AllReduce(4_000_000), AllReduce(100))),
-    ))
+    def add(to):
+        last = to.compute("backward", 5_000_000, after=[to.compute("forward", 10_000_000)])
+        to.gradients("backward", 4_000_000, last)
+        to.gradients("backward", 100, last)
+
+    job = Iteration("small", 4, add)
     fabric = switch(4, bandwidth="10GB/s", **LINKS)
     result = simulate_iteration(job, fabric, Rings((1, 3), {}))
     assert run_reference(result.lowered.program).finish_ps.tolist() == result.outcome.finish_ps.tolist()
@@ -92,7 +95,7 @@ def test_engines_agree():
 
 
 def test_joined_rounds_keep_bytes_and_latencies():
-    job = Iteration("one", 16, (Op("step", 0, None, (), (), (AllReduce(16 * 4 * 1000 * 30),)),))
+    job = Iteration("one", 16, lambda to: to.gradients("step", 16 * 4 * 1000 * 30, to.compute("step", 0)))
     exact, joined = on_rings(job, (1, 3)), on_rings(job, (1, 3), most_rounds=10)
     assert joined == exact
     assert on_rings(job, (1, 3), acknowledged=False) == exact - 30 * 1_000_000
@@ -100,18 +103,22 @@ def test_joined_rounds_keep_bytes_and_latencies():
 
 def test_bad_input_is_named():
     with pytest.raises(WeftError, match=r"VGG16-16 has 16 servers; switch:4 has 4 NPUs"):
-        iteration_job(vgg16(), switch(4), ONE_RING)
-    with pytest.raises(WeftError, match="operation b waits for 1, which is not an earlier one"):
-        Iteration("loop", 2, (Op("a", 1), Op("b", 1, None, (1,))))
+        vgg16().job(switch(4))
+
+
+def messages(*ends_and_bytes):
+    """Two operations of 1 ms, the first of which sends to the second."""
+    def add(to):
+        to.compute("receive", MS, after=to.messages("receive", *map(np.array, ends_and_bytes), to.compute("send", MS)))
+
+    return Iteration("messages", 8, add)
 
 
 @pytest.mark.parametrize("routes", [1, 2, 3, 5])
 def test_spread_messages_carry_the_same_bytes(routes):
     """Messages over several routes: as many bytes leave, and more links carry them."""
     fabric = circulant(8, (1, 3), bandwidth="100Gb/s", **LINKS)
-    src, dst = np.array([0, 1, 5]), np.array([4, 2, 5])
-    flows = Flows(0, src, dst, np.array([1_000_003, 7, 11]))
-    job = Iteration("spread", 8, (Op("send", MS), Op("receive", MS, receives=(flows,))))
+    job = messages([0, 1, 5], [4, 2, 5], [1_000_003, 7, 11])
     one = simulate_iteration(job, fabric, ONE_RING)
     spread = simulate_iteration(job, fabric, ONE_RING, Transport(routes=routes))
     sends = [result.job.operations[1].work for result in (one, spread)]
@@ -122,8 +129,7 @@ def test_spread_messages_carry_the_same_bytes(routes):
 
 def test_a_long_message_is_faster_over_two_routes():
     fabric = circulant(8, (1, 3), bandwidth="100Gb/s", **LINKS)
-    flows = Flows(0, np.array([0]), np.array([4]), np.array([100_000_000]))
-    job = Iteration("long", 8, (Op("send", MS), Op("receive", MS, receives=(flows,))))
+    job = messages([0], [4], [100_000_000])
     one, two = (simulate_iteration(job, fabric, ONE_RING, Transport(routes=k)).time_ps - 2 * MS for k in (1, 2))
     assert two == pytest.approx(one / 2, rel=0.01)
 

@@ -2,26 +2,24 @@ import random
 
 import pytest
 
-from sim.scenarios.optical import ClusterJob, cluster_job, contended_ps, isolated_ps, place_randomly, simulate_iteration
-from topologies import WeftError, fat_tree, switch
-from workloads.topoopt import (
-    ONE_RING,
-    AllReduce,
-    Demand,
-    Iteration,
-    Op,
-    Transport,
-    data_parallel,
-    find_topology,
-    iteration_of,
-    model,
+from sim.scenarios.optical import (
+    ClusterJob,
+    cluster_job,
+    compute_ps,
+    contended_ps,
+    isolated_ps,
+    place_randomly,
+    simulate_iteration,
 )
+from topologies import WeftError, fat_tree, switch
+from workloads.topoopt import ONE_RING, Demand, Iteration, Transport, data_parallel, find_topology, iteration_of, model
 
 MS = 10**9
 
 
 def job(size=4_000_000):
-    return Iteration("job", 4, (Op("a", MS), Op("b", MS, None, (0,), (), (AllReduce(size),))))
+    return Iteration(
+        "job", 4, lambda to: to.gradients("b", size, to.compute("b", MS, after=[to.compute("a", MS)])))
 
 
 def test_a_job_alone_takes_as_long_as_alone():
@@ -38,7 +36,7 @@ def test_an_ideal_switch_isolates_and_a_thin_tree_does_not():
     ideal = contended_ps(jobs, switch(16, bandwidth="100Gb/s", latency="1us", hop_latency=0))
     thin = contended_ps(jobs, fat_tree(4, bandwidth=["12.5GB/s", "3GB/s", "3GB/s"], latency="1us", hop_latency=0))
     assert len(set(ideal)) == 1 and min(thin) > ideal[0]
-    fabric = find_topology(4, 2, Demand.of(job()))
+    fabric = find_topology(4, 2, Demand.of(job().job()))
     assert len(set(isolated_ps(jobs, [fabric] * 4))) == 1
 
 
@@ -50,7 +48,7 @@ def test_placements_and_models_with_messages_can_be_moved():
     jobs = [ClusterJob(iteration, place, at * MS) for at, place in enumerate(places)]
     fabric = fat_tree(6, bandwidth="400Gb/s", latency="1us", hop_latency=0)
     times = contended_ps(jobs, fabric, iterations=1, transport=Transport(most_rounds=4, message_chunks=1, tie="ecmp"))
-    assert all(time >= iteration.compute_ps() for time in times)
+    assert all(time >= compute_ps(iteration.job()) for time in times)
 
 
 def test_bad_input_is_named():

@@ -65,7 +65,7 @@ def test_small_joint_problems_are_solved(degree, megabytes, wide):
     found = search(small, fabric_for, Settings(budget=7**2, transport=QUICK))
     choices = [Placement(k, first) for k in (4, 2, 1) for first in range(4 // k)]
     for strategy in product(choices, repeat=1 + wide):
-        made = fabric_for(Demand.of(iteration_of(small, strategy)))
+        made = fabric_for(Demand.of(iteration_of(small, strategy).job()))
         assert found.time_ps <= iteration_ps(small, strategy, made, QUICK)
 
 
@@ -75,7 +75,7 @@ def test_no_run_is_faster_than_its_load(seed):
     job, draw = lopsided(), random.Random(seed)
     choices = [Placement(k, first) for k in (8, 4, 2, 1) for first in range(8 // k)]
     strategy = tuple(draw.choice(choices) for _ in job.operators)
-    fabric = optical_fabric(8, 2)(Demand.of(iteration_of(job, strategy)))
+    fabric = optical_fabric(8, 2)(Demand.of(iteration_of(job, strategy).job()))
     least = Load(job).least_ps(strategy, fabric.rate_Bps)
     assert 0 < least <= iteration_ps(job, strategy, fabric, QUICK)
 
@@ -96,7 +96,7 @@ def test_a_fixed_network_is_kept():
 
 
 def test_the_fabric_of_the_start_is_that_of_its_demand():
-    job = iteration_of(lopsided(), data_parallel(lopsided()))
+    job = iteration_of(lopsided(), data_parallel(lopsided())).job()
     fabric = optical_fabric(8, 4)(Demand.of(job))
     assert iteration_ps(lopsided(), data_parallel(lopsided()), fabric) == search(
         lopsided(), optical_fabric(8, 4), Settings(budget=0)).start_ps

@@ -107,8 +107,9 @@ def test_switching_needs_circuits():
     ("reduce-scatter", "recursive-doubling"), ("all-to-all", "direct"), ("all-to-all", "pairwise"),
     ("broadcast", "tree"), ("reduce", "tree"),
 ])
-def test_no_sequence_of_any_circuits_of_four_servers_is_quicker(kind, name):
-    planner = Planner(build(name, kind, from_spec("ocs:4x1"), "64KiB"), make_model(chunks=1))
+@pytest.mark.parametrize("ports", [1, 2])
+def test_no_sequence_of_any_circuits_of_four_servers_is_quicker(kind, name, ports):
+    planner = Planner(build(name, kind, from_spec(f"ocs:4x{ports}"), "64KiB"), make_model(chunks=1))
     delays_ps = [0, US, 1_000 * US]
     least = least_ps(planner.schedule, planner.model, delays_ps)
     for delay_ps, want in zip(delays_ps, least, strict=True):

@@ -77,10 +77,8 @@ def test_fabrics_are_connected_within_the_degree_and_have_their_rings(n, half, d
 @pytest.mark.parametrize("n", [2, 16])
 def test_models_become_iterations(name, n):
     one = model(name, n)
-    job = iteration_of(one, data_parallel(one))
-    demand = Demand.of(job)
+    demand = Demand.of(iteration_of(one, data_parallel(one)).job())
     replicated = sum(operator.parameter_bytes for operator in one.operators if not operator.table)
-    assert sum(job.all_reduce_bytes().values()) == replicated
     assert sum(demand.all_reduce.values()) == 2 * (n - 1) * replicated
     tables = [operator for operator in one.operators if operator.table]
     moved = 2 * sum(-(-operator.output_bytes // n) * (n - 1) for operator in tables)
@@ -106,9 +104,9 @@ def test_a_placement_on_part_of_the_servers():
     assert servers_of(Placement(4, 1), 16) == (1, 5, 9, 13)
     one = model("BERT", 4)
     split = (Placement(2, 1), *data_parallel(one)[1:])
-    job = iteration_of(one, split)
-    assert job.all_reduce_bytes()[1, 3] == one.operators[0].parameter_bytes
-    assert job.flow_bytes()[1, 0] == one.operators[0].output_bytes // 4
+    demand = Demand.of(iteration_of(one, split).job())
+    assert demand.all_reduce[2] == 2 * one.operators[0].parameter_bytes
+    assert demand.flows[1, 0] == one.operators[0].output_bytes // 4
 
 
 @pytest.mark.parametrize(

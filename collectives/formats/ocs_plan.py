@@ -1,0 +1,88 @@
+"""Plans of circuits that public simulators pass on (`panel-ocs-plan`, version 6), written.
+
+A plan has, in each round, a matching on each plane, which is a port of every server, and the stripes that cross it; and
+of each flow its stripes. A transfer is a flow. Dependencies between flows are not part of it: a round waits for the end
+of the one before.
+"""
+
+import json
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from collectives.core.schedule import Schedule
+from topologies import Topology, WeftError
+
+FORMAT, VERSION = "panel-ocs-plan", 6
+
+Pair = tuple[int, int]
+
+
+def to_ocs_plan(schedule: Schedule) -> str:
+    """The circuits and flows of a schedule, whose circuits are switched or stay.
+
+    WeftError: not on simplex circuits that are switched together, or transfers over several circuits.
+    """
+    fabric, t = schedule.topology, schedule.pattern.transfers()
+    optics, epochs = fabric.optics, schedule.pattern.circuits
+    if optics is None or optics.duplex or optics.per_port:
+        raise WeftError(f"a plan of circuits of {fabric.name}: circuits are simplex and switched together, as ocs:16x4")
+    fabrics, numbers = ((fabric,), (np.arange(fabric.n_links),)) if epochs is None else (epochs.fabrics, epochs.links)
+    round_of = {link: at for at, links in enumerate(numbers) for link in links.tolist()}
+    paths = fabric.paths(t.src, t.dst) if t.via_ptr is None else None
+    ptr, links = (t.via_ptr, t.via_links) if paths is None else (paths.ptr, paths.links)
+    assert ptr is not None and links is not None
+    planes = [_planes(one, optics.ports, optics.rate_Bps) for one in fabrics]
+    crossing: dict[tuple[int, int], list[dict[str, object]]] = {}
+    flows = []
+    for row in np.flatnonzero((t.src != t.dst) & (t.blocks > 0)).tolist():
+        src, dst, size = int(t.src[row]), int(t.dst[row]), int(t.blocks[row]) * schedule.block_bytes
+        if ptr[row + 1] - ptr[row] != 1:
+            raise WeftError(f"a plan of circuits of {schedule.name}: the transfer from {src} to {dst} crosses several")
+        at = round_of[int(links[ptr[row]])]
+        on = [plane for plane, matching in enumerate(planes[at]) if (src, dst) in matching]
+        stripes = []
+        for place, plane in enumerate(on):
+            if part := size // len(on) + (place < size % len(on)):
+                uid = f"{row}.{plane}"
+                stripes.append({"stripe_uid": uid, "plane": plane, "bytes": part})
+                crossing.setdefault((at, plane), []).append(
+                    {"source": src, "destination": dst, "bytes": part, "flow_uid": f"{row}", "stripe_uid": uid})
+        flows.append({
+            "flow_uid": f"{row}", "source": src, "destination": dst, "tag": row, "stream": 0, "logical_bytes": size,
+            "round": at, "route": "OCS", "stripes": stripes,
+        })
+    rounds = [{
+        "index": at, "synchronize": True, "configurations": [
+            {"plane": plane, "stream": 0, "matching": sorted(matching), "circuits": crossing.get((at, plane), [])}
+            for plane, matching in enumerate(some)],
+    } for at, some in enumerate(planes)]
+    return json.dumps({
+        "format": FORMAT, "version": VERSION, "endpoints": fabric.n_npus, "planes": optics.ports,
+        "reconfiguration_ns": optics.delay_ps / 1e3, "initial_reconfiguration": optics.paid, "rounds": rounds,
+        "assignments": flows,
+    }, indent=1) + "\n"
+
+
+def _planes(fabric: Topology, ports: int, rate_Bps: float) -> list[set[Pair]]:
+    """The circuits of a fabric as one matching for each port."""
+    n = fabric.n_npus
+    left: npt.NDArray[np.int64] = np.zeros((n, n), np.int64)
+    left[fabric.src, fabric.dst] = np.rint(fabric.bandwidth_Bps / rate_Bps)
+    idle: npt.NDArray[np.int64] = np.zeros((n, n), np.int64)  # fills up the ports of all servers
+    sends, receives = ports - left.sum(axis=1), ports - left.sum(axis=0)
+    while sends.any():
+        ends = int(np.argmax(sends)), int(np.argmax(receives))
+        part = min(sends[ends[0]], receives[ends[1]])
+        idle[ends] += part
+        sends[ends[0]] -= part
+        receives[ends[1]] -= part
+    found = []
+    for _ in range(ports):  # what is alike at all servers has a perfect matching
+        src, dst = linear_sum_assignment((left + idle > 0).astype(np.int64), maximize=True)
+        real = left[src, dst] > 0
+        found.append(set(zip(src[real].tolist(), dst[real].tolist(), strict=True)))
+        left[src[real], dst[real]] -= 1
+        idle[src[~real], dst[~real]] -= 1
+    return found

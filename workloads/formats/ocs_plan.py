@@ -1,0 +1,136 @@
+"""Plans of circuits that public simulators pass on (`panel-ocs-plan`, version 6), as a job.
+
+A plane is a port of every server. In each round it has the circuits of a matching, which carry stripes of flows; it
+changes when they are delivered, or those of all planes where the round is synchronized. Equal matchings in a row stay.
+Flows begin when their circuits are up: what they wait for besides is in the workload, not in the plan.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from collectives.formats.ocs_plan import FORMAT, VERSION, Pair
+from topologies import Circuits, Topology, WeftError, optical
+from topologies.checks import MOST_COUNT, integer, number, told
+from topologies.core.epochs import circuit_epochs
+from topologies.optics import links_of
+from topologies.text.plain_data import read_json_object
+from workloads.job import Job
+
+Table = dict[str, Any]
+
+
+def open_ocs_plan(path: str | Path, topology: Topology) -> Job:
+    """The flows and changes of circuits of a plan.
+
+    `topology`: circuits such as "ocs:16x4", a port for each plane, and the delay of the plan.
+    WeftError: names the file and what it cannot be: another version, a matching that is none, a stripe that no circuit
+        carries, flows on other networks, or another fabric.
+    """
+    return _Plan(str(path), read_json_object(path, "plan of circuits"), topology).job()
+
+
+class _Plan:
+    def __init__(self, name: str, data: Table, topology: Topology) -> None:
+        self.name, self.data, self.topology = f"plan of circuits {name}", data, topology
+        if data.get("format") != FORMAT or data.get("version") != VERSION:
+            raise WeftError(f"{self.name} is {told(data.get('format'))}, version {told(data.get('version'))}: version "
+                            f"{VERSION} of {FORMAT!r} is read")
+        self.n, self.planes = (self._count(data, key, 1) for key in ("endpoints", "planes"))
+        optics = topology.optics
+        delay_ns = number(data.get("reconfiguration_ns"), f"{self.name}: reconfiguration_ns", 0)
+        if optics is None or optics.duplex or (topology.n_npus, optics.ports) != (self.n, self.planes):
+            raise WeftError(f"{self.name} is of simplex circuits between {self.n} servers on {self.planes} planes: "
+                            f"--topology ocs:{self.n}x{self.planes},delay={delay_ns:g}ns, not {topology.name}")
+        if optics.delay_ps != round(1000 * delay_ns):
+            raise WeftError(f"{self.name} has a delay of {delay_ns:g}ns, {topology.name} {optics.delay_ps / 1e3:g}ns")
+        self.delay_ps = optics.delay_ps
+        self.paid = bool(data.get("initial_reconfiguration", False))
+
+    def job(self) -> Job:
+        """Circuits of a plane and a round are links of their own, and so are those of other planes beside them."""
+        fabrics, of_slot, changes = self._fabrics()
+        epochs = circuit_epochs(fabrics or [self.topology], name=self.topology.name)
+        job, carried, last = Job(epochs.topology), self._carried(), dict[int, int]()
+        before: list[int] = []  # sends of the rounds before
+        for at, one in enumerate(self._rows(self.data, "rounds")):
+            for plane, old, new in changes[at]:
+                waits = [*([last[plane]] if plane in last else []), *(before if one.get("synchronize") else [])]
+                down, up = ([] if epoch is None else epochs.links[epoch].tolist() for epoch in (old, new))
+                last[plane] = job.reconfigure(f"plane {plane}, round {at}", f"{self.delay_ps}ps", down, up,
+                                              controller=f"plane {plane}", after=waits)
+            for flow in carried.pop(at, []):
+                src, dst = (self._count(flow, key, 0, self.n - 1) for key in ("source", "destination"))
+                where = [of_slot[at, self._count(stripe, "plane", 0)] for stripe in flow["stripes"]]
+                via = [epochs.route(epoch, [src], [dst])[0] for epoch in where]
+                if any(len(links) != 1 for links in via):
+                    raise WeftError(f"{self.name}: flow {flow['flow_uid']!r}: no circuit leads from {src} to {dst}")
+                size = [self._count(stripe, "bytes", 1) for stripe in flow["stripes"]]
+                before.append(job.send(f"flow {flow['flow_uid']}", size, [src] * len(size), [dst] * len(size), via=via))
+        if carried:
+            raise WeftError(f"{self.name}: round {min(carried)} of a flow is not there")
+        return job
+
+    def _fabrics(self) -> tuple[list[Topology], dict[tuple[int, int], int], list[list[tuple[int, int | None, int]]]]:
+        """Circuits of one plane, by number; which each plane has in each round; and the changes, round by round."""
+        fabrics, of_slot, changes = list[Topology](), dict[tuple[int, int], int](), []
+        now: dict[int, tuple[list[Pair], int]] = {}
+        for at, one in enumerate(self._rows(self.data, "rounds")):
+            changes.append(list[tuple[int, int | None, int]]())
+            for some in self._rows(one, "configurations"):
+                plane = self._count(some, "plane", 0, self.planes - 1)
+                if (at, plane) in of_slot:
+                    raise WeftError(f"{self.name}: round {at} has plane {plane} twice")
+                matching = sorted(map(self._pair, some.get("matching") or []))
+                old = now.get(plane)
+                if old is None or old[0] != matching or some.get("force_reconfiguration"):
+                    circuits = Circuits(self.n, 1, tuple(matching), False)
+                    fabrics.append(optical(circuits, **links_of(self.topology), name=f"plane {plane}, round {at}"))
+                    now[plane] = matching, len(fabrics) - 1
+                    if old is not None or self.paid:
+                        changes[at].append((plane, None if old is None else old[1], len(fabrics) - 1))
+                of_slot[at, plane] = now[plane][1]
+        return fabrics, of_slot, changes
+
+    def _carried(self) -> dict[int, list[Table]]:
+        """The flows of each round."""
+        stripes = {
+            self._stripe(at, some | one)
+            for at, row in enumerate(self._rows(self.data, "rounds")) for some in self._rows(row, "configurations")
+            for one in self._rows(some, "circuits")
+        }
+        found: dict[int, list[Table]] = {}
+        for flow in self._rows(self.data, "assignments"):
+            where = f"{self.name}: flow {flow.get('flow_uid')!r}"
+            if not str(flow.get("route")).startswith("OCS"):
+                raise WeftError(f"{where} goes by {flow.get('route')}: a fabric of circuits has no other network")
+            at = self._count(flow, "round", 0)
+            for one in self._rows(flow, "stripes"):
+                key = self._stripe(at, one)
+                if key not in stripes:
+                    raise WeftError(f"{where}: no circuit of round {at} carries its stripe {one.get('stripe_uid')!r}")
+                stripes.remove(key)
+            if sum(one["bytes"] for one in flow["stripes"]) != flow.get("logical_bytes"):
+                raise WeftError(f"{where}: its stripes are not its {flow.get('logical_bytes')} bytes")
+            found.setdefault(at, []).append(flow)
+        if stripes:
+            raise WeftError(f"{self.name}: no flow has stripe {min(stripes)[2]!r}")
+        return found
+
+    def _stripe(self, at: int, one: Table) -> tuple[int, int, str, int]:
+        """Round, plane, name and bytes of a stripe."""
+        return at, self._count(one, "plane", 0), str(one.get("stripe_uid")), self._count(one, "bytes", 1)
+
+    def _pair(self, ends: object) -> Pair:
+        if not isinstance(ends, list) or len(ends) != 2:
+            raise WeftError(f"{self.name}: {told(ends)} of a matching is no pair of servers")
+        src, dst = (integer(end, f"{self.name}: server of a matching", 0, self.n - 1) for end in ends)
+        return src, dst
+
+    def _count(self, table: Table, key: str, least: int, most: int = MOST_COUNT) -> int:
+        return integer(table.get(key), f"{self.name}: {key}", least, most)
+
+    def _rows(self, table: Table, key: str) -> list[Table]:
+        rows = table.get(key)
+        if not isinstance(rows, list) or not all(isinstance(one, dict) for one in rows):
+            raise WeftError(f"{self.name}: {key} is no list of objects")
+        return rows
