@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
@@ -56,6 +55,8 @@ def in_matchings(schedule: Schedule) -> Schedule:
     t, p = schedule.pattern.transfers(), schedule.pattern.p
     if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
         return schedule
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded where it is used
+
     step, left, number = np.zeros(t.src.size, np.int32), np.flatnonzero(t.src != t.dst), 0
     while left.size:
         left = left[np.argsort(t.blocks[left], kind="stable")]  # of several for a pair, the largest is taken

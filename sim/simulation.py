@@ -121,6 +121,7 @@ def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
     if isinstance(work, Job):
         return with_circuits(work)
     if isinstance(work, Schedule):
+        work.pattern.prove()
         return with_circuits(Job.of(work))
     if not isinstance(work, (list, tuple)) or not all(isinstance(one, Tenant) for one in work):
         raise WeftError(f"work {told(work)}: give a Schedule, a Job or a list of Tenant")
