@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field
 from functools import partial
@@ -236,6 +236,10 @@ class Pattern:
         """Whether ranks alone send, and none waits for a slot: all that most formats of other tools know."""
         return not self.pools and (self.n_sources or self.p) <= self.p
 
+    def at_hand(self, most: int) -> AbstractContextManager[None]:
+        """Within it all transfers are emitted once, where there are at most so many."""
+        return self._emission.at_hand(most)
+
     def transfers(self) -> Transfers:
         """The transfers of every source."""
         return self.emit(np.arange(self.n_sources or self.p))
@@ -269,6 +273,7 @@ class Pattern:
         """The proof that is left to be done; WeftError where there can be none."""
         is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which cannot be halved
         if not self.is_unnamed and (is_no_smaller or not self.is_too_large()):
+            self._emission.freeze()
             return self._prove_whole
         self._check_few()
         if own_proof is not None:

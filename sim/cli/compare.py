@@ -282,7 +282,7 @@ def ranges(spec: Spec, rows: Sequence[Row], *, quick: bool = False) -> list[str]
     for at, row in enumerate(rows):
         times_s.setdefault(row["size_bytes"], {})[at] = row["time_s"]
     ranged = [row for row in rows if row["spread_low_s"] is not None]
-    near = [rows[at] for of_size in times_s.values() for at in close_together(of_size)]
+    near = [rows[at] for at in sorted(at for of_size in times_s.values() for at in close_together(of_size))]
     names = ", ".join(dict.fromkeys(row["algorithm"] for row in near if row["spread_low_s"] is None))
     nearby = "chunk counts nearby" if spec.build_model().buffer_bytes is None else "more chunks, which fit the buffers"
     every = len(near) == len(rows) or len(ranged) == len(rows)

@@ -85,9 +85,11 @@ def floor_of_all(schedule: Schedule, model: Model, symmetry: str = "auto") -> in
     model = _unbuffered(fitting(schedule, model, symmetry))  # buffers only slow down
     largest_bytes = int(lower(schedule, model, symmetry).task_bytes.max(initial=0))
     most = max(one.chunks or 1 for one in (model, *_trials(model, None, largest_bytes)))
-    ends = [replace(model, chunks=chunks) for chunks in {1, most}]
-    every = [bounds(lower(schedule, one, symmetry)) for one in ends]
-    return int(max(min(one) for one in zip(*every, strict=True)))
+    whole = bounds(lower(schedule, replace(model, chunks=1), symmetry))
+    if whole.load_ps == whole.best_ps or most == 1:
+        return whole.best_ps
+    finest = bounds(lower(schedule, replace(model, chunks=most), symmetry))
+    return int(max(min(one) for one in zip(whole, finest, strict=True)))
 
 
 def fitting(schedule: Schedule, model: Model, symmetry: str = "auto") -> Model:
