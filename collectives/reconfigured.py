@@ -52,10 +52,11 @@ def in_matchings(schedule: Schedule) -> Schedule:
     The matching that moves the most bytes first (Birkhoff, with few matchings: arXiv 2605.26845); of any other
     schedule, the schedule itself.
     """
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded where it is used
+
     t, p = schedule.pattern.transfers(), schedule.pattern.p
     if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
         return schedule
-    from scipy.optimize import linear_sum_assignment  # heavy: loaded where it is used
 
     step, left, number = np.zeros(t.src.size, np.int32), np.flatnonzero(t.src != t.dst), 0
     while left.size:
