@@ -39,7 +39,8 @@ class _Ways:
     """
 
     def __init__(self, topology: Topology) -> None:
-        n, onward = topology.n_npus, [[] for _ in range(topology.n_nodes)]  # type: ignore[var-annotated]
+        n = topology.n_npus
+        onward: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
         for link, (tail, head) in enumerate(zip(topology.src.tolist(), topology.dst.tolist(), strict=True)):
             onward[tail].append((link, head))
         found = {(npu, other): ways for npu in range(n) for other, ways in _ways_from(npu, n, onward).items()}
