@@ -280,9 +280,18 @@ def test_what_is_updated_is_gathered_once_behind_the_last_microbatch(microbatche
     assert kinds.count("forward") == 2 * microbatches
 
 
-def test_a_layer_waits_for_the_weights_that_dear_gathers_for_it() -> None:
+def test_a_layer_of_the_next_iteration_waits_for_its_own_weights() -> None:
     layers = tuple(layer_of(f"{at}", 1.0, 1.0, 100.0) for at in range(2))
     training = Training(loop="dear", bucket_bytes=None)
     job = training_job(from_spec("FC(2)"), Workload("w", layers), {"weight_grad": (2,)}, training)
     for at in range(2):
         assert f"weight_grad all-gather {at}" in waits(job, f"forward {at}")
+
+
+@pytest.mark.parametrize("exposed", [False, True])
+def test_the_next_computation_waits_for_both_gradients(exposed: bool) -> None:
+    """Of the input, reduced among tensor ranks, and of the weights, which the last computation made."""
+    training = Training(loop="no-overlap" if exposed else "wfbp", bucket_bytes=None)
+    job = training_job(from_spec("FC(2)_FC(2)"), transformer(2), {"tp": (2, 1), "dp": (1, 2)}, training)
+    after = waits(job, "input gradient 0")
+    assert after == ({"dp all-reduce 1"} if exposed else {"tp all-reduce 1", "weight gradient 1"})
