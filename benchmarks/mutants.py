@@ -119,7 +119,7 @@ SUBJECTS = {
     "nics": Subject(
         (*engine("nics/*"), "sim/lower/nics.py", "sim/certify/nics.py"),
         ("tests/sim/engine/nics/test_nic.py", "tests/sim/certify/test_nic_certificates.py",
-         "-k=not pauses and not loops_agree", *LIGHT),
+         "tests/sim/lower/test_nics.py", "-k=not pauses and not loops_agree", *LIGHT),
     ),
     "training": Subject(
         ("workloads/training.py", *(f"workloads/passes/{name}.py" for name in ("orders", "stages", "memory"))),

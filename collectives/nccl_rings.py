@@ -53,8 +53,8 @@ def _rooted(
 all_reduce = of_kind("all-reduce", _schedule, """
     All-reduce over several rings at once, each with an equal part; several boxes must be of equal size.
 
-    `share_links`: where links join every two of an even number of NPUs, two rings use each of them, and all are filled;
-        rings with links of their own leave some idle there.
+    `share_links`: where links join every two NPUs of a box, all of them are filled, by two rings each where the NPUs
+        are even in number; rings with links of their own leave some idle there.
     `posted`: a rank forwards what it has received without waiting for the delivery of what it sent before, as NCCL,
         whose connections have eight slots, does.
     WeftError: no cycle through all NPUs is found along direct links, or no such links to share.
@@ -91,24 +91,28 @@ def _rings(topology: Topology, share_links: bool) -> list[list[int]]:
 
 
 def shared_rings(topology: Topology) -> list[list[int]]:
-    """Rings of boxes in which links join every two of an even number of NPUs, so that all these links are used alike.
+    """Rings of boxes in which links join every two NPUs, so that all these links are used alike.
 
-    In one box, n - 1 cycles in both directions, of which two in each direction use every link: the zig-zag modulo
-    n - 1, rotated, and closed by the last node. In several boxes, a ring per position, whose path through a box is the
-    zig-zag modulo n from there.
+    In one box, n - 1 cycles: the zig-zag modulo n - 1, rotated, and closed by the last node. They use every direction
+    of every link once for an odd n; for an even n twice, with the same cycles backwards. In several boxes, a ring per
+    position, whose path through a box is the zig-zag modulo n from there; two for an odd n, with the zig-zag the other
+    way.
     WeftError: other boxes.
     """
     boxes = boxes_of(topology)
     size = len(boxes[0])
     pairs = set(zip(topology.src.tolist(), topology.dst.tolist(), strict=True))
-    if size % 2 or size < 4 or any(
+    if size < 3 or any(
         len(box) != size or (a != b and (a, b) not in pairs) for box in boxes for a in box for b in box
     ):
-        raise WeftError(f"{NAME} on {topology.name}: share_links takes links between every two of 4, 6, 8, ... NPUs")
+        raise WeftError(f"{NAME} on {topology.name}: share_links takes links between every two of 3 or more NPUs")
     if len(boxes) > 1:
-        return _across(topology, boxes, share_links=True)
+        if len(boxes) % 2 and size % 4 == 2 and size > 6:
+            raise WeftError(f"{NAME} on {topology.name}: {len(boxes)} boxes of {size} NPUs cannot share links evenly: "
+                            "of 10, 14, 18, ... there must be an even number of boxes")
+        return _through_meshes(boxes)
     found = [[size - 1, *((turn + at) % (size - 1) for at in zigzag(size - 1))] for turn in range(size - 1)]
-    return [ring for cycle in found for ring in (cycle, cycle[::-1])]
+    return found if size % 2 else [ring for cycle in found for ring in (cycle, cycle[::-1])]
 
 
 @remembered
@@ -139,11 +143,53 @@ def _directly_joined(topology: Topology) -> bool:
     return not components(n, topology.src[direct], topology.dst[direct], strong=True).any()
 
 
-def _across(topology: Topology, boxes: list[list[int]], share_links: bool = False) -> list[list[int]]:
+SIX = ((0, 1, 3, 4, 5, 2), (1, 0, 5, 4, 2, 3), (2, 1, 5, 3, 0, 4), (3, 1, 4, 0, 2, 5), (4, 3, 5, 1, 2, 0),
+       (5, 0, 3, 2, 4, 1))
+"""Paths through six NPUs that use every direction of every link once, each two positions on; three are once around."""
+
+
+def _through_meshes(boxes: list[list[int]]) -> list[list[int]]:
+    """Rings that enter boxes by every position, whose paths from all of them use all links alike."""
+    size, count, found = len(boxes[0]), len(boxes), []
+    for way in (1, -1) if size % 2 else (1,):
+        paths = [_zigzags(order, way) for order in _orders(size, count)]
+        if count % 2 and size == 6:
+            paths[-3:] = [SIX] * 3
+        for at in range(size):
+            ring = list[int]()
+            for box, mine in zip(boxes, paths, strict=True):
+                ring += [box[position] for position in mine[at]]
+                at = mine[at][-1]
+            found.append(ring)
+    return found
+
+
+def _zigzags(order: list[int], way: int) -> tuple[tuple[int, ...], ...]:
+    """The zig-zag from each position, of positions in some order."""
+    size = len(order)
+    return tuple(tuple(order[(order.index(at) + way * step) % size] for step in zigzag(size)) for at in range(size))
+
+
+def _orders(size: int, count: int) -> list[list[int]]:
+    """The order of positions in each box, so that rings end where they began.
+
+    The zig-zag goes half way around. For an odd size, from x to x + h in the natural order, with 2h = 1: factors of
+    which the sum is 0 lead back. For an even size it exchanges positions by pairs: the three exchanges of x with
+    x + size / 2, with x ^ 1, and with both undo each other, where size / 2 is even.
+    """
+    natural, half = list(range(size)), size // 2
+    if size % 2:
+        factors = [(-1) ** at for at in range(count)] if count % 2 == 0 else [*(1, -1) * (count // 2 - 1), 1, 1, -2]
+        return [[factor * x % size for x in natural] for factor in factors]
+    if count % 2 == 0 or half % 2:
+        return [natural] * count
+    neighbors = [*range(0, size, 2), *range(1, size, 2)]
+    return [*[natural] * (count - 2), neighbors, [*natural[:half], *(half + (x ^ 1) for x in range(half))]]
+
+
+def _across(topology: Topology, boxes: list[list[int]]) -> list[list[int]]:
     """A ring for each position by which boxes are entered."""
-    size, count = len(boxes[0]), len(boxes)
-    entries = [*range(size)] if share_links else entries_of(topology, boxes[0])
-    half = size // 2
+    count, entries = len(boxes), entries_of(topology, boxes[0])
     rooms = [
         dict.fromkeys(((a, b) for a in box for b in box if a != b), float("inf")) if _share_switch(topology, box)
         else _direct_room(topology, box)
@@ -151,17 +197,16 @@ def _across(topology: Topology, boxes: list[list[int]], share_links: bool = Fals
     ]
     found = []
     for rail in range(len(entries)):
-        ports = [entries[(rail + at % 2 * (half if share_links else 1)) % len(entries)] for at in range(count)]
+        ports = [entries[(rail + at % 2) % len(entries)] for at in range(count)]
         if count % 2:
-            ports[-1] = entries[(rail + (1 if share_links else 2)) % len(entries)]
+            ports[-1] = entries[(rail + 2) % len(entries)]
         ring: list[int] = []
         for at, (box, room) in enumerate(zip(boxes, rooms, strict=True)):
             first, last = ports[at], ports[(at + 1) % count]
             if first == last:  # of two, in an odd number of boxes: the next hop goes from one rail to the other
                 last = entries[(entries.index(first) + 1) % len(entries)]
             start, end = box[first], box[last]
-            straight = share_links and (last - first) % size == half
-            path = [box[(first + step) % size] for step in zigzag(size)] if straight else _walk(room, box, start, end)
+            path = _walk(room, box, start, end)
             if path is None:
                 raise WeftError(
                     f"{NAME} on {topology.name}: no path through a box from {topology.node_name(start)} to "

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
@@ -53,6 +52,8 @@ def in_matchings(schedule: Schedule) -> Schedule:
     The matching that moves the most bytes first (Birkhoff, with few matchings: arXiv 2605.26845); of any other
     schedule, the schedule itself.
     """
+    from scipy.optimize import linear_sum_assignment  # heavy: loaded where it is used
+
     t, p = schedule.pattern.transfers(), schedule.pattern.p
     if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
         return schedule

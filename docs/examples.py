@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from sim.cli import COMMANDS, main
 from sim.study.tables import nccl_table
 from workloads import Trace, write_trace
-from workloads.formats.chakra import Node
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_schema import COLLECTIVES as CHAKRA
+from workloads.formats.chakra_schema import Node
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"

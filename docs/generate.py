@@ -36,7 +36,8 @@ FORMATS = (
     "topologies.formats.infragraph", "topologies.formats.astra_network", "topologies.formats.ns3_text",
     "topologies.formats.simgrid", "topologies.formats.htsim_topo", "topologies.formats.exchange",
     "collectives.formats.msccl_program", "collectives.formats.mscclpp_plan", "collectives.formats.files",
-    "workloads.formats.producers", "sim.measured.read",
+    "workloads.formats.producers", "workloads.formats.htsim_cm",
+    "workloads.models.job_files", "sim.astra.system_file", "sim.measured.read",
 )
 """Modules with `PRODUCERS`, in the order of the page of formats."""
 
@@ -151,7 +152,8 @@ def workload_files() -> str:
         "\nA group of some NPUs runs it among themselves, in the order of the group. A barrier is messages without "
         "bytes to the members 1, 2, 4, ... further on, a gather or a scatter one message for each other member. A "
         "computation takes its duration, or, where it has none, its operations at `--peak` times `--efficiency` and "
-        "its bytes at `--memory-bandwidth`, whichever takes longer.",
+        "its bytes at `--memory-bandwidth`, whichever takes longer; those of ASTRA-sim's `--system FILE` or of the GPU "
+        "of a machine where these are not given.",
     ]
     return "\n".join(text) + "\n"
 

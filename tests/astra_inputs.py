@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.places import SHARED
-from workloads.formats.chakra import Node, Trace, write_trace
+from workloads.formats.chakra import Trace, write_trace
 from workloads.formats.chakra_attributes import Attribute
-from workloads.formats.chakra_schema import COLLECTIVES
+from workloads.formats.chakra_schema import COLLECTIVES, Node
 
 DATA = SHARED / "astra-sim"
 """Files of ASTRA-sim's own repository, where they are at hand."""

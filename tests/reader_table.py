@@ -32,8 +32,11 @@ from tests.workloads.formats.test_chakra import ALL_GATHER
 from tests.workloads.formats.test_flexflow import NODES, TASKS, buffer
 from tests.workloads.formats.test_flexflow import table as task_graph
 from tests.workloads.formats.test_goal import GOOD
+from tests.workloads.formats.test_htsim_cm import CHAIN
+from tests.workloads.formats.test_kineto import PROFILE
 from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
 from tests.workloads.formats.test_ocs_plan import plan
+from tests.workloads.models.test_job_files import MEGATRON, TITAN
 from topologies import from_spec, read_topology, ring, write_topology
 from topologies.formats.files import Given, read_topology_file
 from topologies.machines.profile import machine
@@ -44,9 +47,12 @@ from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import ENDING, open_flexflow
 from workloads.formats.flight_recorder import read_dump
 from workloads.formats.goal import read_goal
+from workloads.formats.htsim_cm import open_matrix
+from workloads.formats.kineto import read_profile
 from workloads.formats.libra_files import read_communicator, read_network, read_prices
 from workloads.formats.ocs_plan import open_ocs_plan
 from workloads.formats.text_workload import read_text_workload
+from workloads.models.job_files import read_job
 from workloads.models.language import language_model
 
 SPEC = (
@@ -207,6 +213,10 @@ def readers(folder: Path) -> dict[str, Reader]:
         ),
         "Chakra JSON": one("workloads.formats.chakra_json", ".json", FEEDER, read_json_trace),
         "flight recorder": one("workloads.formats.flight_recorder", ".json", RECORDED, lambda path: read_dump(path, 2)),
+        "Kineto profile": one("workloads.formats.kineto", ".json", json.dumps(PROFILE),
+                              lambda path: read_profile(path, 2)),
+        "connection matrix": one("workloads.formats.htsim_cm", ".cm", CHAIN, lambda path: open_matrix(
+            str(path), ring(4))),
         "remote memory": one("workloads.formats.astra_memory", ".json", MEMORY, read_remote_memory),
         "system file": one("sim.astra.system_file", ".json", json.dumps(SYSTEM), lambda path: read_system(path, 1)),
         "spec TOML": one("sim.study.spec", ".toml", SPEC, Spec.read),
@@ -233,6 +243,9 @@ def readers(folder: Path) -> dict[str, Reader]:
             training.point_of(row) for row in training.read(str(path))]),
         "config.json of Hugging Face": one("workloads.models.language", ".json", CONFIG, lambda path: language_model(
             str(path)).parameters),
+        "job file of torchtitan": one("workloads.models.job_files", ".toml", TITAN, lambda path: read_job(str(path))),
+        "arguments of Megatron-LM": one("workloads.models.job_files", ".sh", MEGATRON,
+                                        lambda path: read_job(str(path))),
         "tenants": one("sim.cli.share", ".toml", TENANTS, _read_tenants),
         "result": one("sim.report.results", ".json", RESULT, lambda path: read_result(path, "result")),
     }

@@ -48,8 +48,14 @@ class GroupCollectives:
             f"{kind} by {name}" for kind, name in sorted(self.chosen.items())
         )]
 
-    def add(self, label: str, kind: str, size: int, members: Sequence[int], after: Iterable[int]) -> int:
-        """A collective of some NPUs; `size` of its array as nccl-tests counts it. Returns the operation."""
+    def add(
+        self, label: str, kind: str, size: int, members: Sequence[int], after: Iterable[int], called: str = "",
+        priority: int = 0,
+    ) -> int:
+        """A collective of some NPUs; `size` of its array as nccl-tests counts it. Returns the operation.
+
+        `called`: in tables; default: the kind.
+        """
         after, members = list(after), tuple(members)
         if len(members) == 1:
             return self.job.send(label, 0, members, members, kind="join", after=after)
@@ -59,7 +65,8 @@ class GroupCollectives:
             others, roots = members[1:], [members[0]] * (len(members) - 1)
             ends = (others, roots) if kind == "gather" else (roots, others)
             return self.job.send(label, [size // len(members)] * len(others), *ends, kind=kind, after=after)
-        return self.job.collective(label, self._schedule(kind, size, members), kind=kind, npus=members, after=after)
+        return self.job.collective(label, self._schedule(kind, size, members), kind=called or kind, npus=members,
+                                   after=after, priority=priority)
 
     def _barrier(self, label: str, members: tuple[int, ...], after: list[int]) -> int:
         step, number = 1, -1

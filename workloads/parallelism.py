@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from topologies.checks import Count, Integer, WeftError, checked
+from topologies.checks import Count, Integer, WeftError, checked, told
 from topologies.text.brief import one_line
 from workloads.workload import Groups
 
@@ -85,16 +85,29 @@ def _fill(left: list[int], size: int, name: str) -> tuple[int, ...]:
     return tuple(taken)
 
 
-CALLED = {
-    "ddp": "zero=0", "zero1": "zero=1", "zero2": "zero=2", "zero3": "zero=3", "fsdp": "zero=3", "fsdp2": "zero=3",
-    "hsdp": "zero=3 with --replicas of weft train --model",
-}
-"""What the schemes of training frameworks are in these terms."""
+HSDP = "hsdp"
+
+SCHEMES = {"ddp": 0, "zero0": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp2": 3, HSDP: 3}
+"""Stages of ZeRO by what training frameworks call them; HSDP shards within each of several copies."""
+
+
+def plain_scheme(text: str) -> str:
+    """A name without its case and marks, which frameworks write in many ways: "ZeRO-3", "zero_3"."""
+    return re.sub(r"[-_ =]", "", text.lower())
+
+
+def zero_stage(value: int | str) -> int:
+    """The stage of ZeRO of a number or a name; WeftError: it is neither."""
+    plain = str(value)
+    stage = int(plain) if plain.isdecimal() else SCHEMES.get(plain_scheme(plain), -1)
+    if not 0 <= stage <= 3:
+        raise WeftError(f"zero {told(value)} is unknown: a stage from 0 to 3, or one of {', '.join(SCHEMES)}")
+    return stage
 
 
 @checked
 def parse_parallelism(text: str, n_npus: int) -> Parallelism:
-    """Parallelism from text: "tp=16,dp=256,zero=1"; a missing dp is inferred from the number of NPUs.
+    """Parallelism from text: "tp=16,dp=256,zero=1", or "tp=16,fsdp"; a missing dp is inferred from the number of NPUs.
 
     Raises
     ------
@@ -105,14 +118,18 @@ def parse_parallelism(text: str, n_npus: int) -> Parallelism:
     values: dict[str, int] = {}
     for part in filter(None, (word.strip() for word in text.split(","))):
         name, _, value = part.partition("=")
-        if name not in names or not value.isdecimal():
-            known = CALLED.get(re.sub(r"[-_ =]", "", part.lower()))
-            hint = f": {part} is {known}" if known else ""
+        if (scheme := plain_scheme(part)) in SCHEMES:
+            name, value = "zero", scheme
+        if name == "zero" and plain_scheme(value) == HSDP:
+            raise WeftError(f"parallelism {part!r}: copies of shards are of weft train --model (--zero hsdp "
+                            "--replicas N); here there is fsdp")
+        if name not in names or not (value.isdecimal() or name == "zero"):
             accepted = ", ".join(names)
-            raise WeftError(f"parallelism {part!r}: write name=number with one of {accepted}, with commas{hint}")
+            raise WeftError(f"parallelism {part!r}: write name=number with one of {accepted}, or one of "
+                            f"{', '.join(SCHEMES)}, with commas")
         if name in values:
             raise WeftError(f"parallelism {text!r}: {name} is given twice")
-        values[name] = int(value)
+        values[name] = zero_stage(value) if name == "zero" else int(value)
     others = values.get("tp", 1) * values.get("pp", 1)
     if "dp" not in values:
         if not others or n_npus % others:

@@ -18,14 +18,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
+import numpy as np
+
 from collectives.core.process_groups import ProcessGroup, process_group
 from collectives.core.schedule import Schedule
 from collectives.hierarchical import DEFAULT_PIPELINE_CHUNKS
 from collectives.registry import algorithm, build
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
+from topologies.core.product import DimensionOrderRouter
 from topologies.text.brief import one_line
 from topologies.units import PositiveBytes, from_nanoseconds
+from workloads.group_collectives import GroupCollectives
 from workloads.job import Job
 from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, TENSOR
 from workloads.workload import Call, Groups, Layer, Phase, Workload, check_groups
@@ -207,6 +211,21 @@ class Collectives:
         return build(name, kind, self.topology, size_bytes, None, **options)
 
 
+    def members(self, name: str, npus: Sequence[int] | None) -> list[tuple[int, ...]]:
+        """The groups of a name, or those among some NPUs."""
+        group = self.groups[name]
+        ranks = np.arange(self.topology.n_npus) if npus is None else np.array(sorted(npus))
+        first = ranks.copy()
+        for dim in group.dims:
+            first = group.move(first, dim, -group.position(first, dim))
+        return [tuple(ranks[first == one].tolist()) for one in np.unique(first)]
+
+
+def is_product(topology: Topology) -> bool:
+    """Whether hierarchical collectives run on a fabric; on others groups run an algorithm among their NPUs."""
+    return isinstance(topology.router, DimensionOrderRouter)
+
+
 class _Ahead:
     """The last gather of weights, and what the computation that uses it waited for: when the next may be issued."""
 
@@ -227,6 +246,8 @@ class Layers:
     ) -> None:
         self.job, self.layers, self.numbers, self.npus = job, workload.layers, numbers, npus
         self.collectives, self.training = collectives, training
+        named = () if training.algorithm == "hierarchical" else training.algorithm
+        self.among = None if is_product(job.topology) else GroupCollectives(job, named)
         self.buckets = gradient_buckets(workload, training.bucket_bytes, numbers)
         self._begun: dict[int, list[Bucket]] = {}  # by their first layer
         for bucket in self.buckets:
@@ -273,7 +294,7 @@ class Layers:
                 at = [*arrived, *at]
             if last:
                 at = self._reduce(number, at)
-        return self._gather_updated(at) if last else at
+        return self._gather_updated(at)
 
     def _reduce(self, number: int, at: list[int]) -> list[int]:
         """Begin the reductions whose first layer this is, and update the weights after them."""
@@ -359,11 +380,17 @@ class Layers:
         return done
 
     def _collective(self, call: Call, number: int, after: Sequence[int], tag: str = "") -> int:
-        kind = kind_of(call)
-        return self.job.collective(
-            f"{kind} {self.layers[number].name}{tag}", self.collectives.schedule(call), kind=kind, after=after,
-            npus=self.npus, priority=number + 1 if self.training.first_layers_first else 0,
-        )
+        kind, priority = kind_of(call), number + 1 if self.training.first_layers_first else 0
+        name = f"{kind} {self.layers[number].name}{tag}"
+        if self.among is None:
+            return self.job.collective(name, self.collectives.schedule(call), kind=kind, after=after, npus=self.npus,
+                                       priority=priority)
+        group = self.collectives.groups[call.group]
+        size = round(call.array_bytes(group.size))
+        done = [self.among.add(name, call.kind, size, members, after, kind, priority)
+                for members in self.collectives.members(call.group, self.npus)]
+        ranks = range(self.job.topology.n_npus) if self.npus is None else self.npus
+        return done[0] if len(done) == 1 else self.job.send(name, 0, list(ranks), list(ranks), kind="join", after=done)
 
 
 def layer_of(

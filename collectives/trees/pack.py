@@ -17,10 +17,11 @@ import numpy as np
 from collectives.trees.edge_splitting import Pair, take_paths, without_switches
 from collectives.trees.edge_splitting import Shares as PathShares
 from collectives.trees.forest import Edge, Forest, Tree, mirror_of, turned_back
+from collectives.trees.low import low_trees
 from collectives.trees.packing import Batch, pack_trees
 from collectives.trees.shares import LOSS, Shares, broadcast_shares, gather_shares, roots_reach_all
 from topologies import Topology, WeftError
-from topologies.flows.partitions import partition_s_per_byte
+from topologies.flows.partitions import least_crossing
 from topologies.flows.programs import Floats, balanced, best_roots
 from topologies.flows.tightest_cut import gather_cut, remembered, scatter_cut, separating_cut
 
@@ -35,6 +36,9 @@ SPREAD_NEIGHBORS = 48
 
 FINER = 4
 """If the optimum takes fewer trees per root, this multiple is tried behind switches, for shallower trees."""
+
+FINER_OF_ONE = (2, 4, 8, 16)
+"""The same of the trees of a single root."""
 
 FINER_NPUS = 32
 """Limit on NPUs for trying that: less than a second."""
@@ -70,8 +74,18 @@ def scatter_forest(topology: Topology, k: int | None = None) -> Forest:
 
 @remembered
 def broadcast_forest(topology: Topology, root: int, k: int | None = None) -> Forest:
-    """Trees away from one root, at the largest rate of a broadcast, or of one with k trees."""
-    return pack_forest(topology, broadcast_shares(topology, root, k))
+    """Trees away from one root, at the largest rate of a broadcast, or of one with k trees.
+
+    Behind switches one tree is a chain, in which everybody sends once; more trees, in each of which few send often, are
+    lower. By default as many are taken as the optimum takes, or a multiple that makes them lowest.
+    """
+    shares = broadcast_shares(topology, root, k)
+    forest = pack_forest(topology, shares)
+    if k is None and topology.n_nodes > topology.n_npus and forest.height > 2:
+        finer = (low_trees(topology, more.roots, more.links) for more in map(shares.times, FINER_OF_ONE))
+        lower = (Forest(topology, trees) for trees in finer if trees is not None)
+        return min((forest, *lower), key=lambda one: one.hops)
+    return forest
 
 
 @remembered
@@ -85,9 +99,15 @@ def pack_forest(topology: Topology, shares: Shares, level: bool | None = None, s
 
     `level`: whether trees grow level by level. Default: up to `LEVEL_NPUS` NPUs.
     `spread`: as in `without_switches`. Default: up to `SPREAD_TREES` and `SPREAD_NEIGHBORS`.
+    Without both, low trees are taken where they are found (`low_trees`).
     """
     if topology.n_npus == 1:
         return Forest(topology, (Tree(0, shares.roots[0], ()),))
+    low = low_trees(topology, shares.roots, shares.links) if level is None and spread is None else None
+    if low is not None:
+        forest = Forest(topology, low)
+        _check_shares(forest, shares)
+        return forest
     level = topology.n_npus <= LEVEL_NPUS if level is None else level
     if spread is None:
         neighbors = np.bincount(topology.src, minlength=topology.n_nodes)[topology.n_npus :].max(initial=0)
@@ -257,7 +277,7 @@ def two_phase_rate_Bps(topology: Topology) -> Fraction | None:
 def _bound_s_per_byte(topology: Topology) -> Fraction:
     """Lower bound on any all-reduce, in seconds per byte."""
     cut = separating_cut(topology)
-    return max(partition_s_per_byte(topology)[0], cut.s_per_byte if cut else Fraction(0))
+    return max(least_crossing(topology).s_per_byte, cut.s_per_byte if cut else Fraction(0))
 
 
 def _near(value: float, denominator: int) -> Fraction:

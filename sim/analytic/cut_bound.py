@@ -9,7 +9,8 @@ import numpy as np
 from collectives.core.collective import collective as named
 from topologies import Topology
 from topologies.checks import checked
-from topologies.flows.partitions import partition_s_per_byte
+from topologies.core.topology import Aggregation
+from topologies.flows.partitions import least_crossing
 from topologies.flows.prices import best_prices
 from topologies.flows.tightest_cut import (
     Cut,
@@ -39,7 +40,9 @@ class CutBound(NamedTuple):
 
 
 @checked
-def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_switches: bool = False) -> CutBound:
+def cut_bound(
+    topology: Topology, collective: str, root: int = 0, *, reducing_switches: bool | None = False
+) -> CutBound:
     """The exact cut bound of a collective; of an all-to-all the tightest of the bounds of `topologies.flows.prices`.
 
     Parameters
@@ -48,16 +51,18 @@ def cut_bound(topology: Topology, collective: str, root: int = 0, *, reducing_sw
     collective : str
     root : int
         Of a broadcast or reduce.
-    reducing_switches : bool
-        Whether switches may reduce; this matters to an all-reduce alone. Multicast in switches changes none of the
-        bounds: a cut is crossed once by every shard.
+    reducing_switches : bool or None
+        Whether switches may reduce, at the rate of their links, or of the units behind them; this matters to an
+        all-reduce alone. None: those that the fabric says, at the rate that it reaches. Multicast in switches changes
+        none of the bounds: a cut is crossed once by every shard.
 
     Raises
     ------
     WeftError
         NPUs that cannot be reached, an unknown collective, or a root that is not a rank.
     """
-    return _cut_bound(topology, named(collective).name, root, reducing_switches)
+    known = topology.aggregation if reducing_switches is None else None
+    return _cut_bound(topology, named(collective).name, root, reducing_switches, known)
 
 
 def _faster(found: CutBound, times: Fraction) -> CutBound:
@@ -65,7 +70,9 @@ def _faster(found: CutBound, times: Fraction) -> CutBound:
 
 
 @remembered_in_proportion(_faster)
-def _cut_bound(topology: Topology, collective: str, root: int, reducing_switches: bool) -> CutBound:
+def _cut_bound(
+    topology: Topology, collective: str, root: int, reducing_switches: bool | None, known: Aggregation | None
+) -> CutBound:
     bounds: dict[str, Callable[[], CutBound]] = {
         "all-gather": lambda: _shared(topology, gather_cut(topology)),
         "reduce-scatter": lambda: _shared(topology, scatter_cut(topology)),
@@ -96,16 +103,16 @@ def _whole(topology: Topology, cut: Cut | None) -> CutBound:
     return CutBound(cut.s_per_byte, cut.nodes, f"the whole array must {'enter' if cut.inward else 'leave'} this set")
 
 
-def _all_reduce(topology: Topology, reducing_switches: bool) -> CutBound:
+def _all_reduce(topology: Topology, reducing_switches: bool | None) -> CutBound:
     cut = _whole(topology, separating_cut(topology))
-    if reducing_switches:
+    found = least_crossing(topology, reducing_switches)
+    if found.s_per_byte <= cut.s_per_byte:
         return cut
-    s_per_byte, parts = partition_s_per_byte(topology)
-    if s_per_byte <= cut.s_per_byte:
-        return cut
-    count = np.unique(parts[parts >= 0]).size
+    inside = found.parts >= 0
+    count = np.unique(found.parts[inside]).size
     reason = f"{count} parts must exchange {2 * (count - 1)} arrays"
-    return CutBound(s_per_byte, tuple(np.flatnonzero(parts >= 0).tolist()), reason)
+    reason += ", less what switches between them add up and copy" if found.saves else ""
+    return CutBound(found.s_per_byte, tuple(np.flatnonzero(inside).tolist()), reason)
 
 
 def _all_to_all(topology: Topology) -> CutBound:

@@ -22,8 +22,6 @@ from topologies import WeftError
 from workloads.formats.astra_memory import RemoteMemory
 from workloads.formats.chakra_nodes import Computes, Exchanges, Meaning, meaning, read_ranks
 
-NS_PER_US = 1000
-
 
 class CustomTrace(NamedTuple):
     """Nodes of one NPU by id, and what they wait for."""
@@ -78,7 +76,7 @@ class CustomPhase:
             self._end(node)
 
         if isinstance(what, Computes):
-            self.host.later(what.duration_us * NS_PER_US or 1, done)
+            self.host.later(what.duration_ns or 1, done)
         elif isinstance(what, Exchanges):
             self.host.network.exchange(f"message of stream {self.tag}", what, self.host.npu, done)
 

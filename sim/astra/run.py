@@ -20,7 +20,7 @@ from topologies.checks import WeftError, choice
 from topologies.formats.astra_network import AstraNetwork, read_astra_network
 from topologies.stages import staged
 from workloads.formats.astra_memory import read_remote_memory
-from workloads.formats.chakra import Node, Trace
+from workloads.formats.chakra import Trace
 from workloads.formats.chakra_json import Groups, groups_of
 from workloads.formats.chakra_nodes import (
     EVERYONE,
@@ -33,9 +33,8 @@ from workloads.formats.chakra_nodes import (
     passed_over,
     read_ranks,
 )
+from workloads.formats.chakra_schema import Node
 from workloads.formats.comm_groups import read_comm_groups
-
-NS_PER_US = 1000
 
 
 class NpuTrace:
@@ -112,7 +111,7 @@ class NpuTrace:
     def _remember(self, what: Remembers, done: Callable[[], None]) -> None:
         endpoint = self.endpoint
         replayed = endpoint.system.replay or endpoint.memory is None
-        endpoint.later(what.duration_us * NS_PER_US or 1 if replayed else endpoint.memory_ns(what.bytes), done)
+        endpoint.later(what.duration_ns or 1 if replayed else endpoint.memory_ns(what.bytes), done)
 
     def _group(self, node: int, what: Communicates) -> Group | None:
         """Number and NPUs of the group; None for all."""
@@ -129,7 +128,7 @@ class NpuTrace:
     def _communicate(self, what: Communicates, group: Group | None, done: Callable[[], None]) -> None:
         system = self.endpoint.system
         if system.replay or what.kind == "broadcast":
-            self.endpoint.later(what.duration_us * NS_PER_US or 1, done)
+            self.endpoint.later(what.duration_ns or 1, done)
             return
         self.endpoint.collective(what.kind, what.size, what.dims, group, what.priority, done)
 
@@ -137,7 +136,7 @@ class NpuTrace:
         """Time of a computation; None for one that ASTRA-sim skips."""
         system = self.endpoint.system
         if system.replay or not system.roofline or what.on_cpu or what.operations is None or what.bytes is None:
-            return what.duration_us * NS_PER_US or 1
+            return what.duration_ns or 1
         if not what.bytes:
             return None
         intensity = what.operations / what.bytes

@@ -4,7 +4,7 @@ JSON, or the lines "key: value" of ASTRA-sim 1.0, in which the algorithms of dim
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from sim.astra.collective import KINDS
 from topologies.checks import WeftError, choice, integer, nearest, number
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import read_json_object
+from topologies.text.schema import Absent, Producer
 
 POLICIES = ("LIFO", "FIFO", "EXPLICIT")
 OPTIMIZATIONS = ("baseline", "localBWAware")
@@ -37,6 +38,31 @@ KEYS = (
     "preferred-dataset-splits", "local-mem-bw", "peak-perf", "roofline-enabled", "replay-only",
     *(f"{kind}-implementation" for kind in KINDS), *(f"{kind}-implementation-custom" for kind in KINDS), *UNUSED,
     *PASSED_OVER,
+)
+
+_SYS = "Sys.cc, Sys::Sys"
+
+ABSENT = (
+    Absent("system", "scheduling-policy", "LIFO", "Sys.hh: the first of its values, as it is not initialized"),
+    Absent("system", "endpoint-delay", "10", f"{_SYS}: communication_delay = 10"),
+    Absent("system", "active-chunks-per-dimension", "1", _SYS),
+    Absent("system", "local-mem-bw", "0", f"{_SYS}: reductions are free"),
+    Absent("system", "peak-perf", "0", f"{_SYS}; a roofline needs it"),
+    Absent("system", "roofline-enabled", "0", _SYS),
+    Absent("system", "replay-only", "0", "Sys.cc, initialize_sys"),
+    *(Absent("system", key, "0", _SYS) for key in ("model-shared-bus", "L", "o", "g", "G")),
+    *(Absent("system", key, "0", "Sys.cc, initialize_sys") for key in ("trace-enabled", "track-local-mem")),
+)
+"""What stands for a key that is not there."""
+
+_DEFAULT = {row.name: row.value for row in ABSENT}
+
+PRODUCERS = (
+    Producer("system files (JSON)", "ASTRA-sim 2.x", "astra-sim 518bd51, 2026-03-25: all 14 of its repository",
+             "weft astra --system", "all keys that it reads; dead keys are passed over and told",
+             "doubleBinaryTree, the shared bus, custom collectives of single nodes", ABSENT),
+    Producer("system files (text)", "ASTRA-sim 1.0", "its `key: value` lines", "weft astra --system",
+             "the same keys, by the rules of 2.x", "rules of 1.0 that differ from those"),
 )
 
 _ALGORITHM = re.compile(r"(ring|oneRing)|(direct|oneDirect)([0-9]{0,5})|(halvingDoubling|oneHalvingDoubling)")
@@ -112,33 +138,33 @@ def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
     if not 1 <= queues <= MOST_QUEUES:
         raise WeftError(f"{queues} queues per dimension: 1 to {MOST_QUEUES} are accepted")
 
-    def word(key: str, accepted: Sequence[str], default: str) -> str:
-        return choice(data[key], accepted, f"{where}: {key}") if key in data else default
+    def whole(key: str, low: int, high: int) -> int:
+        return integer(data.get(key, int(_DEFAULT.get(key, 0))), f"{where}: {key}", low, high)
 
-    def whole(key: str, low: int, high: int, default: int) -> int:
-        return integer(data.get(key, default), f"{where}: {key}", low, high)
-
-    optimization = word("collective-optimization", OPTIMIZATIONS, "")
+    optimization = data.get("collective-optimization", "")
+    if optimization or "collective-optimization" in data:
+        choice(optimization, OPTIMIZATIONS, f"{where}: collective-optimization")
     if dims > 1 and not optimization:
         raise WeftError(f"{where}: key 'collective-optimization' is missing, and the network has {dims} dimensions")
     if queues > 1 and optimization != "baseline":
         raise WeftError(f"{where}: {queues} queues per dimension need collective-optimization baseline")
-    roofline = bool(whole("roofline-enabled", 0, 1, 0))
+    roofline = bool(whole("roofline-enabled", 0, 1))
     rates = {
-        key: number(data[key], f"{where}: {key}", 0, 1e9, above=True) if key in data else 0.0
+        key: number(data[key], f"{where}: {key}", 0, 1e9) if key in data else 0.0
         for key in ("local-mem-bw", "peak-perf")
     }
     for key, value in rates.items():
         if roofline and not value:
             raise WeftError(f"{where}: key {key!r} is missing, and roofline-enabled is 1")
     return System(
-        policy=word("scheduling-policy", POLICIES, "LIFO"),
+        policy=choice(data.get("scheduling-policy", _DEFAULT["scheduling-policy"]), POLICIES,
+                      f"{where}: scheduling-policy"),
         optimization=optimization,
-        endpoint_delay_ns=whole("endpoint-delay", 0, MOST_DELAY_NS, 10),
-        active_chunks=whole("active-chunks-per-dimension", 1, MOST_SPLITS, 1),
-        splits=whole("preferred-dataset-splits", 1, MOST_SPLITS, 1),
+        endpoint_delay_ns=whole("endpoint-delay", 0, MOST_DELAY_NS),
+        active_chunks=whole("active-chunks-per-dimension", 1, MOST_SPLITS),
+        splits=whole("preferred-dataset-splits", 1, MOST_SPLITS),
         memory_Bps=rates["local-mem-bw"] * 1e9, peak_flops=rates["peak-perf"] * 1e12, roofline=roofline,
-        replay=bool(whole("replay-only", 0, 1, 0)),
+        replay=bool(whole("replay-only", 0, 1)),
         algorithms={kind: _algorithms(data, kind, where) for kind in KINDS if f"{kind}-implementation" in data},
         custom={kind: _custom(data, kind, where) for kind in KINDS if f"{kind}-implementation-custom" in data},
         queues=queues, source=source,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.program.contract import I32, I64, LOWEST_CHUNK_FIRST, PRIORITY, ROUND_ROBIN_FLOW, SMALLEST_FIRST, Program
+from sim.program.contract import I32, I64, ROUND_ROBIN_FLOW, WEIGHTS, Program
 
 
 class Overtaken(NamedTuple):
@@ -59,12 +59,9 @@ def _rise(columns: tuple[I32 | I64, ...]) -> bool:
 
 def _rank(program: Program, server: I32, task: I64, chunk: I64) -> I64:
     """What a discipline looks at before the arrival."""
-    discipline = program.server_discipline[server]
-    rank = np.zeros(task.size, np.int64)
-    if np.any(discipline == PRIORITY):
-        rank = np.where(discipline == PRIORITY, program.task_priority[task], rank)
-    rank = np.where(discipline == SMALLEST_FIRST, program.cut_work[program.task_cut[task]], rank)
-    return np.where(discipline == LOWEST_CHUNK_FIRST, chunk, rank)
+    of_priority, of_work, of_chunk = WEIGHTS[program.server_discipline[server]].T
+    priority = program.task_priority[task] if program.task_priority.size else 0
+    return np.asarray(of_priority * priority + of_work * program.cut_work[program.task_cut[task]] + of_chunk * chunk)
 
 
 def _queue(program: Program, at: I32 | I64, server: I32, task: I64, hop: I64) -> I64:

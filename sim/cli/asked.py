@@ -169,10 +169,10 @@ STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
 SPECS = ("spec", "spec_again")
 """Flags of files with sections."""
 
-TRACES = r"\.\d+\.(et|et\.gz|json)"
+TRACES = r"\.\d+\.(et|et\.gz|json|eg)"
 
 REACH = {
-    "chakra": TRACES, "astra.workload": TRACES, "workload.job": f"({TRACES})?", "workload.name": f"({TRACES})?",
+    "chakra": TRACES, "workload.job": f"({TRACES})?", "workload.name": f"({TRACES})?",
     "tenant.job": f"({TRACES})?", "tenant.workload": f"({TRACES})?",
     "store": "(-wal|-shm|-journal|-claims)?", "out": r"/[^/]*\.(csv|md|png|pdf|svg)", "report.folder": r"/.*\.json",
 }

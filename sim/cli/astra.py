@@ -8,7 +8,10 @@ from sim.astra.run import MOST_EVENTS, AstraResult, run_astra
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json
 from sim.cli.progress import progress
-from topologies.checks import printable
+from sim.study.workload_files import source_of
+from sim.study.workload_keys import named
+from topologies.checks import WeftError, printable
+from workloads.formats.recognize import CHAKRA, LAYERS
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -16,9 +19,12 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     most = MOST_EVENTS if arguments.max_events is None else arguments.max_events
     inputs, work = spec.astra, spec.workload
+    name, source = str(named(work)), source_of(work)
+    if source not in (CHAKRA, LAYERS):
+        raise WeftError(f"ASTRA-sim runs Chakra traces, and {name} is {source}: weft train and weft trace run it")
     with progress("astra", 1, arguments.quiet):
         result = run_astra(
-            inputs.workload or "", work.system or "", inputs.network or "", work.communicator,
+            name, work.system or "", inputs.network or "", work.communicator,
             remote_memory=work.remote_memory, backend=inputs.backend, queues=inputs.num_queues_per_dim,
             most_events=most,
         )

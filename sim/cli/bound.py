@@ -10,7 +10,7 @@ from sim.analytic.cut_bound import cut_bound
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
-from topologies import REDUCER, SWITCH, Topology
+from topologies import SWITCH, Topology
 from topologies.flows.programs import MOST_VARIABLES, SMALL, all_to_all_rate_Bps, best_roots, flow_variables
 from topologies.stages import staged
 from topologies.units import counted
@@ -24,32 +24,32 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     topology, kind = spec.build_topology(), spec.kind.name
     root, switches = spec.collective.root or 0, spec.bound.reducing_switches
-    says = switches is None and topology.boxes_reduce
-    switches = says or bool(switches)
     with progress("bound", 1, arguments.quiet):
         rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
     lines = [_line(topology, row) for row in rows]
     head = f"# weft bound: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
-    told = ["# switches multicast and reduce, as the fabric says (--no-reducing-switches: they only forward)"] * says
-    if switches and REDUCER in topology.kind:
-        told += ["# at the rate of their links: that of their own units is left out, and may be far below"]
-    say(arguments, head, *lines, *told, *_note(topology, kind, switches, spec.bound.program))
+    say(arguments, head, *lines, *_notes(topology, kind, switches, spec.bound.program))
     write_json(arguments, spec, rows, model=spec.build_model())
     write_csv(arguments, [row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows])
 
 
-def _note(topology: Topology, kind: str, reducing_switches: bool, programs: bool) -> list[str]:
-    """A note on what the fabric could do beyond the bound, or whether it reaches it."""
+def _notes(topology: Topology, kind: str, switches: bool | None, programs: bool) -> list[str]:
+    """What the fabric could do beyond the bound, or whether it reaches it."""
     if kind == "all-to-all" and not programs and SMALL < flow_variables(topology) < MOST_VARIABLES:
         return ["# whether routes reach this bound is a linear program of some minutes here (--program)"]
-    if reducing_switches or kind == "all-to-all" or SWITCH not in topology.kind:
+    if kind != "all-reduce" or SWITCH not in topology.kind or switches:
         return []
+    if switches is None and topology.boxes_reduce:
+        which = "switches" if topology.says_it_reduces else "switches inside boxes"
+        return [f"# {which} multicast and reduce, at the rate that the fabric says (--no-reducing-switches: they only "
+                "forward)"]
     return ["# switches only forward here: adding up or multicast in the network may be faster (--reducing-switches)"]
 
 
 @staged("bounds")
 def bound_rows(
-    topology: Topology, kind: str, root: int = 0, *, programs: bool = False, reducing_switches: bool = False
+    topology: Topology, kind: str, root: int = 0, *, programs: bool = False,
+    reducing_switches: bool | None = False,
 ) -> list[dict[str, Any]]:
     """Rows of the bound: the cut first, then rates known to be achievable.
 
@@ -60,7 +60,8 @@ def bound_rows(
     bound = cut_bound(topology, kind, root, reducing_switches=reducing_switches)
     names = [topology.node_name(node) for node in bound.nodes]
     rows = [_row(topology, kind, "cut", bound.s_per_byte, names, bound.reason)]
-    if kind == "all-reduce" and not reducing_switches:
+    reduces = bool(reducing_switches) or (reducing_switches is None and topology.boxes_reduce)
+    if kind == "all-reduce" and not reduces:
         rate = two_phase_rate_Bps(topology)
         phases = Fraction(0) if rate is None else 1 / rate
         slower = bound.s_per_byte < phases
@@ -73,13 +74,16 @@ def bound_rows(
     return rows
 
 
-def _programs(topology: Topology, kind: str, reducing_switches: bool) -> list[dict[str, Any]]:
+def _programs(topology: Topology, kind: str, reducing_switches: bool | None) -> list[dict[str, Any]]:
     """Rates of linear programs, to nine digits."""
+    if kind == "all-reduce" and reducing_switches is None and topology.says_it_reduces:
+        topology, reducing_switches = topology.as_it_reduces(), True
     if kind == "all-to-all":
         rate = all_to_all_rate_Bps(topology) * topology.n_npus
         reason = "maximum concurrent flow, one flow for each source"
     elif kind == "all-reduce":
-        rate, reason = best_roots(topology, reducing_switches).rate_Bps, "chosen roots, either direction its bandwidth"
+        rate = best_roots(topology, bool(reducing_switches)).rate_Bps
+        reason = "chosen roots, either direction its bandwidth"
     else:
         return []
     s_per_byte = 1 / Fraction(rate / 1e9).limit_denominator(10**6) / 10**9

@@ -167,6 +167,15 @@ With [iteration] its points are plans of training, as of weft train --model; tho
   tp = [1, 2, 4, 8]
   pp = [1, 2, 4]
   global_batch = 256
+
+With [workload] they are runs of a workload, as of weft train --workload, by each algorithm that is named:
+
+  [topology]
+  spec = ["ring:8", "torus:2x4"]
+  [workload]
+  name = "traces/step"
+  [collective]
+  algorithms = ["ring", "bucket"]
 """
 
 SIZES = ("sweep.end", "sweep.factor", "sweep.step")
@@ -255,7 +264,7 @@ COMMANDS: dict[str, Command] = {
             "weft sweep examples/chunks.toml --store out/chunks.db --export chunks.csv",
             "weft sweep examples/scaling.toml --dask tcp://head:8786 --export scaling.parquet",
         ),
-        uses=("topology", "collective", "model", "sweep", "account", "library.name", "workload.efficiency",
+        uses=("topology", "collective", "model", "sweep", "account", "library.name", "workload", "training",
               "iteration"),
         positional="spec",
         run_flags=("workers", *RUNS), outputs=("json", "export"), chooses=True,
@@ -495,8 +504,11 @@ COMMANDS: dict[str, Command] = {
             "weft astra --workload examples/astra/gather --system examples/astra/system.json --network "
             "examples/astra/ring_16.yml --backend unaware",
         ),
-        needs=("astra.workload", "workload.system", "astra.network"),
-        uses=("astra", "workload.system", "workload.communicator", "workload.remote_memory"), run_flags=("max_events",),
+        needs=("workload.name|workload.job", "workload.system", "astra.network"),
+        uses=("astra", "workload.name", "workload.job", "workload.system", "workload.communicator",
+              "workload.remote_memory"),
+        run_flags=("max_events",),
+        helps={"workload.name": ("PREFIX", "Chakra traces PREFIX.<rank>.et")},
     ),
     "warm": Command(
         help="compile the engine, once for each version and machine; any command does so if needed",

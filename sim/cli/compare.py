@@ -287,8 +287,9 @@ def ranges(spec: Spec, rows: Sequence[Row], *, quick: bool = False) -> list[str]
     names = ", ".join(dict.fromkeys(row["algorithm"] for row in near if row["spread_low_s"] is None))
     nearby = "chunk counts nearby" if spec.build_model().buffer_bytes is None else "more chunks, which fit the buffers"
     whose = "" if len(near) == len(rows) or len(ranged) == len(rows) else f" and at most {NEAR:g} times the fastest"
-    lines = [f"-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, {nearby}), where wider than "
-             f"1 %{whose}"] * bool(ranged)
+    alone = ", and of ports that go on alone where ranks wait by default" * any(row.get("alone_s") for row in ranged)
+    lines = [f"-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, {nearby}){alone}, where "
+             f"wider than 1 %{whose}"] * bool(ranged)
     if kept := ", ".join(dict.fromkeys(row["algorithm"] for row in ranged if _built_from_rates(row["algorithm"]))):
         lines.append(f"perturbed runs of {kept} keep the schedule that was built from the rates as they are given")
     lines += [] if quick else cures(spec, rows)

@@ -7,26 +7,27 @@ from typing import Any
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
-from sim.cli.train import check_no_collective, simulate_workload
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.study.workload_files import source_of
+from sim.study.workload_keys import check_no_collective
+from sim.study.workload_runs import row_of, simulate_workload
 from topologies.checks import WeftError
 from topologies.units import counted, format_time
-from workloads.formats.recognize import GOAL
+from workloads.formats.recognize import GOAL, MATRIX
 
 
 def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Simulate by each algorithm, print and write."""
-    check_no_collective(arguments)
+    check_no_collective(spec)
     for flag in ("all", "plot", "nccl_json", "tuner"):
         if getattr(arguments, flag, None):
             raise WeftError(f"--{flag.replace('_', '-')} is of the comparison of a collective over sizes: omit it")
     if spec.chooses:  # per collective; a workload has chunks of its own, or none, as in `weft train`
         spec = replace(spec, model=replace(spec.model, chunks=None))
     names = spec.collective.algorithms or ()
-    if source_of(spec.workload) == GOAL:
-        raise WeftError("a GOAL file has messages, and no collectives whose algorithms could be compared: weft train "
+    if (source := source_of(spec.workload)) in (GOAL, MATRIX):
+        raise WeftError(f"{source} has messages, and no collectives whose algorithms could be compared: weft train "
                         "and weft trace time it")
     if not names:
         raise WeftError("a workload is compared by the algorithms of its collectives: --algorithms ring,swing")
@@ -44,12 +45,7 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
                 refused[name] = str(wrong)
                 continue
             steps.advance(f"{name}: {format_time(result.time_ps)}")
-            exposed = [result.time_ps - result.compute_ps(rank) for rank in result.ranks]
-            rows.append({
-                "topology": result.job.topology.name, "workload": opened.name, "algorithm": name,
-                "time_s": result.time_s, "exposed_s": max(exposed) / 1e12,
-                "lower_bound_s": result.lower_bound_ps / 1e12, "notes": list(opened.notes),
-            })
+            rows.append(row_of(one, opened, result))
             head = [
                 f"# weft compare: {opened.name}, {opened.what}, on {result.job.topology.name}, "
                 f"{counted(result.job.topology.n_npus, 'NPU')}", f"# {result.assumptions}",

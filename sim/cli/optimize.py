@@ -10,7 +10,7 @@ from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.optimizer.study import Study
 from sim.study.designs import make_studies
-from sim.study.tables import aligned, screen_width
+from sim.study.tables import aligned, range_s, screen_width
 from topologies.checks import WeftError
 from topologies.units import counted, format_time
 
@@ -90,9 +90,9 @@ def _splits(row: dict[str, Any]) -> list[str]:
     table = [["split", "simulated", "perturbed", "by formula", "GB/s of each dimension"]]
     for one in row["splits"]:
         simulated = "-" if one["simulated_s"] is None else _time(one["simulated_s"])
-        low, high = one["spread_low_s"], one["spread_high_s"]
+        ends = range_s(one)
         mark = "=" if one["tied"] and one is not row["splits"][-1] else " "
-        perturbed = "-" if low is None else f"{_time(low)} to {_time(high)} {mark}"
+        perturbed = "-" if ends is None else f"{_time(ends[0])} to {_time(ends[1])} {mark}"
         shares = _shares(one["bandwidth_GBps"]) + ("" if one["allowed"] else " (breaks a constraint)")
         shares += f" ({one['form']} form)" if one["form"] not in ("", row["form"]) else ""
         shares += " (not in whole lanes)" if one["whole_lanes"] is False else ""

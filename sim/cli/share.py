@@ -25,7 +25,7 @@ from sim.program.model import Model
 from sim.program.options import parse_value
 from sim.scenarios.tenants import Shares, share_fabric
 from sim.study.keys import KINDS, keys_of
-from sim.study.plans import ALGORITHM, plan_job
+from sim.study.plans import ALGORITHM, gpu_of, plan_job
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
 from sim.study.workload_files import open_workload
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
     spec = read(arguments)
     check_looks_into(spec)
     topology = spec.build_topology()
-    tenants = [make_tenant(table, topology, number) for number, table in enumerate(spec.tenant, 1)]
+    tenants = [make_tenant(table, topology, number, gpu_of(spec)) for number, table in enumerate(spec.tenant, 1)]
     model = model_of(spec, tenants)
     if arguments.perfetto:
         check_size(merge([one.tenant for one in tenants], model), model, spec.symmetry)
@@ -196,10 +196,11 @@ def read_tenant(text: str) -> dict[str, Any]:
     return table
 
 
-def make_tenant(table: Table, topology: Topology, number: int) -> Described:
+def make_tenant(table: Table, topology: Topology, number: int, gpu: str = "") -> Described:
     """The tenant of a table of `read_tenant`, or of TOML.
 
     `number`: it is called t1, t2, ... unless it has a name.
+    `gpu`: of the machine, if the fabric is one.
     WeftError: a key or a value that is not accepted.
     """
     name = table.get("name", f"t{number}")
@@ -213,7 +214,7 @@ def make_tenant(table: Table, topology: Topology, number: int) -> Described:
         npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
         if npus is not None:
             check_npus(npus, topology.n_npus, f"tenant {told(name)}")
-        made = WORK[kinds[0]](rest, topology) if npus is None else _collective(rest, topology, npus)
+        made = WORK[kinds[0]](rest, topology, gpu) if npus is None else _collective(rest, topology, gpu, npus)
         tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority, npus=npus)
         return Described(tenant, made.what, made.notes)
     except WeftError as wrong:
@@ -246,7 +247,7 @@ def _check_plain(key: str, value: object) -> None:
         raise WeftError(f"{told(key)} is {told(value)}: give printable text, or a finite number")
 
 
-def _collective(table: dict[str, Any], topology: Topology, npus: Sequence[int] | None = None) -> Made:
+def _collective(table: dict[str, Any], topology: Topology, _gpu: str, npus: Sequence[int] | None = None) -> Made:
     """The schedule of a collective, of any NPUs, or of whole process groups if it has some."""
     for key in POSITIONS:
         if key not in table:
@@ -284,11 +285,11 @@ WORKLOAD_KEYS = {
 """Keys of a workload, and where they stand in a spec."""
 
 
-def _workload(table: dict[str, Any], topology: Topology) -> Made:
+def _workload(table: dict[str, Any], topology: Topology, gpu: str) -> Made:
     """An iteration or a file; the keys are those of `[workload]` and `[training]`."""
     spec = _spec_of(table, WORKLOAD_KEYS)
     named = table["algorithm"].split(",") if "algorithm" in table else ()
-    opened = open_workload(spec.workload, spec.training, topology, named)
+    opened = open_workload(spec.workload, spec.training, topology, named, gpu)
     return Made(opened.job, f"iteration of {opened.name}" if opened.is_layers else opened.name, opened.notes)
 
 
@@ -296,7 +297,7 @@ PLAN_KEYS = {name: ("iteration", name) for name in keys_of("iteration") if name 
     "efficiency": ("workload", "efficiency")}
 
 
-def _plan(table: dict[str, Any], topology: Topology) -> Made:
+def _plan(table: dict[str, Any], topology: Topology, _gpu: str) -> Made:
     """An iteration of a language model; the keys are those of `[iteration]`."""
     npus = _npus(table.pop("npus"), topology.n_npus) if "npus" in table else None
     spec = _spec_of(table, PLAN_KEYS)
@@ -327,7 +328,7 @@ def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
     return str(value) if parse is str and not isinstance(value, bool) else value
 
 
-Make = Callable[[dict[str, Any], Topology], Made]
+Make = Callable[[dict[str, Any], Topology, str], Made]
 
 WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _workload, "model": _plan}
 """Constructors of the work of a tenant, by its identifying key."""

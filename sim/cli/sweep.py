@@ -20,6 +20,7 @@ from sim.study.spec import STANDARD_INPUT
 from sim.study.store import Finished, Store
 from sim.study.sweep import IN_FLIGHT, Status, Tally, check_parquet, export, keyed_rows, run_sweep, status_of
 from sim.study.tables import document, to_csv
+from sim.study.workload_keys import works
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 
@@ -116,7 +117,7 @@ def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
 
 
 def _named(task: Task) -> str:
-    size = "" if task.spec.iteration.model else f" {format_size(task.size_bytes)}"
+    size = "" if works(task.spec) else f" {format_size(task.size_bytes)}"
     return f"{task.spec.fabric} {task.algorithm}{size}"
 
 

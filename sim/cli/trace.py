@@ -10,7 +10,6 @@ from sim.cli.compare import ranges
 from sim.cli.flags import how
 from sim.cli.output import say, write_json, write_whole
 from sim.cli.progress import progress
-from sim.cli.train import check_no_collective, simulate_workload
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
@@ -19,7 +18,8 @@ from sim.study.plans import no_model
 from sim.study.points import Task, range_of, ready_point, simulate_ready
 from sim.study.spec import Spec
 from sim.study.tables import range_words
-from sim.study.workload_keys import check_no_workload, named
+from sim.study.workload_keys import check_no_collective, check_no_workload, named
+from sim.study.workload_runs import simulate_workload
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.timeline.timeline import Timeline
 from topologies.checks import WeftError
@@ -86,7 +86,7 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> "Told":
 
 
 def _job(arguments: argparse.Namespace, spec: Spec) -> "Told":
-    check_no_collective(arguments)
+    check_no_collective(spec)
     opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
     what = f"{opened.name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
     notes = [f"# note: {note}" for note in opened.notes]

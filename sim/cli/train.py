@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from sim import plots
@@ -11,29 +10,18 @@ from sim.cli.asked import check_looks_into, spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.how import How
-from sim.lower.capacity import check_tasks
-from sim.lower.job import count_tasks
-from sim.program.model import Model
 from sim.result import Result
-from sim.simulation import simulate
-from sim.study.jobs import message_bytes, with_npu_bandwidth
-from sim.study.keys import flags_of, keys_of
-from sim.study.plans import fitting, inlined, model_of_jobs, no_model
+from sim.study.jobs import message_bytes
+from sim.study.plans import no_model
 from sim.study.spec import Spec
 from sim.study.tables import aligned
-from sim.study.workload_files import Opened, open_workload, source_of
-from sim.timeline.perfetto import check_size, write_perfetto
+from sim.study.workload_files import Opened
+from sim.study.workload_runs import simulate_workload
+from sim.timeline.perfetto import write_perfetto
 from sim.why.explain import IDLE_ELSEWHERE, NO_DIMENSION
-from topologies import Topology
-from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
-from workloads.formats.recognize import LAYERS
 from workloads.pipeline import ideal_bubble
 from workloads.training import FORWARD
-
-FEW_MICROBATCHES = 16
-"""Of no more than so many no estimate is made before their job is built: it takes a second or two."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -57,50 +45,6 @@ def run(arguments: argparse.Namespace) -> None:
         write_whole(arguments.plot, lambda path: plots.draw_timeline(result, path))
     if arguments.perfetto:
         write_whole(arguments.perfetto, lambda path: write_perfetto(result.timeline(), path))
-
-
-OF_COLLECTIVES = ("sweep", "account", "library", "collective")
-"""Sections whose keys, but for the algorithms, have a use for a collective alone."""
-
-
-def check_no_collective(arguments: argparse.Namespace) -> None:
-    """Reject flags that say what a collective is and how it is looked into, where a workload is given."""
-    for section in OF_COLLECTIVES:
-        for name, key in keys_of(section).items():
-            if getattr(arguments, f"{section}.{name}", None) is not None and name != "algorithms":
-                raise WeftError(f"{flags_of(key)[0]} is of a collective: a workload says what it moves; omit it")
-
-
-def simulate_workload(spec: Spec, *, drawn: bool, how: How) -> tuple[Opened, Result]:
-    """The workload of a spec, and a run of it; `drawn`: its timeline will be written."""
-    topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
-    model = model_of_jobs(spec)
-    if spec.iteration.model is not None:
-        one = fitting(spec, how)
-        opened = Opened(inlined(one), one.plan.model.name, "inlined", True, plan=one.plan)
-    else:
-        _check_microbatches(spec, topology, model)
-        opened = open_workload(spec.workload, spec.training, topology, spec.collective.algorithms or ())
-    symmetry = spec.symmetry if opened.is_layers else spec.model.symmetry or "off"  # each rank has its own trace
-    if drawn:
-        check_size(opened.job, model, symmetry)
-    result = simulate(
-        opened.job, model=model, engine=spec.engine, symmetry=symmetry, log=True, faults=spec.build_faults(),
-        **how.arguments(),
-    )
-    return opened, result
-
-
-def _check_microbatches(spec: Spec, topology: Topology, model: Model) -> None:
-    """Reject more microbatches than fit in memory before there are operations of each: all but the first are alike."""
-    microbatches = spec.training.microbatches or 0
-    if microbatches > FEW_MICROBATCHES and source_of(spec.workload) == LAYERS:
-        one, two = (
-            count_tasks(open_workload(spec.workload, replace(spec.training, microbatches=few), topology,
-                                      spec.collective.algorithms or ()).job, model, spec.symmetry)
-            for few in (1, 2)
-        )
-        check_tasks(one + (two - one) * (microbatches - 1), f"an iteration of {microbatches:,} microbatches")
 
 
 def _bubble(spec: Spec, result: Result) -> list[str]:

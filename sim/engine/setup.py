@@ -32,8 +32,8 @@ from sim.engine.core.state import ATTEMPT_SHIFT, BLOCK, LEVELS, OPEN, RADIX, SLO
 from sim.engine.core.status import FAR, NONE, UNSTACKED
 from sim.engine.policies.choose import NUMBER_BITS
 from sim.engine.policies.faults import SPARE_NODES
-from sim.program import FIFO, I32, I64, LOWEST_CHUNK_FIRST, PER_TASK, PRIORITY, SMALLEST_FIRST, Program
-from sim.program.contract import ATTEMPTS, UNBOUNDED
+from sim.program import FIFO, I32, I64, PER_TASK, Program
+from sim.program.contract import ATTEMPTS, UNBOUNDED, WEIGHTS
 from sim.program.outcome import Stranded, log_base
 from topologies import WeftError
 
@@ -45,6 +45,9 @@ SERVERS_A_BUCKET = 512
 """Servers that begin a service in the span of a bucket, if all are busy; a bucket is a quarter of a service at most, so
 that hardly an event becomes due in the bucket that is open. Where servers choose it is a quarter of that: the ends of
 services are events too."""
+
+FEW_BLOCKS = 256
+"""Up to here five eighths are added: to make more takes as long as hundreds of services."""
 
 JOURNAL_TO_SPARE = 64
 """Rows of a journal beyond those of a run in which nothing is lost."""
@@ -280,16 +283,18 @@ def nics(program: Program) -> dict[str, Any]:
     }
 
 
+def _extremes(program: Program) -> I64:
+    """(2, 3) least and most of what orders weigh: priorities, ranks of works, chunks."""
+    works = np.unique(program.cut_work).size
+    priorities = program.task_priority if program.task_priority.size else np.zeros(1, np.int32)
+    least, most = int(priorities.min()), int(priorities.max())
+    return np.array([[least, 0, 0], [most, works - 1, int(program.cut_chunks.max(initial=1)) - 1]], np.int64)
+
+
 def _most_rank(program: Program) -> int:
     """The highest rank of a chunk at a server, counted from 0."""
-    most, found = 0, set(np.unique(program.server_discipline).tolist())
-    if PRIORITY in found:
-        most = int(program.task_priority.max()) - int(program.task_priority.min())
-    if SMALLEST_FIRST in found:
-        most = max(most, np.unique(program.cut_work).size - 1)
-    if LOWEST_CHUNK_FIRST in found:
-        most = max(most, int(program.cut_chunks.max()) - 1)
-    return most
+    weights = np.abs(WEIGHTS[np.unique(program.server_discipline)])
+    return int((weights @ np.diff(_extremes(program), axis=0)[0]).max(initial=0))
 
 
 def _buckets(program: Program) -> int:
@@ -317,7 +322,6 @@ def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
     run["bucket_bits"] = buckets.bit_length() - 1
     run["rank_shift"] = (_most_rank(program) // buckets).bit_length()
     run["buckets"] = buckets = buckets * program.channels
-    run["least"] = program.task_priority.min() if program.task_priority.size else 0
     run["most"] = 8 + program.channels
     nodes = _with_nodes(rows(Node), run, max(16, n_servers))
     in_heaps = n_pools > 0 or run["rank_shift"] > 0
@@ -337,6 +341,7 @@ def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
         "node_since": np.zeros(0 if program.is_healthy else nodes.size, np.int64),
         "pools": pools,
         "granted": np.zeros(program.n_tasks if n_pools else 0, np.int32),
+        "least_rank": -np.minimum(*(WEIGHTS * one for one in _extremes(program))).sum(axis=1),
         "work_rank": np.unique(program.cut_work, return_inverse=True)[1].astype(np.int32),
         "chooses": chooses.astype(np.int8),
         "channel": np.zeros(n_servers if program.has_channels else 0, np.int32),
@@ -443,7 +448,8 @@ def with_more_room(state: FifoState) -> FifoState:
         return state._replace(
             order=_longer(state.order, more), other=_longer(state.other, more), late=_longer(state.late, more)
         )
-    return with_blocks(state, max(state.next_block.size // 2, 16))
+    blocks = state.next_block.size
+    return with_blocks(state, 5 * blocks // 8 if blocks < FEW_BLOCKS else blocks // 2)
 
 
 def _with_longer_backlog(state: FifoState) -> FifoState:
@@ -477,4 +483,5 @@ def _with_nodes(nodes: Rows[Node], run: Rows[Run], more: int) -> Rows[Node]:
 
 
 def _longer(array: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
-    return np.concatenate([array.view(np.ndarray), np.zeros(more, array.dtype)])
+    plain = array.view(np.ndarray).view(f"V{array.itemsize}")  # rows as bytes: named words are joined one by one
+    return np.concatenate([plain, np.zeros(more, plain.dtype)]).view(array.dtype)

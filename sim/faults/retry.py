@@ -26,7 +26,7 @@ from sim.lower.lowered import Lowered
 from sim.lower.nics import links_at_once, posting_of
 from sim.lower.servers import bandwidths
 from sim.program.builder import ProgramBuilder
-from sim.program.contract import I32, I64, LOWEST_CHUNK_FIRST, PRIORITY, UNBOUNDED, Program
+from sim.program.contract import I32, I64, PRIORITY, UNBOUNDED, WEIGHTS, Program
 from sim.program.cutting import service_time_ps
 from sim.program.model_options import DISCIPLINES
 from topologies import Topology, WeftError
@@ -199,7 +199,7 @@ def _builder(lowered: Lowered) -> ProgramBuilder:
     buffers = buffers_of(lowered.topology, lowered.server_link, model) or (np.full(n, UNBOUNDED), np.ones(n, np.int64))
     rows = zip(_rates(lowered), program.server_discipline.tolist(), *(one.tolist() for one in buffers), strict=True)
     for server, (rate, number, room, credit_ps) in enumerate(rows):
-        discipline = DISCIPLINES[PRIORITY if number == LOWEST_CHUNK_FIRST else number]
+        discipline = DISCIPLINES[PRIORITY if WEIGHTS[number, 2] else number]
         if program.has_nics and program.server_nic[server] >= 0:
             builder.nic(rate, int(program.nic_engines[program.server_nic[server]]), discipline)
         else:

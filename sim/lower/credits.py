@@ -88,9 +88,11 @@ def check_rings(topology: Topology, channels: str) -> None:
     wrong = (np.maximum(src, dst) >= topology.n_npus) | ~np.all(np.where(is_own, is_step, step == 0), axis=1)
     if np.any(wrong):
         link = int(np.flatnonzero(wrong)[0])
+        without = "--vcs 1" if channels == DATELINES else "--no-bubble"
         raise WeftError(
             f"{channels} are of rings: on {topology.name} the link {topology.node_name(int(src[link]))}->"
-            f"{topology.node_name(int(dst[link]))} is no step along a dimension; give a ring, torus, mesh or hypercube"
+            f"{topology.node_name(int(dst[link]))} is no step along a dimension; give a ring, torus, mesh or "
+            f"hypercube, or omit them ({without})"
         )
 
 

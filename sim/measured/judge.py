@@ -129,7 +129,7 @@ def _other_nodes(tables: Sequence[Diagnosis]) -> Finding | None:
 def _more_nodes(tables: Sequence[Diagnosis]) -> Finding | None:
     """Some nodes reach the rate of their NICs and more nodes do not."""
     fine = [one for one in tables if one.nodes > 1 and one.verdict in ("good", "tree-2n")]
-    slow = [one for one in tables if one.nodes > 2 and not one.fine and one.cause not in NOT_OF_LINKS]
+    slow = [one for one in tables if not one.fine and one.cause not in NOT_OF_LINKS]
     for one in slow:
         fewer = [other for other in fine if other.nodes < one.nodes]
         if fewer:

@@ -83,6 +83,7 @@ class Timed(Protocol):
     def retimed(self, bandwidth_GBps: F64) -> Retimed: ...  # the structure at these bandwidths
     # of a perturbed run, before rates and starts are changed: other cuts and routes, and the structure nearby
     def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program: ...
+    def alone(self, bandwidth_GBps: F64) -> Program | None: ...  # with ports that go on alone, where ranks wait
     def floor(self) -> Epigraph: ...  # below its time at any bandwidths
 
 
@@ -174,8 +175,18 @@ class Simulated:
                     program = timed.perturbed(found.bandwidth_GBps, away, number, rng)
                     changed += weight * self._outcome(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps
                 times.append(round(self.constant_ns * 1e3 + changed))
-            self._spreads[key] = Spread(round(found.time_ns * 1e3), tuple(times))
+            self._spreads[key] = Spread(round(found.time_ns * 1e3), tuple(times), self._alone_ps(found))
         return self._spreads[key]
+
+    def _alone_ps(self, found: Evaluation) -> int | None:
+        """The time with ports that go on alone; None where no ranks wait by default."""
+        others = [timed.alone(found.bandwidth_GBps) for _, timed in self.parts]
+        if all(one is None for one in others):
+            return None
+        times = (part.time_ns * 1e3 if other is None else self._outcome(other).makespan_ps
+                 for part, other in zip(found.parts, others, strict=True))
+        changed = sum(weight * time for (weight, _), time in zip(self.parts, times, strict=True))
+        return round(self.constant_ns * 1e3 + changed)
 
     def _part(self, index: int, bandwidth: F64) -> Part:
         weight, part = self.parts[index]

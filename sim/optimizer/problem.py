@@ -166,7 +166,7 @@ def place_workload(
             raise WeftError(f"workload {name} does not define its process groups: give a communicator file")
         if microbatches is not None:
             raise WeftError(f"workload {name} has no pipeline stages: microbatches are of a model with pp above 1")
-        workload = read_text_workload(name).scaled(compute_scale)
+        workload = read_text_workload(name, network.topology.n_npus).scaled(compute_scale)
         return Placed(workload, read_communicator(communicator, shape), weight)
     if communicator is not None:
         raise WeftError(f"model {name} has groups by its parallelism: leave out the communicator file {communicator}")

@@ -25,7 +25,7 @@ from sim.optimizer.objective import Simulated, Timed
 from sim.optimizer.retime import Retimed, links_per_npu, retimed, with_bandwidths, with_base_rates
 from sim.program import Program
 from sim.program.model import Model
-from sim.why.spread import nearby
+from sim.why.spread import alone, nearby
 from topologies import Topology
 from topologies.checks import Positive, checked
 from topologies.core.product import DimensionOrderRouter
@@ -80,6 +80,11 @@ class Rebuilt:
         """The program of a perturbed run, of schedules that are built from bandwidths a little away."""
         model = nearby(self.topology, self.model, number, rng)
         return self.retimed(bandwidth_GBps * (1 + away), model).at(bandwidth_GBps)
+
+    def alone(self, bandwidth_GBps: F64) -> Program | None:
+        """The program with ports that go on alone, where ranks wait by default."""
+        other = alone(self.build(self.topology), self.model)
+        return None if other is None else self.retimed(bandwidth_GBps, other).at(bandwidth_GBps)
 
     def floor(self) -> Epigraph:
         """What holds for every schedule, whatever its order: the bytes that NPUs have to send, over the bandwidths."""
@@ -167,7 +172,9 @@ class _Parts(NamedTuple):
         def cut_nearby(number: int, rng: np.random.Generator) -> Retimed:
             return cut(nearby(job.topology, self.model, number, rng))
 
-        return replace(cut(self.model), cut=cut_nearby, rank_progress=progress_told(job, self.model))
+        other = alone(job, self.model)
+        free = None if other is None else partial(cut, other)
+        return replace(cut(self.model), cut=cut_nearby, rank_progress=progress_told(job, self.model), free=free)
 
 
 @checked

@@ -39,6 +39,7 @@ class Retimed:
     most_GBps: float = math.inf  # no allowed bandwidth is higher, for the floor
     cut: "Callable[[int, np.random.Generator], Retimed] | None" = None  # as perturbed runs are cut and routed
     rank_progress: str = "free"  # what ranks wait for before their next step, for people
+    free: "Callable[[], Retimed] | None" = None  # with ports that go on alone, where ranks wait by default
 
     @property
     def n_dims(self) -> int:
@@ -51,6 +52,10 @@ class Retimed:
     def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program:
         """The program of a perturbed run, whose rates and starts are still to be changed."""
         return (self if self.cut is None else self.cut(number, rng)).at(bandwidth_GBps)
+
+    def alone(self, bandwidth_GBps: F64) -> Program | None:
+        """The program with ports that go on alone, where ranks wait by default."""
+        return None if self.free is None else self.free().at(bandwidth_GBps)
 
     def at(self, bandwidth_GBps: F64) -> Program:
         """The program with an NPU's bandwidth into each dimension, (D,) GB/s."""

@@ -54,8 +54,8 @@ def side_by_side(
 def _range(point: F64, answer: F64, simulated: Simulated | Forms | None, cost: Cost | None) -> dict[str, Any]:
     """The range of a split's time, and whether its value and that of the answer overlap."""
     if simulated is None:
-        return {"spread_low_s": None, "spread_high_s": None, "tied": None}
+        return {"spread_low_s": None, "spread_high_s": None, "alone_s": None, "tied": None}
     mine, other = simulated.spread(point), simulated.spread(answer)
     price = 1.0 if cost is None else cost.of(point) / cost.of(answer)
     starts, ends = max(mine.low_ps * price, other.low_ps), min(mine.high_ps * price, other.high_ps)
-    return {"spread_low_s": mine.low_s, "spread_high_s": mine.high_s, "tied": starts <= ends}
+    return {"spread_low_s": mine.low_s, "spread_high_s": mine.high_s, "alone_s": mine.alone_s, "tied": starts <= ends}

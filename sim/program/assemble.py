@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sim.program.checks import check_clock, check_nics, check_windows
 from sim.program.columns import i32, numbered, unique_rows
-from sim.program.contract import CLOCK_END_PS, HEAD, I8, I32, I64, PRIORITY, TAIL, Program
+from sim.program.contract import CLOCK_END_PS, HEAD, I8, I32, I64, TAIL, WEIGHTS, Program
 from sim.program.cutting import Cutting, Rates, service_time_ps
 from sim.program.model_options import DELIVERY, FORWARDING
 from sim.program.service_table import pairs_that_meet, with_services
@@ -124,7 +124,8 @@ def assemble(
     if waits is None:
         waits = waits_of(columns.edge_parent, columns.edge_child, columns.edge_lag, n_tasks)
     hops = _hop_kinds(columns, latency, last)
-    looked_at = np.any(columns.server_discipline == PRIORITY) or PRIORITY in pools.discipline
+    used = np.append(columns.server_discipline, np.asarray(pools.discipline, np.int8))
+    looked_at = np.any(WEIGHTS[used, 0] != 0)
     program = Program(
         cut_through=int(forwarding == "cut-through"),
         server_rate=i32(columns.server_rate),

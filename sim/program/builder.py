@@ -118,7 +118,7 @@ class ProgramBuilder:
         if capacity < 1:
             raise WeftError(f"pool {len(self._pools.capacity)} has capacity {capacity}; it must be at least 1")
         self._pools.capacity.append(capacity)
-        self._pools.discipline.append(ORDERS.index(discipline))
+        self._pools.discipline.append(DISCIPLINES.index(discipline))
         return len(self._pools.capacity) - 1
 
     def task(

@@ -48,7 +48,8 @@ Order inside one picosecond
     3. Each free server that has waiting chunks chooses one and starts it.
 Choice
     The least (rank, arrival ps, class, chunk, hop, task): rank is 0 for FIFO, the task's priority for PRIORITY
-    (small first), the work of the whole task for SMALLEST_FIRST, the chunk index for LOWEST_CHUNK_FIRST.
+    (small first), the work of the whole task for SMALLEST_FIRST, the chunk index for LOWEST_CHUNK_FIRST: each times
+    its weight in `WEIGHED`.
     A pool chooses alike among its requests, with the picosecond of the request for the arrival and hop 0.
 Turns
     A server of ROUND_ROBIN_FLOW has a queue for each flow (`task_flow`) at each hop of its routes, one of
@@ -117,14 +118,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sim.program.model_options import DISCIPLINES, ORDERS, WEIGHED
 from topologies.text.brief import one_line
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
-FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT = range(6)
-"""Places in `sim.program.model_options.DISCIPLINES`."""
+FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST = range(4)
+ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT = len(ORDERS), len(ORDERS) + 1
+"""Places in `DISCIPLINES`."""
+WEIGHTS = np.array([WEIGHED.get(name, (0, 0, 0)) for name in DISCIPLINES], np.int64)
+"""(disciplines, 3), how a rank weighs the priority of the task, the work of the whole task and the chunk index."""
+
 TAIL, HEAD = 1, 2
 """Of the last hop of a route: which of them counts as delivery."""
 PER_CHUNK, PER_TASK = 0, 1
@@ -161,7 +167,7 @@ class Program(NamedTuple):
     server_rate : (S,) int32
         Rate of each server, below `n_rates`.
     server_discipline : (S,) int8
-        FIFO, PRIORITY, SMALLEST_FIRST, LOWEST_CHUNK_FIRST, ROUND_ROBIN_FLOW or ROUND_ROBIN_PORT.
+        Place in `DISCIPLINES`.
     service_ps : int64
         Service times, at least 1: that of chunk size z at rate r, if they meet, is `service_ps[service_row[z] + r]`.
         sim/program/service_table.py lays it out.
@@ -174,7 +180,7 @@ class Program(NamedTuple):
     cut_size : (K, 2) int32
         Chunk size of the leading chunks and of the rest.
     cut_work : (K,) int64
-        Work of the whole task, for SMALLEST_FIRST.
+        Work of the whole task, for orders that weigh it.
     hop_server, hop_latency_ps, hop_last : (H,) int32, int64, int8
         Kinds of hop: server, latency after it, and whether it ends a route: 0, TAIL or HEAD by what it delivers.
     route_ptr : (U+1,) int32

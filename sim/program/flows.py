@@ -55,8 +55,7 @@ from sim.program.contract import (
     LOSES,
     NEVER_PS,
     PER_CHUNK,
-    PRIORITY,
-    SMALLEST_FIRST,
+    WEIGHTS,
     Program,
 )
 from topologies import WeftError
@@ -296,9 +295,8 @@ def _lines(program: Program, begins: I64, alone: Sequence[int]) -> dict[str, Any
     line = np.stack([program.task_pool if pools else np.full(n, -1), link_line[begins]])
     discipline = np.concatenate([program.pool_discipline, program.server_discipline[list(alone)], [FIFO]])[line]
     priority = program.task_priority if program.task_priority.size else np.zeros(n, np.int32)
-    rank = np.where(discipline == PRIORITY, priority, 0).astype(np.int64)
-    if np.any(by_size := discipline == SMALLEST_FIRST):
-        rank = np.where(by_size, program.cut_work[program.task_cut], rank)
+    of_priority, of_work, _ = np.moveaxis(WEIGHTS[discipline], -1, 0)  # a flow has no chunks
+    rank = of_priority * priority + of_work * program.cut_work[program.task_cut]
     tie = np.empty(n, np.int32)
     tie[np.argsort(program.task_class, kind="stable")] = np.arange(n)
     times = np.where(program.give_per == PER_CHUNK, program.chunks()[_rows(program.give_ptr)], 1)

@@ -27,9 +27,12 @@ from topologies.units import (
     parse_time,
 )
 
-ORDERS = ("fifo", "priority", "smallest-first", "lowest-chunk-first")
-"""Of one queue; pools have no others."""
+WEIGHED = {"fifo": (0, 0, 0), "priority": (1, 0, 0), "smallest-first": (0, 1, 0), "lowest-chunk-first": (0, 0, 1)}
+"""In which servers and pools choose: least first of the priority of a task, its work or the number of the chunk,
+whichever has a weight, or most first where that is -1; then who came first. One more order is an entry here alone."""
+ORDERS = tuple(WEIGHED)
 DISCIPLINES = (*ORDERS, "round-robin-flow", "round-robin-port")
+"""Of servers: an order of one queue, or a queue for each flow or port."""
 FORWARDING = ("cut-through", "store-and-forward")
 DELIVERY = ("tail", "head")
 
@@ -140,7 +143,7 @@ class ModelOptions(TypedDict, total=False):
         "time that a transfer spends outside the links", "TIME", "0s", "endpoint_latency_ps", told="endpoints {}")]
     tie: Annotated[str | None, Option("between equal routes: first, split, alternating or ecmp", "RULE", "first")]
     discipline: Annotated[str | None, Option(
-        "of links: fifo, priority, smallest-first, lowest-chunk-first, or in turn round-robin-flow or round-robin-port",
+        f"of links: {', '.join(ORDERS)}, or in turn {DISCIPLINES[-2]} or {DISCIPLINES[-1]}",
         "NAME", "fifo", engines_without=(FLUID, ANALYTIC), told="{}")]
     nic: Annotated[str | None, Option(
         "none, or shared: the links of an NPU share one (docs/background/model.md)", "NIC", "none",

@@ -3,16 +3,17 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from sim.how import How
 from sim.program.model_options import Mismatch
-from sim.study.keys import SWEPT
+from sim.study.keys import AUTO, SWEPT
 from sim.study.plans import label_of, no_model
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
+from sim.study.workload_keys import check_no_collective, check_no_workload, label_of_workload, works
 from topologies import Topology, WeftError
 from topologies.checks import checked
 from topologies.core.rateless import wiring_of
@@ -98,11 +99,25 @@ def points_of(
     axes = {f"{section}.{key}": values for section, key, values in _axes(data, where)}
     spread = account.spread or 0
     return axes, (
-        (Task(spec, name, size, how.check, accounted, how.max_events, spread), place)
-        for spec, place, names, sizes in _specs(data, axes, where)
-        for name in names
+        (Task(one, name, size, how.check, accounted, how.max_events, spread), place)
+        for spec, place, sizes in _specs(data, axes, where)
+        for one, name in _named(spec)
         for size in sizes
     )
+
+
+def _named(spec: Spec) -> Iterator[tuple[Spec, str]]:
+    """A spec by what its points are called: by each algorithm, or as a plan or a workload."""
+    if spec.iteration.model is not None:
+        yield spec, label_of(spec)
+    elif not works(spec):
+        yield from ((spec, name) for name in spec.algorithms)
+    elif spec.collective.algorithms is None:
+        yield spec, label_of_workload(spec)
+    else:
+        for name in spec.algorithms:
+            one = replace(spec, collective=replace(spec.collective, algorithms=(name,)))
+            yield one, label_of_workload(one)
 
 
 def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
@@ -143,8 +158,8 @@ def _check_count(count: int, where: str) -> None:
 
 def _specs(
     data: Mapping[str, Any], axes: Mapping[str, tuple[Any, ...]], where: str
-) -> Iterator[tuple[Spec, Place, Sequence[str], Sequence[int]]]:
-    """Every combination with its algorithms and sizes, checked as a whole: links, model, sizes and algorithm names.
+) -> Iterator[tuple[Spec, Place, Sequence[int]]]:
+    """Every combination with its sizes, checked as a whole: links, model, sizes and algorithm names.
 
     Mismatch: of every one. Where others are accepted, those that are not cannot run, as their points say.
     """
@@ -154,26 +169,34 @@ def _specs(
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))
         spec = Spec.from_dict(_placed(data, place), where)
-        if spec.iteration.model is None:
-            no_model(spec)
-            if spec.workload.efficiency is not None:
-                said = f"efficiency {spec.workload.efficiency:g}"
-                raise WeftError(f"{where}: {said} is of a plan: give [iteration] model")
-            spec = spec.choosing()
+        spec = _checked(spec)
         mismatches.append(_mismatch(spec))
         spec.build_faults()
         topology = _built(spec)
         if (wiring := wiring_of(topology)) is not joined:
             check_joined(topology)
             joined = wiring
-        of_plan = spec.iteration.model is not None
-        names, sizes = ((label_of(spec),), (0,)) if of_plan else (spec.algorithms, spec.sizes_bytes)
-        points += len(names) * len(sizes)
+        sizes = (0,) if works(spec) else spec.sizes_bytes
+        points += len([*_named(spec)]) * len(sizes)
         _check_count(points, where)
         count("combinations read", len(mismatches), every)
-        yield spec, place, names, sizes
+        yield spec, place, sizes
     if mismatches and all(mismatches):
         raise next(filter(None, mismatches))
+
+
+def _checked(spec: Spec) -> Spec:
+    """A combination without keys that its points do not use, and with chunks to choose where they are collectives."""
+    if spec.iteration.model is not None:
+        return spec
+    no_model(spec)
+    if not works(spec):
+        check_no_workload(spec.workload, spec.training)
+        return spec.choosing()
+    check_no_collective(spec)
+    if spec.chooses:
+        raise WeftError(f"chunks {AUTO} is for collectives, of which each is tried alone: give a number")
+    return spec
 
 
 def _built(spec: Spec) -> Topology:

@@ -21,10 +21,20 @@ from workloads.compute import TERA, Accelerator
 from workloads.formats.simai import EVERYONE, EXPERTS, STAGES, TENSOR
 from workloads.job import Job, check_room
 from workloads.models import MODELS, model
-from workloads.parallelism import DATA, EXPERT, EXPERT_DATA, PIPELINE, Parallelism, parse_parallelism
+from workloads.parallelism import (
+    DATA,
+    EXPERT,
+    EXPERT_DATA,
+    HSDP,
+    PIPELINE,
+    SCHEMES,
+    Parallelism,
+    parse_parallelism,
+    plain_scheme,
+)
 from workloads.parallelism import TENSOR as TENSOR_GROUP
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
-from workloads.training import Training, training_job
+from workloads.training import LOOPS, Training, is_product, training_job
 from workloads.workload import PHASES, Groups, Phase, Workload
 
 NAMED = {"forward": TENSOR_GROUP, "input_grad": TENSOR_GROUP, "weight_grad": DATA, "ep": EXPERT, "dp_ep": EXPERT_DATA}
@@ -54,6 +64,23 @@ def header_groups(workload: Workload, topology: Topology) -> tuple[Workload, Gro
         for one in workload.layers
     )
     return replace(workload, layers=layers), groups
+
+
+BY_POLICY = {
+    "DATA": ("", "all"), "MICRO": ("", "all"), "MODEL": ("all", ""), "DISTRIBUTED_INFERENCE": ("all", ""),
+    "HYBRID_DATA_MODEL": ("first", "others"), "HYBRID_MODEL_DATA": ("others", "first"),
+}
+"""Dimensions of the groups of a file of ASTRA-sim 1.0 that gives none: of both passes over the layers, and of the
+gradients of weights (`decode_involved_dimensions`)."""
+
+
+def policy_groups(policy: str, shape: tuple[int, ...]) -> Groups:
+    """The groups that the first word of a file means."""
+    taken = {"": (), "all": range(len(shape)), "first": range(1), "others": range(1, len(shape))}
+    passes, gradients = (
+        tuple(size if dim in taken[word] else 1 for dim, size in enumerate(shape)) for word in BY_POLICY[policy]
+    )
+    return {"forward": passes, "input_grad": passes, "weight_grad": gradients}
 
 
 def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
@@ -130,9 +157,12 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
     if not Path(str(work.name)).exists():
         raise WeftError(f"workload {work.name!r} is neither a file nor a model: models are {', '.join(MODELS)}"
                         f"{nearest(work.name, MODELS)}")
-    workload = read_text_workload(str(work.name))
-    if work.communicator is None and work.groups is None and (found := header_groups(workload, topology)):
-        return found
+    workload = read_text_workload(str(work.name), topology.n_npus)
+    if work.communicator is None and work.groups is None:
+        if found := header_groups(workload, topology):
+            return found
+        if workload.policy in BY_POLICY:
+            return workload, policy_groups(workload.policy, topology.shape)
     if (work.communicator is None) == (work.groups is None):
         raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")
     if work.communicator is not None:
@@ -169,6 +199,10 @@ def _iteration(
     work: WorkloadKeys, keys: TrainingKeys, topology: Topology, algorithm: str, workload: Workload, groups: Groups
 ) -> Job:
     changes: dict[str, Any] = {}
+    if (scheme := plain_scheme(keys.loop)) in SCHEMES:
+        shards = "fsdp" if scheme == HSDP else scheme
+        how = "wfbp is its loop" if scheme == "ddp" else f"the loop is wfbp, and a model has --parallelism {shards}"
+        raise WeftError(f"loop {keys.loop!r} is a scheme of sharding: {how}; loops are {', '.join(LOOPS)}")
     if keys.bucket is not None:
         changes["bucket_bytes"] = None if keys.bucket == "off" else parse_size(keys.bucket, "bucket")
     options: dict[str, object] = {}
@@ -176,6 +210,10 @@ def _iteration(
         options["pipeline_chunks"] = keys.pipeline_chunks
     if keys.active_chunks is not None:
         options["active_chunks"] = _count(keys.active_chunks)
+    if options and not is_product(topology):
+        flag = f"--{next(iter(options)).replace('_', '-')}"
+        raise WeftError(f"{flag} is of hierarchical collectives, which need a product of dimensions: {topology.name} "
+                        "is none, and groups run an algorithm among their NPUs")
     training = Training(
         loop=keys.loop, in_order=keys.in_order, first_layers_first=keys.first_layers_first, updates=keys.updates,
         algorithm=algorithm, options=options, **changes,

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,15 +25,19 @@ from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm
 from sim.program.model import Model
 from sim.program.model_options import OPTIONS, Mismatch
 from sim.study.file import Axes, Place, Sweep
-from sim.study.keys import AUTO, SWEPT, ModelKeys, TopologyKeys, keys_of
+from sim.study.keys import AUTO, SWEPT, USUAL, ModelKeys, TopologyKeys, keys_of
 from sim.study.points import Task, forms_of, schedule_of, topology_of
 from sim.study.spec import Spec
+from sim.study.workload_files import files_of
+from sim.study.workload_keys import works
 from sim.version import RESULTS_VERSION
 from topologies import Router, Topology, WeftError
 from topologies.core.rateless import IDENTIFYING, wiring_of
 from topologies.flows.tightest_cut import remembered
-from topologies.text.input_text import read_input, stamp_of
+from topologies.text.input_text import read_input_bytes, stamp_of
+from workloads.formats.chakra import MOST_BYTES
 from workloads.job import Job
+from workloads.models.job_files import SUFFIXES
 
 _RESOLVED = {
     "topology": tuple(key.name for key in fields(TopologyKeys)),
@@ -60,8 +64,8 @@ def meaning(task: Task) -> dict[str, Any]:
     """All that a point's row depends on, as plain data, without limits and checks."""
     spec = task.spec
     plan = spec.build_faults()
-    if spec.iteration.model is not None:
-        return _of_plan(task)
+    if works(spec):
+        return _of_work(task)
     return {
         "results": RESULTS_VERSION,
         "fabric": fabric_digest(topology_of(spec), spec.fabric_file),
@@ -82,23 +86,28 @@ def meaning(task: Task) -> dict[str, Any]:
     }
 
 
-def _of_plan(task: Task) -> dict[str, Any]:
-    """All that an iteration of a plan depends on; a machine by its name and profile: a library takes it by these."""
+def _of_work(task: Task) -> dict[str, Any]:
+    """All that a plan or a workload depends on; a machine by its name and profile: a library takes it by these."""
     spec, faults = task.spec, task.spec.build_faults()
-    files = [read_input(name, "input") for name in _files(spec)]
     return {
         "results": RESULTS_VERSION, "fabric": fabric_digest(topology_of(spec), spec.fabric_file),
         "machine": spec.topology.machine, "algorithms": spec.collective.algorithms, "model": _model(spec),
         "engine": spec.engine, "symmetry": spec.symmetry, "other": _other_keys(spec), "spread": task.spread,
-        "files": [hashlib.sha256(text.encode()).hexdigest() for text in files],
+        "files": [_content(name, stamp_of(name)) for name in _files(spec)], **({"why": True} if task.why else {}),
         **({} if faults is None else {"faults": faults.to_dict()}),
     }
 
 
+@lru_cache(maxsize=4096)
+def _content(name: str, stamp: tuple[int | bytes, ...]) -> str:
+    """A digest of a file; made again if it has changed."""
+    return hashlib.sha256(read_input_bytes(name, "input", MOST_BYTES)).hexdigest()
+
+
 def _files(spec: Spec) -> list[str]:
-    """The profile of a machine, and the config.json of a model."""
-    named = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
-    return [name for name in named if name.endswith((".toml", ".json"))]
+    """The profile of a machine, the config.json of a model, and the files of a workload."""
+    some = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
+    return [*(name for name in some if name.endswith((".json", *SUFFIXES))), *files_of(spec.workload)]
 
 
 def _model(spec: Spec) -> dict[str, Any]:
@@ -119,7 +128,7 @@ def stamps_of(task: Task) -> list[tuple[int | bytes, ...]]:
 
 def point_spec(task: Task) -> Spec:
     """The spec of one point alone, to run it again."""
-    if task.spec.iteration.model is not None:
+    if works(task.spec):
         return task.spec.self_contained()
     sizes = {"begin": task.size_bytes, "end": None, "factor": None, "step": None}
     alone: dict[str, dict[str, Any]] = {"collective": {"algorithms": (task.algorithm,)}, "sweep": sizes}
@@ -154,7 +163,9 @@ def _emitted(task: Task, topology: Topology, form: str) -> str:
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
     """What is given of the keys taken as spelled: the form, and any key that a spec may get later."""
     others = {section: {name: getattr(getattr(spec, section), name) for name in names} for section, names in _OTHERS}
-    given = {section: {name: value for name, value in keys.items() if value != keys_of(section)[name].default}
+    usual = {} if str(spec.iteration.model).endswith(SUFFIXES) else USUAL  # of which a job file may say otherwise
+    given = {section: {name: value for name, value in keys.items() if value != keys_of(section)[name].default
+                       and not (section == "iteration" and name in usual and value == usual[name])}
              for section, keys in others.items()}
     return {section: keys for section, keys in given.items() if keys}
 

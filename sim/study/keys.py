@@ -66,6 +66,8 @@ KINDS: dict[str, Kind] = {
     "integer": Kind(_is_integer, "give an integer", int),
     "chunks": Kind(lambda value: value == AUTO or _is_integer(value), f"give an integer, or {AUTO}",
                    lambda text: text if text == AUTO else int(text)),
+    "scheme": Kind(lambda value: _is_integer(value) or _is_name(value), "give an integer, or the name of a scheme",
+                   lambda text: int(text) if text.isdecimal() else text),
     "number": Kind(_is_number, "give a number", float),
     "flag": Kind(lambda value: isinstance(value, bool), "give true or false", _boolean),
     "size": Kind(lambda value: isinstance(value, str) or _is_integer(value),
@@ -290,32 +292,41 @@ class TrainingKeys:
 class IterationKeys:
     """Section `[iteration]`: a language model and its plan, whose iteration is made of passes."""
 
-    model: str | None = key("text", "a decoder by name (llama-3-70b, ...), or a Hugging Face config.json",
-                            "NAME|FILE.json")
+    model: str | None = key("text", "a decoder by name (llama-3-70b, ...), a Hugging Face config.json, or what "
+                            "launches a training: a job file of torchtitan (.toml), or arguments of Megatron-LM "
+                            "(.sh, .txt)", "NAME|FILE.json|FILE.toml|FILE.sh")
     sequence: int | None = key("integer", "tokens of a sequence", "N", default="that of the model")
     global_batch: int | None = key("integer", "sequences of an iteration", "N")
-    micro_batch: int = key("integer", "sequences of a microbatch", "N", value=1)
-    tp: int = key("integer", "tensor parallelism", "N", value=1)
-    pp: int = key("integer", "stages of the pipeline", "N", value=1)
+    micro_batch: int | None = key("integer", "sequences of a microbatch", "N", default="1")
+    tp: int | None = key("integer", "tensor parallelism", "N", default="1")
+    pp: int | None = key("integer", "stages of the pipeline", "N", default="1")
     vp: int | None = key("integer", "virtual stages of a rank", "N", default="1, or 2 where the schedule has two")
-    cp: int = key("integer", "context parallelism", "N", value=1)
-    ep: int = key("integer", "expert parallelism", "N", value=1)
-    replicas: int = key("integer", "copies of the shards of ZeRO (HSDP); of a torus of accelerators each is a slice",
-                        "N", value=1)
-    zero: int = key("integer", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration", "N", value=1)
+    cp: int | None = key("integer", "context parallelism", "N", default="1")
+    ep: int | None = key("integer", "expert parallelism", "N", default="1")
+    replicas: int | None = key("integer", "copies of the shards of ZeRO (HSDP); of a torus of accelerators each is a "
+                               "slice", "N", default="1")
+    zero: int | str | None = key("scheme", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration; or ddp, "
+                                 "zero1, zero2, zero3, fsdp, hsdp (with --replicas)", "N|NAME", default="1")
     schedule: str | None = key("text", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe", "NAME",
                                default="1f1b; interleaved with --vp")
-    recompute: str = key("text", "none, selective or full", "NAME", value="none")
+    recompute: str | None = key("text", "none, selective or full", "NAME", default="none")
     attention: str | None = key("text", "flash2, flash3 or unfused", "NAME", default="the newest of the device")
-    precision: str = key("text", "of matrix products: half or fp8", "NAME", value="half")
+    precision: str | None = key("text", "of matrix products: half or fp8", "NAME", default="half")
     device: str | None = key("text", "accelerator by name, such as h100", "NAME", default="that of the machine")
     stack: str | None = key("text", "software, whose efficiency was measured: megatron, torchtitan, ...", "NAME",
                             default="megatron; maxtext on TPU")
-    overlap_tp: bool = key("flag", "collectives of tensor parallelism run in pieces beside products", value=False)
-    sequence_parallel: bool = key("flag", "norms and residuals are split over tensor ranks", value=True)
-    overlap: bool = key("flag", "gradients, weights and messages are sent beside computation", value=True)
+    overlap_tp: bool | None = key("flag", "collectives of tensor parallelism run in pieces beside products")
+    sequence_parallel: bool | None = key("flag", "norms and residuals are split over tensor ranks", default="yes")
+    overlap: bool | None = key("flag", "gradients, weights and messages are sent beside computation", default="yes")
     inline: bool = key("flag", "one simulation of all kernels and collectives, which share links, instead of "
                        "collectives alone and an iteration composed of them", value=False)
+
+
+USUAL: dict[str, Any] = {
+    "micro_batch": 1, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "replicas": 1, "zero": 1, "recompute": "none",
+    "precision": "half", "overlap_tp": False, "sequence_parallel": True, "overlap": True,
+}
+"""What keys of `[iteration]` are, where neither they are given nor a job file says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -409,7 +420,6 @@ class CircuitsKeys:
 class AstraKeys:
     """Section `[astra]`: inputs of ASTRA-sim."""
 
-    workload: str | None = key("text", "Chakra traces PREFIX.<rank>.et", "PREFIX")
     network: str | None = key("text", "network file of the analytical backends, YAML", "FILE")
     backend: str = key("text", "congestion of links: aware or unaware", "WORD", value="aware")
     num_queues_per_dim: int = key("integer", "queues per dimension, as in ASTRA-sim", "N", value=1)
@@ -526,8 +536,8 @@ SECTIONS: dict[str, type[Any]] = {one.name: type(one.default) for one in fields(
 EXPERIMENT = {name: SECTIONS[name] for name in ("topology", "collective", "model", "sweep")}
 """Sections of a comparison, in their order; a sweep goes through lists of their values."""
 
-SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "iteration")}
-"""Sections of a sweep: of an experiment, or of plans of training."""
+SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "training", "iteration")}
+"""Sections of a sweep: of an experiment, of plans of training, or of workloads."""
 
 TENANT = "tenant"
 """Name of these tables."""

@@ -121,8 +121,6 @@ def why_apart(setting: Setting, row: Expected, simulated_s: float) -> str:
                 f"{across} that take turns as roots, leaves and inner ones less crosses it")
     if row.algorithm in ("NVLS", "NVLSTree") and n < 4:
         return f"the library's rate of NVLS is that of a full box; each of {n} GPUs sends {1 + 1 / n:.3g} arrays"
-    if row.algorithm == "Ring" and setting.machine.inside == "mesh" and nodes % 2:
-        return f"rings that keep to their rails share links inside one of an odd number ({nodes}) of boxes"
     if row.algorithm == "Ring" and setting.machine.inside == "mesh" and max(n, setting.nics) % min(n, setting.nics):
         return f"rings enter a mesh of {n} GPUs by each of them, and these share {setting.nics} NICs unevenly"
     return "not explained"

@@ -9,8 +9,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import lil_matrix
 
 from collectives import Schedule
 from collectives.reconfigured import of_steps, step_pairs
@@ -189,6 +187,9 @@ class _Model:
         self.rows.append((terms, least, most))
 
     def solve(self, n: int, big: float) -> list[float]:
+        from scipy.optimize import Bounds, LinearConstraint, milp  # heavy: loaded where it is used
+        from scipy.sparse import lil_matrix
+
         matrix = lil_matrix((len(self.rows), self.n_vars))
         for at, (terms, _, _) in enumerate(self.rows):
             for variable, factor in terms.items():

@@ -9,14 +9,16 @@ from collectives.formats.files import SUFFIX
 from sim.study.keys import SECTIONS, TENANT, keys_of
 from topologies.formats.files import is_topology_file
 from workloads.models import MODELS
+from workloads.models.job_files import SUFFIXES
 
 MACHINE = "NAME|FILE.toml[:NODES]"
+MODEL = "NAME|FILE.json|FILE.toml|FILE.sh"
 
 FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     "SPEC|FILE": is_topology_file,
     MACHINE: lambda text: ".toml" in text,
     "NAME|FILE": lambda text: text not in MODELS and text not in _operator_models(),
-    "NAME|FILE.json": lambda text: text.endswith(".json"),
+    MODEL: lambda text: text.endswith((".json", *SUFFIXES)),
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
     **dict.fromkeys(("FILE", "FILE.csv", "DIR", "PREFIX"), lambda text: text != "-"),
 }

@@ -1,6 +1,6 @@
 """Plans of a spec: its section `[iteration]` on a machine or a fabric, and what takes the time of its collectives."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from sim.simulation import simulate
 from sim.study.group_times import fabric_times, library_times, torus_times
 from sim.study.keys import (
     AUTO,
+    USUAL,
     AccountKeys,
     CollectiveKeys,
     IterationKeys,
@@ -27,7 +28,9 @@ from topologies import Topology, WeftError
 from topologies.machines.profile import Machine
 from topologies.units import counted
 from workloads.job import Job
-from workloads.models.language import language_model
+from workloads.models.job_files import SUFFIXES, read_job
+from workloads.models.language import LanguageModel, language_model
+from workloads.parallelism import HSDP, SCHEMES, plain_scheme, zero_stage
 from workloads.passes.device import device, devices, stack
 from workloads.passes.iteration import Iteration, iterate
 from workloads.passes.job import iteration_job
@@ -87,14 +90,16 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
                              ("training", TrainingKeys())):
         for name, value in vars(getattr(spec, section)).items():
             if value != getattr(default, name):
-                flag = name.replace("_", "-")
-                raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model")
+                flag, scheme = name.replace("_", "-"), plain_scheme(str(value))
+                instead = f"which has --zero {scheme}" if name == "loop" and scheme in SCHEMES else ""
+                raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model"
+                                + (instead and f", {instead}"))
     of_collectives = replace(spec.collective, algorithms=None) != CollectiveKeys() or spec.sweep != SweepKeys()
     if of_collectives:
         raise WeftError("a plan has collectives and sizes of its own: of [collective] only algorithms, and no [sweep], "
                         "may stand beside its model")
     machine, topology = _machine(spec), spec.build_topology()
-    slices = spec.iteration.replicas if machine is not None and machine.dimensions else 1
+    slices = _launched(spec.iteration)[0].replicas if machine is not None and machine.dimensions else 1
     plan = plan_of(spec, machine, topology.n_npus * slices)
     if spec.library.name is not None:
         if machine is None:
@@ -196,13 +201,18 @@ def _machine(spec: Spec) -> Machine | None:
         return None
 
 
+def gpu_of(spec: Spec) -> str:
+    """The GPU of the machine of a spec; "" of any other fabric."""
+    machine = _machine(spec)
+    return machine.gpu.name if machine is not None else ""
+
+
 def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
     """The plan of the section `[iteration]` on so many ranks.
 
     WeftError: a key that is missing, or does not fit the ranks or the others.
     """
-    keys = spec.iteration
-    model = language_model(str(keys.model))
+    keys, model, local = _launched(spec.iteration)
     name = keys.device or (machine.gpu.name if machine else None)
     if name is None:
         raise WeftError(f"--model {keys.model} needs --device, one of {', '.join(devices())}, or --machine")
@@ -211,6 +221,8 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
     if inner < 1 or n_ranks % inner:
         raise WeftError(f"tp={keys.tp} x pp={keys.pp} x cp={keys.cp} do not divide the {counted(n_ranks, 'NPU')}")
     dp = n_ranks // inner
+    if local and keys.global_batch is None:
+        keys = replace(keys, global_batch=dp * local)
     if keys.global_batch is None:
         raise WeftError(f"--model {keys.model} needs --global-batch: sequences of an iteration, a multiple of "
                         f"{dp * keys.micro_batch}")
@@ -229,13 +241,33 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
         efficiency=of.constant(on.name, keys.precision)[0] if given is None else given,
         half_efficiency=of.constant(on.name, "half")[0] if given is None else given,
         tp=keys.tp, pp=keys.pp, vp=keys.vp or order_of(schedule).chunks or 1, dp=dp, cp=keys.cp, ep=keys.ep,
-        replicas=keys.replicas, zero=keys.zero, schedule=schedule, micro_batch=keys.micro_batch, microbatches=batches,
-        sequence=model.sequence if keys.sequence is None else keys.sequence,
+        replicas=keys.replicas, zero=_stage(keys), schedule=schedule, micro_batch=keys.micro_batch,
+        microbatches=batches, sequence=model.sequence if keys.sequence is None else keys.sequence,
         sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,
         attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=keys.overlap,
         send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none",
         node=machine.gpus if machine and not machine.dimensions else n_ranks,
     )
+
+
+def _launched(keys: IterationKeys) -> tuple[Any, LanguageModel, int | None]:
+    """Keys with what a job file says, where they say nothing; the model, and sequences of a rank if a file has them."""
+    if not str(keys.model).endswith(SUFFIXES):
+        return _filled(keys, USUAL), language_model(str(keys.model)), None
+    job = read_job(str(keys.model))
+    said = {name: value for name, value in job.keys.items() if name != "local_batch" and value is not None}
+    return _filled(keys, USUAL | said), job.model, job.keys.get("local_batch")
+
+
+def _filled(keys: IterationKeys, values: Mapping[str, Any]) -> Any:
+    """Keys with values where none is given; all that have usual ones are then there."""
+    return replace(keys, **{name: value for name, value in values.items() if getattr(keys, name) is None})
+
+
+def _stage(keys: Any) -> int:
+    if plain_scheme(str(keys.zero)) == HSDP and keys.replicas < 2:
+        raise WeftError("--zero hsdp has copies of its shards: give --replicas N, their number; in one copy it is fsdp")
+    return zero_stage(keys.zero)
 
 
 def facts_of(plan: Plan, where: str) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     return planned(schedule, model) if circuits == PLANNED else schedule, model
 
 
-NO_RANGE: dict[str, float | None] = {"spread_low_s": None, "spread_high_s": None}
+NO_RANGE: dict[str, float | None] = {"spread_low_s": None, "spread_high_s": None, "alone_s": None}
 
 
 def range_of(task: Task, result: Result) -> dict[str, float | None]:
@@ -119,7 +119,7 @@ def range_of(task: Task, result: Result) -> dict[str, float | None]:
 
 
 def _ends(found: Spread) -> dict[str, float | None]:
-    return {"spread_low_s": found.low_s, "spread_high_s": found.high_s}
+    return {"spread_low_s": found.low_s, "spread_high_s": found.high_s, "alone_s": found.alone_s}
 
 
 def may_have_range(task: Task, row: Row) -> bool:

@@ -26,6 +26,8 @@ from sim.study.points import Row, Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
 from sim.study.store import Claims, Finished, Store
 from sim.study.tables import to_csv
+from sim.study.workload_keys import named, works
+from sim.study.workload_runs import open_of, run_workload
 from sim.version import weft_version
 from topologies import WeftError
 from topologies.checks import checked
@@ -151,10 +153,12 @@ def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -
     how = How(check=task.check, max_events=task.max_events)
     run: Callable[[], Row]
     try:
-        if task.spec.iteration.model is None:
-            run = partial(_row_at, task, *ready_point(task), progress)
-        else:
+        if task.spec.iteration.model is not None:
             run = partial(run_plan, task.spec, fitting(task.spec, how), how, task.spread)
+        elif works(task.spec):
+            run = partial(run_workload, task.spec, open_of(task.spec, how), how, task.spread, task.why)
+        else:
+            run = partial(_row_at, task, *ready_point(task), progress)
     except WeftError as wrong:
         return begun(row=None, refused=str(wrong), wall_s=0.0)
     try:
@@ -349,10 +353,12 @@ def _row(task: Task, fabric: str, found: Finished) -> Row:
     """`fabric`: its name as its file has it now, which may have been another when the point was computed."""
     if found.row is not None:
         return found.row | {"topology": fabric, "refused": None}
-    if task.spec.iteration.model is not None:
-        return {"topology": fabric, "model": task.spec.iteration.model, "refused": found.refused}
-    named = {"topology": fabric, "collective": task.spec.kind.name}
-    return named | {"algorithm": task.algorithm, "size_bytes": task.size_bytes, "refused": found.refused}
+    if works(task.spec):
+        work = {"model": task.spec.iteration.model} if task.spec.iteration.model else {
+            "workload": named(task.spec.workload), "algorithm": ",".join(task.spec.collective.algorithms or ())}
+        return {"topology": fabric, **work, "refused": found.refused}
+    what = {"topology": fabric, "collective": task.spec.kind.name}
+    return what | {"algorithm": task.algorithm, "size_bytes": task.size_bytes, "refused": found.refused}
 
 
 def _cell(value: Any) -> Any:

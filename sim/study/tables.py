@@ -180,11 +180,19 @@ def _cell(row: Row | int | None, best_s: float, tied: Sequence[str], marked: boo
 
 
 def range_words(row: Row) -> str:
-    """The range of perturbed runs beside a time: " -3% +26%"."""
-    low, high, time = row.get("spread_low_s"), row.get("spread_high_s"), row["time_s"]
-    if low is None or high is None or width_of(row) <= WIDE:
+    """The range of a time beside it: " -3% +26%"."""
+    ends, time = range_s(row), row["time_s"]
+    if ends is None or not time or ends[1] - ends[0] <= WIDE * time:
         return ""
-    return f" {low / time - 1:+.0%} {high / time - 1:+.0%}"
+    return f" {ends[0] / time - 1:+.0%} {ends[1] / time - 1:+.0%}"
+
+
+def range_s(row: Row) -> tuple[float, float] | None:
+    """The range of a time: of perturbed runs, and of ports that go on alone where ranks wait by default."""
+    low, high, alone = row.get("spread_low_s"), row.get("spread_high_s"), row.get("alone_s")
+    if low is None or high is None:
+        return None
+    return (low, high) if alone is None else (min(low, alone), max(high, alone))
 
 
 def width_of(row: Row) -> float:

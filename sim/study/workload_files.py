@@ -16,23 +16,42 @@ from topologies.checks import WeftError, number
 from topologies.units import counted, parse_bandwidth
 from workloads.compute import TERA
 from workloads.formats.astra_memory import Roofline, read_remote_memory
-from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
+from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps, open_profiles
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
+from workloads.formats.htsim_cm import open_matrix
 from workloads.formats.ocs_plan import open_ocs_plan
-from workloads.formats.recognize import CHAKRA, FLIGHT, GOAL, GRAPH, LAYERS, PLAN, format_of
-from workloads.formats.simai import pipeline_note
+from workloads.formats.recognize import (
+    CHAKRA,
+    FLIGHT,
+    GOAL,
+    GRAPH,
+    KINETO,
+    LAYERS,
+    MATRIX,
+    PLAN,
+    files_named,
+    format_of,
+)
+from workloads.formats.simai import notes_of
+from workloads.group_collectives import DEFAULTS
 from workloads.job import Job
 from workloads.models import MODELS
+from workloads.passes.device import device, devices
 from workloads.passes.plan import Plan
+from workloads.training import is_product
 
 USED: Mapping[str, tuple[str, ...]] = {
     CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
-    FLIGHT: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
-    PLAN: ("npu_bandwidth",),
+    FLIGHT: ("npu_bandwidth",), KINETO: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
+    MATRIX: ("npu_bandwidth",), PLAN: ("npu_bandwidth",),
 }
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
+
+
+OPENERS = {FLIGHT: open_dumps, KINETO: open_profiles, GRAPH: open_flexflow, MATRIX: open_matrix, PLAN: open_ocs_plan}
+"""What reads formats of collectives that bring their groups along."""
 
 
 class Opened(NamedTuple):
@@ -47,12 +66,13 @@ class Opened(NamedTuple):
 
 
 def open_workload(
-    work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str] = ()
+    work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str] = (), gpu: str = ""
 ) -> Opened:
     """The job of a model, layers, Chakra traces, GOAL, a task graph, a plan of circuits or the flight recorder.
 
     `algorithms`: of layers at most one, of all collectives (default: hierarchical); of traces, each collective takes
         the first that implements it; of GOAL none.
+    `gpu`: of the machine, whose rates time operations of traces that nothing else times.
     WeftError: two files, a format that is not read, keys that the format does not use, and errors in the file.
     """
     name, source = named(work), source_of(work)
@@ -65,17 +85,21 @@ def open_workload(
         _check_used(work, training, LAYERS, (*only, *OF_WORKLOADS[TrainingKeys]), "remote_memory", "system")
         workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *algorithms)
         what = f"{counted(len(workload.layers), 'layer')}, loop {training.loop}"
-        return Opened(job, workload.name, what, True, tuple(pipeline_note(workload.header)))
+        notes = notes_of(workload.header, workload.policy)
+        if not algorithms and not is_product(topology):
+            notes.append(f"{topology.name} is no product of dimensions: each group runs an algorithm among its NPUs, "
+                         + ", ".join(f"{kind} by {' or '.join(names)}" for kind, names in DEFAULTS.items()))
+        return Opened(job, workload.name, what, True, tuple(notes))
     _check_used(work, training, source, USED[source])
-    if source in (GOAL, PLAN):
+    if source == GOAL:
         if algorithms:
-            raise WeftError(f"--algorithm {','.join(algorithms)}: {source} has messages, and no collectives")
-        job, notes = open_goal(str(name), topology) if source == GOAL else (open_ocs_plan(str(name), topology), [])
-    elif source in (FLIGHT, GRAPH):
-        job, notes = (open_dumps if source == FLIGHT else open_flexflow)(str(name), topology, algorithms)
+            raise WeftError(f"--algorithm {','.join(algorithms)}: a GOAL file has messages, and no collectives")
+        job, notes = open_goal(str(name), topology)
+    elif source in OPENERS:
+        job, notes = OPENERS[source](str(name), topology, algorithms)
     else:
         groups = {} if work.communicator is None else read_comm_groups(work.communicator, topology.n_npus)
-        job, notes = open_chakra(str(name), topology, algorithms, groups, _hardware(work))
+        job, notes = open_chakra(str(name), topology, algorithms, groups, _hardware(work, gpu))
     return Opened(job, str(name), f"{counted(len(job.operations), 'operation')} of {source}", False, tuple(notes))
 
 
@@ -83,6 +107,13 @@ def source_of(work: WorkloadKeys) -> str:
     """The format of a workload: one of `recognize`; `LAYERS` stands for models too."""
     name = named(work)
     return LAYERS if name is None or name in MODELS else format_of(name)
+
+
+def files_of(work: WorkloadKeys) -> list[str]:
+    """The files that a workload is read from: its own, those of all ranks, and what goes with it."""
+    name = named(work)
+    own = [] if name is None or name in MODELS else files_named(name)
+    return [*own, *(one for one in (work.communicator, work.system, work.remote_memory) if one is not None)]
 
 
 def _check_used(work: WorkloadKeys, training: TrainingKeys, source: str, used: Sequence[str], *not_used: str) -> None:
@@ -102,10 +133,18 @@ _INSTEAD = {
 }
 
 
-def _hardware(work: WorkloadKeys) -> Hardware:
+def _hardware(work: WorkloadKeys, gpu: str) -> Hardware:
     """What times operations and accesses that have no duration."""
     memory = None if work.remote_memory is None else read_remote_memory(work.remote_memory)
+    if work.system is None and work.peak is None and gpu in devices():
+        known = device(gpu)
+        rate = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
+        return Hardware(Roofline(known.half * _share(work), rate or known.hbm), memory, gpu)
     return Hardware(_roofline(work), memory)
+
+
+def _share(work: WorkloadKeys) -> float:
+    return number(1 if work.efficiency is None else work.efficiency, "efficiency", 0, 1, above=True)
 
 
 def _roofline(work: WorkloadKeys) -> Roofline | None:
@@ -123,6 +162,5 @@ def _roofline(work: WorkloadKeys) -> Roofline | None:
             if getattr(work, flag) is not None:
                 raise WeftError(f"--{flag.replace('_', '-')} is of a roofline, which needs --peak TFLOPS")
         return None
-    share = number(1 if work.efficiency is None else work.efficiency, "efficiency", 0, 1, above=True)
     memory = None if work.memory_bandwidth is None else parse_bandwidth(work.memory_bandwidth, "memory bandwidth")
-    return Roofline(number(work.peak, "peak", 0, above=True) * TERA * share, memory)
+    return Roofline(number(work.peak, "peak", 0, above=True) * TERA * _share(work), memory)

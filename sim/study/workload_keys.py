@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
-from sim.study.keys import TrainingKeys, WorkloadKeys
+from sim.study.keys import TrainingKeys, WorkloadKeys, flags_of, keys_of
+from sim.study.spec import Spec
 from topologies.checks import WeftError
 
 
@@ -13,6 +15,11 @@ def named(work: WorkloadKeys) -> str | None:
     if work.name and work.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
     return work.job or work.name
+
+
+def works(spec: Spec) -> bool:
+    """Whether a plan or a workload is run, which have no sizes, and not a collective."""
+    return spec.iteration.model is not None or named(spec.workload) is not None
 
 
 OF_WORKLOADS: Mapping[type, tuple[str, ...]] = {
@@ -26,6 +33,27 @@ def check_no_workload(work: WorkloadKeys, training: TrainingKeys) -> None:
         for name in OF_WORKLOADS[type(keys)]:
             if (value := getattr(keys, name)) != getattr(type(keys)(), name):
                 raise WeftError(f"{said(name, value)} is of a workload: give --workload FILE, or omit it")
+
+
+def label_of_workload(spec: Spec) -> str:
+    """A workload, what is asked of it, and the algorithm of its collectives, in a few words."""
+    given = [said(name, value).removeprefix("--") for keys in (spec.workload, spec.training)
+             for name in OF_WORKLOADS[type(keys)]
+             if (value := getattr(keys, name)) != getattr(type(keys)(), name) and name not in ("name", "job")]
+    by = [f"by {','.join(spec.collective.algorithms)}"] if spec.collective.algorithms else []
+    return " ".join([Path(str(named(spec.workload))).name, *given, *by])
+
+
+OF_COLLECTIVES = ("sweep", "account", "library", "collective")
+"""Sections whose keys, but for the algorithms, have a use for a collective alone."""
+
+
+def check_no_collective(spec: Spec) -> None:
+    """Reject what says what a collective is and how it is looked into, where a workload is given."""
+    for section in OF_COLLECTIVES:
+        for name, key in keys_of(section).items():
+            if getattr(getattr(spec, section), name) != key.default and name != "algorithms":
+                raise WeftError(f"{flags_of(key)[0]} is of a collective: a workload says what it moves; omit it")
 
 
 def said(name: str, value: Any) -> str:

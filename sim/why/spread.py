@@ -9,6 +9,7 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from sim.engine.run import check_size, run
 from sim.lower.job import lower
+from sim.lower.progress import progress_told
 from sim.program import Program
 from sim.program.model import MOST_SPREAD, SYMMETRY, Model
 from sim.program.outcome import Progress
@@ -38,10 +39,13 @@ class Spread(NamedTuple):
         Of the result itself.
     times_ps : tuple of int
         Of each perturbation.
+    alone_ps : int or None
+        Of a run whose ports go on alone, where ranks wait by default (`rank_progress`).
     """
 
     time_ps: int
     times_ps: tuple[int, ...]
+    alone_ps: int | None = None
 
     @property
     def low_ps(self) -> int:
@@ -54,6 +58,10 @@ class Spread(NamedTuple):
         return max((self.time_ps, *self.times_ps))
 
     @property
+    def alone_s(self) -> float | None:
+        return None if self.alone_ps is None else self.alone_ps / PS_PER_S
+
+    @property
     def low_s(self) -> float:
         return self.low_ps / PS_PER_S
 
@@ -63,7 +71,8 @@ class Spread(NamedTuple):
 
     def __str__(self) -> str:
         ends = f"{format_time(self.low_ps)} to {format_time(self.high_ps)}"
-        return f"{format_time(self.time_ps)}; {ends} in {len(self.times_ps)} perturbed runs"
+        alone = "" if self.alone_ps is None else f", {format_time(self.alone_ps)} where ports go on alone"
+        return f"{format_time(self.time_ps)}; {ends} in {len(self.times_ps)} perturbed runs{alone}"
 
 
 @checked
@@ -79,6 +88,8 @@ def spread(
     chunks nearby as well; where links have buffers, smaller chunks only, which fit them as well. Where only the numbers
     of nodes decide between equally short routes (fabrics without a regular router, up to 64 NPUs), one run of four
     draws each route, and the others have those of another numbering.
+
+    Where ranks wait by default for all ports of a step, one more run has ports that go on alone.
 
     Transfers stay as they were built: ranks keep their numbers, and neither trees nor orders of peers, in which numbers
     decide as well, are chosen anew.
@@ -125,7 +136,14 @@ def spread(
         moved, other = _renumbered(job, model, number, rng), nearby(job.topology, model, number, rng)
         changed = program if (moved, other) == (job, model) else lower(moved, other, symmetry).program
         times.append(run_ps(perturb(changed, rng, found)))
-    return Spread(found, tuple(times))
+    free = alone(job, model)
+    return Spread(found, tuple(times), None if free is None else run_ps(lower(job, free, symmetry).program))
+
+
+def alone(job: Job, model: Model) -> Model | None:
+    """The model in which ports go on alone, where ranks of a job wait for all of them because nobody said otherwise."""
+    waits = model.rank_progress == "auto" and progress_told(job, model) != "free"
+    return replace(model, rank_progress="free") if waits else None
 
 
 def _by_number(topology: Topology, model: Model) -> bool:

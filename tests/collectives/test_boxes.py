@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -65,6 +66,22 @@ def test_rings_over_meshed_boxes_are_limited_by_the_nics(nodes: int) -> None:
     assert busbw(nccl_rings.all_reduce(fabric, GIB, share_links=True), 1) == pytest.approx(400, rel=0.02)
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("gpus", [3, 4, 5, 6, 7, 8, 9, 12])
+def test_rings_that_share_links_use_all_of_them_alike(gpus: int, nodes: int) -> None:
+    """Every direction of every link inside boxes, and every GPU to enter and to leave by; rings keep to their rails."""
+    fabric = replace(machine("mi300x"), name="box", gpus=gpus, nics=gpus).topology(nodes)
+    rings = nccl_rings.shared_rings(fabric)
+    inside, between = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for ring in rings:
+        assert sorted(ring) == list(range(gpus * nodes))
+        for pair in pairwise([*ring, ring[0]]):
+            (inside if pair[0] // gpus == pair[1] // gpus else between)[pair] += 1
+    assert len(inside) == nodes * gpus * (gpus - 1) and len(set(inside.values())) == 1
+    assert all(a % gpus == b % gpus for a, b in between)
+    assert len(between) == (nodes > 1) * nodes * gpus and len(set(between.values())) < 2
+
+
 def test_posted_rings_do_not_wait_for_their_slow_sends() -> None:
     """The last block has crossed each slow hop once in two rounds, not once a step."""
     fabric = machine("dgx-h100").topology(2, latency=("1us", "20us"))
@@ -99,5 +116,7 @@ def test_what_cannot_be_built_is_named() -> None:
         nvls_trees.all_reduce(from_spec("mi250:2"), "1MiB")
     with pytest.raises(WeftError, match="more than 200,000"):
         nccl_trees.all_reduce(from_spec("switch:512"), "1MiB")
+    with pytest.raises(WeftError, match="3 boxes of 10 NPUs cannot share links evenly"):
+        nccl_rings.shared_rings(replace(machine("mi300x"), name="box", gpus=10, nics=10).topology(3))
     with pytest.raises(WeftError, match="share_links takes links between every two"):
         nccl_rings.all_reduce(from_spec("ring:8"), "1MiB", share_links=True)

@@ -49,7 +49,9 @@ def test_experts_are_a_part_of_the_data_ranks() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("tp=16", Parallelism(16, 256)), ("", Parallelism(1, 4096)), ("tp=8, pp=4,zero=1", Parallelism(8, 128, 4, 1, 1))],
+    [("tp=16", Parallelism(16, 256)), ("", Parallelism(1, 4096)), ("tp=8, pp=4,zero=1", Parallelism(8, 128, 4, 1, 1)),
+     ("tp=8,FSDP", Parallelism(8, 512, zero=3)), ("zero-1", Parallelism(1, 4096, zero=1)),
+     ("zero=ddp", Parallelism(1, 4096)), ("ZeRO_2", Parallelism(1, 4096, zero=2))],
 )
 def test_parse(text: str, expected: Parallelism) -> None:
     assert parse_parallelism(text, 4096) == expected
@@ -59,8 +61,8 @@ def test_parse(text: str, expected: Parallelism) -> None:
     ("text", "message"),
     [("tp=0", "tp is 0: give an integer from 1|not a multiple"), ("tensor=4", "write name=number"),
      ("tp=3", "not a multiple of tp x pp = 3"),
-     ("FSDP", "FSDP is zero=3"), ("zero-1", "zero-1 is zero=1"),
-     ("tp=x", "write name=number"), ("ep=3", "must divide"), ("zero=4", "zero is 4: give an integer from 0 to 3")],
+     ("hsdp", "copies of shards are of weft train --model"), ("zero=4", "zero '4' is unknown"),
+     ("tp=x", "write name=number"), ("ep=3", "must divide")],
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(WeftError, match=message):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from collectives import build
+from sim import simulate
 from topologies import WeftError, from_spec, switch
 from workloads.compute import Accelerator
+from workloads.job import Communicate, Job
 from workloads.model_workload import training_workload
 from workloads.models import model
 from workloads.parallelism import Parallelism
@@ -156,10 +160,10 @@ def test_stages_are_cut_where_the_time_is():
 
 
 def test_updates_without_times_are_refused():
-    for build in (training_job, lambda *job: pipeline_job(*job[:3], Pipeline(microbatches=2, activation_bytes=1),
-                                                          job[3])):
+    for make in (training_job, lambda *job: pipeline_job(*job[:3], Pipeline(microbatches=2, activation_bytes=1),
+                                                         job[3])):
         with pytest.raises(WeftError, match="workload sharded has no update times"):
-            build(from_spec("SW(4)"), sharded(), {"dp": (4,)}, Training(updates=True))
+            make(from_spec("SW(4)"), sharded(), {"dp": (4,)}, Training(updates=True))
     with pytest.raises(WeftError, match="memory_Bps is 0"):
         Accelerator(1e12, 0.5, memory_Bps=0.0)
 
@@ -225,3 +229,60 @@ def test_the_core_of_attention_has_no_gradient_of_weights() -> None:
     assert len(core) == 24
     for layer in core:
         assert layer.weight_grad.compute_ns == 0 and layer.input_grad.compute_ns == 2 * layer.forward.compute_ns > 0
+
+
+def test_groups_on_a_fabric_that_is_no_product() -> None:
+    """Each group runs a ring among its NPUs, and the next computation waits for that of its own NPU alone."""
+    topology = from_spec("dgx-h100:2")
+    reduced, gathered = Call("all-reduce", 2**20, "tp"), Call("all-gather", 64, "dp")
+    layer = Layer("a", Phase(1e6, (reduced,)), Phase(1e6), Phase(1e6, (gathered,)))
+    groups = {"tp": (8, 1), "dp": (1, 2)}
+    job = training_job(topology, Workload("w", (layer,)), groups, Training())
+    made = [(one.kind, one.npus) for one in job.operations if isinstance(one.work, Communicate)]
+    assert made[:2] == [("tp all-reduce", tuple(range(8))), ("tp all-reduce", tuple(range(8, 16)))]
+    assert made[2:] == [("dp all-gather", (rank, rank + 8)) for rank in range(8)]
+    assert {one.work.schedule.size_bytes for one in job.operations if isinstance(one.work, Communicate)} == {2**20, 128}
+    alone = simulate(Job.of(build("ring", "all-reduce", switch(8), "1MiB"))).time_ps
+    slow = Job(topology, job.operations, np.where(np.arange(16) < 8, 1.0, 0.1))
+    ends = {rank: max(span.end_ps for span in simulate(slow, log=True).spans() if span.rank == rank) for rank in (0, 8)}
+    assert alone > 0 and ends[0] < ends[8]
+
+
+def test_a_product_keeps_its_collectives_and_others_take_the_named_algorithm() -> None:
+    layer = Layer("a", Phase(1.0), Phase(1.0), Phase(1.0, (Call("all-reduce", 2**20, "dp"),)))
+    for spec, groups, algorithm, called in (
+        ("SW(8)_SW(2)", (8, 2), "hierarchical", "hierarchical"), ("dgx-h100:2", (8, 2), "hierarchical", "bucket"),
+        ("dgx-h100:2", (8, 2), "recursive-doubling", "recursive-doubling"),
+    ):
+        job = training_job(from_spec(spec), Workload("w", (layer,)), {"dp": groups}, Training(algorithm=algorithm))
+        work = [one.work for one in job.operations if isinstance(one.work, Communicate)]
+        assert [one.schedule.pattern.algorithm for one in work] == [called]
+
+
+@pytest.mark.parametrize(("forward_s", "backward_s", "size", "calls"), [(1.5, 3.0, 0, 0), (1e-9, 2e-9, 1, 1)])
+def test_a_layer_takes_what_is_given_to_the_nanosecond(
+    forward_s: float, backward_s: float, size: int, calls: int
+) -> None:
+    layer = layer_of("x", forward_s, backward_s, size)
+    assert layer.forward == Phase(forward_s * 1e9)
+    assert layer.input_grad.compute_ns == layer.weight_grad.compute_ns == backward_s * 5e8
+    assert len(layer.weight_grad.calls) == calls and not layer.input_grad.calls
+
+
+@pytest.mark.parametrize("microbatches", [1, 2, 3])
+def test_what_is_updated_is_gathered_once_behind_the_last_microbatch(microbatches: int) -> None:
+    calls = Call("reduce-scatter", 4000, "dp"), Call("all-gather", 1000, "dp")
+    layers = tuple(Layer(f"{at}", Phase(10.0), Phase(10.0), Phase(10.0, calls)) for at in range(2))
+    pipeline = Pipeline(microbatches=microbatches, activation_bytes=8)
+    job = pipeline_job(from_spec("FC(2)_FC(2)"), Workload("w", layers), {"dp": (2, 1), "pp": (1, 2)}, pipeline)
+    kinds = [one.kind for one in job.operations]
+    assert kinds.count("dp reduce-scatter") == kinds.count("dp all-gather") == 2
+    assert kinds.count("forward") == 2 * microbatches
+
+
+def test_a_layer_waits_for_the_weights_that_dear_gathers_for_it() -> None:
+    layers = tuple(layer_of(f"{at}", 1.0, 1.0, 100.0) for at in range(2))
+    training = Training(loop="dear", bucket_bytes=None)
+    job = training_job(from_spec("FC(2)"), Workload("w", layers), {"weight_grad": (2,)}, training)
+    for at in range(2):
+        assert f"weight_grad all-gather {at}" in waits(job, f"forward {at}")

@@ -5,39 +5,78 @@ something from every other, for which j parties need at least 2 (j - 1) one-way 
 communication problem on graphs and digraphs", 1974). Each message leaves one part and enters another, so that
 T >= 2 (j - 1) M / (bandwidth out of all parts), and likewise into them. With single NPUs as the parts this is the
 2 (N - 1) M of Patarasuk and Yuan (2009).
+
+Switches outside of all parts that reduce and multicast save messages, at the rate that the fabric has for that:
+
+- each part must still send the array once, and receive it once, over links at the rate that reduction reaches;
+- of a unit behind a switch, what it takes in could as well have gone into a part that adds it up, so that the messages
+  and what all units take in are 2 (j - 1) together.
 """
 
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies.core.components import components
-from topologies.core.topology import Topology
+from topologies.core.reduction_units import unit_of
+from topologies.core.topology import REDUCER, SWITCH, Aggregation, Topology
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.tightest_cut import remembered_in_proportion
 
 Ints = npt.NDArray[np.int64]
 
 
-def _faster(found: tuple[Fraction, Ints], times: Fraction) -> tuple[Fraction, Ints]:
-    return found[0] / times, found[1]
+class Partition(NamedTuple):
+    """Parts of a network, and the least time of an all-reduce by what must cross from one to another."""
+
+    s_per_byte: Fraction  # of the array; 0 for one NPU
+    parts: Ints  # of each node, -1 for a switch outside of them
+    saves: bool  # whether switches between them that reduce make it less
 
 
-@remembered_in_proportion(_faster)
-def partition_s_per_byte(topology: Topology) -> tuple[Fraction, Ints]:
+def _faster(found: Partition, times: Fraction) -> Partition:
+    return found._replace(s_per_byte=found.s_per_byte / times)
+
+
+def least_crossing(topology: Topology, reducing_switches: bool | None = False) -> Partition:
     """The largest such bound among a few partitions, in seconds per byte of the array, and its parts.
 
     The candidates are single NPUs, and the components connected by links of at least a given bandwidth, for every
     bandwidth that occurs: boxes, and boxes of boxes.
 
-    Returns the least time, 0 for one NPU, and the part of each node, -1 for a switch outside of them.
+    `reducing_switches`: which switches reduce, as in `sim.analytic.cut_bound`.
     """
+    return _tightest(topology, reducing_switches, topology.aggregation if reducing_switches is None else None)
+
+
+@remembered_in_proportion(_faster)
+def _tightest(
+    topology: Topology, reducing_switches: bool | None, aggregation: Aggregation | None
+) -> Partition:
     alone = np.where(np.arange(topology.n_nodes) < topology.n_npus, np.arange(topology.n_nodes), -1)
     candidates = [alone, *boxes(topology)]
-    bounds = [_s_per_byte(topology, parts) for parts in candidates]
-    best = max(range(len(bounds)), key=bounds.__getitem__)
-    return bounds[best], candidates[best]
+    owner, has = np.arange(topology.n_nodes), np.flatnonzero(unit_of(topology) != np.arange(topology.n_nodes))
+    owner[unit_of(topology)[has]] = has
+    candidates = [parts[owner] for parts in candidates]  # a unit belongs to its node
+    reducing = _reducing(topology, reducing_switches, aggregation)
+    found = (_crossed(topology, parts, reducing, aggregation) for parts in candidates)
+    return max(found, key=lambda one: one.s_per_byte)
+
+
+def _reducing(
+    topology: Topology, reducing_switches: bool | None, aggregation: Aggregation | None
+) -> npt.NDArray[np.bool_]:
+    """Whether each node is a switch that reduces."""
+    switch: npt.NDArray[np.bool_] = topology.kind == SWITCH
+    if reducing_switches is not None:
+        return switch if reducing_switches else np.zeros_like(switch)
+    known = unit_of(topology) != np.arange(topology.n_nodes)
+    if aggregation is not None:
+        known |= ~np.isin(np.arange(topology.n_nodes), topology.src[~np.isin(topology.dimension, aggregation.tiers)])
+    reduces: npt.NDArray[np.bool_] = switch & known
+    return reduces
 
 
 def boxes(topology: Topology) -> list[Ints]:
@@ -51,12 +90,27 @@ def boxes(topology: Topology) -> list[Ints]:
     return found
 
 
-def _s_per_byte(topology: Topology, parts: Ints) -> Fraction:
-    unit, capacity = whole_capacities(topology.bandwidth_Bps)
+def _crossed(
+    topology: Topology, parts: Ints, reducing: npt.NDArray[np.bool_], aggregation: Aggregation | None
+) -> Partition:
     count = np.unique(parts[: topology.n_npus]).size
     tail, head = parts[topology.src], parts[topology.dst]
-    crossing = tail != head
-    out, into = (sum(capacity[link] for link in np.flatnonzero(crossing & (end >= 0)).tolist()) for end in (tail, head))
+    ways = tuple(np.flatnonzero((tail != head) & (end >= 0)) for end in (tail, head))
+    out, into = (_rate(topology, way) for way in ways)
     if count < 2 or not min(out, into):
-        return Fraction(0)
-    return 2 * (count - 1) / (unit * min(out, into))
+        return Partition(Fraction(0), parts, False)
+    forwarded, adding = 2 * (count - 1) / min(out, into), reducing & (parts < 0)
+    if not adding.any():
+        return Partition(forwarded, parts, False)
+    reached = topology if aggregation is None else topology.as_it_reduces()
+    least = min(forwarded, count / min(_rate(reached, way) for way in ways))
+    into_units = adding[topology.src] & (topology.kind[topology.dst] == REDUCER)
+    if np.isin(np.flatnonzero(adding), topology.src[into_units]).all():
+        least = max(least, 2 * (count - 1) / (into + _rate(topology, np.flatnonzero(into_units))))
+    return Partition(least, parts, least < forwarded)
+
+
+def _rate(topology: Topology, links: Ints) -> Fraction:
+    """Of some links together, in bytes per second."""
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
+    return Fraction(unit * sum(capacity[link] for link in links.tolist()))

@@ -110,13 +110,15 @@ NAMED: tuple[tuple[str, str], ...] = (
     (r"<algo\b", "an MSCCL program: give it as --algorithm"),
     (r'"threadblocks"', "an execution plan of MSCCL++: give it as --algorithm"),
     (r"<topology\b", "an lstopo file of hwloc, which has no links between GPUs: NCCL_TOPO_DUMP_FILE writes them"),
-    (r"(?i)^\s*nodes\s+\d+\s+connections\s", "a connection matrix of htsim: flows, and no network"),
+    (r"(?im)^\s*nodes\s+\d+\s+connections\s", "a connection matrix of htsim: flows, and no network: --workload"),
     (r'"logical-dims"', "the logical dimensions of ASTRA-sim's ns-3: the network is in its topology text"),
     (r'"scheduling-policy"', "a system file of ASTRA-sim: give it as weft astra --system"),
     (r"\+-+\+\s*\n\|\s*NVIDIA-SMI", "the status of nvidia-smi: nvidia-smi topo -m writes the table"),
     (r"(?m)^GPU \d+: .*\n\s*Link \d+:", "the status of NVLinks: nvidia-smi topo -m writes the table"),
     (r"\bNCCL INFO ", "a log of NCCL: NCCL_TOPO_DUMP_FILE writes the topology"),
     (r'(?m)^(?:Switch|Ca)\s+\d+\s+"', "the output of ibnetdiscover, whose hosts have no GPUs"),
+    (r"(?m)^(infrastructure|devices?)\s*:", "a part or a draft of InfraGraph, as its documentation has them: an "
+     "infrastructure of schema 2 or 3 is read, with instances and edges"),
     (r"(?m)^\s*SwitchName=", "Slurm's topology.conf, whose links have no rates"),
 )
 """What files that are recognized and not read are, by what they contain."""

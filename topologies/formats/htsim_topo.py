@@ -24,7 +24,7 @@ PRODUCERS = (
     Producer(
         "htsim topology", "Broadcom csg-htsim, ASTRA-sim's htsim backend", "csg-htsim 841d9e7, March 2026",
         "--topology FILE.topo", "tiers, radices, bundles, speeds, latencies of links and switches",
-        "queue sizes, which are passed over; connection matrices (.cm), which are flows and are written alone", ABSENT,
+        "queue sizes, which are passed over; connection matrices (.cm), which are flows: a workload", ABSENT,
     ),
 )
 

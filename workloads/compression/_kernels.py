@@ -112,6 +112,18 @@ def largest_exponent(words, mask):
 
 
 @_jit
+def fold(words, first):
+    """Sum modulo 2^64 of words times odd numbers, which a change of any one of them changes.
+
+    `first`: number of the first word, where words of several arrays are folded into one sum.
+    """
+    total = np.uint64(0)
+    for at in range(words.size):
+        total += np.uint64(words[at]) * (np.uint64(0x9E3779B97F4A7C15) * np.uint64(2 * (first + at) + 1))
+    return total
+
+
+@_jit
 def _add(cells, x, negative):
     if negative:
         for t in range(x.size):

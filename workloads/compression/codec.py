@@ -4,7 +4,11 @@ A worker sends a signed count sketch of its array and an index of its nonzeros. 
 order, anywhere in the network. The sum is recovered from the summed sketch and the union by peeling.
 
 In integers, wrapping around at the width of the cells, the result is the exact sum or marked incomplete. In floating
-point the peeled values are sums in another order, and errors are relative to the values that shared a cell.
+point the peeled values are sums in another order, and errors are relative to the values that shared a cell; fixed point
+(`baselines.to_fixed`) is the way to a sum without them, its own error stated.
+
+A message carries the fold of its cells and its index, an integer. Whoever adds two messages adds up how far each is
+from its fold, and notes that in the fold of the sum, so that what is damaged once anywhere is known at the end.
 
 References
 ----------
@@ -27,10 +31,24 @@ from workloads.compression.vectors import vector
 
 Values = npt.NDArray[Any]
 
-DTYPES = ("int32", "int64", "float32", "float64")
+DTYPES = ("int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+_WIDE = {"float16": "float32", "bfloat16": "float32"}
+"""What loops compute in where it is not the type of the cells, to which sketches, sums and values are rounded."""
+_FOLDED = 2**64
 _EXPONENT = {"float32": (np.uint32, 0x7F800000), "float64": (np.uint64, 0x7FF0000000000000)}
 _FEW_LANES = 32
 """Number of lanes below which elements are added one by one."""
+
+
+CHECK_BYTES = 8
+"""Of the fold in a message."""
+
+
+def fold_of(cells: Values, support: Bytes) -> int:
+    """Fold of the bit patterns of cells and the bytes of an index, below 2^64."""
+    words = cells.view(f"u{cells.itemsize}")
+    with np.errstate(over="ignore"):  # where the loops run uncompiled
+        return (int(kernels.fold(words, 0)) + int(kernels.fold(support, words.size))) % _FOLDED
 
 
 class Message(NamedTuple):
@@ -41,13 +59,19 @@ class Message(NamedTuple):
 
     cells: Values  # (M,)
     support: Bytes  # (n_bytes,): the packed index
+    check: int  # fold of cells and index, plus how far the messages that were summed are from theirs
     workers: int  # summed
     layout: Layout
     made_by: Index
 
     @property
     def n_bytes(self) -> int:
-        return int(self.cells.nbytes + self.support.nbytes)
+        return int(self.cells.nbytes + self.support.nbytes) + CHECK_BYTES
+
+    @property
+    def damage(self) -> int:
+        """How far the message is from its fold, modulo 2^64: 0 of one that nothing was changed in."""
+        return (self.check - fold_of(self.cells, self.support)) % _FOLDED
 
 
 class Opened(NamedTuple):
@@ -68,6 +92,7 @@ class Decoded(NamedTuple):
     rounds: int  # that a parallel peel would take
     residual_cells: int  # not exactly zero after the peel
     exact: bool  # whether cells are integers
+    intact: bool  # whether nothing was changed on the way
 
     @property
     def overloaded(self) -> bool:
@@ -81,9 +106,9 @@ class Decoded(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether every item was recovered, all values are finite, and, in integers, the sketch is empty."""
+        """Whether nothing was damaged, every item was recovered, all values are finite, and integers left nothing."""
         finite = self.exact or bool(np.isfinite(self.values).all())
-        return not self.overloaded and not self.index_incomplete and finite
+        return self.intact and not self.overloaded and not self.index_incomplete and finite
 
 
 @dataclass(frozen=True)
@@ -106,6 +131,10 @@ class Codec:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise WeftError(f"codec has cells of {self.dtype!r}: choose one of {', '.join(DTYPES)}")
+        try:
+            np.dtype(self.dtype)
+        except TypeError:
+            raise WeftError("codec has cells of 'bfloat16', which NumPy has with: import ml_dtypes") from None
         if self.index is None:
             object.__setattr__(self, "index", Bitmap(self.layout.n_elements))
         if self.index.n_elements != self.layout.n_elements:
@@ -113,6 +142,10 @@ class Codec:
                 f"the index is of {self.index.n_elements} elements and the layout of {self.layout.n_elements}: "
                 "the numbers must match"
             )
+
+    @property
+    def _computed(self) -> str:
+        return _WIDE.get(self.dtype, self.dtype)
 
     def encode(self, x: Values) -> Message:
         """The message of one worker.
@@ -122,15 +155,16 @@ class Codec:
         WeftError: another shape or type, or a value that is not finite: infinities and NaN would spread to other
             elements.
         """
-        vector(x, "the array of a worker")
+        x = vector(x, "the array of a worker")
         if x.shape != (self.layout.n_elements,) or x.dtype != np.dtype(self.dtype):
             raise WeftError(
                 f"codec takes {self.layout.n_elements} values of {self.dtype}; the array has shape {x.shape} "
                 f"of {x.dtype.name}"
             )
-        x = np.ascontiguousarray(x)
+        x = np.ascontiguousarray(x, self._computed)
         self._refuse_not_finite(x)
-        return Message(self._sketch(x), self.index.encode(x), 1, self.layout, self.index)
+        cells, support = self._sketch(x), self.index.encode(x)
+        return Message(cells, support, fold_of(cells, support), 1, self.layout, self.index)
 
     def add(self, one: Message, other: Message) -> Message:
         """The operation of a switch or ring step: sum the sketches, unite the indexes.
@@ -144,9 +178,10 @@ class Codec:
                 f"the index counts up to {self.index.max_workers} workers and would carry over at {workers}: "
                 "use a bitmap with OR"
             )
-        with np.errstate(over="ignore"):  # float cells that overflow show as values that are not finite
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows shows as values that are not finite
             cells, support = one.cells + other.cells, self.index.combine(one.support, other.support)
-        return Message(cells, support, workers, self.layout, self.index)
+        check = (fold_of(cells, support) + one.damage + other.damage) % _FOLDED
+        return Message(cells, support, check, workers, self.layout, self.index)
 
     def sum(self, arrays: Iterable[Values]) -> Message:
         """The summed message of several workers, in their order; WeftError: there is none."""
@@ -157,7 +192,7 @@ class Codec:
         return reduce(self.add, messages, first)
 
     def decode(self, message: Message, median: bool = False) -> Decoded:
-        """Recover the sum; of a message damaged in transit, `complete` tells whether what is found is consistent.
+        """Recover the sum; one that was damaged in transit is not `complete`.
 
         `median`: guess unrecovered items from the median of three cells, as the public code does; of no use, since the
             error is as large as the values.
@@ -168,7 +203,10 @@ class Codec:
         residual = int(np.count_nonzero(opened.state["value"]))
         if median and recovered < opened.n_items:
             self._guess(opened, values)
-        return Decoded(values, opened.n_items, recovered, rounds, residual, values.dtype.kind == "i")
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = values.astype(self.dtype, copy=False)
+        exact = values.dtype.kind == "i"
+        return Decoded(values, opened.n_items, recovered, rounds, residual, exact, message.damage == 0)
 
     def open(self, message: Message) -> Opened:
         """Go through the index and count the items of each cell (`kernels.count_items`)."""
@@ -176,7 +214,7 @@ class Codec:
         bits = self.index.bits(message.support)
         if bits.dtype != np.uint8 or bits.shape != (-(-self.layout.n_elements // 8),):
             raise WeftError(f"the index gives {bits.size} B of bits, not those of {self.layout.n_elements} elements")
-        state = np.zeros(message.cells.size, [("tally", np.int64), ("value", message.cells.dtype)])
+        state = np.zeros(message.cells.size, np.dtype([("tally", np.int64), ("value", self._computed)], align=True))
         state["value"] = message.cells
         n_items = kernels.count_items(state, bits, self.layout.n_elements, self.layout.hashing())
         return Opened(state, bits, int(n_items), self.layout)
@@ -201,7 +239,7 @@ class Codec:
             adder = kernels.add_spread if self.layout.spread else kernels.add_rows
         with np.errstate(over="ignore"):
             adder(cells, x, self.layout.hashing())
-        return cells
+            return cells.astype(self.dtype, copy=False)
 
     def _refuse_others(self, *messages: Message) -> None:
         for message in messages:
@@ -220,9 +258,9 @@ class Codec:
                 )
 
     def _refuse_not_finite(self, x: Values) -> None:
-        if self.dtype not in _EXPONENT:
+        if self._computed not in _EXPONENT:
             return
-        word, mask = _EXPONENT[self.dtype]
+        word, mask = _EXPONENT[self._computed]
         if kernels.largest_exponent(x.view(word), word(mask)) == mask:
             at = int(np.flatnonzero(~np.isfinite(x))[0])
             raise WeftError(f"element {at} is {x[at]}: the codec takes finite values only")

@@ -20,7 +20,7 @@ def vector(x: object, what: str, size: int | None = None) -> Values:
         raise WeftError(f"{what} is a {type(x).__name__}: give a numpy array")
     if x.ndim != 1 or (size is not None and x.size != size):
         raise WeftError(f"{what} has shape {x.shape}: give ({'n' if size is None else size},)")
-    if x.dtype.kind not in "iuf" or not x.dtype.isnative:
+    if (x.dtype.kind not in "iuf" and x.dtype.name != "bfloat16") or not x.dtype.isnative:
         raise WeftError(f"{what} is of {x.dtype!r}: give integers or floating point in native byte order")
     return np.asarray(x)
 

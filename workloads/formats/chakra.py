@@ -1,4 +1,4 @@
-"""Chakra execution traces (.et), read and written: the schema of versions 0.0.4 to 1.0, plain or gzipped.
+"""Chakra execution traces (.et): the schemas of all versions are read, 0.0.4 to 1.0 written; plain or gzipped.
 
 A file is a sequence of length-prefixed messages: metadata, then the nodes of one rank. What the metadata say of their
 version is not looked at, as in Chakra's feeders: producers write "1.0.1" or "symbolic_tensor_network". Reading and
@@ -23,45 +23,16 @@ from workloads.formats.chakra_attributes import (
     text_field,
     utf8,
 )
+from workloads.formats.chakra_old import is_old, old_nodes
+from workloads.formats.chakra_schema import NODE_KINDS, Node, TensorInfo
 from workloads.formats.protobuf_wire import VARINT, field, fields, read_bytes, varint
 from workloads.formats.waits import smallest_first
 
 VERSIONS = ("0.0.4", "1.0.0")
 """That are written."""
 
-NODE_KINDS = ("invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective")
-"""By the number of the type."""
-
 MOST_BYTES = 256 * 2**20
 MOST_NODES = 1_000_000
-
-class TensorInfo(NamedTuple):
-    """Inputs or outputs of a node, as text."""
-
-    values: str = ""
-    shapes: str = ""
-    types: str = ""
-
-
-class Node(NamedTuple):
-    """One node of a trace."""
-
-    id: int
-    name: str
-    kind: str  # one of `NODE_KINDS`
-    control_after: tuple[int, ...] = ()  # nodes that it waits for
-    data_after: tuple[int, ...] = ()
-    start_us: int = 0
-    duration_us: int = 0
-    inputs: TensorInfo | None = None
-    outputs: TensorInfo | None = None
-    attributes: tuple[Attribute, ...] = ()
-
-    @property
-    def after(self) -> tuple[int, ...]:
-        """All nodes it waits for, without duplicates."""
-        return tuple(dict.fromkeys((*self.control_after, *self.data_after)))
-
 
 @checked
 @one_line
@@ -110,13 +81,16 @@ def parse_trace(data: bytes, name: str) -> Trace:
     if not data:
         raise WeftError(f"{where} is empty")
     head, at = read_bytes(data, 0, f"{where}: its metadata")
-    version, attributes = _metadata(head, where)
-    nodes: list[Node] = []
+    messages: list[bytes] = []
     while at < len(data):
-        one, at = read_bytes(data, at, f"{where}: node {len(nodes)} of the file")
-        nodes.append(_node(one, f"{where}: node {len(nodes)} of the file"))
-        if len(nodes) > MOST_NODES:
+        one, at = read_bytes(data, at, f"{where}: node {len(messages)} of the file")
+        messages.append(one)
+        if len(messages) > MOST_NODES:
             raise WeftError(f"{where}: more than {MOST_NODES:,} nodes")
+    if is_old(head, messages[0] if messages else b"", f"{where}: its metadata"):
+        return ordered("", (), old_nodes([head, *messages], where), where)
+    version, attributes = _metadata(head, where)
+    nodes = [_node(one, f"{where}: node {number} of the file") for number, one in enumerate(messages)]
     return ordered(version, attributes, nodes, where)
 
 
@@ -181,8 +155,6 @@ def _unzipped(data: bytes, where: str) -> bytes:
 def _metadata(data: bytes, where: str) -> tuple[str, tuple[Attribute, ...]]:
     version, attributes = "", []
     for number, wire, value in fields(data, f"{where}: its metadata"):
-        if number == 1 and wire == VARINT:
-            raise WeftError(f"{where}: is of schema 0.0.1 to 0.0.3, which begin with a node: 0.0.4 and later are read")
         if number == 1:
             version = utf8(value, wire, f"{where}: version")
         elif number == 2:
@@ -241,7 +213,7 @@ def _whole(value: int | bytes, wire: int, where: str, number: int) -> int:
 
 def _node_bytes(node: Node) -> bytes:
     kind = choice(node.kind, NODE_KINDS, f"node {node.id}: kind")
-    numbers = {1: node.id, 3: NODE_KINDS.index(kind), 6: node.start_us, 7: node.duration_us}
+    numbers = {1: node.id, 3: NODE_KINDS.index(kind), 6: node.start_us, 7: int(node.duration_us)}
     parts = {number: field(number, value) for number, value in numbers.items() if value}
     parts[2] = text_field(2, node.name)
     for number, waits in ((4, node.control_after), (5, node.data_after)):

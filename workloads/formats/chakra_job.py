@@ -30,11 +30,12 @@ from workloads.formats.chakra_nodes import (
     read_ranks,
 )
 from workloads.formats.flight_recorder import read_dumps
+from workloads.formats.kineto import read_profiles
 from workloads.formats.waits import waits_outside
 from workloads.group_collectives import GroupCollectives, Named
 from workloads.job import COMPUTE_STREAM, Job
 
-PS_PER_US, PS_PER_NS = 10**6, 1000
+PS_PER_NS = 1000
 
 CPU_STREAM, MEMORY_STREAM = "cpu", "remote memory"
 
@@ -49,6 +50,7 @@ class Hardware(NamedTuple):
 
     roofline: Roofline | None = None
     memory: RemoteMemory | None = None
+    whose: str = ""  # rates, where nobody gave them: of a machine
 
 
 class _Shared(NamedTuple):
@@ -104,6 +106,13 @@ def open_dumps(prefix: str, topology: Topology, algorithms: Named) -> tuple[Job,
     return job, [*told, *notes]
 
 
+def open_profiles(name: str, topology: Topology, algorithms: Named) -> tuple[Job, list[str]]:
+    """The job of Kineto profiles of PyTorch, and notes (`workloads.formats.kineto`)."""
+    traces, told = read_profiles(name, topology.n_npus)
+    job, notes = chakra_job(traces, topology, algorithms, {}, name)
+    return job, [*told, *notes]
+
+
 def chakra_job(
     traces: Sequence[Trace], topology: Topology, algorithms: Named = (), groups: Groups | None = None,
     name: str = "trace", hardware: Hardware = Hardware(),
@@ -139,7 +148,7 @@ def _turns(trace: Trace, meanings: Sequence[Meaning], order: Sequence[int]) -> _
 
 def _stream(what: Meaning) -> str:
     if isinstance(what, Computes):
-        return CPU_STREAM if what.on_cpu else COMPUTE_STREAM
+        return CPU_STREAM if what.on_cpu else what.stream or COMPUTE_STREAM
     return MEMORY_STREAM if isinstance(what, Remembers) else ""
 
 
@@ -255,8 +264,13 @@ class _Builder:
 
     @property
     def notes(self) -> list[str]:
-        unused = self.hardware.roofline is not None and not self.timed
-        return ["the rates of an NPU time nothing: every computation of the traces has a duration"] if unused else []
+        rates, whose = self.hardware.roofline, self.hardware.whose
+        if rates is None or (whose and not self.timed):
+            return []
+        if not self.timed:
+            return ["the rates of an NPU time nothing: every computation of the traces has a duration"]
+        return [f"operations without a duration take the rates of {whose}: --peak, --efficiency and --memory-bandwidth "
+                "give others"] if whose else []
 
     def add(self, operation: _Shared) -> None:
         """Add an operation whose predecessors are there."""
@@ -285,23 +299,23 @@ class _Builder:
                                 priority=self.turns[rank].place[node])
 
     def _compute_ps(self, what: Computes, where: str) -> int:
-        if what.duration_us or not what.operations:
-            return what.duration_us * PS_PER_US
+        if what.duration_ns or not what.operations:
+            return what.duration_ns * PS_PER_NS
         if self.hardware.roofline is None:
             raise WeftError(
                 f"{where} has {what.operations:,} operations and no duration: give --peak TFLOPS, and for what its "
-                "memory bounds --memory-bandwidth RATE, or ASTRA-sim's --system FILE"
+                "memory bounds --memory-bandwidth RATE, ASTRA-sim's --system FILE, or a --machine whose GPU is known"
             )
         self.timed = True
         return self.hardware.roofline.time_ps(what.operations, what.bytes or 0)
 
     def _memory_ps(self, what: Remembers, where: str) -> int:
         memory = self.hardware.memory
-        if memory is None and not what.duration_us:
+        if memory is None and not what.duration_ns:
             raise WeftError(f"{where} is an access to remote memory: give --remote-memory FILE")
         if memory is not None and memory.sharing != 1:
             raise WeftError(f"{where} is an access to a memory that NPUs share: only weft astra lets them wait for it")
-        return what.duration_us * PS_PER_US if memory is None else memory.time_ns(what.bytes) * PS_PER_NS
+        return (what.duration_ns if memory is None else memory.time_ns(what.bytes)) * PS_PER_NS
 
     def _exchange(self, label: str, what: Exchanges, rank: int, sent: _Place | None, after: list[int]) -> int:
         """A message; or its receive, which is the message itself unless it waits for more."""

@@ -12,9 +12,9 @@ from typing import Any
 
 from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input
-from workloads.formats.chakra import MOST_BYTES, MOST_NODES, NODE_KINDS, Node, TensorInfo, Trace, ordered
+from workloads.formats.chakra import MOST_BYTES, MOST_NODES, Trace, ordered
 from workloads.formats.chakra_attributes import Attribute, Scalar
-from workloads.formats.chakra_schema import COLLECTIVES
+from workloads.formats.chakra_schema import COLLECTIVES, NODE_KINDS, Node, TensorInfo
 
 FIELDS = {
     "id": ("Id", "id"), "name": ("Name", "name"), "kind": ("NodeType", "type", "node_type"),

@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies.checks import WeftError, told
-from workloads.formats.chakra import Node, Trace, read_trace
+from workloads.formats.chakra import Trace, read_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_json import read_json_trace
-from workloads.formats.chakra_schema import COLLECTIVES, LEGACY, MEMORY, OWN, ROWS, SIZELESS, Row
+from workloads.formats.chakra_schema import COLLECTIVES, LEGACY, MEMORY, OWN, ROWS, SIZELESS, Node, Row
 
 MOST_NPUS, MOST_NODES = 2**20, 4_000_000
 
-ENDINGS = (".et", ".et.gz", ".json")
+ENDINGS = (".et", ".et.gz", ".json", ".eg")
+
+NS_PER_US = 1000
+
+STREAM = "cuda_stream"
+"""Attribute that tells streams apart on which computations run at once."""
 
 EVERYONE = ("", "0")
 """Names of the group of all NPUs."""
@@ -24,17 +29,18 @@ EVERYONE = ("", "0")
 class Computes(NamedTuple):
     """Work of one NPU."""
 
-    duration_us: int
+    duration_ns: int
     on_cpu: bool
     operations: int | None = None  # None: the trace does not say
     bytes: int | None = None
+    stream: str = ""  # of the NPU; "": its only one
 
 
 class Remembers(NamedTuple):
     """A load from remote memory, or a store."""
 
     bytes: int
-    duration_us: int
+    duration_ns: int
 
 
 class Communicates(NamedTuple):
@@ -45,7 +51,7 @@ class Communicates(NamedTuple):
     group: str  # "" for all NPUs
     dims: tuple[bool, ...] | None
     priority: int
-    duration_us: int
+    duration_ns: int
 
 
 class Exchanges(NamedTuple):
@@ -111,14 +117,14 @@ def meaning(node: Node, rank: int, n_npus: int, where: str) -> Meaning:
     values = _Values(node, f"{where}: node {node.id}")
     if node.kind in ("invalid", "metadata"):
         return None
-    on_cpu = values.whole("is_cpu_op") == 1
+    on_cpu, duration_ns = values.whole("is_cpu_op") == 1, round(node.duration_us * NS_PER_US)
     if node.kind == "compute":
-        work = (values.whole(name) if name in values.found else None for name in ("num_ops", "tensor_size"))
-        return Computes(node.duration_us, on_cpu, *work)
+        work = [values.whole(name) if name in values.found else None for name in ("num_ops", "tensor_size")]
+        return Computes(duration_ns, on_cpu, work[0], work[1], values.stream())
     if node.kind in MEMORY:
-        return Remembers(values.whole("tensor_size"), node.duration_us)
+        return Remembers(values.whole("tensor_size"), duration_ns)
     if on_cpu:
-        return Computes(node.duration_us, True)
+        return Computes(duration_ns, True)
     return _collective(node, values) if node.kind == "collective" else _message(node, values, rank, n_npus)
 
 
@@ -128,7 +134,7 @@ def _collective(node: Node, values: "_Values") -> Communicates:
     size = values.whole("comm_size") if moves else 0  # the MPI converter gives a barrier its duration for a size
     return Communicates(
         kind.removesuffix("-block"), size, values.group(), values.dims(), values.whole("comm_priority"),
-        node.duration_us,
+        round(node.duration_us * NS_PER_US),
     )
 
 
@@ -177,6 +183,10 @@ class _Values:
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise WeftError(f"{self.where}: pg_name is {told(value)}: the name of a communicator group is expected")
         return "" if str(value) in EVERYONE else str(value)
+
+    def stream(self) -> str:
+        """Of the NPU, which a profile of PyTorch has several of."""
+        return str(self.found[STREAM].value) if STREAM in self.found else ""
 
     def dims(self) -> tuple[bool, ...] | None:
         """Dimensions that take part; None where the node does not say."""

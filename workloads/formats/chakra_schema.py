@@ -1,10 +1,15 @@
-"""Attributes of Chakra nodes that are read, as data: of which nodes, in which unit, and what stands for an absent one.
+"""Nodes of Chakra traces; and their attributes that are read, as data: of which nodes, in which unit, absent as what.
 
 Those of feeder V3 (`et_feeder_node_attr.h`, astra-sim/chakra bf222b2) as ASTRA-sim asks for them (`Workload.cc`,
 518bd51). Whatever else a producer writes is passed over, as the feeders do, and told once.
 """
 
 from typing import NamedTuple
+
+from workloads.formats.chakra_attributes import Attribute
+
+NODE_KINDS = ("invalid", "metadata", "memory load", "memory store", "compute", "send", "receive", "collective")
+"""By the number of the type."""
 
 MOST_SIZE = 2**60
 
@@ -62,3 +67,31 @@ LEGACY = {"comm_group": "pg_name"}
 
 SIZELESS = ("broadcast", "barrier")
 """Collectives that may be without `comm_size`: ASTRA-sim replays the one, and the other has no bytes."""
+
+
+class TensorInfo(NamedTuple):
+    """Inputs or outputs of a node, as text."""
+
+    values: str = ""
+    shapes: str = ""
+    types: str = ""
+
+
+class Node(NamedTuple):
+    """One node of a trace."""
+
+    id: int
+    name: str
+    kind: str  # one of `NODE_KINDS`
+    control_after: tuple[int, ...] = ()  # nodes that it waits for
+    data_after: tuple[int, ...] = ()
+    start_us: int = 0
+    duration_us: float = 0  # a whole number in files of the schemas 0.0.4 to 1.0
+    inputs: TensorInfo | None = None
+    outputs: TensorInfo | None = None
+    attributes: tuple[Attribute, ...] = ()
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """All nodes it waits for, without duplicates."""
+        return tuple(dict.fromkeys((*self.control_after, *self.data_after)))

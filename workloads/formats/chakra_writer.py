@@ -11,8 +11,9 @@ from typing import Annotated
 from collectives.core.schedule import Schedule
 from collectives.core.transfers import parents_of
 from topologies.checks import Choice, WeftError, checked
-from workloads.formats.chakra import VERSIONS, Node, Trace
+from workloads.formats.chakra import VERSIONS, Trace
 from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.chakra_schema import Node
 from workloads.formats.message_limit import check_messages
 
 MOST_MESSAGES = 1_000_000

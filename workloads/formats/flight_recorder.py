@@ -7,7 +7,8 @@ its process group. The pickles that the recorder writes by itself are not read: 
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -16,9 +17,9 @@ from typing import Any, NamedTuple
 from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input_bytes
 from topologies.text.plain_data import read_json_object
-from workloads.formats.chakra import MOST_NODES, Node, TensorInfo, Trace
+from workloads.formats.chakra import MOST_NODES, Trace
 from workloads.formats.chakra_attributes import Attribute
-from workloads.formats.chakra_schema import COLLECTIVES
+from workloads.formats.chakra_schema import COLLECTIVES, Node, TensorInfo
 
 ENDINGS = (".json", "")
 
@@ -33,8 +34,16 @@ KINDS = {
 BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2}
 """Of an element; 1 of all others."""
 
+WORDS = (*KINDS, "send", "recv")
+
 _NAME = re.compile(r"\w+:_?(?P<word>[a-z_]+?)(?:_base|_oop|_into_tensor|_tensor|_coalesced|_barrier)*"
                    r"(?: (?P<own>\d+)(?P<way>->|<-)(?P<peer>\d+))?", re.IGNORECASE)
+
+
+def kind_of(name: str) -> str | None:
+    """The collective that PyTorch calls so, such as "_reduce_scatter_base"."""
+    found = _NAME.fullmatch(f"nccl:{name}")
+    return KINDS.get(found["word"].lower().rstrip("_")) if found else None
 
 
 class Dump(NamedTuple):
@@ -64,18 +73,13 @@ def read_dumps(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]
     """
     ending = ending_of(prefix) or ""
     dumps = [read_dump(f"{prefix}{rank}{ending}", n_npus) for rank in range(n_npus)]
-    ranges: dict[tuple[str, tuple[int, ...]], list[tuple[int, int]]] = {}
-    for dump in dumps:
-        turns_of: dict[str, list[int]] = {}
-        for one in dump.entries:
-            if not one.get("is_p2p"):
-                turns_of.setdefault(_group(one), []).append(_turn(one))
-        for group, turns in turns_of.items():
-            ranges.setdefault((group, dump.groups.get(group, ())), []).append((min(turns), max(turns)))
-    common = {key: (max(low for low, _ in some), min(high for _, high in some)) for key, some in ranges.items()}
+    turns = [[(_group(one), dump.groups.get(_group(one), ()), _turn(one)) for one in dump.entries
+              if not one.get("is_p2p")] for dump in dumps]
+    whole = complete(turns)
     traces, dropped = [], 0
     for dump in dumps:
-        kept = [one for one in dump.entries if one.get("is_p2p") or _within(common, dump, one)]
+        kept = [one for one in dump.entries if one.get("is_p2p")
+                or (_group(one), dump.groups.get(_group(one), ()), _turn(one)) in whole]
         dropped += len(dump.entries) - len(kept)
         traces.append(_trace(dump._replace(entries=kept)))
     notes = ["of a flight recorder: computations are as far as the host's calls tell of them"]
@@ -83,9 +87,24 @@ def read_dumps(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]
     return traces, [*notes, *(more if dropped else [])]
 
 
-def _within(common: Mapping[Any, tuple[int, int]], dump: Dump, one: Mapping[str, Any]) -> bool:
-    low, high = common[_group(one), dump.groups.get(_group(one), ())]
-    return low <= _turn(one) <= high
+Key = tuple[str, tuple[int, ...], int]
+"""A collective: the name of its group, the ranks, and its turn."""
+
+
+def complete(of_ranks: Iterable[Iterable[Key]]) -> set[Key]:
+    """The collectives that all ranks of their group have; those of a group of unknown ranks are on all ranks.
+
+    WeftError: a group that has some, and none of them on all ranks.
+    """
+    ranks = [*map(set, of_ranks)]
+    found = Counter(key for keys in ranks for key in keys)
+    whole = {key for key, count in found.items() if count == (len(key[1]) or len(ranks))}
+    for name, members in {key[:2] for key in found} - {key[:2] for key in whole}:
+        counts = {rank: sum(key[:2] == (name, members) for key in ranks[rank]) for rank in members or range(len(ranks))}
+        least = min(counts, key=lambda rank: counts[rank])
+        raise WeftError(f"group {told(name)}: no collective is on all of its {len(counts)} ranks: rank {least} "
+                        f"recorded {counts[least]}, others up to {max(counts.values())}")
+    return whole
 
 
 def read_dump(path: str | Path, n_npus: int) -> Dump:
@@ -150,18 +169,27 @@ def _operation(
     """Kind and attributes of a node."""
     found = _NAME.fullmatch(name)
     word = found["word"].lower().rstrip("_") if found else ""
-    if found is None or word not in (*KINDS, "send", "recv"):
+    if found is None or word not in WORDS:
         raise WeftError(f"{where}: operation {told(name)} is not known")
-    brings = "input_sizes" if word != "recv" else "output_sizes"
-    size = Attribute("comm_size", _bytes(one, brings, where), "int64")
+    size = _bytes(one, "input_sizes" if word != "recv" else "output_sizes", where)
     if word in ("send", "recv"):
         peer = int(found["peer"] or -1)
         if not 0 <= peer < (len(ranks) or 2**31):
             raise WeftError(f"{where}: operation {told(name)} names no peer of its group")
-        other = Attribute("comm_dst" if word == "send" else "comm_src", ranks[peer] if ranks else peer, "int32")
-        return "send" if word == "send" else "receive", (size, other)
-    number = COLLECTIVES.index(KINDS[word])
-    return "collective", (Attribute("comm_type", number, "int64"), size, Attribute("pg_name", _group(one), "string"))
+        return message_node(word == "send", ranks[peer] if ranks else peer, size)
+    return collective_node(KINDS[word], size, _group(one))
+
+
+def message_node(sends: bool, peer: int, size: int) -> tuple[str, tuple[Attribute, ...]]:
+    """Kind and attributes of one end of a message."""
+    ends = Attribute("comm_size", size, "int64"), Attribute("comm_dst" if sends else "comm_src", peer, "int32")
+    return "send" if sends else "receive", ends
+
+
+def collective_node(kind: str, size: int, group: str) -> tuple[str, tuple[Attribute, ...]]:
+    """Kind and attributes of a collective."""
+    number = Attribute("comm_type", COLLECTIVES.index(kind), "int64")
+    return "collective", (number, Attribute("comm_size", size, "int64"), Attribute("pg_name", group, "string"))
 
 
 def _bytes(one: Mapping[str, Any], key: str, where: str) -> int:

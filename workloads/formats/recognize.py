@@ -9,9 +9,12 @@ from topologies.text.input_text import is_special
 from workloads.formats.chakra_nodes import ending_of
 from workloads.formats.flexflow import ENDING, HEADER
 from workloads.formats.flight_recorder import ending_of as dumps_of
+from workloads.formats.htsim_cm import HEADER as FLOWS
+from workloads.formats.kineto import files_of as profiles_of
 
 CHAKRA, FLIGHT, GOAL, LAYERS = "Chakra traces", "dumps of the flight recorder", "a GOAL file", "layers"
-GRAPH, PLAN = "a task graph of FlexFlow", "a plan of circuits"
+KINETO = "Kineto profiles"
+GRAPH, MATRIX, PLAN = "a task graph of FlexFlow", "a connection matrix", "a plan of circuits"
 
 HEAD = 4096
 """Bytes that are looked at."""
@@ -19,16 +22,17 @@ HEAD = 4096
 _COMMENT = r"(?:\s|//[^\n]*\n|/\*.*?\*/)*"
 
 READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL), (re.compile(HEADER), GRAPH),
-        (re.compile(rf'\s*\{{.*"{FORMAT}"', re.DOTALL), PLAN))
+        (re.compile(FLOWS), MATRIX), (re.compile(rf'\s*\{{.*"{FORMAT}"', re.DOTALL), PLAN))
 
 _LINKED = "Chakra's trace_link and converter make traces of it, which are read"
 
 OTHERS = (
-    (r'\s*[\[{].*"traceEvents"', f"a Kineto profile of PyTorch, of one rank's kernels: {_LINKED}"),
+    (r'\s*[\[{].*"(traceEvents|distributedInfo)"', "the Kineto profile of one rank: give the folder of those of "
+     "all, or what their names begin with"),
     (r'\s*\{.*"schema".*"(pid|nodes)"', f"a host trace of PyTorch: {_LINKED}"),
     (r'\s*\{.*"(entries|pg_config)"', "the dump of one rank of PyTorch's NCCL flight recorder: give what comes "
      "before the number of the rank"),
-    (r'\s*\{.*"(architectures|hidden_size|num_hidden_layers)"', "the config.json of a model"),
+    (r'\s*\{.*"(architectures|hidden_size|num_hidden_layers)"', "the config.json of a model: --model"),
     (r'\s*\{.*"(scheduling-policy|preferred-dataset-splits)"', "a system file of ASTRA-sim: --system of weft astra"),
     (r'\s*\{.*"memory-type"', "a remote memory file of ASTRA-sim: --remote-memory"),
     (r'\s*\{\s*"\d+"\s*:\s*\[', "a file of communicator groups: --comm-group"),
@@ -37,16 +41,28 @@ OTHERS = (
     (r"\s*<algo\b", "an MSCCL program: --algorithm"),
     (r"\s*\{.*\"threadblocks\"", "an execution plan of MSCCL++: --algorithm"),
     (r"\s*\d+ +\d+ +\d+( +\d+ +\d+ +\S+)?\s*\n\s*\d+", "a topology of ns-3"),
+    (r".*--num-layers\b", "a script or arguments of Megatron-LM: --model FILE.sh"),
     (r"SQLite format 3", "a database, as Nsight Systems exports it"),
     (r"\x80[\x02-\x05]", "a pickle, which may run any program; of PyTorch's flight recorder JSON is read, as by "
      "_dump_nccl_trace_json()"),
-    (r"\s*\[model\]|.*\n\[(job|training|parallelism)\]", "a job file of torchtitan"),
+    (r"\s*\[model\]|.*\n\[(job|training|parallelism)\]", "a job file of torchtitan: --model FILE.toml"),
 )
 """Patterns of the first bytes of files that are known and not read as workloads, and what they are."""
 
 
+def files_named(name: str) -> list[str]:
+    """A file; or, of the name that traces of all ranks begin with, all of them."""
+    path = Path(name)
+    if profiles := profiles_of(name):
+        return [str(one) for one in profiles]
+    if path.is_file() or not path.parent.is_dir():
+        return [name]
+    of_rank = re.compile(re.escape(path.name) + r"\.?\d+(\.et|\.et\.gz|\.json|\.eg)?")
+    return sorted(str(one) for one in path.parent.iterdir() if of_rank.fullmatch(one.name))
+
+
 def format_of(name: str) -> str:
-    """`CHAKRA`, `FLIGHT`, `GRAPH`, `PLAN`, `GOAL` or `LAYERS`, of a file or of the prefix of traces.
+    """`CHAKRA`, `FLIGHT`, `KINETO`, `GRAPH`, `MATRIX`, `PLAN`, `GOAL` or `LAYERS`, of a file or a prefix of traces.
 
     WeftError: a file that is recognized and not a workload, or one of several traces.
     """
@@ -56,10 +72,12 @@ def format_of(name: str) -> str:
         return FLIGHT
     if name.endswith(ENDING):
         return GRAPH
+    if profiles_of(name):
+        return KINETO
     path = Path(name)
     if not path.is_file() or is_special(name):
         return LAYERS if not name.endswith(".goal") else GOAL
-    if (trace := re.fullmatch(r"(.+)\.\d+\.(et|et\.gz|json)", name)) is not None:
+    if (trace := re.fullmatch(r"(.+)\.\d+\.(et|et\.gz|json|eg)", name)) is not None:
         raise WeftError(f"workload {name} is the trace of one rank: give what comes before .<rank>.et, {trace[1]}")
     with path.open("rb") as stream:
         head = stream.read(HEAD).decode("latin-1").removeprefix("\xef\xbb\xbf")

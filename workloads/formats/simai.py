@@ -7,18 +7,29 @@
 gradient by the input, data parallel in the gradient by the weights. `ALLTOALL_EP` runs among experts and
 `ALLREDUCE_DP_EP` among the copies of an expert. The size of an all-gather is that of the whole array, as nccl-tests
 counts it (`genAllGatherFlowModels`: chunks of size / ranks), not of a shard as in ASTRA-sim 1.0. The layers are those
-of one pipeline stage in all `ga` microbatches; `pipeline_note` tells what SimAI's report adds for the pipeline.
+of one pipeline stage in all `ga` microbatches; `notes_of` tells what SimAI's report adds for the pipeline.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from topologies import WeftError
+from topologies.text.schema import Absent
 
 KEYS = (
     "model_parallel_NPU_group", "ep", "pp", "vpp", "ga", "all_gpus", "checkpoints", "checkpoint_initiates", "pp_comm",
     "mode", "expert_parallel_npu_group", "DLRM_LAST_BOTTOM_LAYER",
 )
 """Of the first line. `ga`, `vpp` and `pp_comm` change no time of layers, nor do the two before the last, of AICB."""
+
+OF_ASTRA_SIM = ("model_parallel_NPU_group", "checkpoints", "checkpoint_initiates", "DLRM_LAST_BOTTOM_LAYER")
+"""Those that ASTRA-sim 1.0 has as well."""
+
+BY_AICB = re.compile(
+    r"micro_test|layernorm|(moe_)?grad_norm\d*|grad_(gather|param\w*)|embedding_grads|Llama_layer\d+")
+"""Names of layers by which files of AICB are known whose first line is one of ASTRA-sim 1.0."""
+
+MICRO = "MICRO"
 
 ONLY = {"checkpoints": 0, "checkpoint_initiates": 0}
 """Values without which a file asks for recomputation, which it does not describe by its layers alone."""
@@ -66,25 +77,44 @@ def split_suffix(word: str, group: str, header: Header) -> tuple[str, str]:
     return word, group
 
 
-def group_sizes(header: Header) -> Mapping[str, int]:
-    """NPUs of each group, by the name that calls have; empty where the file does not say."""
+def is_simai(header: Header, names: Iterable[str]) -> bool:
+    """Whether SimAI reads a file, by a key that ASTRA-sim 1.0 does not know or by the names of its layers."""
+    return any(key not in OF_ASTRA_SIM for key, _ in header) or any(map(BY_AICB.fullmatch, names))
+
+
+def group_sizes(header: Header, policy: str, n_npus: int | None) -> Mapping[str, int]:
+    """NPUs of each group, by the name that calls have; empty where neither the file nor `n_npus` says."""
     found = dict(header)
-    if TENSOR not in found or EVERYONE not in found:
+    everyone = found.get(EVERYONE, n_npus)
+    if everyone is None or (TENSOR not in found and policy != MICRO):
         return {}
-    tensor, experts = found[TENSOR], found.get(EXPERTS, 1)
-    data = found[EVERYONE] // (tensor * found.get(STAGES, 1))
-    return {"forward": tensor, "input_grad": tensor, "weight_grad": data, "ep": experts, "dp_ep": data // experts}
+    tensor, experts = found.get(TENSOR, 1), found.get(EXPERTS, 1)
+    data = max(everyone // (tensor * found.get(STAGES, 1)), 1)
+    return {"forward": tensor, "input_grad": tensor, "weight_grad": data, "ep": experts,
+            "dp_ep": max(data // experts, 1)}
 
 
-def pipeline_note(header: Header) -> list[str]:
-    """What a pipeline adds to the time of the layers, if there is one."""
+def notes_of(header: Header, policy: str) -> list[str]:
+    """What a pipeline adds to the time of the layers, if there is one, and what is run of micro-benchmarks."""
     stages, shared = dict(header).get(STAGES, 1), dict(header).get("ga", 1) * dict(header).get("vpp", 1)
-    if stages == 1:
-        return []
-    return [
-        f"the time is that of one of {stages} pipeline stages, as in SimAI's engine; its report adds the bubble, "
-        f"(pp - 1) / (ga x vpp) = {stages - 1}/{shared} of it, and the messages between stages"
+    notes = [
+        "MICRO: ASTRA-sim and SimAI run the first line alone; here all are run, and --bucket off keeps them apart"
+    ] if policy == MICRO else []
+    return notes if stages == 1 else [
+        *notes, f"the time is that of one of {stages} pipeline stages, as in SimAI's engine; its report adds the "
+        f"bubble, (pp - 1) / (ga x vpp) = {stages - 1}/{shared} of it, and the messages between stages"
     ]
+
+
+_NONE = "Workload.hh: no default, and a warning; there is no such parallelism then"
+
+ABSENT = (
+    *(Absent("first line", key, "1", _NONE) for key in (EXPERTS, STAGES, "vpp", "ga")),
+    Absent("first line", EVERYONE, "those of the network", "Sys.cc: all_gpus are those that are simulated"),
+    *(Absent("first line", key, "0", "Workload.cc: nothing is recomputed") for key in ONLY),
+    Absent("first line", "pp_comm", "0", "Workload.cc: pp_commsize = 0"),
+)
+"""What stands for a key that is not there."""
 
 
 def _check_sizes(found: dict[str, int], where: str) -> None:

@@ -6,12 +6,13 @@ Times are nanoseconds. ASTRA-sim 1.0 puts two lines on top, a parallelism keywor
 files have none, and SimAI's say more on the first (`workloads.formats.simai`).
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from topologies.checks import WeftError, checked
+from topologies.checks import Count, WeftError, checked
 from topologies.text.input_text import read_input
-from topologies.text.schema import tell_over
-from workloads.formats.simai import Header, group_sizes, parse_header, split_suffix
+from topologies.text.schema import note, tell_over
+from workloads.formats.simai import Header, group_sizes, is_simai, parse_header, split_suffix
 from workloads.workload import PHASES, Call, Layer, Phase, Workload
 
 COLUMNS = (
@@ -38,13 +39,15 @@ POLICIES = (
 
 
 @checked
-def read_text_workload(path: str | Path) -> Workload:
+def read_text_workload(path: str | Path, n_npus: Count | None = None) -> Workload:
     """Read a text workload.
 
     Parameters
     ----------
     path : str or Path
         With or without the two header lines of ASTRA-sim 1.0.
+    n_npus : int, optional
+        Of the network, where a file of SimAI does not say how many there are: its all-gathers are whole arrays.
 
     Returns
     -------
@@ -62,7 +65,12 @@ def read_text_workload(path: str | Path) -> Workload:
     policy, header, rows = _header(path, rows)
     if any(word.upper().startswith("BROADCAST") for _, words in rows for word in words[3::3]):
         tell_over(f"workload {path}", ["BROADCAST"], "SimAI")
-    layers = tuple(_layer(path, number, words, header) for number, words in rows)
+    simai = is_simai(header, (words[0] for _, words in rows))
+    parts = group_sizes(header, policy, n_npus) if simai else {}
+    layers = tuple(_layer(path, number, words, header, parts) for number, words in rows)
+    if simai and not parts and any(call.kind == "all-gather" for one in layers for part in one.phases
+                                   for call in part.calls):
+        note(f"workload {path}: all-gathers are whole arrays in SimAI, of groups whose sizes the file does not say")
     return Workload(path.stem, layers, policy, header)
 
 
@@ -82,23 +90,23 @@ def _header(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[str, Header,
     return words[0], parse_header(words[1:], f"{where} {number}"), rows[2:]
 
 
-def _layer(path: Path, number: int, words: list[str], header: Header) -> Layer:
+def _layer(path: Path, number: int, words: list[str], header: Header, parts: Mapping[str, int]) -> Layer:
     where = f"workload {path}: line {number}"
     if len(words) != len(COLUMNS):
         raise WeftError(f"{where}: has {len(words)} columns; {len(COLUMNS)} are expected ({', '.join(COLUMNS)})")
     forward, input_grad, weight_grad = (
-        _phase(where, words, 2 + 3 * k, group, header) for k, group in enumerate(PHASES)
+        _phase(where, words, 2 + 3 * k, group, header, parts) for k, group in enumerate(PHASES)
     )
     return Layer(words[0], forward, input_grad, weight_grad, _number(where, words, 11))
 
 
-def _phase(where: str, words: list[str], at: int, group: str, header: Header) -> Phase:
+def _phase(where: str, words: list[str], at: int, group: str, header: Header, parts: Mapping[str, int]) -> Phase:
     compute_ns, size = _number(where, words, at), _number(where, words, at + 2)
     kind, group = split_suffix(words[at + 1].upper(), group, header)
     if kind not in KINDS:
         raise WeftError(f"{where}: {COLUMNS[at + 1]} {words[at + 1]!r} is unknown: choose one of {', '.join(KINDS)}")
     if KINDS[kind] == "all-gather":
-        size /= group_sizes(header).get(group, 1)
+        size /= parts.get(group, 1)
     return Phase(compute_ns, (Call(KINDS[kind], size, group),) if KINDS[kind] and size else ())
 
 

@@ -37,7 +37,6 @@ class Run(Row):
     chunk_bits: Word
     buckets: Word  # of the queue of a server that chooses
     rank_shift: Word  # bits of a rank that these queues do not look at
-    least: Word  # least priority
     most: Word  # events that a service may put into the calendar
     past: Word  # whether an event was put into the past, which is a fault of a kernel
     bias: Word  # added to hops in keys, as those of detours may lie before the task's own route

@@ -93,6 +93,8 @@ class FifoState(NamedTuple):
         What is compared first of nodes in heaps; empty where there are none.
     pools, granted : (P,), (T,) or (0,) int32
         And chunks of each task that have had their units; empty where there are no pools.
+    least_rank : (disciplines,) or (0,) int64
+        What is added to ranks, so that they begin at 0.
     work_rank : (K,) or (0,) int32
         Place of each cut in the order of the work of its tasks.
     chooses : (S,) or (0,) int8
@@ -146,6 +148,7 @@ class FifoState(NamedTuple):
     node_rank: I64 = _NONE
     pools: Rows[Pool] = rows(Pool)
     granted: I32 = _FEW
+    least_rank: I64 = _NONE
     work_rank: I32 = _FEW
     chooses: I8 = _SMALL
     channel: I32 = _FEW

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.engine.compile.door import helper, section, u64
 from sim.engine.core.status import UNSTACKED
-from sim.program.contract import LOWEST_CHUNK_FIRST, PER_CHUNK, PRIORITY, SMALLEST_FIRST
+from sim.program.contract import PER_CHUNK, WEIGHTS
 
 
 @helper
@@ -124,16 +124,17 @@ def _key(program, state, task, chunk):
 
 @helper
 def rank_of(program, state, discipline, key):
-    """What a discipline of servers or pools looks at before the arrival, counted from 0."""
+    """What a discipline of servers or pools looks at before the arrival, counted from 0; of works, their ranks."""
     task = key & ((np.int64(1) << state.run.task_bits) - 1)
-    if discipline == PRIORITY:
-        return np.int64(program.task_priority[task]) - state.run.least
-    if discipline == SMALLEST_FIRST:
-        return np.int64(state.work_rank[program.task_cut[task]])
-    if discipline == LOWEST_CHUNK_FIRST:
+    rank = state.least_rank[discipline]
+    if WEIGHTS[discipline, 0] != 0:
+        rank += WEIGHTS[discipline, 0] * program.task_priority[task]
+    if WEIGHTS[discipline, 1] != 0:
+        rank += WEIGHTS[discipline, 1] * state.work_rank[program.task_cut[task]]
+    if WEIGHTS[discipline, 2] != 0:
         chunk = key >> (state.run.task_bits + state.run.hop_bits)
-        return np.int64(chunk & ((np.int64(1) << state.run.chunk_bits) - 1))
-    return np.int64(0)
+        rank += WEIGHTS[discipline, 2] * (chunk & ((np.int64(1) << state.run.chunk_bits) - 1))
+    return rank
 
 
 @helper

@@ -63,6 +63,12 @@ def _fits_now(program, state, server, room, work, limit):
     if state.rooms[room].taken + work <= limit:
         return True
     state.rooms[room].wanted = 1
+    if program.detour_ptr.size > 0 and not program.buffer_shared:
+        # Whichever room is given back makes the server look, and what waits for this one may take another route then.
+        for channel in range(program.channels):
+            other = _room_of(program, server, channel)
+            state.rooms[other].wanted = 1
+            next_ps = min(next_ps, _collect(state, other, GONE_ON), _collect(state, other, DELIVERED))
     if next_ps != FAR:
         _set_alarm(program, state, server, room, next_ps)
     return False

@@ -19,20 +19,8 @@ import simpy
 from simpy.events import NORMAL, EventPriority
 
 from sim.engine.reference.policies import Conditions, Nic, Turns, detours_of, route_from
-from sim.program import (
-    I64,
-    LOWEST_CHUNK_FIRST,
-    PER_CHUNK,
-    PER_TASK,
-    PRIORITY,
-    PUSHED,
-    ROUND_ROBIN_FLOW,
-    ROUND_ROBIN_PORT,
-    SMALLEST_FIRST,
-    WHOLE,
-    Program,
-)
-from sim.program.contract import ATTEMPTS, CLOCK_END_PS, DOWN, HEAD, LOSES, NEVER_PS, UNBOUNDED, WAITS
+from sim.program import I64, PER_CHUNK, PER_TASK, PUSHED, ROUND_ROBIN_FLOW, ROUND_ROBIN_PORT, WHOLE, Program
+from sim.program.contract import ATTEMPTS, CLOCK_END_PS, DOWN, HEAD, LOSES, NEVER_PS, UNBOUNDED, WAITS, WEIGHTS
 from sim.program.outcome import Journal, Log, Outcome, Stranded, check_finished, log_base, past_the_clock
 
 SETTLE = NORMAL
@@ -152,7 +140,8 @@ class TaskProcess:
 
 def choice_key(discipline: int, task: TaskProcess, chunk: int, hop: int, arrival_ps: int) -> TieKey:
     """The order in which servers and pools choose; the least comes first."""
-    rank = {PRIORITY: task.priority, SMALLEST_FIRST: task.work, LOWEST_CHUNK_FIRST: chunk}.get(discipline, 0)
+    of_priority, of_work, of_chunk = WEIGHTS[discipline].tolist()
+    rank = of_priority * task.priority + of_work * task.work + of_chunk * chunk
     return rank, arrival_ps, task.tie_class, chunk, hop, task.index
 
 

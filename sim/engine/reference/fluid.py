@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from sim.engine.reference.policies import Conditions, route_from
-from sim.program.contract import COMPLETES, NEVER_PS, PER_CHUNK, PRIORITY, SMALLEST_FIRST, Program
+from sim.program.contract import COMPLETES, NEVER_PS, PER_CHUNK, WEIGHTS, Program
 from sim.program.flows import Speeds
 from sim.program.outcome import Outcome, check_finished
 from topologies.units import PS_PER_S
@@ -125,11 +125,10 @@ class _Run:
         return bool(ready)
 
     def _wait(self, line: _Line, task: int) -> None:
-        rank = 0
-        if line.discipline == PRIORITY:
-            rank = int(self.p.task_priority[task])
-        elif line.discipline == SMALLEST_FIRST:
-            rank = int(self.p.cut_work[self.p.task_cut[task]])
+        of_priority, of_work, _ = WEIGHTS[line.discipline].tolist()
+        rank = of_work * int(self.p.cut_work[self.p.task_cut[task]])
+        if of_priority:
+            rank += of_priority * int(self.p.task_priority[task])
         line.waiting.append((rank, self.now, int(self.p.task_class[task]), task))
         line.waiting.sort()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from sim.engine.compile.door import helper, u64
 from sim.engine.core.status import NONE
-from sim.program.contract import LOWEST_CHUNK_FIRST, PRIORITY, SMALLEST_FIRST
+from sim.program.contract import WEIGHTS
 from tests.oracles.general_loop.event import CHILD, NEXT, at_of, child_of, chunk_of, field, next_of, task_of, time_of
 
 
@@ -40,18 +40,15 @@ def ties_before(program, state, a, b):
 def before(program, state, discipline, a, b):
     """Whether a discipline serves token a before token b: (rank, arrival, class, chunk, hop, task)."""
     task_a, task_b = task_of(state.event, a), task_of(state.event, b)
-    if discipline == PRIORITY:
-        if program.task_priority[u64(task_a)] != program.task_priority[u64(task_b)]:
-            return program.task_priority[u64(task_a)] < program.task_priority[u64(task_b)]
-    elif discipline == SMALLEST_FIRST:
-        work_a = program.cut_work[u64(program.task_cut[u64(task_a)])]
-        work_b = program.cut_work[u64(program.task_cut[u64(task_b)])]
-        if work_a != work_b:
-            return work_a < work_b
-    elif discipline == LOWEST_CHUNK_FIRST:
-        chunk_a, chunk_b = chunk_of(state.event, a), chunk_of(state.event, b)
-        if chunk_a != chunk_b:
-            return chunk_a < chunk_b
+    if WEIGHTS[discipline, 0] != 0 and program.task_priority[u64(task_a)] != program.task_priority[u64(task_b)]:
+        return (program.task_priority[u64(task_a)] < program.task_priority[u64(task_b)]) == (WEIGHTS[discipline, 0] > 0)
+    work_a = program.cut_work[u64(program.task_cut[u64(task_a)])]
+    work_b = program.cut_work[u64(program.task_cut[u64(task_b)])]
+    if WEIGHTS[discipline, 1] != 0 and work_a != work_b:
+        return (work_a < work_b) == (WEIGHTS[discipline, 1] > 0)
+    chunk_a, chunk_b = chunk_of(state.event, a), chunk_of(state.event, b)
+    if WEIGHTS[discipline, 2] != 0 and chunk_a != chunk_b:
+        return (chunk_a < chunk_b) == (WEIGHTS[discipline, 2] > 0)
     arrival_a, arrival_b = time_of(state.event_ps, a), time_of(state.event_ps, b)
     if arrival_a != arrival_b:
         return arrival_a < arrival_b

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from sim.astra.system_file import Implementation, read_system
+from sim.astra.system_file import ABSENT, Implementation, read_system
 from tests.astra_inputs import DATA, SYSTEM
 from topologies import WeftError
+from topologies.text.schema import Absent
 
 
 def write(folder: Path, **changes: Any) -> Path:
@@ -30,6 +31,13 @@ def test_what_is_read(tmp_path: Path) -> None:
         Implementation("ring", 0), Implementation("direct", 0), Implementation("direct", 4),
         Implementation("halvingDoubling", 0),
     )
+
+
+@pytest.mark.parametrize("row", ABSENT, ids=lambda row: row.name)
+def test_absent_equals_explicit(row: Absent, tmp_path: Path) -> None:
+    value = int(row.value) if row.value.isdecimal() else row.value
+    key = row.name.replace("-", "_")
+    assert read_system(write(tmp_path, **{key: None}), 1) == read_system(write(tmp_path, **{key: value}), 1)
 
 
 OLD = """scheduling-policy: LIFO
@@ -76,7 +84,7 @@ def test_published_files() -> None:
         ({"preferred_dataset_splits": 10**9}, "an integer from 1 to 100000"),
         ({"endpoint_delay": 1.5}, "endpoint-delay is 1.5"),
         ({"endpoint_delay": True}, "endpoint-delay is True"),
-        ({"local_mem_bw": 0}, "local-mem-bw is 0: give a number above 0"),
+        ({"local_mem_bw": -1}, "local-mem-bw is -1: give a number from 0"),
         ({"local_mem_bw": "1600"}, "local-mem-bw is '1600'"),
         ({"scheduling_policy": "lifo"}, "scheduling-policy 'lifo' is unknown: choose one of LIFO, FIFO, EXPLICIT"),
         ({"scheduling_policy": ["LIFO"]}, "scheduling-policy ['LIFO'] is unknown"),

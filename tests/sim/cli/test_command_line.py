@@ -21,7 +21,7 @@ SMALL = ["compare", "--topology", "torus:4x4", "--algorithms", "ring", "-b", "1K
 
 OF_ONE_COMMAND = (
     *(f"optimize.{name}" for name in ("network", "workload", "communicator", "parallelism", "chunks", "option")),
-    "astra.workload", "astra.network", "pool.size", "pool.header", "pool.rule", "circuits.rule", "optimize.budget",
+    "astra.network", "pool.size", "pool.header", "pool.rule", "circuits.rule", "optimize.budget",
     "circuits.budget", "plot.size", "plot.algorithms",
 )
 """Keys with the flag of another: they take several values, or mean something of the command's own."""

@@ -125,7 +125,7 @@ def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--loop", "ddp"], "loop 'ddp' is unknown"),
+        (["--loop", "ddp"], "loop 'ddp' is a scheme of sharding: wfbp is its loop"),
         (["--repeat", "0"], "--repeat 0: at least 1"),
         (["--active-chunks", "few"], "--active-chunks few: an integer from 1, or off"),
         (["--peak", "3"], "--peak is for models"),

@@ -9,8 +9,9 @@ import pytest
 
 from sim.cli import main
 from tests.astra_inputs import SYSTEM, collective_node, compute_node, network_text, write_ranks
-from workloads.formats.chakra import Node
 from workloads.formats.chakra_attributes import Attribute
+from workloads.formats.chakra_schema import Node
+from workloads.passes.device import device
 
 GOAL = "num_ranks 2\nrank 0 {\nl1: calc 1000\nl2: send 1000000b to 1\nl2 irequires l1\n}\n" \
     "rank 1 {\nl1: recv 1000000b from 0\n}\n"
@@ -59,6 +60,21 @@ def test_groups_by_one_file_everywhere(
     said(["share", *grouped[:2], "--tenant", f"workload={grouped[3]} comm-group={groups} algorithm=swing,ring"], capsys)
     tree = said(["share", *grouped[:2], "--tenant", f"job={grouped[3]} comm-group={groups} algorithm=tree"], capsys)
     assert "# note: t1: by default, as no named algorithm implements it: all-gather by ring, all-reduce by ring" in tree
+
+
+def test_operations_take_the_rates_of_the_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In every command, where nothing else is given; flags are over them."""
+    h100 = device("h100")
+    work = (Attribute("num_ops", round(h100.half / 1000), "int64"), Attribute("tensor_size", 8, "int64"))
+    prefix = str(write_ranks(tmp_path, [[Node(0, "gemm", "compute", attributes=work)]] * 8))
+    for fabric in (["--machine", "dgx-h100:1"], ["--topology", "dgx-h100:1"]):
+        found = said(["trace", *fabric, "--job", prefix], capsys)
+        assert found.splitlines()[0].endswith(": 1 ms") and "take the rates of h100: --peak" in found
+    assert time_of([*fabric, "--job", prefix, "--efficiency", "0.5"], capsys) == "2 ms"
+    assert time_of([*fabric, "--job", prefix, "--peak", "9890"], capsys) == "100 us"
+    assert "1 ms" in said(["share", *fabric, "--tenant", f"job={prefix}"], capsys)
+    timed = str(write_ranks(tmp_path, [[Node(0, "gemm", "compute", duration_us=7)]] * 8, "timed"))
+    assert "the rates of" not in said(["trace", *fabric, "--job", timed], capsys)
 
 
 def test_operations_take_the_roofline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +181,7 @@ def test_a_flag_without_a_use_is_an_error(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"schemaVersion": 1, "traceEvents": []}', "a Kineto profile of PyTorch"),
+        ('{"schemaVersion": 1, "traceEvents": []}', "the Kineto profile of one rank"),
         ('{"schema": "1.1.1-chakra.0.0.4", "pid": 3, "nodes": []}', "a host trace of PyTorch"),
         ('{"pg_config": {}, "entries": []}', "the dump of one rank of PyTorch's NCCL flight recorder"),
         ('{"architectures": ["LlamaForCausalLM"]}', "the config.json of a model"),

@@ -46,8 +46,7 @@ def loads(schedule: Schedule) -> dict[int, dict[str, list[float]]]:
 
 GAPS = {
     "latency, dips and ramps": (0.65, 0.8), "counts the whole array up and down": (0.4, 0.8),
-    "rate of NVLS is that of a full box": (1.2, 1.8), "an odd number": (1.2, 2.3),
-    "share": (1.2, 1.6),
+    "rate of NVLS is that of a full box": (1.2, 1.8),
 }
 """Least and largest ratio of the simulated to the expected time, above the ramp, by what is said of it."""
 
@@ -66,11 +65,11 @@ def test_every_algorithm_takes_the_expected_time_or_says_why_not(gpus: int, insi
             for one in (one for one in candidates(asked) if one.protocol == "Simple"):  # that of large arrays
                 row = timed(asked, one, ABOVE_THE_RAMP)
                 found = simulated(asked, row)
-                if found.time_s is None:
-                    assert "share_links takes links between every two of 4, 6, 8, ..." in found.reason
-                    continue
+                assert found.time_s is not None, found.reason
                 ratio, why = found.time_s / row.time_s, why_apart(asked, row, found.time_s)
                 low, high = next((gap for said, gap in GAPS.items() if said in why), (0.8, 1.2))
+                if "unevenly" in why:  # the fullest NIC serves so many rings
+                    low, high = (-(-gpus // nics) * nics / gpus * off for off in (0.95, 1.05))
                 assert low <= ratio <= high, (nics, kind, one.algorithm, one.protocol, why)
                 assert bool(why) == (abs(ratio - 1) > APART)
 

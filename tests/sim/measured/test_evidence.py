@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sim.measured.diagnosis import (
+    _line_error,
     best,
     breaks,
     by_size,
@@ -143,3 +144,40 @@ def test_a_line_has_no_negative_latency_or_rate() -> None:
     assert breaks(two) == (3,)
     assert breaks(two[1:]) == ()
     assert breaks([(1, 10.0), (2, 10.0), (3, 10.0), (4, 1.0), (5, 1.0), (6, 1.0)]) == (3,)
+
+
+def test_a_chain_of_equal_times_counts_as_one_that_rises() -> None:
+    """Three sizes that take as long, and two that take much less: the two are wrong."""
+    assert contradictions([(1, 9.0), (2, 9.0), (4, 9.0), (8, 1.0), (16, 2.0)]) == (8, 16)
+    assert contradictions([(1, 9.0), (2, 9.0), (8, 1.0), (16, 2.0), (32, 3.0)]) == (1, 2)
+    assert contradictions([(1, 9.0), (2, 9.0), (8, 1.0), (16, 2.0)]) == (1, 2)  # of as few, the smaller ones
+
+
+@pytest.mark.parametrize(("ratios", "size"), [
+    ([0.8, 0.9, 0.7, 1.0, 0.8, 1.0], 8), ([0.7, 0.7, 0.8, 0.7, 0.9, 0.7, 1.0], 16),
+    ([1.0, 0.7, 0.7, 0.9, 0.9, 0.8, 0.7, 0.9], 128),
+])
+def test_the_steadiest_size_is_by_medians_of_the_five_around(ratios: list[float], size: int) -> None:
+    """The first and the last five where there are no two on one side."""
+    assert steadiest([(2**at, 2.0**at / ratio) for at, ratio in enumerate(ratios)], ratios) == size
+
+
+@pytest.mark.parametrize("lines", range(1, 7))
+def test_a_curve_has_five_lines_at_most(lines: int) -> None:
+    """Each of three sizes and a latency of its own; a sixth line is not looked for."""
+    points = [(2**at, 5.0 ** min(at // 3, lines - 1) + 2.0**at / 1e12) for at in range(21)]
+    assert len(breaks(points)) == min(lines, 5) - 1
+
+
+@pytest.mark.parametrize(("times", "latency", "rate"), [
+    ((1.0, 3.0, 6.0), 0, None), ((6.0, 3.0, 1.0), None, 0), ((2.0, 3.0, 4.0), 1.0, 1.0),
+])
+def test_the_error_of_a_line_is_the_least_of_all_on_a_grid(
+    times: tuple[float, ...], latency: float | None, rate: float | None
+) -> None:
+    """The error is that of the best of all lines on a grid that keep to that."""
+    table = np.array([*zip((1.0, 2.0, 3.0), times, strict=True)])
+    every = np.linspace(0, 8, 801)
+    grid = [every if one is None else np.array([one]) for one in (latency, rate)]
+    least = min(sum(((a + b * size) / time - 1) ** 2 for size, time in table) for a in grid[0] for b in grid[1])
+    assert _line_error(table) == pytest.approx(least, abs=1e-4)

@@ -71,12 +71,30 @@ def test_an_inlined_plan_is_a_point_too() -> None:
 
 @pytest.mark.parametrize(("sections", "why"), [
     ({"iteration": {"tp": 2}}, "--tp 2 is of a plan: give --model"),
-    ({"workload": {"efficiency": 0.5}}, "efficiency 0.5 is of a plan"),
+    ({"workload": {"efficiency": 0.5}}, "--efficiency 0.5 is of a workload: give --workload"),
     ({"iteration": {"inline": True}}, "is of a plan: give --model"),
 ])
 def test_keys_of_a_plan_need_its_model(sections: dict[str, Any], why: str) -> None:
     with pytest.raises(WeftError, match=why):
         make_sweep({"topology": {"spec": "ring:4"}, "collective": {"algorithms": ["ring"]}, **sections})
+
+
+@pytest.mark.parametrize(("name", "stage", "replicas"), [
+    ("ddp", 0, 1), ("ZeRO-1", 1, 1), ("zero2", 2, 1), ("fsdp", 3, 1), ("FSDP2", 3, 1), ("hsdp", 3, 2)])
+def test_schemes_go_by_their_names(name: str, stage: int, replicas: int) -> None:
+    keys = {"model": "llama-3-8b", "global_batch": 32, "replicas": replicas}
+    plans = [asked(Spec.from_dict({**SWEEP, "iteration": keys | {"zero": zero}})).plan for zero in (name, stage)]
+    assert plans[0] == plans[1] and plans[0].zero == stage
+
+
+@pytest.mark.parametrize(("keys", "why"), [
+    ({"iteration": {"zero": "hsdp"}}, "give --replicas N"), ({"iteration": {"zero": "fdsp"}}, "zero 'fdsp' is unknown"),
+    ({"training": {"loop": "fsdp"}}, "--loop fsdp is of the layers of --workload: .* which has --zero fsdp"),
+])
+def test_schemes_that_are_not(keys: dict[str, Any], why: str) -> None:
+    base = {"model": "llama-3-8b", "global_batch": 32}
+    with pytest.raises(WeftError, match=why):
+        asked(Spec.from_dict({**SWEEP, **keys, "iteration": base | keys.get("iteration", {})}))
 
 
 def test_a_plan_has_collectives_of_its_own() -> None:

@@ -9,7 +9,7 @@ from collectives.registry import REDUCING
 from sim import simulate
 from sim.analytic.cut_bound import cut_bound
 from sim.study.spec import Spec
-from topologies import WeftError, from_spec
+from topologies import WeftError, from_spec, with_reduction_units
 
 FABRICS = (
     "switch:8", "switch:3", "SW(4)_SW(2)", "RI(3)_SW(4)", "leaf-spine:3x2x2", "fat-tree:4", "dgx-a100:1", "dgx-a100:2",
@@ -57,6 +57,55 @@ def test_equal_traffic_on_equal_links_takes_equal_time() -> None:
             for name, form in (("nvls-trees", None), ("in-network", "push"))
         )
         assert trees == pytest.approx(push, rel=0.02)
+
+
+RATES = ("0.7GB/s", "20GB/s", "50GB/s", "333GB/s")
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("per", ["switch", "port"])
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize(
+    "fabric", ["switch:8", "switch:3", "switch:2", "fat-tree:4", "leaf-spine:3x2x2", "SW(4)_SW(2)", "RI(3)_SW(4)",
+               "dgx-a100:2", "torus:4x2", "mesh:3x3", "hx2mesh:2x1"],
+)
+def test_the_bound_of_all_algorithms_knows_the_rate_of_reduction(fabric: str, rate: str, per: str) -> None:
+    """It is between those of switches that reduce at the rate of links, and of switches that only forward."""
+    topology = Spec.from_dict({"topology": {
+        "spec": fabric, "aggregation_rate": rate, "aggregation_per": per,
+    }}).build_topology()
+    forwarded, least, free = (
+        cut_bound(one, "all-reduce", reducing_switches=reduces).s_per_byte
+        for one, reduces in ((topology, False), (topology, None), (from_spec(fabric), True))
+    )
+    assert free <= least <= forwarded
+    for name in algorithms_for("all-reduce"):
+        for form in ("push", "pull") if name == "in-network" else (None,):
+            try:
+                result = simulate(build(name, "all-reduce", topology, 2**20, form), chunks=4)
+            except WeftError:
+                continue
+            assert result.time_s >= float(least) * 2**20 * (1 - 1e-9), (name, form)
+            assert result.time_ps >= result.lower_bound_ps
+
+
+def test_slow_units_are_worth_what_they_take_in() -> None:
+    """Of 14 arrays that eight NPUs exchange through links of 400 GB/s in all, a unit of 10 GB/s takes 1 in 41."""
+    fabric = with_reduction_units(from_spec("switch:8"), "10GB/s")
+    bound = cut_bound(fabric, "all-reduce", reducing_switches=None)
+    assert float(bound.s_per_byte) == pytest.approx(14 / 410e9)
+    assert bound.reason == "8 parts must exchange 14 arrays, less what switches between them add up and copy"
+    assert cut_bound(from_spec("switch:8"), "all-reduce", reducing_switches=None) == cut_bound(
+        from_spec("switch:8"), "all-reduce")
+
+
+def test_routers_that_reduce_save_nothing() -> None:
+    """An NPU adds up what arrives, and so does its router: each message still enters it."""
+    fabric = from_spec("torus:4x4")
+    slow = with_reduction_units(fabric, "1GB/s", nodes=range(16))
+    for reduces in (None, True):
+        found = cut_bound(slow, "all-reduce", reducing_switches=reduces)
+        assert found.s_per_byte == cut_bound(fabric, "all-reduce").s_per_byte
 
 
 def test_boxes_whose_switches_reduce_say_nothing_of_those_between_them() -> None:

@@ -17,11 +17,14 @@ from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.engine.run import run
 from sim.lower.job import lower
+from sim.optimizer.programs import collective_objective
+from sim.optimizer.retime import links_per_npu
 from sim.program.model import Model
 from sim.program.perturb import SHARE, perturb
-from sim.study.tables import abbreviations, comparison_table, tied_with
+from sim.study.tables import abbreviations, comparison_table, range_s, tied_with
 from sim.why.spread import Spread, _renumbered, nearby, spread
 from topologies import Topology, WeftError, from_links, from_spec, ring
+from topologies.units import format_time
 from workloads.job import Communicate, Job, on_network
 
 ACCIDENT = ("torus:16x8x4", "all-reduce", "16MiB")
@@ -36,6 +39,34 @@ def test_swing_where_its_ports_collide_is_an_accident_and_bucket_is_not() -> Non
         ranges[name, progress] = (found.high_ps - found.low_ps) / found.time_ps
     assert ranges["swing", "free"] > 0.2
     assert ranges["bucket", "free"] < 0.005 and ranges["swing", "auto"] < 0.005
+
+
+@pytest.mark.parametrize("spec", ["torus:8x2", "torus:6x4", "mesh:6x2"])
+def test_a_range_has_ports_that_go_on_alone_where_ranks_wait_by_default(
+    spec: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same in every command, and nothing of it where somebody says what ranks wait for."""
+    schedule = build("swing", "all-reduce", from_spec(spec), "64KiB", "bandwidth")
+    alone = simulate(schedule, rank_progress="free", chunks=4).time_s
+    found = simulate(schedule, chunks=4).spread(2)
+    assert found.alone_s == alone and f"{format_time(round(alone * 1e12))} where ports go on alone" in str(found)
+    for progress in ("free", "authors", "all"):
+        assert simulate(schedule, rank_progress=progress, chunks=4).spread(2).alone_ps is None
+    assert simulate(build("direct", "all-reduce", from_spec(spec), "64KiB")).spread(2).alone_ps is None
+    asked = ["--topology", spec, "--collective", "all-reduce", "--algorithm", "swing", "--chunks", "4",
+             "--form", "bandwidth"]
+    for command in ("compare", "validate"):
+        assert main([command, *asked, "-b", "64K", "-e", "64K", "--json", "-", "--quiet"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert row["alone_s"] == alone
+        assert range_s(row) == (min(row["spread_low_s"], alone), max(row["spread_high_s"], alone))
+    assert main(["trace", *asked, "--size", "64K", "--json", "-", "--quiet"]) == 0
+    assert f'"alone_s": {alone}' in capsys.readouterr().out
+    objective = collective_objective(
+        from_spec(spec), "all-reduce", "swing", "64KiB", model=Model(chunks=4), form="bandwidth"
+    )
+    rates = from_spec(spec).bandwidth_Bps[0] * links_per_npu(from_spec(spec)) / 1e9
+    assert objective.spread(rates).alone_s == pytest.approx(alone, rel=1e-6)
 
 
 @pytest.mark.compiled

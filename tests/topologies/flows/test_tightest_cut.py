@@ -15,7 +15,7 @@ from tests import fabrics
 from tests.oracles import all_cuts
 from topologies import TOPOLOGIES, WeftError, bytes_per_s, from_links, from_spec, mesh, switch, torus
 from topologies.flows import tightest_cut
-from topologies.flows.partitions import partition_s_per_byte
+from topologies.flows.partitions import least_crossing
 from topologies.flows.tightest_cut import (
     broadcast_cut,
     gather_cut,
@@ -142,12 +142,12 @@ def test_bandwidths_beyond_64_bits_stay_exact(rates):
 )
 def test_partitions(spec, expected):
     """The total that an all-reduce must move: 8/5 on a 4x4 mesh, twice the optimum of an all-gather elsewhere."""
-    assert partition_s_per_byte(from_spec(spec, **UNIT))[0] * GB == Fraction(expected)
+    assert least_crossing(from_spec(spec, **UNIT)).s_per_byte * GB == Fraction(expected)
 
 
 def test_partition_into_boxes():
     """Three boxes joined slowly: 2 (3 - 1) arrays over 3 x 4 GB/s."""
-    s_per_byte, parts = partition_s_per_byte(fabrics.boxes_of(3, 4, 10, 1))
+    s_per_byte, parts, _ = least_crossing(fabrics.boxes_of(3, 4, 10, 1))
     assert s_per_byte * GB == Fraction(1, 3)
     assert np.unique(parts[:12]).size == 3
 

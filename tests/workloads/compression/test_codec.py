@@ -256,8 +256,8 @@ def test_what_does_not_fit_is_refused():
         codec.encode(np.zeros(4))
     with pytest.raises(WeftError, match=r"shape \(3,\) of int32"):
         codec.encode(np.zeros(3, np.int32))
-    with pytest.raises(WeftError, match="cells of 'int8': choose one of int32"):
-        Codec(Layout(4, 6), dtype="int8")
+    with pytest.raises(WeftError, match="cells of 'uint8': choose one of int8"):
+        Codec(Layout(4, 6), dtype="uint8")
     for bad in (
         lambda: Layout(4, 0), lambda: Layout(-1, 1), lambda: Layout(4, 2, split=True), lambda: layout_for(4, 5),
         lambda: layout_for(4, 2, 0), lambda: Layout(2**31, 5), lambda: published_layout(5, 0), lambda: Bloom(4, 0, 1),

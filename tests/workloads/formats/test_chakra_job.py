@@ -12,9 +12,10 @@ from sim import simulate
 from sim.program.model import Model
 from tests.astra_inputs import DATA, collective_node, compute_node, message_node, write_ranks
 from topologies import WeftError, from_spec, ring, switch, torus
-from workloads.formats.chakra import Node, Trace, parse_trace, write_trace
+from workloads.formats.chakra import Trace, parse_trace, write_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_job import chakra_job, read_chakra
+from workloads.formats.chakra_schema import Node
 from workloads.formats.chakra_writer import schedule_to_chakra
 from workloads.group_collectives import group_spec
 from workloads.job import Communicate

@@ -15,11 +15,11 @@ from sim.program.model import Model
 from tests.astra_inputs import collective_node, compute_node, message_node, write_inputs, write_ranks
 from topologies import WeftError, ring
 from workloads.formats.astra_memory import RemoteMemory, Roofline
-from workloads.formats.chakra import Node, TensorInfo, Trace, parse_trace, write_trace
+from workloads.formats.chakra import Trace, parse_trace, write_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_job import Hardware, chakra_job, open_chakra
 from workloads.formats.chakra_nodes import Communicates, Computes, Exchanges, meaning, read_ranks
-from workloads.formats.chakra_schema import COMPUTE, LEGACY, OWN, REPLAYED, ROWS, Row
+from workloads.formats.chakra_schema import COMPUTE, LEGACY, OWN, REPLAYED, ROWS, Node, Row, TensorInfo
 from workloads.job import Communicate
 
 MIB = 2**20

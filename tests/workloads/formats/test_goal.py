@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from sim.program.model import Model
 from sim.result import Result
 from tests.places import SHARED
 from topologies import Topology, WeftError, from_spec, ring, switch
-from workloads.formats.goal import open_goal, parse_goal, read_goal
+from topologies.text.schema import Absent
+from workloads.formats.goal import ABSENT, open_goal, parse_goal, read_goal
 from workloads.formats.goal_writer import job_to_goal, schedule_to_goal
 from workloads.job import Job
 
@@ -105,6 +107,14 @@ def test_what_atlahs_writes(two: Topology, tmp_path: Path) -> None:
     job, notes = open_goal(path, two)
     assert notes == ["nic of messages is passed over: the topology says which links a rank has"]
     assert simulate(job, model=ONE_PIECE, symmetry="off").time_ps == 10_000
+
+
+@pytest.mark.parametrize(("row", "word"), [(row, word) for row in ABSENT for word in row.where.split(", ")],
+                         ids=lambda one: getattr(one, "name", one))
+def test_absent_equals_explicit(row: Absent, word: str, two: Topology) -> None:
+    plain = ("num_ranks 2\nrank 0 {\na: send 8b to 1\nb: calc 9\n}\nrank 1 {\na: recv 8b from 0\nb: calc 5\n}\n")
+    said = re.sub(rf"({word} [^\n]*)", rf"\1 {row.name} {row.value}", plain)
+    assert said != plain and ends(run(said, two)) == ends(run(plain, two))
 
 
 @pytest.mark.parametrize("path", sorted((SHARED / "goal").glob("*.goal")) or [None])

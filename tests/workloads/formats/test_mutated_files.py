@@ -11,20 +11,26 @@ import pytest
 
 from sim.astra.system_file import read_system
 from tests.astra_inputs import SYSTEM
+from tests.workloads.formats.test_chakra_old import first, later
 from tests.workloads.formats.test_chakra_producers import FEEDER, JSONIZER, STAGE_JSON, pytorch, stage
 from tests.workloads.formats.test_flexflow import TASKS, buffer, table
 from tests.workloads.formats.test_flight_recorder import dump, entry
 from tests.workloads.formats.test_goal import GOOD
+from tests.workloads.formats.test_htsim_cm import CHAIN
+from tests.workloads.formats.test_kineto import PROFILE
+from tests.workloads.models.test_job_files import MEGATRON, TITAN
 from topologies import WeftError, ring, switch
 from workloads import read_text_workload
 from workloads.formats.astra_memory import Roofline, read_remote_memory
 from workloads.formats.chakra import write_trace
-from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps
+from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps, open_profiles
 from workloads.formats.comm_groups import read_comm_groups
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
+from workloads.formats.htsim_cm import open_matrix
 from workloads.formats.libra_files import read_communicator
 from workloads.formats.recognize import format_of
+from workloads.models.job_files import read_job
 
 MUTANTS = 40
 
@@ -52,15 +58,29 @@ def recorded(path: Path) -> object:
 
 RECORDED = dump([entry("all_reduce", 1, 0), entry("_all_gather_base", 2, 9)], **{"0": (0, 1)})
 
+def profiled(path: Path) -> object:
+    """The profiles of two ranks, which are both the file but for its rank."""
+    for rank in range(2):
+        data = path.read_bytes().replace(b'"rank": 0', f'"rank": {rank}'.encode())
+        path.with_name(f"p{rank}.json").write_bytes(data)
+    return open_profiles(str(path.with_name("p")), ring(2), ())
+
+
 FORMATS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
     "Chakra traces of STAGE": (write_trace(stage()), chakra("et")),
     "Chakra traces of PyTorch": (write_trace(pytorch(0)), chakra("et")),
+    "Chakra traces of schema 0.0.1": (first(), chakra("eg")),
+    "Chakra traces of schema 0.0.3": (later("0.0.3"), chakra("et")),
     "JSON of Chakra's feeder": (json.dumps(FEEDER).encode(), chakra("json")),
     "JSON of STAGE": (json.dumps(STAGE_JSON).encode(), chakra("json")),
     "JSON of Chakra's jsonizer": (JSONIZER.encode(), chakra("json")),
     "flight recorder": (json.dumps(RECORDED).encode(), recorded),
     "task graph": (buffer(TASKS), lambda path: open_flexflow(path.rename(path.with_suffix(".fbuf")), switch(3))),
     "tasks as CSV": (table(TASKS).encode(), lambda path: open_flexflow(path, switch(3))),
+    "Kineto profile": (json.dumps(PROFILE).encode(), profiled),
+    "job file of torchtitan": (TITAN.encode(), lambda path: read_job(str(path.rename(path.with_suffix(".toml"))))),
+    "arguments of Megatron-LM": (MEGATRON.encode(), lambda path: read_job(str(path))),
+    "connection matrix": (CHAIN.encode(), lambda path: open_matrix(str(path), switch(4))),
     "GOAL": (GOOD.encode(), lambda path: open_goal(path, switch(2))),
     "text workload": (SIMAI.encode(), lambda path: (format_of(str(path)), read_text_workload(path))),
     "system file": (json.dumps(SYSTEM).encode(), lambda path: read_system(path, 1)),

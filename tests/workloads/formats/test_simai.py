@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from topologies import WeftError
+from sim.cli import main
+from sim.study.jobs import build_workload
+from sim.study.keys import TrainingKeys, WorkloadKeys
+from topologies import WeftError, from_spec
+from topologies.text.schema import Absent
 from workloads import Call, Workload, read_text_workload
+from workloads.formats import simai
 
 KEYS = (
     "model_parallel_NPU_group: 8 ep: 4 pp: 1 vpp: 1 ga: 2 all_gpus: 64 checkpoints: 0 checkpoint_initiates: 0 "
@@ -65,6 +71,58 @@ def test_what_is_wrong_is_named(tmp_path: Path, header: str, row: str, message: 
     with pytest.raises(WeftError, match=r"simai\.txt") as wrong:
         read(tmp_path, header, row)
     assert message in str(wrong.value)
+
+
+@pytest.mark.parametrize("row", simai.ABSENT, ids=lambda row: row.name)
+def test_absent_equals_explicit(row: Absent, tmp_path: Path) -> None:
+    """Groups, sizes and layers of a file without the key are those with what stands for it."""
+    topology = from_spec("SW(8)_SW(8)")
+    value = str(topology.n_npus) if row.name == simai.EVERYONE else row.value
+    words = HEADER.replace("ep: 4", "ep: 1").replace("ga: 2", "ga: 1")
+    explicit = re.sub(rf"\b{row.name}: \d+", f"{row.name}: {value}", words)
+    absent = re.sub(rf"\b{row.name}: \d+ ?", "", words)
+    assert explicit != absent and row.name in explicit
+    found = []
+    for header in (explicit, absent):
+        read(tmp_path, header, ROW.replace("ALLTOALL_EP", "ALLGATHER").replace("_DP_EP", ""))
+        work = WorkloadKeys(name=str(tmp_path / "simai.txt"))
+        workload, groups = build_workload(work, TrainingKeys(), topology)
+        found.append((workload.layers, groups))
+    assert found[0] == found[1]
+
+
+MICRO = "micro_test\t-1\t1\tNONE\t0\t1\tNONE\t0\t1\tALLGATHER\t8192\t1"
+MEGATRON = "HYBRID_TRANSFORMER_FWD_IN_BCKWD\tmodel_parallel_NPU_group: 8 checkpoints: 0 checkpoint_initiates: 0"
+
+
+@pytest.mark.parametrize(("header", "row", "size"), [
+    ("MICRO", MICRO, 8192 / 64),
+    ("MICRO", MICRO.replace("micro_test", "mine"), 8192),  # of ASTRA-sim 1.0: a shard
+    (MEGATRON, MICRO.replace("micro_test", "grad_norm"), 8192 / 8),
+    (MEGATRON, MICRO.replace("micro_test", "mine"), 8192),
+    (f"{MEGATRON} pp: 2", MICRO.replace("micro_test", "mine"), 8192 / 4),
+])
+def test_all_gathers_of_simai_are_whole_arrays(header: str, row: str, size: float, tmp_path: Path) -> None:
+    """Whatever the first line says: SimAI has one engine for all of them."""
+    read(tmp_path, header, row)
+    (layer,) = read_text_workload(tmp_path / "simai.txt", 64).layers
+    assert [call.size_bytes for call in layer.weight_grad.calls] == [size]
+
+
+@pytest.mark.parametrize(("policy", "passes", "gradients"), [
+    ("DATA", (1, 1), (4, 2)), ("MICRO", (1, 1), (4, 2)), ("MODEL", (4, 2), (1, 1)),
+    ("HYBRID_DATA_MODEL", (4, 1), (1, 2)), ("HYBRID_MODEL_DATA", (1, 2), (4, 1)),
+])
+def test_groups_of_a_policy(policy: str, passes: tuple[int, ...], gradients: tuple[int, ...], tmp_path: Path) -> None:
+    read(tmp_path, policy, ROW.replace("_DP_EP", "").replace("_EP", ""))
+    _, groups = build_workload(WorkloadKeys(name=str(tmp_path / "simai.txt")), TrainingKeys(), from_spec("SW(4)_SW(2)"))
+    assert groups == {"forward": passes, "input_grad": passes, "weight_grad": gradients}
+
+
+def test_a_micro_benchmark_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    read(tmp_path, "MICRO", MICRO)
+    assert main(["train", "--topology", "SW(4)_SW(2)", "--workload", str(tmp_path / "simai.txt")]) == 0
+    assert "run the first line alone" in capsys.readouterr().out
 
 
 def test_a_file_of_another_encoding(tmp_path: Path) -> None:

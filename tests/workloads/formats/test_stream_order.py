@@ -11,8 +11,9 @@ from sim import simulate
 from sim.program.model import Model
 from tests.astra_inputs import compute_node, message_node
 from topologies import ring, switch
-from workloads.formats.chakra import Node, Trace
+from workloads.formats.chakra import Trace
 from workloads.formats.chakra_job import chakra_job
+from workloads.formats.chakra_schema import Node
 from workloads.formats.waits import waits_outside
 from workloads.job import Compute
 

@@ -17,9 +17,10 @@ from workloads.models.language import LanguageModel, language_model
 from workloads.passes.device import device, stack
 from workloads.passes.iteration import WAITING, iterate
 from workloads.passes.layers import Layers
-from workloads.passes.memory import check_fits, layer_activations, memory_of
+from workloads.passes.memory import _others, check_fits, layer_activations, memory_of
 from workloads.passes.orders import ORDERS, Slot
 from workloads.passes.plan import Plan
+from workloads.passes.stages import outer_parameters
 from workloads.passes.tape import Tape
 from workloads.passes.timeline import timeline
 
@@ -357,3 +358,49 @@ def test_stages_have_whole_layers_and_the_ends_fewer() -> None:
     counts = [len(one) for one in plan(model, pp=16, vp=8, schedule="interleaved", microbatches=16).layers]
     assert counts == [0, *[1] * 126, 0]
     assert [len(one) for one in plan(model, pp=8).layers] == [15, *[16] * 6, 15]
+
+
+# --- the limits themselves
+
+
+@pytest.mark.parametrize("spare", [0, -1])
+def test_a_device_of_exactly_what_is_needed_is_enough(spare: int) -> None:
+    """Of the plan, and of each change that is said to fit."""
+    one = plan(tp=2)
+    need = round(sum(memory_of(one).values()))
+    room = replace(one.device, memory_bytes=need + spare)
+    if spare:
+        with pytest.raises(WeftError, match="small needs"):
+            check_fits(replace(one, device=room))
+    else:
+        check_fits(replace(one, device=room))
+    other = round(sum(memory_of(replace(one, zero=1, dp=2)).values()))
+    with pytest.raises(WeftError) as said:
+        check_fits(replace(one, dp=2, device=replace(one.device, memory_bytes=other + spare)))
+    changes = str(said.value).partition("a100 has ")[2].partition("; ")[2].removesuffix(" would fit").split(" or ")
+    assert ("--zero 1" in changes) == (not spare) and "--recompute full --zero 1" in changes
+
+
+@pytest.mark.parametrize(
+    ("pp", "zero", "told"), [(1, 0, True), (1, 1, True), (1, 2, True), (1, 3, False), (2, 1, False)]
+)
+def test_shards_of_all_are_a_change_of_what_has_no_pipeline_and_no_shards_yet(pp: int, zero: int, told: bool) -> None:
+    assert ("--zero 3 --recompute full" in [text for text, _ in _others(plan(pp=pp, zero=zero, dp=4))]) == told
+
+
+@pytest.mark.parametrize(("recompute", "kept"), [("none", 5 * 16 * 1024), ("core", 0)])
+def test_scores_are_kept_where_the_core_of_attention_is_not_recomputed(recompute: str, kept: int) -> None:
+    """Bytes a token beyond those that do not depend on the sequence: 5 a s of arXiv 2205.05198, equation 1."""
+    one = plan(attention="unfused", recompute=recompute)
+    assert layer_activations(one, 0) == one.tokens * (SMALL.hidden * (10 if SMALL.biases else 8) + kept + sum((
+        2 * (SMALL.query_width + SMALL.kv_width + SMALL.attended_width),
+        SMALL.feed_forward * (6 if SMALL.gated else 4),
+    )))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tp", [1, 4])
+def test_embedding_and_head_are_divided_among_tensor_ranks(tied: bool, tp: int) -> None:
+    model = replace(SMALL, tied=tied)
+    own = model.embedding_parameters + (0 if tied else model.vocabulary * model.hidden)
+    assert outer_parameters(plan(model, tp=tp)) == own / tp

@@ -345,6 +345,19 @@ def test_a_channel_whose_first_chunk_goes_away_is_looked_at_again() -> None:
     assert [rows[task, 0] for task in range(4)] == [[0], [5, 6], [5], [10]]
 
 
+def test_a_chunk_without_room_looks_for_its_detour_when_another_channel_gets_room_back() -> None:
+    """Task 2 waits for the room of channel 1, which task 1 holds until 61; at 16 channel 0 has its room again, and the
+    server looks: task 2 goes there, where it fits."""
+    builder = building()
+    wire, slow = builder.server(UNIT, buffer=5), builder.server(UNIT // 10)
+    builder.task(5, [(wire, 10, 0)])
+    for _ in range(2):
+        builder.task(5, [(wire, 0, 1), (slow, 0)])
+    program = disrupt(builder.build(), Disruptions(detours={2: [(12, ((wire, 0, 0),))]}))
+    assert run_reference(program).start_ps.tolist() == [0, 5, 16]
+    assert_engines_agree(program)
+
+
 def test_a_detour_may_bring_a_channel() -> None:
     """Servers have two queues then, and each has a buffer."""
     builder = building()

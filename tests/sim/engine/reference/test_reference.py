@@ -13,18 +13,8 @@ import pytest
 from hypothesis import given, settings
 
 from sim.engine.reference.engine import run_reference
-from sim.program import (
-    FIFO,
-    LOWEST_CHUNK_FIRST,
-    ORDERS,
-    PER_CHUNK,
-    PER_TASK,
-    PRIORITY,
-    SMALLEST_FIRST,
-    Cutting,
-    Program,
-    ProgramBuilder,
-)
+from sim.program import ORDERS, PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
+from sim.program.contract import WEIGHTS
 from sim.program.outcome import Deadlock, Outcome
 from tests.strategies import fifo_programs, programs
 
@@ -561,12 +551,9 @@ class Reading:
 
     def key(self, service: Service) -> tuple[int, ...]:
         p, task = self.program, service.task
-        rank = {
-            FIFO: 0,
-            PRIORITY: int(p.task_priority[task] if p.task_priority.size else 0),
-            SMALLEST_FIRST: int(p.cut_work[p.task_cut[task]]),
-            LOWEST_CHUNK_FIRST: service.chunk,
-        }[int(p.server_discipline[service.server])]
+        priority = int(p.task_priority[task]) if p.task_priority.size else 0
+        looked_at = priority, int(p.cut_work[p.task_cut[task]]), service.chunk
+        rank = int(WEIGHTS[p.server_discipline[service.server]] @ looked_at)
         return rank, self.ready_ps(service), int(p.task_class[task]), service.chunk, service.hop, task
 
 

@@ -1,0 +1,127 @@
+"""Job files of torchtitan and arguments of Megatron-LM: the model and the plan they launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import main
+from sim.study.plans import asked
+from sim.study.spec import Spec
+from topologies import WeftError
+from topologies.text.schema import Absent
+from workloads.models.job_files import MEGATRON_ABSENT, TITAN_ABSENT, read_job
+from workloads.passes.plan import Plan
+
+TITAN = """
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 2
+seq_len = 8192
+[parallelism]
+tensor_parallel_degree = 2
+"""
+MEGATRON = """#!/bin/bash
+TP=2   # tensor
+export PP="2"
+ARGS=(
+    --num-layers 24  # --num-layers 99
+    --hidden-size 4096
+    --num-attention-heads 32
+    --seq-length 2048 --max-position-embeddings 4096
+)
+torchrun pretrain_gpt.py ${ARGS[@]} --micro-batch-size 1 --global-batch-size ${GBS:-64} \\
+    --tensor-model-parallel-size $TP --pipeline-model-parallel-size=${PP} --merge-file merges.txt --sequence-parallel
+"""
+
+
+def plan(folder: Path, text: str, suffix: str, **keys: Any) -> Plan:
+    """Of the file on two nodes, with further keys."""
+    path = folder / f"job{suffix}"
+    path.write_text(text, encoding="utf-8")
+    spec = {"topology": {"machine": "dgx-h100:2"}, "library": {"name": "nccl"},
+            "iteration": {"model": str(path), **keys}}
+    return asked(Spec.from_dict(spec)).plan
+
+
+def test_a_job_of_torchtitan(tmp_path: Path) -> None:
+    one = plan(tmp_path, TITAN, ".toml")
+    assert (one.model.name, one.tp, one.dp, one.zero, one.replicas, one.sequence) == ("llama-3-8b", 2, 8, 3, 1, 8192)
+    assert (one.micro_batch, one.microbatches, one.global_batch, one.recompute) == (2, 1, 16, "selective")
+    assert (one.stack.name, one.precision) == ("torchtitan", "half")
+    more = TITAN + ('data_parallel_replicate_degree = 2\npipeline_parallel_degree = 2\n'
+                    'pipeline_parallel_schedule = "Interleaved1F1B"\n[activation_checkpoint]\nmode = "full"\n')
+    two = plan(tmp_path, more.replace('"8B"', '"8B"\nconverters = ["float8"]'), ".toml")
+    assert (two.pp, two.vp, two.replicas, two.zero, two.micro_batch, two.microbatches) == (2, 2, 2, 2, 1, 2)
+    assert (two.schedule, two.recompute, two.precision) == ("interleaved", "full", "fp8")
+    assert plan(tmp_path, TITAN + "data_parallel_shard_degree = 1\n", ".toml").zero == 0
+
+
+def test_arguments_of_megatron(tmp_path: Path) -> None:
+    one = plan(tmp_path, MEGATRON, ".sh")
+    assert (one.model.layers, one.model.hidden, one.model.feed_forward, one.model.sequence) == (24, 4096, 16384, 4096)
+    assert one.model.vocabulary == 50432 and one.model.tied and one.model.positions and one.model.biases
+    assert (one.tp, one.pp, one.dp, one.zero, one.global_batch, one.sequence) == (2, 2, 4, 0, 64, 2048)
+    assert one.sequence_parallel and not one.data_overlap and one.stack.name == "megatron"
+    modern = MEGATRON.replace("--sequence-parallel", (
+        "--swiglu --disable-bias-linear --untie-embeddings-and-output-weights --position-embedding-type rope "
+        "--group-query-attention --num-query-groups 8 --use-distributed-optimizer --overlap-grad-reduce "
+        "--num-layers-per-virtual-pipeline-stage 6 --recompute-activations --num-experts 8 --moe-router-topk 2 "
+        "--expert-model-parallel-size 4 --tokenizer-type Llama3Tokenizer --fp8-format hybrid"))
+    two = plan(tmp_path, modern, ".txt")
+    assert two.model.gated and not (two.model.tied or two.model.positions or two.model.biases)
+    assert (two.model.feed_forward, two.model.kv_heads, two.model.experts, two.model.vocabulary) == (
+        10880, 8, 8, 128256)
+    assert (two.zero, two.vp, two.ep, two.recompute, two.precision) == (1, 2, 4, "selective", "fp8")
+    assert two.data_overlap and not two.sequence_parallel and two.schedule == "interleaved"
+
+
+def test_flags_are_over_files_even_where_they_are_usual(tmp_path: Path) -> None:
+    one = plan(tmp_path, MEGATRON, ".sh", pp=1, tp=4, zero="fsdp", sequence_parallel=False)
+    assert (one.pp, one.tp, one.zero, one.sequence_parallel) == (1, 4, 3, False)
+
+
+@pytest.mark.parametrize("row", TITAN_ABSENT, ids=lambda row: row.name)
+def test_absent_of_torchtitan_equals_explicit(row: Absent, tmp_path: Path) -> None:
+    plain = "[model]\nname = 'llama3'\nflavor = '8B'\n"
+    value = row.value if row.value.lstrip("-").isdecimal() or row.value == "false" else f"'{row.value}'"
+    explicit = plan(tmp_path, f"{plain}[{row.where}]\n{row.name} = {value}\n", ".toml")
+    assert explicit == plan(tmp_path, plain, ".toml")
+
+
+@pytest.mark.parametrize("row", MEGATRON_ABSENT, ids=lambda row: row.name)
+def test_absent_of_megatron_equals_explicit(row: Absent, tmp_path: Path) -> None:
+    plain = ("--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 512 --micro-batch-size 1 "
+             "--global-batch-size 16 --vocab-size 1000 --num-experts 4 ")
+    models = [plan(tmp_path, text, ".args") for text in (plain, f"{plain} --{row.name} {row.value}")]
+    assert models[0] == models[1]
+
+
+@pytest.mark.parametrize(("text", "suffix", "why"), [
+    (TITAN.replace("8B", "9B"), ".toml", "model 'llama3' of flavor '9B' is not known"),
+    (TITAN.replace("llama3", "deepseek_v3").replace("8B", "16B"), ".toml", "'deepseek_v3' of flavor '16B'"),
+    (TITAN.replace("= 2", "= 'two'"), ".toml", "local_batch_size of .training. is 'two': an integer"),
+    (TITAN + "pipeline_parallel_degree = 2\npipeline_parallel_schedule = 'x'\n", ".toml", "schedule 'x' is not known"),
+    ("[model\n", ".toml", "job file"),
+    (MEGATRON.replace("--num-layers 24", ""), ".sh", "--num-layers is not there"),
+    (MEGATRON.replace("TP=2 ", "TP=$1 "), ".sh", "--tensor-model-parallel-size is '.TP'"),
+    (MEGATRON.replace("--merge-file", "--x"), ".sh", "--vocab-size is not there"),
+    (MEGATRON + " --num-experts 4 --moe-layer-freq 2", ".sh", "only mixtures in all layers"),
+])
+def test_what_is_wrong_is_one_line(text: str, suffix: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / f"job{suffix}"
+    path.write_text(text)
+    with pytest.raises(WeftError, match=why) as wrong:
+        read_job(str(path))
+    assert "\n" not in str(wrong.value)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(TITAN)
+    assert main(["train", "--machine", "dgx-h100:2", "--library", "nccl", "--model", str(path)]) == 0
+    assert "llama-3-8b, 8.03 G parameters, on dgx-h100:2, 16 NPUs: tp=2 dp=8, 1f1b, ZeRO 3" in capsys.readouterr().out

@@ -1,0 +1,204 @@
+"""A decoder and its parallelism from what launches its training: job files of torchtitan, arguments of Megatron-LM.
+
+Both are read with the defaults of their own tool. What they say of parallelism are keys of `[iteration]`, by their
+names there; the number of GPUs is that of the network, as the launcher would have it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from topologies.checks import WeftError, told
+from topologies.text.input_text import read_input
+from topologies.text.plain_data import parse_toml
+from topologies.text.schema import Absent, Producer
+from workloads.models.language import LanguageModel, language_models
+
+SUFFIXES = (".toml", ".sh", ".txt", ".args")
+
+TITAN, MEGATRON = "torchtitan", "megatron"
+
+
+class TrainingJob(NamedTuple):
+    """What a file launches."""
+
+    model: LanguageModel
+    keys: Mapping[str, Any]  # of `[iteration]`
+
+
+TITAN_ABSENT = (
+    Absent("training", "local_batch_size", "8", "job_config.py, Training"),
+    Absent("training", "global_batch_size", "-1", "job_config.py: local_batch_size for each data-parallel rank"),
+    Absent("training", "seq_len", "2048", "job_config.py, Training"),
+    Absent("parallelism", "data_parallel_replicate_degree", "1", "job_config.py, Parallelism"),
+    Absent("parallelism", "data_parallel_shard_degree", "-1", "job_config.py: all ranks that are left"),
+    Absent("parallelism", "fsdp_reshard_after_forward", "default", "job_config.py: not with a pipeline"),
+    Absent("parallelism", "tensor_parallel_degree", "1", "job_config.py, Parallelism"),
+    Absent("parallelism", "enable_async_tensor_parallel", "false", "job_config.py, Parallelism"),
+    Absent("parallelism", "pipeline_parallel_degree", "1", "job_config.py, Parallelism"),
+    Absent("parallelism", "pipeline_parallel_schedule", "1F1B", "job_config.py, Parallelism"),
+    Absent("parallelism", "pipeline_parallel_microbatch_size", "1", "job_config.py, Parallelism"),
+    Absent("parallelism", "context_parallel_degree", "1", "job_config.py, Parallelism"),
+    Absent("parallelism", "expert_parallel_degree", "1", "job_config.py, Parallelism"),
+    Absent("activation_checkpoint", "mode", "selective", "job_config.py, ActivationCheckpoint"),
+)
+
+_ARGUMENTS = "arguments.py"
+
+MEGATRON_ABSENT = (
+    Absent("arguments", "tensor-model-parallel-size", "1", _ARGUMENTS),
+    Absent("arguments", "pipeline-model-parallel-size", "1", _ARGUMENTS),
+    Absent("arguments", "context-parallel-size", "1", _ARGUMENTS),
+    Absent("arguments", "expert-model-parallel-size", "1", _ARGUMENTS),
+    Absent("arguments", "make-vocab-size-divisible-by", "128", _ARGUMENTS),
+    Absent("arguments", "moe-router-topk", "2", _ARGUMENTS),
+)
+
+PRODUCERS = (
+    Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025", "--model FILE.toml",
+             "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8",
+             "models that have no table of their own; split points of pipelines", TITAN_ABSENT),
+    Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments.py of 2025",
+             "--model FILE.sh",
+             "sizes of the model, mixtures and latent attention; batches, all degrees, recomputation, distributed "
+             "optimizer, overlaps, fp8; variables that the script sets to plain values",
+             "arguments whose values the script gets from elsewhere, where they matter: they are named",
+             MEGATRON_ABSENT),
+)
+
+SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "zbvzerobubble": "zb-v",
+             "interleavedzerobubble": "zb-v", "dualpipev": "dualpipe"}
+"""Of torchtitan."""
+
+CLOSE = 0.03
+"""Between the parameters of a model and the number of its flavor."""
+
+VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "Llama3Tokenizer": 128256}
+"""Tokens that a tokenizer of Megatron-LM has, where no argument says."""
+
+
+def read_job(path: str) -> TrainingJob:
+    """The model and the plan of a file; WeftError: names what is missing, or not known."""
+    text = read_input(path, "job file")
+    return _titan(path, parse_toml(text, f"job file {path}")) if path.endswith(".toml") else _megatron(path, text)
+
+
+def _titan(path: str, data: Mapping[str, Any]) -> TrainingJob:
+    default = {(row.where, row.name): row.value for row in TITAN_ABSENT}
+
+    def of(section: str, key: str, *others: str) -> Any:
+        table = data.get(section)
+        some = [table[name] for name in (key, *others) if name in table] if isinstance(table, dict) else []
+        return some[0] if some else default.get((section, key))
+
+    def whole(section: str, key: str, *others: str) -> int:
+        value = str(of(section, key, *others))
+        if not re.fullmatch(r"-1|\d{1,9}", value):
+            raise WeftError(f"job file {path}: {key} of [{section}] is {told(value)}: an integer is expected")
+        return int(value)
+
+    model = _flavor(path, str(of("model", "name")), str(of("model", "flavor")))
+    local, pp = whole("training", "local_batch_size", "batch_size"), whole("parallelism", "pipeline_parallel_degree")
+    shard, copies = (whole("parallelism", f"data_parallel_{one}_degree") for one in ("shard", "replicate"))
+    schedule = str(of("parallelism", "pipeline_parallel_schedule")).lower()
+    if pp > 1 and schedule not in SCHEDULES:
+        raise WeftError(f"job file {path}: schedule {told(schedule)} is not known: known are {', '.join(SCHEDULES)}")
+    once = {"default": pp > 1, "always": False, "never": True}.get(str(of("parallelism", "fsdp_reshard_after_forward")))
+    keys: dict[str, Any] = {
+        "sequence": whole("training", "seq_len"), "tp": whole("parallelism", "tensor_parallel_degree"), "pp": pp,
+        "cp": whole("parallelism", "context_parallel_degree"), "ep": whole("parallelism", "expert_parallel_degree"),
+        "zero": 0 if shard == 1 else 2 if once else 3, "replicas": 1 if shard == 1 else copies,
+        "micro_batch": whole("parallelism", "pipeline_parallel_microbatch_size") if pp > 1 else local,
+        "recompute": str(of("activation_checkpoint", "mode")),
+        "overlap_tp": str(of("parallelism", "enable_async_tensor_parallel")).lower() == "true",
+        "precision": "fp8" if "float8" in str(of("model", "converters")) else "half", "stack": TITAN,
+    }
+    batch = whole("training", "global_batch_size")
+    keys |= {"global_batch": None, "local_batch": local} if batch == -1 else {"global_batch": batch}
+    if pp > 1:
+        of_rank = SCHEDULES[schedule]
+        keys |= {"schedule": of_rank, "vp": None if of_rank in ("1f1b", "gpipe") else 2}
+    return TrainingJob(model, keys)
+
+
+def _flavor(path: str, name: str, flavor: str) -> LanguageModel:
+    """A model of torchtitan by name and flavor, "llama3" and "8B"; one of a name alone must have as many parameters."""
+    plain = {re.sub(r"[-_.]", "", one.lower()): one for one in language_models()}
+    base = re.sub(r"[-_.]", "", name.lower())
+    exact, alone = plain.get(base + re.sub(r"[-_.]", "", flavor.lower())), plain.get(base)
+    billions = re.match(r"[\d.]+(?=B)", flavor)
+    for called in (exact, alone):
+        if called is not None:
+            model = LanguageModel(name=called, **language_models()[called])
+            if called == exact or (billions and abs(model.parameters / 1e9 / float(billions[0]) - 1) < CLOSE):
+                return model
+    raise WeftError(f"job file {path}: model {told(name)} of flavor {told(flavor)} is not known: give a config.json of "
+                    f"Hugging Face instead; known are {', '.join(language_models())}")
+
+
+_ARGUMENT = re.compile(r"--([a-z][a-z0-9-]*)(?:[ =]+((?!--)[^\s\\\"'()]+))?")
+_SET = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?([\w.-]+)[\"']?\s*(?:#.*)?$", re.MULTILINE)
+
+
+def _megatron(path: str, text: str) -> TrainingJob:
+    plain = re.sub(r"(?m)(^|\s)#[^\n]*", " ", text)
+    variables = dict(_SET.findall(plain))
+    plain = re.sub(r"\$\{?(\w+)(?::-([\w.-]+))?\}?", lambda one: variables.get(one[1]) or one[2] or str(one[0]), plain)
+    found = {name: value or "" for name, value in _ARGUMENT.findall(plain)}
+    default = {row.name: row.value for row in MEGATRON_ABSENT}
+
+    def whole(key: str, otherwise: int | None = None) -> int:
+        value = found.get(key, default.get(key, "" if otherwise is None else str(otherwise)))
+        if not (value.isascii() and value.isdecimal() and len(value) < 10):
+            said = f"is {told(value)}" if key in found else "is not there"
+            raise WeftError(f"job file {path}: --{key} {said}: Megatron-LM's arguments need it, as a plain integer")
+        return int(value)
+
+    layers, hidden, heads = (whole(key) for key in ("num-layers", "hidden-size", "num-attention-heads"))
+    tp, pp = whole("tensor-model-parallel-size"), whole("pipeline-model-parallel-size")
+    gated, mixture = "swiglu" in found, "num-experts" in found
+    wide = whole("ffn-hidden-size", 8 * hidden // 3 // 64 * 64 if gated else 4 * hidden)
+    sizes: dict[str, Any] = {
+        "layers": layers, "hidden": hidden, "heads": heads, "feed_forward": wide, "gated": gated,
+        "vocabulary": _padded(path, found, whole, tp),
+        "sequence": whole("max-position-embeddings", whole("seq-length")),
+        "kv_heads": whole("num-query-groups", heads) if "group-query-attention" in found else heads,
+        "head_size": whole("kv-channels", hidden // max(heads, 1)),
+        "tied": "untie-embeddings-and-output-weights" not in found, "biases": "disable-bias-linear" not in found,
+        "positions": found.get("position-embedding-type", "learned_absolute") == "learned_absolute"
+        and "use-rotary-position-embeddings" not in found,
+    }
+    if mixture and found.get("moe-layer-freq", "1") != "1":
+        raise WeftError(f"job file {path}: --moe-layer-freq {told(found['moe-layer-freq'])}: only mixtures in all "
+                        "layers are read; give a config.json of Hugging Face instead")
+    if mixture:
+        sizes |= {"experts": whole("num-experts"), "active": whole("moe-router-topk"),
+                  "expert_width": whole("moe-ffn-hidden-size", wide)}
+    if "multi-latent-attention" in found:
+        rotary = whole("qk-pos-emb-head-dim", 64)
+        sizes |= {"q_rank": whole("q-lora-rank"), "kv_rank": whole("kv-lora-rank"), "rotary": rotary,
+                  "head_size": whole("qk-head-dim", 128) + rotary, "value_size": whole("v-head-dim", 128)}
+    each, virtual = "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"
+    vp = layers // (pp * max(whole(each), 1)) if each in found else whole(virtual) if virtual in found else None
+    recompute = found.get("recompute-granularity", "selective" if "recompute-activations" in found else "none")
+    overlaps = "overlap-grad-reduce" in found or "overlap-param-gather" in found
+    keys = {
+        "sequence": whole("seq-length"), "global_batch": whole("global-batch-size"),
+        "micro_batch": whole("micro-batch-size"), "tp": tp, "pp": pp, "cp": whole("context-parallel-size"),
+        "ep": whole("expert-model-parallel-size"), "zero": int("use-distributed-optimizer" in found),
+        "vp": vp, "recompute": recompute or "full", "sequence_parallel": "sequence-parallel" in found,
+        "overlap": overlaps, "overlap_tp": "tp-comm-overlap" in found,
+        "precision": "fp8" if {"fp8-format", "fp8-hybrid", "fp8-e4m3"} & set(found) else "half", "stack": MEGATRON,
+    }
+    return TrainingJob(LanguageModel(name=Path(path).stem, source=path, **sizes), keys)
+
+
+def _padded(path: str, found: Mapping[str, str], whole: Callable[..., int], tp: int) -> int:
+    """Tokens of the embedding, of which each tensor rank has as many."""
+    tokens = VOCABULARIES.get(found.get("tokenizer-type", "GPT2BPETokenizer" if "merge-file" in found else ""))
+    if tokens is None and "vocab-size" not in found:
+        raise WeftError(f"job file {path}: --vocab-size is not there, and the tokenizer's is not known: add it; known "
+                        f"are {', '.join(VOCABULARIES)}")
+    multiple = whole("make-vocab-size-divisible-by") * tp
+    return -(-whole("vocab-size", tokens) // multiple) * multiple
