@@ -57,6 +57,7 @@ def in_matchings(schedule: Schedule) -> Schedule:
     t, p = schedule.pattern.transfers(), schedule.pattern.p
     if t.dep_src.size or t.pool is not None or not np.any(t.src != t.dst):
         return schedule
+
     step, left, number = np.zeros(t.src.size, np.int32), np.flatnonzero(t.src != t.dst), 0
     while left.size:
         left = left[np.argsort(t.blocks[left], kind="stable")]  # of several for a pair, the largest is taken

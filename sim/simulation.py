@@ -17,7 +17,6 @@ from sim.engine.run import check_size, run
 from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
 from sim.faults.history import history_of, marks_of
-from sim.faults.lost import needs_journal
 from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered, task_names
@@ -122,6 +121,7 @@ def _job_of(work: Schedule | Job | Sequence[Tenant], model: Model) -> Job:
     if isinstance(work, Job):
         return work
     if isinstance(work, Schedule):
+        work.pattern.prove()
         return Job.of(work)
     if not isinstance(work, (list, tuple)) or not all(isinstance(one, Tenant) for one in work):
         raise WeftError(f"work {told(work)}: give a Schedule, a Job or a list of Tenant")
@@ -181,7 +181,7 @@ class _Run:
         as_kept = "off" if marks is None else "auto"
         lowered = add_faults(lower(healthy.job, healthy.model, as_kept, marks=marks), plan)
         try:
-            outcome = self._outcome(lowered, self.log or self.engine == "fluid" or needs_journal(lowered.program))
+            outcome = self._outcome(lowered, self.log or self.engine == "fluid")
         except Deadlock as stuck:
             if not lowered.is_whole:
                 return self.faulty(healthy, plan, "off")  # which names all that wait

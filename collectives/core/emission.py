@@ -9,7 +9,8 @@ that is emitted in parts. The first part is kept, read-only, and serves whoever 
 part, the rows of kept sources must be what they were.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -200,6 +201,18 @@ class Emission:
                 self._compare(_of_sources(t, self._known), self._kept)
             self._kept, self._known = _frozen(t, copy=True), every  # its generator may have kept the arrays
         return self._kept
+
+    @contextmanager
+    def at_hand(self, most: int) -> Iterator[None]:
+        """Within it the transfers of every source are emitted once, where there are at most so many."""
+        few, n = self.kept()
+        before = self._kept, self._known
+        if n and few.src.size * self._n_sources <= most * n:
+            self.freeze()
+        try:
+            yield
+        finally:
+            self._kept, self._known = before
 
     def kept(self) -> tuple[Transfers, int]:
         """The transfers that serve whoever asks again, and of how many sources they are (0: one has too many)."""

@@ -25,9 +25,9 @@ MOST_WORDS = 1 << 25
 FEW_MOVES = 1_000
 """Limit on what is followed in Python in any case: 5 ms."""
 
-KEPT_MOVES = 40_000
-"""What is followed in Python, in all, before compiled code is loaded for it: as long as loading takes, and that also
-takes 40 MiB."""
+KEPT_MOVES = 15_000
+"""What is followed in Python, in all, before compiled code is loaded for it, which takes 0.2 s where the engine has
+loaded the compiler, and 40 MiB: as long as that where many write the same blocks, a third where few do."""
 
 COLD_MOVES = 200_000
 """What is followed in Python, in all, before anything is compiled for it: about as long as that takes."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Annotated, Any
 
@@ -45,6 +47,36 @@ _PROVED: set[bytes] = set()
 
 _SHRINKING: list[int] = []
 """Ranks of the patterns whose smaller members are under construction."""
+
+
+_LATER = ContextVar("_LATER", default=False)
+"""Whether proofs wait until somebody asks for them."""
+
+
+@contextmanager
+def proofs_later() -> Iterator[None]:
+    """Within it, patterns and schedules are built whose proofs wait until they are simulated or shown.
+
+    For what is compared by bounds before it is simulated. Not exported: built by others, a pattern is proved.
+    """
+    token = _LATER.set(True)
+    try:
+        yield
+    finally:
+        _LATER.reset(token)
+
+
+class _Owed:
+    """The proof of a pattern and its copies; once it is there, its words."""
+
+    def __init__(self, prove: Callable[[], str]) -> None:
+        self._prove: Callable[[], str] | None = prove
+        self._said = ""
+
+    def settle(self) -> str:
+        if self._prove is not None:
+            self._said, self._prove = self._prove(), None
+        return self._said
 
 
 @dataclass(frozen=True)
@@ -120,8 +152,6 @@ class Pattern:
         Whether these are some transfers of a collective, so that no bound on all of it holds.
     is_unnamed : bool
         Whether the blocks of the transfers have no names, and the proof is another than the general one.
-    proof : str
-        "proved", or "proved on torus:4x4" for a larger member of the same family.
     """
 
     topology: Topology
@@ -144,7 +174,7 @@ class Pattern:
     circuits: Epochs | None = None
     is_part: bool = False
     is_unnamed: bool = field(init=False)
-    proof: str = field(init=False)
+    _owed: _Owed = field(init=False)
 
     def __post_init__(self, smaller: Smaller | None, own_proof: OwnProof | None) -> None:
         p = self.p
@@ -161,13 +191,15 @@ class Pattern:
         object.__setattr__(self, "is_unnamed", own_proof is not None and own_proof.unnamed)
         accepted = Accepted(n_sources, len(self.pools), self.is_unnamed)
         object.__setattr__(self, "emit", Emission(self.emit, self.topology, accepted, self.name))
-        object.__setattr__(self, "proof", self._prove(smaller, own_proof))
+        object.__setattr__(self, "_owed", _Owed(self._to_prove(smaller, own_proof)))
+        self.prove_unless_later()
 
     def __repr__(self) -> str:
         return f"<Pattern {cut(self.name, 40)} {self.kind.name} on {cut(self.topology.name, 40)}>"
 
     def __reduce__(self) -> tuple[Callable[[Topology, bytes], Pattern], tuple[Topology, bytes]]:
         """A pickle keeps the proof, and has by value the functions that emit transfers: most are closures."""
+        self.prove()
         state = {name: value for name, value in vars(self).items() if name != "topology"}
         return _restored, (self.topology, by_value.dumps(state, (self.topology, wiring_of(self.topology))))
 
@@ -204,6 +236,10 @@ class Pattern:
         """Whether ranks alone send, and none waits for a slot: all that most formats of other tools know."""
         return not self.pools and (self.n_sources or self.p) <= self.p
 
+    def at_hand(self, most: int) -> AbstractContextManager[None]:
+        """Within it all transfers are emitted once, where there are at most so many."""
+        return self._emission.at_hand(most)
+
     def transfers(self) -> Transfers:
         """The transfers of every source."""
         return self.emit(np.arange(self.n_sources or self.p))
@@ -217,15 +253,31 @@ class Pattern:
         most = np.bincount(t.port).max(initial=0) * self.p // few.size
         return bool(int(t.blocks.sum()) * self.p // few.size > PROOF_MOVES or most > PROOF_TRANSFERS)
 
+    @property
+    def proof(self) -> str:
+        """"proved", or "proved on torus:4x4" for a larger member of the same family."""
+        return self.prove()
+
     @staged("proof")
-    def _prove(self, smaller: Smaller | None, own_proof: OwnProof | None) -> str:
+    def prove(self) -> str:
+        """Prove what has not been proved yet; ScheduleError where it does not implement its collective."""
+        return self._owed.settle()
+
+    def prove_unless_later(self) -> None:
+        """Prove it now, but for those who build several to simulate few."""
+        if not _LATER.get():
+            self.prove()
+
+    @staged("proof")
+    def _to_prove(self, smaller: Smaller | None, own_proof: OwnProof | None) -> Callable[[], str]:
+        """The proof that is left to be done; WeftError where there can be none."""
         is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which cannot be halved
         if not self.is_unnamed and (is_no_smaller or not self.is_too_large()):
-            self._prove_whole()
-            return "proved"
+            self._emission.freeze()
+            return self._prove_whole
         self._check_few()
         if own_proof is not None:
-            return own_proof.prove()
+            return own_proof.prove
         if smaller is None:
             raise WeftError(
                 f"{self.name} on {self.topology.name} is too large to prove (more than {PROOF_MOVES:,} blocks moved or "
@@ -233,20 +285,23 @@ class Pattern:
             )
         _SHRINKING.append(self.p)
         try:
-            small = smaller.build()
+            return partial(self._prove_on, smaller.build())
         finally:
             _SHRINKING.pop()
+
+    def _prove_on(self, small: Pattern) -> str:
         if small.proof != "proved":
             return small.proof
         same = (small.p, small.n_blocks) == (self.p, self.n_blocks) and self._is_proved()
         return "proved" if same else f"proved on {small.topology.name}"
 
-    def _prove_whole(self) -> None:
+    def _prove_whole(self) -> str:
         """Prove the transfers that will be emitted, unless the same ones were proved before."""
         t, carried, digest = self._all()
         if digest not in _PROVED:
             prove_carried(self.kind, self.p, self.n_blocks, self.root, t, carried)
             _PROVED.add(digest)
+        return "proved"
 
     def _is_proved(self) -> bool:
         """Whether exactly these transfers were proved, as those of a smaller member that is none."""

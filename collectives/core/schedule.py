@@ -41,6 +41,7 @@ class Schedule:
         if self.size_bytes > MOST_BYTES or padded > 2 * MOST_BYTES:
             elements = f" in elements of {self.element_bytes} B" if self.size_bytes <= MOST_BYTES else ""
             raise WeftError(f"size {self.size_bytes} B{elements} is out of range: at most 1 EiB (2^60 B)")
+        self.pattern.prove_unless_later()
 
     def __repr__(self) -> str:
         what = f"{cut(self.name, 40)} {self.kind.name} of {format_size(self.size_bytes)}"

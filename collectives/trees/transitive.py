@@ -9,7 +9,7 @@ the choices can respect the shares.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -205,8 +205,13 @@ class _Edges:
         first = self.tree.size * (len(self.phases) - 1)
         down = slot >= first and not self.phases[-1]
         edge = slot - first if down else slot
-        end = self.parent[edge] if down else self.child[edge]
-        return [int(self.tree[edge]) * self.grid.p + self.grid.displace(source, int(end), -1)]
+        tree, parent, child = self._lists
+        return [tree[edge] * self.grid.p + self.grid.displace(source, parent[edge] if down else child[edge], -1)]
+
+    @cached_property
+    def _lists(self) -> tuple[list[int], list[int], list[int]]:
+        """Tree, parent and child of each edge, to be read one by one."""
+        return self.tree.tolist(), self.parent.tolist(), self.child.tolist()
 
 
 def _children(trees: RootTrees, number: Ints) -> Ints:

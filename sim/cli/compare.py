@@ -1,7 +1,6 @@
 """`weft compare`: algorithms side by side, size by size."""
 
 import argparse
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from sim.study.deciding import deciding_defaults
 from sim.study.points import Cost, Task
 from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
-from sim.study.ranked import LONG_SERVICES, NEAR, compute_all, leaves_out
+from sim.study.ranked import LONG_SERVICES, NEAR, close_together, compute_all, leaves_out
 from sim.study.spec import Spec
 from sim.study.tables import AtLeast, Row, common_notes, comparison_table, legend, named, nccl_table, screen_width
 from sim.study.workload_keys import check_no_workload
@@ -279,14 +278,15 @@ def not_excluded(rows: Sequence[Row], at_least: AtLeast) -> list[str]:
 
 def ranges(spec: Spec, rows: Sequence[Row], *, quick: bool = False) -> list[str]:
     """What the ranges in the table are, what narrows wide ones, and which points near the fastest have none."""
-    least_s: dict[int, float] = {}
-    for row in rows:
-        least_s[row["size_bytes"]] = min(row["time_s"], least_s.get(row["size_bytes"], math.inf))
+    times_s: dict[int, dict[int, float]] = {}
+    for at, row in enumerate(rows):
+        times_s.setdefault(row["size_bytes"], {})[at] = row["time_s"]
     ranged = [row for row in rows if row["spread_low_s"] is not None]
-    near = [row for row in rows if row["time_s"] <= NEAR * least_s[row["size_bytes"]]]
+    near = [rows[at] for at in sorted(at for of_size in times_s.values() for at in close_together(of_size))]
     names = ", ".join(dict.fromkeys(row["algorithm"] for row in near if row["spread_low_s"] is None))
     nearby = "chunk counts nearby" if spec.build_model().buffer_bytes is None else "more chunks, which fit the buffers"
-    whose = "" if len(near) == len(rows) or len(ranged) == len(rows) else f" and at most {NEAR:g} times the fastest"
+    every = len(near) == len(rows) or len(ranged) == len(rows)
+    whose = "" if every else f" and at most {NEAR:g} times the fastest, where several are"
     alone = ", and of ports that go on alone where ranks wait by default" * any(row.get("alone_s") for row in ranged)
     lines = [f"-x% +y%: range over perturbed runs (rates and starts by 0.1 %, other ties, {nearby}){alone}, where "
              f"wider than 1 %{whose}"] * bool(ranged)

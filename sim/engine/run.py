@@ -91,10 +91,10 @@ class Run:
 
     def outcome(self) -> Outcome:
         """Times so far; tasks that have not started or finished have -1."""
-        state, journal, healthy = self.state, None, self.program.is_healthy
-        if self.log and not healthy:
-            noted = state.journal[: state.run["journaled"]].view(np.int64)
-            journal = Journal.of_rows(noted.reshape(-1, Service.words.itemsize // 8))
+        state, noted, healthy = self.state, None, self.program.is_healthy
+        if not healthy:
+            rows = state.journal[: state.run["journaled"]].view(np.int64)
+            noted = Journal.of_rows(rows.reshape(-1, Service.words.itemsize // 8))
         return Outcome(
             start_ps=state.start_ps,
             finish_ps=state.finish_ps,
@@ -102,7 +102,8 @@ class Run:
             makespan_ps=int(state.run["makespan_ps"]),
             events=self.events,
             log=Log(state.log_base, state.log_start_ps, state.log_before) if self.log and healthy else None,
-            journal=journal,
+            journal=noted if self.log else None,
+            lapses=None if noted is None else noted.lapses(self.program),
         )
 
 

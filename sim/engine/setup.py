@@ -34,7 +34,7 @@ from sim.engine.policies.choose import NUMBER_BITS
 from sim.engine.policies.faults import SPARE_NODES
 from sim.program import FIFO, I32, I64, PER_TASK, Program
 from sim.program.contract import ATTEMPTS, UNBOUNDED, WEIGHTS
-from sim.program.outcome import Stranded, log_base
+from sim.program.outcome import Stranded, log_base, noted_from
 from topologies import WeftError
 
 KEY_BITS = 63
@@ -50,7 +50,7 @@ FEW_BLOCKS = 256
 """Up to here five eighths are added: to make more takes as long as hundreds of services."""
 
 JOURNAL_TO_SPARE = 64
-"""Rows of a journal beyond those of a run in which nothing is lost."""
+"""Rows of a journal beyond the services that are noted whatever happens."""
 
 MOST_BUCKETS = 256
 ROOM_FOR_BUCKETS = 1 << 22
@@ -232,13 +232,14 @@ def initial_state(program: Program, log: bool) -> FifoState:
         last_row=np.full(n_servers if logs else 0, -1, np.int64),
         **(nics(program) if program.has_nics else {}),
         **_queues(program, run),
-        **({} if program.is_healthy else _faults(program, log)),
+        **({} if program.is_healthy else _faults(program, run, log)),
     )
 
 
-def _faults(program: Program, log: bool) -> dict[str, Any]:
-    """State of what changes in time; the journal has room for all services if none is lost, and some more."""
-    journal = rows(Service, program.chunk_hops() + program.n_servers + JOURNAL_TO_SPARE if log else 0)
+def _faults(program: Program, run: Rows[Run], log: bool) -> dict[str, Any]:
+    """State of what changes in time; the journal has room for lapses, or for all services if none is lost."""
+    run["noted_from"] = 0 if log else noted_from(program)
+    journal = rows(Service, (program.chunk_hops() + program.n_servers) * log + JOURNAL_TO_SPARE)
     return {
         "row": (program.timetable_ptr[:-1] - 1).astype(np.int32), "held": np.full(program.n_tasks, NONE, np.int32),
         "journal": journal,

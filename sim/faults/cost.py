@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sim.faults.lost import chunks_lost
 from sim.faults.names import links_named, node_named
 from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower.lowered import Lowered
-from sim.program.contract import DOWN, I32, I64, Program
+from sim.program.contract import DOWN, I64, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded
 from topologies import Topology
 from topologies.core.paths import ranges
@@ -50,18 +48,16 @@ class FaultCost:
 
     @classmethod
     def of(cls, plan: FaultPlan, lowered: Lowered, healthy_ps: int, outcome: Outcome) -> "FaultCost":
-        """From a run; one with a journal, where the program needs one (`sim.faults.lost`)."""
-        lost, detours, program = lowered.resent or 0, 0, lowered.program
-        journal = outcome.journal
-        if outcome.rates is None:
-            by_task = chunks_lost(program) if journal is None else np.bincount(
-                journal.task[journal.lost], minlength=program.n_tasks
-            )
+        """From a run; a fluid one with its rates."""
+        lost, detours, program, lapses = lowered.resent or 0, 0, lowered.program, outcome.lapses
+        other = program.other_routes()
+        if lapses is not None:
             images = np.append(lowered.images(), np.ones(program.n_tasks, np.int64))  # late starts: never lost
-            lost += int(by_task @ images[: program.n_tasks])
-            detours = _detours(program, outcome)
-        elif (rows := np.unique(outcome.rates.way) - program.n_tasks).size:
-            detours = int(np.count_nonzero(~_is_own(program, program.detour_route[rows[rows >= 0]])))
+            lost += int(images[lapses.task[lapses.lost]].sum())
+            detours = int(np.count_nonzero(np.isin(lapses.at[~lapses.moved], program.route_ptr[other])))
+        elif outcome.rates is not None:
+            rows = np.unique(outcome.rates.way) - program.n_tasks
+            detours = int(np.count_nonzero(np.isin(program.detour_route[rows[rows >= 0]], other)))
         return cls(plan, healthy_ps, outcome.makespan_ps, lost, detours)
 
     @property
@@ -83,18 +79,6 @@ class FaultCost:
         said += times(self.slowdown)
         said += f", {counted(self.lost, 'chunk')} lost and sent again" if self.lost else ""
         return said + (f", {counted(self.detours, 'chunk')} sent on detours" if self.detours else "")
-
-
-def _detours(program: Program, outcome: Outcome) -> int:
-    journal = outcome.journal
-    if journal is None or not program.detour_ptr.size:
-        return 0
-    other = program.detour_route[~_is_own(program, program.detour_route)]
-    return int(np.count_nonzero(np.isin(journal.at[~journal.moved], program.route_ptr[other])))
-
-
-def _is_own(program: Program, route: I32) -> npt.NDArray[np.bool_]:
-    return np.isin(route, program.task_route)
 
 
 def named_deadlock(stuck: Deadlock, lowered: Lowered, task_name: Callable[[int], str], plan: FaultPlan) -> Deadlock:

@@ -12,7 +12,7 @@ from sim.lower.pools import pools_alone
 from sim.lower.servers import bandwidths, disciplines_of, distinct_rates, legend, own_cuttings, route_latencies
 from sim.lower.shape import Shape, Timed
 from sim.program import I32, I64, NO_POOLS, Columns, i32
-from sim.program.assemble import assemble, with_rates
+from sim.program.assemble import Hops, assemble, hop_kinds, with_rates
 from sim.program.model import Model
 from workloads.job import Job
 
@@ -20,7 +20,7 @@ MOST_TIMED = 8
 """Limit on the programs of one shape that are kept, for as many sizes and models."""
 
 MOST_TASKS = 2**17
-"""Limit on the tasks of a program that is kept: 12 bytes each, beside what the shape has."""
+"""Limit on the tasks of a program that is kept beside others: 12 bytes each, beside what the shape has."""
 
 
 def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Lowered:
@@ -40,24 +40,29 @@ def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
         return known
     at_once = links_at_once(schedule.topology, [shape.quotient.transfers], model)
     rates, server_rate = distinct_rates(bandwidths(schedule.topology, model, at_once), shape.server_link)
-    latency = route_latencies(schedule.topology, shape, model.endpoint_latency_ps)
+    of_hops = model.forwarding, model.deliver, model.endpoint_latency_ps
+    last, latency, hops = shape.hops.get(of_hops, (None, None, None))
+    if last is not schedule.topology or latency is None:
+        latency, hops = route_latencies(schedule.topology, shape, model.endpoint_latency_ps), None
     if known is not None and np.array_equal(known.program.server_rate, server_rate) and np.array_equal(
         known.latency_ps, latency
     ):
         found = known._replace(program=with_rates(known.program, rates, same_pairs=True), topology=schedule.topology)
     else:
-        found = _assembled(schedule, model, shape, rates, i32(server_rate), latency, at_once)
-    if found.task_bytes.size <= MOST_TASKS:
-        if len(shape.timed) >= MOST_TIMED and key not in shape.timed:
-            del shape.timed[next(iter(shape.timed))]  # the oldest
-        shape.timed[key] = found
+        found, hops = _assembled(schedule, model, shape, rates, i32(server_rate), latency, at_once, hops)
+        shape.hops.clear()
+        shape.hops[of_hops] = schedule.topology, latency, hops
+    most = MOST_TIMED if found.task_bytes.size <= MOST_TASKS else 1
+    if len(shape.timed) >= most and key not in shape.timed:
+        del shape.timed[next(iter(shape.timed))]  # the oldest
+    shape.timed[key] = found
     return found
 
 
 def _assembled(
     schedule: Schedule, model: Model, shape: Shape, rates: list[Fraction], server_rate: I32, latency_ps: I64,
-    at_once: int,
-) -> Timed:
+    at_once: int, hops: Hops | None,
+) -> tuple[Timed, Hops]:
     works = shape.works(schedule.block_bytes)
     task_bytes = works[0][works[1]] if works[0].size > 1 else np.broadcast_to(works[0], works[1].size)
     none = np.zeros(0, np.int32)
@@ -67,24 +72,25 @@ def _assembled(
     ports = Ports(model, [(schedule.pattern, t)])
     port = np.broadcast_to(ports.of(schedule.pattern, t), t.src.size)[shape.task_row]
     check_buffers(model, task_bytes, cutting, cuttings)
+    columns = Columns(
+        rates=rates, server_rate=server_rate,
+        server_discipline=disciplines_of(topology, model, keys),
+        route_ptr=shape.route_ptr, route_server=shape.route_server, route_latency_ps=latency_ps,
+        task_work=task_bytes, task_cutting=None if isinstance(cutting, int) else i32(cutting),
+        task_route=shape.task_route, task_class=shape.task_class, task_priority=_priority(shape, model.discipline),
+        edge_parent=none, edge_child=none, edge_lag=none,  # its waits are made
+        route_channel=shape.route_channel,
+    )
+    hops = hop_kinds(columns, model.forwarding, model.deliver) if hops is None else hops
     program = assemble(
-        Columns(
-            rates=rates, server_rate=server_rate,
-            server_discipline=disciplines_of(topology, model, keys),
-            route_ptr=shape.route_ptr, route_server=shape.route_server, route_latency_ps=latency_ps,
-            task_work=task_bytes, task_cutting=None if isinstance(cutting, int) else i32(cutting),
-            task_route=shape.task_route, task_class=shape.task_class, task_priority=_priority(shape, model.discipline),
-            edge_parent=none, edge_child=none, edge_lag=none,  # its waits are made
-            route_channel=shape.route_channel,
-        ),
-        cuttings, model.forwarding, model.deliver,
+        columns, cuttings, model.forwarding, model.deliver,
         NO_POOLS if t.pool is None else pools_alone(schedule.pattern, shape),
         nics=nics_of(topology, keys, model, port, flow, ports.in_turn, at_once), task_flow=flow,
         buffers=buffers_of(topology, keys, model), bubble=model.bubble,
-        waits=shape.waits, works=works,
+        waits=shape.waits, works=works, hops=hops,
     )
     operation = np.broadcast_to(np.int32(0), task_bytes.size)
-    return Timed(program, task_bytes, latency_ps, topology, (*legend(topology, model, keys), operation))
+    return Timed(program, task_bytes, latency_ps, topology, (*legend(topology, model, keys), operation)), hops
 
 
 def _priority(shape: Shape, discipline: str) -> I32:

@@ -170,6 +170,7 @@ class _Lowering:
         self.turns = {turn: at - turns.index(0) for at, turn in enumerate(turns)}
         self.begin: dict[int, Span] = {}  # by operation
         self.end: dict[int, Span] = {}
+        self.covered: dict[tuple[int, ...] | None, I64] = {}  # representatives by the NPUs of an operation
         self.pools = PoolUses()
         self.changes: list[tuple[int, Reconfigure]] = []
         self.cuttings = [model.cutting, Cutting(chunks=1)]
@@ -261,7 +262,9 @@ class _Lowering:
         return task[at[found]], ranges(first, count)[found]
 
     def _representatives(self, operation: Operation) -> I64:
-        return _representatives(self.job, self.orbits, operation)
+        if operation.npus not in self.covered:
+            self.covered[operation.npus] = _representatives(self.job, self.orbits, operation)
+        return self.covered[operation.npus]
 
     def _of_shape(self, shape: Shape) -> tuple[int, I64 | int]:
         """Number of the first of a shape's routes in the program; and the cutting of each task, or of all."""
@@ -416,11 +419,11 @@ def _block_bytes(operation: Operation) -> int | I64:
 
 def _filled(parts: Sequence[tuple[int, npt.NDArray[np.integer] | int]], dtype: type[N]) -> npt.NDArray[N]:
     """Arrays one after the other, or as often as said a value."""
-    found, at = np.zeros(sum(many for many, _ in parts), dtype), 0
-    for many, part in parts:
-        if not isinstance(part, int) or part:
-            found[at : at + many] = part
-        at += many
+    counts = np.array([many for many, _ in parts], np.int64)
+    found = np.repeat(np.array([part if isinstance(part, int) else 0 for _, part in parts], dtype), counts)
+    for end, (many, part) in zip(np.cumsum(counts).tolist(), parts, strict=True):
+        if not isinstance(part, int):
+            found[end - many : end] = part
     return found
 
 

@@ -41,6 +41,7 @@ class PoolUses:
         self.asks: list[I64] = []  # (3, n): task, rank and pool in one number, place in line
         self.gives: list[I64] = []
         self.limits: dict[str, Pool] = {}
+        self._of_shape: dict[tuple[int, tuple[str, ...]], list[tuple[I64, I64, I64]]] = {}
 
     def add(self, operation: str, pools: Sequence[Pool], shape: Shape, first: int) -> None:
         """The uses of an operation, whose tasks begin at `first`.
@@ -57,13 +58,17 @@ class PoolUses:
                     f"operation {operation!r} has a pool of {pool.capacity} ({pool.discipline}) for {pool.name}, "
                     f"an earlier one {before.capacity} ({before.discipline}): operations of a job share it"
                 )
-        names = list(self.limits)
-        number = np.array([names.index(pool.name) for pool in pools], np.int64)
-        for column, collected in enumerate((self.asks, self.gives)):
-            key = transfers.pool[row, column]
-            tasks = np.flatnonzero(key >= 0)
-            pool_id = shape.task_src[tasks].astype(np.int64) << 32 | number[key[tasks]]
-            collected.append(np.stack([first + tasks, pool_id, transfers.pool[row[tasks], 2]]))
+        known = id(shape), tuple(pool.name for pool in pools)
+        if known not in self._of_shape:
+            names = list(self.limits)
+            number = np.array([names.index(pool.name) for pool in pools], np.int64)
+            self._of_shape[known] = found = []
+            for key in transfers.pool[row, :2].T:
+                tasks = np.flatnonzero(key >= 0)
+                pool_id = shape.task_src[tasks].astype(np.int64) << 32 | number[key[tasks]]
+                found.append((tasks, pool_id, transfers.pool[row[tasks], 2]))
+        for (tasks, pool_id, place), collected in zip(self._of_shape[known], (self.asks, self.gives), strict=True):
+            collected.append(np.stack([first + tasks, pool_id, place]))
 
     def build(self, priority: npt.NDArray[np.integer]) -> tuple[Pools, npt.NDArray[np.integer]]:
         """Pools, and priorities in which the place in a pool's line comes after the priority of the operation."""

@@ -44,6 +44,9 @@ Rows = npt.NDArray[np.integer]
 
 FULL_CHECK_TRANSFERS = 1_500_000
 FULL_CHECK_CROSSINGS = 2_000_000
+AT_HAND_TRANSFERS = 500_000
+"""Limit on transfers that are emitted once for all checks of a pattern: 50 MiB."""
+
 SAMPLE_TRANSFERS = 200_000
 SAMPLE_CROSSINGS = 1_000_000
 CANDIDATE_SHARE = 0.1
@@ -155,16 +158,16 @@ def quotient(
     `ranks`: whether ranks have NICs, and ports wait for each other.
     """
     notes: list[str] = []
-    if symmetry == "auto":
-        for group in pattern.groups:
-            notes += [f"{group.name}: {what} is no symmetry of its links" for what in group.dropped]
-            if not ranks.keep(group):
-                notes.append(f"{group.name}: the ports of a rank move apart")
-                continue
-            kept = group if marks is None else keeping(group, marks)
+    for group in pattern.groups if symmetry == "auto" else ():
+        notes += [f"{group.name}: {what} is no symmetry of its links" for what in group.dropped]
+        if not ranks.keep(group):
+            notes.append(f"{group.name}: the ports of a rank move apart")
+            continue
+        kept = group if marks is None else keeping(group, marks)
+        with pattern.at_hand(AT_HAND_TRANSFERS):
             found = _largest(pattern, kept, tie, seed, notes, marks, ranks)
-            if found is not None:
-                return found
+        if found is not None:
+            return found
     check_capacity(pattern, pattern.p)
     reason = "off" if symmetry == "off" else "; ".join(notes) or "none declared"
     whole = divide(pattern, Group("", ()), tie, seed, ranks)

@@ -18,6 +18,7 @@ from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting, waiting_rows
 from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, finder, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
+from sim.program.assemble import Hops
 from sim.program.columns import blocks, numbered
 from sim.program.model import Model
 from topologies import Paths, Topology, WeftError
@@ -65,6 +66,8 @@ class Shape:
         What its ranks wait for beyond the dependencies.
     timed : dict of (int, Model, tuple of Pool) to Timed
         Programs by the size of a block, to be timed again with other rates.
+    hops : dict of (str, str, int) to (Topology, (H,) int64, Hops)
+        By forwarding, delivery and latency of endpoints: those of the last topology, with the latency of each hop.
     """
 
     quotient: Quotient
@@ -78,6 +81,7 @@ class Shape:
     waiting: Waiting = FREE
     route_channel: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
     timed: dict[tuple[int, Model, tuple[Pool, ...]], Timed] = field(default_factory=dict)
+    hops: dict[tuple[str, str, int], tuple[Topology, I64, Hops]] = field(default_factory=dict)
 
     def task_bytes(self, block_bytes: int | I64, tasks: slice = slice(None)) -> I64:
         """Bytes of some tasks, headers left out; two tasks of a split transfer have half of them each.

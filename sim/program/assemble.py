@@ -100,13 +100,14 @@ def assemble(
     columns: Columns, cuttings: Sequence[Cutting], forwarding: str = "cut-through", deliver: str = "tail",
     pools: Pools = NO_POOLS, *, nics: Nics | None = None, task_flow: I64 | None = None,
     buffers: tuple[I64, I64] | None = None, bubble: bool = False, waits: Waits | None = None,
-    works: "Works | None" = None,
+    works: "Works | None" = None, hops: "Hops | None" = None,
 ) -> Program:
     """Build a program from columns: tabulate service times, sort the edges, check what would deadlock or overflow.
 
     `task_flow`: source and destination of each task, where flows take turns and there are no NICs.
     `buffers`: room behind each server, and time until room given back is known; see `with_buffers` for `bubble`.
-    `waits` and `works`: of the edges and of `task_work`, where an earlier program of the same tasks has them.
+    `waits`, `works` and `hops`: of the edges, of `task_work` and of the routes (`hop_kinds`), where an earlier program
+        of the same tasks has them.
 
     WeftError: tasks that wait for each other in a circle, a window that can never open, more pool units asked than
         there are, or a run that could outlast the clock.
@@ -116,14 +117,8 @@ def assemble(
     n_tasks = columns.task_work.size
     cut_table, task_cut = _cut_tasks(columns.task_cutting, works or works_of(columns.task_work), cuttings)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
-    latency = columns.route_latency_ps.astype(np.int64)
-    if latency.min(initial=0) < 0:  # three times of the clock, added up
-        raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
-    last = _last_hops(columns, deliver)
-    latency = np.maximum(latency, (last == HEAD) | (forwarding == "cut-through"))
     if waits is None:
         waits = waits_of(columns.edge_parent, columns.edge_child, columns.edge_lag, n_tasks)
-    hops = _hop_kinds(columns, latency, last)
     used = np.append(columns.server_discipline, np.asarray(pools.discipline, np.int8))
     looked_at = np.any(WEIGHTS[used, 0] != 0)
     program = Program(
@@ -137,7 +132,7 @@ def assemble(
         cut_first=i32(cut_table[:, 1]),
         cut_size=i32(size_row.reshape(-1, 2)),
         cut_work=np.ascontiguousarray(cut_table[:, 4]),
-        **hops,
+        **(hop_kinds(columns, forwarding, deliver) if hops is None else hops),
         route_ptr=i32(columns.route_ptr),
         task_cut=task_cut,
         task_route=i32(columns.task_route),
@@ -217,8 +212,17 @@ def _last_hops(columns: Columns, deliver: str) -> I8:
     return last
 
 
-def _hop_kinds(columns: Columns, latency: I64, last: I8) -> dict[str, Any]:
-    """Distinct hops, and which of them each hop of a route is: 4 bytes per hop instead of 12."""
+Hops = dict[str, Any]
+"""Distinct hops, and which of them each hop of a route is: 4 bytes per hop instead of 12."""
+
+
+def hop_kinds(columns: Columns, forwarding: str, deliver: str) -> Hops:
+    """The hops of some columns; WeftError where their latencies are beyond the clock."""
+    latency = columns.route_latency_ps.astype(np.int64)
+    if latency.min(initial=0) < 0:  # three times of the clock, added up
+        raise WeftError(f"the latencies of a hop add up beyond the clock, which ends at {format_time(CLOCK_END_PS)}")
+    last = _last_hops(columns, deliver)
+    latency = np.maximum(latency, (last == HEAD) | (forwarding == "cut-through"))
     latencies, row = numbered(latency.size, lambda some: latency[some])
     count, channels = max(latencies.size, 1), int(columns.route_channel.max(initial=0)) + 1
     if channels > 1:

@@ -446,6 +446,11 @@ class Program(NamedTuple):
         task, owner = np.arange(self.n_tasks), _owners(self.detour_ptr)
         return np.append(task, owner), np.append(self.task_route, self.detour_route).astype(np.int64)
 
+    def other_routes(self) -> I32:
+        """Routes of detours that are no task's own."""
+        other: I32 = self.detour_route[~np.isin(self.detour_route, self.task_route)]
+        return other
+
     def has_hops(self, task: int) -> bool:
         """Whether a task crosses a server."""
         route = self.task_route[task]

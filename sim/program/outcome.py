@@ -50,6 +50,15 @@ class Journal(NamedTuple):
         arrival, ready = np.where(moved, ~arrival, arrival), np.where(lost, ~ready, ready)
         return cls(task, chunk, at, arrival, start, end, ready, lost, moved)
 
+    def lapses(self, program: Program) -> "Journal":
+        """Of these what was lost or sent another way, and what was served on routes from the first that is a detour."""
+        return Journal._make(column[self.lost | self.moved | (self.at >= noted_from(program))] for column in self)
+
+
+def noted_from(program: Program) -> int:
+    """The first place in the routes at which a route begins that is no task's own."""
+    return int(program.route_ptr[program.other_routes()].min(initial=program.route_hop.size))
+
 
 @one_line
 class Rates(NamedTuple):
@@ -73,6 +82,7 @@ class Outcome(NamedTuple):
     events: int  # services done: chunks crossing servers, or flows. Those that were lost are counted.
     log: Log | None = None  # every service, where it was asked for, of a healthy program
     journal: Journal | None = None  # the same of a program with faults
+    lapses: Journal | None = None  # of a program with faults, whatever was asked for
     rates: Rates | None = None  # every change of a rate, where a log of a fluid run was asked for
 
 

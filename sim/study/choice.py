@@ -50,19 +50,24 @@ def choose(
     model = fitting(schedule, model, symmetry)
     best = run(schedule, model)
     load_ps, _ = busy_and_path_ps(best.program)  # of any number of chunks, but for headers and the last chunk
-    left = max(TRIAL_SERVICES, 2 * best.events)
+    left, ran = max(TRIAL_SERVICES, 2 * best.events), {(model.discipline, best.events)}
     for trial in _trials(model, discipline, int(best.lowered.task_bytes.max(initial=0))):
         worth_ps = best.time_ps * (1 - WORTH)
         services = best.events * (trial.chunks or 1) // (best.model.chunks or 1)
         if services > left or load_ps > worth_ps or (trial.chunks or least) < least:
             continue
-        if max(busy_and_path_ps(lower(schedule, trial, symmetry).program)) > worth_ps:
+        program = lower(schedule, trial, symmetry).program
+        if max(busy_and_path_ps(program)) > worth_ps:
+            continue
+        if (cut := (trial.discipline, program.chunk_hops())) in ran:  # small transfers have no more bytes to cut
+            left -= cut[1]
             continue
         try:
             found = run(schedule, trial)
         except Deadlock:  # in its buffers: another number of chunks waits in another order
             continue
         left -= found.events
+        ran.add(cut)
         if found.time_ps < worth_ps:
             best, load_ps = found, busy_and_path_ps(found.program)[0]
     return best
@@ -85,9 +90,11 @@ def floor_of_all(schedule: Schedule, model: Model, symmetry: str = "auto") -> in
     model = _unbuffered(fitting(schedule, model, symmetry))  # buffers only slow down
     largest_bytes = int(lower(schedule, model, symmetry).task_bytes.max(initial=0))
     most = max(one.chunks or 1 for one in (model, *_trials(model, None, largest_bytes)))
-    ends = [replace(model, chunks=chunks) for chunks in {1, most}]
-    every = [bounds(lower(schedule, one, symmetry)) for one in ends]
-    return int(max(min(one) for one in zip(*every, strict=True)))
+    whole = bounds(lower(schedule, replace(model, chunks=1), symmetry))
+    if whole.load_ps == whole.best_ps or most == 1:
+        return whole.best_ps
+    finest = bounds(lower(schedule, replace(model, chunks=most), symmetry))
+    return int(max(min(one) for one in zip(whole, finest, strict=True)))
 
 
 def fitting(schedule: Schedule, model: Model, symmetry: str = "auto") -> Model:

@@ -5,7 +5,7 @@ from concurrent.futures import as_completed
 from contextlib import contextmanager, suppress
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from collectives import ALGORITHMS
 from sim.lower.credits import NoRoom
@@ -29,10 +29,13 @@ from topologies import WeftError
 from topologies.units import PS_PER_S
 
 NEAR = 1.25
-"""Ranges over perturbed runs that nobody asked for are of points that take at most this much of the fastest's time."""
+"""Ranges over perturbed runs that nobody asked for are of points that take at most this much of the fastest's time,
+where there are several: who is the fastest by more is the fastest in all of them."""
 
 LONG_SERVICES = 100_000_000
 """Services of a run, some five seconds, beyond which a point is not simulated where two others of its size are."""
+
+K = TypeVar("K")
 
 Found = Row | WeftError | int
 """Of a point: its row, why there is none, or a lower bound in ps where it is not simulated."""
@@ -126,8 +129,14 @@ def _ranged(task: Task, row: Row, progress: object = None) -> Iterator[tuple[Tas
 def near_the_fastest(tasks: Iterable[Task], rows: Mapping[Task, Row]) -> list[Task]:
     """The points of a size whose ranges may decide which is the fastest, and have none yet."""
     times_s = {task: float(rows[task]["time_s"]) for task in tasks if task in rows}
+    return [task for task in close_together(times_s) if may_have_range(task, rows[task])]
+
+
+def close_together(times_s: Mapping[K, float]) -> list[K]:
+    """Those near the fastest and itself; of several none where it is far ahead."""
     most_s = NEAR * min(times_s.values(), default=0.0)
-    return [task for task, time_s in times_s.items() if time_s <= most_s and may_have_range(task, rows[task])]
+    near = [one for one, time_s in times_s.items() if time_s <= most_s]
+    return near if len(near) > 1 or len(times_s) == 1 else []
 
 
 def leaves_out(spec: Spec) -> bool:

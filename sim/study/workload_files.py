@@ -93,8 +93,8 @@ def open_workload(
     _check_used(work, training, source, USED[source])
     if source == GOAL:
         if algorithms:
-            raise WeftError(f"--algorithm {','.join(algorithms)}: a GOAL file has messages, and no collectives")
-        job, notes = open_goal(str(name), topology)
+            raise WeftError(f"--algorithm {','.join(algorithms)}: {source} has messages, and no collectives")
+        job, notes = open_goal(str(name), topology) if source == GOAL else (open_ocs_plan(str(name), topology), [])
     elif source in OPENERS:
         job, notes = OPENERS[source](str(name), topology, algorithms)
     else:

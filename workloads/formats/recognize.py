@@ -22,7 +22,8 @@ HEAD = 4096
 _COMMENT = r"(?:\s|//[^\n]*\n|/\*.*?\*/)*"
 
 READ = ((re.compile(_COMMENT + r"num_ranks\b", re.DOTALL), GOAL), (re.compile(HEADER), GRAPH),
-        (re.compile(FLOWS), MATRIX), (re.compile(rf'\s*\{{.*"{FORMAT}"', re.DOTALL), PLAN))
+        (re.compile(FLOWS), MATRIX),
+        (re.compile(rf'\s*\{{.*"{FORMAT}"', re.DOTALL), PLAN))
 
 _LINKED = "Chakra's trace_link and converter make traces of it, which are read"
 
@@ -62,7 +63,7 @@ def files_named(name: str) -> list[str]:
 
 
 def format_of(name: str) -> str:
-    """`CHAKRA`, `FLIGHT`, `KINETO`, `GRAPH`, `MATRIX`, `PLAN`, `GOAL` or `LAYERS`, of a file or a prefix of traces.
+    """`CHAKRA`, `FLIGHT`, `KINETO`, `GRAPH`, `MATRIX`, `PLAN`, `GOAL` or `LAYERS`, of a file or the prefix of traces.
 
     WeftError: a file that is recognized and not a workload, or one of several traces.
     """

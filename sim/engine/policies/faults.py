@@ -84,8 +84,8 @@ def has_space(state, most):
 
 @helper
 def journal(state, key, place, since, start, end, ready):
-    """Note a service, or (start = end) a chunk that a down server lost or that left its queue."""
-    if state.journal.size:
+    """Note a service, or (start = end) a chunk that a down server lost or that left its queue: lapses, or all."""
+    if place >> 32 >= state.run.noted_from or ready < 0 or since < 0:
         its = state.journal[state.run.journaled]
         its.task, its.chunk, its.at = task_of(state, key), chunk_of(state, key), place >> 32
         its.since_ps, its.start_ps, its.end_ps, its.ready_ps = since, start, end, ready

@@ -741,6 +741,7 @@ def run_reference(program: Program, *, log: bool = False) -> Outcome:
     tasks, servers = simulation.tasks, simulation.servers
     check_finished(program, _column(tasks, "delivered"), simulation.stranded(), simulation.holding())
     finish_ps = _column(tasks, "finish_ps")
+    journal = None if program.is_healthy else _journal(simulation)
     return Outcome(
         start_ps=_column(tasks, "start_ps"),
         finish_ps=finish_ps,
@@ -748,7 +749,8 @@ def run_reference(program: Program, *, log: bool = False) -> Outcome:
         makespan_ps=int(finish_ps.max(initial=0)),
         events=sum(len(server.done) for server in servers),
         log=_log(simulation) if log and program.is_healthy else None,
-        journal=_journal(simulation) if log and not program.is_healthy else None,
+        journal=journal if log else None,
+        lapses=None if journal is None else journal.lapses(program),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pickle import dumps
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from collectives import build
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, proofs_later
 from collectives.core.proof import ScheduleError, prove
+from collectives.core.schedule import schedule
 from collectives.core.transfers import Transfers, take
+from sim import simulate
 from tests.collectives.cases import CASES, Case, supported
 from topologies import WeftError, from_spec, ring, torus
 
@@ -199,3 +202,22 @@ def test_blocks_must_suit_the_collective():
 def test_a_member_of_which_there_is_no_smaller_one_is_proved_itself(spec):
     """Its smaller member was itself, again and again."""
     assert build("direct", "all-to-all", from_spec(spec), "1MiB").proof == "proved"
+
+
+def test_a_proof_may_wait_until_it_is_asked_for_and_no_longer():
+    """What is built to be compared by bounds owes its proof; a schedule of it that is built otherwise pays."""
+    sound = pattern_of(ALL_REDUCES[0])
+    short = dropped(sound.transfers(), 5)
+    with proofs_later():
+        owing = Pattern(
+            topology=sound.topology, kind=sound.kind, algorithm="lame", n_blocks=sound.n_blocks,
+            emit=lambda ranks: take(short, np.flatnonzero(np.isin(short.src, ranks))), blocks_of=sound.blocks_of,
+        )
+        due = schedule(owing, "1KiB")
+    for ask in (lambda: owing.proof, lambda: schedule(owing, "1KiB"), lambda: simulate(due), lambda: dumps(owing)):
+        with pytest.raises(ScheduleError):
+            ask()
+    with proofs_later():
+        again = pattern_of(ALL_REDUCES[0], 7)
+        other = again.named("other")
+    assert again.proof == other.proof == "proved"

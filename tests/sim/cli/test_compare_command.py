@@ -324,7 +324,10 @@ def test_ranges_are_of_what_is_near_the_fastest(tmp_path: Path, capsys: pytest.C
     least_s = min(row["time_s"] for row in rows)
     assert {row["time_s"] <= NEAR * least_s for row in rows} == {True, False}
     assert [row["spread_low_s"] is not None for row in rows] == [row["time_s"] <= NEAR * least_s for row in rows]
-    assert f"and at most {NEAR:g} times the fastest" in capsys.readouterr().out
+    assert f"and at most {NEAR:g} times the fastest, where several are" in capsys.readouterr().out
+    far = compare(tmp_path, "compare", *words[:3], "ring,parameter-server", *words[4:])["rows"]
+    assert all(row["spread_low_s"] is None for row in far), "the fastest is far ahead"
+    assert "no perturbed runs" not in capsys.readouterr().out
     assert all(row["spread_low_s"] is not None for row in compare(tmp_path, "compare", *words, "--spread", "1")["rows"])
 
 

@@ -153,3 +153,19 @@ def test_a_trial_that_can_never_end_is_not_chosen() -> None:
         return simulate(tried, model=one)
 
     assert choose(schedule, model, run).model == model
+
+
+def test_what_is_cut_alike_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of four bytes has four chunks, whether four or sixteen are asked for."""
+    monkeypatch.setattr("sim.study.choice.WORTH", -1.0)  # nothing is excluded by its bounds
+    ran: list[tuple[int | None, int]] = []
+
+    def run(schedule: Schedule, model: Model) -> Result:
+        found = simulate(schedule, model=model)
+        ran.append((model.chunks, found.events))
+        return found
+
+    schedule = build("direct", "all-reduce", from_spec("ring:4"), "16B")
+    assert simulate(schedule, chunks=4).events == simulate(schedule, chunks=16).events
+    choose(schedule, Model(chunks=16), run)
+    assert [chunks for chunks, _ in ran] == [16, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -221,6 +222,16 @@ def test_a_run_without_a_journal_takes_as_long() -> None:
     silent = run(program)
     assert silent.journal is None
     assert_same(silent._replace(journal=run(program, log=True).journal), run(program, log=True))
+
+
+@settings(max_examples=30)
+@given(faulty_programs())
+def test_lapses_are_those_of_the_journal(program: Program) -> None:
+    with suppress(Deadlock):
+        found = [run(program), run(program, log=True), run_reference(program)]
+        for name, *three in zip(Journal._fields, *(one.lapses or () for one in found), strict=True):
+            for one in three[1:]:
+                np.testing.assert_array_equal(one, three[0], err_msg=name)
 
 
 def test_the_journal_grows() -> None:
