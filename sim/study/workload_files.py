@@ -50,7 +50,7 @@ USED: Mapping[str, tuple[str, ...]] = {
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
 
 
-OPENERS = {FLIGHT: open_dumps, KINETO: open_profiles, GRAPH: open_flexflow, MATRIX: open_matrix, PLAN: open_ocs_plan}
+OPENERS = {FLIGHT: open_dumps, KINETO: open_profiles, GRAPH: open_flexflow, MATRIX: open_matrix}
 """What reads formats of collectives that bring their groups along."""
 
 
@@ -91,7 +91,7 @@ def open_workload(
                          + ", ".join(f"{kind} by {' or '.join(names)}" for kind, names in DEFAULTS.items()))
         return Opened(job, workload.name, what, True, tuple(notes))
     _check_used(work, training, source, USED[source])
-    if source == GOAL:
+    if source in (GOAL, PLAN):
         if algorithms:
             raise WeftError(f"--algorithm {','.join(algorithms)}: {source} has messages, and no collectives")
         job, notes = open_goal(str(name), topology) if source == GOAL else (open_ocs_plan(str(name), topology), [])

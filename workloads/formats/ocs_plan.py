@@ -14,22 +14,19 @@ from topologies.checks import MOST_COUNT, integer, number, told
 from topologies.core.epochs import circuit_epochs
 from topologies.optics import links_of
 from topologies.text.plain_data import read_json_object
-from workloads.group_collectives import Named
 from workloads.job import Job
 
 Table = dict[str, Any]
 
 
-def open_ocs_plan(path: str | Path, topology: Topology, algorithms: Named = ()) -> tuple[Job, list[str]]:
-    """The flows and changes of circuits of a plan, and no notes.
+def open_ocs_plan(path: str | Path, topology: Topology) -> Job:
+    """The flows and changes of circuits of a plan.
 
     `topology`: circuits such as "ocs:16x4", a port for each plane, and the delay of the plan.
     WeftError: names the file and what it cannot be: another version, a matching that is none, a stripe that no circuit
         carries, flows on other networks, or another fabric.
     """
-    if algorithms:
-        raise WeftError("a plan of circuits has flows, and no collectives whose algorithm could be named")
-    return _Plan(str(path), read_json_object(path, "plan of circuits"), topology).job(), []
+    return _Plan(str(path), read_json_object(path, "plan of circuits"), topology).job()
 
 
 class _Plan:

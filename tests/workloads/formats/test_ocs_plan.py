@@ -27,7 +27,7 @@ def test_a_plan_that_is_read_again_takes_as_long(ports, more, name, kind, tmp_pa
     schedule = planned(build(name, kind, fabric, "192KiB"), WHOLE, policy=EVERY_STEP)
     path = tmp_path / "plan.json"
     path.write_text(to_ocs_plan(schedule), encoding="utf-8")
-    job, _ = open_ocs_plan(path, fabric)
+    job = open_ocs_plan(path, fabric)
     assert simulate(job, model=WHOLE, check=True).time_ps == simulate(schedule, model=WHOLE).time_ps
     t = schedule.pattern.transfers()
     sent = [sum(one.work.size_bytes) for one in job.operations if isinstance(one.work, Send)]
@@ -64,7 +64,7 @@ def plan():
 def opened(tmp_path, data, fabric="ocs:4x2,delay=10ns"):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(data), encoding="utf-8")
-    return open_ocs_plan(path, from_spec(fabric, "8Gb/s", "1us", 0))[0]
+    return open_ocs_plan(path, from_spec(fabric, "8Gb/s", "1us", 0))
 
 
 @pytest.mark.parametrize(("synchronize", "paid", "force", "ns"), [
