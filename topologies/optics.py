@@ -76,12 +76,6 @@ class Circuits:
         back = [(b, a) for a, b in self.pairs] if self.duplex else []
         return Counter([*self.pairs, *back])
 
-    def free(self, server: int) -> int:
-        """Unused interfaces of a server; with simplex circuits the smaller count of the two directions."""
-        sends = sum(a == server for a, _ in self.pairs)
-        receives = sum(b == server for _, b in self.pairs)
-        return self.interfaces - (sends + receives if self.duplex else max(sends, receives))
-
 
 @checked
 def optical(
