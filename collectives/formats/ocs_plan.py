@@ -9,7 +9,6 @@ import json
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
@@ -67,6 +66,8 @@ def to_ocs_plan(schedule: Schedule) -> str:
 
 def _planes(fabric: Topology, ports: int, rate_Bps: float) -> list[set[Pair]]:
     """The circuits of a fabric as one matching for each port."""
+    from scipy.optimize import linear_sum_assignment  # half a second, of plans that are written alone
+
     n = fabric.n_npus
     left: npt.NDArray[np.int64] = np.zeros((n, n), np.int64)
     left[fabric.src, fabric.dst] = np.rint(fabric.bandwidth_Bps / rate_Bps)

@@ -48,15 +48,15 @@ Published: 346.67 for two DGX A100 (the authors' public code prints it). The oth
 paper of the field states for them, (N - 1) shards into the NPU of the least ingress or one box to the others.
 """
 
-FAT_TREES = ("leaf-spine:4x4x4", "fat-tree:4")
-"""Of two and three levels."""
+FAT_TREES = ("leaf-spine:4x4x4", "leaf-spine:8x8x2", "fat-tree:4", "fat-tree:8")
+"""Of two and three levels; the second has four hosts to an uplink."""
 
 QUICK = ("dgx-a100:2", "mi250:1", "torus:4x4", "random-regular:16x4x1")
 
 PLATEAU = ("torus:4x4", "dgx1:1", "dgx-a100:2", "mi250:1")
 """Fabrics on which all chunks are also offered at once."""
 
-ALGORITHMS = ("pipelined", "bfb", "tacos", "nccl-rings", "ring", "swing", "double-binary-tree")
+ALGORITHMS = ("pipelined", "direct", "bfb", "tacos", "nccl-rings", "ring", "swing", "double-binary-tree")
 
 KINDS = ("all-gather", "all-reduce")
 SIZES = tuple(2**power for power in range(10, 31, 2))

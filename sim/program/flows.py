@@ -296,7 +296,9 @@ def _lines(program: Program, begins: I64, alone: Sequence[int]) -> dict[str, Any
     discipline = np.concatenate([program.pool_discipline, program.server_discipline[list(alone)], [FIFO]])[line]
     priority = program.task_priority if program.task_priority.size else np.zeros(n, np.int32)
     of_priority, of_work, _ = np.moveaxis(WEIGHTS[discipline], -1, 0)  # a flow has no chunks
-    rank = of_priority * priority + of_work * program.cut_work[program.task_cut]
+    rank = of_priority * priority
+    if np.any(of_work):
+        rank = rank + of_work * program.cut_work[program.task_cut]
     tie = np.empty(n, np.int32)
     tie[np.argsort(program.task_class, kind="stable")] = np.arange(n)
     times = np.where(program.give_per == PER_CHUNK, program.chunks()[_rows(program.give_ptr)], 1)

@@ -220,6 +220,7 @@ PATTERN_ELSEWHERE = {
     "groups": "those computed on demand are read one by one",
     "circuits": "as the changes of a job, where there are any",
     "is_part": "decides which bounds hold: no time depends on it",
+    "_owed": "its words, the proof",
 }
 ALGORITHM_ELSEWHERE = {
     "name": "in the key of the point",
@@ -242,7 +243,7 @@ def schedule_digest(schedule: Schedule, model: Model, file: str = "") -> str:
     digest, pattern = hashlib.sha256(), schedule.pattern
     _feed((fabric_digest(pattern.topology, file), schedule.size_bytes, schedule.element_bytes), digest.update)
     _feed_fields(pattern, PATTERN_ELSEWHERE, digest.update)
-    _feed(_said_of(pattern.kind, pattern), digest.update)
+    _feed((_said_of(pattern.kind, pattern), pattern.proof), digest.update)
     _feed([tuple(group) for group in pattern.groups], digest.update)
     if pattern.circuits is not None:
         _feed([tuple(one.work) for one in Job.of(schedule).operations[1:]], digest.update)

@@ -12,6 +12,7 @@ import pytest
 from collectives import ALGORITHMS, Algorithm, Collective, Group, Pattern, Schedule, build
 from collectives import schedule as schedule_of
 from collectives.core.collective import collective
+from collectives.core.pattern import _Owed
 from collectives.core.transfers import Pool
 from sim.program.model import Model
 from sim.study.file import make_sweep
@@ -63,7 +64,7 @@ OF_A_PATTERN: dict[str, Any] = {
     "topology": FABRIC.with_links(bandwidth_Bps=FABRIC.bandwidth_Bps / 50), "kind": by_hand("mine"),
     "algorithm": "other", "form": "other", "n_blocks": 16, "emit": emitted_late, "groups": (Group("other", ()),),
     "root": 1, "n_sources": 7, "pools": (Pool(1),), "note": "other", "progress": "any", "phases": (1,),
-    "pipeline": (1,), "is_unnamed": True, "proof": "other",
+    "pipeline": (1,), "is_unnamed": True, "_owed": _Owed(lambda: "other"),
 }
 OF_A_TOPOLOGY: dict[str, Any] = {
     "name": "other", "kind": FABRIC.kind + 1, "src": FABRIC.src + 1, "dst": FABRIC.dst + 1,
