@@ -6,6 +6,7 @@ bytes to the NPUs 1, 2, 4, ... further on (dissemination), a gather or a scatter
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,10 +33,13 @@ Named = str | Sequence[str] | Mapping[str, str]
 
 
 class GroupCollectives:
-    """Adds collectives to a job; schedules are built once."""
+    """Adds collectives to a job; schedules are built once.
 
-    def __init__(self, job: Job, algorithms: Named = ()) -> None:
-        self.job, self.algorithms = job, algorithms
+    `options`: of algorithms; each takes those that it has.
+    """
+
+    def __init__(self, job: Job, algorithms: Named = (), options: Mapping[str, object] | None = None) -> None:
+        self.job, self.algorithms, self.options = job, algorithms, options or {}
         self.chosen: dict[str, str] = {}  # by collective, what no one asked for
         self._known: dict[tuple[str, int, tuple[int, ...]], Schedule] = {}
 
@@ -104,16 +108,17 @@ class GroupCollectives:
         return [name for name in names if kind in algorithm(name).functions]
 
     def _by(self, name: str, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
-        topology = self.job.topology
+        topology, taken = self.job.topology, algorithm(name).options
+        options: dict[str, Any] = {option: value for option, value in self.options.items() if option in taken}
         if len(members) == topology.n_npus:
-            return build(name, kind, topology, size)
+            return build(name, kind, topology, size, **options)
         if spelled(name) in OF_PRODUCTS:
             if (spec := group_spec(members, topology)) is None:
                 some = ", ".join(map(str, members[:8]))
                 raise WeftError(f"{name} takes groups that are a product of dimensions of {topology.name}, which ranks "
                                 f"{some} are not: name another algorithm, such as ring")
-            return build(name, kind, topology, size, group=spec)
-        return among(name, kind, size, topology, members)
+            return build(name, kind, topology, size, group=spec, **options)
+        return among(name, kind, size, topology, members, **options)
 
 
 def among(

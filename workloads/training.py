@@ -247,7 +247,7 @@ class Layers:
         self.job, self.layers, self.numbers, self.npus = job, workload.layers, numbers, npus
         self.collectives, self.training = collectives, training
         named = () if training.algorithm == "hierarchical" else training.algorithm
-        self.among = None if is_product(job.topology) else GroupCollectives(job, named)
+        self.among = None if is_product(job.topology) else GroupCollectives(job, named, training.options)
         self.buckets = gradient_buckets(workload, training.bucket_bytes, numbers)
         self._begun: dict[int, list[Bucket]] = {}  # by their first layer
         for bucket in self.buckets:

@@ -295,3 +295,14 @@ def test_the_next_computation_waits_for_both_gradients(exposed: bool) -> None:
     job = training_job(from_spec("FC(2)_FC(2)"), transformer(2), {"tp": (2, 1), "dp": (1, 2)}, training)
     after = waits(job, "input gradient 0")
     assert after == ({"dp all-reduce 1"} if exposed else {"tp all-reduce 1", "weight gradient 1"})
+
+
+def test_the_algorithm_of_a_fabric_that_is_no_product_takes_its_options() -> None:
+    layer = Layer("a", Phase(1.0), Phase(1.0), Phase(1.0, (Call("all-reduce", 2**20, "dp"),)))
+    found = []
+    for trees in (1, 2):
+        training = Training(algorithm="in-network", options={"trees": trees, "pipeline_chunks": 4})
+        job = training_job(from_spec("fat-tree:4"), Workload("w", (layer,)), {"dp": (2, 2, 4)}, training)
+        (work,) = (one.work for one in job.operations if isinstance(one.work, Communicate))
+        found.append(work.schedule.pattern.n_blocks)
+    assert found[0] != found[1]
