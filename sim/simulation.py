@@ -105,8 +105,7 @@ def simulate(
     if faults is not None:
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
     run = _Run(engine, log or check, check, progress, max_events)
-    healthy = run.best(with_circuits(job), model, symmetry)
-    return healthy if faults is None else run.faulty(healthy, faults, symmetry)
+    return run.best(with_circuits(job), model, symmetry, faults)
 
 
 def check_limits(engine: str, max_events: int | None, check: bool = False) -> None:
@@ -138,18 +137,27 @@ class _Run:
     progress: Callable[[Progress], None] | None
     max_events: int | None
 
-    def best(self, plans: Mapping[str, Job], model: Model, symmetry: str) -> Result:
-        """The quickest of the plans of a job's circuits; what the changes alone take excludes some."""
-        name, (*others,) = next(iter(plans)), plans
-        found, said = self.healthy(plans[name], model, symmetry), list[str]()
-        for other in others[1:]:
-            if (least := least_ps(plans[other])) >= found.time_ps:
+    def best(self, plans: Mapping[str, Job], model: Model, symmetry: str, faults: FaultPlan | None) -> Result:
+        """The quickest of the plans of a job's circuits that end; what the changes alone take excludes some."""
+        name, found, said, stuck = "", None, list[str](), None
+        for other, job in plans.items():
+            if found is not None and (least := least_ps(job)) >= found.time_ps:
                 said.append(f"{other} at least {format_time(least)}")
                 continue
-            result = self.healthy(plans[other], model, symmetry)
-            if result.time_ps < found.time_ps:
-                name, other, found, result = other, name, result, found
-            said.append(f"{other} {format_time(result.time_ps)}")
+            try:
+                result = self.healthy(job, model, symmetry)
+                result = result if faults is None else self.faulty(result, faults, symmetry)
+            except Deadlock as wrong:
+                stuck = stuck or wrong
+                said.append(f"{other} never ends")
+                continue
+            if found is None or result.time_ps < found.time_ps:
+                name, other, found, result = other, name, result, found or result
+            if other:
+                said.append(f"{other} {format_time(result.time_ps)}")
+        if found is None:
+            assert stuck is not None
+            raise stuck
         policy = f"circuits are switched {name}" if name != STATIC else "circuits stay as they are"
         return replace(found, circuits=f"{policy}; {', '.join(said)}") if said else found
 

@@ -56,7 +56,8 @@ class PoolUses:
             if before[:2] != pool[:2]:
                 raise WeftError(
                     f"operation {operation!r} has a pool of {pool.capacity} ({pool.discipline}) for {pool.name}, "
-                    f"an earlier one {before.capacity} ({before.discipline}): operations of a job share it"
+                    f"an earlier one {before.capacity} ({before.discipline}): operations, of all tenants too, share "
+                    "the windows of their NPUs: give all the same active_chunks and service"
                 )
         known = id(shape), tuple(pool.name for pool in pools)
         if known not in self._of_shape:

@@ -116,7 +116,8 @@ def _check(tenants: Sequence[Tenant], model: Model) -> None:
         if isinstance(tenant.work, Job) and not np.array_equal(_speed(tenant.work), _speed(_jobs(tenants)[0].work)):
             raise WeftError(f"jobs {_jobs(tenants)[0].name!r} and {tenant.name!r} give the NPUs different speeds")
     if len({tenant.priority for tenant in tenants}) > 1 and model.discipline != "priority":
-        raise WeftError(f"the tenants differ in priority and the links serve {model.discipline}: choose priority")
+        raise WeftError(f"the tenants differ in priority, and links that serve {model.discipline} look at none: choose "
+                        "the discipline priority, which the fluid engine has not, or give all the same")
 
 
 def _jobs(tenants: Sequence[Tenant]) -> list[Tenant]:

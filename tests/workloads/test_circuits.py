@@ -3,6 +3,7 @@ import pytest
 
 from collectives import build
 from sim import simulate
+from sim.faults.plan import FaultPlan, SlowLink, Straggler
 from topologies import WeftError, from_spec
 from workloads.circuits import OWN, SHARED, STATIC, least_ps, with_circuits
 from workloads.group_collectives import among
@@ -84,6 +85,30 @@ def test_a_policy_is_the_best_of_its_plans_and_says_so(policy, delay_us):
     assert found.time_ps == min(static.time_ps, *times)
     assert found.notes()[0] == found.circuits
     assert ("circuits stay as they are;" in found.circuits) == (found.time_ps == static.time_ps)
+
+
+BOTH = FaultPlan(faults=(SlowLink(link="*", share=0.5, at="1us"), Straggler(npu="npu1", delay="1us")))
+
+
+@pytest.mark.parametrize("faults", [BOTH, FaultPlan(faults=BOTH.faults[:1]), FaultPlan(faults=BOTH.faults[1:])])
+def test_a_policy_is_the_best_of_its_plans_with_faults_too(faults):
+    def time_ps(policy):
+        job = Job(from_spec(f"ocs:8x3,delay=1us{policy}"))
+        job.collective("x", build("direct", "all-gather", job.topology, "256KiB"))
+        job.compute("c", 2_648_275)
+        return simulate(job, faults=faults, chunks=2, tie="ecmp", check=True).time_ps
+
+    assert time_ps(",policy=demand") <= time_ps("")
+
+
+def test_a_plan_that_never_ends_is_left_out():
+    """Small buffers are full in a circle where circuits are switched, and not where they stay."""
+    job = Job(from_spec("ocs:6x2,delay=300ns,policy=demand"))
+    for name, algorithm, kind in (("ring", "ring", "all-reduce"), ("direct", "direct", "all-to-all")):
+        job.collective(name, build(algorithm, kind, job.topology, "60KiB"))
+    narrow = {"chunks": 64, "buffer": "17KiB", "tie": "split", "nic": "shared", "send_complete": "pushed"}
+    found = simulate(job, check=True, **narrow)
+    assert "never ends" in found.circuits and "circuits stay as they are" in found.circuits
 
 
 def test_groups_side_by_side_have_their_circuits_at_once():

@@ -198,7 +198,7 @@ def test_what_is_refused():
     job = Job(topology)
     for active in (1, 2):
         job.collective(str(active), hierarchical.all_reduce(topology, 64, active_chunks=active))
-    with pytest.raises(WeftError, match="operations of a job share it"):
+    with pytest.raises(WeftError, match="give all the same active_chunks and service"):
         lower(job, PLAIN)
 
 
