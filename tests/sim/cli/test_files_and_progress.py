@@ -264,7 +264,7 @@ def test_a_loop_that_ends_soon_is_announced_only_when_it_has_taken_long(
      "operations"),
     ("reconfigure --topology ocs:8x2 --algorithm recursive-doubling -b 1MiB", "prices of steps"),
     ("compare --topology mesh:2x3 --algorithms tacos -b 1K", "blocks that are sent"),
-    ("schedule --topology leaf-spine:2x2x2 --algorithm pipelined -b 1K", "switches that are split off"),
+    ("schedule --topology SW(3)_SW(2) --algorithm pipelined -b 1K", "switches that are split off"),
 ])
 def test_what_takes_long_counts_what_it_has_done(
     words: str, unit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -72,7 +72,7 @@ def test_simulated_gains_follow_the_closed_form():
 
 
 def test_dense_models_gain_nothing_without_sparsification():
-    rows = list(lhc.model_rows())
+    rows = list(lhc.model_rows(INSTANT))
     for row in rows_where(rows, model="bert-base"):
         assert (row["speed_up"] > 1) == (row["support"] == "top 1 % identical")
     assert min(row["speed_up"] for row in rows_where(rows, support="top 1 % identical")) > 20
@@ -137,7 +137,7 @@ def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
     assert all(f"../images/lhc-{name}.png" in page for name in FIGURES)
     for row in lhc.throughput_rows():
         assert row["speed_up"] == pytest.approx(row["closed_form"], rel=1e-3)  # sketches are whole rows of lanes
-    for row in lhc.model_rows():
+    for row in lhc.model_rows(INSTANT):
         assert row["with_codec_s"] == pytest.approx(row["codec_free_s"])
     slow = next(iter(lhc.model_rows(Rates(1e9, 1e9, 1e-7))))
     assert slow["iteration_with_codec_s"] > slow["iteration_dense_s"] > slow["iteration_s"]

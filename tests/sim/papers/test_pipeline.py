@@ -41,6 +41,14 @@ def test_chunks_offered_at_once_carry_the_whole_array():
     assert schedule.proof.startswith("proved")
 
 
+def test_a_quick_run_leaves_the_page_of_its_fabrics(tmp_path, monkeypatch):
+    for name, value in {"QUICK": ("dgx1:1",), "PLATEAU": ("dgx1:1",), "QUICK_SIZES": (2**10, 2**20),
+                        "CHUNKS": (2, 4, 64, 256), "ALGORITHMS": ("pipelined", "ring")}.items():
+        monkeypatch.setattr(pipeline, name, value)
+    pipeline.run(Left("pipeline", tmp_path), quick=True)
+    assert "| dgx1:1 | all-gather | pipelined |" in (tmp_path / "pipeline.md").read_text()
+
+
 @pytest.mark.full
 def test_the_page_has_its_tables_and_figures(tmp_path):
     optimum = [pipeline.optimum_row(spec) for spec in SPECS]
