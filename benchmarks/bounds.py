@@ -113,7 +113,7 @@ def rows() -> Iterator[Line]:
 def _warm() -> None:
     """Compile and import what is measured."""
     cut_bound(from_spec("dgx-a100:2"), "all-gather")
-    pack_forest(from_spec("dgx-a100:2"), gather_shares(from_spec("dgx-a100:2")), None, None)
+    pack_forest(from_spec("dgx-a100:2"), gather_shares(from_spec("dgx-a100:2")), level=False)
     pipelined.all_gather(from_spec("torus:4x4"), LARGE)
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from collectives.trees.forest import Edge, Tree
 from topologies import Topology
+from topologies.flows.tightest_cut import remembered
 
 MOST_WAYS = 16
 """Equal ways between two NPUs that are looked at."""
@@ -63,6 +64,11 @@ class _Ways:
         return np.asarray(short[self.links].sum(axis=3).min(axis=2))
 
 
+@remembered
+def _ways(topology: Topology) -> _Ways:
+    return _Ways(topology)
+
+
 def _longest(ways: list[tuple[int, ...]]) -> int:
     return max(map(len, ways))
 
@@ -102,16 +108,16 @@ def low_trees(topology: Topology, roots: Mapping[int, int], links: Sequence[int]
     n, many = topology.n_npus, sum(roots.values())
     if topology.n_nodes == n or many * n > MOST_EDGES or many > MOST_OF_A_ROOT * n:
         return None
-    ways = _Ways(topology)
+    ways = _ways(topology)
     carry = np.asarray(links, np.int64)
     scarce = ways.scarce(max(1, many // n), carry)
     left, share = np.append(carry.astype(float), np.inf), np.append(1 / np.maximum(carry, 1), 1)
     growing = [_Growing(root, n) for root, trees in roots.items() for _ in range(trees)]
     tie = TIE if len(roots) == 1 else 0
-    prices = np.unique(scarce[ways.exist]).tolist()
+    priced = [ways.exist & (scarce == price) for price in np.unique(scarce[ways.exist])]
     for _ in range(n - 1):
         for tree in growing:
-            if not any(_grow(tree, ways, scarce == price, left, share, tie) for price in prices):
+            if not any(_grow(tree, ways, cheap, left, share, tie) for cheap in priced):
                 return None
     return tuple(Tree(tree.root, 1, tuple(tree.edges)) for tree in growing)
 
@@ -122,7 +128,7 @@ def _grow(
 ) -> bool:
     """Add one edge to a tree over cheap ways, as near to its root as possible; whether there was one."""
     for depth, _, node in tree.nodes:
-        others = np.flatnonzero(tree.missing & ways.exist[node] & cheap[node])
+        others = np.flatnonzero(tree.missing & cheap[node])
         if others.size == 0:
             continue
         others = np.roll(others, -np.searchsorted(others, tree.root))  # each root begins behind itself

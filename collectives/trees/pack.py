@@ -61,7 +61,7 @@ def gather_forest(topology: Topology, k: int | None = None, level: bool | None =
 
 
 def _may_be_lower(topology: Topology, shares: Shares, forest: Forest) -> bool:
-    """Whether finer shares may lead past the switches with fewer links: 20 against 8 on dgx-a100:4."""
+    """Whether finer shares may lead past the switches with fewer links: 10 against 16 on hx4mesh:2x1."""
     behind = topology.n_nodes > topology.n_npus and topology.n_npus <= FINER_NPUS
     return behind and max(shares.roots.values()) < FINER and forest.height > 2
 

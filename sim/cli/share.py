@@ -271,7 +271,7 @@ def _collective(table: dict[str, Any], topology: Topology, _gpu: str, npus: Sequ
     else:
         if (root := options.get("root")) is not None:
             if root not in npus:
-                raise WeftError(f"root {root} is none of the npus")
+                raise WeftError(f"root {root} is not one of the tenant's npus")
             options["root"] = npus.index(root)
         schedule = among(named, kind, size, topology, npus, table.get("form"), **options)
     return Made(schedule, f"{schedule.kind.name} {schedule.name} {format_size(size)}")

@@ -41,7 +41,7 @@ class PoolUses:
         self.asks: list[I64] = []  # (3, n): task, rank and pool in one number, place in line
         self.gives: list[I64] = []
         self.limits: dict[str, Pool] = {}
-        self._of_shape: dict[tuple[int, tuple[str, ...]], list[tuple[I64, I64, I64]]] = {}
+        self._of_shape: dict[tuple[Shape, tuple[str, ...]], list[tuple[I64, I64, I64]]] = {}
 
     def add(self, operation: str, pools: Sequence[Pool], shape: Shape, first: int) -> None:
         """The uses of an operation, whose tasks begin at `first`.
@@ -59,7 +59,7 @@ class PoolUses:
                     f"an earlier one {before.capacity} ({before.discipline}): operations, of all tenants too, share "
                     "the windows of their NPUs: give all the same active_chunks and service"
                 )
-        known = id(shape), tuple(pool.name for pool in pools)
+        known = shape, tuple(pool.name for pool in pools)
         if known not in self._of_shape:
             names = list(self.limits)
             number = np.array([names.index(pool.name) for pool in pools], np.int64)

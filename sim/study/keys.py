@@ -242,8 +242,10 @@ class WorkloadKeys:
     """Section `[workload]`: a model, its layers in a file, or a foreign trace; and the NPU that computes it."""
 
     name: str | None = key("text", "a model (gpt-3, ...), a file of layers in the format of ASTRA-sim 1.0, LIBRA and "
-                           "SimAI, a GOAL file, a task graph of FlexFlow, a plan of circuits, or Chakra traces "
-                           "FILE.<rank>.et", "NAME|FILE", ("--workload",))
+                           "SimAI, a GOAL file, a connection matrix of htsim, a task graph of FlexFlow, a plan of "
+                           "circuits; or of all ranks, by what their names begin with, Chakra traces, dumps of the "
+                           "flight recorder or Kineto profiles (or the folder of these)", "NAME|FILE",
+                           ("--workload",))
     job: str | None = key("text", "the same as --workload, of a file", "FILE")
     parallelism: str | None = key("text", "of a model, such as tp=16,dp=256,pp=1,ep=1,zero=0", "TEXT",
                                   default="data-parallel")
