@@ -18,7 +18,7 @@ import numpy as np
 from topologies.checks import Count, WeftError, checked, choice, nearest
 from topologies.circulants import circulant
 from topologies.core.custom import network_of
-from topologies.core.extents import format_extents, parse_extents
+from topologies.core.extents import check_memory, format_extents, parse_extents
 from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, EqualLinks, parse_link
 from topologies.core.paths import Ints, Paths
 from topologies.core.routing import ShortestPathRouter
@@ -240,8 +240,9 @@ def ocs(
     Raises
     ------
     WeftError
-        Circuits that take more ports than there are, or do not join all servers.
+        Circuits that take more ports than there are, or do not join all servers; a fabric that is too large for memory.
     """
+    check_memory(f"ocs:{n}x{ports}", n, n * ports)
     rate = parse_link(links["bandwidth"], links["latency"])[0]
     delay_ps = sum(parse_time(part, "reconfiguration delay") for part in str(delay).split("+"))
     choice(policy or POLICIES[1], POLICIES[1:], "policy of circuits")
