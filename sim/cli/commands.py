@@ -89,8 +89,6 @@ verdicts:
 def _schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--goal-chunks", type=partial(parsed, "integer"), default=1, metavar="C",
                         help="messages per transfer in GOAL (default: 1)")
-    parser.add_argument("--msccl-trees", type=partial(parsed, "integer"), metavar="K",
-                        help="trees per root in MSCCL XML (default: as in the schedule)")
 
 
 def _share(parser: argparse.ArgumentParser) -> None:
@@ -437,8 +435,8 @@ COMMANDS: dict[str, Command] = {
             "weft schedule --topology torus:4x4 --algorithm ring -b 1M --rank 5",
             "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --plot trees.png",
             "weft schedule --topology torus:8x8 --algorithm swing --form bandwidth --figure steps --plot steps.png",
-            "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --msccl a.xml "
-            "--msccl-trees 1",
+            "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --option k=1 "
+            "--msccl a.xml",
             "weft schedule --topology torus:4x4 --algorithm ring -b 1M --goal ring.goal --htsim ring.cm",
             "weft schedule --topology ocs:8x2 --algorithm swing --form bandwidth -b 1M --ocs-plan plan.json",
         ),
