@@ -235,13 +235,14 @@ COMMANDS: dict[str, Command] = {
             "weft judge examples/nccl.txt --machine dgx-h100:2 --library nccl:2.21 --plot judged.pdf",
             "weft judge examples/all_reduce.txt examples/all_gather.txt --machine dgx-h100:1",
             "weft judge examples/p4de.json --baseline examples/p4de_before.json --machine p4de:2 --json -",
+            "weft judge examples/all_reduce.txt examples/all_gather.txt --machine dgx-h100:1 --tuner tuner.csv",
             "weft judge examples/osu.txt --topology switch:16 --link-bandwidth 200Gb/s --algorithms ring,direct "
             "--known latency",
         ),
         needs=("judge.files",),
         uses=("judge", "measured.placement", "bound.reducing_switches", "topology", "collective", "model", "library"),
         without=("model.engine", "model.faults"), positional="judge.files", run_flags=RUNS,
-        outputs=("json", "csv", "plot"), figures=("judged",), notes=_JUDGE,
+        outputs=("json", "csv", "plot", "tuner"), figures=("judged",), notes=_JUDGE,
     ),
     "calibrate": Command(
         help="fit the constants of a machine to tables of nccl-tests, and print its profile for --machine",

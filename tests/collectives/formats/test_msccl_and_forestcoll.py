@@ -17,6 +17,7 @@ from collectives.registry import algorithm
 from collectives.trees.forest import Forest
 from collectives.trees.pack import gather_forest
 from sim import simulate
+from sim.cli import main
 from tests.places import SHARED
 from topologies import WeftError, from_spec
 
@@ -114,6 +115,15 @@ def test_files_that_are_no_schedule_are_named(name, text, message, tmp_path):
 def test_what_no_program_can_hold_is_refused(name, kind, spec, options, said):
     with pytest.raises(WeftError, match=said):
         to_msccl(build(name, kind, from_spec(spec), LARGE, **options))
+
+
+def test_the_collective_is_that_of_the_file(tmp_path, capsys):
+    path = tmp_path / "gather.xml"
+    path.write_text(to_msccl(build("ring", "all-gather", from_spec("ring:4"), LARGE)))
+    assert main(["compare", "--topology", "ring:4", "-b", "1M", "--algorithms", f"{path},ring", "--quiet"]) == 0
+    assert "# weft compare: all-gather on ring:4" in capsys.readouterr().out
+    asked = ["compare", "--topology", "ring:4", "--collective", "all-reduce", "--algorithms", str(path)]
+    assert main(asked) == 2 and "does not implement all-reduce, only all-gather" in capsys.readouterr().err
 
 
 def test_programs_go_where_the_fabric_leads():
