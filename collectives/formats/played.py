@@ -82,7 +82,7 @@ def play(pattern: Pattern, what: str, most_blocks: int, most_run: int = MOST_COU
     if (pattern.n_sources or pattern.p) > pattern.p or pattern.is_unnamed:
         raise WeftError(f"{what}: {'its blocks have no names' if pattern.is_unnamed else 'its switches reduce'}")
     if pattern.kind.name not in COLL or pattern.root:
-        lacks = f"root {pattern.root}: programs have root 0" if pattern.root else f"no such collective: {pattern.kind}"
+        lacks = f"root {pattern.root}: programs have root 0" if pattern.root else f"no program is a {pattern.kind.name}"
         raise WeftError(f"{what}: {lacks}")
     if pattern.n_blocks * pattern.p > MOST_PLACES:
         raise WeftError(f"{what}: {pattern.n_blocks:,} chunks on {pattern.p} ranks, more than {MOST_PLACES:,} together")
