@@ -7,11 +7,10 @@ from sim import plots
 from sim.cli.flags import how, refuse_how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.study.plans import fitting, row_of
+from sim.study.plans import check_composed, fitting, row_of
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.passes import write_passes
-from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
 from workloads.passes.iteration import Iteration, iterate
 from workloads.passes.memory import memory_of
@@ -22,15 +21,14 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Compose, print and write."""
     if spec.library.name is not None:
         refuse_how(arguments, "omit --library")
-    if spec.account.spread is not None:
-        raise WeftError(f"--spread {spec.account.spread} perturbs a run of the whole iteration: give --inline")
+    check_composed(spec, spec.account.spread, spec.account.why)
     with progress("train", 1, arguments.quiet):
         one = fitting(spec, how(arguments))
         found = iterate(one.plan, one.times)
     optics = one.topology.optics
     switched = ["# note: each collective begins with its circuits up; --inline counts the changes between them"]
     say(arguments, *_lines(found, one.where), *switched * bool(optics and optics.policy))
-    write_json(arguments, spec, [row_of(found, one.where)])
+    write_json(arguments, spec, [row_of(found, one)])
     write_csv(arguments, [{"rank": rank, "kind": kind, "time_s": time / 1e12}
                           for rank, parts in enumerate(found.parts) for kind, time in parts.items()])
     if arguments.plot:
@@ -45,21 +43,9 @@ def head(plan: Plan, where: str) -> Iterator[str]:
                       if getattr(plan, name) > 1 or name == "dp")
     yield (f"{plan.model.name}, {plan.model.parameters / 1e9:.4g} G parameters, on {where}, "
            f"{counted(plan.n_ranks, 'NPU')}: {groups}, {plan.schedule}, ZeRO {plan.zero}")
-    yield (f"{plan.device.name}, {plan.precision} precision at {plan.efficiency:.3g} of the peak "
-           f"({', '.join(_constant(plan))}), {plan.attention}, recomputation {plan.recompute}")
-
-
-def _constant(plan: Plan) -> Iterator[str]:
-    """The stack, and whose constant it takes, where that is not its own."""
-    yield plan.stack.name
-    try:
-        share, whose = plan.stack.constant(plan.device.name, plan.precision)
-    except WeftError:  # nothing is known of the device
-        share, whose = 0.0, ""
-    if share != plan.efficiency:
-        yield "as given"
-    elif whose:
-        yield whose
+    constant = f"{plan.stack.name}, {plan.constant}" if plan.constant else plan.stack.name
+    yield (f"{plan.device.name}, {plan.precision} precision at {plan.efficiency:.3g} of the peak ({constant}), "
+           f"{plan.attention}, recomputation {plan.recompute}")
 
 
 def rates(plan: Plan, time_ps: int) -> Iterator[str]:

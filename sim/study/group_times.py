@@ -4,15 +4,14 @@ A group is so many ranks, so far apart in the order of ranks. All groups of a ki
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from collectives import build
-from sim.faults.plan import FaultPlan
 from sim.how import AS_USUAL, How
 from sim.library.expected import expected
 from sim.library.tuner import NEWEST, SENDRECV, Setting
-from sim.program.model import Model
+from sim.result import Result
 from sim.simulation import simulate
 from topologies import Topology, torus
 from topologies.machines.profile import Machine
@@ -69,12 +68,12 @@ def torus_times(machine: Machine, groups: Mapping[str, Group], how: How = AS_USU
 
 
 def fabric_times(
-    topology: Topology, groups: Mapping[str, Group], algorithm: str, model: Model, faults: FaultPlan | None = None,
-    how: How = AS_USUAL, npus: Sequence[int] | None = None,
+    topology: Topology, groups: Mapping[str, Group], algorithm: str, run: Callable[[Job], Result],
+    npus: Sequence[int] | None = None,
 ) -> Times:
     """On any fabric, by an algorithm; all groups of a kind at once.
 
-    `faults`: strike each collective as if it began the iteration.
+    `run`: simulates; faults strike each collective as if it began the iteration.
     `npus`: where the ranks are; default: everywhere, in order.
     """
     runs = FabricGroups(topology, groups, algorithm, npus)
@@ -83,7 +82,7 @@ def fabric_times(
     def times(kind: str, size_bytes: float, group: str) -> int:
         job = Job(topology)
         runs.add(job, kind, max(1, round(size_bytes)), group)
-        return simulate(job, model=model, faults=faults, **how.arguments()).time_ps
+        return run(job).time_ps
 
     return times
 

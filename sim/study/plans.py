@@ -1,13 +1,15 @@
 """Plans of a spec: its section `[iteration]` on a machine or a fabric, and what takes the time of its collectives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from sim.how import AS_USUAL, How
 from sim.library.tuner import runs_on, version
 from sim.program.model import Model
+from sim.result import Result
 from sim.simulation import simulate
 from sim.study.group_times import fabric_times, library_times, torus_times
 from sim.study.keys import (
@@ -24,6 +26,8 @@ from sim.study.keys import (
     WorkloadKeys,
 )
 from sim.study.spec import Spec
+from sim.why.path import Why
+from sim.why.spread import Spread
 from topologies import Topology, WeftError
 from topologies.machines.profile import Machine
 from topologies.units import counted
@@ -71,6 +75,12 @@ def model_of_jobs(spec: Spec) -> Model:
     return model if given else replace(model, chunks=1)
 
 
+def runner(spec: Spec, how: How = AS_USUAL) -> Callable[..., Result]:
+    """`simulate` with what a spec says of runs of jobs."""
+    return partial(simulate, model=model_of_jobs(spec), engine=spec.engine, symmetry=spec.symmetry,
+                   faults=spec.build_faults(), **how.arguments())
+
+
 class Asked(NamedTuple):
     """A plan, and where it runs."""
 
@@ -114,7 +124,7 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
     names = spec.collective.algorithms or (ALGORITHM,)
     if len(names) != 1:
         raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
-    times = fabric_times(topology, plan.groups, names[0], model_of_jobs(spec), spec.build_faults(), how)
+    times = fabric_times(topology, plan.groups, names[0], runner(spec, how))
     return Asked(plan, times, topology.name, topology, names[0])
 
 
@@ -136,27 +146,39 @@ def fitting(spec: Spec, how: How = AS_USUAL) -> Asked:
 
 
 def label_of(spec: Spec) -> str:
-    """The plan of a spec in a few words: "llama-3-8b tp=2 pp=4"."""
+    """The plan of a spec in a few words: "llama-3-8b tp=2 pp=4", and the algorithm that is named."""
     given = {name: value for name, value in vars(spec.iteration).items() if value != getattr(IterationKeys(), name)}
     name = given.pop("model")
-    return " ".join([name, *(f"{key}={value}" for key, value in given.items())])
+    by = [f"by {','.join(spec.collective.algorithms)}"] if spec.collective.algorithms else []
+    return " ".join([name, *(f"{key}={value}" for key, value in given.items()), *by])
 
 
-def run_plan(spec: Spec, one: Asked, how: How = AS_USUAL, spread: int | None = 0) -> dict[str, Any]:
+def check_composed(spec: Spec, spread: int | None, why: bool) -> None:
+    """Reject what looks into one run of a whole iteration, of one that is composed of passes."""
+    for given, said in ((spread, f"--spread {spread} perturbs"), (why, "--why accounts for")):
+        if given and not spec.iteration.inline:
+            raise WeftError(f"{said} a run of the whole iteration: give --inline (inline = true)")
+
+
+def run_plan(
+    spec: Spec, one: Asked, how: How = AS_USUAL, spread: int | None = 0, why: bool = False
+) -> dict[str, Any]:
     """The row of a plan, composed or inlined."""
     begun = perf_counter()
     if not spec.iteration.inline:
-        if spread:
-            raise WeftError(f"spread {spread} perturbs a run of the whole iteration: give inline = true")
-        return row_of(iterate(one.plan, one.times), one.where) | {"wall_s": perf_counter() - begun}
-    result = simulate(inlined(one), model=model_of_jobs(spec), engine=spec.engine, symmetry=spec.symmetry,
-                      faults=spec.build_faults(), **how.arguments())
-    ends = result.spread(spread) if spread else None
-    compute = [result.compute_ps(rank) for rank in result.ranks]
-    return facts_of(one.plan, one.where) | {
-        "time_s": result.time_s, **one.plan.figures(result.time_s),
-        "exposed_s": (result.time_ps - min(compute)) / 1e12, "wall_s": perf_counter() - begun,
+        return row_of(iterate(one.plan, one.times), one) | {"wall_s": perf_counter() - begun}
+    result = runner(spec, how)(inlined(one), log=True)
+    exposed_ps = result.time_ps - min(map(result.compute_ps, result.ranks))
+    row = facts_of(one) | {"time_s": result.time_s, **one.plan.figures(result.time_s), "exposed_s": exposed_ps / 1e12}
+    seen = looks(result.spread(spread) if spread else None, result.why() if why else None)
+    return row | seen | {"wall_s": perf_counter() - begun}
+
+
+def looks(ends: Spread | None, account: Why | None) -> dict[str, Any]:
+    """What a row says of a job besides its time: the ends of its range, and its critical path."""
+    return {
         "spread_low_s": ends and ends.low_s, "spread_high_s": ends and ends.high_s,
+        "why": {} if account is None else {"makespan_ps": account.makespan_ps, "parts_ps": account.parts},
     }
 
 
@@ -179,7 +201,7 @@ def plan_job(keys: IterationKeys, efficiency: float | None, topology: Topology, 
     """
     spec = Spec(iteration=keys, workload=WorkloadKeys(efficiency=efficiency))
     plan = plan_of(spec, None, topology.n_npus if npus is None else len(npus))
-    times = fabric_times(topology, plan.groups, algorithm, Model(chunks=1), npus=npus)
+    times = fabric_times(topology, plan.groups, algorithm, partial(simulate, chunks=1), npus)
     return plan, iteration_job(plan, topology, times, algorithm, npus)
 
 
@@ -270,21 +292,24 @@ def _stage(keys: Any) -> int:
     return zero_stage(keys.zero)
 
 
-def facts_of(plan: Plan, where: str) -> dict[str, Any]:
+def facts_of(one: Asked) -> dict[str, Any]:
     """What a row says of a plan."""
+    plan = one.plan
     return {
-        "topology": where, "model": plan.model.name, "parameters": plan.model.parameters, "npus": plan.n_ranks,
-        "tp": plan.tp, "pp": plan.pp, "vp": plan.vp, "cp": plan.cp, "dp": plan.dp, "ep": plan.ep, "zero": plan.zero,
-        "schedule": plan.schedule, "global_batch": plan.global_batch, "sequence": plan.sequence,
+        "topology": one.where, "algorithm": one.algorithm, "device": plan.device.name, "stack": plan.stack.name,
+        "efficiency": plan.efficiency, "efficiency_of": plan.constant, "model": plan.model.name,
+        "parameters": plan.model.parameters, "npus": plan.n_ranks, **{
+            name: getattr(plan, name)
+            for name in ("tp", "pp", "vp", "cp", "dp", "ep", "zero", "schedule", "global_batch", "sequence")},
         "memory_bytes": [{name: round(size) for name, size in memory_of(plan, rank).items()}
                          for rank in range(plan.pp)],
     }
 
 
-def row_of(found: Iteration, where: str) -> dict[str, Any]:
+def row_of(found: Iteration, one: Asked) -> dict[str, Any]:
     """All figures of an iteration, in SI units."""
-    exposed = [sum(time for kind, time in one.items() if kind not in found.compute) for one in found.parts]
-    return facts_of(found.plan, where) | {
+    exposed = [sum(time for kind, time in part.items() if kind not in found.compute) for part in found.parts]
+    return facts_of(one) | {
         "time_s": found.time_s, **found.figures, "bubble": found.bubble, "exposed_s": max(exposed) / 1e12,
-        "parts_s": [{kind: time / 1e12 for kind, time in one.items()} for one in found.parts],
+        "parts_s": [{kind: time / 1e12 for kind, time in part.items()} for part in found.parts],
     }

@@ -132,6 +132,15 @@ class Plan:
                             "zero=2, which gathers once an iteration")
 
     @property
+    def constant(self) -> str:
+        """Whose share of the peak products sustain: "as given", of another stack or device, "" if it is the stack's."""
+        try:
+            share, whose = self.stack.constant(self.device.name, self.precision)
+        except WeftError:  # nothing is known of the device
+            return "as given"
+        return whose if share == self.efficiency else "as given"
+
+    @property
     def n_ranks(self) -> int:
         return self.tp * self.cp * self.dp * self.pp
 

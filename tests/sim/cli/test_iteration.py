@@ -56,6 +56,14 @@ def test_every_choice_runs(more: list[str], tmp_path: Path) -> None:
     assert 0 < row["time_s"] < 10
 
 
+def test_a_constant_of_another_stack_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the table and in the row; so is one that is given."""
+    for more, told in (([], "that of meta"), (["--stack", "meta"], ""), (["--efficiency", "0.5"], "as given")):
+        row = train(tmp_path, [*SMALL, *more])
+        assert row["efficiency_of"] == told
+        assert f"({row['stack']}{', ' * bool(told)}{told})" in capsys.readouterr().out
+
+
 def test_what_is_switched_off_is_off(tmp_path: Path) -> None:
     """By flag and by spec: what is not overlapped is exposed, and norms that are not split are kept whole."""
     whole, apart, bare = (train(tmp_path, [*SMALL, *more]) for more in (
@@ -83,6 +91,9 @@ def test_fabrics_and_algorithms(tmp_path: Path) -> None:
              "--global-batch", "8", "--recompute", "full", "--quiet"]
     fast, slow = (train(tmp_path, [*words, "--link-bandwidth", rate]) for rate in ("800Gb/s", "100Gb/s"))
     assert fast["time_s"] < slow["time_s"]
+    even, every = (train(tmp_path, [*words, *more])["time_s"] for more in (
+        ["--engine", "reference", "--algorithm", "bucket"], ["--symmetry", "off", "--algorithm", "bucket"]))
+    assert even == every
     plan = tmp_path / "faults.toml"
     plan.write_text('[[slow-link]]\nlink = "npu0--npu1"\nshare = 0.1\n')
     assert train(tmp_path, [*words, "--faults", str(plan)])["time_s"] > train(tmp_path, words)["time_s"]
@@ -118,8 +129,9 @@ def test_an_inlined_iteration_takes_everything_that_a_run_takes(
     assert inlined("--faults", str(faults)) > 1.2 * composed["time_s"]
     assert inlined("--nic", "shared", "--check") > 0
     capsys.readouterr()
-    assert inlined("--spread", "2") == alone
-    assert "in 2 perturbed runs" in capsys.readouterr().out
+    assert inlined("--spread", "2", "--why") == alone
+    out = capsys.readouterr().out
+    assert "in 2 perturbed runs" in out and "critical path: " in out
     for more in ([], ["--inline"]):
         assert main(["train", *tiny, *more, "--perfetto", str(tmp_path / "one.json")]) == 0
         slices = json.loads((tmp_path / "one.json").read_text())["traceEvents"]
@@ -149,6 +161,7 @@ def test_iterations_share_a_fabric(tiny: list[str], tmp_path: Path) -> None:
     (["--global-batch", "64", "--loop", "dear"], "--loop dear is of the layers of --workload"),
     (["--global-batch", "64", "--device", "abacus"], "device 'abacus'"),
     (["--global-batch", "64", "--spread", "2"], "--spread 2 perturbs a run of the whole iteration: give --inline"),
+    (["--global-batch", "64", "--why"], "--why accounts for a run of the whole iteration: give --inline"),
     (["--global-batch", "64", "--tp", "2", "--inline"], "that a library or a torus of accelerators times alone"),
     (["--global-batch", "64", "--chunks", "4"], "--library has its own: omit chunks of [model]"),
     (["--global-batch", "64", "--faults", "none.toml"], "--library has its own: omit faults of [model]"),

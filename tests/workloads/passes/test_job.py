@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.group_times import fabric_times
 from tests.workloads.passes.test_passes import plan
@@ -27,7 +27,7 @@ ALONE: list[dict[str, Any]] = [
 def both(one: Plan) -> tuple[int, int]:
     """Composed, and by the engine, in ps."""
     fabric = switch(one.n_ranks, bandwidth="100GB/s")
-    times = fabric_times(fabric, one.groups, "ring", Model(chunks=1))
+    times = fabric_times(fabric, one.groups, "ring", partial(simulate, chunks=1))
     job = iteration_job(one, fabric, times, "ring")
     return iterate(one, times).time_ps, simulate(job, chunks=1).time_ps
 
