@@ -241,9 +241,7 @@ def _attention(text: str) -> str:
 
 
 def model_of(row: Mapping[str, str]) -> LanguageModel:
-    """The model of a run by its hyper-parameters; DeepSeek-V3 by name."""
-    if re.search(r"DeepSeek-(V3|R1)", row["model"], re.IGNORECASE):
-        return language_model("deepseek-v3")
+    """The model of a run by its hyper-parameters; widths of latent attention are in the notes."""
     gated, text = _flag(row, "gated"), row["ffn"]
     mixture: dict[str, Any] = {}
     if experts := re.search(r"(\d+) (?:routed|experts)", text):
@@ -251,14 +249,28 @@ def model_of(row: Mapping[str, str]) -> LanguageModel:
             "experts": int(experts[1]), "active": _after(r"(\d+) active", text),
             "shared": _after(r"(\d+) shared", text),
             "expert_width": _after(r"expert (\d+)", text) or _number(text),
+            "dense_layers": _after(r"dense \d+ \((\d+) layers", text),
+            "nodes_per_token": _after(r"at most (\d+) nodes", row["notes"]),
         }
     old = not gated and "MPT" not in row["model"]  # MPT has ALiBi and no biases
     return LanguageModel(
         name=row["model"], layers=_cell(row, "layers"), hidden=_cell(row, "hidden"),
         heads=_cell(row, "heads"), kv_heads=_cell(row, "kv_heads", 0), feed_forward=_cell(row, "ffn"), gated=gated,
         vocabulary=_cell(row, "vocab"), tied=_flag(row, "tied"), sequence=_cell(row, "seq"), positions=old,
-        biases=old, **mixture,
+        biases=old, **mixture, **(_latent(row) if "MLA" in row["kv_heads"] else {}),
     )
+
+
+def _latent(row: Mapping[str, str]) -> dict[str, int]:
+    """Multi-head latent attention: of the notes, or of DeepSeek-V3 where that is the model."""
+    widths = [_after(rf"\b{name} (\d+)", row["notes"]) for name in ("q rank", "kv rank", "nope", "rope", "v")]
+    if not all(widths):
+        if not re.search(r"DeepSeek-(V3|R1)", row["model"], re.IGNORECASE):
+            raise WeftError("kv_heads is MLA: expected in the notes are q rank N, kv rank N, nope N, rope N, v N")
+        known = language_model("deepseek-v3")
+        widths = [known.q_rank, known.kv_rank, known.head_size - known.rotary, known.rotary, known.value_size]
+    q, kv, nope, rope, value = widths
+    return {"q_rank": q, "kv_rank": kv, "rotary": rope, "head_size": nope + rope, "value_size": value}
 
 
 def _after(pattern: str, text: str) -> int:

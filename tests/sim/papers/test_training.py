@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sim.papers.tables import run_paper
 from sim.papers.training import Point, errors, fitted, pairs, plan_of, point_of, shipped
 from tests.places import ROOT
 from topologies import WeftError
+from workloads.models.language import language_model
 from workloads.passes.device import device, device_sources, devices, stack, stacks
 from workloads.passes.tape import Begun
 
@@ -163,6 +165,17 @@ def test_a_mixture_is_read_from_its_cells() -> None:
         "kv_heads": "8", "layers": "32", "vocab": "32000", "tied": "0",
     }
     assert plan_of(row).model.parameters == pytest.approx(46.7e9, rel=1e-3)
+
+
+def test_deepseek_is_read_from_its_cells() -> None:
+    """Every width of it; another model with latent attention needs its own, and half the layers are half the model."""
+    (row,) = (row for row in shipped() if row["id"] == "deepseek-v3-2048")
+    known = language_model("deepseek-v3")
+    assert replace(plan_of(row).model, name=known.name, source=known.source) == known
+    assert plan_of(row | {"notes": "at most 4 nodes"}).model == plan_of(row).model
+    assert "kv_heads is MLA: expected in the notes" in point_of(row | {"model": "Other", "notes": ""}).reason
+    shallow = plan_of(row | {"layers": "32"}).model
+    assert shallow.parameters == pytest.approx((32 - 3) / (61 - 3) * known.parameters, rel=0.02)
 
 
 def test_a_quick_look_and_a_file_of_others(tmp_path: Path) -> None:
