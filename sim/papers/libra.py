@@ -18,7 +18,9 @@ from sim.plots.lines import OTHERS
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend
 from workloads.compute import LIBRA_AS_SHIPPED
 from workloads.model_workload import training_workload
-from workloads.models import NeuralNetwork, Shape, layer
+from workloads.models.language import LanguageModel
+from workloads.models.model import NeuralNetwork
+from workloads.models.transformer import layer
 from workloads.parallelism import Parallelism
 from workloads.training import Training
 from workloads.workload import Call, Layer, Phase, Workload
@@ -167,10 +169,8 @@ def workload(name: str, n_npus: int) -> tuple[Workload, Parallelism]:
         call = Call("all-reduce", RESNET_GRADIENT_BYTES, "dp")
         return Workload(name, (Layer(name, weight_grad=Phase(RESNET_COMPUTE_NS, (call,))),)), Parallelism(dp=n_npus)
     one = TRANSFORMERS[name]
-    shape = Shape(
-        layers=2, hidden=one.hidden, vocabulary=0, sequence=one.sequence, feed_forward=4 * one.hidden,
-        key_value=one.hidden, biases=False,
-    )
+    shape = LanguageModel(name=name, layers=2, hidden=one.hidden, heads=1, vocabulary=1, sequence=one.sequence,
+                          biases=False)
     # The published gradients are those of the matrices: norms are left out.
     rows = [row if row.out_elements != row.in_elements or row.sharded else replace(row, parameters=0)
             for number in (1, 2) for row in layer(shape, number)]

@@ -261,7 +261,7 @@ def model_of(row: Mapping[str, str]) -> LanguageModel:
     )
 
 
-def _latent(row: Mapping[str, str]) -> dict[str, int]:
+def _latent(row: Mapping[str, str]) -> dict[str, Any]:
     """Multi-head latent attention: of the notes, or of DeepSeek-V3 where that is the model."""
     widths = [_after(rf"\b{name} (\d+)", row["notes"]) for name in ("q rank", "kv rank", "nope", "rope", "v")]
     if not all(widths):
