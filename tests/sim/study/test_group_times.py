@@ -68,6 +68,16 @@ def test_groups_that_share_links_wait_for_each_other() -> None:
     assert times("all-gather", SIZE, "far") > 1.9 * times("all-gather", SIZE, "near")
 
 
+def test_a_group_that_is_a_product_runs_the_hierarchical_algorithm_in_its_dimensions() -> None:
+    """Eight ranks of a torus of 4 x 4 are two rows of four: hierarchical takes the dimensions one after the other."""
+    fabric = torus((4, 4), bandwidth="100GB/s")
+    groups = {"tp": Group(8, 1), "dp": Group(4, 4)}
+    apart, rows = (fabric_times(fabric, groups, name, partial(simulate, chunks=1)) for name in ("hierarchical", "ring"))
+    assert apart("all-gather", SIZE, "dp") == pytest.approx(rows("all-gather", SIZE, "dp"), rel=0.1)  # chunks of its own
+    alone = build("hierarchical", "all-gather", fabric, SIZE, group="4@1,2@1")
+    assert apart("all-gather", SIZE, "tp") == simulate(alone, chunks=1).time_ps
+
+
 def test_a_message_goes_to_the_rank_that_far_behind() -> None:
     fabric = ring(8, bandwidth="100GB/s", latency="1us")
     times = fabric_times(fabric, {"pp": Group(2, 1)}, "ring", partial(simulate, chunks=1))
