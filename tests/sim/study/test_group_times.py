@@ -73,7 +73,7 @@ def test_a_group_that_is_a_product_runs_the_hierarchical_algorithm_in_its_dimens
     fabric = torus((4, 4), bandwidth="100GB/s")
     groups = {"tp": Group(8, 1), "dp": Group(4, 4)}
     apart, rows = (fabric_times(fabric, groups, name, partial(simulate, chunks=1)) for name in ("hierarchical", "ring"))
-    assert apart("all-gather", SIZE, "dp") == pytest.approx(rows("all-gather", SIZE, "dp"), rel=0.1)  # chunks of its own
+    assert apart("all-gather", SIZE, "dp") == pytest.approx(rows("all-gather", SIZE, "dp"), rel=0.1)
     alone = build("hierarchical", "all-gather", fabric, SIZE, group="4@1,2@1")
     assert apart("all-gather", SIZE, "tp") == simulate(alone, chunks=1).time_ps
 
