@@ -26,7 +26,7 @@ from topologies.machines.profile import Machine, machine
 from topologies.text.input_text import read_input
 from workloads.models.language import LanguageModel, language_model
 from workloads.passes.device import Stack, device, stack, stacks
-from workloads.passes.iteration import Iteration, iterate
+from workloads.passes.iteration import WAITING, Iteration, iterate
 from workloads.passes.orders import order_of
 from workloads.passes.plan import Plan
 
@@ -419,7 +419,32 @@ def report(points: Sequence[Point]) -> list[str]:
               *md_head("what", "slower", "faster", "published", "predicted", numbers=2)]
     lines += [md_line(one.what, one.one.row["id"], one.other.row["id"], f"{one.published:.3f}", f"{one.predicted:.3f}")
               for one in pairs(points)]
-    return [*lines, *_exposed(points), *_constants(), *_sources(points)]
+    return [*lines, *_phases(points), *_exposed(points), *_constants(), *_sources(points)]
+
+
+def phases(found: Iteration, rank: int) -> dict[str, float]:
+    """Seconds of a rank in passes alone and beside each other, waiting, and behind the last pass of all ranks."""
+    spent = {"1F": 0.0, "bubble": found.parts[rank].get(WAITING, 0) / 1e12, "1B": 0.0, "1W": 0.0, "1F1B": 0.0}
+    for one in found.pipeline.ranks[rank]:
+        spent["1F1B" if len(one.slot) > 1 else f"1{one.slot[0].kind[0]}"] += (one.end - one.begin) / 1e12
+    return {**spent, "optimizer": (found.time_ps - found.pipeline.end) / 1e12}
+
+
+def _phases(points: Sequence[Point]) -> Iterator[str]:
+    """Phases that the notes of a run publish."""
+    for point in points:
+        told_ = re.findall(r"(\w+) ([\d.]+)(?=,|;)", point.row["notes"].partition("phases (s):")[2])
+        if point.found is None or not told_:
+            continue
+        each = [phases(point.found, rank) for rank in range(point.found.plan.pp)]
+        yield from ("", f"## Phases of {point.row['id']}", "", "Seconds of an iteration. Ranks have unlike stages; "
+                    "which one is published is not known. All that", "follows the last pass is the optimizer; what "
+                    "else the published one has is not known.", "",
+                    *md_head("phase", "published", "first rank", "mean of the ranks", numbers=3))
+        for name, published in told_:
+            if name in each[0]:
+                mean = statistics.fmean(one[name] for one in each)
+                yield md_line(name, published, f"{each[0][name]:.2f}", f"{mean:.2f}")
 
 
 def _exposed(points: Sequence[Point]) -> Iterator[str]:
