@@ -17,15 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from collectives import build
 from sim.papers.tables import Left, as_text, md_head, md_line
 from sim.simulation import simulate
 from topologies import ring, switch
 from topologies.units import bytes_per_s, format_rate
 from workloads.job import Job
-from workloads.passes.timeline import Key, walk
+from workloads.passes.timeline import timeline
 
 PS = 1e12
 
@@ -48,19 +46,12 @@ def chain_s(
     `compute_s`: of a pass, by its kind (F, BW) and stage.
     `bytes_of`, `rates_Bps`: of the message from each stage to the next and back, and of their link.
     """
-    fabric = ring(stages, latency="0s")
-    rates = [rates_Bps[min(a, b)] if abs(a - b) == 1 else max(rates_Bps)
-             for a, b in zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True)]
-    job = Job(fabric.with_links(bandwidth_Bps=np.array(rates)))
-    at, arrived = [list[int]() for _ in range(stages)], dict[Key, list[int]]()
-    for step in walk(schedule, stages, 1, microbatches):
-        (one,), here = step.slot, step.rank
-        after = [*at[here], *(number for key in step.needs for number in arrived[key])]
-        at[here] = [job.compute(one.kind, round(compute_s(one.kind, here) * PS), npus=[here], after=after)]
-        for key, to in step.gives:
-            size = round(bytes_of[min(here, to)]) if to != here else 0
-            arrived[key] = [job.send("message", size, [here], [to], after=at[here], detached=True)] if size else []
-    return simulate(job, chunks=1).time_s
+    def message_ps(src: int, dst: int) -> int:
+        return round(bytes_of[min(src, dst)] / rates_Bps[min(src, dst)] * PS)
+
+    found = timeline(schedule, stages, 1, microbatches,
+                     lambda rank, slot: round(compute_s(slot[0].kind, rank) * PS), message_ps)
+    return found.end / PS
 
 
 # --- FusionLLM: a pipeline over links of the Internet, of which the slowest are compressed
