@@ -20,14 +20,14 @@ from sim.plots.lines import CYCLE
 from sim.plots.passes import draw_passes
 from sim.plots.style import NARROW, REFERENCE, figure, legend
 from sim.study.group_times import library_times
-from sim.study.plans import torus_of
+from sim.study.keys import IterationKeys
+from sim.study.plans import filled, plan_by, torus_of
 from topologies.checks import WeftError, told
 from topologies.machines.profile import Machine, machine
 from topologies.text.input_text import read_input
 from workloads.models.language import LanguageModel, language_model
 from workloads.passes.device import Stack, device, stack, stacks
 from workloads.passes.iteration import WAITING, Iteration, iterate
-from workloads.passes.orders import order_of
 from workloads.passes.plan import Plan
 
 DATA = Path(__file__).parent / "data" / "training.csv"
@@ -204,34 +204,28 @@ def plan_of(row: Mapping[str, str]) -> Plan:
     precision = "fp8" if "fp8" in said and on.fp8 else "half"
     recomputed = _one_of(row, "recompute", RECOMPUTES, "none, full and selective")
     attention = _attention(_one_of(row, "attention", "unfused|flash|cuDNN|MLA", "unfused, flash and cuDNN"))
-    tp, pp, dp = (_cell(row, key) for key in ("tp", "pp", "dp"))
-    cp, micro = (_cell(row, key, 1) for key in ("cp", "micro_batch"))
-    batches, left = divmod(_cell(row, "global_batch"), dp * micro)
-    if left or not batches:
-        raise WeftError(f"global_batch {row['global_batch']} is no multiple of dp={dp} x micro_batch {micro}")
+    tp, pp, dp, batch, gpus = (_cell(row, key) for key in ("tp", "pp", "dp", "global_batch", "gpus"))
+    cp, micro, vp = (_cell(row, key, 1) for key in ("cp", "micro_batch", "vp"))
+    if tp * pp * dp * cp != gpus:
+        raise WeftError(f"tp x pp x dp x cp are {tp * pp * dp * cp} ranks, not the {gpus} GPUs")
     if pp > 1 and of.microbatches == "stages" and "not published" in row["microbatches"]:
-        micro, batches = max(1, batches * micro // pp), pp
-    vp = _cell(row, "vp", 1)
+        micro = max(1, batch // (dp * pp))
     named = _one_of(row, "schedule", rf"^(none|{'|'.join(SCHEDULES)})\b", f"none, {', '.join(SCHEDULES)}").lower()
     schedule = next((one for one in SCHEDULES if named.startswith(one)), "1f1b")
     if schedule in ("1f1b", "interleaved"):
         schedule = "interleaved" if pp > 1 and vp > 1 else "1f1b"
-    found = Plan(
-        model=model_of(row), device=on, stack=of, precision=precision, tp=tp, pp=pp, dp=dp, cp=cp,
-        efficiency=of.constant(on.name, precision)[0], half_efficiency=of.constant(on.name, "half")[0],
-        vp=vp if schedule == "interleaved" else order_of(schedule).chunks or 1,
+    keys = filled(IterationKeys(
+        stack=of.name, precision=precision, tp=tp, pp=pp, vp=vp if schedule == "interleaved" else None, cp=cp,
         ep=_cell(row, "ep", 1), replicas=_after(r"(\d+) slices", row["gpu"]) or 1, zero=_cell(row, "zero", 0),
-        schedule=schedule, micro_batch=micro, microbatches=batches, sequence=_cell(row, "seq"),
-        sequence_parallel=tp > 1 and _flag(row, "sequence_parallel"),
-        recompute=_named(RECOMPUTED, recomputed, "none"), attention=attention,
-        data_overlap=_flag(row, "dp_overlap", unsaid=True), send_overlap=_flag(row, "p2p_overlap"),
-        tensor_overlap="pipelined" if re.search("userbuffers|async|pipelined", row["tp_overlap"]) else "none",
-        gradient_bytes=_cell(row, "grad_bytes", 4), compiled="without torch.compile" not in row["notes"],
-        node=_node(row),
+        schedule=schedule, micro_batch=micro, global_batch=batch, sequence=_cell(row, "seq"),
+        sequence_parallel=_flag(row, "sequence_parallel"), recompute=_named(RECOMPUTED, recomputed, "none"),
+        attention=attention, overlap_tp=bool(re.search("userbuffers|async|pipelined", row["tp_overlap"])),
+    ))
+    return replace(
+        plan_by(keys, model_of(row), on, gpus, _node(row)), data_overlap=_flag(row, "dp_overlap", unsaid=True),
+        send_overlap=_flag(row, "p2p_overlap"), gradient_bytes=_cell(row, "grad_bytes", 4),
+        compiled="without torch.compile" not in row["notes"],
     )
-    if found.n_ranks != _cell(row, "gpus"):
-        raise WeftError(f"tp x pp x dp x cp are {found.n_ranks} ranks, not the {row['gpus']} GPUs")
-    return found
 
 
 def _attention(text: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sim.how import AS_USUAL, How
@@ -35,7 +36,7 @@ from workloads.job import Job
 from workloads.models.job_files import SUFFIXES, read_job
 from workloads.models.language import LanguageModel, language_model
 from workloads.parallelism import HSDP, SCHEMES, plain_scheme, zero_stage
-from workloads.passes.device import device, devices, stack
+from workloads.passes.device import Device, device, devices, stack
 from workloads.passes.iteration import Iteration, iterate
 from workloads.passes.job import iteration_job
 from workloads.passes.memory import check_fits, memory_of
@@ -238,13 +239,29 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
     name = keys.device or (machine.gpu.name if machine else None)
     if name is None:
         raise WeftError(f"--model {keys.model} needs --device, one of {', '.join(devices())}, or --machine")
-    on, of = device(name), stack(keys.stack or ("maxtext" if name.startswith("tpu") else "megatron"))
+    on = device(name)
+    if keys.attention == "flash3" and not on.flash3:
+        raise WeftError(f"--attention flash3 is not known on {on.name}: flash2 or unfused")
+    if local and keys.global_batch is None:
+        keys = replace(keys, global_batch=n_ranks // max(1, keys.tp * keys.pp * keys.cp) * local)
+    node = machine.gpus if machine and not machine.dimensions else n_ranks
+    return plan_by(keys, model, on, n_ranks, node, spec.workload.efficiency)
+
+
+def plan_by(
+    keys: Any, model: LanguageModel, on: Device, n_ranks: int, node: int, given: float | None = None
+) -> Plan:
+    """The plan of keys of `[iteration]` that are all there (`filled`).
+
+    `node`: ranks of a node.
+    `given`: share of the peak that products sustain; default: as fitted.
+    WeftError: a key that does not fit the ranks or the others.
+    """
+    of = stack(keys.stack or ("maxtext" if on.name.startswith("tpu") else "megatron"))
     inner = keys.tp * keys.pp * keys.cp
     if inner < 1 or n_ranks % inner:
         raise WeftError(f"tp={keys.tp} x pp={keys.pp} x cp={keys.cp} do not divide the {counted(n_ranks, 'NPU')}")
     dp = n_ranks // inner
-    if local and keys.global_batch is None:
-        keys = replace(keys, global_batch=dp * local)
     if keys.global_batch is None:
         raise WeftError(f"--model {keys.model} needs --global-batch: sequences of an iteration, a multiple of "
                         f"{dp * keys.micro_batch}")
@@ -253,9 +270,6 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
         raise WeftError(f"--global-batch {keys.global_batch} is no multiple of dp={dp} x --micro-batch "
                         f"{keys.micro_batch}")
     schedule = keys.schedule or ("interleaved" if (keys.vp or 1) > 1 else "1f1b")
-    if keys.attention == "flash3" and not on.flash3:
-        raise WeftError(f"--attention flash3 is not known on {on.name}: flash2 or unfused")
-    given = spec.workload.efficiency
     if given is not None and not 0 < given <= 1:
         raise WeftError(f"--efficiency {given:g}: a share of the peak, above 0 and at most 1")
     return Plan(
@@ -267,23 +281,22 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
         microbatches=batches, sequence=model.sequence if keys.sequence is None else keys.sequence,
         sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,
         attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=keys.overlap,
-        send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none",
-        node=machine.gpus if machine and not machine.dimensions else n_ranks,
+        send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none", node=node,
     )
 
 
 def _launched(keys: IterationKeys) -> tuple[Any, LanguageModel, int | None]:
     """Keys with what a job file says, where they say nothing; the model, and sequences of a rank if a file has them."""
     if not str(keys.model).endswith(SUFFIXES):
-        return _filled(keys, USUAL), language_model(str(keys.model)), None
+        return filled(keys), language_model(str(keys.model)), None
     job = read_job(str(keys.model))
     said = {name: value for name, value in job.keys.items() if name != "local_batch" and value is not None}
-    return _filled(keys, USUAL | said), job.model, job.keys.get("local_batch")
+    return filled(keys, said), job.model, job.keys.get("local_batch")
 
 
-def _filled(keys: IterationKeys, values: Mapping[str, Any]) -> Any:
-    """Keys with values where none is given; all that have usual ones are then there."""
-    return replace(keys, **{name: value for name, value in values.items() if getattr(keys, name) is None})
+def filled(keys: IterationKeys, values: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """Keys with values where none is given, and usual ones where these say nothing either."""
+    return replace(keys, **{name: value for name, value in (USUAL | {**values}).items() if getattr(keys, name) is None})
 
 
 def _stage(keys: Any) -> int:
