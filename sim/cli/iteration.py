@@ -7,12 +7,12 @@ from sim import plots
 from sim.cli.flags import how, refuse_how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.study.plans import check_composed, fitting, row_of
+from sim.study.plans import check_composed, composed, fitting
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.passes import write_passes
 from topologies.units import counted, format_size, format_time
-from workloads.passes.iteration import Iteration, iterate
+from workloads.passes.iteration import Iteration
 from workloads.passes.memory import memory_of
 from workloads.passes.plan import Plan
 
@@ -21,14 +21,16 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Compose, print and write."""
     if spec.library.name is not None:
         refuse_how(arguments, "omit --library")
-    check_composed(spec, spec.account.spread, spec.account.why)
     with progress("train", 1, arguments.quiet):
         one = fitting(spec, how(arguments))
-        found = iterate(one.plan, one.times)
+        check_composed(one, spec.account.spread, spec.account.why)
+        found, row = composed(spec, one, how(arguments), spec.account.spread)
     optics = one.topology.optics
     switched = ["# note: each collective begins with its circuits up; --inline counts the changes between them"]
-    say(arguments, *_lines(found, one.where), *switched * bool(optics and optics.policy))
-    write_json(arguments, spec, [row_of(found, one)])
+    ends = [format_time(row[key] * 1e12) for key in ("spread_low_s", "spread_high_s") if key in row]
+    told = [f"iteration {' to '.join(ends)} in {spec.account.spread} perturbed runs of each collective"] * bool(ends)
+    say(arguments, *_lines(found, one.where), *told, *switched * bool(optics and optics.policy))
+    write_json(arguments, spec, [row])
     write_csv(arguments, [{"rank": rank, "kind": kind, "time_s": time / 1e12}
                           for rank, parts in enumerate(found.parts) for kind, time in parts.items()])
     if arguments.plot:

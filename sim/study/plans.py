@@ -125,7 +125,8 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
     names = spec.collective.algorithms or (ALGORITHM,)
     if len(names) != 1:
         raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
-    times = fabric_times(topology, plan.groups, names[0], runner(spec, how))
+    run = runner(spec, how)
+    times = fabric_times(topology, plan.groups, names[0], lambda job: run(job).time_ps)
     return Asked(plan, times, topology.name, topology, names[0])
 
 
@@ -154,11 +155,26 @@ def label_of(spec: Spec) -> str:
     return " ".join([name, *(f"{key}={value}" for key, value in given.items()), *by])
 
 
-def check_composed(spec: Spec, spread: int | None, why: bool) -> None:
-    """Reject what looks into one run of a whole iteration, of one that is composed of passes."""
-    for given, said in ((spread, f"--spread {spread} perturbs"), (why, "--why accounts for")):
-        if given and not spec.iteration.inline:
-            raise WeftError(f"{said} a run of the whole iteration: give --inline (inline = true)")
+def check_composed(one: Asked, spread: int | None, why: bool) -> None:
+    """Reject looks into an iteration that is composed of passes which it does not allow."""
+    if why:
+        raise WeftError("--why accounts for a run of the whole iteration: give --inline (inline = true)")
+    if spread and not one.algorithm:
+        raise WeftError(f"--spread {spread} perturbs simulated collectives: a library, or a torus of accelerators, has "
+                        "a model of their times; omit it, or --library")
+
+
+def composed(spec: Spec, one: Asked, how: How = AS_USUAL, spread: int | None = 0) -> tuple[Iteration, dict[str, Any]]:
+    """The iteration by its passes, and its row; with a range where each collective has that of its perturbed runs."""
+    found = iterate(one.plan, one.times)
+    row = row_of(found, one)
+    if not spread:
+        return found, row
+    run = runner(spec, how)
+    ranges = fabric_times(one.topology, one.plan.groups, one.algorithm, lambda job: run(job).spread(spread))
+    low, high = (iterate(one.plan, lambda *key, end=end: getattr(ranges(*key), end)).time_s
+                 for end in ("low_ps", "high_ps"))
+    return found, row | {"spread_low_s": low, "spread_high_s": high}
 
 
 def run_plan(
@@ -167,7 +183,7 @@ def run_plan(
     """The row of a plan, composed or inlined."""
     begun = perf_counter()
     if not spec.iteration.inline:
-        return row_of(iterate(one.plan, one.times), one) | {"wall_s": perf_counter() - begun}
+        return composed(spec, one, how, spread)[1] | {"wall_s": perf_counter() - begun}
     result = runner(spec, how)(inlined(one), log=True)
     exposed_ps = result.time_ps - min(map(result.compute_ps, result.ranks))
     row = facts_of(one) | {"time_s": result.time_s, **one.plan.figures(result.time_s), "exposed_s": exposed_ps / 1e12}
@@ -202,7 +218,7 @@ def plan_job(keys: IterationKeys, efficiency: float | None, topology: Topology, 
     """
     spec = Spec(iteration=keys, workload=WorkloadKeys(efficiency=efficiency))
     plan = plan_of(spec, None, topology.n_npus if npus is None else len(npus))
-    times = fabric_times(topology, plan.groups, algorithm, partial(simulate, chunks=1), npus)
+    times = fabric_times(topology, plan.groups, algorithm, lambda job: simulate(job, chunks=1).time_ps, npus)
     return plan, iteration_job(plan, topology, times, algorithm, npus)
 
 

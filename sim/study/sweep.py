@@ -154,8 +154,10 @@ def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -
     run: Callable[[], Row]
     try:
         if task.spec.iteration.model is not None:
-            check_composed(task.spec, task.spread, task.why)
-            run = partial(run_plan, task.spec, fitting(task.spec, how), how, task.spread, task.why)
+            one = fitting(task.spec, how)
+            if not task.spec.iteration.inline:
+                check_composed(one, task.spread, task.why)
+            run = partial(run_plan, task.spec, one, how, task.spread, task.why)
         elif works(task.spec):
             run = partial(run_workload, task.spec, open_of(task.spec, how), how, task.spread, task.why)
         else:

@@ -122,6 +122,9 @@ def test_an_inlined_iteration_takes_everything_that_a_run_takes(
     composed = train(tmp_path, ["train", *tiny])
     alone = inlined()
     assert alone == pytest.approx(composed["time_s"], rel=1e-3)
+    ends = train(tmp_path, ["train", *tiny, "--spread", "2"])
+    assert "2 perturbed runs of each collective" in capsys.readouterr().out
+    assert ends["spread_low_s"] <= ends["time_s"] == composed["time_s"] < ends["spread_high_s"] < 1.1 * ends["time_s"]
     faults, middle = tmp_path / "faults.toml", round(composed["time_s"] * 5e11)
     faults.write_text(f'[[slow-link]]\nlink = "dimension 0"\nshare = 0.01\nat = "{middle}ps"\n')
     struck = train(tmp_path, ["train", *tiny, "--faults", str(faults)])
@@ -137,6 +140,8 @@ def test_an_inlined_iteration_takes_everything_that_a_run_takes(
         slices = json.loads((tmp_path / "one.json").read_text())["traceEvents"]
         last = max(one["ts"] + one["dur"] for one in slices if one["ph"] == "X")
         assert last == pytest.approx(composed["time_s"] * 1e6, rel=1e-3)
+    assert main(["train", *tiny, "--why"]) == 2
+    assert "--why accounts for a run of the whole iteration: give --inline" in capsys.readouterr().err
     assert main(["trace", *tiny, "--perfetto", str(tmp_path / "one.json")]) == 0
 
 
@@ -160,8 +165,7 @@ def test_iterations_share_a_fabric(tiny: list[str], tmp_path: Path) -> None:
     (["--global-batch", "64", "--samples", "3"], "--samples 3.0 is of the layers of --workload"),
     (["--global-batch", "64", "--loop", "dear"], "--loop dear is of the layers of --workload"),
     (["--global-batch", "64", "--device", "abacus"], "device 'abacus'"),
-    (["--global-batch", "64", "--spread", "2"], "--spread 2 perturbs a run of the whole iteration: give --inline"),
-    (["--global-batch", "64", "--why"], "--why accounts for a run of the whole iteration: give --inline"),
+    (["--global-batch", "64", "--spread", "2"], "--library has its own: omit spread of [account]"),
     (["--global-batch", "64", "--tp", "2", "--inline"], "that a library or a torus of accelerators times alone"),
     (["--global-batch", "64", "--chunks", "4"], "--library has its own: omit chunks of [model]"),
     (["--global-batch", "64", "--faults", "none.toml"], "--library has its own: omit faults of [model]"),

@@ -65,6 +65,8 @@ def test_an_inlined_plan_is_a_point_too() -> None:
     row = run_plan(spec, asked(spec))
     composed = replace(spec, iteration=replace(spec.iteration, inline=False))
     assert row["time_s"] == pytest.approx(run_plan(composed, asked(composed))["time_s"], rel=1e-3)
+    ends = run_plan(composed, asked(composed), spread=2)
+    assert ends["spread_low_s"] <= ends["time_s"] <= ends["spread_high_s"]
     account = run_plan(spec, asked(spec), why=True)["why"]
     assert sum(account["parts_ps"].values()) == account["makespan_ps"] == round(row["time_s"] * 1e12)
 
@@ -90,6 +92,8 @@ def test_a_sweep_over_plans_takes_algorithms_engines_and_looks(tmp_path: Path) -
     composed, inlined = rows(both, "looked.db")
     assert "give --inline" in composed["refused"]
     assert inlined["why"]["makespan_ps"] == round(inlined["time_s"] * 1e12)
+    (library,) = rows({**SWEEP, "account": {"spread": 2}, "iteration": {"model": "gpt-1.7b", "global_batch": 32}}, "n")
+    assert "--spread 2 perturbs simulated collectives: a library" in library["refused"]
 
 
 @pytest.mark.parametrize(("sections", "why"), [
