@@ -15,8 +15,9 @@ from sim.papers.tables import run_paper
 from sim.papers.training import Point, errors, fitted, pairs, phases, plan_of, point_of, shipped
 from tests.places import ROOT
 from topologies import WeftError
+from topologies.text.plain_data import parse_toml
 from workloads.models.language import language_model
-from workloads.passes.device import device, device_sources, devices, stack, stacks
+from workloads.passes.device import FOLDER, device, devices, stack, stacks
 from workloads.passes.tape import Begun
 
 
@@ -91,8 +92,10 @@ def test_phases_of_deepseek(points: list[Point]) -> None:
 
 def test_every_run_and_device_has_its_source(points: list[Point]) -> None:
     assert all(point.row["source"] for point in points)
+    table = parse_toml((FOLDER / "devices.toml").read_text(encoding="utf-8"), "devices.toml")
     for name in devices():
-        assert all(device_sources()[name].values()) and device(name).half
+        values = [value for key, value in table[name].items() if key != "like"]
+        assert all(len(pair) == 2 and pair[1] for pair in values) and device(name).half
 
 
 def test_the_page_is_the_committed_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
