@@ -39,15 +39,12 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
         write_whole(arguments.perfetto, lambda path: write_passes(found, path))
 
 
-def head(plan: Plan, where: str) -> Iterator[str]:
-    """What is run, and by which constants."""
+def head(plan: Plan, where: str) -> str:
+    """What is run."""
     groups = " ".join(f"{name}={getattr(plan, name)}" for name in ("tp", "pp", "vp", "cp", "dp", "ep")
                       if getattr(plan, name) > 1 or name == "dp")
-    yield (f"{plan.model.name}, {plan.model.parameters / 1e9:.4g} G parameters, on {where}, "
-           f"{counted(plan.n_ranks, 'NPU')}: {groups}, {plan.schedule}, ZeRO {plan.zero}")
-    constant = f"{plan.stack.name}, {plan.constant}" if plan.constant else plan.stack.name
-    yield (f"{plan.device.name}, {plan.precision} precision at {plan.efficiency:.3g} of the peak ({constant}), "
-           f"{plan.attention}, recomputation {plan.recompute}")
+    return (f"{plan.model.name}, {plan.model.parameters / 1e9:.4g} G parameters, on {where}, "
+            f"{counted(plan.n_ranks, 'NPU')}: {groups}, {plan.schedule}, ZeRO {plan.zero}")
 
 
 def rates(plan: Plan, time_ps: int) -> Iterator[str]:
@@ -69,9 +66,8 @@ def memory_lines(plan: Plan) -> str:
 
 
 def _lines(found: Iteration, where: str) -> Iterator[str]:
-    first, *more = head(found.plan, where)
-    yield f"# weft train: {first}"
-    yield from (f"# {one}" for one in (*more, found.certificate))
+    yield f"# weft train: {head(found.plan, where)}"
+    yield from (f"# {one}" for one in (found.plan.assumptions, found.certificate))
     time, flops = rates(found.plan, found.time_ps)
     yield from (time, f"{flops}; bubble {found.bubble:.1%}")
     kinds = dict.fromkeys(kind for one in found.parts for kind in one)

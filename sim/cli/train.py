@@ -78,18 +78,12 @@ def parts(result: Result, rank: int) -> list[dict[str, Any]]:
 
 
 def _lines(spec: Spec, opened: Opened, result: Result) -> list[str]:
-    plan = opened.plan
-    lines = [
-        f"# weft train: {next(iteration.head(plan, result.job.topology.name))}, inlined",
-        f"# {result.assumptions}; {result.symmetry}",
-        *(f"# {note}" for note in (*spec.preset_notes, *result.notes())),
-        *iteration.rates(plan, result.time_ps),
-    ] if plan else [
-        f"# weft train: {opened.name}, {opened.what}, on {result.job.topology.name}, "
-        f"{counted(result.job.topology.n_npus, 'NPU')}",
-        f"# {result.assumptions}; {result.symmetry}",
-        *(f"# {note}" for note in (*spec.preset_notes, *result.notes(), *opened.notes)),
-    ]
+    plan, topology = opened.plan, result.job.topology
+    what = f"{iteration.head(plan, topology.name)}, inlined" if plan else (
+        f"{opened.name}, {opened.what}, on {topology.name}, {counted(topology.n_npus, 'NPU')}")
+    about = (f"{result.assumptions}; {result.symmetry}", *spec.preset_notes, *result.notes(), *opened.notes)
+    lines = [f"# weft train: {what}", *(f"# {one}" for one in about)]
+    lines += iteration.rates(plan, result.time_ps) if plan else ()
     lines += [line for ranks in _alike(result) for line in _lines_of(result, ranks)]
     return [*lines, iteration.memory_lines(plan)] if plan else lines
 

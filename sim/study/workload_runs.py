@@ -32,7 +32,7 @@ def open_of(spec: Spec, how: How = AS_USUAL) -> Opened:
     """The workload of a spec as a job, or its plan inlined."""
     if spec.iteration.model is not None:
         one = fitting(spec, how)
-        return Opened(inlined(one), one.plan.model.name, "inlined", True, plan=one.plan)
+        return Opened(inlined(one), one.plan.model.name, "inlined", True, (one.plan.assumptions,), one.plan)
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     _check_microbatches(spec, topology, model_of_jobs(spec))
     return open_workload(spec.workload, spec.training, topology, spec.collective.algorithms or (), gpu_of(spec))

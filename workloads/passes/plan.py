@@ -141,6 +141,13 @@ class Plan:
         return whose if share == self.efficiency else "as given"
 
     @property
+    def assumptions(self) -> str:
+        """What computation is taken to be."""
+        stack = f"{self.stack.name}, {self.constant}" if self.constant else self.stack.name
+        return (f"{self.device.name}, {self.precision} precision at {self.efficiency:.3g} of the peak ({stack}), "
+                f"{self.attention}, recomputation {self.recompute}")
+
+    @property
     def n_ranks(self) -> int:
         return self.tp * self.cp * self.dp * self.pp
 

@@ -64,6 +64,15 @@ def test_a_constant_of_another_stack_is_said(tmp_path: Path, capsys: pytest.Capt
         assert f"({row['stack']}{', ' * bool(told)}{told})" in capsys.readouterr().out
 
 
+def test_every_command_says_the_constant_of_a_plan(tiny: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Inlined, as a timeline, and of a tenant."""
+    tenant = f"model={tiny[3]} device=a100 stack=meta tp=4 global_batch=4"
+    for words in (["train", *tiny, "--inline", "--stack", "meta"], ["trace", *tiny, "--stack", "meta"],
+                  ["share", *tiny[:2], "--quiet", "--tenant", tenant, "--tenant", "all-reduce bucket 1KiB"]):
+        assert main(words) == 0
+        assert "a100, half precision at 0.77 of the peak (meta, that of megatron), flash2" in capsys.readouterr().out
+
+
 def test_what_is_switched_off_is_off(tmp_path: Path) -> None:
     """By flag and by spec: what is not overlapped is exposed, and norms that are not split are kept whole."""
     whole, apart, bare = (train(tmp_path, [*SMALL, *more]) for more in (
