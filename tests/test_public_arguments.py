@@ -185,7 +185,6 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
         "spec": "hx2mesh:2x2", "trace_latency": "1ns", "switch_latency": "1ns", "boxes": None, "nvlink": None} | link(),
     "topologies.fully_connected": lambda at: {"n": 3} | link(),
     "topologies.hamming_mesh": lambda at: {"board": (2, 2), "boards": (2, 2)} | link(),
-    "topologies.hybrid": lambda at: {"circuits": CIRCUITS, "switch_bandwidth": "1GB/s", "name": "both"} | link(),
     "topologies.hypercube": lambda at: {"dimensions": 2} | link(),
     "topologies.hyperx": lambda at: {"shape": (2, 3)} | link(),
     "topologies.ingress_Bps": lambda at: {"topology": torus()},
@@ -203,7 +202,6 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "topologies.random_regular": lambda at: {"n": 6, "degree": 3, "seed": 1} | link(),
     "topologies.read_topology": graph_file,
     "topologies.ring": lambda at: {"n": 3} | link(),
-    "topologies.rotor_matchings": lambda at: {"n": 4, "duplex": False},
     "topologies.seconds": lambda at: {"time_s": 1.0},
     "topologies.select_permutations": lambda at: {
         "n": 12, "degree": 2, "candidates": [1, 5, 7, 11], "rule": "paper", "duplex": False, "carry": "projected",

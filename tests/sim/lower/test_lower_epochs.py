@@ -8,9 +8,9 @@ from sim.engine.reference.engine import run_reference
 from sim.program.model import make_model
 from sim.program.outcome import CertificateError
 from sim.simulation import simulate
-from topologies import Circuits, WeftError, optical, rotor_matchings, torus
+from topologies import Circuits, WeftError, optical, torus
 from topologies.core.epochs import circuit_epochs
-from workloads.job import CLOCK, Job, change_circuits
+from workloads.job import Job, change_circuits
 
 
 def certified(job, **model):
@@ -132,20 +132,3 @@ def test_unchanged_circuits_stay_up_where_only_ports_change():
     result, _ = certified(job, chunks=1)
     end = [span.end_ps for number in (kept, again, new) for span in result.spans() if span.operation == number][::2]
     assert end == [1_001_000, 2_001_000, 10**9 + 1_001_000]
-
-
-def test_a_rotor_that_carries_an_all_to_all_with_guard_times():
-    n, size = 8, 5_000
-    turns = rotor_matchings(n)
-    epochs = circuit_epochs([optical(turn, bandwidth="1GB/s", latency="100ns") for turn in turns])
-    job = Job(epochs.topology)
-    slot_ps, ticks = 6_000_000, []
-    for at, turn in enumerate(turns):
-        if at:
-            length_ps = slot_ps if at == 1 else slot_ps + 1_000_000
-            ticks.append(job.compute("tick", length_ps, stream=f"{CLOCK}rotor", npus=[0], after=ticks[-1:]))
-        src, dst = zip(*turn.pairs, strict=True)
-        job.send(f"turn {at}", [size] * len(src), src, dst, via=epochs.route(at, src, dst), detached=True)
-    change_circuits(job, epochs, "1us", after={epoch: [tick] for epoch, tick in enumerate(ticks, 1)})
-    result, _ = certified(job, chunks=1, forwarding="store-and-forward")
-    assert result.time_ps == (n - 2) * 7_000_000 + 5_100_000
