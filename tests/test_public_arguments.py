@@ -195,10 +195,7 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "topologies.mesh": lambda at: {"shape": (2, 3)} | link(),
     "topologies.mi250": lambda at: {"boxes": 1} | link(),
     "topologies.multidim": lambda at: {"spec": "RI(2)_SW(2)"} | link(),
-    "topologies.ocs": lambda at: {
-        "n": 4, "ports": 2, "duplex": True, "delay": "1us", "per_port": True, "paid": True, "single": True,
-        "circuits": "rings", "policy": "demand"} | link(),
-    "topologies.optical": lambda at: {"circuits": CIRCUITS, "router": ShortestPathRouter(), "name": "light"} | link(),
+    "topologies.optical": lambda at: {"circuits": CIRCUITS, "name": "light"} | link(),
     "topologies.random_regular": lambda at: {"n": 6, "degree": 3, "seed": 1} | link(),
     "topologies.read_topology": graph_file,
     "topologies.ring": lambda at: {"n": 3} | link(),

@@ -24,7 +24,7 @@ from topologies.core.epochs import packet_links
 from topologies.core.extents import check_memory, format_extents, parse_extents
 from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, EqualLinks, Links, parse_link, per_tier
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import Optics, Router, Topology
+from topologies.core.topology import Optics, Topology
 from topologies.products import fully_connected, torus
 from topologies.text.brief import one_line
 from topologies.totient_rings import select_permutations, totient_perms
@@ -87,7 +87,6 @@ def optical(
     bandwidth: Quantity = DEFAULT_BANDWIDTH,
     latency: Quantity = DEFAULT_LATENCY,
     hop_latency: Quantity = 0,
-    router: Router | None = None,
     name: str = "optical",
 ) -> Topology:
     """The network made by circuits. Servers forward; parallel circuits become one link with their combined bandwidth.
@@ -99,16 +98,13 @@ def optical(
         Per direction of a circuit.
     hop_latency : quantity
         Added on every arrival at a server.
-    router : Router, optional
-        Default: shortest paths.
     name : str
     """
     rate, latency_ps = parse_link(bandwidth, latency)
     n, links = circuits.n, circuits.links()
     hop_ps = np.full(n, parse_time(hop_latency, "hop latency"), np.int64)
     rates = [rate * count for count in links.values()]
-    return network_of(name, n, n, [*links], rates, [latency_ps] * len(links), hop_ps, dimension=0,
-                      router=router or ShortestPathRouter())
+    return network_of(name, n, n, [*links], rates, [latency_ps] * len(links), hop_ps, dimension=0)
 
 
 RINGS, KAUTZ, FULL = "rings", "kautz", "full"
@@ -125,53 +121,6 @@ _VALUES = ("delay", "circuits", "policy")
 
 CUBE = 4
 """Chips along an edge of a pod's cube, inside which cables are electrical."""
-
-
-@checked
-def ocs(
-    n: Count, ports: Count, *, duplex: bool = False, delay: Quantity = DEFAULT_DELAY, per_port: bool = False,
-    paid: bool = False, single: bool = False, circuits: str = "", policy: str = "", **links: Unpack[EqualLinks],
-) -> Topology:
-    """Servers with optical ports behind circuit switches, and the circuits that are up in the beginning.
-
-    Parameters
-    ----------
-    n : int
-        Servers.
-    ports : int
-        Of each server.
-    duplex : bool
-        Whether a circuit takes a port at both ends and leads both ways; otherwise the fibers of a port are switched
-        apart.
-    delay : quantity
-        How long a port that changes is dark: control, switching and link-up together.
-    per_port : bool
-        Whether only the ports that change are dark, or the whole fabric.
-    paid : bool
-        Whether the first circuits take the delay too; otherwise they are up in the beginning.
-    single : bool
-        Whether a pair of servers has at most one circuit.
-    circuits : str
-        Those of `layouts`, or a torus such as "4x4"; default: rings, and whoever plans may choose others.
-    policy : {"", "demand", "provisioned"}
-        Of jobs of several operations: whether circuits for each are switched when it is ready for them, or as soon as
-        those before are idle; default: they stay as they are.
-    bandwidth, latency : quantity
-        Per direction of a circuit.
-    hop_latency : quantity
-        Added on every arrival at a server.
-
-    Raises
-    ------
-    WeftError
-        Circuits that take more ports than there are, or do not join all servers; a fabric that is too large for memory.
-    """
-    check_memory(f"ocs:{n}x{ports}", n, n * ports)
-    options = [name for name, on in zip(_FLAGS, (duplex, per_port, paid, single), strict=True) if on]
-    values = {"circuits": circuits, "policy": policy}
-    more = [f"delay={delay}", *options, *(f"{name}={value}" for name, value in values.items() if value)]
-    given = dict(duplex=duplex, delay=delay, per_port=per_port, paid=paid, single=single, **values)
-    return _switched(f"ocs:{n}x{ports}," + ",".join(more), _apart(n), ports, links, given)
 
 
 def _apart(n: int) -> Topology:
@@ -223,16 +172,23 @@ EXAMPLES = {
 
 def parse_ocs(argument: str, **links: Unpack[EqualLinks]) -> Topology:
     """Servers behind circuit switches."""
-    (n, ports), given = _read("ocs", argument, "SERVERSxPORTS")
-    return ocs(n, ports, **given, **links)
+    return _servers("ocs", argument, *_read("ocs", argument, "SERVERSxPORTS"), links)
 
 
 def parse_patch_panel(argument: str, **links: Unpack[EqualLinks]) -> Topology:
     """The same behind a patch panel, whose robot plugs the first circuits too; looking ahead, on a second plane."""
-    (n, ports), given = _read("patch-panel", argument, "SERVERSxPORTS", ("look-ahead", "duplex", "per-port", "single"))
+    flags = ("look-ahead", "duplex", "per-port", "single")
+    sizes, given = _read("patch-panel", argument, "SERVERSxPORTS", flags)
     delay = "10ms" if given.pop("look_ahead", False) else "300s+10ms"
-    given = dict[str, Any](delay=delay, paid=True) | given
-    return replace(ocs(n, ports, **given, **links), name=f"patch-panel:{argument}")
+    return _servers("patch-panel", argument, sizes, {"delay": delay, "paid": True} | given, links)
+
+
+def _servers(
+    family: str, argument: str, sizes: tuple[int, ...], given: Mapping[str, Any], links: EqualLinks
+) -> Topology:
+    n, ports = sizes
+    check_memory(f"{family}:{argument}", n, n * ports)
+    return _switched(f"{family}:{argument}", _apart(n), ports, links, given)
 
 
 def parse_hybrid(argument: str, **links: Unpack[Links]) -> Topology:
