@@ -26,7 +26,6 @@ import workloads
 from collectives.registry import ALGORITHMS
 from sim.measured.fabric_run import curve
 from topologies import WeftError
-from topologies.core.routing import ShortestPathRouter
 from workloads.models.model import Operator
 
 HOSTILE = {
@@ -161,10 +160,7 @@ def graph_file(folder: Any) -> Arguments:
     return {"path": path}
 
 
-CIRCUITS = topologies.Circuits(4, 2, ((0, 1), (1, 2), (2, 3), (3, 0)))
-
 VALID: Mapping[str, Callable[[Any], Arguments]] = {
-    "topologies.Circuits": lambda at: parts(CIRCUITS),
     "topologies.Family": lambda at: parts(topologies.TOPOLOGIES["torus"]),
     "topologies.Paths": lambda at: parts(torus().paths(np.array([0]), np.array([1]))),
     "topologies.ShortestPathRouter": lambda at: {},
@@ -195,7 +191,8 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "topologies.mesh": lambda at: {"shape": (2, 3)} | link(),
     "topologies.mi250": lambda at: {"boxes": 1} | link(),
     "topologies.multidim": lambda at: {"spec": "RI(2)_SW(2)"} | link(),
-    "topologies.optical": lambda at: {"circuits": CIRCUITS, "name": "light"} | link(),
+    "topologies.optical": lambda at: {
+        "n": 4, "interfaces": 2, "pairs": ((0, 1), (1, 2), (2, 3), (3, 0)), "duplex": True, "name": "light"} | link(),
     "topologies.random_regular": lambda at: {"n": 6, "degree": 3, "seed": 1} | link(),
     "topologies.read_topology": graph_file,
     "topologies.ring": lambda at: {"n": 3} | link(),

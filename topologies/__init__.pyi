@@ -26,7 +26,6 @@ from topologies.formats.exchange import read_topology as read_topology
 from topologies.formats.exchange import to_networkx as to_networkx
 from topologies.formats.exchange import write_topology as write_topology
 from topologies.hamming_meshes import hamming_mesh as hamming_mesh
-from topologies.optics import Circuits as Circuits
 from topologies.optics import optical as optical
 from topologies.products import fully_connected as fully_connected
 from topologies.products import hypercube as hypercube

@@ -8,7 +8,7 @@ and a circuit leads from one server to another in one direction.
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations_with_replacement, cycle, islice, permutations
 from typing import Any, Unpack
@@ -26,7 +26,6 @@ from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, EqualLinks
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import Optics, Topology
 from topologies.products import fully_connected, torus
-from topologies.text.brief import one_line
 from topologies.totient_rings import select_permutations, totient_perms
 from topologies.twisted_tori import twisted_torus
 from topologies.units import Quantity, bytes_per_s, counted, parse_time
@@ -35,20 +34,27 @@ Pair = tuple[int, int]
 
 
 @checked
-@one_line
-@dataclass(frozen=True)
-class Circuits:
-    """Circuits between servers; the same pair may have several.
+def optical(
+    n: Count, interfaces: Count, pairs: Sequence[Pair], duplex: bool = True, *,
+    bandwidth: Quantity = DEFAULT_BANDWIDTH, latency: Quantity = DEFAULT_LATENCY, hop_latency: Quantity = 0,
+    name: str = "optical",
+) -> Topology:
+    """The network made by circuits. Servers forward; parallel circuits become one link with their combined bandwidth.
 
-    Attributes
+    Parameters
     ----------
     n : int
         Servers.
     interfaces : int
         Per server.
-    pairs : tuple of (int, int)
-        Ends of each circuit; (from, to) if simplex.
+    pairs : sequence of (int, int)
+        Ends of each circuit; (from, to) if simplex. The same pair may have several.
     duplex : bool
+    bandwidth, latency : quantity
+        Per direction of a circuit.
+    hop_latency : quantity
+        Added on every arrival at a server.
+    name : str
 
     Raises
     ------
@@ -56,55 +62,19 @@ class Circuits:
         A circuit that joins a server to itself or to one that does not exist, or more circuits at a server than it has
         interfaces.
     """
-
-    n: Count
-    interfaces: Count
-    pairs: tuple[Pair, ...]
-    duplex: bool = True
-
-    def __post_init__(self) -> None:
-        for a, b in self.pairs:
-            if not (0 <= a < self.n and 0 <= b < self.n) or a == b:
-                raise WeftError(f"circuit {a}-{b}: its ends are two different servers of 0 to {self.n - 1}")
-        sides = (("circuits", self.pairs, (0, 1)),) if self.duplex else (
-            ("outgoing circuits", self.pairs, (0,)), ("incoming circuits", self.pairs, (1,)))
-        for what, pairs, ends in sides:
-            used = Counter(pair[end] for pair in pairs for end in ends)
-            for server, count in used.items():
-                if count > self.interfaces:
-                    raise WeftError(f"server {server} has {count} {what}, and {self.interfaces} interfaces for them")
-
-    def links(self) -> Counter[Pair]:
-        """Directed links, with the number of circuits on each."""
-        back = [(b, a) for a, b in self.pairs] if self.duplex else []
-        return Counter([*self.pairs, *back])
-
-
-@checked
-def optical(
-    circuits: Circuits,
-    *,
-    bandwidth: Quantity = DEFAULT_BANDWIDTH,
-    latency: Quantity = DEFAULT_LATENCY,
-    hop_latency: Quantity = 0,
-    name: str = "optical",
-) -> Topology:
-    """The network made by circuits. Servers forward; parallel circuits become one link with their combined bandwidth.
-
-    Parameters
-    ----------
-    circuits : Circuits
-    bandwidth, latency : quantity
-        Per direction of a circuit.
-    hop_latency : quantity
-        Added on every arrival at a server.
-    name : str
-    """
+    for a, b in pairs:
+        if not (0 <= a < n and 0 <= b < n) or a == b:
+            raise WeftError(f"circuit {a}-{b}: its ends are two different servers of 0 to {n - 1}")
+    sides = {"circuits": (0, 1)} if duplex else {"outgoing circuits": (0,), "incoming circuits": (1,)}
+    for what, ends in sides.items():
+        for server, count in Counter(pair[end] for pair in pairs for end in ends).items():
+            if count > interfaces:
+                raise WeftError(f"server {server} has {count} {what}, and {interfaces} interfaces for them")
     rate, latency_ps = parse_link(bandwidth, latency)
-    n, links = circuits.n, circuits.links()
+    joined = Counter([*pairs, *((b, a) for a, b in pairs if duplex)])
     hop_ps = np.full(n, parse_time(hop_latency, "hop latency"), np.int64)
-    rates = [rate * count for count in links.values()]
-    return network_of(name, n, n, [*links], rates, [latency_ps] * len(links), hop_ps, dimension=0)
+    rates = [rate * count for count in joined.values()]
+    return network_of(name, n, n, [*joined], rates, [latency_ps] * len(joined), hop_ps, dimension=0)
 
 
 RINGS, KAUTZ, FULL = "rings", "kautz", "full"
@@ -304,7 +274,7 @@ def _built(name: str, base: Topology, links: EqualLinks) -> Topology:
         pairs = [(v, -(ports * v + turn) % n) for v in range(n) for turn in range(1, ports + 1)]
         apart = (pair for pair in pairs if pair[0] != pair[1])
         kept = tuple(dict.fromkeys(apart) if optics.single else apart)
-        return _laid(base, optical(Circuits(n, ports, kept, False), **links))
+        return _laid(base, optical(n, ports, kept, False, **links))
     shape = (2,) * (n == 2) if name == FULL else parse_extents(name, f"circuits {name!r}")
     taken = n - 1 if name == FULL else _taken(shape)
     if name != FULL and math.prod(shape) != n:
@@ -339,8 +309,8 @@ def between(fabric: Topology, pairs: Sequence[Pair], name: str = "optical") -> T
     WeftError: a pair that is none, or more circuits at an NPU than it has ports.
     """
     optics, _ = _of(fabric)
-    circuits = Circuits(fabric.n_npus, optics.ports, tuple(pairs), optics.duplex)
-    return replace(_laid(fabric, optical(circuits, **links_of(fabric))), name=name)
+    one = optical(fabric.n_npus, optics.ports, pairs, optics.duplex, **links_of(fabric))
+    return replace(_laid(fabric, one), name=name)
 
 
 def stride_rings(fabric: Topology) -> list[Topology]:
