@@ -258,8 +258,8 @@ class WorkloadKeys:
     system: str | None = key("text", "system file of ASTRA-sim; in a job its peak-perf and local-mem-bw, which time "
                              "operations of traces that have no duration", "FILE")
     remote_memory: str | None = key("text", "remote memory of ASTRA-sim, for memory nodes of traces", "FILE")
-    communicator: str | None = key("text", "process groups: of layers in LIBRA's format (YAML), of traces the "
-                                   "communicator groups of ASTRA-sim (JSON)", "FILE",
+    communicator: str | None = key("text", "process groups of layers or traces: NPUs by name, as ASTRA-sim has them "
+                                   "(JSON), or extents of dimensions, as LIBRA has them (YAML)", "FILE",
                                    ("--communicator", "--comm-group"))
     groups: str | None = key("text", 'process groups by name, such as "forward=16,-1;weight_grad=-1,32"; -1: unused',
                              "TEXT")
