@@ -63,6 +63,9 @@ class Optics(NamedTuple):
     circuits: str  # the name of those that are up in the beginning; "" for any
     policy: str  # when the operations of a job get the circuits that they ask for; "" for never
     rate_Bps: float  # of one direction of a circuit
+    rails: int = 1  # circuits join NPUs of equal rank modulo this
+    only: tuple[str, ...] = ()  # all circuits that can be up, by name; () for any
+    dwell_ps: int = 0  # of a rotor, whose circuits take turns: how long each is up
 
 
 @checked
