@@ -108,6 +108,9 @@ class Stack:
     fp8_gather: int = 2
     microbatches: str = ""
     context_share: float = 1.0
+    attention_share: float = 1.0
+    eager: bool = False
+    copies: float = 0.0
     network: float = 1.0
     flushes: bool = False
     scanned: bool = False
