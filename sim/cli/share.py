@@ -120,7 +120,7 @@ def report(spec: Spec, tenants: Sequence[Described], result: Shares, rows: Seque
         aligned([head, *table], left=2), "#", "# the time of each, by what its critical path was spent on:",
     ]
     lines += [f"#   {row['tenant']}, {_account(row)}" for row in rows]
-    if topology.optics is not None and not topology.optics.policy:
+    if (optics := topology.optics) is not None and not (optics.policy or optics.only):
         lines.append("# note: circuits stay as they are: policy=demand or policy=provisioned switches them for tenants")
     return lines + [f"# note: {one.tenant.name}: {note}" for one in tenants for note in one.notes]
 

@@ -158,7 +158,7 @@ class CollectiveKeys:
     """Section `[collective]`: the collective and its algorithms."""
 
     name: str | None = key("text", "all-reduce, reduce-scatter, all-gather, ...", "NAME", ("--collective",),
-                           default="all-reduce")
+                           default="that of a file, or all-reduce")
     algorithms: tuple[str, ...] | None = key("names", "comma-separated names of algorithms, or schedule files",
                                              "NAME|FILE[,...]", ("--algorithms", "--algorithm"),
                                              default="all that can run")
