@@ -72,7 +72,6 @@ _READS: dict[str, tuple[str, Any]] = {
     "kernel": ("kernel_s", lambda text: parse_time(text) / 1e12), "spread": ("spread", float),
     "between": ("between", parse_bandwidth),
 }
-"""Attributes by their keys in the file, and what reads them."""
 
 
 @cache
