@@ -9,6 +9,7 @@ import numpy as np
 from collectives.core.collective import collective as named
 from topologies import Topology
 from topologies.checks import checked
+from topologies.core.paths import distinct_of
 from topologies.core.topology import Aggregation
 from topologies.flows.partitions import least_crossing
 from topologies.flows.prices import best_prices
@@ -16,6 +17,7 @@ from topologies.flows.tightest_cut import (
     Cut,
     broadcast_cut,
     gather_cut,
+    gather_to_cut,
     is_transitive,
     reduce_cut,
     remembered_in_proportion,
@@ -50,7 +52,7 @@ def cut_bound(
     topology : Topology
     collective : str
     root : int
-        Of a broadcast or reduce.
+        Of a rooted collective.
     reducing_switches : bool or None
         Whether switches may reduce, at the rate of their links, or of the units behind them; this matters to an
         all-reduce alone. None: those that the fabric says, at the rate that it reaches. Multicast in switches changes
@@ -78,6 +80,8 @@ def _cut_bound(
         "reduce-scatter": lambda: _shared(topology, scatter_cut(topology)),
         "broadcast": lambda: _whole(topology, broadcast_cut(topology, root)),
         "reduce": lambda: _whole(topology, reduce_cut(topology, root)),
+        "gather": lambda: _shared(topology, gather_to_cut(topology, root)),
+        "scatter": lambda: _shared(topology, gather_to_cut(topology, root, True)),
         "all-reduce": lambda: _all_reduce(topology, reducing_switches),
         "all-to-all": lambda: _all_to_all(topology),
     }
@@ -109,7 +113,7 @@ def _all_reduce(topology: Topology, reducing_switches: bool | None) -> CutBound:
     if found.s_per_byte <= cut.s_per_byte:
         return cut
     inside = found.parts >= 0
-    count = np.unique(found.parts[inside]).size
+    count = distinct_of(found.parts[inside]).size
     reason = f"{count} parts must exchange {2 * (count - 1)} arrays"
     reason += ", less what switches between them add up and copy" if found.saves else ""
     return CutBound(found.s_per_byte, tuple(np.flatnonzero(inside).tolist()), reason)

@@ -297,7 +297,7 @@ COMMANDS: dict[str, Command] = {
             '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
         ),
         needs=(FABRIC, "workload.name|workload.job|iteration.model"),
-        uses=("topology", "collective.algorithms", "model", "account.spread", "library.name", "iteration", "workload",
+        uses=("topology", "collective.algorithms", "model", "account", "library.name", "iteration", "workload",
               "training"),
         run_flags=RUNS,
         helps={
@@ -306,6 +306,7 @@ COMMANDS: dict[str, Command] = {
                                       "of traces several may be named: each collective takes the first that has it"),
             "account.spread": ("N", "perturbed runs, for the range of the time: rates and starts by 0.1 %, other ties "
                                "(default: 0)"),
+            "account.why": ("", "report what the critical path of the iteration was spent on"),
             "library.name": ("NAME[:VERSION]", "with --model: the library of the machine times collectives, and no "
                              "--algorithm: nccl, nccl:2.27 or rccl"),
             "workload.efficiency": ("X", "share of the peak that computation reaches; with --model that of products "
@@ -385,11 +386,11 @@ COMMANDS: dict[str, Command] = {
                "optimize.budget|optimize.budget_cost|optimize.constraint"),
         uses=(
             "optimize", "topology.link_latency", "topology.hop_latency", "collective.name", "collective.algorithms",
-            "collective.form", "sweep.begin", "model.symmetry", "workload.samples", "workload.efficiency",
-            "workload.compute_scale", "training.loop", "training.microbatches", "training.activation",
-            "training.pipeline_order",
+            "collective.form", "sweep.begin", "model.symmetry", "workload.samples", "workload.peak",
+            "workload.efficiency", "workload.compute_scale", "training.loop", "training.microbatches",
+            "training.activation", "training.pipeline_order",
         ),
-        defaults={"workload.efficiency": 0.75, "training.loop": "no-overlap"}, run_flags=RUNS,
+        defaults={"workload.peak": 312.0, "workload.efficiency": 0.75, "training.loop": "no-overlap"}, run_flags=RUNS,
         outputs=("json", "csv", "plot"),
     ),
     "topoopt": Command(

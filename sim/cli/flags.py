@@ -51,6 +51,7 @@ KEPT = ("store", "out")
 
 GONE = {
     "--threads": "a run takes one core; --workers, where a command has it, does several runs at once",
+    "--peak-flops": "--peak, in TFLOP/s as in weft train",
     "--skip": "every service is simulated", "--no-skip": "every service is simulated",
 }
 """Flags that there were, and why there are none."""

@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError
+from topologies.core.paths import distinct_of
 from topologies.core.rateless import alike, wiring_of
 from topologies.core.symmetry import link_permutation, translation
 from topologies.core.topology import Topology
-from topologies.flows.cuts import proportions, whole_capacities
+from topologies.flows.cuts import proportions, together_Bps, whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.stages import count
 
@@ -126,6 +127,18 @@ def scatter_cut(topology: Topology) -> Cut | None:
 
 
 @in_proportion
+def gather_to_cut(topology: Topology, root: int, inward: bool = False) -> Cut | None:
+    """The cut that bounds a gather to `root`, or, `inward`, a scatter from it: the shards of all others must cross."""
+    topology.check_root(root)
+    n = topology.n_npus
+    if n == 1:
+        return None
+    ends = (topology.dst, topology.src) if inward else (topology.src, topology.dst)
+    weights = tuple(int(npu != root) for npu in range(n))
+    return _tightest(topology, *ends, weights, inward=inward, sinks=[root])
+
+
+@in_proportion
 def broadcast_cut(topology: Topology, root: int) -> Cut | None:
     """The cut that bounds a broadcast from `root`; the entire array must cross it."""
     others = [npu for npu in range(topology.n_npus) if npu != root]
@@ -161,7 +174,7 @@ def is_transitive(topology: Topology) -> bool:
 
 def _tightest(
     topology: Topology, tails: npt.NDArray[np.int32], heads: npt.NDArray[np.int32],
-    weights: tuple[int, ...] | None, *, inward: bool,
+    weights: tuple[int, ...] | None, *, inward: bool, sinks: Sequence[int] | None = None,
 ) -> Cut | None:
     n = topology.n_npus
     weight = list(weights) if weights is not None else [1] * n
@@ -169,11 +182,11 @@ def _tightest(
         raise WeftError(f"topology {topology.name}: {n} NPUs need {n} nonnegative weights, at least one positive")
     if n == 1:
         return None
-    unit, capacity = whole_capacities(topology.bandwidth_Bps)
     if weights is None and is_cut_at_one_npu(topology):
-        return Cut(tuple(range(1, n)), n - 1, unit * sum(capacity) / n, inward)
+        return Cut(tuple(range(1, n)), n - 1, together_Bps(topology.bandwidth_Bps) / n, inward)
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
     search = _Search(topology, tails, heads, capacity, weight)
-    side = search.run([0] if weights is None and is_transitive(topology) else range(n))
+    side = search.run(sinks or ([0] if weights is None and is_transitive(topology) else range(n)))
     nodes = tuple(int(node) for node in np.flatnonzero(side))
     leaving = sum(rate for rate, out in zip(capacity, side[tails] & ~side[heads], strict=True) if out)
     return Cut(nodes, sum(weight[node] for node in nodes if node < n), unit * leaving, inward)
@@ -190,7 +203,7 @@ def is_cut_at_one_npu(topology: Topology) -> bool:
     t = topology
     between = t.src.astype(np.int64) * t.n_nodes + t.dst
     equal = t.n_nodes == t.n_npus and t.n_links > 0 and bool(np.all(t.bandwidth_Bps == t.bandwidth_Bps[0]))
-    return equal and np.unique(between).size == t.n_links and is_transitive(t) and _reaches_all(t)
+    return equal and distinct_of(between).size == t.n_links and is_transitive(t) and _reaches_all(t)
 
 
 def _reaches_all(topology: Topology) -> bool:
@@ -296,13 +309,12 @@ def _least_flow(
     inward: bool,
 ) -> Cut | None:
     """The minimum cut between a root and any of the sinks."""
-    if not 0 <= root < topology.n_npus:
-        raise WeftError(f"root {root} is not one of the {topology.n_npus} ranks")
+    topology.check_root(root)
     if not sinks:
         return None
-    unit, capacity = whole_capacities(topology.bandwidth_Bps)
     if is_cut_at_one_npu(topology):
-        return Cut((root,), 1, unit * sum(capacity) / topology.n_npus, inward)
+        return Cut((root,), 1, together_Bps(topology.bandwidth_Bps) / topology.n_npus, inward)
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
     everything = sum(capacity) + 1
     exact = 2 * everything > LARGEST
     network, reverse = (FlowNetwork(topology.n_nodes, exact) for _ in range(2))
