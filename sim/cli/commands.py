@@ -439,11 +439,13 @@ COMMANDS: dict[str, Command] = {
             "weft schedule --topology torus:8x8 --algorithm swing --form bandwidth --figure steps --plot steps.png",
             "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --option k=1 "
             "--msccl a.xml",
+            "weft schedule --topology dgx-a100:1 --algorithm direct -b 1M --mscclpp plan.json",
             "weft schedule --topology torus:4x4 --algorithm ring -b 1M --goal ring.goal --htsim ring.cm",
             "weft schedule --topology ocs:8x2 --algorithm swing --form bandwidth -b 1M --ocs-plan plan.json",
         ),
         uses=("topology", "collective", "sweep", "schedule"), without=SIZES, needs=(FABRIC, "collective.algorithms"),
-        outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl"), figures=("trees", "steps"),
+        outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl", "mscclpp"),
+        figures=("trees", "steps"),
         more=_schedule,
     ),
     "pool": Command(

@@ -32,6 +32,7 @@ OUTPUTS = {
     "ocs_plan": "write the flows of the schedule, and circuits for each of its steps, as panel-ocs-plan ('-': standard "
     "output)",
     "msccl": "write an algorithm as MSCCL XML",
+    "mscclpp": "write an algorithm as an execution plan of MSCCL++",
     "nccl_json": "write the results as the JSON of nccl-tests ('-': standard output)",
     "tuner": "write the fastest algorithms and protocols by size, for NCCL's tuner ('-': standard output)",
     "perfetto": "write a timeline for ui.perfetto.dev: .json.gz or .json, at most 3,000,000 slices and arrows",

@@ -1,7 +1,7 @@
 """`weft schedule`: what a schedule sends, step by step; `--list` shows which algorithms there are."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ import numpy as np
 
 from collectives import ALGORITHMS, COLLECTIVES, Schedule, pipelined
 from collectives.formats.htsim import to_htsim
-from collectives.formats.msccl_xml import busiest_s, to_msccl
+from collectives.formats.msccl_xml import to_msccl
+from collectives.formats.mscclpp_json import to_mscclpp
 from collectives.formats.ocs_plan import to_ocs_plan
+from collectives.formats.played import busiest_s
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import STANDARD_OUTPUT, say, write_json, write_text, write_whole
@@ -33,7 +35,7 @@ MOST_LINES = 200
 """Transfers shown of one rank; the JSON has all."""
 
 FEWER, MOST_BLOCKS = (16, 8, 4, 2, 1), 1_024
-"""Trees of a root that are tried in MSCCL XML, and blocks above which they are."""
+"""Trees of a root that are tried in programs, and blocks above which they are."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -72,13 +74,14 @@ def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tu
 
 def _exports(arguments: argparse.Namespace, spec: Spec, schedules: list[Schedule]) -> list[tuple[str, str]]:
     """File names of foreign formats, and their contents."""
-    if not (arguments.goal or arguments.htsim or arguments.ocs_plan or arguments.msccl):
+    asked = arguments.goal, arguments.htsim, arguments.ocs_plan, arguments.msccl, arguments.mscclpp
+    if not any(asked):
         return []
     if len(schedules) != 1:
         names = ", ".join(schedule.name for schedule in schedules)
         raise WeftError(
-            f"--goal, --htsim, --ocs-plan and --msccl hold one schedule, and here are {names}: name one algorithm and "
-            "--form"
+            f"--goal, --htsim, --ocs-plan, --msccl and --mscclpp hold one schedule, and here are {names}: name one "
+            "algorithm and --form"
         )
     texts = []
     if arguments.goal:
@@ -87,12 +90,16 @@ def _exports(arguments: argparse.Namespace, spec: Spec, schedules: list[Schedule
         texts.append((arguments.htsim, to_htsim(schedules[0])))
     if arguments.ocs_plan:
         texts.append((arguments.ocs_plan, to_ocs_plan(planned(schedules[0], Model(chunks=1), policy=EVERY_STEP))))
+    if arguments.mscclpp:
+        texts.append((arguments.mscclpp, _program(arguments, spec, schedules[0], to_mscclpp)))
     if arguments.msccl:
-        texts.append((arguments.msccl, _msccl(arguments, spec, schedules[0])))
+        texts.append((arguments.msccl, _program(arguments, spec, schedules[0], to_msccl)))
     return texts
 
 
-def _msccl(arguments: argparse.Namespace, spec: Spec, schedule: Schedule) -> str:
+def _program(
+    arguments: argparse.Namespace, spec: Spec, schedule: Schedule, write: Callable[[Schedule], str]
+) -> str:
     """The program; of pipelined trees as many as fit and suit the routes of the fabric, unless the spec says how many.
 
     Programs name ranks and no links: between two ranks they go where the fabric leads.
@@ -109,14 +116,14 @@ def _msccl(arguments: argparse.Namespace, spec: Spec, schedule: Schedule) -> str
     choices = [one for one, _ in sorted(near, key=lambda at: (at[1] > 1.02 * min(load), at[0].pattern.n_blocks))]
     for at, one in enumerate(choices):
         try:
-            text = to_msccl(one)
+            text = write(one)
         except WeftError:
             if at + 1 == len(choices):
                 raise
             continue
         if (loss := busiest_s(one, named=False) / own - 1) > 0.001:
             trees = "" if one is schedule else f", with {one.pattern.n_blocks // pattern.p} trees of a root"
-            say(arguments, f"# MSCCL: programs take the routes of the fabric: {100 * loss:.1f} % more on the busiest "
+            say(arguments, f"# programs take the routes of the fabric: {100 * loss:.1f} % more on the busiest "
                            f"link than here{trees}")
         return text
     raise AssertionError("there is a choice")

@@ -12,7 +12,8 @@ from collectives.formats.files import all_gather_pattern, parse_forestcoll
 from collectives.formats.msccl import msccl_pattern
 from collectives.formats.msccl_order import cut_of
 from collectives.formats.msccl_program import RUNTIMES, not_run, parse_msccl
-from collectives.formats.msccl_xml import busiest_s, to_msccl
+from collectives.formats.msccl_xml import to_msccl
+from collectives.formats.played import busiest_s
 from collectives.registry import algorithm
 from collectives.trees.forest import Forest
 from collectives.trees.pack import gather_forest

@@ -47,7 +47,7 @@ def test_written_and_read_again(spec, kind, name, more, tmp_path: Path, capsys):
     file = tmp_path / "trees.xml"
     asked = ["schedule", "--topology", spec, "--collective", kind, "--algorithm", name, "-b", "1M", "--quiet"]
     assert main([*asked, "--msccl", str(file), *more]) == 0
-    assert "# MSCCL" not in capsys.readouterr().out
+    assert "# programs" not in capsys.readouterr().out
     (build,) = functions_of(str(file)).values()
     assert build(from_spec(spec), "1MiB").proof.startswith("proved")
 
@@ -63,4 +63,4 @@ def test_a_program_takes_the_routes_of_the_fabric(spec, kind, name, said, tmp_pa
     file = tmp_path / "trees.xml"
     asked = ["schedule", "--topology", spec, "--collective", kind, "--algorithm", name, "-b", "64M"]
     assert main([*asked, "--msccl", str(file)]) == 0
-    assert f"# MSCCL: programs take the routes of the fabric: {said}" in capsys.readouterr().out
+    assert f"# programs take the routes of the fabric: {said}" in capsys.readouterr().out
