@@ -118,8 +118,8 @@ SUBJECTS = {
     "units": Subject(("topologies/units.py",), ("tests/topologies/test_units.py", *LIGHT)),
     "nics": Subject(
         (*engine("nics/*"), "sim/lower/nics.py", "sim/certify/nics.py"),
-        ("tests/sim/engine/nics/test_nic.py", "tests/sim/certify/test_nic_certificates.py",
-         "tests/sim/lower/test_nics.py", "-k=not pauses and not loops_agree", *LIGHT),
+        ("tests/sim/engine/nics", "tests/sim/certify/test_nic_certificates.py", "tests/sim/lower/test_nics.py",
+         "-k=not pauses and not loops_agree", *LIGHT),
     ),
     "training": Subject(
         ("workloads/training.py", *(f"workloads/passes/{name}.py" for name in ("orders", "stages", "memory"))),

@@ -14,6 +14,7 @@ from topologies import Topology, WeftError
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.flows.tightest_cut import remembered
 from topologies.stages import count
+from topologies.units import format_rate
 
 Pair = tuple[int, int]
 Path = tuple[int, ...]
@@ -183,7 +184,7 @@ class _Splitting:
         if npu is not None:
             raise WeftError(
                 f"topology {self.topology.name}: {self.need} trees do not reach {self.topology.node_name(npu)} "
-                f"past the switches{self._unbalanced()}; allow more trees per root"
+                f"past the switches{self._unbalanced() or '; allow more trees per root'}"
             )
 
     def _unbalanced(self) -> str:
@@ -191,7 +192,8 @@ class _Splitting:
         for node in self._switches():
             into, out = (float(t.bandwidth_Bps[ends == node].sum()) for ends in (t.dst, t.src))
             if into != out:
-                return f" ({t.node_name(node)} receives {into:g} B/s and sends {out:g} B/s)"
+                return (f": {t.node_name(node)} receives {format_rate(into)} and sends {format_rate(out)}, and copies "
+                        "nothing; give it links of equal rates both ways, or use an algorithm without trees")
         return ""
 
     def _into(self, node: int) -> list[int]:

@@ -9,6 +9,7 @@ import numpy as np
 from collectives.core.collective import collective as named
 from topologies import Topology
 from topologies.checks import checked
+from topologies.core.paths import distinct_of
 from topologies.core.topology import Aggregation
 from topologies.flows.partitions import least_crossing
 from topologies.flows.prices import best_prices
@@ -109,7 +110,7 @@ def _all_reduce(topology: Topology, reducing_switches: bool | None) -> CutBound:
     if found.s_per_byte <= cut.s_per_byte:
         return cut
     inside = found.parts >= 0
-    count = np.unique(found.parts[inside]).size
+    count = distinct_of(found.parts[inside]).size
     reason = f"{count} parts must exchange {2 * (count - 1)} arrays"
     reason += ", less what switches between them add up and copy" if found.saves else ""
     return CutBound(found.s_per_byte, tuple(np.flatnonzero(inside).tolist()), reason)

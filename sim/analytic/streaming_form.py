@@ -10,9 +10,9 @@ turns of s, each as long as the round trip RTT_s to what a chunk waits for. For 
 
 import numpy as np
 
-from sim.program.columns import blocks, distinct_of
+from sim.program.columns import blocks
 from sim.program.contract import I64, Program
-from topologies.core.paths import ranges
+from topologies.core.paths import distinct_of, ranges
 
 
 def streaming_ps(program: Program) -> int | None:

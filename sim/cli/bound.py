@@ -4,6 +4,8 @@ import argparse
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from collectives.core.collective import COLLECTIVES
 from collectives.trees.pack import two_phase_rate_Bps
 from sim.analytic.cut_bound import cut_bound
@@ -29,8 +31,10 @@ def run(arguments: argparse.Namespace) -> None:
     lines = [_line(topology, row) for row in rows]
     head = f"# weft bound: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
     say(arguments, head, *lines, *_notes(topology, kind, switches, spec.bound.program))
+    if arguments.json or arguments.csv:
+        rows = [row | {"bottleneck": list(map(topology.node_name, row["bottleneck"]))} for row in rows]
     write_json(arguments, spec, rows, model=spec.build_model())
-    write_csv(arguments, [row | {"bottleneck": " ".join(row["bottleneck"])} for row in rows])
+    write_csv(arguments, [row | {"bottleneck": " ".join(map(str, row["bottleneck"]))} for row in rows])
 
 
 def _notes(topology: Topology, kind: str, switches: bool | None, programs: bool) -> list[str]:
@@ -55,11 +59,10 @@ def bound_rows(
 
     `inverse_x` is the time in seconds, as a fraction, at shards of 1 GB, 1/N of the size: 1/x* of arXiv 2305.18461
     with bandwidths in GB/s. A broadcast or reduce has no shards, and 1/x is the time of 1 GB. The size of an
-    all-to-all is that of one rank, as nccl-tests counts it.
+    all-to-all is that of one rank, as nccl-tests counts it. `bottleneck`: nodes.
     """
     bound = cut_bound(topology, kind, root, reducing_switches=reducing_switches)
-    names = [topology.node_name(node) for node in bound.nodes]
-    rows = [_row(topology, kind, "cut", bound.s_per_byte, names, bound.reason)]
+    rows = [_row(topology, kind, "cut", bound.s_per_byte, bound.nodes, bound.reason)]
     reduces = bool(reducing_switches) or (reducing_switches is None and topology.boxes_reduce)
     if kind == "all-reduce" and not reduces:
         rate = two_phase_rate_Bps(topology)
@@ -68,7 +71,7 @@ def bound_rows(
         more = "; both at once, on links of either direction, may take less" if slower else ""
         more += " (--program)" if slower and not programs else ""
         reason = f"reduce-scatter, and once it has ended all-gather, each optimal{more}"
-        rows.append(_row(topology, kind, "two-phase", phases, [], reason))
+        rows.append(_row(topology, kind, "two-phase", phases, (), reason))
     if programs and topology.n_npus > 1:
         rows += _programs(topology, kind, reducing_switches)
     return rows
@@ -87,16 +90,18 @@ def _programs(topology: Topology, kind: str, reducing_switches: bool | None) -> 
     else:
         return []
     s_per_byte = 1 / Fraction(rate / 1e9).limit_denominator(10**6) / 10**9
-    return [_row(topology, kind, "linear program", s_per_byte, [], reason)]
+    return [_row(topology, kind, "linear program", s_per_byte, (), reason)]
 
 
-def _row(topology: Topology, kind: str, by: str, s_per_byte: Fraction, names: list[str], reason: str) -> dict[str, Any]:
+def _row(
+    topology: Topology, kind: str, by: str, s_per_byte: Fraction, nodes: tuple[int, ...], reason: str
+) -> dict[str, Any]:
     parts = 1 if COLLECTIVES[kind].rooted else topology.n_npus
     return {
         "topology": topology.name, "collective": kind, "by": by,
         "inverse_x": str(s_per_byte * parts * 10**9),
         "algbw_GBps": float(1 / s_per_byte / 10**9) if s_per_byte else None,
-        "s_per_GB": float(s_per_byte * 10**9), "bottleneck": names, "reason": reason,
+        "s_per_GB": float(s_per_byte * 10**9), "bottleneck": nodes, "reason": reason,
     }
 
 
@@ -108,14 +113,13 @@ def _line(topology: Topology, row: dict[str, Any]) -> str:
     return f"{row['by']:>14}: 1/x = {shown} s/GB, {rate} ({row['reason']}{cut})"
 
 
-def _set(topology: Topology, names: list[str]) -> str:
+def _set(topology: Topology, nodes: tuple[int, ...]) -> str:
     """The bottleneck in a few words: its nodes, or those outside it."""
-    if not names:
+    if not nodes:
         return ""
-    inside = set(names)
-    lacks = [name for name in map(topology.node_name, range(topology.n_nodes)) if name not in inside]
+    lacks = np.flatnonzero(np.bincount(nodes, minlength=topology.n_nodes) == 0).tolist()
     if not lacks:
         return "; bottleneck the whole fabric"
-    few, prefix = (lacks, "all but ") if len(lacks) < len(names) else (names, "")
+    few, prefix = (lacks, "all but ") if len(lacks) < len(nodes) else (nodes, "")
     more = f" and {len(few) - 8} more" if len(few) > 8 else ""
-    return f"; bottleneck {prefix}{', '.join(few[:8])}{more}"
+    return f"; bottleneck {prefix}{', '.join(map(topology.node_name, few[:8]))}{more}"

@@ -303,7 +303,8 @@ def _plan(table: dict[str, Any], topology: Topology, _gpu: str) -> Made:
     spec = _spec_of(table, PLAN_KEYS)
     algorithm = table.get("algorithm", ALGORITHM)
     plan, job = plan_job(spec.iteration, spec.workload.efficiency, topology, algorithm, npus)
-    return Made(job, f"iteration of {plan.model.name} on {counted(plan.n_ranks, 'NPU')}")
+    what = f"iteration of {plan.model.name} on {counted(plan.n_ranks, 'NPU')}"
+    return Made(job, what, (plan.assumptions,))
 
 
 def _spec_of(table: Mapping[str, Any], keys: Mapping[str, tuple[str, str]]) -> Spec:

@@ -13,7 +13,7 @@ from sim.cli.progress import progress
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
-from sim.study.deciding import deciding_waits
+from sim.study.deciding import deciding_alone
 from sim.study.plans import no_model
 from sim.study.points import Task, range_of, ready_point, simulate_ready
 from sim.study.spec import Spec
@@ -81,7 +81,7 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> "Told":
     what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
     row = found.row() | (ends := range_of(task, found))
     told = [line for line in ranges(spec, [row]) if range_words(row)]
-    told += [f"decided by a default: {line}" for line in deciding_waits(spec, [row], how(arguments))]
+    told += [f"decided by a default: {line}" for line in deciding_alone(spec, [row], how(arguments))]
     return _told(result, what, ends, *(f"# {line}" for line in told))
 
 

@@ -17,7 +17,7 @@ from sim.lower.credits import NoRoom
 from sim.measured.points import Measurements, geometric_error, mean_error, with_measured
 from sim.measured.read import read_measurements
 from sim.program.outcome import Deadlock
-from sim.study.deciding import deciding_waits
+from sim.study.deciding import deciding_alone
 from sim.study.points import Task, range_of, simulate_point
 from sim.study.spec import Spec
 from sim.study.tables import Row, aligned, links_csv, range_words, spent
@@ -119,7 +119,7 @@ def report(
     lines.append(aligned([head, *(_line(one) for one in validations)], left=0))
     lines += [f"# {line}" for line in ranges(spec, rows)]
     if spec.engine == "chunk":
-        lines += [f"# decided by a default: {line}" for line in deciding_waits(spec, rows, more)]
+        lines += [f"# decided by a default: {line}" for line in deciding_alone(spec, rows, more)]
     lines += ["#", "# residual = simulated - estimate:"]
     lines += [f"#   {_name(one)}: {one.verdict()}" for one in validations]
     lines += ["#", "# the simulated time, by what the critical path was spent on:"]

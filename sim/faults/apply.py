@@ -18,13 +18,14 @@ from sim.lower.credits import buffers_of, channels_of, route_channels
 from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.lower.nics import STREAMS, links_at_once
 from sim.lower.servers import bandwidths
-from sim.program.columns import distinct_of, i32
+from sim.program.columns import i32
 from sim.program.contract import COMPLETES, DROPS, FIFO, I32, I64, LOSES, WAITS, Program
 from sim.program.disrupt import Disruptions, Path, disrupt
 from sim.program.extend import Late, late_tasks, with_servers
 from sim.program.model import Model
 from sim.program.turns import with_buffers
 from topologies import Paths, Topology, WeftError
+from topologies.core.paths import distinct_of
 from topologies.core.routing import ShortestPathRouter, distances
 from topologies.units import parse_time
 from workloads.job import CLOCK, Compute

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from sim.program.contract import I32, I64, Program
 from topologies import WeftError
-from topologies.core.paths import ranges
+from topologies.core.paths import distinct_of, ranges
 
 BLOCK = 2**20
 """Rows that are looked at together where more would take much memory."""
@@ -16,13 +16,6 @@ BLOCK = 2**20
 def i32(values: npt.ArrayLike) -> I32:
     """A column of the program from any numbers that fit."""
     return np.ascontiguousarray(values, np.int32)
-
-
-def distinct_of(values: npt.NDArray[np.integer]) -> I64:
-    """Distinct values, sorted; `np.unique` hashes, which takes 15 times as long for a million that all differ."""
-    order = np.sort(values, axis=None).astype(np.int64)
-    found: I64 = order[np.append(np.ones(min(order.size, 1), np.bool_), order[1:] != order[:-1])]
-    return found
 
 
 def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:

@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from sim.program.columns import distinct_of
 from sim.program.contract import DOWN, I32, I64, Program
 from sim.program.cutting import Rates
+from topologies.core.paths import distinct_of
 
 MOST_DENSE = 2**20
 """Places of a table that is always dense: 8 MiB."""

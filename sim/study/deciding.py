@@ -39,13 +39,24 @@ def deciding_defaults(spec: Spec, topology: Topology, rows: Sequence[Row], how: 
     if spec.engine != "chunk":
         return []
     if len({row["algorithm"] for row in rows}) < 2:
-        return deciding_waits(spec, rows, how)
+        return deciding_alone(spec, rows, how)
     return [line for one in _alternatives(spec, topology, rows) if (line := _tried(one, rows, how))]
 
 
-def deciding_waits(spec: Spec, rows: Sequence[Row], how: How = How()) -> list[str]:
-    """A line where ports that go on alone, instead of waits, change the time of the fastest."""
-    return [line for one in _of_waits(spec, rows) if (line := _tried(one, rows, how))]
+def deciding_alone(spec: Spec, rows: Sequence[Row], how: How = How()) -> list[str]:
+    """A line where ports that go on alone, or flows that take turns, change the time of a single algorithm."""
+    return [line for one in (*_of_waits(spec, rows), *_of_turns(spec, rows)) if (line := _tried(one, rows, how))]
+
+
+def _of_turns(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
+    """Flows that take turns on links, for what is near the fastest at some size and served in order of arrival."""
+    near = frozenset(
+        str(row["algorithm"]) for here in (_at(rows, size) for size in _sizes(rows)) for row in here
+        if row["discipline"] == "fifo" and float(row["time_s"]) <= (1 + 2 * WORTH_SAYING) * float(here[0]["time_s"])
+    )
+    if near and spec.model.discipline is None and spec.engine == "chunk":
+        yield _alternative("links serve chunks as they arrive", "turns of flows", "--discipline round-robin-flow", spec,
+                           {"model": {"discipline": "round-robin-flow"}}, near)
 
 
 def _of_waits(spec: Spec, rows: Sequence[Row]) -> Iterator[Alternative]:
@@ -71,6 +82,7 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
         yield _alternative(f"{_names(served)} with the discipline of the design", "fifo for all", "--discipline fifo",
                            spec, {"model": {"discipline": "fifo"}}, served)
     yield from _of_waits(spec, rows)
+    yield from _of_turns(spec, rows)
     if spec.model.rank_progress is None and topology.ports_have_links and (hurried := _may_be_first_waiting(rows)):
         yield _alternative("ports of a rank go on alone", f"ranks of {_names(hurried)} that wait for all of them",
                            "--rank-progress all", spec, {"model": {"rank_progress": "all"}}, hurried)
@@ -138,6 +150,8 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
             others.append(_takes(found, times[found], size))
         elif first in one.told and times[first] > (1 + WORTH_SAYING) * least_s:
             others.append(_takes(first, times[first], size))
+    if len(others) > 3:
+        others = [*others[:2], f"and at {len(others) - 2} more sizes"]
     said = ", ".join([*(f"{name} is the fastest at {_listed(sizes)}" for name, sizes in winners.items()), *others])
     return said and f"{one.default}; with {one.instead}, {said} ({one.flag})"
 

@@ -158,7 +158,7 @@ class CollectiveKeys:
     """Section `[collective]`: the collective and its algorithms."""
 
     name: str | None = key("text", "all-reduce, reduce-scatter, all-gather, ...", "NAME", ("--collective",),
-                           default="all-reduce")
+                           default="that of a file, or all-reduce")
     algorithms: tuple[str, ...] | None = key("names", "comma-separated names of algorithms, or schedule files",
                                              "NAME|FILE[,...]", ("--algorithms", "--algorithm"),
                                              default="all that can run")
@@ -346,7 +346,6 @@ class OptimizeKeys:
     parallelism: tuple[str, ...] | None = key(
         "texts", "tp, dp, pp, ep, zero of a model, one per model", "tp=N,...",
         default="LIBRA's tp, and dp for the rest")
-    peak_flops: float = key("number", "peak rate of an NPU in FLOP/s, for models", "N", value=312e12)
     checkpointed: bool = key("flag", "forward collectives run twice (activation checkpointing)", value=False)
     budget: str | None = key("text", "total bandwidth of an NPU over all dimensions, such as 500GB/s", "RATE")
     budget_rule: str = key("text", "spent: use the whole budget, as LIBRA does; at-most: less if that is better",

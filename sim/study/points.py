@@ -33,6 +33,7 @@ from sim.why.spread import RUNS, Spread, spread
 from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
 from topologies.core.components import components
+from topologies.core.extents import MAX_LINKS, links_at_most
 from topologies.optics import layouts
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
@@ -41,6 +42,10 @@ from topologies.units import PS_PER_S, counted, format_time
 
 SPREAD_SERVICES = 2_000_000
 """Limit on the services of perturbed runs that nobody asked for: a third of a second. Beyond, there are none."""
+
+MOST_PREPARED = 2**24
+"""Limit on links times algorithms that nobody named: ten minutes on a core at 40 us each, as on torus:128x129, where to
+half of the algorithms all NPUs are unlike."""
 
 RUN_SERVICES = 80_000
 """Services that a core does while a small run is prepared: 4 ms."""
@@ -371,6 +376,16 @@ def topology_of(spec: Spec) -> Topology:
 
     One of a family that is not weft's own is built each time: nothing tells when what builds it has changed.
     """
+    most, why = MAX_LINKS, ""
+    if spec.collective.algorithms is None and not spec.messages:
+        many = len(spec.algorithms)
+        most = MOST_PREPARED // many
+        why = f"for {many} algorithms that nobody named, which would take many minutes: name some (--algorithms)"
+    with links_at_most(most, why):
+        return _topology_of(spec)
+
+
+def _topology_of(spec: Spec) -> Topology:
     family = TOPOLOGIES.get((spec.topology.spec or "").strip().partition(":")[0])
     if family is not None and family not in OWN_FAMILIES:
         return spec.build_topology()

@@ -3,6 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from topologies.core.paths import distinct_of
+
 Ints = npt.NDArray[np.integer]
 
 FEW_EDGES = 2**17
@@ -17,7 +19,7 @@ def components(n: int, src: Ints, dst: Ints, *, strong: bool = False) -> npt.NDA
     both_ways = not strong
     if src.size <= FEW_EDGES:
         there, back = src.astype(np.int64) * n + dst, dst.astype(np.int64) * n + src
-        both_ways = both_ways or np.array_equal(np.unique(there), np.unique(back))
+        both_ways = both_ways or np.array_equal(distinct_of(there), distinct_of(back))
         if both_ways:
             return np.unique(_least_nodes(n, src, dst), return_inverse=True)[1].astype(np.int64)
     from scipy.sparse import coo_array

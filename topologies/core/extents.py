@@ -3,8 +3,9 @@
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -19,8 +20,10 @@ except ImportError:  # not on Windows
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Of the container: version 2 and version 1."""
 
-MAX_LINKS = 2**31 - 1
-"""Links are numbered with int32."""
+MAX_LINKS = 2**24
+"""Those of torus:2048x2048. To build more, and to look at each, takes seconds before any other limit can be seen."""
+
+_MOST: ContextVar[tuple[int, str]] = ContextVar("_MOST", default=(MAX_LINKS, ""))
 
 _BYTES_PER_LINK = 260  # the peak of `weft compare` with Swing alone on torus:2048x2048, 4.58 GB
 _BYTES_PER_NODE = 64
@@ -62,16 +65,26 @@ def format_extents(extents: Sequence[int]) -> str:
     return "x".join(map(str, extents))
 
 
-def check_memory(name: str, n_nodes: int, n_links: int) -> None:
-    """Reject a network that is too large to number or to simulate in memory, before anything is allocated.
+@contextmanager
+def links_at_most(most: int, what: str) -> Iterator[None]:
+    """Reject, inside a `with`, networks of more links than `what`, for the message, is done with in minutes."""
+    before = _MOST.set((min(most, MAX_LINKS), f" {what}"))
+    try:
+        yield
+    finally:
+        _MOST.reset(before)
 
-    WeftError: more than 2^31-1 nodes or links, or more memory than the limit with the symmetry and the program of a
-    schedule that is alike for all NPUs.
+
+def check_memory(name: str, n_nodes: int, n_links: int) -> None:
+    """Reject a network that is too large to build in seconds or to simulate in memory, before anything is allocated.
+
+    WeftError: more nodes than `MAX_LINKS`, more links than that or `links_at_most`, or more memory than the limit with
+    the symmetry and the program of a schedule that is alike for all NPUs.
     """
     need = n_links * _BYTES_PER_LINK + n_nodes * _BYTES_PER_NODE
     estimate = f"{name} has {n_nodes} nodes and {n_links} links and would need about {format_size(need)} of memory"
-    if max(n_nodes, n_links) > MAX_LINKS:
-        raise WeftError(f"{estimate}: at most {MAX_LINKS} nodes and links can be numbered")
+    if n_nodes > MAX_LINKS or n_links > _MOST.get()[0]:
+        raise WeftError(f"{estimate}: the limit is {_MOST.get()[0]:,} links{_MOST.get()[1]}")
     if need > memory_limit():
         raise WeftError(f"{estimate}: {shown_limit()}")
 

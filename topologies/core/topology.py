@@ -126,11 +126,11 @@ class Topology:
 
     def __post_init__(self) -> None:
         if np.any(_pairs_fall(self.src, self.dst)):
-            order = np.lexsort((self.dst, self.src))
+            order = np.argsort(self.src.astype(np.int64) * len(self.kind) + self.dst, kind="stable")
             for name in ("src", "dst", "bandwidth_Bps", "latency_ps", "dimension"):
                 object.__setattr__(self, name, getattr(self, name)[order])
         _check_wiring(self)
-        ptr = np.searchsorted(self.src, np.arange(self.n_nodes + 1)).astype(np.int32)
+        ptr = np.append(0, np.cumsum(np.bincount(self.src, minlength=self.n_nodes))).astype(np.int32)
         object.__setattr__(self, "link_ptr", ptr)
         _freeze(self.kind, self.src, self.dst, self.dimension, self.coords, self.link_ptr)
         _check_rates(self)

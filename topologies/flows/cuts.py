@@ -94,6 +94,13 @@ def _flow_Bps(topology: Topology, sources: Ints, sinks: Ints) -> float:
     return float(unit * network.flow(int(ends[0]), int(ends[1]), total))
 
 
+def together_Bps(bandwidth_Bps: Floats) -> Fraction:
+    """The sum of some bandwidths, exact."""
+    unit, whole, which = proportions(bandwidth_Bps)
+    counts: list[int] = np.bincount(which).tolist()
+    return unit * sum(rate * many for rate, many in zip(whole, counts, strict=True))
+
+
 def whole_capacities(bandwidth_Bps: Floats) -> tuple[Fraction, list[int]]:
     """The largest unit that divides all bandwidths, and each bandwidth in that unit."""
     unit, whole, which = proportions(bandwidth_Bps)

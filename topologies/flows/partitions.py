@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.core.components import components
+from topologies.core.paths import distinct_of
 from topologies.core.reduction_units import unit_of
 from topologies.core.topology import REDUCER, SWITCH, Aggregation, Topology
-from topologies.flows.cuts import whole_capacities
+from topologies.flows.cuts import together_Bps
 from topologies.flows.tightest_cut import remembered_in_proportion
 
 Ints = npt.NDArray[np.int64]
@@ -85,7 +86,7 @@ def boxes(topology: Topology) -> list[Ints]:
     for least in np.unique(topology.bandwidth_Bps)[1:]:
         fast = topology.bandwidth_Bps >= least
         label = components(topology.n_nodes, topology.src[fast], topology.dst[fast])
-        occupied = np.unique(label[: topology.n_npus])
+        occupied = distinct_of(label[: topology.n_npus])
         found.append(np.where(np.isin(label, occupied), label, -1))
     return found
 
@@ -93,7 +94,7 @@ def boxes(topology: Topology) -> list[Ints]:
 def _crossed(
     topology: Topology, parts: Ints, reducing: npt.NDArray[np.bool_], aggregation: Aggregation | None
 ) -> Partition:
-    count = np.unique(parts[: topology.n_npus]).size
+    count = distinct_of(parts[: topology.n_npus]).size
     tail, head = parts[topology.src], parts[topology.dst]
     ways = tuple(np.flatnonzero((tail != head) & (end >= 0)) for end in (tail, head))
     out, into = (_rate(topology, way) for way in ways)
@@ -112,5 +113,4 @@ def _crossed(
 
 def _rate(topology: Topology, links: Ints) -> Fraction:
     """Of some links together, in bytes per second."""
-    unit, capacity = whole_capacities(topology.bandwidth_Bps)
-    return Fraction(unit * sum(capacity[link] for link in links.tolist()))
+    return together_Bps(topology.bandwidth_Bps[links]) if links.size else Fraction(0)

@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError
+from topologies.core.paths import distinct_of
 from topologies.core.rateless import alike, wiring_of
 from topologies.core.symmetry import link_permutation, translation
 from topologies.core.topology import Topology
-from topologies.flows.cuts import proportions, whole_capacities
+from topologies.flows.cuts import proportions, together_Bps, whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.stages import count
 
@@ -169,9 +170,9 @@ def _tightest(
         raise WeftError(f"topology {topology.name}: {n} NPUs need {n} nonnegative weights, at least one positive")
     if n == 1:
         return None
-    unit, capacity = whole_capacities(topology.bandwidth_Bps)
     if weights is None and is_cut_at_one_npu(topology):
-        return Cut(tuple(range(1, n)), n - 1, unit * sum(capacity) / n, inward)
+        return Cut(tuple(range(1, n)), n - 1, together_Bps(topology.bandwidth_Bps) / n, inward)
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
     search = _Search(topology, tails, heads, capacity, weight)
     side = search.run([0] if weights is None and is_transitive(topology) else range(n))
     nodes = tuple(int(node) for node in np.flatnonzero(side))
@@ -190,7 +191,7 @@ def is_cut_at_one_npu(topology: Topology) -> bool:
     t = topology
     between = t.src.astype(np.int64) * t.n_nodes + t.dst
     equal = t.n_nodes == t.n_npus and t.n_links > 0 and bool(np.all(t.bandwidth_Bps == t.bandwidth_Bps[0]))
-    return equal and np.unique(between).size == t.n_links and is_transitive(t) and _reaches_all(t)
+    return equal and distinct_of(between).size == t.n_links and is_transitive(t) and _reaches_all(t)
 
 
 def _reaches_all(topology: Topology) -> bool:
@@ -300,9 +301,9 @@ def _least_flow(
         raise WeftError(f"root {root} is not one of the {topology.n_npus} ranks")
     if not sinks:
         return None
-    unit, capacity = whole_capacities(topology.bandwidth_Bps)
     if is_cut_at_one_npu(topology):
-        return Cut((root,), 1, unit * sum(capacity) / topology.n_npus, inward)
+        return Cut((root,), 1, together_Bps(topology.bandwidth_Bps) / topology.n_npus, inward)
+    unit, capacity = whole_capacities(topology.bandwidth_Bps)
     everything = sum(capacity) + 1
     exact = 2 * everything > LARGEST
     network, reverse = (FlowNetwork(topology.n_nodes, exact) for _ in range(2))

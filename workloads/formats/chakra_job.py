@@ -259,7 +259,7 @@ class _Builder:
         name: str,
     ) -> None:
         self.job, self.traces, self.turns, self.hardware, self.name = job, traces, turns, hardware, name
-        self.collectives = GroupCollectives(job, algorithms)
+        self.collectives = GroupCollectives(job.topology, algorithms)
         self.timed = False  # whether the roofline has timed anything
         self.number: dict[tuple[int, int], int] = {}
 
@@ -286,7 +286,7 @@ class _Builder:
             number = self._serve(label, "remote memory", what, ranks[0], nodes[0][1].id, time_ps, after)
         elif isinstance(what, Communicates):
             size = what.size * len(operation.members) if what.kind in ("all-gather", "gather") else what.size
-            number = self.collectives.add(label, what.kind, size, operation.members, after)
+            number = self.collectives.add(self.job, label, what.kind, size, operation.members, after)
         elif isinstance(what, Exchanges):
             number = self._exchange(label, what, ranks[0], operation.sent, after)
         else:

@@ -19,7 +19,6 @@ from collectives.core.schedule import Schedule, schedule
 from collectives.core.sends import SendList
 from collectives.core.transfers import Transfers, TransferTable, take
 from collectives.formats.msccl_xml import to_msccl
-from collectives.trees.pack import gather_forest
 from sim import simulate
 from topologies import Topology, WeftError, fully_connected, ring, torus
 
@@ -358,7 +357,7 @@ def test_no_proof_goes_over_to_other_transfers(algorithm: str, kind: str, n: int
 def test_the_proof_of_a_program_does_not_go_over_to_other_transfers(tmp_path: Path) -> None:
     """Its blocks have no names, so that nothing is left that could prove them."""
     path = tmp_path / "a.xml"
-    path.write_text(to_msccl("all-gather", down=gather_forest(ring(4))))
+    path.write_text(to_msccl(build("pipelined", "all-gather", ring(4), "64KiB")))
     good = build(str(path), "all-gather", ring(4), "64KiB").pattern
     assert good.is_unnamed and good.proof.startswith("proved")
     with pytest.raises(WeftError):

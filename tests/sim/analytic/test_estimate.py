@@ -24,6 +24,7 @@ FAR = {
 }
 """Least and largest ratio of the estimate to the simulated time, as docs/background/model.md has them; of others, from
 0.9 to 1.16."""
+MIRRORED = "mirrored-recursive-doubling"
 FABRICS = (
     "torus:4x4", "switch:6", "mesh:3x3", "torus:3x5", "torus:8x4x2", "mesh:8x4", "mesh:3x5", "mesh:5x3", "mesh:5",
     "torus:7x2", "RI(4)_FC(4)_SW(4)", "fat-tree:4", "ring:7", "switch:9", "random-regular:10x3", "fc:5", "switch:7",
@@ -45,6 +46,21 @@ def test_the_estimate_of_every_algorithm(name: str, kind: str, spec: str, size: 
     assert result.estimate_ps is not None
     low, high = FAR.get(name, (0.9, 1.16))
     assert low <= result.estimate_ps / result.time_ps <= high
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("size", ["4MiB", "64MiB"])
+@pytest.mark.parametrize("spec", FABRICS)
+@pytest.mark.parametrize("name", ["swing", MIRRORED, "recursive-doubling", "trivance", "bucket",
+                                  "recursive-multiplying", "bine"])
+def test_the_estimate_of_whole_transfers(name: str, spec: str, size: str) -> None:
+    """It knows no number of chunks."""
+    try:
+        result = simulate(build(name, "all-reduce", from_spec(spec), size), chunks=1)
+    except WeftError:
+        return  # a refusal is an answer
+    assert result.estimate_ps is not None
+    assert 0.7 <= result.estimate_ps / result.time_ps <= (2.06 if name in ("swing", MIRRORED) else 1.65)
 
 
 @pytest.mark.table

@@ -1,0 +1,92 @@
+"""What takes longer than anybody waits for is refused with its size and the limit, before any of it is built."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+from topologies import TOPOLOGIES, Topology
+from topologies.core import extents
+
+LONGEST_S = 2.0
+"""Of CPU, from the start of a command to its refusal."""
+
+HUGE = {
+    "torus": "torus:2100x2001", "ring": "ring:9000000", "mesh": "mesh:2100x2001", "fc": "fc:4200", "switch":
+    "switch:9000000", "fat-tree": "fat-tree:256", "leaf-spine": "leaf-spine:4096x4096x64", "hx2mesh":
+    "hx2mesh:2100x2100", "hx4mesh": "hx4mesh:2100x2100", "hypercube": "hypercube:20", "hyperx": "hyperx:400x400",
+    "dragonfly": "dragonfly:4097x64x64", "random-regular": "random-regular:1000000x20", "circulant":
+    "circulant:4000000x1x5x7", "twisted-torus": "twisted-torus:150x150x300", "ocs": "ocs:5000000x4", "dgx-a100":
+    "dgx-a100:500000", "dgx-h100": "dgx-h100:500000", "dgx1": "dgx1:2000000", "mi250": "mi250:500000",
+    "multidim": "RI(2100)_RI(2001)",
+}
+
+LARGE = ["torus:500x500", "ring:500000", "switch:500000", "ocs:300000x4", "fat-tree:96", "RI(500)_SW(500)"]
+"""More than a comparison of all algorithms prepares in minutes, and less than can be built."""
+
+NAMED = {
+    "compare": ["--algorithms", "swing", "-b", "1M"],
+    "validate": ["--algorithm", "bucket", "-b", "1M"],
+    "bound": [],
+    "trace": ["--algorithm", "ring", "-b", "1M"],
+    "topology": [],
+    "schedule": ["--algorithm", "ring", "-b", "1M"],
+    "train": ["--model", "gpt-3"],
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def built(topology: Topology) -> None:
+        raise AssertionError(f"{topology.name} is built")
+
+    monkeypatch.setattr(Topology, "__post_init__", built)
+    monkeypatch.setattr(extents, "physical_memory", lambda: 2.0**34)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The line of a command that is refused in time."""
+    before = time.process_time()
+    assert main([*words, "--quiet"] if words[0] != "topology" else [*words]) == 2
+    assert time.process_time() - before < LONGEST_S
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_every_family_has_a_fabric_here() -> None:
+    assert set(HUGE) == set(TOPOLOGIES)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("command", NAMED)
+@pytest.mark.parametrize("family", HUGE)
+def test_no_command_builds_what_is_too_large(family: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refusal(capsys, command, "--topology", HUGE[family], *NAMED[command])
+    assert re.search(r"\d.* (the limit is|at most) \d", line), line
+
+
+@pytest.mark.parametrize("spec", LARGE)
+def test_all_algorithms_are_prepared_where_that_takes_minutes_at_most(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(f'[topology]\nspec = "{spec}"\n[sweep]\nbegin = "1K"\nend = "8K"\n', encoding="utf-8")
+    for words in (["compare", "--topology", spec, "-b", "1M"], ["sweep", str(file)]):
+        line = refusal(capsys, *words)
+        assert re.search(r"has \d+ nodes and \d+ links .*: the limit is 798,915 links for 21 algorithms", line), line
+        assert "name some (--algorithms)" in line
+    with pytest.raises(AssertionError, match="is built"):
+        main(["compare", "--topology", spec, "-b", "1M", "--algorithms", "swing"])
+
+
+@pytest.mark.parametrize("words", [
+    ["optimize", "--network", "RI(3000)_SW(3000)", "--budget", "500GB/s", "--workload", "gpt-3"],
+    ["optimize", "--network", "RI(3000)_RI(3000)", "--budget", "500GB/s", "--collective", "all-reduce", "-b", "1M"],
+    ["share", "--topology", "torus:2100x2001", "--tenant", "all-reduce ring 1MiB"],
+])
+def test_other_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert re.search(r"\d.* (the limit is|at most) \d", refusal(capsys, *words))
