@@ -40,6 +40,7 @@ def circuits_bound_ps(
     share = size * (n - 1) / n
     moved = {
         "all-reduce": 2 * share, "reduce-scatter": share, "all-gather": share, "broadcast": size, "reduce": size,
+        "gather": share, "scatter": share,
     }.get(kind.name, 0.0)
     if beside.any():
         own = (share if kind.name == "all-to-all" else moved) * ps_per_byte

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sim.how import AS_USUAL, How
@@ -310,9 +309,10 @@ def _launched(keys: IterationKeys) -> tuple[Any, LanguageModel, int | None]:
     return filled(keys, said), job.model, job.keys.get("local_batch")
 
 
-def filled(keys: IterationKeys, values: Mapping[str, Any] = MappingProxyType({})) -> Any:
+def filled(keys: IterationKeys, values: Mapping[str, Any] | None = None) -> Any:
     """Keys with values where none is given, and usual ones where these say nothing either."""
-    return replace(keys, **{name: value for name, value in (USUAL | {**values}).items() if getattr(keys, name) is None})
+    known = {**USUAL, **(values or {})}
+    return replace(keys, **{name: value for name, value in known.items() if getattr(keys, name) is None})
 
 
 def _stage(keys: Any) -> int:

@@ -199,6 +199,11 @@ class Topology:
     def n_npus(self) -> int:
         return int(np.count_nonzero(self.kind == NPU))
 
+    def check_root(self, root: int) -> None:
+        """WeftError: a root that is not a rank."""
+        if not 0 <= root < self.n_npus:
+            raise WeftError(f"root {root} is not one of the {self.n_npus} ranks of {self.name}")
+
     def node_name(self, node: int) -> str:
         """Name of a node for messages and tables; WeftError if there is none."""
         if not 0 <= node < self.n_nodes:

@@ -91,10 +91,7 @@ def vgg(depth: int) -> NeuralNetwork:
 
 
 def convolution(name: str, into: int, out: int, kernel: int, side: int, more: int | None = None) -> Operator:
-    """A convolution of `kernel` positions and `side` x `side` outputs.
-
-    `more`: parameters besides its weights; default: scale and offset of a batch normalization of its outputs.
-    """
+    """`kernel` positions, `side` x `side` outputs; `more` parameters than weights (default: a batch normalization)."""
     weights = into * out * kernel
     return Operator(name, weights + (2 * out if more is None else more), 2.0 * weights * side**2, into * side**2,
                     out * side**2)

@@ -72,7 +72,6 @@ _READS: dict[str, tuple[str, Any]] = {
     "kernel": ("kernel_s", lambda text: parse_time(text) / 1e12), "spread": ("spread", float),
     "between": ("between", parse_bandwidth),
 }
-"""Attributes by their keys in the file, and what reads them."""
 
 
 @cache
@@ -108,6 +107,9 @@ class Stack:
     fp8_gather: int = 2
     microbatches: str = ""
     context_share: float = 1.0
+    attention_share: float = 1.0
+    eager: bool = False
+    copies: float = 0.0
     network: float = 1.0
     flushes: bool = False
     scanned: bool = False

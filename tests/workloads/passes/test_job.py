@@ -12,6 +12,7 @@ from tests.workloads.passes.test_passes import plan
 from topologies import switch
 from topologies.checks import WeftError
 from workloads.job import Job
+from workloads.passes.device import stack
 from workloads.passes.iteration import iterate
 from workloads.passes.job import iteration_job
 from workloads.passes.plan import Plan
@@ -20,7 +21,7 @@ ALONE: list[dict[str, Any]] = [
     {"tp": 4}, {"tp": 4, "sequence_parallel": True}, {"pp": 4, "microbatches": 8}, {"dp": 4, "zero": 1},
     {"pp": 2, "vp": 2, "schedule": "interleaved", "microbatches": 4}, {"dp": 4, "zero": 3}, {"dp": 4, "zero": 2},
     {"pp": 4, "microbatches": 8, "schedule": "zb-h1", "send_overlap": True}, {"cp": 4, "data_overlap": False},
-    {"pp": 4, "microbatches": 8, "schedule": "gpipe", "recompute": "full"},
+    {"pp": 4, "microbatches": 8, "schedule": "gpipe", "recompute": "full"}, {"dp": 4, "zero": 3, "stack": stack("fms")},
 ]
 
 
