@@ -175,6 +175,8 @@ class Planner:
                 self._prices[key] = None
                 with suppress(Deadlock, Unswitchable):  # pools that steps before would have given back
                     some = part(self.schedule, t, fabric) if has_routes(fabric, t) else None
+                    if fabric is self.schedule.topology and last - first == len(self.pairs) - 1:
+                        some = self.schedule  # which may name its routes
                     if some is not None:
                         self._prices[key] = simulate(some, model=self.model, **self.how.arguments()).time_ps
         return self._prices[self._keys[piece]]
