@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import numpy as np
 
 from sim.program.outcome import Outcome
+
+MOST_CALLS = 50_000
+"""Of functions by the kernel as plain Python: the largest of the programs it is for takes a fifth."""
+
+
+@contextmanager
+def few_calls() -> Iterator[None]:
+    """A loop that never ends is an error; compiled, it is the time limit of the test that ends it."""
+    made = 0
+
+    def count(frame: Any, event: str, argument: object) -> None:
+        nonlocal made
+        made += event == "call"
+        assert made < MOST_CALLS, "the run does not end"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 def assert_same(one: Outcome, other: Outcome) -> None:

@@ -291,7 +291,7 @@ def _laid(base: Topology, one: Topology) -> Topology:
     if base.n_nodes == one.n_nodes:
         return replace(one, optics=base.optics)
     stay, times = packet_links(base), base.n_npus // one.n_npus
-    rail = np.arange(times)
+    rail = np.arange(times, dtype=np.int32)
 
     def column(name: str) -> npt.NDArray[Any]:
         return np.concatenate([getattr(base, name)[stay], np.repeat(getattr(one, name), times)])

@@ -93,9 +93,10 @@ def _ways_from(npu: int, n: int, onward: Sequence[Sequence[tuple[int, int]]]) ->
 class _Growing:
     """A tree that grows."""
 
-    def __init__(self, root: int, n: int) -> None:
+    def __init__(self, root: int, n: int, prices: int) -> None:
         self.root, self.edges = root, list[Edge]()
-        self.nodes = [(0, 0, root)]  # depth, in which order they came, and NPU; lowest first
+        # By price, what may have ways on, and none gets one again: depth, in which order they came, NPU; lowest first.
+        self.nodes = [[(0, 0, root)] for _ in range(prices)]
         self.missing = np.arange(n) != root
 
 
@@ -112,37 +113,42 @@ def low_trees(topology: Topology, roots: Mapping[int, int], links: Sequence[int]
     carry = np.asarray(links, np.int64)
     scarce = ways.scarce(max(1, many // n), carry)
     left, share = np.append(carry.astype(float), np.inf), np.append(1 / np.maximum(carry, 1), 1)
-    growing = [_Growing(root, n) for root, trees in roots.items() for _ in range(trees)]
     tie = TIE if len(roots) == 1 else 0
     priced = [ways.exist & (scarce == price) for price in np.unique(scarce[ways.exist])]
+    growing = [_Growing(root, n, len(priced)) for root, trees in roots.items() for _ in range(trees)]
     for _ in range(n - 1):
         for tree in growing:
-            if not any(_grow(tree, ways, cheap, left, share, tie) for cheap in priced):
+            if not any(_grow(tree, ways, price, cheap, left, share, tie) for price, cheap in enumerate(priced)):
                 return None
     return tuple(Tree(tree.root, 1, tuple(tree.edges)) for tree in growing)
 
 
 def _grow(
-    tree: _Growing, ways: _Ways, cheap: npt.NDArray[np.bool_], left: npt.NDArray[np.float64],
+    tree: _Growing, ways: _Ways, price: int, cheap: npt.NDArray[np.bool_], left: npt.NDArray[np.float64],
     share: npt.NDArray[np.float64], tie: float,
 ) -> bool:
     """Add one edge to a tree over cheap ways, as near to its root as possible; whether there was one."""
-    for depth, _, node in tree.nodes:
+    nodes = tree.nodes[price]
+    while nodes:
+        depth, _, node = nodes[0]
         others = np.flatnonzero(tree.missing & cheap[node])
-        if others.size == 0:
-            continue
-        others = np.roll(others, -np.searchsorted(others, tree.root))  # each root begins behind itself
+        behind = int(np.searchsorted(others, tree.root))
+        others = np.concatenate((others[behind:], others[:behind]))  # each root begins behind itself
         links = ways.links[node, others]
-        room = np.minimum(left[links] * share[links], 1)
-        best = np.where((left[links] < 1).any(axis=2), -1, room.min(axis=2) + tie * room.mean(axis=2))
-        other, way = np.unravel_index(int(best.argmax()), best.shape)
-        if best[other, way] < 0:
+        here = left[links]
+        room = np.minimum(here * share[links], 1)
+        rank = room.min(axis=2) + tie * room.mean(axis=2) if tie else room.min(axis=2)
+        best = np.where((here < 1).any(axis=2), -1, rank)
+        if best.max(initial=-1) < 0:
+            del nodes[0]
             continue
+        other, way = np.unravel_index(int(best.argmax()), best.shape)
         taken = [link for link in links[other, way].tolist() if link != ways.none]
         left[taken] -= 1
         child = int(others[other])
         tree.missing[child] = False
-        insort(tree.nodes, (depth + 1, len(tree.nodes), child))
+        for some in tree.nodes:
+            insort(some, (depth + 1, len(tree.edges) + 1, child))
         tree.edges.append(Edge(node, child, tuple(taken)))
         return True
     return False

@@ -8,6 +8,7 @@ from sim.certify.order import overtaken
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, routed_chunks
 from sim.program.contract import COMPLETES, DOWN, I64, WAITS, Program
 from sim.program.outcome import CertificateError, Journal, Outcome
+from topologies.core.paths import distinct_of
 
 Rows = npt.NDArray[np.bool_]
 
@@ -234,7 +235,7 @@ def _rooms(program: Program, journal: Journal, conditions: Conditions) -> Rows:
     _refuse(over, journal, "capacity: it starts without room behind its server")
     limited = program.bounded[conditions.server]
     if moves:
-        times = np.unique(np.append(journal.arrival_ps, journal.start_ps))
+        times = distinct_of(np.append(journal.arrival_ps, journal.start_ps))
         came, starts = (
             conditions.server * times.size + np.searchsorted(times, one)
             for one in (journal.arrival_ps, journal.start_ps)

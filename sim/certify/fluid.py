@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sim.program.contract import I32, I64
 from sim.program.flows import ALONE, BITS, POOL, Flows
 from sim.program.outcome import CertificateError, Outcome, Rates
-from topologies.core.paths import ranges
+from topologies.core.paths import distinct_of, ranges
 
 
 def certify_flows(flows: Flows, outcome: Outcome, lower_bound_ps: int = 0) -> None:
@@ -125,7 +125,7 @@ def _bottlenecks(flows: Flows, outcome: Outcome, rates: Rates, end_ps: I64) -> N
     owner = np.append(way, np.repeat(way, np.diff(flows.detour_ptr)))
     ended = np.flatnonzero(flows.routed)
     ended = ended[np.argsort(end_ps[ended], kind="stable")]
-    times = np.unique(np.concatenate([rates.time_ps, end_ps[ended], flows.change[:, 0]]))
+    times = distinct_of(np.concatenate([rates.time_ps, end_ps[ended], flows.change[:, 0]]))
     rows = np.searchsorted(rates.time_ps, times, "right").tolist()
     ends = np.searchsorted(end_ps[ended], times, "right").tolist()
     row = end = 0
@@ -208,7 +208,7 @@ def _by_link(flows: Flows) -> tuple[I64, I64]:
 
 def _crossed_links(flows: Flows, ways: I64) -> I64:
     """Links that some ways cross."""
-    return np.unique(_crossed(flows, ways)).astype(np.int64)
+    return distinct_of(_crossed(flows, ways))
 
 
 def _crossed(flows: Flows, ways: I64) -> I32:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sim.certify.nics import replay
 from sim.program.contract import HEAD, I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import CertificateError, Outcome
+from topologies.core.paths import distinct_of
 
 
 class TimeBounds(NamedTuple):
@@ -58,7 +59,7 @@ def routed_chunks(program: Program) -> tuple[I64, I64]:
 
 def _running_maximum(group: I64, value: I64) -> I64:
     """Largest value so far in each group; groups are contiguous and rise."""
-    ordered = np.unique(value)
+    ordered = distinct_of(value)
     rank = np.searchsorted(ordered, value) + group * ordered.size
     return ordered[np.maximum.accumulate(rank) - group * ordered.size]
 

@@ -13,7 +13,7 @@ from sim.lower.lowered import Lowered
 from sim.program.contract import DOWN, I64, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded
 from topologies import Topology
-from topologies.core.paths import ranges
+from topologies.core.paths import distinct_of, ranges
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, counted, format_time, parse_time
 
@@ -56,7 +56,7 @@ class FaultCost:
             lost += int(images[lapses.task[lapses.lost]].sum())
             detours = int(np.count_nonzero(np.isin(lapses.at[~lapses.moved], program.route_ptr[other])))
         elif outcome.rates is not None:
-            rows = np.unique(outcome.rates.way) - program.n_tasks
+            rows = distinct_of(outcome.rates.way) - program.n_tasks
             detours = int(np.count_nonzero(np.isin(program.detour_route[rows[rows >= 0]], other)))
         return cls(plan, healthy_ps, outcome.makespan_ps, lost, detours)
 
@@ -198,7 +198,7 @@ def _crossed(program: Program, outcome: Outcome) -> I64:
     if outcome.journal is not None:
         return outcome.journal.at
     of_tasks = program.task_route.astype(np.int64)
-    route = of_tasks if outcome.rates is None else program.every_route()[1][np.unique(outcome.rates.way)]
+    route = of_tasks if outcome.rates is None else program.every_route()[1][distinct_of(outcome.rates.way)]
     return ranges(program.route_ptr[route].astype(np.int64), np.diff(program.route_ptr)[route])
 
 

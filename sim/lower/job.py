@@ -41,7 +41,7 @@ from sim.program.assemble import assemble
 from sim.program.model import Model
 from sim.program.waits import Cycle
 from topologies import WeftError
-from topologies.core.paths import ranges
+from topologies.core.paths import distinct_of, ranges
 from topologies.stages import count, staged
 from topologies.units import PS_PER_S
 from workloads.job import CLOCK, Communicate, Compute, Job, Operation, Reconfigure, Send
@@ -216,7 +216,8 @@ class _Lowering:
         ))
         self.next_class += 1
         covered = self.job.ranks(operation)
-        ends = np.unique(np.concatenate([np.array([-1]), *(self.end[other].of(covered) for other in operation.after)]))
+        before = (self.end[other].of(covered) for other in operation.after)
+        ends = distinct_of(np.concatenate([np.array([-1]), *before]))
         self._edges(ends[1:], np.full(ends.size - 1, task))
         self.changes.append((task, work))
         self.begin[number] = self.end[number] = Span(self._representatives(operation), task, 0)

@@ -22,6 +22,7 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm
 from topologies import Topology, WeftError
+from topologies.core.paths import distinct_of
 from topologies.optics import all_states, joining, layouts, stride_rings
 from topologies.stages import count, staged
 from topologies.units import format_time
@@ -174,6 +175,8 @@ class Planner:
                 self._prices[key] = None
                 with suppress(Deadlock, Unswitchable):  # pools that steps before would have given back
                     some = part(self.schedule, t, fabric) if has_routes(fabric, t) else None
+                    if fabric is self.schedule.topology and last - first == len(self.pairs) - 1:
+                        some = self.schedule  # which may name its routes
                     if some is not None:
                         self._prices[key] = simulate(some, model=self.model, **self.how.arguments()).time_ps
         return self._prices[self._keys[piece]]
@@ -182,7 +185,7 @@ class Planner:
         """What the price depends on: of transfers that wait for nothing, each on a circuit of its own, the largest."""
         moves = t.src != t.dst
         links = self.states[state].link_ids(t.src[moves], t.dst[moves])
-        if t.dep_src.size == 0 and t.rounds is None and np.all(links >= 0) and np.unique(links).size == links.size:
+        if t.dep_src.size == 0 and t.rounds is None and np.all(links >= 0) and distinct_of(links).size == links.size:
             rates = self.states[state].bandwidth_Bps[links]
             return "direct", int(t.blocks.max(initial=0)), float(rates.min(initial=0)), float(rates.max(initial=0))
         return state, *(column.tobytes() for column in (t.src, t.dst, t.blocks, t.slot, t.dep_src, t.dep_slot))

@@ -4,6 +4,8 @@ import pytest
 
 from collectives import build
 from sim import simulate
+from sim.program.model import make_model
+from sim.study.choice import least_chunks
 from topologies import WeftError, from_spec
 from workloads.job import Job
 
@@ -57,6 +59,14 @@ def test_a_job_goes_on_a_rotor():
     job.send("back", 50_000, [3], [0], after=[job.compute("work", 1_000_000, npus=[3], after=[first])])
     # arrives at 25.1 us, and works until 26.1; the circuit back is up from 36 us on
     assert simulate(job, check=True).time_ps == 36_000_000 + 1_100_000
+
+
+def test_chunks_are_chosen_that_fit_the_turns():
+    schedule = build("direct", "all-to-all", rotor(8, 2), "64MiB")
+    least = least_chunks(schedule, make_model())
+    assert simulate(schedule, chunks=least, check=True).spread(4).high_ps
+    with pytest.raises(WeftError, match="a chunk takes 10"):
+        simulate(schedule, chunks=least - 1)
 
 
 @pytest.mark.parametrize(("options", "message"), [

@@ -106,7 +106,7 @@ def test_random_networks_against_all_cuts(first):
         root = seed % t.n_npus
         assert gather_to_cut(t, root).s_per_byte == all_cuts.gather_to_s_per_byte(t, root), seed
         ends = zip(t.src.tolist(), t.dst.tolist(), t.bandwidth_Bps.tolist(), strict=True)
-        back = from_links([(b, a, rate, 0) for a, b, rate in ends], t.n_npus)
+        back = from_links([(b, a, bytes_per_s(rate), 0) for a, b, rate in ends], t.n_npus)
         assert gather_to_cut(t, root, True).s_per_byte == all_cuts.gather_to_s_per_byte(back, root), seed
 
 

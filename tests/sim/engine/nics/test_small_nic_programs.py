@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +10,7 @@ import pytest
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.program import Cutting, Posting, ProgramBuilder
-from tests.same_runs import assert_same
+from tests.same_runs import assert_same, few_calls
 
 UNIT, SLOW = Fraction(10**12), Fraction(10**12, 3)
 TWO, THREE = Cutting(chunks=2), Cutting(chunks=3)
@@ -22,28 +19,6 @@ HOW = [
     (3, SLOW, 2, 0),
 ]
 """Time to push a unit, rate, engines, time between posts: pushes that take no time, as long as services, and longer."""
-
-MOST_CALLS = 100_000
-"""Of functions by the kernel as plain Python: the largest of these programs takes a fiftieth."""
-
-
-@contextmanager
-def few_calls() -> Iterator[None]:
-    """A loop that never ends is an error; compiled, it is the time limit of the test that ends it."""
-    made = 0
-
-    def count(frame: Any, event: str, argument: object) -> None:
-        nonlocal made
-        made += event == "call"
-        assert made < MOST_CALLS, "the run does not end"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-
 
 def streams(builder: ProgramBuilder, nic: int, other: int) -> None:
     """Three transfers of two flows, of which one comes late, and the last one waits for pushes."""
