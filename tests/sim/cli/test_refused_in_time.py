@@ -86,6 +86,7 @@ def test_all_algorithms_are_prepared_where_that_takes_minutes_at_most(
 @pytest.mark.parametrize("words", [
     ["optimize", "--network", "RI(3000)_SW(3000)", "--budget", "500GB/s", "--workload", "gpt-3"],
     ["optimize", "--network", "RI(3000)_RI(3000)", "--budget", "500GB/s", "--collective", "all-reduce", "-b", "1M"],
+    ["optimize", "--network", "RI(2000)_RI(2001)", "--budget", "500GB/s", "--collective", "all-reduce", "-b", "1M"],
     ["share", "--topology", "torus:2100x2001", "--tenant", "all-reduce ring 1MiB"],
 ])
 def test_other_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
