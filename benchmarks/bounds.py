@@ -13,7 +13,7 @@ from statistics import median
 from time import process_time
 from typing import TypeVar
 
-from collectives import Schedule, concurrent_flow, direct, pipelined
+from collectives import Schedule, build, concurrent_flow, direct, pipelined
 from collectives.trees.pack import gather_forest, pack_forest
 from collectives.trees.shares import gather_shares
 from sim import simulate
@@ -45,6 +45,26 @@ PACKED = (
     ("torus:16x16", False),
 )
 """Spec, and whether all trees grow level by level; the trees of tori are packed here as if their NPUs differed."""
+
+LOW = ("dgx-a100:2", "dgx-a100:8", "dgx-h100:8", "leaf-spine:8x8x2", "leaf-spine:16x8x8", "fat-tree:4", "fat-tree:8")
+"""Behind switches: low trees as they are by default, where a greedy pass finds them."""
+
+SWITCHED: tuple[tuple[str, str | tuple[str, ...], int], ...] = (
+    ("switch:8", "50GB/s", 1),
+    ("leaf-spine:4x4x1", ("50GB/s", "20GB/s"), 1),
+    ("leaf-spine:4x4x1", ("50GB/s", "400GB/s"), 1),
+    ("leaf-spine:4x4x2", ("50GB/s", "20GB/s"), 2),
+    ("fat-tree:4", ("50GB/s", "20GB/s", "20GB/s"), 2),
+    ("fat-tree:4", ("50GB/s", "200GB/s", "200GB/s"), 1),
+)
+"""Fabrics whose switches multicast and reduce, the rates of their tiers, and trees."""
+
+REDUCED = (
+    ("all-reduce", "push"), ("all-reduce", "pull"), ("all-gather", ""), ("reduce-scatter", ""), ("broadcast", ""),
+    ("reduce", ""),
+)
+
+BOXES, BOXED = ("dgx-a100:2", "dgx-h100:2"), (("nvls-trees", ""), ("in-network", "rail-wise"), ("pipelined", ""))
 
 ALIKE = ("torus:64x64", "torus:16x16x16", "hypercube:12")
 """4,096 NPUs each."""
@@ -88,7 +108,7 @@ def main() -> None:
     lines += _table(
         "Packing",
         ["fabric", "NPUs", "growth", "trees", "height", "hops", "CPU s"],
-        (_packed(*which) for which in PACKED),
+        (*(_packed(*which) for which in PACKED), *map(_low, LOW)),
     )
     lines += _table(
         "4,096 NPUs that are alike: the schedule, proved", ["fabric", "trees a root", "CPU s"], map(_alike, ALIKE)
@@ -99,6 +119,7 @@ def main() -> None:
         ["fabric", "concurrent-flow", "direct", "direct, ties split", "CPU s of the routes"],
         map(_scattered, SCATTERED),
     )
+    lines += switched()
     write_text_whole(PAGE, "\n".join(lines).rstrip() + "\n")
 
 
@@ -122,6 +143,50 @@ def _bound(spec: str) -> Line:
     cut, cpu_s = _timed(lambda: gather_cut(topology))
     assert cut is not None
     return [spec, str(cut.s_per_byte * 10**9), f"{cpu_s:.2f}"]
+
+
+def switched() -> list[str]:
+    """How near in-network aggregation comes to the bound of switches that multicast and reduce."""
+    head = ["fabric", "rates of the tiers", "trees", *(f"{kind} {form}".strip() for kind, form in REDUCED)]
+    title = (
+        "Switches that multicast and reduce: `in-network` over `weft bound --reducing-switches`, 64 MiB in 256 chunks"
+    )
+    between = _table(
+        "The same, all-reduce between boxes, 1 GiB", ["fabric", *(" ".join(one).strip() for one in BOXED)],
+        ([spec, *(_over_ideal(spec, None, "all-reduce", *one, size="1GiB") for one in BOXED)] for spec in BOXES),
+    )
+    return [
+        *_table(title, head, (_switched(*which) for which in SWITCHED)),
+        "A rank that loads a sum (pull, reduce-scatter) sends its own part through the switch as well, n + 1 parts for",
+        "n, as an NVLink does: 1 + 1/n, and n/(n - 1), are what to expect where the links of NPUs are the bottleneck.",
+        "",
+        *between,
+        "The links of dgx-h100 run at 0.835 of their bandwidth where their switches reduce, as measured: 375.75 of 450",
+        "GB/s, over which `nvls-trees` takes 1.008; the bound, 400 GB/s, does not count that.",
+        "",
+    ]
+
+
+def _switched(spec: str, rates: str | tuple[str, ...], trees: int) -> Line:
+    over = (_over_ideal(spec, rates, kind, "in-network", form, trees=trees) for kind, form in REDUCED)
+    return [spec, rates if isinstance(rates, str) else ", ".join(rates), str(trees), *over]
+
+
+def _over_ideal(
+    spec: str, rates: str | tuple[str, ...] | None, kind: str, name: str, form: str, size: str = "64MiB", **options: int
+) -> str:
+    topology = from_spec(spec, bandwidth=rates)
+    built = build(name, kind, topology, size, form or None, **options)
+    ideal = float(cut_bound(topology, kind, reducing_switches=True).s_per_byte) * built.size_bytes
+    return f"{simulate(built, chunks=256).time_s / ideal:.4f}"
+
+
+def _low(spec: str) -> Line:
+    topology = from_spec(spec)
+    forest, cpu_s = _timed(lambda: gather_forest(topology))
+    return [
+        spec, str(topology.n_npus), "low", str(len(forest.trees)), str(forest.height), str(forest.hops), f"{cpu_s:.2f}"
+    ]
 
 
 def _packed(spec: str, level: bool) -> Line:

@@ -19,7 +19,7 @@ from collectives.core.estimate import cheapest
 from collectives.core.grid import NOBODY, Grid, Ranks, floor_power_of_two, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, backwards, in_turn, rounds_pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Groups
 from topologies import Topology, WeftError
 from topologies.checks import checked
@@ -74,6 +74,21 @@ broadcast = of_kind("broadcast", _rooted, """
 reduce = of_kind("reduce", _rooted, "Reduce up a tree: the time reversal of `broadcast`, with the same parameters.")
 
 
+def _parted(
+    kind: str, topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    return schedule(_parted_pattern(topology, kind, root), size, element_bytes)
+
+
+scatter = of_kind("scatter", _parted, """
+    Scatter down a Bine tree whose distances double; ranks beyond a power of two get their blocks in the end.
+
+    `root`: the rank that has the array.
+    WeftError: a root that is not a rank.
+    """)
+gather = of_kind("gather", _parted, "Gather up a Bine tree: the time reversal of `scatter`, with the same parameters.")
+
+
 @by_wiring
 def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     p = topology.n_npus
@@ -104,8 +119,7 @@ def _butterfly(p: int, inner: int) -> Butterfly:
 @by_wiring
 def _rooted_pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
     p = topology.n_npus
-    if not 0 <= root < p:
-        raise WeftError(f"root {root} is not one of the {p} ranks of {topology.name}")
+    topology.check_root(root)
     q = floor_power_of_two(p)
     blocks = 1 if form == "latency" else q
     parts = [list(_tree(q)) if form == "latency" else list(_scatter(p, q)), _beyond(p, q, blocks)]
@@ -122,6 +136,26 @@ def _rooted_pattern(topology: Topology, kind: str, form: str, root: int) -> Patt
         return _rooted_pattern(small, kind, form, root % small.n_npus)
 
     return rounds_pattern(topology, kind, NAME, form, rounds, n_blocks=blocks, smaller=Smaller(smaller), root=root)
+
+
+@by_wiring
+def _parted_pattern(topology: Topology, kind: str, root: int) -> Pattern:
+    p = topology.n_npus
+    topology.check_root(root)
+    down = [_from_root(p, root, one) for one in _parts(p, floor_power_of_two(p))]
+    down = [replace(one, blocks=partial(_moved, p, root, one.blocks)) for one in down]
+    rounds = down if kind == "scatter" else [replace(one, reduces=False) for one in backwards(down, p)]
+
+    def smaller() -> Pattern:
+        small = shrink(topology)
+        return _parted_pattern(small, kind, root % small.n_npus)
+
+    return rounds_pattern(topology, kind, NAME, ONLY_FORM[0], rounds, n_blocks=p, smaller=Smaller(smaller), root=root)
+
+
+def _moved(p: int, root: int, blocks: Callable[[int], Sequence[int]], rank: int) -> Sequence[int]:
+    """Blocks of ranks that are counted from a root."""
+    return [(block + root) % p for block in blocks(rank)]
 
 
 def _tree(q: int) -> Iterator[Round]:
@@ -142,6 +176,26 @@ def _scatter(p: int, q: int) -> Iterator[Round]:
         met = one.receiver(np.arange(q))
         yield _some(one.step, q, holders, met, one.count, one.blocks)
         holders = np.concatenate([holders, met[holders]])
+
+
+def _parts(p: int, q: int) -> Iterator[Round]:
+    """A scatter from the root; the block of a rank beyond q goes with that of the rank that hands it on."""
+    holders = np.zeros(1, np.int64)
+    step = -1
+    for one in _butterfly(p, q).scatter():
+        met, step = one.receiver(np.arange(q)), one.step
+        sent = {rank: [to for b in one.blocks(rank) for to in ((b,) if b < 2 * q - p else (b, b + p - q))]
+                for rank in holders.tolist()}
+        for n in sorted(set(map(len, sent.values()))):
+            senders = np.array([rank for rank, blocks in sent.items() if len(blocks) == n])
+            yield _some(step, q, senders, met, n, sent.__getitem__)
+        holders = np.concatenate([holders, met[holders]])
+    for last in _beyond(p, q, 1):
+        yield replace(last, step=step + 1, blocks=partial(_next_block, p - q))
+
+
+def _next_block(ahead: int, rank: int) -> Sequence[int]:
+    return [rank + ahead]
 
 
 def _some(step: int, q: int, senders: Ranks, peers: Ranks, count: int, blocks: Callable[[int], Sequence[int]]) -> Round:

@@ -96,7 +96,7 @@ def _checked(one: Send, step: int, p: int) -> tuple[int, int, list[int], bool]:
     """The validated parts of a send."""
     try:
         src, dst, blocks, adds = one if len(one) == 4 else (*one, False)
-        blocks = [integer(block, "block") for block in blocks]
+        blocks = [block if type(block) is int and 0 <= block < 2**31 else integer(block, "block") for block in blocks]
         if not isinstance(adds, bool | np.bool_):
             raise TypeError
     except (TypeError, ValueError):

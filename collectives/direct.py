@@ -5,13 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.builders import by_wiring, plain
+from collectives.core.builders import by_wiring, of_kind, plain
 from collectives.core.collective import collective
-from collectives.core.grid import Grid, shrink
+from collectives.core.grid import NOBODY, Grid, shrink
 from collectives.core.pattern import Pattern, Smaller
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
+from topologies.units import Quantity
 
 NAME = "direct"
 
@@ -52,6 +54,48 @@ reduce_scatter = plain("reduce-scatter", _pattern, """
     Every rank sends every other rank the block that the receiver owns.""")
 all_gather = plain("all-gather", _pattern, "Every rank sends its block to every other.")
 all_to_all = plain("all-to-all", _pattern, "Every rank sends every other rank a distinct block, all at once.")
+
+
+def _rooted(
+    kind: str, topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    return schedule(_rooted_pattern(topology, kind, root), size, element_bytes)
+
+
+gather = of_kind("gather", _rooted, """
+    Every rank sends the root its block, all at once.
+
+    `root`: the rank that wants them.
+    WeftError: a root that is not a rank.
+    """)
+scatter = of_kind("scatter", _rooted, "The root sends every rank its block, the nearest ahead first.")
+
+
+@by_wiring
+def _rooted_pattern(topology: Topology, kind: str, root: int) -> Pattern:
+    p = topology.n_npus
+    topology.check_root(root)
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        table = TransferTable(ranks)
+        if kind == "gather":
+            table.add(0, np.where(table.ranks != root, root, NOBODY))
+        elif root in ranks:
+            ahead = np.arange(1, p)[:, None]
+            table.add(ahead, np.where(table.ranks == root, (root + ahead) % p, NOBODY))
+        return table.build()
+
+    def blocks_of(source: int, slot: int) -> Sequence[int]:
+        return [source if kind == "gather" else (root + slot) % p]
+
+    def smaller() -> Pattern:
+        small = shrink(topology)
+        return _rooted_pattern(small, kind, root % small.n_npus)
+
+    return Pattern(
+        topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=p, emit=emit, blocks_of=blocks_of,
+        smaller=Smaller(smaller), root=root,
+    )
 
 
 def _send(table: TransferTable, grid: Grid, step: int, reduces: bool, after: Sequence[Ref] = ()) -> None:

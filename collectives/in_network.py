@@ -175,7 +175,8 @@ def _push(flows: Flows, trees: Trees, slots: int | None) -> int:
 def _pull(flows: Flows, trees: Trees) -> int:
     p = flows.topology.n_npus
     for block in range(p * len(trees)):
-        tree, owner = trees[block // p], block % p
+        owner = block % p
+        tree = flows.near(trees[block // p], owner)
         _, at_root = flows.collect(tree, range(p), (block,))
         loaded = flows.spread(tree, (owner,), (block,), at_root)
         feed = {owner: [loaded[owner]]} if owner in loaded else {owner: at_root}
@@ -191,6 +192,8 @@ def _one_way(flows: Flows, trees: Trees, kind: str, root: int) -> int:
         tree = trees[block * len(trees) // n_blocks]
         sources, wanted = what.sources(block, p, root), what.wanted_by(block, p, root)
         alone = len(sources) == 1  # nothing to reduce: nodes store what arrives
+        if len(wanted) == 1 or alone:
+            tree = flows.near(tree, next(iter(sources if alone else wanted)))
         _, at_root = flows.collect(tree, sources, (block,), again=alone)
         flows.spread(tree, set(wanted) - set(sources) if alone else wanted, (block,), at_root)
     return n_blocks

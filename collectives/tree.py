@@ -1,6 +1,6 @@
 """Trees from a root: binomial, and a chain that pipelines the array chunk by chunk."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -14,12 +14,12 @@ from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import RankMap, Round, rounds_pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.transfers import Transfers, TransferTable
-from topologies import Topology, WeftError
+from topologies import Topology
 from topologies.checks import Choice
 from topologies.units import Quantity
 
 NAME = "tree"
-FORMS = ("binomial", "chain")
+FORMS, ONLY_FORM = ("binomial", "chain"), ("binomial",)
 Form = Annotated[str, Choice(FORMS)]
 
 
@@ -41,19 +41,34 @@ broadcast = of_kind("broadcast", _schedule, """
 reduce = of_kind("reduce", _schedule, "Reduce up a tree: the time reversal of `broadcast`, with the same parameters.")
 
 
+def _parted(
+    kind: str, topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    return schedule(_pattern(topology, kind, "binomial", root), size, element_bytes)
+
+
+scatter = of_kind("scatter", _parted, """
+    Scatter down a binomial tree: half of what a rank has left goes to the rank that hands it on.
+
+    `root`: the rank that has the array.
+    WeftError: a root that is not a rank.
+    """)
+gather = of_kind("gather", _parted, "Gather up a binomial tree: the time reversal of `scatter`, with its parameters.")
+
+
 @by_wiring
 def _pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
     p = topology.n_npus
-    if not 0 <= root < p:
-        raise WeftError(f"root {root} is not one of the {p} ranks of {topology.name}")
+    topology.check_root(root)
 
     def smaller() -> Pattern:
         small = shrink(topology)
         return _pattern(small, kind, form, root % small.n_npus)
 
     if form == "binomial":
+        whole = kind in ("broadcast", "reduce")
         return rounds_pattern(
-            topology, kind, NAME, form, _rounds(p, root, kind), n_blocks=1,
+            topology, kind, NAME, form, (_rounds if whole else _parts)(p, root, kind), n_blocks=1 if whole else p,
             smaller=Smaller(smaller), root=root,
         )
     return Pattern(
@@ -79,6 +94,32 @@ def _rounds(p: int, root: int, kind: str) -> list[Round]:
 
 def _round(step: int, receiver: RankMap, sender: RankMap, *, reduces: bool) -> Round:
     return Round(step, 0, receiver, sender, 1, partial(_all, slot=step), reduces)
+
+
+def _parts(p: int, root: int, kind: str) -> list[Round]:
+    """Halvings of a scatter, or of a gather in reverse: a rank hands on the blocks of the range that it hands over."""
+    found = []
+    for step, distance in enumerate(1 << s for s in reversed(range(ceil_log2(p)))):
+        ranges = {min(distance, p - place) for place in range(distance, p, 2 * distance)}  # the last may be shorter
+        for n in sorted(ranges):
+            down, up = (partial(_handed, way, p, root, distance, n) for way in (_child, _parent))
+            if kind == "scatter":
+                found.append(Round(step, 0, down, up, n, partial(_range, p, distance, n), False))
+            else:
+                found.append(Round(ceil_log2(p) - 1 - step, 0, up, down, n, partial(_range, p, 0, n), False))
+    return found
+
+
+def _range(p: int, ahead: int, n: int, rank: int) -> Sequence[int]:
+    """Blocks of n ranks in a row, the first of which is so far ahead."""
+    return [(rank + ahead + place) % p for place in range(n)]
+
+
+def _handed(way: Callable[..., Ranks], p: int, root: int, distance: int, n: int, ranks: Ranks) -> Ranks:
+    """As a child or a parent, where n ranks are handed over."""
+    peers = way(p, root, distance, ranks)
+    below = (np.where(way is _child, peers, ranks) - root) % p
+    return np.where(np.minimum(distance, p - below) == n, peers, NOBODY)
 
 
 def _child(p: int, root: int, distance: int, ranks: Ranks) -> Ranks:

@@ -218,7 +218,7 @@ def write_files(folder: Path) -> None:
     for line in (f"schedule --topology switch:32 --collective broadcast --algorithm tree --form binomial -b 1M "
                  f"--goal {folder}/broadcast_32.goal",
                  "schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined -b 1M "
-                 f"--msccl {folder}/all_gather.xml --msccl-trees 1"):
+                 f"--option k=1 --msccl {folder}/all_gather.xml"):
         if code := main(line.split()):
             raise RuntimeError(f"{line}: {code}")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Annotated, Unpack
 
@@ -20,6 +21,7 @@ from sim.faults.history import history_of, marks_of
 from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered, task_names
+from sim.lower.rotor import in_turns, turns_of
 from sim.lower.tenants import Tenant, merge
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of
@@ -102,6 +104,9 @@ def simulate(
     if job.alone is None:
         choice(engine, JOB_ENGINES, "engine of a job")
     check_limits(engine, max_events, check)
+    if (faults is not None or engine == "analytic") and turns_of(job.topology) is not None:
+        what = "faults" if faults is not None else "the analytic engine"
+        raise WeftError(f"{what} on {job.topology.name}, whose circuits take turns: choose a fabric such as ocs:16x4")
     if faults is not None:
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
     run = _Run(engine, log or check, check, progress, max_events)
@@ -164,9 +169,10 @@ class _Run:
     def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
         """A job on a fabric on which nothing goes wrong."""
         started = perf_counter()
-        lowered = lower(job, model, symmetry)
+        lowered, outcome = lower(job, model, symmetry), None
         try:
-            outcome = None if self.engine == "analytic" else self._outcome(lowered, self.log)
+            if self.engine != "analytic":
+                lowered, outcome = in_turns(lowered, partial(self._outcome, log=self.log))
         except Deadlock as stuck:
             if not stuck.circle:
                 raise

@@ -59,7 +59,7 @@ def alike(said: str, shown: str) -> bool:
 
 
 def run_command(line: str) -> str:
-    """What a command prints, to standard output and standard error."""
+    """What a command prints, to standard output and standard error, but for the progress that a slow machine shows."""
     program, *words = shlex.split(line)
     assert program == "weft"
     heard = io.StringIO()
@@ -69,7 +69,8 @@ def run_command(line: str) -> str:
         except SystemExit as left:
             code = int(left.code or 0)
     assert code in (0, 2), heard.getvalue()
-    return heard.getvalue()
+    lines = heard.getvalue().splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(f"{words[0]}: "))
 
 
 def run_python(text: str, names: dict[str, object]) -> str:

@@ -26,7 +26,6 @@ import workloads
 from collectives.registry import ALGORITHMS
 from sim.measured.fabric_run import curve
 from topologies import WeftError
-from topologies.core.routing import ShortestPathRouter
 from workloads.models.model import Operator
 
 HOSTILE = {
@@ -161,10 +160,7 @@ def graph_file(folder: Any) -> Arguments:
     return {"path": path}
 
 
-CIRCUITS = topologies.Circuits(4, 2, ((0, 1), (1, 2), (2, 3), (3, 0)))
-
 VALID: Mapping[str, Callable[[Any], Arguments]] = {
-    "topologies.Circuits": lambda at: parts(CIRCUITS),
     "topologies.Family": lambda at: parts(topologies.TOPOLOGIES["torus"]),
     "topologies.Paths": lambda at: parts(torus().paths(np.array([0]), np.array([1]))),
     "topologies.ShortestPathRouter": lambda at: {},
@@ -185,7 +181,6 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
         "spec": "hx2mesh:2x2", "trace_latency": "1ns", "switch_latency": "1ns", "boxes": None, "nvlink": None} | link(),
     "topologies.fully_connected": lambda at: {"n": 3} | link(),
     "topologies.hamming_mesh": lambda at: {"board": (2, 2), "boards": (2, 2)} | link(),
-    "topologies.hybrid": lambda at: {"circuits": CIRCUITS, "switch_bandwidth": "1GB/s", "name": "both"} | link(),
     "topologies.hypercube": lambda at: {"dimensions": 2} | link(),
     "topologies.hyperx": lambda at: {"shape": (2, 3)} | link(),
     "topologies.ingress_Bps": lambda at: {"topology": torus()},
@@ -196,14 +191,11 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "topologies.mesh": lambda at: {"shape": (2, 3)} | link(),
     "topologies.mi250": lambda at: {"boxes": 1} | link(),
     "topologies.multidim": lambda at: {"spec": "RI(2)_SW(2)"} | link(),
-    "topologies.ocs": lambda at: {
-        "n": 4, "ports": 2, "duplex": True, "delay": "1us", "per_port": True, "paid": True, "single": True,
-        "circuits": "rings", "policy": "demand"} | link(),
-    "topologies.optical": lambda at: {"circuits": CIRCUITS, "router": ShortestPathRouter(), "name": "light"} | link(),
+    "topologies.optical": lambda at: {
+        "n": 4, "interfaces": 2, "pairs": ((0, 1), (1, 2), (2, 3), (3, 0)), "duplex": True, "name": "light"} | link(),
     "topologies.random_regular": lambda at: {"n": 6, "degree": 3, "seed": 1} | link(),
     "topologies.read_topology": graph_file,
     "topologies.ring": lambda at: {"n": 3} | link(),
-    "topologies.rotor_matchings": lambda at: {"n": 4, "duplex": False},
     "topologies.seconds": lambda at: {"time_s": 1.0},
     "topologies.select_permutations": lambda at: {
         "n": 12, "degree": 2, "candidates": [1, 5, 7, 11], "rule": "paper", "duplex": False, "carry": "projected",

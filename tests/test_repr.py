@@ -55,7 +55,6 @@ def measured() -> sim.Measurements:
 
 
 EXAMPLES: dict[str, Callable[[], object]] = {
-    "topologies.Circuits": lambda: topologies.Circuits(64, 2, tuple((a, (a + 1) % 64) for a in range(64))),
     "topologies.Family": lambda: topologies.TOPOLOGIES["torus"],
     "topologies.Paths": lambda: FABRIC.paths(np.arange(64), np.arange(64)[::-1]),
     "topologies.ShortestPathRouter": topologies.ShortestPathRouter,

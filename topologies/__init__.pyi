@@ -26,11 +26,7 @@ from topologies.formats.exchange import read_topology as read_topology
 from topologies.formats.exchange import to_networkx as to_networkx
 from topologies.formats.exchange import write_topology as write_topology
 from topologies.hamming_meshes import hamming_mesh as hamming_mesh
-from topologies.optics import Circuits as Circuits
-from topologies.optics import hybrid as hybrid
-from topologies.optics import ocs as ocs
 from topologies.optics import optical as optical
-from topologies.optics import rotor_matchings as rotor_matchings
 from topologies.products import fully_connected as fully_connected
 from topologies.products import hypercube as hypercube
 from topologies.products import hyperx as hyperx

@@ -16,7 +16,7 @@ import numpy as np
 
 from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_extents
-from topologies.core.links import Times, per_tier
+from topologies.core.links import Links, Times, per_tier
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import NPU, SWITCH, Aggregation, Topology
 from topologies.units import Quantities, Quantity, bytes_per_s, parse_time
@@ -154,6 +154,15 @@ def boxes_of(
         switches += [f"ib{rail}" for rail in range(shared)]
         switches += [f"nic{box * gpus + nic}" for box in range(count) for nic in firsts]
     return _build(f"{name}:{count}", (gpus, count), links, switches, tuple(map(bytes_per_s, rates)), times)
+
+
+def boxes_apart(boxes: int, gpus: int, **links: Unpack[Links]) -> Topology:
+    """Boxes of some GPUs around a switch, which nothing joins; the second bandwidth and latency mean nothing."""
+    count = _count(boxes, "rails")
+    cables = _both((f"gpu{gpu}", f"nvswitch{gpu // gpus}", 0, 1) for gpu in range(gpus * count) if gpus > 1)
+    switches = [f"nvswitch{box}" for box in range(count)] * (gpus > 1)
+    times: Times = {"latency": links["latency"], "hop_latency": links["hop_latency"]}
+    return _build("", (gpus, count), cables, switches, links["bandwidth"], times)
 
 
 def _switched(family: str, boxes: int, rails: int, bandwidth: Quantities, times: Times) -> Topology:

@@ -7,45 +7,54 @@ and a circuit leads from one server to another in one direction.
 
 import math
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations_with_replacement, cycle, islice, permutations
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
+import numpy.typing as npt
 
+from topologies.boxes import boxes_apart
 from topologies.checks import Count, WeftError, checked, choice, nearest
 from topologies.circulants import circulant
 from topologies.core.custom import network_of
+from topologies.core.epochs import packet_links
 from topologies.core.extents import check_memory, format_extents, parse_extents
-from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, EqualLinks, parse_link
-from topologies.core.paths import Ints, Paths
+from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, EqualLinks, Links, parse_link, per_tier
 from topologies.core.routing import ShortestPathRouter
-from topologies.core.topology import Optics, Router, Topology
+from topologies.core.topology import Optics, Topology
 from topologies.products import fully_connected, torus
-from topologies.text.brief import one_line
 from topologies.totient_rings import select_permutations, totient_perms
-from topologies.units import Quantity, Rate, bytes_per_s, parse_time
+from topologies.twisted_tori import twisted_torus
+from topologies.units import Quantity, bytes_per_s, counted, parse_time
 
 Pair = tuple[int, int]
 
 
 @checked
-@one_line
-@dataclass(frozen=True)
-class Circuits:
-    """Circuits between servers; the same pair may have several.
+def optical(
+    n: Count, interfaces: Count, pairs: Sequence[Pair], duplex: bool = True, *,
+    bandwidth: Quantity = DEFAULT_BANDWIDTH, latency: Quantity = DEFAULT_LATENCY, hop_latency: Quantity = 0,
+    name: str = "optical",
+) -> Topology:
+    """The network made by circuits. Servers forward; parallel circuits become one link with their combined bandwidth.
 
-    Attributes
+    Parameters
     ----------
     n : int
         Servers.
     interfaces : int
         Per server.
-    pairs : tuple of (int, int)
-        Ends of each circuit; (from, to) if simplex.
+    pairs : sequence of (int, int)
+        Ends of each circuit; (from, to) if simplex. The same pair may have several.
     duplex : bool
+    bandwidth, latency : quantity
+        Per direction of a circuit.
+    hop_latency : quantity
+        Added on every arrival at a server.
+    name : str
 
     Raises
     ------
@@ -53,243 +62,175 @@ class Circuits:
         A circuit that joins a server to itself or to one that does not exist, or more circuits at a server than it has
         interfaces.
     """
-
-    n: Count
-    interfaces: Count
-    pairs: tuple[Pair, ...]
-    duplex: bool = True
-
-    def __post_init__(self) -> None:
-        for a, b in self.pairs:
-            if not (0 <= a < self.n and 0 <= b < self.n) or a == b:
-                raise WeftError(f"circuit {a}-{b}: its ends are two different servers of 0 to {self.n - 1}")
-        sides = (("circuits", self.pairs, (0, 1)),) if self.duplex else (
-            ("outgoing circuits", self.pairs, (0,)), ("incoming circuits", self.pairs, (1,)))
-        for what, pairs, ends in sides:
-            used = Counter(pair[end] for pair in pairs for end in ends)
-            for server, count in used.items():
-                if count > self.interfaces:
-                    raise WeftError(f"server {server} has {count} {what}, and {self.interfaces} interfaces for them")
-
-    def links(self) -> Counter[Pair]:
-        """Directed links, with the number of circuits on each."""
-        back = [(b, a) for a, b in self.pairs] if self.duplex else []
-        return Counter([*self.pairs, *back])
-
-
-@checked
-def optical(
-    circuits: Circuits,
-    *,
-    bandwidth: Quantity = DEFAULT_BANDWIDTH,
-    latency: Quantity = DEFAULT_LATENCY,
-    hop_latency: Quantity = 0,
-    router: Router | None = None,
-    name: str = "optical",
-) -> Topology:
-    """The network made by circuits. Servers forward; parallel circuits become one link with their combined bandwidth.
-
-    Parameters
-    ----------
-    circuits : Circuits
-    bandwidth, latency : quantity
-        Per direction of a circuit.
-    hop_latency : quantity
-        Added on every arrival at a server.
-    router : Router, optional
-        Default: shortest paths.
-    name : str
-    """
-    return _network(circuits, bandwidth, latency, hop_latency, router or ShortestPathRouter(), name, None)
-
-
-@checked
-def hybrid(
-    circuits: Circuits,
-    *,
-    switch_bandwidth: Rate,
-    bandwidth: Quantity = DEFAULT_BANDWIDTH,
-    latency: Quantity = DEFAULT_LATENCY,
-    hop_latency: Quantity = 0,
-    name: str = "hybrid",
-) -> Topology:
-    """Circuits next to an electrical switch that connects all servers: pairs with a circuit use it, others the switch.
-
-    Parameters
-    ----------
-    circuits : Circuits
-    switch_bandwidth : quantity
-        Of one direction of each server's cable to the switch.
-    bandwidth : quantity
-        Of one direction of a circuit.
-    latency : quantity
-        Of every cable.
-    hop_latency : quantity
-        Added on every arrival at the switch.
-    name : str
-    """
-    return _network(circuits, bandwidth, latency, hop_latency, CircuitOrSwitchRouter(), name, switch_bandwidth)
-
-
-def _network(
-    circuits: Circuits, bandwidth: Quantity, latency: Quantity, hop_latency: Quantity, router: Router, name: str,
-    switch_bandwidth: Rate | None,
-) -> Topology:
+    for a, b in pairs:
+        if not (0 <= a < n and 0 <= b < n) or a == b:
+            raise WeftError(f"circuit {a}-{b}: its ends are two different servers of 0 to {n - 1}")
+    sides = {"circuits": (0, 1)} if duplex else {"outgoing circuits": (0,), "incoming circuits": (1,)}
+    for what, ends in sides.items():
+        for server, count in Counter(pair[end] for pair in pairs for end in ends).items():
+            if count > interfaces:
+                raise WeftError(f"server {server} has {count} {what}, and {interfaces} interfaces for them")
     rate, latency_ps = parse_link(bandwidth, latency)
-    n, links = circuits.n, circuits.links()
-    ends = [*links, *((a, b) for v in range(n) for a, b in ((v, n), (n, v)) if switch_bandwidth is not None)]
-    electrical = len(ends) - len(links)
-    switch_rate = rate if switch_bandwidth is None else parse_link(switch_bandwidth, latency)[0]
-    n_nodes = n + (electrical > 0)
-    hop_ps = np.full(n_nodes, parse_time(hop_latency, "hop latency"), np.int64)
-    hop_ps[:n] *= electrical == 0  # next to a switch, servers are plain endpoints
-    rates = [rate * count for count in links.values()] + [switch_rate] * electrical
-    tiers = [0] * len(links) + [1] * electrical
-    return network_of(
-        name, n, n_nodes, ends, rates, [latency_ps] * len(ends), hop_ps, dimension=tiers, router=router
-    )
-
-
-@dataclass(frozen=True)
-class CircuitOrSwitchRouter:
-    """The direct circuit of a pair if there is one, otherwise the switch, whose index is the number of NPUs."""
-
-    def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
-        """Routes of the pairs; there are no ties."""
-        direct, hub = topology.link_ids(src, dst), np.full(src.size, topology.n_npus)
-        through_hub = (src != dst) & (direct < 0)
-        stray = through_hub & ((src >= topology.n_npus) | (dst >= topology.n_npus))
-        if np.any(stray):
-            at = int(np.argmax(stray))
-            raise WeftError(f"topology {topology.name}: no route from node {src[at]} to {dst[at]}")
-        hops = np.where(src == dst, 0, 1 + through_hub)
-        first = np.where(through_hub, topology.link_ids(src, hub), direct)
-        links = np.stack([first, topology.link_ids(hub, dst)], axis=1)[np.arange(2) < hops[:, None]]
-        return Paths(np.concatenate(([0], np.cumsum(hops))), links.astype(np.int32), np.arange(src.size))
-
-
-@checked
-def rotor_matchings(n: int, *, duplex: bool = False) -> list[Circuits]:
-    """Configurations of a demand-oblivious rotor: together they connect every pair of servers once.
-
-    Parameters
-    ----------
-    n : int
-        Servers; even if circuits are duplex.
-    duplex : bool
-        n - 1 matchings by the circle method, or n - 1 rotations.
-
-    References
-    ----------
-    .. [1] W. Mellette et al., "RotorNet: A Scalable, Low-complexity, Optical Datacenter Network", SIGCOMM 2017.
-    """
-    if n < 2 or (duplex and n % 2):
-        raise WeftError(f"a rotor over {n} servers: give at least 2, and an even number if circuits are duplex")
-    if not duplex:
-        return [Circuits(n, 1, tuple((v, (v + by) % n) for v in range(n)), False) for by in range(1, n)]
-    turns = []
-    for turn in range(n - 1):
-        pairs = [(turn, n - 1)] + [((turn + k) % (n - 1), (turn - k) % (n - 1)) for k in range(1, n // 2)]
-        turns.append(Circuits(n, 1, tuple((min(pair), max(pair)) for pair in pairs)))
-    return turns
+    joined = Counter([*pairs, *((b, a) for a, b in pairs if duplex)])
+    hop_ps = np.full(n, parse_time(hop_latency, "hop latency"), np.int64)
+    rates = [rate * count for count in joined.values()]
+    return network_of(name, n, n, [*joined], rates, [latency_ps] * len(joined), hop_ps, dimension=0)
 
 
 RINGS, KAUTZ, FULL = "rings", "kautz", "full"
+
+TORUS, TWISTED, TURNS = "torus", "twisted", "turns"
+"""All that the switches of a pod, or a rotor, can make."""
 
 DEFAULT_DELAY = "10us"
 
 POLICIES = ("", "demand", "provisioned")
 
 _FLAGS = ("duplex", "per-port", "paid", "single")
+_VALUES = ("delay", "circuits", "policy")
+
+CUBE = 4
+"""Chips along an edge of a pod's cube, inside which cables are electrical."""
 
 
-@checked
-def ocs(
-    n: Count, ports: Count, *, duplex: bool = False, delay: Quantity = DEFAULT_DELAY, per_port: bool = False,
-    paid: bool = False, single: bool = False, circuits: str = "", policy: str = "", **links: Unpack[EqualLinks],
+def _apart(n: int) -> Topology:
+    """Servers without a link."""
+    return network_of("", n, n, [], [], [], np.zeros(n, np.int64))
+
+
+def _switched(
+    name: str, base: Topology, ports: int, links: EqualLinks, given: Mapping[str, Any], **more: Any
 ) -> Topology:
-    """Servers with optical ports behind circuit switches, and the circuits that are up in the beginning.
-
-    Parameters
-    ----------
-    n : int
-        Servers.
-    ports : int
-        Of each server.
-    duplex : bool
-        Whether a circuit takes a port at both ends and leads both ways; otherwise the fibers of a port are switched
-        apart.
-    delay : quantity
-        How long a port that changes is dark: control, switching and link-up together.
-    per_port : bool
-        Whether only the ports that change are dark, or the whole fabric.
-    paid : bool
-        Whether the first circuits take the delay too; otherwise they are up in the beginning.
-    single : bool
-        Whether a pair of servers has at most one circuit.
-    circuits : str
-        Those of `layouts`, or a torus such as "4x4"; default: rings, and whoever plans may choose others.
-    policy : {"", "demand", "provisioned"}
-        Of jobs of several operations: whether circuits for each are switched when it is ready for them, or as soon as
-        those before are idle; default: they stay as they are.
-    bandwidth, latency : quantity
-        Per direction of a circuit.
-    hop_latency : quantity
-        Added on every arrival at a server.
-
-    Raises
-    ------
-    WeftError
-        Circuits that take more ports than there are, or do not join all servers; a fabric that is too large for memory.
-    """
-    check_memory(f"ocs:{n}x{ports}", n, n * ports)
+    """The fabric of some optical ports at every NPU of a base, whose own links stay up."""
+    policy, delay = given.get("policy", ""), str(given.get("delay", DEFAULT_DELAY))
     rate = parse_link(links["bandwidth"], links["latency"])[0]
-    delay_ps = sum(parse_time(part, "reconfiguration delay") for part in str(delay).split("+"))
+    delay_ps = sum(parse_time(part, "reconfiguration delay") for part in delay.split("+"))
     choice(policy or POLICIES[1], POLICIES[1:], "policy of circuits")
-    given = Optics(ports, duplex, delay_ps, per_port, paid, single, circuits, policy, rate)
-    options = [name for name, on in zip(_FLAGS, (duplex, per_port, paid, single), strict=True) if on]
-    values = {"circuits": circuits, "policy": policy}
-    more = [f"delay={delay}", *options, *(f"{name}={value}" for name, value in values.items() if value)]
-    found = _built(circuits or RINGS, n, given, links)
-    return replace(found, name=f"ocs:{n}x{ports}," + ",".join(more), optics=given)
+    flags = [bool(given.get(flag.replace("-", "_"))) for flag in _FLAGS]
+    duplex, per_port, paid, single = flags
+    optics = Optics(ports, duplex, delay_ps, per_port, paid, single, given.get("circuits", ""), policy, rate, **more)
+    base = replace(base, optics=optics)
+    return replace(_built(optics.circuits or (optics.only or (RINGS,))[0], base, links), name=name)
 
 
-def parse_ocs(argument: str, **links: Unpack[EqualLinks]) -> Topology:
-    """The fabric of "16x4,delay=10us,per-port"."""
+def _read(
+    family: str, argument: str, sizes: str, flags: Sequence[str] = _FLAGS, values: Sequence[str] = _VALUES
+) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """Sizes and options of "16x4,delay=10us,per-port"."""
     size, *options = argument.split(",")
-    what = f"ocs:{argument}"
-    extents = parse_extents(size, what)
-    if len(extents) != 2:
-        raise WeftError(f"{what} has {len(extents)} extents: write SERVERSxPORTS, such as ocs:16x4")
-    given: dict[str, str | bool] = {}
+    what = f"{family}:{argument}"
+    extents, forms = parse_extents(size, what), sizes.split(" or ")
+    if len(extents) not in [form.count("x") + 1 for form in forms]:
+        raise WeftError(f"{what} has {counted(len(extents), 'extent')}: write {sizes}, such as {EXAMPLES[family]}")
+    given: dict[str, Any] = {}
     for option in options:
         name, equals, value = option.partition("=")
-        accepted = (*_FLAGS, "delay=TIME", "circuits=NAME", "policy=NAME")
-        if bool(equals) != (name in ("delay", "circuits", "policy")) or not (equals or name in _FLAGS):
+        accepted = (*flags, *(f"{one}={'TIME' if one in ('delay', 'dwell') else 'NAME'}" for one in values))
+        if bool(equals) != (name in values) or not (equals or name in flags):
             raise WeftError(f"{what}: option {option!r} is unknown: choose among {', '.join(accepted)}"
                             f"{nearest(name, accepted)}")
         given[name.replace("-", "_")] = value if equals else True
-    return ocs(*extents, **given, **links)  # type: ignore[arg-type]  # flags are booleans, the others text
+    return extents, given
+
+
+EXAMPLES = {
+    "ocs": "ocs:16x4,delay=10us", "patch-panel": "patch-panel:16x4,look-ahead", "hybrid": "hybrid:16x4,delay=25ms",
+    "rails": "rails:8x8,delay=25ms", "rotor": "rotor:16x4,dwell=90us,delay=10us", "pod": "pod:4x4x8",
+}
+"""A spec of each family."""
+
+
+def parse_ocs(argument: str, **links: Unpack[EqualLinks]) -> Topology:
+    """Servers behind circuit switches."""
+    return _servers("ocs", argument, *_read("ocs", argument, "SERVERSxPORTS"), links)
+
+
+def parse_patch_panel(argument: str, **links: Unpack[EqualLinks]) -> Topology:
+    """The same behind a patch panel, whose robot plugs the first circuits too; looking ahead, on a second plane."""
+    flags = ("look-ahead", "duplex", "per-port", "single")
+    sizes, given = _read("patch-panel", argument, "SERVERSxPORTS", flags)
+    delay = "10ms" if given.pop("look_ahead", False) else "300s+10ms"
+    return _servers("patch-panel", argument, sizes, {"delay": delay, "paid": True} | given, links)
+
+
+def _servers(
+    family: str, argument: str, sizes: tuple[int, ...], given: Mapping[str, Any], links: EqualLinks
+) -> Topology:
+    n, ports = sizes
+    check_memory(f"{family}:{argument}", n, n * ports)
+    return _switched(f"{family}:{argument}", _apart(n), ports, links, given)
+
+
+def parse_hybrid(argument: str, **links: Unpack[Links]) -> Topology:
+    """Servers on a packet switch, and with optical ports beside it."""
+    (n, ports), given = _read("hybrid", argument, "SERVERSxPORTS")
+    check_memory(f"hybrid:{argument}", n + 1, n * (ports + 2))
+    (rate, _), (latency_ps, _) = per_tier(links["bandwidth"], links["latency"], 2)
+    ends = [pair for v in range(n) for pair in ((v, n), (n, v))]
+    hop_ps = np.full(n + 1, parse_time(links["hop_latency"], "hop latency"), np.int64)
+    base = network_of("", n, n + 1, ends, [rate] * 2 * n, [latency_ps] * 2 * n, hop_ps, dimension=0)
+    return _switched(f"hybrid:{argument}", base, ports, _second(links), given)
+
+
+def parse_rails(argument: str, **links: Unpack[Links]) -> Topology:
+    """Boxes of GPUs around a switch; GPUs of equal place in their boxes share a circuit switch, their rail (Opus)."""
+    sizes, given = _read("rails", argument, "BOXESxGPUS or BOXESxGPUSxPORTS")
+    boxes, gpus, ports = (*sizes, 1)[:3]
+    check_memory(f"rails:{argument}", boxes * (gpus + 1), boxes * gpus * (ports + 2))
+    base = boxes_apart(boxes, gpus, **links)
+    hop_ps = np.full(base.n_nodes, parse_time(links["hop_latency"], "hop latency"), np.int64)
+    return _switched(f"rails:{argument}", replace(base, hop_latency_ps=hop_ps), ports, _second(links), given,
+                     rails=gpus)
+
+
+def _second(links: Links) -> EqualLinks:
+    """What circuits are like, beside links that stay."""
+    rates, latencies = per_tier(links["bandwidth"], links["latency"], 2)
+    return {"bandwidth": bytes_per_s(float(rates[1])), "latency": f"{latencies[1]}ps",
+            "hop_latency": links["hop_latency"]}
+
+
+def parse_rotor(argument: str, **links: Unpack[EqualLinks]) -> Topology:
+    """Servers whose circuits take turns, whatever is asked for: each dwells, then its port is dark for the delay."""
+    (n, ports), given = _read("rotor", argument, "SERVERSxPORTS", (), ("dwell", "delay"))
+    dwell_ps = parse_time(given.pop("dwell", "90us"), "dwell of a rotor")
+    if dwell_ps < 1 or not 1 <= ports < max(n, 2):
+        raise WeftError(f"rotor:{argument}: circuits stay up for 1ps or longer, and ports are fewer than servers")
+    check_memory(f"rotor:{argument}", n, n * n)
+    return _switched(f"rotor:{argument}", _apart(n), ports, links, given, only=(TURNS,), dwell_ps=dwell_ps)
+
+
+def parse_pod(argument: str, **links: Unpack[EqualLinks]) -> Topology:
+    """A slice of cubes of 4x4x4 chips, whose faces circuit switches join to a torus, or a twisted one (TPU v4)."""
+    shape, given = _read("pod", argument, "AxBxC", ("per-port", "paid"), _VALUES[:2])
+    if any(extent % CUBE for extent in shape) or list(shape) != sorted(shape):
+        raise WeftError(f"pod:{argument}: a slice is of cubes of 4x4x4, its extents ascend: such as 4x4x8")
+    check_memory(f"pod:{argument}", math.prod(shape), 6 * math.prod(shape))
+    twists = shape[1:] in ((shape[0], 2 * shape[0]), (2 * shape[0], 2 * shape[0]))
+    return _switched(f"pod:{argument}", torus(shape, **links), 6, links, {"duplex": True} | given,
+                     only=(TORUS, TWISTED) if twists else (TORUS,))
 
 
 @lru_cache(maxsize=8)
 def layouts(fabric: Topology) -> dict[str, Topology]:
     """The static circuits that suit the ports of a fabric, by name; only those that it names, if it names some."""
-    optics, n = fabric.optics, fabric.n_npus
-    assert optics is not None
+    optics, n = _of(fabric)
     if optics.circuits or n == 1:
         return {optics.circuits or RINGS: fabric}
-    names = [RINGS]
-    if n - 1 <= optics.ports:
+    names = [*optics.only] or [RINGS]
+    if n - 1 <= optics.ports and not optics.only:
         names.append(FULL)
-    elif optics.ports > 1 and not optics.duplex:
+    elif optics.ports > 1 and not (optics.duplex or optics.only):
         names.append(KAUTZ)
-    names += [format_extents(shape) for shape in _tori(n, optics.ports)]
-    found: dict[str, Topology] = {}
-    for name in names:
-        built = _built(name, n, optics, links_of(fabric))
-        found[name] = replace(built, name=f"{fabric.name},circuits={name}", optics=optics)
-    return found
+    names += [] if optics.only else [format_extents(shape) for shape in _tori(n, optics.ports)]
+    return {name: replace(_built(name, fabric, links_of(fabric)), name=f"{fabric.name},circuits={name}")
+            for name in names}
+
+
+def _of(fabric: Topology) -> tuple[Optics, int]:
+    """The ports of a fabric, and how many servers a circuit may lead to, itself included."""
+    assert fabric.optics is not None
+    return fabric.optics, fabric.n_npus // fabric.optics.rails
 
 
 def _tori(n: int, ports: int) -> list[tuple[int, ...]]:
@@ -310,11 +251,17 @@ def _taken(shape: tuple[int, ...]) -> int:
     return sum(min(extent - 1, 2) for extent in shape)
 
 
-def _built(name: str, n: int, optics: Optics, links: EqualLinks) -> Topology:
-    """Circuits by name, each pair with as many as the ports allow."""
+def _built(name: str, base: Topology, links: EqualLinks) -> Topology:
+    """Circuits by name, each pair with as many as the ports allow, on every rail."""
+    optics, n = _of(base)
     ports, duplex = optics.ports, optics.duplex
+    if optics.only:
+        choice(name, optics.only, "circuits")
+        if name == TURNS:
+            return _laid(base, fully_connected(n, **links))
+        return _laid(base, (torus if name == TORUS else twisted_torus)(base.shape, **links))
     if n == 1:
-        return torus((1,), **links)
+        return _laid(base, torus((1,), **links))
     if name == RINGS:
         even = duplex and n > 2
         if ports < 1 + even:
@@ -322,12 +269,12 @@ def _built(name: str, n: int, optics: Optics, links: EqualLinks) -> Topology:
         wanted = ports - ports % 2 if even else ports
         jumps = select_permutations(n, wanted, totient_perms(n), duplex=even, dedupe=even)
         some = jumps if optics.single else islice(cycle(jumps), wanted // (1 + even))
-        return circulant(n, tuple(some), duplex=even, **links)
+        return _laid(base, circulant(n, tuple(some), duplex=even, **links))
     if name == KAUTZ:
         pairs = [(v, -(ports * v + turn) % n) for v in range(n) for turn in range(1, ports + 1)]
         apart = (pair for pair in pairs if pair[0] != pair[1])
         kept = tuple(dict.fromkeys(apart) if optics.single else apart)
-        return optical(Circuits(n, ports, kept, False), **links)
+        return _laid(base, optical(n, ports, kept, False, **links))
     shape = (2,) * (n == 2) if name == FULL else parse_extents(name, f"circuits {name!r}")
     taken = n - 1 if name == FULL else _taken(shape)
     if name != FULL and math.prod(shape) != n:
@@ -335,61 +282,94 @@ def _built(name: str, n: int, optics: Optics, links: EqualLinks) -> Topology:
     if taken > ports:
         raise WeftError(f"circuits {name!r} take {taken} of the {ports} ports of a server")
     found = fully_connected(n, **links) if name == FULL else torus(shape, **links)
-    return found if optics.single else found.with_links(bandwidth_Bps=found.bandwidth_Bps * (ports // taken))
+    times = 1 if optics.single else ports // taken
+    return _laid(base, found.with_links(bandwidth_Bps=found.bandwidth_Bps * times))
+
+
+def _laid(base: Topology, one: Topology) -> Topology:
+    """Circuits in the place of those of a fabric, in each rail where they are those of one; its other links stay."""
+    if base.n_nodes == one.n_nodes:
+        return replace(one, optics=base.optics)
+    stay, times = packet_links(base), base.n_npus // one.n_npus
+    rail = np.arange(times, dtype=np.int32)
+
+    def column(name: str) -> npt.NDArray[Any]:
+        return np.concatenate([getattr(base, name)[stay], np.repeat(getattr(one, name), times)])
+
+    src, dst = (np.concatenate([getattr(base, end)[stay], (getattr(one, end)[:, None] * times + rail).ravel()])
+                for end in ("src", "dst"))
+    tier = np.repeat(np.array([0, 1], np.int16), [int(np.count_nonzero(stay)), one.n_links * times])
+    return replace(base, src=src, dst=dst, bandwidth_Bps=column("bandwidth_Bps"), latency_ps=column("latency_ps"),
+                   dimension=tier, router=ShortestPathRouter())
+
+
+def between(fabric: Topology, pairs: Sequence[Pair], name: str = "optical") -> Topology:
+    """The fabric with other circuits: those between some pairs of NPUs.
+
+    WeftError: a pair that is none, or more circuits at an NPU than it has ports.
+    """
+    optics, _ = _of(fabric)
+    one = optical(fabric.n_npus, optics.ports, pairs, optics.duplex, **links_of(fabric))
+    return replace(_laid(fabric, one), name=name)
 
 
 def stride_rings(fabric: Topology) -> list[Topology]:
     """Rings of servers 1, 2, 4, ... apart, in both directions: states on which several steps run well."""
-    optics, n = fabric.optics, fabric.n_npus
-    assert optics is not None
-    if optics.ports < 2 or n < 2:
+    optics, n = _of(fabric)
+    if optics.ports < 2 or n < 2 or optics.only:
         return []
     times = 1 if optics.single else optics.ports // 2
     return [
-        replace(circulant(n, (1 << t,) * times, connected=False, **links_of(fabric)), optics=optics)
+        _laid(fabric, circulant(n, (1 << t,) * times, connected=False, **links_of(fabric)))
         for t in range((n - 1).bit_length()) if n % (2 << t) == 0 or t == 0
     ]
 
 
 def all_states(fabric: Topology, most: int) -> list[Topology]:
     """All circuits that take every simplex port; none where there are more than `most`, or ports are duplex."""
-    optics, n = fabric.optics, fabric.n_npus
-    assert optics is not None
-    if optics.duplex or optics.single or n < 2:
+    optics, n = _of(fabric)
+    if optics.duplex or optics.single or optics.only or n < 2 or n < fabric.n_nodes:
         return []
     matchings = sum((-1) ** k * math.perm(n, n - k) for k in range(n + 1))  # in which nobody is its own destination
     if math.comb(matchings + optics.ports - 1, optics.ports) > most:
         return []
     found = [one for one in permutations(range(n)) if all(a != b for a, b in enumerate(one))]
-    return [
-        replace(optical(Circuits(
-            n, optics.ports, tuple((a, b) for one in some for a, b in enumerate(one)), False
-        ), **links_of(fabric)), optics=optics)
-        for some in combinations_with_replacement(found, optics.ports)
-    ]
+    return [between(fabric, [(a, b) for one in some for a, b in enumerate(one)])
+            for some in combinations_with_replacement(found, optics.ports)]
 
 
 def joining(fabric: Topology, pairs: Collection[Pair]) -> Topology | None:
     """Circuits from each source to each destination of some pairs, as many as the ports of a fabric allow.
 
-    None where a server has more of them than ports.
+    On rails, to each destination from its own rail, which the switch of the box leads to. Beside a packet switch, as
+    many pairs as there are ports for, the nearest first. Else None where a server has more of them than ports.
     """
-    optics, n = fabric.optics, fabric.n_npus
-    assert optics is not None
-    wanted = sorted({(min(pair), max(pair)) for pair in pairs} if optics.duplex else set(pairs))
-    ends = Counter(("any" if optics.duplex else side, end) for pair in wanted for side, end in enumerate(pair))
-    most = max(ends.values(), default=1)
+    optics, n = _of(fabric)
+    if optics.only:
+        return None
+    rails, wide = optics.rails, n < fabric.n_nodes and optics.rails == 1
+    asked = {(a // rails * rails + b % rails, b) for a, b in pairs if a // rails != b // rails}
+    wanted = sorted({(min(pair), max(pair)) for pair in asked} if optics.duplex else asked)
+    if wide:
+        wanted.sort(key=lambda pair: (pair[1] - pair[0]) % n)
+    used: Counter[tuple[str, int]] = Counter()
+    chosen = list[Pair]()
+    for pair in wanted:
+        ends = [("any" if optics.duplex else side, end) for side, end in zip(("out", "in"), pair, strict=True)]
+        if wide and any(used[end] == optics.ports for end in ends):
+            continue
+        used.update(ends)
+        chosen.append(pair)
+    most = max(used.values(), default=1)
     if most > optics.ports:
         return None
     times = 1 if optics.single else optics.ports // most
-    circuits = Circuits(n, optics.ports, tuple(pair for pair in wanted for _ in range(times)), optics.duplex)
-    found = optical(circuits, **links_of(fabric), name=f"circuits for {len(wanted)} pairs")
-    return replace(found, optics=optics)
+    return between(fabric, [pair for pair in chosen for _ in range(times)], f"circuits for {len(chosen)} pairs")
 
 
 def links_of(fabric: Topology) -> EqualLinks:
     """What the circuits of a fabric are like."""
-    optics, latency = fabric.optics, fabric.latency_ps.max(initial=0)
+    optics, latency = fabric.optics, fabric.latency_ps[~packet_links(fabric)].max(initial=0)
     assert optics is not None
     return {"bandwidth": bytes_per_s(optics.rate_Bps), "latency": f"{latency}ps",
             "hop_latency": f"{fabric.hop_latency_ps.max()}ps"}

@@ -24,7 +24,7 @@ from topologies.core.topology import Topology
 from topologies.dragonflies import dragonfly
 from topologies.formats.files import SUFFIXES, Given, is_topology_file, read_topology_file
 from topologies.hamming_meshes import DEFAULT_CABLE_LATENCY, DEFAULT_ROUTER_LATENCY, hamming_mesh
-from topologies.optics import parse_ocs
+from topologies.optics import EXAMPLES, parse_hybrid, parse_ocs, parse_patch_panel, parse_pod, parse_rails, parse_rotor
 from topologies.products import fully_connected, hypercube, hyperx, mesh, multidim, ring, switch, torus
 from topologies.random_graphs import random_regular
 from topologies.text.brief import Registry, one_line
@@ -184,8 +184,29 @@ _FAMILIES = (
     ),
     Family(
         "ocs", parse_ocs, "servers with optical ports behind circuit switches: SERVERSxPORTS, and options",
-        "ocs:16x4,delay=10us", ("ocs:1x1", "ocs:4x1", "ocs:5x2,duplex", "ocs:8x2,circuits=kautz", "ocs:6x3,per-port"),
+        EXAMPLES["ocs"], ("ocs:1x1", "ocs:4x1", "ocs:5x2,duplex", "ocs:8x2,circuits=kautz", "ocs:6x3,per-port"),
         hop_latency=0, one_kind=True,
+    ),
+    Family(
+        "patch-panel", parse_patch_panel, "the same behind a patch panel, whose robot takes minutes",
+        EXAMPLES["patch-panel"], ("patch-panel:4x2,look-ahead",), hop_latency=0, one_kind=True,
+    ),
+    Family(
+        "hybrid", parse_hybrid, "servers on a packet switch, and with optical ports beside it: SERVERSxPORTS, options",
+        EXAMPLES["hybrid"], ("hybrid:1x1", "hybrid:4x2,duplex", "hybrid:5x2,per-port"), hop_latency=0,
+    ),
+    Family(
+        "rails", parse_rails, "boxes of GPUs; a circuit switch for the GPUs of equal place: BOXESxGPUS, options",
+        EXAMPLES["rails"], ("rails:1x2", "rails:3x1", "rails:2x2", "rails:3x2x2,duplex"), H100_BANDWIDTH,
+        hop_latency=0,
+    ),
+    Family(
+        "rotor", parse_rotor, "servers whose circuits take turns whatever is asked for: SERVERSxPORTS, dwell, delay",
+        EXAMPLES["rotor"], ("rotor:1x1", "rotor:2x1", "rotor:5x2"), hop_latency=0, one_kind=True,
+    ),
+    Family(
+        "pod", parse_pod, "a slice of cubes of 4x4x4 chips, whose faces circuits join to a torus, or a twisted one",
+        EXAMPLES["pod"], ("pod:4x4x4",), one_kind=True,
     ),
     Family(
         "dgx-a100", _counted("dgx-a100", dgx_a100), "boxes of 8 GPUs around an NVSwitch, two InfiniBand switches",

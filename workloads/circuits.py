@@ -54,8 +54,7 @@ def _switched(job: Job, asked: list[Pairs]) -> Job:
         after = [number[other] for other in one.after]
         work = one.work
         if epoch != now:
-            old, new = (set(epochs.links[at].tolist()) for at in (now, epoch))
-            down, up = (old - new, new - old) if optics.per_port else (old, new)
+            down, up = epochs.turned(now, epoch, optics.per_port)
             waits = after if optics.policy == DEMAND else ()
             last = [found.reconfigure(f"circuits for {one.name}", f"{optics.delay_ps}ps", sorted(down), sorted(up),
                                       after=list(dict.fromkeys([*last, *waits])))]

@@ -1,11 +1,13 @@
 """Collectives of communicator groups in a job: which algorithm each has, and what has no schedule.
 
-A group is any NPUs. All of them run the algorithm on the network; a product of its dimensions the hierarchical one, if
-that is asked for; any others the algorithm among themselves. A group of one does nothing. A barrier is messages without
-bytes to the NPUs 1, 2, 4, ... further on (dissemination), a gather or a scatter a message each.
+A group is any NPUs. All of them run the algorithm on the network, if that admits it; a product of its dimensions the
+hierarchical one, if that is asked for; any others the algorithm among themselves. A group of one does nothing. A
+barrier is messages without bytes to the NPUs 1, 2, 4, ... further on (dissemination), a gather or a scatter a message
+each.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,15 +35,16 @@ Named = str | Sequence[str] | Mapping[str, str]
 
 
 class GroupCollectives:
-    """Adds collectives to a job; schedules are built once.
+    """Adds collectives to jobs on a topology; schedules are built once.
 
     `options`: of algorithms; each takes those that it has.
     """
 
-    def __init__(self, job: Job, algorithms: Named = (), options: Mapping[str, object] | None = None) -> None:
-        self.job, self.algorithms, self.options = job, algorithms, options or {}
+    def __init__(self, topology: Topology, algorithms: Named = (), options: Mapping[str, object] | None = None) -> None:
+        self.topology, self.algorithms, self.options = topology, algorithms, options or {}
         self.chosen: dict[str, str] = {}  # by collective, what no one asked for
         self._known: dict[tuple[str, int, tuple[int, ...]], Schedule] = {}
+        self._small: dict[tuple[str, str, int, int], Schedule] = {}  # before they are placed
 
     @property
     def notes(self) -> list[str]:
@@ -53,8 +56,8 @@ class GroupCollectives:
         )]
 
     def add(
-        self, label: str, kind: str, size: int, members: Sequence[int], after: Iterable[int], called: str = "",
-        priority: int = 0,
+        self, job: Job, label: str, kind: str, size: int, members: Sequence[int], after: Iterable[int],
+        called: str = "", priority: int = 0,
     ) -> int:
         """A collective of some NPUs; `size` of its array as nccl-tests counts it. Returns the operation.
 
@@ -62,23 +65,15 @@ class GroupCollectives:
         """
         after, members = list(after), tuple(members)
         if len(members) == 1:
-            return self.job.send(label, 0, members, members, kind="join", after=after)
+            return job.send(label, 0, members, members, kind="join", after=after)
         if kind == "barrier":
-            return self._barrier(label, members, after)
+            return _barrier(job, label, members, after)
         if kind in OF_MESSAGES:
             others, roots = members[1:], [members[0]] * (len(members) - 1)
             ends = (others, roots) if kind == "gather" else (roots, others)
-            return self.job.send(label, [size // len(members)] * len(others), *ends, kind=kind, after=after)
-        return self.job.collective(label, self._schedule(kind, size, members), kind=called or kind, npus=members,
-                                   after=after, priority=priority)
-
-    def _barrier(self, label: str, members: tuple[int, ...], after: list[int]) -> int:
-        step, number = 1, -1
-        while step < len(members):
-            further = members[step:] + members[:step]
-            number = self.job.send(label, 0, members, further, kind="barrier", after=after)
-            after, step = [number], 2 * step
-        return number
+            return job.send(label, [size // len(members)] * len(others), *ends, kind=kind, after=after)
+        return job.collective(label, self._schedule(kind, size, members), kind=called or kind, npus=members,
+                              after=after, priority=priority)
 
     def _schedule(self, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
         key = kind, size, members
@@ -89,9 +84,9 @@ class GroupCollectives:
     def _build(self, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
         refused: WeftError | None = None
         named = self._names(kind)
-        for name in named or DEFAULTS[kind]:
+        for way, name in product((self._by, self._among), named or DEFAULTS[kind]):
             try:
-                found = self._by(name, kind, size, members)
+                found = way(name, kind, size, members)
             except WeftError as wrong:
                 refused = refused or wrong
                 continue
@@ -108,17 +103,33 @@ class GroupCollectives:
         return [name for name in names if kind in algorithm(name).functions]
 
     def _by(self, name: str, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
-        topology, taken = self.job.topology, algorithm(name).options
-        options: dict[str, Any] = {option: value for option, value in self.options.items() if option in taken}
+        topology = self.topology
         if len(members) == topology.n_npus:
-            return build(name, kind, topology, size, **options)
+            return build(name, kind, topology, size, **self._options(name))
         if spelled(name) in OF_PRODUCTS:
             if (spec := group_spec(members, topology)) is None:
                 some = ", ".join(map(str, members[:8]))
                 raise WeftError(f"{name} takes groups that are a product of dimensions of {topology.name}, which ranks "
                                 f"{some} are not: name another algorithm, such as ring")
-            return build(name, kind, topology, size, group=spec, **options)
-        return among(name, kind, size, topology, members, **options)
+            return build(name, kind, topology, size, group=spec, **self._options(name))
+        return self._among(name, kind, size, members)
+
+    def _among(self, name: str, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
+        key = name, kind, size, len(members)
+        if key not in self._small:
+            self._small[key] = _of_ranks(name, kind, size, self.topology, len(members), None, self._options(name))
+        return placed(self._small[key], self.topology, members)
+
+    def _options(self, name: str) -> dict[str, Any]:
+        return {option: value for option, value in self.options.items() if option in algorithm(name).options}
+
+
+def _barrier(job: Job, label: str, members: tuple[int, ...], after: list[int]) -> int:
+    step, number = 1, -1
+    while step < len(members):
+        number = job.send(label, 0, members, members[step:] + members[:step], kind="barrier", after=after)
+        after, step = [number], 2 * step
+    return number
 
 
 def among(
@@ -129,10 +140,17 @@ def among(
 
     WeftError: an algorithm that is made for whole networks.
     """
+    return placed(_of_ranks(name, kind, size, topology, len(members), form, options), topology, members)
+
+
+def _of_ranks(
+    name: str, kind: str, size: int, topology: Topology, n: int, form: str | None, options: dict[str, Any]
+) -> Schedule:
+    """A collective of so many ranks, before it is placed."""
     if algorithm(name).built_from_rates or algorithm(name).reducing:
-        raise WeftError(f"{name} is made for whole networks, not for a group of {len(members)} of the "
-                        f"{topology.n_npus} NPUs: name another algorithm, such as ring")
-    return placed(build(name, kind, switch(len(members)), size, form, **options), topology, members)
+        raise WeftError(f"{name} is made for whole networks, not for a group of {n} of the {topology.n_npus} NPUs: "
+                        "name another algorithm, such as ring")
+    return build(name, kind, switch(n), size, form, **options)
 
 
 def group_spec(members: Sequence[int], topology: Topology) -> str | None:

@@ -6,7 +6,7 @@ message has ended at its source and at its destination when it has arrived. So r
 real program, and only data holds them together.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
 
@@ -361,18 +361,17 @@ class Job:
 
 def change_circuits(
     job: Job, epochs: Epochs, delay: Quantity, *, per_port: bool = False, paid: bool = False,
-    after: Mapping[int, Sequence[int]] = {}, drain: bool = True,
+    drain: bool = True,
 ) -> None:
     """Add the changes from each epoch to the next.
 
     `epochs`: whose topology is that of the job; built with `keep` where changes are per port.
     `per_port`, `paid`: as in `Epochs.changes`.
-    `after`: operations that the changes to an epoch wait for, such as a rotor's clock.
     `drain`: whether changes wait for the circuits in use.
     """
     first = len(job.operations)
-    for name, down, up, controller, before, epoch in epochs.changes(per_port=per_port, paid=paid):
-        waits = [*(first + one for one in before), *after.get(epoch, ())]
+    for name, down, up, controller, before in epochs.changes(per_port=per_port, paid=paid):
+        waits = [first + one for one in before]
         job.reconfigure(name, delay, down, up, controller=controller, after=waits, drain=drain)
 
 

@@ -247,7 +247,7 @@ class Layers:
         self.job, self.layers, self.numbers, self.npus = job, workload.layers, numbers, npus
         self.collectives, self.training = collectives, training
         named = () if training.algorithm == "hierarchical" else training.algorithm
-        self.among = None if is_product(job.topology) else GroupCollectives(job, named, training.options)
+        self.among = None if is_product(job.topology) else GroupCollectives(job.topology, named, training.options)
         self.buckets = gradient_buckets(workload, training.bucket_bytes, numbers)
         self._begun: dict[int, list[Bucket]] = {}  # by their first layer
         for bucket in self.buckets:
@@ -387,7 +387,7 @@ class Layers:
                                        priority=priority)
         group = self.collectives.groups[call.group]
         size = round(call.array_bytes(group.size))
-        done = [self.among.add(name, call.kind, size, members, after, kind, priority)
+        done = [self.among.add(self.job, name, call.kind, size, members, after, kind, priority)
                 for members in self.collectives.members(call.group, self.npus)]
         ranks = range(self.job.topology.n_npus) if self.npus is None else self.npus
         return done[0] if len(done) == 1 else self.job.send(name, 0, list(ranks), list(ranks), kind="join", after=done)

@@ -155,6 +155,15 @@ def arrange(rows):  # type: ignore[no-untyped-def]  # jitted
             at = following[at]
     if end < n:
         return -1
+    begin = 0  # one part after the other, so that few sets are needed at a time
+    for row in range(n):
+        if part[row] == row:
+            first[row] = begin
+            begin += size[row]
+    for row in range(n):
+        left[first[part[row]] + bit[row]] = row
+    for row in range(n):
+        order[row] = left[row]
     for row in range(n):
         left[row] = waiting[row]
     for at_row in range(n):

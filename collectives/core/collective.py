@@ -105,6 +105,8 @@ COLLECTIVES = Registry("collectives", {
         Collective("all-to-all", _sender, _owner, _squared, _of_one_rank, _once),
         Collective("broadcast", _root, _everyone, _any, _all, _whole, rooted=True),
         Collective("reduce", _everyone, _root, _any, _all, _whole, rooted=True),
+        Collective("gather", _owner, _root, _one_each, _all, _once, rooted=True),
+        Collective("scatter", _root, _owner, _one_each, _all, _once, rooted=True),
     )
 })
 

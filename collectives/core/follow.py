@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-MOST_WORDS = 1 << 25
-"""Limit on the words of all sets: 256 MiB."""
+MOST_WORDS = 1 << 26
+"""Limit on the words of all sets: 512 MiB."""
 
 FEW_MOVES = 1_000
 """Limit on what is followed in Python in any case: 5 ms."""

@@ -30,6 +30,9 @@ PROOF_MOVES = 150_000
 PROOF_TRANSFERS = 40_000
 """Limits on block moves in total, and on transfers per port, for proving a pattern itself: about two seconds."""
 
+ALONE_MOVES = 2_500_000
+"""Limit on block moves of a pattern that provides no smaller one: half a minute, and 3 GiB, for a list of sends."""
+
 PROGRESS = ("free", "any", "all")
 """What a rank may wait for before its next step."""
 
@@ -244,14 +247,15 @@ class Pattern:
         """The transfers of every source."""
         return self.emit(np.arange(self.n_sources or self.p))
 
-    def is_too_large(self) -> bool:
+    def is_too_large(self, most_moves: int | None = None) -> bool:
         """Whether a proof would be too expensive, judging by the transfers of four ranks."""
-        if self.p > PROOF_TRANSFERS:
+        most_moves, most_transfers = most_moves or PROOF_MOVES, most_moves or PROOF_TRANSFERS
+        if self.p > most_transfers:
             return True  # every rank takes part
         few = np.unique(np.linspace(0, self.p - 1, 4).astype(np.int64))
         t = self.emit(few)
         most = np.bincount(t.port).max(initial=0) * self.p // few.size
-        return bool(int(t.blocks.sum()) * self.p // few.size > PROOF_MOVES or most > PROOF_TRANSFERS)
+        return bool(int(t.blocks.sum()) * self.p // few.size > most_moves or most > most_transfers)
 
     @property
     def proof(self) -> str:
@@ -272,7 +276,9 @@ class Pattern:
     def _to_prove(self, smaller: Smaller | None, own_proof: OwnProof | None) -> Callable[[], str]:
         """The proof that is left to be done; WeftError where there can be none."""
         is_no_smaller = bool(_SHRINKING) and self.p >= _SHRINKING[-1]  # such as torus:6x6x6, which cannot be halved
-        if not self.is_unnamed and (is_no_smaller or not self.is_too_large()):
+        alone = smaller is None and own_proof is None
+        too_large = self.is_too_large(ALONE_MOVES) if alone else self.is_too_large()
+        if not self.is_unnamed and (is_no_smaller or not too_large):
             self._emission.freeze()
             return self._prove_whole
         self._check_few()
@@ -280,8 +286,8 @@ class Pattern:
             return own_proof.prove
         if smaller is None:
             raise WeftError(
-                f"{self.name} on {self.topology.name} is too large to prove (more than {PROOF_MOVES:,} blocks moved or "
-                f"{PROOF_TRANSFERS:,} transfers per port), and it provides no smaller topology for the proof"
+                f"{self.name} on {self.topology.name} is too large to prove (more than {ALONE_MOVES:,} blocks moved), "
+                "and it provides no smaller topology for the proof"
             )
         _SHRINKING.append(self.p)
         try:

@@ -81,6 +81,9 @@ class Units:
             self._take_of[give], take = take, had
 
 
+MOST_IN_PYTHON = 200_000
+"""Limit on transfers and blocks that are followed here, where compiled code does not show that they hold."""
+
 Ints = npt.NDArray[np.int64]
 
 BlocksOf = Callable[[int, int], Sequence[int]]
@@ -150,7 +153,13 @@ class _Proof:
     def run(self) -> None:
         waits = self._dependencies()
         moves = sum(map(len, self.carried)) + len(self.src)
-        shown = pays(moves) and holds(self.kind, self.p, self.n_blocks, self.root, self.t, self.carried, waits)
+        compiled = pays(moves)
+        shown = compiled and holds(self.kind, self.p, self.n_blocks, self.root, self.t, self.carried, waits)
+        if compiled and not shown and moves > MOST_IN_PYTHON:
+            raise ScheduleError(
+                f"{moves:,} transfers and blocks do not bring every contribution where it is wanted, or wait for more "
+                "others than can be followed: on fewer ranks the proof says what is wrong"
+            )
         if not shown or self.pool:
             self._follow(*waits, sends=not shown)
         if not shown:

@@ -2,7 +2,7 @@
 
 A thread block runs its steps in order, slice by slice; it waits for steps of other thread blocks of its GPU through
 `depid`; sends and receives pair first come, first served on each (sender, receiver, channel). A transfer here waits,
-chunk by chunk, for whatever its step has to have received before. Local copies and reductions take no time, and the
+slice by slice, for whatever its step has to have received before. Local copies and reductions take no time, and the
 loop over slices that are larger than a chunk of the simulation is not held back by the thread block's other steps.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
-from collectives.core.transfers import WHOLE
+from collectives.core.transfers import STREAM
 from collectives.formats.msccl_order import Cut, Order, check_races, order_of, where
 from collectives.formats.msccl_program import RECEIVES, SENDS, Algo, Place, publisher, waits_of
 from topologies import Topology, WeftError
@@ -143,12 +143,10 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
         step = algo.step(place)
         number[place] = sends.add(place[0], end[0], (), count=step.chunks, port=place[1], step=place[2])
         assert number[place] == at
-    counts = [algo.step(place).chunks for place in receiver]
     arrival = {end: number[place] for place, end in receiver.items()}
     for place, waited in _waits(algo, order, arrival):
-        count = algo.step(place).chunks
         for one in sorted(waited):
-            sends.wait(number[place], one, 0 if counts[one] == count else WHOLE)
+            sends.wait(number[place], one, STREAM)
     n_blocks = algo.chunks * (p if algo.kind == "all-to-all" else 1)
     proof = OwnProof(lambda: PROOF, unnamed=True)
     return sends.pattern(

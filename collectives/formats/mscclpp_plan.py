@@ -48,7 +48,7 @@ packets. The last one may be there several times where a plus follows."""
 _PLACES = {"P": "L", "Q": "R", "T": "S"}
 _THROUGH_PORTS = ("put", "pws", "pwsf", "ppkt", "rppkt")
 
-_MOST_OPS, _MOST_OF_BLOCK, _MOST_OF_OP, _MOST_SEMAPHORES = 64, 16, 8, 16
+MOST_OPS, MOST_OF_BLOCK, _MOST_OF_OP, _MOST_SEMAPHORES = 64, 16, 8, 16
 """Limits of the executor: operations of a thread block with those in pipelines, channels of a type or remote buffers of
 a thread block, channels of an operation (and two buffers more on a side), and semaphores of one, which are the most
 barriers too."""
@@ -284,9 +284,9 @@ class _Gpu:
                     raise WeftError(f"{one.where}: a buffer of GPU {remote[0][0]} has no access by {kind} channels")
                 self.refs[kind].append(remote)
         for what, lists in (("channels", self.mine), ("remote buffers", self.refs)):
-            block.limit(max(map(len, lists.values())), _MOST_OF_BLOCK, f"{what} of a type")
+            block.limit(max(map(len, lists.values())), MOST_OF_BLOCK, f"{what} of a type")
         ops = tuple(map(self._op, block.below("ops", "operation")))
-        block.limit(sum(1 + len(op.body) for op in ops), _MOST_OPS, "operations, those of pipelines too")
+        block.limit(sum(1 + len(op.body) for op in ops), MOST_OPS, "operations, those of pipelines too")
         return ops
 
     def _op(self, item: _Item, inner: bool = False) -> Op:

@@ -25,7 +25,7 @@ def to_ocs_plan(schedule: Schedule) -> str:
     """
     fabric, t = schedule.topology, schedule.pattern.transfers()
     optics, epochs = fabric.optics, schedule.pattern.circuits
-    if optics is None or optics.duplex or optics.per_port:
+    if optics is None or optics.duplex or optics.per_port or optics.only or fabric.n_nodes > fabric.n_npus:
         raise WeftError(f"a plan of circuits of {fabric.name}: circuits are simplex and switched together, as ocs:16x4")
     fabrics, numbers = ((fabric,), (np.arange(fabric.n_links),)) if epochs is None else (epochs.fabrics, epochs.links)
     round_of = {link: at for at, links in enumerate(numbers) for link in links.tolist()}

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,17 @@ class AggregationTree:
     def nodes(self) -> list[int]:
         """All nodes, parents before their children."""
         return [self.root, *(node for node, _ in self.parent)]
+
+    def near(self, rank: int) -> "AggregationTree":
+        """The same edges, rooted where `rank` joins the others: a block of its own crosses none of them twice."""
+        root = rank if rank == self.root or rank in self.children else self.parent_of[rank]
+        if root == self.root:
+            return self
+        path = [root]
+        while path[-1] != self.root:
+            path.append(self.parent_of[path[-1]])
+        kept = (edge for edge in self.parent if edge[0] not in path)
+        return AggregationTree(root, (*((above, below) for below, above in pairwise(path)), *kept))
 
 
 def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> AggregationTree:

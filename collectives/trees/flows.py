@@ -84,6 +84,11 @@ class Flows:
         self._port = _ports(topology)
         self._routes: dict[tuple[int, int], list[int]] = {}
 
+    def near(self, tree: AggregationTree, rank: int) -> AggregationTree:
+        """A tree rooted next to a rank, for a block of its own; as it is if some edges have no link back."""
+        both_ways = all((node, up) in self._port and (up, node) in self._port for node, up in tree.parent)
+        return tree.near(rank) if both_ways else tree
+
     def collect(
         self, tree: AggregationTree, sources: Iterable[int], blocks: Sequence[int],
         feed: dict[int, list[int]] | None = None, again: bool = False,

@@ -79,6 +79,8 @@ def _wire_bound_ps(lowered: Lowered) -> int:
         seconds = {
             "broadcast": max(size / others.into, size / root.out_of),
             "reduce": max(size / root.into, size / others.out_of),
+            "gather": max(share / root.into, share / (n - 1) / others.out_of),
+            "scatter": max(share / root.out_of, share / (n - 1) / others.into),
         }[schedule.kind.name]
     else:
         ends, all_Bps = _ends(schedule.topology)

@@ -2,9 +2,12 @@
 
 from math import prod
 
+import numpy as np
+
 from collectives.core.collective import Collective
 from sim.program.model import Model
 from topologies import Topology
+from topologies.core.epochs import packet_links
 from topologies.units import PS_PER_S
 
 
@@ -21,20 +24,31 @@ def circuits_bound_ps(
     takes its time.
 
     Where only ports that change are dark, others may carry everything meanwhile, and one delay is all that any change
-    takes.
+    takes. Where NPUs have links to switches as well, they are one hop apart, and send over these too.
     """
     optics, n, size = fabric.optics, kind.group_size or fabric.n_npus, size_bytes
     assert optics is not None
     if n == 1:
         return 0
-    ps_per_byte = 0.0 if model.deliver == "head" else PS_PER_S / (optics.ports * optics.rate_Bps)
+    beside = packet_links(fabric)
+    packets_Bps = np.bincount(fabric.src[beside], fabric.bandwidth_Bps[beside], fabric.n_nodes)[: fabric.n_npus].max()
+    rate_Bps = optics.ports * optics.rate_Bps + float(packets_Bps)
+    ps_per_byte = 0.0 if model.deliver == "head" else PS_PER_S / rate_Bps
     link_ps = int(fabric.latency_ps.min()) if fabric.n_links else 0
     first_ps = link_ps + model.endpoint_latency_ps
     hop_ps = link_ps + min(int(fabric.hop_latency_ps.min()), model.endpoint_latency_ps)
     share = size * (n - 1) / n
     moved = {
         "all-reduce": 2 * share, "reduce-scatter": share, "all-gather": share, "broadcast": size, "reduce": size,
+        "gather": share, "scatter": share,
     }.get(kind.name, 0.0)
+    if beside.any():
+        own = (share if kind.name == "all-to-all" else moved) * ps_per_byte
+        if n == fabric.n_npus and optics.rails > 1:  # what leaves a box, by all its circuits
+            part = (n - optics.rails) / (n - 1)
+            each = share * part if kind.name == "all-to-all" else moved * part * (n / optics.rails) / n
+            own = max(own, each * PS_PER_S / (optics.ports * optics.rate_Bps))
+        return int(max(first_ps, own) * (1 - 1e-12))
     found = []
     most_changes = max(n.bit_length(), (n - 1) // optics.ports)  # beyond, bytes and hops are the fewest there can be
     for changes in range(least_changes, most_changes + 1):

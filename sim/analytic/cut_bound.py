@@ -17,6 +17,7 @@ from topologies.flows.tightest_cut import (
     Cut,
     broadcast_cut,
     gather_cut,
+    gather_to_cut,
     is_transitive,
     reduce_cut,
     remembered_in_proportion,
@@ -51,7 +52,7 @@ def cut_bound(
     topology : Topology
     collective : str
     root : int
-        Of a broadcast or reduce.
+        Of a rooted collective.
     reducing_switches : bool or None
         Whether switches may reduce, at the rate of their links, or of the units behind them; this matters to an
         all-reduce alone. None: those that the fabric says, at the rate that it reaches. Multicast in switches changes
@@ -79,6 +80,8 @@ def _cut_bound(
         "reduce-scatter": lambda: _shared(topology, scatter_cut(topology)),
         "broadcast": lambda: _whole(topology, broadcast_cut(topology, root)),
         "reduce": lambda: _whole(topology, reduce_cut(topology, root)),
+        "gather": lambda: _shared(topology, gather_to_cut(topology, root)),
+        "scatter": lambda: _shared(topology, gather_to_cut(topology, root, True)),
         "all-reduce": lambda: _all_reduce(topology, reducing_switches),
         "all-to-all": lambda: _all_to_all(topology),
     }

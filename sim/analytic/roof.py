@@ -72,5 +72,5 @@ def _longest_way_ps(topology: Topology, kind: str, root: int) -> int:
     ends = pairs % n, pairs // n  # backwards: into the sources of the search
     graph = coo_array((weights[order][first].astype(np.float64), ends), shape=(n, n)).tocsr()
     sources = np.array([root]) if COLLECTIVES[kind].rooted else np.arange(topology.n_npus)
-    ways = dijkstra(graph.T if kind == "broadcast" else graph, indices=sources)
+    ways = dijkstra(graph.T if kind in ("broadcast", "scatter") else graph, indices=sources)
     return int(ways[:, : topology.n_npus].max())

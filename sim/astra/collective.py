@@ -23,6 +23,7 @@ class PhaseSpec(NamedTuple):
     direction: int  # 1 is clockwise, -1 anticlockwise
     window: int  # messages in flight of `direct`; 0 for n - 1
     delay_ns: int  # endpoint delay
+    is_local: bool = False  # in a communicator group of fewer than all NPUs
 
     @property
     def final_size(self) -> int:
@@ -66,7 +67,8 @@ class Phase:
         self.host, self.spec, self.tag, self.ended = host, spec, tag, ended
         n = self.n = len(spec.members)
         self.parallel = (min(spec.window, n - 1) or n - 1) if spec.algorithm == "direct" else 1
-        self.others = {"ring": n - 1, "direct": self.parallel}.get(spec.algorithm, n.bit_length() - 2)
+        of_direct = self.parallel * (n - 1 if spec.is_local else 1)
+        self.others = {"ring": n - 1, "direct": of_direct}.get(spec.algorithm, n.bit_length() - 2)
         self.sends_left, self.credit, self.received = spec.sends, 0, 0
         self._plain_left = self._others_left = 0
         self._odd = False

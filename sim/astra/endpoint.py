@@ -220,21 +220,25 @@ class Endpoint:
     def _phases(self, kind: str, size: int, dims: tuple[bool, ...] | None, group: Group | None) -> list[Planned]:
         whole = self.network.description
         if group is not None and len(group[1]) < whole.npus:
-            spec = PhaseSpec(kind, "ring", group[1], size, 1, 0, GROUP_DELAY_NS)
+            name, window, _ = self.system.in_group(kind, len(whole.dimensions))
+            spec = PhaseSpec(kind, name, group[1], size, 1, window, GROUP_DELAY_NS, is_local=True)
             return [self._plan(0, spec)] if len(group[1]) > 1 else []
         if kind in self.custom:
             queue, _ = self._next_queue(0)
             return [Planned(queue, partial(CustomPhase, self, self.custom[kind]))]
+        implementations = self.system.implementations(kind, len(whole.dimensions))
+        lines = [
+            tuple(range(whole.npus)) if one.spans else whole.line(self.npu, dim)
+            for dim, one in enumerate(implementations)
+        ]
         active = [
-            dim for dim, one in enumerate(whole.dimensions)
-            if one.npus > 1 and (group is not None or dims is None or (dim < len(dims) and dims[dim]))
+            dim for dim, line in enumerate(lines)
+            if len(line) > 1 and (group is not None or dims is None or (dim < len(dims) and dims[dim]))
         ]
         found: list[Planned] = []
-        implementations = self.system.implementations(kind, len(whole.dimensions))
         for phase, dim in _order(kind, active, self.system.baseline):
-            name, window = implementations[dim]
-            delay_ns = self.system.endpoint_delay_ns
-            spec = PhaseSpec(phase, name, whole.line(self.npu, dim), size, 1, window, delay_ns)
+            name, window, _ = implementations[dim]
+            spec = PhaseSpec(phase, name, lines[dim], size, 1, window, self.system.endpoint_delay_ns)
             found.append(self._plan(dim, spec))
             size = spec.final_size
         return found

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sim.astra.collective import KINDS
 from sim.astra.endpoint import split
-from sim.astra.system_file import System
+from sim.astra.system_file import Implementation, System
 from topologies import WeftError
 from topologies.formats.astra_network import AstraNetwork
 from workloads.formats.chakra_json import Groups
@@ -28,10 +28,21 @@ def check_collectives(
         if len(groups.get(one.group, (0, 0))) == 1:
             continue
         split(one.size, one.kind, system.splits, network.npus)
-        if one.kind in system.custom or (one.group and len(groups.get(one.group, ())) < network.npus):
+        members = len(groups[one.group]) if one.group in groups else network.npus
+        if members < network.npus:
+            if one.kind in system.custom:
+                raise WeftError(f"a custom {one.kind} in a communicator group of {members} of {network.npus} NPUs: not "
+                                "simulated; give the collective an algorithm, or a group of all")
+            _check_halving(one, system.in_group(one.kind, len(network.dimensions)).name, members, 0, system)
+            continue
+        if one.kind in system.custom:
             continue
         for dim, chosen in enumerate(system.implementations(one.kind, len(network.dimensions))):
-            _check_halving(one, chosen.name, network.dimensions[dim].npus, dim, system)
+            _check_halving(one, chosen.name, _extent(network, dim, chosen), dim, system)
+
+
+def _extent(network: AstraNetwork, dim: int, chosen: Implementation) -> int:
+    return network.npus if chosen.spans else network.dimensions[dim].npus
 
 
 def _check_halving(one: Communicates, algorithm: str, npus: int, dim: int, system: System) -> None:
@@ -42,8 +53,8 @@ def _check_halving(one: Communicates, algorithm: str, npus: int, dim: int, syste
         raise WeftError(f"{where} does no all-to-all: ASTRA-sim stops")
     if npus & (npus - 1):
         raise WeftError(
-            f"{where} needs a power of two, and dimension {dim} has {npus} NPUs: ASTRA-sim ends with exit code 0 and "
-            "prints no result"
+            f"{where} needs a power of two, and dimension {dim} has {npus} NPUs: ASTRA-sim prints no result, or "
+            "that of messages that make up no such collective"
         )
 
 
@@ -121,15 +132,14 @@ def _algorithm_notes(
         if one.kind not in KINDS or len(groups.get(one.group, (0, 0))) == 1:
             continue
         if one.group and len(groups[one.group]) < network.npus:
-            yield (
-                "a communicator group of fewer than all NPUs runs a ring with an endpoint delay of 10 ns, regardless "
-                "of the system file"
-            )
+            own = len(system.algorithms.get(one.kind, ())) == 1
+            runs = "the system file's algorithm" if own else "a ring, whatever the system file has,"
+            yield f"a communicator group of fewer than all NPUs runs {runs} with an endpoint delay of 10 ns"
             continue
         if one.kind in system.custom:
             continue
         for dim, chosen in enumerate(system.implementations(one.kind, len(network.dimensions))):
-            kind, npus = network.dimensions[dim].kind, network.dimensions[dim].npus
+            kind, npus = network.dimensions[dim].kind, _extent(network, dim, chosen)
             if chosen.name != "ring":
                 continue
             if one.kind == "all-to-all":

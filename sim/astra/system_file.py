@@ -74,10 +74,11 @@ MOST_QUEUES, MOST_SPLITS, MOST_DELAY_NS = 64, 100_000, 10**12
 
 
 class Implementation(NamedTuple):
-    """Algorithm of one dimension; the window of `direct`, 0 for none."""
+    """Algorithm of one dimension, or across all of them; the window of `direct`, 0 for none."""
 
     name: str
     window: int
+    spans: bool = False  # oneRing, oneDirect, oneHalvingDoubling: one phase of all NPUs, and the last
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class System:
         return self.optimization == "baseline"
 
     def implementations(self, kind: str, dims: int) -> tuple[Implementation, ...]:
-        """Algorithms of a collective.
+        """Algorithms of a collective, of dimension after dimension up to one that spans all.
 
         WeftError: the file has none, or not one for each dimension.
         """
@@ -111,11 +112,19 @@ class System:
         found = self.algorithms.get(kind)
         if found is None:
             raise WeftError(f"system file {self.source}: key {key!r} is missing, and the workload has an {kind}")
+        spans = next((at for at, one in enumerate(found) if one.spans), dims)
+        if spans < min(len(found), dims):
+            return found[:spans + 1]
         if len(found) != dims:
             raise WeftError(
                 f"system file {self.source}: {key} has {len(found)} entries; the network has {dims} dimensions"
             )
         return found
+
+    def in_group(self, kind: str, dims: int) -> Implementation:
+        """The algorithm in a communicator group of fewer than all NPUs: the only one of the file, or else a ring."""
+        found = self.implementations(kind, dims)
+        return found[0] if len(self.algorithms[kind]) == 1 else Implementation("ring", 0)
 
 
 def read_system(path: str | Path, dims: int, queues: int = 1) -> System:
@@ -199,8 +208,6 @@ def _algorithms(data: Mapping[str, Any], kind: str, where: str) -> tuple[Impleme
 
 def _custom(data: Mapping[str, Any], kind: str, where: str) -> str:
     key = f"{kind}-implementation-custom"
-    if f"{kind}-implementation" in data:
-        raise WeftError(f"{where}: {kind}-implementation and {key} conflict: give one of them")
     value = data[key]
     if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], str):
         raise WeftError(f"{where}: {key} is {value!r}: a list of one prefix of traces is expected")
@@ -212,12 +219,9 @@ def _algorithm(text: Any, where: str) -> Implementation:
     if found is None:
         raise WeftError(
             f"{where}: {text!r} is not simulated: choose one of ring, direct, direct with a window such as direct4, "
-            "halvingDoubling, or the same with 'one' before"
+            "halvingDoubling, or the same across all dimensions with 'one' before, as oneRing"
         )
-    if found[1]:
-        return Implementation("ring", 0)
-    if found[4]:
-        return Implementation("halvingDoubling", 0)
     if found[3] and not int(found[3]):
         raise WeftError(f"{where}: {text!r} has a window of zero messages")
-    return Implementation("direct", int(found[3] or 0))
+    name = "ring" if found[1] else "direct" if found[2] else "halvingDoubling"
+    return Implementation(name, int(found[3] or 0), str(text).startswith("one"))

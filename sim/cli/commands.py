@@ -89,8 +89,6 @@ verdicts:
 def _schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--goal-chunks", type=partial(parsed, "integer"), default=1, metavar="C",
                         help="messages per transfer in GOAL (default: 1)")
-    parser.add_argument("--msccl-trees", type=partial(parsed, "integer"), metavar="K",
-                        help="trees per root in MSCCL XML (default: as in the schedule)")
 
 
 def _share(parser: argparse.ArgumentParser) -> None:
@@ -237,13 +235,14 @@ COMMANDS: dict[str, Command] = {
             "weft judge examples/nccl.txt --machine dgx-h100:2 --library nccl:2.21 --plot judged.pdf",
             "weft judge examples/all_reduce.txt examples/all_gather.txt --machine dgx-h100:1",
             "weft judge examples/p4de.json --baseline examples/p4de_before.json --machine p4de:2 --json -",
+            "weft judge examples/all_reduce.txt examples/all_gather.txt --machine dgx-h100:1 --tuner tuner.csv",
             "weft judge examples/osu.txt --topology switch:16 --link-bandwidth 200Gb/s --algorithms ring,direct "
             "--known latency",
         ),
         needs=("judge.files",),
         uses=("judge", "measured.placement", "bound.reducing_switches", "topology", "collective", "model", "library"),
         without=("model.engine", "model.faults"), positional="judge.files", run_flags=RUNS,
-        outputs=("json", "csv", "plot"), figures=("judged",), notes=_JUDGE,
+        outputs=("json", "csv", "plot", "tuner"), figures=("judged",), notes=_JUDGE,
     ),
     "calibrate": Command(
         help="fit the constants of a machine to tables of nccl-tests, and print its profile for --machine",
@@ -298,7 +297,7 @@ COMMANDS: dict[str, Command] = {
             '--groups "forward=8,-1;input_grad=8,-1;weight_grad=-1,16"',
         ),
         needs=(FABRIC, "workload.name|workload.job|iteration.model"),
-        uses=("topology", "collective.algorithms", "model", "account.spread", "library.name", "iteration", "workload",
+        uses=("topology", "collective.algorithms", "model", "account", "library.name", "iteration", "workload",
               "training"),
         run_flags=RUNS,
         helps={
@@ -307,6 +306,7 @@ COMMANDS: dict[str, Command] = {
                                       "of traces several may be named: each collective takes the first that has it"),
             "account.spread": ("N", "perturbed runs, for the range of the time: rates and starts by 0.1 %, other ties "
                                "(default: 0)"),
+            "account.why": ("", "report what the critical path of the iteration was spent on"),
             "library.name": ("NAME[:VERSION]", "with --model: the library of the machine times collectives, and no "
                              "--algorithm: nccl, nccl:2.27 or rccl"),
             "workload.efficiency": ("X", "share of the peak that computation reaches; with --model that of products "
@@ -386,11 +386,11 @@ COMMANDS: dict[str, Command] = {
                "optimize.budget|optimize.budget_cost|optimize.constraint"),
         uses=(
             "optimize", "topology.link_latency", "topology.hop_latency", "collective.name", "collective.algorithms",
-            "collective.form", "sweep.begin", "model.symmetry", "workload.samples", "workload.efficiency",
-            "workload.compute_scale", "training.loop", "training.microbatches", "training.activation",
-            "training.pipeline_order",
+            "collective.form", "sweep.begin", "model.symmetry", "workload.samples", "workload.peak",
+            "workload.efficiency", "workload.compute_scale", "training.loop", "training.microbatches",
+            "training.activation", "training.pipeline_order",
         ),
-        defaults={"workload.efficiency": 0.75, "training.loop": "no-overlap"}, run_flags=RUNS,
+        defaults={"workload.peak": 312.0, "workload.efficiency": 0.75, "training.loop": "no-overlap"}, run_flags=RUNS,
         outputs=("json", "csv", "plot"),
     ),
     "topoopt": Command(
@@ -437,13 +437,15 @@ COMMANDS: dict[str, Command] = {
             "weft schedule --topology torus:4x4 --algorithm ring -b 1M --rank 5",
             "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --plot trees.png",
             "weft schedule --topology torus:8x8 --algorithm swing --form bandwidth --figure steps --plot steps.png",
-            "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --msccl a.xml "
-            "--msccl-trees 1",
+            "weft schedule --topology dgx-a100:2 --collective all-gather --algorithm pipelined --option k=1 "
+            "--msccl a.xml",
+            "weft schedule --topology dgx-a100:1 --algorithm direct -b 1M --mscclpp plan.json",
             "weft schedule --topology torus:4x4 --algorithm ring -b 1M --goal ring.goal --htsim ring.cm",
             "weft schedule --topology ocs:8x2 --algorithm swing --form bandwidth -b 1M --ocs-plan plan.json",
         ),
         uses=("topology", "collective", "sweep", "schedule"), without=SIZES, needs=(FABRIC, "collective.algorithms"),
-        outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl"), figures=("trees", "steps"),
+        outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl", "mscclpp"),
+        figures=("trees", "steps"),
         more=_schedule,
     ),
     "pool": Command(

@@ -31,7 +31,8 @@ OUTPUTS = {
     "htsim": "write the schedule as a connection matrix .cm of htsim ('-': standard output)",
     "ocs_plan": "write the flows of the schedule, and circuits for each of its steps, as panel-ocs-plan ('-': standard "
     "output)",
-    "msccl": "write the trees of the algorithm pipelined as MSCCL XML",
+    "msccl": "write an algorithm as MSCCL XML",
+    "mscclpp": "write an algorithm as an execution plan of MSCCL++",
     "nccl_json": "write the results as the JSON of nccl-tests ('-': standard output)",
     "tuner": "write the fastest algorithms and protocols by size, for NCCL's tuner ('-': standard output)",
     "perfetto": "write a timeline for ui.perfetto.dev: .json.gz or .json, at most 3,000,000 slices and arrows",
@@ -50,6 +51,7 @@ KEPT = ("store", "out")
 
 GONE = {
     "--threads": "a run takes one core; --workers, where a command has it, does several runs at once",
+    "--peak-flops": "--peak, in TFLOP/s as in weft train",
     "--skip": "every service is simulated", "--no-skip": "every service is simulated",
 }
 """Flags that there were, and why there are none."""

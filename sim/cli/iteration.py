@@ -7,13 +7,12 @@ from sim import plots
 from sim.cli.flags import how, refuse_how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
-from sim.study.plans import fitting, row_of
+from sim.study.plans import check_composed, composed, fitting
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.timeline.passes import write_passes
-from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
-from workloads.passes.iteration import Iteration, iterate
+from workloads.passes.iteration import Iteration
 from workloads.passes.memory import memory_of
 from workloads.passes.plan import Plan
 
@@ -22,15 +21,16 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     """Compose, print and write."""
     if spec.library.name is not None:
         refuse_how(arguments, "omit --library")
-    if spec.account.spread is not None:
-        raise WeftError(f"--spread {spec.account.spread} perturbs a run of the whole iteration: give --inline")
     with progress("train", 1, arguments.quiet):
         one = fitting(spec, how(arguments))
-        found = iterate(one.plan, one.times)
+        check_composed(one, spec.account.spread, spec.account.why)
+        found, row = composed(spec, one, how(arguments), spec.account.spread)
     optics = one.topology.optics
     switched = ["# note: each collective begins with its circuits up; --inline counts the changes between them"]
-    say(arguments, *_lines(found, one.where), *switched * bool(optics and optics.policy))
-    write_json(arguments, spec, [row_of(found, one.where)])
+    ends = [format_time(row[key] * 1e12) for key in ("spread_low_s", "spread_high_s") if key in row]
+    told = [f"iteration {' to '.join(ends)} in {spec.account.spread} perturbed runs of each collective"] * bool(ends)
+    say(arguments, *_lines(found, one.where), *told, *switched * bool(optics and optics.policy))
+    write_json(arguments, spec, [row])
     write_csv(arguments, [{"rank": rank, "kind": kind, "time_s": time / 1e12}
                           for rank, parts in enumerate(found.parts) for kind, time in parts.items()])
     if arguments.plot:
@@ -39,27 +39,12 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
         write_whole(arguments.perfetto, lambda path: write_passes(found, path))
 
 
-def head(plan: Plan, where: str) -> Iterator[str]:
-    """What is run, and by which constants."""
+def head(plan: Plan, where: str) -> str:
+    """What is run."""
     groups = " ".join(f"{name}={getattr(plan, name)}" for name in ("tp", "pp", "vp", "cp", "dp", "ep")
                       if getattr(plan, name) > 1 or name == "dp")
-    yield (f"{plan.model.name}, {plan.model.parameters / 1e9:.4g} G parameters, on {where}, "
-           f"{counted(plan.n_ranks, 'NPU')}: {groups}, {plan.schedule}, ZeRO {plan.zero}")
-    yield (f"{plan.device.name}, {plan.precision} precision at {plan.efficiency:.3g} of the peak "
-           f"({', '.join(_constant(plan))}), {plan.attention}, recomputation {plan.recompute}")
-
-
-def _constant(plan: Plan) -> Iterator[str]:
-    """The stack, and whose constant it takes, where that is not its own."""
-    yield plan.stack.name
-    try:
-        share, whose = plan.stack.constant(plan.device.name, plan.precision)
-    except WeftError:  # nothing is known of the device
-        share, whose = 0.0, ""
-    if share != plan.efficiency:
-        yield "as given"
-    elif whose:
-        yield whose
+    return (f"{plan.model.name}, {plan.model.parameters / 1e9:.4g} G parameters, on {where}, "
+            f"{counted(plan.n_ranks, 'NPU')}: {groups}, {plan.schedule}, ZeRO {plan.zero}")
 
 
 def rates(plan: Plan, time_ps: int) -> Iterator[str]:
@@ -81,9 +66,8 @@ def memory_lines(plan: Plan) -> str:
 
 
 def _lines(found: Iteration, where: str) -> Iterator[str]:
-    first, *more = head(found.plan, where)
-    yield f"# weft train: {first}"
-    yield from (f"# {one}" for one in (*more, found.certificate))
+    yield f"# weft train: {head(found.plan, where)}"
+    yield from (f"# {one}" for one in (found.plan.assumptions, found.certificate))
     time, flops = rates(found.plan, found.time_ps)
     yield from (time, f"{flops}; bubble {found.bubble:.1%}")
     kinds = dict.fromkeys(kind for one in found.parts for kind in one)

@@ -14,12 +14,13 @@ from sim.cli.asked import spec_of
 from sim.cli.compare import listed, missing
 from sim.cli.flags import how, refuse_how
 from sim.cli.library import no_library, setting_of
-from sim.cli.output import say, write_csv, write_json
+from sim.cli.output import say, write_csv, write_json, write_text
 from sim.cli.progress import progress
 from sim.how import How
 from sim.library.described import OF_CARDS, PCIE, listed_gpu, listed_machine
 from sim.library.tuner import SENDRECV, Setting
 from sim.library.tuner import tables as library_tables
+from sim.library.tuner_csv import TUNED, ranges, tuner_csv
 from sim.measured.baseline import SMALL, Changes, Table
 from sim.measured.causes import PCIE_GBPS, busbw
 from sim.measured.diagnosis import GOOD, Diagnosis, Rate
@@ -66,6 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
         found = judge([one for _, one in runs])
         for measured, _ in runs:
             steps.advance(measured.source)
+    tuned = _tuner([one for _, one in runs if isinstance(one, LibraryRun)]) if arguments.tuner else ""
     changed = _changes(arguments, spec, runs)
     found = _since(found, runs, changed)
     notes = _unequal(runs)
@@ -78,10 +80,20 @@ def run(arguments: argparse.Namespace) -> None:
         candidates=[candidate_facts(one) for _, one in runs if isinstance(one, FabricRun)],
     )
     write_csv(arguments, rows)
+    if arguments.tuner:
+        write_text(arguments.tuner, tuned)
     if arguments.plot:
         tables = [facts(one) | {"rows": one.rows()} for one in found.tables]
         width = plots.COLUMNS[arguments.columns]
         write_whole(arguments.plot, lambda path: plots.draw_judgment(tables, since, path, good=GOOD, width=width))
+
+
+def _tuner(runs: Sequence[LibraryRun]) -> str:
+    """What the machines as described should choose, at the sizes of every table that has a choice."""
+    asked = {one.setting: [size for size, _ in one.points] for one in runs if one.setting.collective in TUNED}
+    if not asked:
+        raise WeftError("--tuner is for collectives that a library ran on a machine: give --machine")
+    return "".join(tuner_csv(setting, ranges(setting, sizes)) for setting, sizes in asked.items())
 
 
 # --- what ran -----------------------------------------------------------------------------------------------------

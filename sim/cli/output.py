@@ -26,7 +26,7 @@ FIGURES = (".png", ".pdf", ".svg")
 SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), PAGE: (".html",),
             "export": (".csv", ".parquet"), "perfetto": (".gz", ".json")}
 USUAL = {"json": ".json", "csv": ".csv", "links": ".csv", "nccl_json": ".json", "goal": ".goal", "htsim": ".cm",
-         "ocs_plan": ".json", "msccl": ".xml", "tuner": ".csv"}
+         "ocs_plan": ".json", "msccl": ".xml", "mscclpp": ".json", "tuner": ".csv"}
 """Suffixes of what may have any, but none of another kind of output."""
 
 OUTPUT_KINDS = frozenset(USUAL.values()).union(*SUFFIXES.values())

@@ -8,8 +8,10 @@ from sim.cli.compare import refusals
 from sim.cli.flags import how
 from sim.cli.output import say, write_json
 from sim.cli.progress import progress
+from sim.study.points import topology_of
 from sim.study.policies import SHOWN, policies, row_of
 from sim.study.tables import aligned
+from topologies.optics import RINGS
 from topologies.units import format_size, format_time
 
 
@@ -22,19 +24,20 @@ def run(arguments: argparse.Namespace) -> None:
         found, bound_ps = policies(spec, names, how(arguments), steps.advance)
     rows = [row_of(one, bound_ps) for one in found]
     head = f"{spec.kind.name} of {format_size(spec.sizes_bytes[0])} on {spec.topology.spec}"
-    say(arguments, *report(head, rows))
+    optics = topology_of(spec).optics
+    say(arguments, *report(head, rows, optics.only[0] if optics and optics.only else RINGS))
     write_json(arguments, spec, rows, model=spec.build_model(), refused=refused)
 
 
-def report(head: str, rows: list[dict[str, Any]]) -> list[str]:
+def report(head: str, rows: list[dict[str, Any]], first: str = RINGS) -> list[str]:
     """One line per policy, the bound, and where the time of the best goes."""
     table = [["policy", "algorithm", "circuits", "time", "over bound", "reconfigurations"]]
     for row in rows:
         form = row["form"].partition(", ")[0]
         name = f"{row['algorithm']} ({form})" if form else row["algorithm"]
-        circuits = row["circuits"].rpartition("circuits=")[2].split(",")[0] if "ocs:" in row["circuits"] else None
+        known, _, circuits = row["circuits"].partition("circuits=")
         table.append([
-            row["policy"], name, row["circuits"] if circuits is None else circuits or "rings",
+            row["policy"], name, circuits.split(",")[0] or (first if ":" in known else known),
             format_time(row["simulated_s"] * 1e12), _over(row["over_bound"]), str(row["reconfigurations"]),
         ])
     table.append(["bound", "any", "any", format_time(rows[0]["bound_s"] * 1e12), "", ""])

@@ -1,7 +1,8 @@
 """`weft schedule`: what a schedule sends, step by step; `--list` shows which algorithms there are."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 from collectives import ALGORITHMS, COLLECTIVES, Schedule, pipelined
 from collectives.formats.htsim import to_htsim
 from collectives.formats.msccl_xml import to_msccl
+from collectives.formats.mscclpp_json import to_mscclpp
 from collectives.formats.ocs_plan import to_ocs_plan
+from collectives.formats.played import busiest_s
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import STANDARD_OUTPUT, say, write_json, write_text, write_whole
@@ -22,7 +25,7 @@ from sim.study.circuits import EVERY_STEP, planned
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.whole_file import write_bytes_whole
-from topologies.checks import WeftError, integer
+from topologies.checks import WeftError
 from topologies.units import counted, format_size
 from workloads.formats.chakra import write_trace
 from workloads.formats.chakra_writer import schedule_to_chakra
@@ -31,8 +34,8 @@ from workloads.formats.goal_writer import schedule_to_goal
 MOST_LINES = 200
 """Transfers shown of one rank; the JSON has all."""
 
-MOST_TREES = 1_024
-"""Of a root, in MSCCL XML: far more than the runtime has channels for."""
+FEWER, MOST_BLOCKS = (16, 8, 4, 2, 1), 1_024
+"""Trees of a root that are tried in programs, and blocks above which they are."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -46,7 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     with progress("schedule", 1, arguments.quiet):
         schedules = _schedules(spec)
         facts = [describe(schedule, spec.schedule.rank) for schedule in schedules]
-        written, traces = _exports(arguments, schedules), _traces(arguments, schedules)
+        written, traces = _exports(arguments, spec, schedules), _traces(arguments, schedules)
     for one in facts:
         say(arguments, *lines(one))
     write_json(arguments, spec, facts, schedules=facts)
@@ -69,15 +72,16 @@ def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tu
     return [(f"{arguments.chakra}.{rank}.et", write_trace(trace)) for rank, trace in enumerate(traces)]
 
 
-def _exports(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tuple[str, str]]:
+def _exports(arguments: argparse.Namespace, spec: Spec, schedules: list[Schedule]) -> list[tuple[str, str]]:
     """File names of foreign formats, and their contents."""
-    if not (arguments.goal or arguments.htsim or arguments.ocs_plan or arguments.msccl):
+    asked = arguments.goal, arguments.htsim, arguments.ocs_plan, arguments.msccl, arguments.mscclpp
+    if not any(asked):
         return []
     if len(schedules) != 1:
         names = ", ".join(schedule.name for schedule in schedules)
         raise WeftError(
-            f"--goal, --htsim, --ocs-plan and --msccl hold one schedule, and here are {names}: name one algorithm and "
-            "--form"
+            f"--goal, --htsim, --ocs-plan, --msccl and --mscclpp hold one schedule, and here are {names}: name one "
+            "algorithm and --form"
         )
     texts = []
     if arguments.goal:
@@ -86,23 +90,43 @@ def _exports(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[t
         texts.append((arguments.htsim, to_htsim(schedules[0])))
     if arguments.ocs_plan:
         texts.append((arguments.ocs_plan, to_ocs_plan(planned(schedules[0], Model(chunks=1), policy=EVERY_STEP))))
+    if arguments.mscclpp:
+        texts.append((arguments.mscclpp, _program(arguments, spec, schedules[0], to_mscclpp)))
     if arguments.msccl:
-        texts.append((arguments.msccl, _msccl(schedules[0], arguments.msccl_trees)))
+        texts.append((arguments.msccl, _program(arguments, spec, schedules[0], to_msccl)))
     return texts
 
 
-def _msccl(schedule: Schedule, trees: int | None) -> str:
-    pattern = schedule.pattern
-    if pattern.algorithm != pipelined.NAME:
-        raise WeftError(f"--msccl writes the trees of {pipelined.NAME}, not {schedule.name}")
-    if trees is not None:
-        integer(trees, "--msccl-trees", 1, MOST_TREES)
-    if trees is None and pattern.note:
-        # Fewer than the optimum takes, of each root or, where roots are chosen, in all.
-        roots = 1 if pipelined.chooses_roots(pattern.topology, pattern.form) else pattern.p
-        trees = pattern.n_blocks // roots
-    up, down = pipelined.forests(pattern.topology, pattern.kind.name, trees, pattern.form or "two-phase")
-    return to_msccl(pattern.kind.name, up, down, name=pattern.topology.name)
+def _program(
+    arguments: argparse.Namespace, spec: Spec, schedule: Schedule, write: Callable[[Schedule], str]
+) -> str:
+    """The program; of pipelined trees as many as fit and suit the routes of the fabric, unless the spec says how many.
+
+    Programs name ranks and no links: between two ranks they go where the fabric leads.
+    """
+    pattern, choices = schedule.pattern, [schedule]
+    own, away = (busiest_s(schedule, named=named) for named in (True, False))
+    chosen = {"k", "most_k", "loss"} & spec.options_of(pattern.algorithm).keys()
+    if pattern.algorithm == pipelined.NAME and not pattern.kind.rooted and not chosen:
+        for k in FEWER if away > 1.01 * own or pattern.n_blocks > MOST_BLOCKS else ():
+            with suppress(WeftError):  # does not fit past the switches
+                choices.append(spec.build_schedule(pipelined.NAME, pattern.topology, schedule.size_bytes, k=k))
+    load = [busiest_s(one, named=False) for one in choices]
+    near = zip(choices, load, strict=True)
+    choices = [one for one, _ in sorted(near, key=lambda at: (at[1] > 1.02 * min(load), at[0].pattern.n_blocks))]
+    for at, one in enumerate(choices):
+        try:
+            text = write(one)
+        except WeftError:
+            if at + 1 == len(choices):
+                raise
+            continue
+        if (loss := busiest_s(one, named=False) / own - 1) > 0.001:
+            trees = "" if one is schedule else f", with {one.pattern.n_blocks // pattern.p} trees of a root"
+            say(arguments, f"# programs take the routes of the fabric: {100 * loss:.1f} % more on the busiest "
+                           f"link than here{trees}")
+        return text
+    raise AssertionError("there is a choice")
 
 
 def _schedules(spec: Spec) -> list[Schedule]:

@@ -120,7 +120,7 @@ def report(spec: Spec, tenants: Sequence[Described], result: Shares, rows: Seque
         aligned([head, *table], left=2), "#", "# the time of each, by what its critical path was spent on:",
     ]
     lines += [f"#   {row['tenant']}, {_account(row)}" for row in rows]
-    if topology.optics is not None and not topology.optics.policy:
+    if (optics := topology.optics) is not None and not (optics.policy or optics.only):
         lines.append("# note: circuits stay as they are: policy=demand or policy=provisioned switches them for tenants")
     return lines + [f"# note: {one.tenant.name}: {note}" for one in tenants for note in one.notes]
 
@@ -303,7 +303,8 @@ def _plan(table: dict[str, Any], topology: Topology, _gpu: str) -> Made:
     spec = _spec_of(table, PLAN_KEYS)
     algorithm = table.get("algorithm", ALGORITHM)
     plan, job = plan_job(spec.iteration, spec.workload.efficiency, topology, algorithm, npus)
-    return Made(job, f"iteration of {plan.model.name} on {counted(plan.n_ranks, 'NPU')}")
+    what = f"iteration of {plan.model.name} on {counted(plan.n_ranks, 'NPU')}"
+    return Made(job, what, (plan.assumptions,))
 
 
 def _spec_of(table: Mapping[str, Any], keys: Mapping[str, tuple[str, str]]) -> Spec:

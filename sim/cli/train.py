@@ -12,9 +12,9 @@ from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.result import Result
 from sim.study.jobs import message_bytes
-from sim.study.plans import no_model
+from sim.study.plans import looks, no_model
 from sim.study.spec import Spec
-from sim.study.tables import aligned
+from sim.study.tables import aligned, spent
 from sim.study.workload_files import Opened
 from sim.study.workload_runs import simulate_workload
 from sim.timeline.perfetto import write_perfetto
@@ -37,9 +37,12 @@ def run(arguments: argparse.Namespace) -> None:
         opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
         lines = [*_lines(spec, opened, result), *_bubble(spec, result)]
         spread = result.spread(spec.account.spread) if spec.account.spread else None
-    say(arguments, *lines, *([f"iteration {spread}"] if spread else []))
-    ends = {"spread_low_s": spread.low_s, "spread_high_s": spread.high_s} if spread else {}
-    write_json(arguments, spec, [row | ends for row in rows_of(spec, opened, result)], model=result.model)
+        account = result.why("kind") if spec.account.why else None
+    lines += [f"iteration {spread}"] if spread else []
+    lines += [f"critical path: {spent(account.makespan_ps, account.parts)}"] if account else []
+    say(arguments, *lines)
+    seen = looks(spread, account) if spread or account else {}
+    write_json(arguments, spec, [row | seen for row in rows_of(spec, opened, result)], model=result.model)
     write_csv(arguments, [{"npu": rank} | part for rank in result.ranks for part in parts(result, rank)])
     if arguments.plot:
         write_whole(arguments.plot, lambda path: plots.draw_timeline(result, path))
@@ -75,18 +78,12 @@ def parts(result: Result, rank: int) -> list[dict[str, Any]]:
 
 
 def _lines(spec: Spec, opened: Opened, result: Result) -> list[str]:
-    plan = opened.plan
-    lines = [
-        f"# weft train: {next(iteration.head(plan, result.job.topology.name))}, inlined",
-        f"# {result.assumptions}; {result.symmetry}",
-        *(f"# {note}" for note in (*spec.preset_notes, *result.notes())),
-        *iteration.rates(plan, result.time_ps),
-    ] if plan else [
-        f"# weft train: {opened.name}, {opened.what}, on {result.job.topology.name}, "
-        f"{counted(result.job.topology.n_npus, 'NPU')}",
-        f"# {result.assumptions}; {result.symmetry}",
-        *(f"# {note}" for note in (*spec.preset_notes, *result.notes(), *opened.notes)),
-    ]
+    plan, topology = opened.plan, result.job.topology
+    what = f"{iteration.head(plan, topology.name)}, inlined" if plan else (
+        f"{opened.name}, {opened.what}, on {topology.name}, {counted(topology.n_npus, 'NPU')}")
+    about = (f"{result.assumptions}; {result.symmetry}", *spec.preset_notes, *result.notes(), *opened.notes)
+    lines = [f"# weft train: {what}", *(f"# {one}" for one in about)]
+    lines += iteration.rates(plan, result.time_ps) if plan else ()
     lines += [line for ranks in _alike(result) for line in _lines_of(result, ranks)]
     return [*lines, iteration.memory_lines(plan)] if plan else lines
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.library.expected import Expected, expected, timed
-from sim.library.tuner import SENDRECV, Setting, candidates
+from sim.library.tuner import Setting, candidates
 from topologies.checks import WeftError
 from topologies.units import format_size
 
@@ -20,6 +20,8 @@ _NAMES = {
     "Ring": "ring", "Tree": "tree", "NVLS": "nvls", "NVLSTree": "nvls_tree", "CollNet": "collnet_direct", "PAT": "pat",
 }
 
+
+TUNED = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
 
 SAMPLES = 16
 """Sizes of a range at which its choice is compared with the library's."""
@@ -47,7 +49,7 @@ def ranges(setting: Setting, sizes_bytes: Sequence[int]) -> list[Range]:
     >>> [(one.first, one.last, one.protocol) for one in ranges(asked, [1024, 2**20, 2**30])]
     [(1024, 239097, 'LL'), (239098, 142994986, 'LL128'), (142994987, 1073741824, 'Simple')]
     """
-    if setting.collective in ("all-to-all", SENDRECV):
+    if setting.collective not in TUNED:
         raise WeftError(f"{setting.collective} has no choice for a tuner: it is sent as single messages")
     sizes = sorted(set(sizes_bytes))
     best = {size: fastest(setting, size) for size in sizes}

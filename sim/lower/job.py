@@ -24,6 +24,7 @@ from sim.lower.nics import Ports, ends_of, flows, has_flows, links_at_once, nics
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.progress import waiting_of
 from sim.lower.quotient import Orbits, Ranks
+from sim.lower.rotor import turns_of
 from sim.lower.servers import (
     bandwidths,
     disciplines_of,
@@ -75,6 +76,7 @@ def lower(
     WeftError: a collective that covers part of a process group; pools of unequal capacity; latencies beyond the clock.
     """
     job = Job.of(work) if isinstance(work, Schedule) else work
+    marks = marks or turns_of(job.topology)
     seed = model.seed if model.tie == "ecmp" else 0
     alone, ranks = job.alone, _ranks(job, model)
     check_rings(job.topology, ranks.channels)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +18,14 @@ from topologies.core.extents import links_at_most
 from topologies.core.product import DimensionOrderRouter
 from topologies.units import Quantity, parse_bandwidth
 from workloads.compute import Accelerator
-from workloads.formats.libra_files import NetworkFile, Prices, read_communicator, read_network
+from workloads.formats.comm_groups import read_extents
+from workloads.formats.libra_files import NetworkFile, Prices, read_network
 from workloads.formats.text_workload import read_text_workload
 from workloads.model_workload import training_workload
 from workloads.models import MODELS, model
 from workloads.parallelism import parse_parallelism
 from workloads.pipeline import Pipeline, activation_bytes
+from workloads.training import process_groups
 
 NETWORK_FILES = (".yml", ".yaml")
 
@@ -177,7 +180,8 @@ def place_workload(
         if microbatches is not None:
             raise WeftError(f"workload {name} has no pipeline stages: microbatches are of a model with pp above 1")
         workload = read_text_workload(name, network.topology.n_npus).scaled(compute_scale)
-        return Placed(workload, read_communicator(communicator, shape), weight)
+        place = partial(process_groups, workload, shape=shape)
+        return Placed(workload, read_extents(communicator, shape, place), weight)
     if communicator is not None:
         raise WeftError(f"model {name} has groups by its parallelism: leave out the communicator file {communicator}")
     if accelerator is None:

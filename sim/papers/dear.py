@@ -13,7 +13,7 @@ References
    Fine-Grained All-Reduce Pipelining", ICDCS 2023.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -25,7 +25,8 @@ from sim.study.tables import aligned
 from topologies import bytes_per_s, ring, seconds
 from workloads.compute import TERA, Accelerator
 from workloads.models import model
-from workloads.models.model import NeuralNetwork, Operator
+from workloads.models.classics import CLASSES, convolution, linear
+from workloads.models.model import NeuralNetwork
 from workloads.models.transformer import bert
 from workloads.training import MIB, Training, gradient_buckets, layer_of, training_job
 from workloads.workload import Workload
@@ -179,16 +180,10 @@ def report(chosen: Sequence[Subject], rows: Sequence[dict[str, Any]]) -> list[st
         "Times in ms; gains are WFBP over DeAR less one. *none*: each layer separately; *25 MiB*: the authors' default",
         "threshold; *tuned*: each method at its best threshold. The simulation runs the collectives on a ring.",
         "",
-        "| network | fusion | model | WFBP | DeAR | gain | simulated gain |",
-        "|---|---|---|--:|--:|--:|--:|",
+        *md_head("network", "fusion", "model", "WFBP", "DeAR", "gain", "simulated gain", numbers=4),
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['network']} | {row['fusion']} | {row['model']} | {row['wfbp_s'] * 1e3:.1f} | "
-            f"{row['dear_s'] * 1e3:.1f} | {row['gain_percent']:.1f} % | {row['simulated_gain_percent']:.1f} % |"
-        )
     return [
-        *lines, "",
+        *lines, *(md_line(*_cells(row)) for row in rows), "",
         "Against the rivals of the paper at their defaults (PyTorch-DDP 25 MiB, Horovod 64 MiB, ByteScheduler parts of",
         "4 MB, earlier layers first), DeAR with its threshold tuned; ms by the closed forms:", "",
         *_rivals(chosen), "",
@@ -197,6 +192,11 @@ def report(chosen: Sequence[Subject], rows: Sequence[dict[str, Any]]) -> list[st
         "Like with like, 23.4 % at 100 Gb/s (DenseNet-201, no fusion) exceeds the published 15 %: both methods",
         "then pay the start-ups of a network that is not at hand, and rivals with fusion, which the paper has, do not.",
     ]
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    return [row["network"], row["fusion"], row["model"], *(f"{row[key] * 1e3:.1f}" for key in ("wfbp_s", "dear_s")),
+            *(f"{row[key]:.1f} %" for key in ("gain_percent", "simulated_gain_percent"))]
 
 
 def _gain(slow_s: float, fast_s: float) -> float:
@@ -210,14 +210,8 @@ def run(left: Left, quick: bool) -> None:
     rows = list(table(chosen))
     rate = f"{GPU.peak_flops / TERA:g} Tflop/s at {GPU.efficiency:.0%}"
     print(f"# {WORKERS} workers, computations at {rate} (assumed), gradients in single precision")
-    lines = [["network", "fusion", "model", "WFBP ms", "DeAR ms", "gain", "simulated", "paper"]]
-    for row in rows:
-        times, gains = (row["wfbp_s"], row["dear_s"]), (row["gain_percent"], row["simulated_gain_percent"])
-        lines.append([
-            row["network"], row["fusion"], row["model"], *(f"{time * 1e3:.1f}" for time in times),
-            *(f"{gain:.1f}%" for gain in gains), str(row["published"]),
-        ])
-    print(aligned(lines, left=3))
+    head = ["network", "fusion", "model", "WFBP ms", "DeAR ms", "gain", "simulated", "paper"]
+    print(aligned([head, *([*_cells(row), row["published"]] for row in rows)], left=3))
     left.table("dear", rows)
     left.page("\n".join(report(chosen, rows)) + "\n")
     print(
@@ -337,33 +331,30 @@ def fluid_gain(forward_s: float, backward_s: float, all_reduce_s: float) -> floa
     return wfbp / (max(backward_s, all_reduce_s / 2) + max(forward_s, all_reduce_s / 2))
 
 
-CLASSES = 1000
-
-
 def densenet201() -> NeuralNetwork:
     """DenseNet-201: blocks of 6, 12, 48 and 32 layers that each add 32 channels."""
-    operators = [_convolution("conv0", 3, 64, 49, 112)]
+    operators = [convolution("conv0", 3, 64, 49, 112)]
     channels, side = 64, 56
     for block, layers in enumerate((6, 12, 48, 32), start=1):
         for layer in range(1, layers + 1):
             name = f"block{block}_{layer}"
-            operators.append(_convolution(f"{name}_1x1", channels, 128, 1, side, norms=channels + 128))
-            operators.append(_convolution(f"{name}_3x3", 128, 32, 9, side, norms=0))
+            operators.append(convolution(f"{name}_1x1", channels, 128, 1, side, 2 * (channels + 128)))
+            operators.append(convolution(f"{name}_3x3", 128, 32, 9, side, 0))
             channels += 32
         if block < 4:
-            operators.append(_convolution(f"transition{block}", channels, channels // 2, 1, side, norms=channels))
+            operators.append(convolution(f"transition{block}", channels, channels // 2, 1, side, 2 * channels))
             channels, side = channels // 2, side // 2
-    operators.append(_linear("classifier", channels, norms=channels))
+    operators.append(linear("classifier", channels, CLASSES, 2 * channels))
     return NeuralNetwork("densenet-201", "image", tuple(operators), "G. Huang et al., CVPR 2017, table 1")
 
 
 def inceptionv4() -> NeuralNetwork:
     """Inception-v4: a stem, 4 + 7 + 3 inception blocks with two reductions between."""
     operators = [
-        _convolution(f"{stage}_{number}", *shape) for stage, shapes in _inception_stages()
+        convolution(f"{stage}_{number}", *shape) for stage, shapes in _inception_stages()
         for number, shape in enumerate(shapes)
     ]
-    operators.append(_linear("classifier", 1536))
+    operators.append(linear("classifier", 1536, CLASSES))
     return NeuralNetwork("inception-v4", "image", tuple(operators), "C. Szegedy et al., AAAI 2017, figures 3 to 9")
 
 
@@ -400,13 +391,3 @@ def _inception_stages() -> Iterator[tuple[str, list[_Shape]]]:
             (1536, 384, 1, 5), (384, 448, 3, 5), (448, 512, 3, 5), (512, 256, 3, 5), (512, 256, 3, 5),
             (1536, 256, 1, 5),
         ]
-
-
-def _convolution(name: str, into: int, out: int, kernel: int, side: int, norms: int | None = None) -> Operator:
-    """A convolution without bias, and batch normalizations of so many channels; default: its outputs."""
-    weights, normed = into * out * kernel, out if norms is None else norms
-    return Operator(name, weights + 2 * normed, 2.0 * weights * side**2, into * side**2, out * side**2)
-
-
-def _linear(name: str, rows: int, norms: int = 0) -> Operator:
-    return Operator(name, (rows + 1) * CLASSES + 2 * norms, 2.0 * rows * CLASSES, rows, CLASSES)

@@ -14,9 +14,8 @@ References
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from collectives import build
 from sim.papers.tables import Left, as_text, md_head, md_line
@@ -24,7 +23,7 @@ from sim.simulation import simulate
 from topologies import ring, switch
 from topologies.units import bytes_per_s, format_rate
 from workloads.job import Job
-from workloads.passes.timeline import Key, walk
+from workloads.passes.timeline import timeline
 
 PS = 1e12
 
@@ -47,19 +46,12 @@ def chain_s(
     `compute_s`: of a pass, by its kind (F, BW) and stage.
     `bytes_of`, `rates_Bps`: of the message from each stage to the next and back, and of their link.
     """
-    fabric = ring(stages, latency="0s")
-    rates = [rates_Bps[min(a, b)] if abs(a - b) == 1 else max(rates_Bps)
-             for a, b in zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True)]
-    job = Job(fabric.with_links(bandwidth_Bps=np.array(rates)))
-    at, arrived = [list[int]() for _ in range(stages)], dict[Key, list[int]]()
-    for step in walk(schedule, stages, 1, microbatches):
-        (one,), here = step.slot, step.rank
-        after = [*at[here], *(number for key in step.needs for number in arrived[key])]
-        at[here] = [job.compute(one.kind, round(compute_s(one.kind, here) * PS), npus=[here], after=after)]
-        for key, to in step.gives:
-            size = round(bytes_of[min(here, to)]) if to != here else 0
-            arrived[key] = [job.send("message", size, [here], [to], after=at[here], detached=True)] if size else []
-    return simulate(job, chunks=1).time_s
+    def message_ps(src: int, dst: int) -> int:
+        return round(bytes_of[min(src, dst)] / rates_Bps[min(src, dst)] * PS)
+
+    found = timeline(schedule, stages, 1, microbatches,
+                     lambda rank, slot: round(compute_s(slot[0].kind, rank) * PS), message_ps)
+    return found.end / PS
 
 
 # --- FusionLLM: a pipeline over links of the Internet, of which the slowest are compressed
@@ -103,11 +95,9 @@ IMAGES = 40
 def overhead_s() -> float:
     """Seconds a byte of coding and sending in units of an inference on one device, fitted on the one published gain.
 
-    A node predicts, encodes and sends in sequence, so that the slowest node has 1 / 1.53 of an inference.
+    A node predicts, encodes and sends in sequence, so that the slowest node, the first, has 1 / 1.53.
     """
-    whole = sum(MACS)
-    return min((1 / DEFER_PUBLISHED - macs / whole) / size for macs, size in zip(MACS, OUTPUTS, strict=True)
-               if size == max(OUTPUTS))
+    return (1 / DEFER_PUBLISHED - MACS[0] / sum(MACS)) / OUTPUTS[0]
 
 
 def defer() -> Iterator[dict[str, Any]]:
@@ -143,41 +133,50 @@ def _steady(job: Job, nodes: int) -> float:
 
 
 class Graph(NamedTuple):
-    """A data set: millions of vertices and edges, widths of what is aggregated, and the epoch of one socket, s."""
+    """A data set: millions of vertices, widths of what is aggregated, classes, and the epoch of one socket, s."""
 
     vertices_M: float
-    edges_M: float
     widths: tuple[int, ...]
+    classes: int
     alone_s: float
     replication: Mapping[int, float]  # by sockets: copies of a vertex
     published: Mapping[str, Mapping[int, float]]  # by algorithm and sockets, s
 
 
 GRAPHS = {
-    "Reddit": Graph(0.232965, 114.615892, (602, 16), 0.62, {2: 1.75, 4: 2.94, 8: 4.66, 16: 6.93}, {
+    "Reddit": Graph(0.232965, (602, 16), 41, 0.62, {2: 1.75, 4: 2.94, 8: 4.66, 16: 6.93}, {
         "cd-0": {2: 0.84, 4: 0.96, 8: 0.79, 16: 0.63}, "cd-5": {2: 0.55, 4: 0.51, 8: 0.43, 16: 0.30},
         "0c": {2: 0.49, 4: 0.43, 8: 0.32, 16: 0.21}}),
-    "Products": Graph(2.449029, 123.71828, (100, 256, 256), 11.0, {
+    "Products": Graph(2.449029, (100, 256, 256), 47, 11.0, {
         2: 1.49, 4: 2.16, 8: 2.98, 16: 3.90, 32: 4.85, 64: 5.74}, {
         "cd-0": {2: 7.6, 4: 6.7, 8: 5.1, 16: 3.53, 32: 2.31, 64: 1.75},
         "cd-5": {2: 5.9, 4: 4.2, 8: 2.94, 16: 1.88, 32: 1.50, 64: 1.11},
         "0c": {2: 5.1, 4: 3.3, 8: 2.05, 16: 1.24, 32: 0.77, 64: 0.68}}),
-    "Papers": Graph(111.059956, 1615.685872, (128, 64, 64, 64), 1022.0, {32: 4.63, 64: 5.63, 128: 6.62}, {
+    "Proteins": Graph(8.745542, (128, 256, 256), 256, 100.0, {  # widths behind the first assumed
+        2: 1.33, 4: 1.65, 8: 1.91, 16: 2.11, 32: 2.27, 64: 2.37}, {
+        "cd-0": {2: 52.7, 4: 29.2, 8: 15.7, 16: 8.3, 32: 4.46, 64: 2.64},
+        "cd-5": {2: 48.0, 4: 24.0, 16: 6.3, 32: 3.14, 64: 1.67},
+        "0c": {2: 45.9, 4: 23.0, 8: 11.5, 16: 5.64, 32: 2.71, 64: 1.33}}),
+    "Papers": Graph(111.059956, (128, 64, 64, 64), 172, 1022.0, {32: 4.63, 64: 5.63, 128: 6.62}, {
         "cd-0": {32: 101.0, 64: 54.0, 128: 37.3}, "cd-5": {32: 80.0, 64: 30.1, 128: 12.3},
         "0c": {32: 39.0, 64: 14.7, 128: 8.3}}),
 }
-EXCHANGE_BPS = 0.75e9
-"""Of a socket: 0.89 GB of Products on 64 sockets in the 1.18 s of communication, packing and unpacking of figure 6."""
+EXCHANGE_BPS, PACKING_BPS = 0.89e9 / 0.7, 0.89e9 / 0.48
+"""Of a socket, which sends 0.89 GB of Products on 64 sockets: in 0.7 s, packed and unpacked in 0.48 s (figure 6)."""
 
-MEMORY_BPS, DENSE_FLOPS = 128e9, 1.5e12  # of a socket of 28 cores: data sheet; a third of the peak, assumed
+DENSE_FLOPS = 1.5e12  # of a socket of 28 cores: a third of the peak, assumed
 DELAYS = {"0c": 0, "cd-0": 1, "cd-5": 5}  # epochs that share the exchange; 0: none
 
 
 def vertex_share(graph: Graph) -> float:
-    """Share of an epoch that is work on vertices, which copies repeat: products, beside memory traffic of edges."""
-    dense = 6e6 * graph.vertices_M * sum(width * 256 for width in graph.widths) / DENSE_FLOPS
-    edges = 8e6 * graph.edges_M * sum(graph.widths) / MEMORY_BPS
-    return dense / (dense + edges)
+    """Share of the epoch of one socket that is work on vertices: matrix products, which copies repeat."""
+    weights = sum(a * b for a, b in pairwise((*graph.widths, graph.classes)))
+    return 6e6 * graph.vertices_M * weights / DENSE_FLOPS / graph.alone_s
+
+
+def sent_bytes(graph: Graph, sockets: int, width: int) -> float:
+    """Of a socket to the roots: what it has of each copied vertex, and its degree; as much comes back."""
+    return (graph.replication[sockets] - 1) * graph.vertices_M * 1e6 * 4 * (width + 1) / sockets
 
 
 def epoch_s(graph: Graph, sockets: int, algorithm: str) -> float:
@@ -188,8 +187,9 @@ def epoch_s(graph: Graph, sockets: int, algorithm: str) -> float:
     at, late = list[int](), list[int]()
     for width in graph.widths:
         at = [job.compute("forward", round(local / 3 * width / sum(graph.widths) * PS), after=at)]
-        sent = (copies - 1) * graph.vertices_M * 1e6 * 4 * (width + 1) / sockets
+        sent = sent_bytes(graph, sockets, width)
         for way in ("to roots", "to leaves") if delay else ():
+            at = [job.compute("packing", round(sent / delay / PACKING_BPS * PS), after=at)]
             size = round(sent * sockets / (sockets - 1) / delay)
             exchange = build("direct", "all-to-all", job.topology, size)
             number = job.collective(way, exchange, after=[*at, *late])
@@ -199,7 +199,7 @@ def epoch_s(graph: Graph, sockets: int, algorithm: str) -> float:
 
 
 def distgnn(quick: bool) -> Iterator[dict[str, Any]]:
-    """Every cell of figure 5 but Proteins, whose widths are not public."""
+    """Every cell of figure 5."""
     for name, graph in GRAPHS.items():
         for algorithm, cells in graph.published.items():
             for sockets, published in cells.items():
@@ -222,7 +222,7 @@ def page(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
     rows = tables["distgnn"]
     by = {name: [abs(row["ratio"] - 1) for row in rows if row["algorithm"] == name] for name in DELAYS}
     said = ", ".join(f"{name} {sum(some) / len(some):.0%}, {max(some):.0%}" for name, some in by.items() if some)
-    yield from (DISTGNN.format(EXCHANGE_BPS / 1e9, said), *_largest(rows), "", *_table(rows))
+    yield from (DISTGNN.format(EXCHANGE_BPS / 1e9, PACKING_BPS / 1e9, said), *_largest(rows), "", *_table(rows))
 
 
 UNKNOWN = """# Three systems for slow networks: FusionLLM, DEFER, DistGNN
@@ -231,8 +231,8 @@ Made by `weft paper seeds`.
 
 What is not public, so that few rows here can be a gate: of FusionLLM the lists of devices, links and seconds (only
 the range of gains, 1.45 to 9.39, is); of DEFER the rate of its links and every cell but one (1.53 times with 8
-nodes); of DistGNN the seconds of its phases as text, and the widths of Proteins. DistGNN's gain on one socket (3.7
-times) is one of kernels, which weft does not simulate.
+nodes); of DistGNN the seconds of its phases as text, and the widths of Proteins (those of Products are taken).
+DistGNN's gain on one socket (3.7 times) is one of kernels, which weft does not simulate.
 """
 
 FUSION = f"""## FusionLLM
@@ -256,14 +256,15 @@ says, and falls where the largest output is sent by a smaller part.
 
 DISTGNN = """## DistGNN
 
-Seconds of an epoch. Taken in: the epoch of one socket, the replication of vertices (table 4), and one rate of
-exchange, {:g} GB/s a socket, from one cell of figure 6. 0c exchanges nothing, cd-0 everything in every epoch, cd-5
-a fifth, behind the computation.
+Seconds of an epoch. Taken in: the epoch of one socket, the replication of vertices (table 4), and two rates of a
+socket from one cell of figure 6 (Products on 64): it exchanges {:.3g} GB/s, and packs {:.3g} GB/s. 0c exchanges
+nothing, cd-0 everything in every epoch, cd-5 a fifth: packed before, exchanged behind the computation. Matrix
+products are work on vertices, which copies repeat; all else is work on edges, which sockets share out.
 
-Mean and largest distance from the published epochs: {}. Where everything is exchanged the rate carries over from
-one graph to the others. Where little is, what is left out shows: packing that is not hidden, work that one graph
-has a socket (0c of Reddit stays at 0.2 s), and the memory of the one socket that Papers does not fit into, so that
-it gains more than the number of sockets. Speed-ups at the most sockets:
+Mean and largest distance from the published epochs: {}.
+The rates of the one cell carry over to the other graphs.
+What is left out shows where little is left to do: sockets that have unlike parts of a graph, and what each has at
+least (0c of Reddit stays at 0.2 s, of Products at 0.7). Speed-ups at the most sockets:
 """
 
 

@@ -34,7 +34,6 @@ from sim.simulation import simulate
 from sim.study.circuits import switched_rows
 from sim.study.tables import screen_width
 from topologies import (
-    Circuits,
     Topology,
     WeftError,
     circulant,
@@ -455,8 +454,7 @@ def demand_matched(n: int, degree: int, demand: Demand, rate_Gbps: float) -> Fab
     along = np.arange(n), (np.arange(n) + 1) % n
     wish[along] += sum(demand.all_reduce.values()) / n
     pairs = greedy_circuits(wish, degree, random.Random(1))
-    circuits = Circuits(n, degree, tuple(pairs))
-    return Fabric(optical(circuits, bandwidth=f"{rate_Gbps}Gb/s", latency="1us"), (1,), {}, degree, 0, ())
+    return Fabric(optical(n, degree, pairs, bandwidth=f"{rate_Gbps}Gb/s", latency="1us"), (1,), {}, degree, 0, ())
 
 
 def measured_iterations(quick: bool) -> Iterator[Row]:

@@ -20,14 +20,14 @@ from sim.plots.lines import CYCLE
 from sim.plots.passes import draw_passes
 from sim.plots.style import NARROW, REFERENCE, figure, legend
 from sim.study.group_times import library_times
-from sim.study.plans import torus_of
+from sim.study.keys import IterationKeys
+from sim.study.plans import filled, plan_by, torus_of
 from topologies.checks import WeftError, told
 from topologies.machines.profile import Machine, machine
 from topologies.text.input_text import read_input
 from workloads.models.language import LanguageModel, language_model
 from workloads.passes.device import Stack, device, stack, stacks
-from workloads.passes.iteration import Iteration, iterate
-from workloads.passes.orders import order_of
+from workloads.passes.iteration import WAITING, Iteration, iterate
 from workloads.passes.plan import Plan
 
 DATA = Path(__file__).parent / "data" / "training.csv"
@@ -204,34 +204,28 @@ def plan_of(row: Mapping[str, str]) -> Plan:
     precision = "fp8" if "fp8" in said and on.fp8 else "half"
     recomputed = _one_of(row, "recompute", RECOMPUTES, "none, full and selective")
     attention = _attention(_one_of(row, "attention", "unfused|flash|cuDNN|MLA", "unfused, flash and cuDNN"))
-    tp, pp, dp = (_cell(row, key) for key in ("tp", "pp", "dp"))
-    cp, micro = (_cell(row, key, 1) for key in ("cp", "micro_batch"))
-    batches, left = divmod(_cell(row, "global_batch"), dp * micro)
-    if left or not batches:
-        raise WeftError(f"global_batch {row['global_batch']} is no multiple of dp={dp} x micro_batch {micro}")
+    tp, pp, dp, batch, gpus = (_cell(row, key) for key in ("tp", "pp", "dp", "global_batch", "gpus"))
+    cp, micro, vp = (_cell(row, key, 1) for key in ("cp", "micro_batch", "vp"))
+    if tp * pp * dp * cp != gpus:
+        raise WeftError(f"tp x pp x dp x cp are {tp * pp * dp * cp} ranks, not the {gpus} GPUs")
     if pp > 1 and of.microbatches == "stages" and "not published" in row["microbatches"]:
-        micro, batches = max(1, batches * micro // pp), pp
-    vp = _cell(row, "vp", 1)
+        micro = max(1, batch // (dp * pp))
     named = _one_of(row, "schedule", rf"^(none|{'|'.join(SCHEDULES)})\b", f"none, {', '.join(SCHEDULES)}").lower()
     schedule = next((one for one in SCHEDULES if named.startswith(one)), "1f1b")
     if schedule in ("1f1b", "interleaved"):
         schedule = "interleaved" if pp > 1 and vp > 1 else "1f1b"
-    found = Plan(
-        model=model_of(row), device=on, stack=of, precision=precision, tp=tp, pp=pp, dp=dp, cp=cp,
-        efficiency=of.constant(on.name, precision)[0], half_efficiency=of.constant(on.name, "half")[0],
-        vp=vp if schedule == "interleaved" else order_of(schedule).chunks or 1,
+    keys = filled(IterationKeys(
+        stack=of.name, precision=precision, tp=tp, pp=pp, vp=vp if schedule == "interleaved" else None, cp=cp,
         ep=_cell(row, "ep", 1), replicas=_after(r"(\d+) slices", row["gpu"]) or 1, zero=_cell(row, "zero", 0),
-        schedule=schedule, micro_batch=micro, microbatches=batches, sequence=_cell(row, "seq"),
-        sequence_parallel=tp > 1 and _flag(row, "sequence_parallel"),
-        recompute=_named(RECOMPUTED, recomputed, "none"), attention=attention,
-        data_overlap=_flag(row, "dp_overlap", unsaid=True), send_overlap=_flag(row, "p2p_overlap"),
-        tensor_overlap="pipelined" if re.search("userbuffers|async|pipelined", row["tp_overlap"]) else "none",
-        gradient_bytes=_cell(row, "grad_bytes", 4), compiled="without torch.compile" not in row["notes"],
-        node=_node(row),
+        schedule=schedule, micro_batch=micro, global_batch=batch, sequence=_cell(row, "seq"),
+        sequence_parallel=_flag(row, "sequence_parallel"), recompute=_named(RECOMPUTED, recomputed, "none"),
+        attention=attention, overlap_tp=bool(re.search("userbuffers|async|pipelined", row["tp_overlap"])),
+    ))
+    return replace(
+        plan_by(keys, model_of(row), on, gpus, _node(row)), data_overlap=_flag(row, "dp_overlap", unsaid=True),
+        send_overlap=_flag(row, "p2p_overlap"), gradient_bytes=_cell(row, "grad_bytes", 4),
+        compiled="without torch.compile" not in row["notes"],
     )
-    if found.n_ranks != _cell(row, "gpus"):
-        raise WeftError(f"tp x pp x dp x cp are {found.n_ranks} ranks, not the {row['gpus']} GPUs")
-    return found
 
 
 def _attention(text: str) -> str:
@@ -241,9 +235,7 @@ def _attention(text: str) -> str:
 
 
 def model_of(row: Mapping[str, str]) -> LanguageModel:
-    """The model of a run by its hyper-parameters; DeepSeek-V3 by name."""
-    if re.search(r"DeepSeek-(V3|R1)", row["model"], re.IGNORECASE):
-        return language_model("deepseek-v3")
+    """The model of a run by its hyper-parameters; widths of latent attention are in the notes."""
     gated, text = _flag(row, "gated"), row["ffn"]
     mixture: dict[str, Any] = {}
     if experts := re.search(r"(\d+) (?:routed|experts)", text):
@@ -251,14 +243,28 @@ def model_of(row: Mapping[str, str]) -> LanguageModel:
             "experts": int(experts[1]), "active": _after(r"(\d+) active", text),
             "shared": _after(r"(\d+) shared", text),
             "expert_width": _after(r"expert (\d+)", text) or _number(text),
+            "dense_layers": _after(r"dense \d+ \((\d+) layers", text),
+            "nodes_per_token": _after(r"at most (\d+) nodes", row["notes"]),
         }
     old = not gated and "MPT" not in row["model"]  # MPT has ALiBi and no biases
     return LanguageModel(
         name=row["model"], layers=_cell(row, "layers"), hidden=_cell(row, "hidden"),
         heads=_cell(row, "heads"), kv_heads=_cell(row, "kv_heads", 0), feed_forward=_cell(row, "ffn"), gated=gated,
         vocabulary=_cell(row, "vocab"), tied=_flag(row, "tied"), sequence=_cell(row, "seq"), positions=old,
-        biases=old, **mixture,
+        biases=old, **mixture, **(_latent(row) if "MLA" in row["kv_heads"] else {}),
     )
+
+
+def _latent(row: Mapping[str, str]) -> dict[str, Any]:
+    """Multi-head latent attention: of the notes, or of DeepSeek-V3 where that is the model."""
+    widths = [_after(rf"\b{name} (\d+)", row["notes"]) for name in ("q rank", "kv rank", "nope", "rope", "v")]
+    if not all(widths):
+        if not re.search(r"DeepSeek-(V3|R1)", row["model"], re.IGNORECASE):
+            raise WeftError("kv_heads is MLA: expected in the notes are q rank N, kv rank N, nope N, rope N, v N")
+        known = language_model("deepseek-v3")
+        widths = [known.q_rank, known.kv_rank, known.head_size - known.rotary, known.rotary, known.value_size]
+    q, kv, nope, rope, value = widths
+    return {"q_rank": q, "kv_rank": kv, "rotary": rope, "head_size": nope + rope, "value_size": value}
 
 
 def _after(pattern: str, text: str) -> int:
@@ -407,7 +413,32 @@ def report(points: Sequence[Point]) -> list[str]:
               *md_head("what", "slower", "faster", "published", "predicted", numbers=2)]
     lines += [md_line(one.what, one.one.row["id"], one.other.row["id"], f"{one.published:.3f}", f"{one.predicted:.3f}")
               for one in pairs(points)]
-    return [*lines, *_exposed(points), *_constants(), *_sources(points)]
+    return [*lines, *_phases(points), *_exposed(points), *_constants(), *_sources(points)]
+
+
+def phases(found: Iteration, rank: int) -> dict[str, float]:
+    """Seconds of a rank in passes alone and beside each other, waiting, and behind the last pass of all ranks."""
+    spent = {"1F": 0.0, "bubble": found.parts[rank].get(WAITING, 0) / 1e12, "1B": 0.0, "1W": 0.0, "1F1B": 0.0}
+    for one in found.pipeline.ranks[rank]:
+        spent["1F1B" if len(one.slot) > 1 else f"1{one.slot[0].kind[0]}"] += (one.end - one.begin) / 1e12
+    return {**spent, "optimizer": (found.time_ps - found.pipeline.end) / 1e12}
+
+
+def _phases(points: Sequence[Point]) -> Iterator[str]:
+    """Phases that the notes of a run publish."""
+    for point in points:
+        told_ = re.findall(r"(\w+) ([\d.]+)(?=,|;)", point.row["notes"].partition("phases (s):")[2])
+        if point.found is None or not told_:
+            continue
+        each = [phases(point.found, rank) for rank in range(point.found.plan.pp)]
+        yield from ("", f"## Phases of {point.row['id']}", "", "Seconds of an iteration. Ranks have unlike stages; "
+                    "which one is published is not known. All that", "follows the last pass is the optimizer; what "
+                    "else the published one has is not known.", "",
+                    *md_head("phase", "published", "first rank", "mean of the ranks", numbers=3))
+        for name, published in told_:
+            if name in each[0]:
+                mean = statistics.fmean(one[name] for one in each)
+                yield md_line(name, published, f"{each[0][name]:.2f}", f"{mean:.2f}")
 
 
 def _exposed(points: Sequence[Point]) -> Iterator[str]:

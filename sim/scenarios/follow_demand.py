@@ -20,9 +20,9 @@ from sim.engine.run import Run
 from sim.lower.job import lower
 from sim.program.model import Model
 from sim.simulation import simulate
-from topologies import Circuits, Topology, WeftError, optical
+from topologies import Topology, WeftError
 from topologies.core.epochs import circuit_epochs
-from topologies.optics import links_of
+from topologies.optics import between
 from workloads.job import CLOCK, Compute, Job, Operation, Send
 
 LIVE_DELAYS = 4
@@ -173,8 +173,7 @@ class _Follower:
         return self._whole()
 
     def _fabric(self, demand: npt.NDArray[np.float64]) -> Topology:
-        pairs = greedy_circuits(demand, self.optics.ports, self.random)
-        return optical(Circuits(self.n, self.optics.ports, tuple(pairs)), **links_of(self.job.topology))
+        return between(self.job.topology, greedy_circuits(demand, self.optics.ports, self.random))
 
     def _demand(self, now: int) -> npt.NDArray[np.float64]:
         """Bytes left of every message that may be under way before circuits change again: that waits for no own one."""

@@ -18,9 +18,10 @@ from sim.lower.job import lower
 from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
+from sim.program.perturb import SHARE
 from sim.result import Result
 from topologies import WeftError
-from topologies.units import format_time
+from topologies.units import PS_PER_S, format_time
 
 LADDER = (64, 32, 256, 4, 1, 1024, 4096)
 """Chunks per transfer that are tried, the most promising first; all beside those of the model."""
@@ -104,10 +105,19 @@ def fitting(schedule: Schedule, model: Model, symmetry: str = "auto") -> Model:
 
 
 def least_chunks(schedule: Schedule, model: Model, symmetry: str = "auto") -> int:
-    """The least number of chunks of which the largest fits the buffers of links; 1 where none does, or all do."""
-    if model.buffer_bytes is None:
+    """The least number of chunks of which the largest fits the buffers of links, and the turns of a rotor's circuits.
+
+    1 where none does, or all do.
+    """
+    optics, rooms = schedule.topology.optics, list[int]()
+    if model.buffer_bytes is not None:
+        rooms.append(model.buffer_bytes // (1 + model.bubble) - model.packet_header_bytes)
+    if optics is not None and optics.dwell_ps:
+        fits = optics.rate_Bps * optics.dwell_ps / PS_PER_S * (1 - 2 * SHARE)  # in perturbed runs too
+        rooms.append(int(fits) - model.packet_header_bytes)
+    if not rooms:
         return 1
-    room_bytes = model.buffer_bytes // (1 + model.bubble) - model.packet_header_bytes
+    room_bytes = min(rooms)
     largest_bytes = int(lower(schedule, _unbuffered(model), symmetry).task_bytes.max(initial=0)) + model.header_bytes
     return max(1, -(-largest_bytes // room_bytes)) if room_bytes > 0 else 1
 

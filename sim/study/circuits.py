@@ -6,6 +6,7 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
 from sim.program.model import Model
+from sim.program.outcome import Deadlock
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm
@@ -171,9 +173,12 @@ class Planner:
             if key not in self._prices:
                 fabric = self.states[state]
                 self._prices[key] = None
-                if has_routes(fabric, t):
-                    some = part(self.schedule, t, fabric)
-                    self._prices[key] = simulate(some, model=self.model, **self.how.arguments()).time_ps
+                with suppress(Deadlock, Unswitchable):  # pools that steps before would have given back
+                    some = part(self.schedule, t, fabric) if has_routes(fabric, t) else None
+                    if fabric is self.schedule.topology and last - first == len(self.pairs) - 1:
+                        some = self.schedule  # which may name its routes
+                    if some is not None:
+                        self._prices[key] = simulate(some, model=self.model, **self.how.arguments()).time_ps
         return self._prices[self._keys[piece]]
 
     def _key(self, t: Transfers, state: int) -> tuple[object, ...]:
@@ -204,7 +209,7 @@ def switched_form(
     static = best.result.job.of_schedule
     assert static is not None
     for label, schedule in ready.items():
-        if static.topology.optics is None or "circuits=" in label:
+        if (optics := static.topology.optics) is None or optics.dwell_ps or "circuits=" in label:
             continue
         size = schedule.size_bytes
         bound = circuits_bound_ps(schedule.topology, schedule.kind, size, best.result.model, least_changes=1)

@@ -12,9 +12,9 @@ from sim.optimizer.knobs import HIERARCHICAL, Asked
 from sim.optimizer.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
 from sim.optimizer.study import Study
 from sim.study.spec import DEFAULT_SIZE, Spec
-from topologies.checks import WeftError
+from topologies.checks import WeftError, number
 from topologies.units import parse_bandwidth, parse_size, parse_sweep_size
-from workloads.compute import Accelerator
+from workloads.compute import TERA, Accelerator
 from workloads.formats.libra_files import read_prices
 from workloads.models import MODELS
 from workloads.training import LOOPS as SIMULATED_LOOPS
@@ -100,7 +100,8 @@ def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
     parallelism = _one_each(asked.parallelism, models, "--parallelism", "models", None)
     weight = _one_each(asked.weight, names, "--weight", "workloads", 1.0)
     work = spec.workload
-    accelerator = Accelerator(asked.peak_flops, DEFAULT_EFFICIENCY if work.efficiency is None else work.efficiency)
+    assert work.peak is not None and work.efficiency is not None  # the command has defaults
+    accelerator = Accelerator(number(work.peak, "peak", 0, above=True) * TERA, work.efficiency)
     return tuple(
         place_workload(
             name, network, communicator=communicator.pop(0) if name in files else None,
@@ -110,10 +111,6 @@ def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
         )
         for name in names
     )
-
-
-DEFAULT_EFFICIENCY = 0.75
-"""Share of an NPU's peak that LIBRA assumes."""
 
 
 def _microbatches(spec: Spec) -> Microbatches | None:

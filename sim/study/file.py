@@ -108,16 +108,13 @@ def points_of(
 
 def _named(spec: Spec) -> Iterator[tuple[Spec, str]]:
     """A spec by what its points are called: by each algorithm, or as a plan or a workload."""
-    if spec.iteration.model is not None:
-        yield spec, label_of(spec)
-    elif not works(spec):
+    if spec.iteration.model is None and not works(spec):
         yield from ((spec, name) for name in spec.algorithms)
-    elif spec.collective.algorithms is None:
-        yield spec, label_of_workload(spec)
-    else:
-        for name in spec.algorithms:
-            one = replace(spec, collective=replace(spec.collective, algorithms=(name,)))
-            yield one, label_of_workload(one)
+        return
+    label = label_of_workload if spec.iteration.model is None else label_of
+    for name in spec.algorithms if spec.collective.algorithms else ("",):
+        one = replace(spec, collective=replace(spec.collective, algorithms=(name,))) if name else spec
+        yield one, label(one)
 
 
 def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple[Any, ...]]]:

@@ -4,15 +4,14 @@ A group is so many ranks, so far apart in the order of ranks. All groups of a ki
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import TypeVar
 
 from collectives import build
-from sim.faults.plan import FaultPlan
 from sim.how import AS_USUAL, How
 from sim.library.expected import expected
 from sim.library.tuner import NEWEST, SENDRECV, Setting
-from sim.program.model import Model
 from sim.simulation import simulate
 from topologies import Topology, torus
 from topologies.machines.profile import Machine
@@ -21,6 +20,8 @@ from workloads.job import Job
 from workloads.passes.fabric import SEND, FabricGroups
 from workloads.passes.plan import Group
 from workloads.passes.tape import Times
+
+T = TypeVar("T")
 
 
 def library_times(machine: Machine, groups: Mapping[str, Group], version: tuple[int, int] = NEWEST) -> Times:
@@ -69,21 +70,21 @@ def torus_times(machine: Machine, groups: Mapping[str, Group], how: How = AS_USU
 
 
 def fabric_times(
-    topology: Topology, groups: Mapping[str, Group], algorithm: str, model: Model, faults: FaultPlan | None = None,
-    how: How = AS_USUAL, npus: Sequence[int] | None = None,
-) -> Times:
+    topology: Topology, groups: Mapping[str, Group], algorithm: str, run: Callable[[Job], T],
+    npus: Sequence[int] | None = None,
+) -> Callable[[str, float, str], T]:
     """On any fabric, by an algorithm; all groups of a kind at once.
 
-    `faults`: strike each collective as if it began the iteration.
+    `run`: the time of a job in ps, or its range; faults strike each collective as if it began the iteration.
     `npus`: where the ranks are; default: everywhere, in order.
     """
     runs = FabricGroups(topology, groups, algorithm, npus)
 
     @cache
-    def times(kind: str, size_bytes: float, group: str) -> int:
+    def times(kind: str, size_bytes: float, group: str) -> T:
         job = Job(topology)
         runs.add(job, kind, max(1, round(size_bytes)), group)
-        return simulate(job, model=model, faults=faults, **how.arguments()).time_ps
+        return run(job)
 
     return times
 

@@ -3,6 +3,7 @@ sizes on its first line.
 """
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from topologies.core.links import per_dimension
 from topologies.core.product import link_bandwidths
 from topologies.stages import staged
 from topologies.units import parse_bandwidth, parse_size
-from workloads import read_communicator, read_text_workload, training_workload
+from workloads import read_text_workload, training_workload
 from workloads.compute import TERA, Accelerator
+from workloads.formats.comm_groups import read_extents
 from workloads.formats.simai import EVERYONE, EXPERTS, STAGES, TENSOR
 from workloads.job import Job, check_room
 from workloads.models import MODELS, model
@@ -34,7 +36,7 @@ from workloads.parallelism import (
 )
 from workloads.parallelism import TENSOR as TENSOR_GROUP
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
-from workloads.training import LOOPS, Training, is_product, training_job
+from workloads.training import LOOPS, Training, is_product, process_groups, training_job
 from workloads.workload import PHASES, Groups, Phase, Workload
 
 NAMED = {"forward": TENSOR_GROUP, "input_grad": TENSOR_GROUP, "weight_grad": DATA, "ep": EXPERT, "dp_ep": EXPERT_DATA}
@@ -166,7 +168,8 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
     if (work.communicator is None) == (work.groups is None):
         raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")
     if work.communicator is not None:
-        return workload, read_communicator(work.communicator, topology.shape)
+        place = partial(process_groups, workload, shape=topology.shape)
+        return workload, read_extents(work.communicator, topology.shape, place)
     groups = parse_groups(work.groups or "")
     known = {*PHASES, *(call.group for call in workload.calls()), *([PIPELINE] if training.microbatches else [])}
     for name in groups:

@@ -158,7 +158,7 @@ class CollectiveKeys:
     """Section `[collective]`: the collective and its algorithms."""
 
     name: str | None = key("text", "all-reduce, reduce-scatter, all-gather, ...", "NAME", ("--collective",),
-                           default="all-reduce")
+                           default="that of a file, or all-reduce")
     algorithms: tuple[str, ...] | None = key("names", "comma-separated names of algorithms, or schedule files",
                                              "NAME|FILE[,...]", ("--algorithms", "--algorithm"),
                                              default="all that can run")
@@ -258,8 +258,8 @@ class WorkloadKeys:
     system: str | None = key("text", "system file of ASTRA-sim; in a job its peak-perf and local-mem-bw, which time "
                              "operations of traces that have no duration", "FILE")
     remote_memory: str | None = key("text", "remote memory of ASTRA-sim, for memory nodes of traces", "FILE")
-    communicator: str | None = key("text", "process groups: of layers in LIBRA's format (YAML), of traces the "
-                                   "communicator groups of ASTRA-sim (JSON)", "FILE",
+    communicator: str | None = key("text", "process groups of layers or traces: NPUs by name, as ASTRA-sim has them "
+                                   "(JSON), or extents of dimensions, as LIBRA has them (YAML)", "FILE",
                                    ("--communicator", "--comm-group"))
     groups: str | None = key("text", 'process groups by name, such as "forward=16,-1;weight_grad=-1,32"; -1: unused',
                              "TEXT")
@@ -346,7 +346,6 @@ class OptimizeKeys:
     parallelism: tuple[str, ...] | None = key(
         "texts", "tp, dp, pp, ep, zero of a model, one per model", "tp=N,...",
         default="LIBRA's tp, and dp for the rest")
-    peak_flops: float = key("number", "peak rate of an NPU in FLOP/s, for models", "N", value=312e12)
     checkpointed: bool = key("flag", "forward collectives run twice (activation checkpointing)", value=False)
     budget: str | None = key("text", "total bandwidth of an NPU over all dimensions, such as 500GB/s", "RATE")
     budget_rule: str = key("text", "spent: use the whole budget, as LIBRA does; at-most: less if that is better",

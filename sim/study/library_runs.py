@@ -96,6 +96,20 @@ def simulated(setting: Setting, row: Expected, how: How = AS_USUAL) -> Simulated
     return Simulated(max(setting.launch_s, protocol.base_us / 1e6 + time), name)
 
 
+class Found(NamedTuple):
+    """A machine as an algorithm by a protocol finds it, what a run takes before, and bytes of a chunk."""
+
+    fabric: Topology
+    base_s: float
+    chunk_bytes: float
+
+
+def as_found(setting: Setting, row: Expected) -> Found:
+    """The rates that machines reach, and the latencies that the library counts, for any schedule."""
+    protocol = _protocol(setting, row)
+    return Found(_fabric(setting, protocol), protocol.base_us / 1e6, protocol.chunk_KiB * KIB)
+
+
 APART = 0.2
 """Simulated and expected times that differ by more than this share are explained."""
 

@@ -56,32 +56,32 @@ def divide(schedule: Schedule) -> Division:
     big = sum(takes) / k + n * (latency + delay)
     model = _Model(n, k, len(kinds))
     for i in range(n):
-        model.row({model.d(i, j): 1.0 for j in range(k)}, takes[i], takes[i])
+        model.row({model.d[i][j]: 1.0 for j in range(k)}, takes[i], takes[i])
         for j in range(k):
-            u, r, f = model.u(i, j), model.r(i, j), model.f(i, j)
-            model.row({model.d(i, j): 1.0, u: -takes[i]}, most=0.0)
-            model.row({model.x(i, j, c): 1.0 for c in range(len(kinds))}, 1.0, 1.0)
-            model.row({u: 1.0, model.x(i, j, kinds.index(config[i])): -1.0}, most=0.0)
-            sends = {f: 1.0, model.d(i, j): -1.0, u: -big}
-            model.row(sends | ({model.e(i - 1): -1.0} if i else {}), least=latency - big)
-            idle = {model.a(i - 1, j): -1.0, r: -delay} if i else {}
+            u, r, f = model.u[i][j], model.r[i][j], model.f[i][j]
+            model.row({model.d[i][j]: 1.0, u: -takes[i]}, most=0.0)
+            model.row({model.x[i][j][c]: 1.0 for c in range(len(kinds))}, 1.0, 1.0)
+            model.row({u: 1.0, model.x[i][j][kinds.index(config[i])]: -1.0}, most=0.0)
+            sends = {f: 1.0, model.d[i][j]: -1.0, u: -big}
+            model.row(sends | ({model.e[i - 1]: -1.0} if i else {}), least=latency - big)
+            idle = {model.a[i - 1][j]: -1.0, r: -delay} if i else {}
             model.row(sends | idle, least=latency - big)
-            model.row({model.a(i, j): 1.0} | idle, least=0.0)
-            for after in (model.e(i), model.a(i, j)):
+            model.row({model.a[i][j]: 1.0} | idle, least=0.0)
+            for after in (model.e[i], model.a[i][j]):
                 model.row({after: 1.0, f: -1.0, u: -big}, least=-big)
             for c in range(len(kinds)) if i else ():
-                model.row({r: 1.0, model.x(i, j, c): -1.0, model.x(i - 1, j, c): 1.0}, least=0.0)
-            done = {model.d(at, j): 1.0 for at in range(i + 1)} | {model.u(at, j): latency for at in range(i + 1)}
-            model.row(done | {model.e(i): -1.0}, most=0.0)  # what a plane does is one after the other
-            spent = done | {model.r(at, j): delay for at in range(i + 1)}
-            model.row(spent | {model.e(i): -1.0, u: spent[u] + big}, most=big)
-        model.row({model.e(i): 1.0} | ({model.e(i - 1): -1.0} if i else {}), least=latency + takes[i] / k)
+                model.row({r: 1.0, model.x[i][j][c]: -1.0, model.x[i - 1][j][c]: 1.0}, least=0.0)
+            done = {model.d[at][j]: 1.0 for at in range(i + 1)} | {model.u[at][j]: latency for at in range(i + 1)}
+            model.row(done | {model.e[i]: -1.0}, most=0.0)  # what a plane does is one after the other
+            spent = done | {model.r[at][j]: delay for at in range(i + 1)}
+            model.row(spent | {model.e[i]: -1.0, u: spent[u] + big}, most=big)
+        model.row({model.e[i]: 1.0} | ({model.e[i - 1]: -1.0} if i else {}), least=latency + takes[i] / k)
     for j in range(k - 1):  # planes are alike: in the order of their first circuits
-        order = {model.x(0, j + at, c): (c * (1.0 if at else -1.0)) for at in (0, 1) for c in range(len(kinds))}
+        order = {model.x[0][j + at][c]: (c * (1.0 if at else -1.0)) for at in (0, 1) for c in range(len(kinds))}
         model.row(order, least=0.0)
-    found = model.solve(n, big)
-    share = [_whole([found[model.d(i, j)] / per_byte for j in range(k)], size[i]) for i in range(n)]
-    up = [[kinds[int(np.argmax([found[model.x(i, j, c)] for c in range(len(kinds))]))] for j in range(k)]
+    found = model.solve(big)
+    share = [_whole([found[model.d[i][j]] / per_byte for j in range(k)], size[i]) for i in range(n)]
+    up = [[kinds[int(np.argmax([found[model.x[i][j][c]] for c in range(len(kinds))]))] for j in range(k)]
           for i in range(n)]
     return Division(share, up, sum(a != b for one, two in pairwise(up)
                                    for a, b in zip(one, two, strict=True)))
@@ -148,45 +148,24 @@ def _whole(share: list[float], size: int) -> list[int]:
 
 
 class _Model:
-    """Variables and rows of the program; times in us."""
+    """Variables and rows of the program, by step i, plane j and kind of circuits c; times in us."""
 
     def __init__(self, n: int, k: int, kinds: int) -> None:
-        self.n, self.k, self.kinds = n, k, kinds
-        self.cells, self.n_vars = n * k, n * k * (5 + kinds) + n
+        cells = n * k
+        grid = np.arange(cells).reshape(n, k)
+        self.n_binary, self.n_vars = (2 + kinds) * cells, cells * (5 + kinds) + n
+        self.u = grid.tolist()  # whether plane j carries some of step i
+        self.r = (cells + grid).tolist()  # whether it switches before
+        self.x = (2 * cells + np.arange(cells * kinds).reshape(n, k, kinds)).tolist()  # it has circuits of kind c
+        # time of its bytes of the step on it, when it has carried them, and when it is idle after the step
+        self.d, self.f, self.a = ((self.n_binary + at * cells + grid).tolist() for at in range(3))
+        self.e = [self.n_vars - n + i for i in range(n)]  # when the step has ended
         self.rows: list[tuple[dict[int, float], float, float]] = []
-
-    def u(self, i: int, j: int) -> int:
-        """Whether plane j carries some of step i."""
-        return i * self.k + j
-
-    def r(self, i: int, j: int) -> int:
-        """Whether it switches before step i."""
-        return self.cells + i * self.k + j
-
-    def x(self, i: int, j: int, c: int) -> int:
-        """Whether its circuits in step i are those of kind c."""
-        return 2 * self.cells + (i * self.k + j) * self.kinds + c
-
-    def d(self, i: int, j: int) -> int:
-        """Time of its bytes of step i on it."""
-        return (2 + self.kinds) * self.cells + i * self.k + j
-
-    def f(self, i: int, j: int) -> int:
-        """When it has carried them."""
-        return (3 + self.kinds) * self.cells + i * self.k + j
-
-    def a(self, i: int, j: int) -> int:
-        """When it is idle after step i."""
-        return (4 + self.kinds) * self.cells + i * self.k + j
-
-    def e(self, i: int) -> int:
-        """When step i has ended."""
-        return (5 + self.kinds) * self.cells + i
 
     def row(self, terms: dict[int, float], least: float = -np.inf, most: float = np.inf) -> None:
         self.rows.append((terms, least, most))
 
-    def solve(self, n: int, big: float) -> list[float]:
+    def solve(self, big: float) -> list[float]:
         from scipy.optimize import Bounds, LinearConstraint, milp  # heavy: loaded where it is used
         from scipy.sparse import lil_matrix
 
@@ -194,10 +173,10 @@ class _Model:
         for at, (terms, _, _) in enumerate(self.rows):
             for variable, factor in terms.items():
                 matrix[at, variable] += factor
-        binary = np.arange(self.n_vars) < (2 + self.kinds) * self.cells
+        binary = np.arange(self.n_vars) < self.n_binary
         cost = np.zeros(self.n_vars)
-        cost[self.e(n - 1)] = 1.0
-        cost[self.cells : 2 * self.cells] = 1e-9 * big  # among equals, fewer switches
+        cost[self.e[-1]] = 1.0
+        cost[np.ravel(self.r)] = 1e-9 * big  # among equals, fewer switches
         most = np.where(binary, 1.0, np.inf)
         found = milp(
             cost, integrality=binary, bounds=Bounds(0.0, most), options={"node_limit": MOST_NODES, "mip_rel_gap": 1e-6},

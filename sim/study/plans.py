@@ -1,13 +1,15 @@
 """Plans of a spec: its section `[iteration]` on a machine or a fabric, and what takes the time of its collectives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from sim.how import AS_USUAL, How
 from sim.library.tuner import runs_on, version
 from sim.program.model import Model
+from sim.result import Result
 from sim.simulation import simulate
 from sim.study.group_times import fabric_times, library_times, torus_times
 from sim.study.keys import (
@@ -24,6 +26,8 @@ from sim.study.keys import (
     WorkloadKeys,
 )
 from sim.study.spec import Spec
+from sim.why.path import Why
+from sim.why.spread import Spread
 from topologies import Topology, WeftError
 from topologies.machines.profile import Machine
 from topologies.units import counted
@@ -31,7 +35,7 @@ from workloads.job import Job
 from workloads.models.job_files import SUFFIXES, read_job
 from workloads.models.language import LanguageModel, language_model
 from workloads.parallelism import HSDP, SCHEMES, plain_scheme, zero_stage
-from workloads.passes.device import device, devices, stack
+from workloads.passes.device import Device, device, devices, stack
 from workloads.passes.iteration import Iteration, iterate
 from workloads.passes.job import iteration_job
 from workloads.passes.memory import check_fits, memory_of
@@ -69,6 +73,12 @@ def model_of_jobs(spec: Spec) -> Model:
     model, keys = spec.build_model(), spec.model
     given = keys.chunks is not None or keys.chunk is not None or keys.preset is not None
     return model if given else replace(model, chunks=1)
+
+
+def runner(spec: Spec, how: How = AS_USUAL) -> Callable[..., Result]:
+    """`simulate` with what a spec says of runs of jobs."""
+    return partial(simulate, model=model_of_jobs(spec), engine=spec.engine, symmetry=spec.symmetry,
+                   faults=spec.build_faults(), **how.arguments())
 
 
 class Asked(NamedTuple):
@@ -114,7 +124,8 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
     names = spec.collective.algorithms or (ALGORITHM,)
     if len(names) != 1:
         raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
-    times = fabric_times(topology, plan.groups, names[0], model_of_jobs(spec), spec.build_faults(), how)
+    run = runner(spec, how)
+    times = fabric_times(topology, plan.groups, names[0], lambda job: run(job).time_ps)
     return Asked(plan, times, topology.name, topology, names[0])
 
 
@@ -136,27 +147,54 @@ def fitting(spec: Spec, how: How = AS_USUAL) -> Asked:
 
 
 def label_of(spec: Spec) -> str:
-    """The plan of a spec in a few words: "llama-3-8b tp=2 pp=4"."""
+    """The plan of a spec in a few words: "llama-3-8b tp=2 pp=4", and the algorithm that is named."""
     given = {name: value for name, value in vars(spec.iteration).items() if value != getattr(IterationKeys(), name)}
     name = given.pop("model")
-    return " ".join([name, *(f"{key}={value}" for key, value in given.items())])
+    by = [f"by {','.join(spec.collective.algorithms)}"] if spec.collective.algorithms else []
+    return " ".join([name, *(f"{key}={value}" for key, value in given.items()), *by])
 
 
-def run_plan(spec: Spec, one: Asked, how: How = AS_USUAL, spread: int | None = 0) -> dict[str, Any]:
+def check_composed(one: Asked, spread: int | None, why: bool) -> None:
+    """Reject looks into an iteration that is composed of passes which it does not allow."""
+    if why:
+        raise WeftError("--why accounts for a run of the whole iteration: give --inline (inline = true)")
+    if spread and not one.algorithm:
+        raise WeftError(f"--spread {spread} perturbs simulated collectives: a library, or a torus of accelerators, has "
+                        "a model of their times; omit it, or --library")
+
+
+def composed(spec: Spec, one: Asked, how: How = AS_USUAL, spread: int | None = 0) -> tuple[Iteration, dict[str, Any]]:
+    """The iteration by its passes, and its row; with a range where each collective has that of its perturbed runs."""
+    found = iterate(one.plan, one.times)
+    row = row_of(found, one)
+    if not spread:
+        return found, row
+    run = runner(spec, how)
+    ranges = fabric_times(one.topology, one.plan.groups, one.algorithm, lambda job: run(job).spread(spread))
+    low, high = (iterate(one.plan, lambda *key, end=end: getattr(ranges(*key), end)).time_s
+                 for end in ("low_ps", "high_ps"))
+    return found, row | {"spread_low_s": low, "spread_high_s": high}
+
+
+def run_plan(
+    spec: Spec, one: Asked, how: How = AS_USUAL, spread: int | None = 0, why: bool = False
+) -> dict[str, Any]:
     """The row of a plan, composed or inlined."""
     begun = perf_counter()
     if not spec.iteration.inline:
-        if spread:
-            raise WeftError(f"spread {spread} perturbs a run of the whole iteration: give inline = true")
-        return row_of(iterate(one.plan, one.times), one.where) | {"wall_s": perf_counter() - begun}
-    result = simulate(inlined(one), model=model_of_jobs(spec), engine=spec.engine, symmetry=spec.symmetry,
-                      faults=spec.build_faults(), **how.arguments())
-    ends = result.spread(spread) if spread else None
-    compute = [result.compute_ps(rank) for rank in result.ranks]
-    return facts_of(one.plan, one.where) | {
-        "time_s": result.time_s, **one.plan.figures(result.time_s),
-        "exposed_s": (result.time_ps - min(compute)) / 1e12, "wall_s": perf_counter() - begun,
+        return composed(spec, one, how, spread)[1] | {"wall_s": perf_counter() - begun}
+    result = runner(spec, how)(inlined(one), log=True)
+    exposed_ps = result.time_ps - min(map(result.compute_ps, result.ranks))
+    row = facts_of(one) | {"time_s": result.time_s, **one.plan.figures(result.time_s), "exposed_s": exposed_ps / 1e12}
+    seen = looks(result.spread(spread) if spread else None, result.why() if why else None)
+    return row | seen | {"wall_s": perf_counter() - begun}
+
+
+def looks(ends: Spread | None, account: Why | None) -> dict[str, Any]:
+    """What a row says of a job besides its time: the ends of its range, and its critical path."""
+    return {
         "spread_low_s": ends and ends.low_s, "spread_high_s": ends and ends.high_s,
+        "why": {} if account is None else {"makespan_ps": account.makespan_ps, "parts_ps": account.parts},
     }
 
 
@@ -179,7 +217,7 @@ def plan_job(keys: IterationKeys, efficiency: float | None, topology: Topology, 
     """
     spec = Spec(iteration=keys, workload=WorkloadKeys(efficiency=efficiency))
     plan = plan_of(spec, None, topology.n_npus if npus is None else len(npus))
-    times = fabric_times(topology, plan.groups, algorithm, Model(chunks=1), npus=npus)
+    times = fabric_times(topology, plan.groups, algorithm, lambda job: simulate(job, chunks=1).time_ps, npus)
     return plan, iteration_job(plan, topology, times, algorithm, npus)
 
 
@@ -216,13 +254,29 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
     name = keys.device or (machine.gpu.name if machine else None)
     if name is None:
         raise WeftError(f"--model {keys.model} needs --device, one of {', '.join(devices())}, or --machine")
-    on, of = device(name), stack(keys.stack or ("maxtext" if name.startswith("tpu") else "megatron"))
+    on = device(name)
+    if keys.attention == "flash3" and not on.flash3:
+        raise WeftError(f"--attention flash3 is not known on {on.name}: flash2 or unfused")
+    if local and keys.global_batch is None:
+        keys = replace(keys, global_batch=n_ranks // max(1, keys.tp * keys.pp * keys.cp) * local)
+    node = machine.gpus if machine and not machine.dimensions else n_ranks
+    return plan_by(keys, model, on, n_ranks, node, spec.workload.efficiency)
+
+
+def plan_by(
+    keys: Any, model: LanguageModel, on: Device, n_ranks: int, node: int, given: float | None = None
+) -> Plan:
+    """The plan of keys of `[iteration]` that are all there (`filled`).
+
+    `node`: ranks of a node.
+    `given`: share of the peak that products sustain; default: as fitted.
+    WeftError: a key that does not fit the ranks or the others.
+    """
+    of = stack(keys.stack or ("maxtext" if on.name.startswith("tpu") else "megatron"))
     inner = keys.tp * keys.pp * keys.cp
     if inner < 1 or n_ranks % inner:
         raise WeftError(f"tp={keys.tp} x pp={keys.pp} x cp={keys.cp} do not divide the {counted(n_ranks, 'NPU')}")
     dp = n_ranks // inner
-    if local and keys.global_batch is None:
-        keys = replace(keys, global_batch=dp * local)
     if keys.global_batch is None:
         raise WeftError(f"--model {keys.model} needs --global-batch: sequences of an iteration, a multiple of "
                         f"{dp * keys.micro_batch}")
@@ -231,9 +285,6 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
         raise WeftError(f"--global-batch {keys.global_batch} is no multiple of dp={dp} x --micro-batch "
                         f"{keys.micro_batch}")
     schedule = keys.schedule or ("interleaved" if (keys.vp or 1) > 1 else "1f1b")
-    if keys.attention == "flash3" and not on.flash3:
-        raise WeftError(f"--attention flash3 is not known on {on.name}: flash2 or unfused")
-    given = spec.workload.efficiency
     if given is not None and not 0 < given <= 1:
         raise WeftError(f"--efficiency {given:g}: a share of the peak, above 0 and at most 1")
     return Plan(
@@ -245,23 +296,23 @@ def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
         microbatches=batches, sequence=model.sequence if keys.sequence is None else keys.sequence,
         sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,
         attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=keys.overlap,
-        send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none",
-        node=machine.gpus if machine and not machine.dimensions else n_ranks,
+        send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none", node=node,
     )
 
 
 def _launched(keys: IterationKeys) -> tuple[Any, LanguageModel, int | None]:
     """Keys with what a job file says, where they say nothing; the model, and sequences of a rank if a file has them."""
     if not str(keys.model).endswith(SUFFIXES):
-        return _filled(keys, USUAL), language_model(str(keys.model)), None
+        return filled(keys), language_model(str(keys.model)), None
     job = read_job(str(keys.model))
     said = {name: value for name, value in job.keys.items() if name != "local_batch" and value is not None}
-    return _filled(keys, USUAL | said), job.model, job.keys.get("local_batch")
+    return filled(keys, said), job.model, job.keys.get("local_batch")
 
 
-def _filled(keys: IterationKeys, values: Mapping[str, Any]) -> Any:
-    """Keys with values where none is given; all that have usual ones are then there."""
-    return replace(keys, **{name: value for name, value in values.items() if getattr(keys, name) is None})
+def filled(keys: IterationKeys, values: Mapping[str, Any] | None = None) -> Any:
+    """Keys with values where none is given, and usual ones where these say nothing either."""
+    known = {**USUAL, **(values or {})}
+    return replace(keys, **{name: value for name, value in known.items() if getattr(keys, name) is None})
 
 
 def _stage(keys: Any) -> int:
@@ -270,21 +321,24 @@ def _stage(keys: Any) -> int:
     return zero_stage(keys.zero)
 
 
-def facts_of(plan: Plan, where: str) -> dict[str, Any]:
+def facts_of(one: Asked) -> dict[str, Any]:
     """What a row says of a plan."""
+    plan = one.plan
     return {
-        "topology": where, "model": plan.model.name, "parameters": plan.model.parameters, "npus": plan.n_ranks,
-        "tp": plan.tp, "pp": plan.pp, "vp": plan.vp, "cp": plan.cp, "dp": plan.dp, "ep": plan.ep, "zero": plan.zero,
-        "schedule": plan.schedule, "global_batch": plan.global_batch, "sequence": plan.sequence,
+        "topology": one.where, "algorithm": one.algorithm, "device": plan.device.name, "stack": plan.stack.name,
+        "efficiency": plan.efficiency, "efficiency_of": plan.constant, "model": plan.model.name,
+        "parameters": plan.model.parameters, "npus": plan.n_ranks, **{
+            name: getattr(plan, name)
+            for name in ("tp", "pp", "vp", "cp", "dp", "ep", "zero", "schedule", "global_batch", "sequence")},
         "memory_bytes": [{name: round(size) for name, size in memory_of(plan, rank).items()}
                          for rank in range(plan.pp)],
     }
 
 
-def row_of(found: Iteration, where: str) -> dict[str, Any]:
+def row_of(found: Iteration, one: Asked) -> dict[str, Any]:
     """All figures of an iteration, in SI units."""
-    exposed = [sum(time for kind, time in one.items() if kind not in found.compute) for one in found.parts]
-    return facts_of(found.plan, where) | {
+    exposed = [sum(time for kind, time in part.items() if kind not in found.compute) for part in found.parts]
+    return facts_of(one) | {
         "time_s": found.time_s, **found.figures, "bubble": found.bubble, "exposed_s": max(exposed) / 1e12,
-        "parts_s": [{kind: time / 1e12 for kind, time in one.items()} for one in found.parts],
+        "parts_s": [{kind: time / 1e12 for kind, time in part.items()} for part in found.parts],
     }

@@ -16,7 +16,7 @@ import numpy as np
 
 from collectives.core.collective import Collective, collective
 from collectives.core.schedule import ELEMENT_BYTES, MOST_BYTES, Schedule
-from collectives.formats.files import called
+from collectives.formats.files import SUFFIX, called
 from collectives.registry import algorithm, algorithms_for, build, spelled
 from sim.faults.plan import FaultPlan
 from sim.program.model import (
@@ -271,7 +271,10 @@ class Spec(Sections):
 
     @property
     def kind(self) -> Collective:
-        """The collective; default: all-reduce."""
+        """The collective; default: that of the first algorithm that is a file, or all-reduce."""
+        files = [name for name in self.collective.algorithms or () if name.endswith(SUFFIX)]
+        if self.collective.name is None and files:
+            return collective(next(iter(algorithm(files[0]).functions)))
         return collective(self.collective.name or "all-reduce")
 
     @property

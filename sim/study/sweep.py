@@ -21,7 +21,7 @@ from sim.how import How
 from sim.program.outcome import Deadlock, Progress
 from sim.study.file import Sweep
 from sim.study.key import Keyed, keyed_sweep, point_key, point_spec, stamps_of
-from sim.study.plans import fitting, run_plan
+from sim.study.plans import check_composed, fitting, run_plan
 from sim.study.points import Row, Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
 from sim.study.store import Claims, Finished, Store
@@ -154,7 +154,10 @@ def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -
     run: Callable[[], Row]
     try:
         if task.spec.iteration.model is not None:
-            run = partial(run_plan, task.spec, fitting(task.spec, how), how, task.spread)
+            one = fitting(task.spec, how)
+            if not task.spec.iteration.inline:
+                check_composed(one, task.spread, task.why)
+            run = partial(run_plan, task.spec, one, how, task.spread, task.why)
         elif works(task.spec):
             run = partial(run_workload, task.spec, open_of(task.spec, how), how, task.spread, task.why)
         else:

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 _TYPES = {1: "int8", 2: "half", 4: "float", 8: "double"}
 _REDUCING = ("all-reduce", "reduce-scatter", "reduce")
-_PER_RANK = ("all-gather", "reduce-scatter", "all-to-all")
+_PER_RANK = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
 _US = 1e6
 
 NCCL_WIDTH = 118

@@ -7,8 +7,9 @@ does not use is an error.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from collectives.core.process_groups import process_group
 from sim.astra.system_file import read_system
-from sim.study.jobs import build_job
+from sim.study.jobs import build_job, parse_groups
 from sim.study.keys import TrainingKeys, WorkloadKeys
 from sim.study.workload_keys import OF_WORKLOADS, named, said
 from topologies import Topology
@@ -17,7 +18,7 @@ from topologies.units import counted, parse_bandwidth
 from workloads.compute import TERA
 from workloads.formats.astra_memory import Roofline, read_remote_memory
 from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps, open_profiles
-from workloads.formats.comm_groups import read_comm_groups
+from workloads.formats.comm_groups import Sets, read_sets, tiles
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
 from workloads.formats.htsim_cm import open_matrix
@@ -43,7 +44,9 @@ from workloads.passes.plan import Plan
 from workloads.training import is_product
 
 USED: Mapping[str, tuple[str, ...]] = {
-    CHAKRA: ("communicator", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth"),
+    CHAKRA: (
+        "communicator", "groups", "peak", "efficiency", "memory_bandwidth", "system", "remote_memory", "npu_bandwidth",
+    ),
     FLIGHT: ("npu_bandwidth",), KINETO: ("npu_bandwidth",), GOAL: ("npu_bandwidth",), GRAPH: ("npu_bandwidth",),
     MATRIX: ("npu_bandwidth",), PLAN: ("npu_bandwidth",),
 }
@@ -98,8 +101,7 @@ def open_workload(
     elif source in OPENERS:
         job, notes = OPENERS[source](str(name), topology, algorithms)
     else:
-        groups = {} if work.communicator is None else read_comm_groups(work.communicator, topology.n_npus)
-        job, notes = open_chakra(str(name), topology, algorithms, groups, _hardware(work, gpu))
+        job, notes = open_chakra(str(name), topology, algorithms, _sets(work, topology.shape), _hardware(work, gpu))
     return Opened(job, str(name), f"{counted(len(job.operations), 'operation')} of {source}", False, tuple(notes))
 
 
@@ -128,9 +130,17 @@ def _check_used(work: WorkloadKeys, training: TrainingKeys, source: str, used: S
 
 
 _INSTEAD = {
-    (CHAKRA, "groups"): "the communicator groups of traces are a file, --comm-group FILE",
     (GOAL, "communicator"): "its messages name their ranks; omit it",
 }
+
+
+def _sets(work: WorkloadKeys, shape: tuple[int, ...]) -> Sets:
+    """Process groups of traces, from a file or from a text."""
+    if work.communicator is None:
+        return {name: tiles(process_group(shape, one)) for name, one in parse_groups(work.groups or "").items()}
+    if work.groups is not None:
+        raise WeftError(f"--groups {work.groups} beside --communicator {work.communicator}: give one of them")
+    return read_sets(work.communicator, shape)
 
 
 def _hardware(work: WorkloadKeys, gpu: str) -> Hardware:

@@ -8,9 +8,8 @@ from sim.lower.capacity import check_tasks
 from sim.lower.job import count_tasks
 from sim.program.model import Model
 from sim.result import Result
-from sim.simulation import simulate
 from sim.study.jobs import with_npu_bandwidth
-from sim.study.plans import fitting, gpu_of, inlined, model_of_jobs
+from sim.study.plans import fitting, gpu_of, inlined, looks, model_of_jobs, runner
 from sim.study.spec import Spec
 from sim.study.workload_files import Opened, open_workload, source_of
 from sim.timeline.perfetto import check_size
@@ -33,7 +32,7 @@ def open_of(spec: Spec, how: How = AS_USUAL) -> Opened:
     """The workload of a spec as a job, or its plan inlined."""
     if spec.iteration.model is not None:
         one = fitting(spec, how)
-        return Opened(inlined(one), one.plan.model.name, "inlined", True, plan=one.plan)
+        return Opened(inlined(one), one.plan.model.name, "inlined", True, (one.plan.assumptions,), one.plan)
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     _check_microbatches(spec, topology, model_of_jobs(spec))
     return open_workload(spec.workload, spec.training, topology, spec.collective.algorithms or (), gpu_of(spec))
@@ -41,10 +40,7 @@ def open_of(spec: Spec, how: How = AS_USUAL) -> Opened:
 
 def run_opened(spec: Spec, opened: Opened, how: How = AS_USUAL) -> Result:
     """A run of what was opened, with a log."""
-    return simulate(
-        opened.job, model=model_of_jobs(spec), engine=spec.engine, symmetry=_symmetry(spec, opened), log=True,
-        faults=spec.build_faults(), **how.arguments(),
-    )
+    return runner(spec, how)(opened.job, symmetry=_symmetry(spec, opened), log=True)
 
 
 def _symmetry(spec: Spec, opened: Opened) -> str:
@@ -64,13 +60,8 @@ def row_of(spec: Spec, opened: Opened, result: Result) -> dict[str, Any]:
 def run_workload(spec: Spec, opened: Opened, how: How, spread: int | None = 0, why: bool = False) -> dict[str, Any]:
     """The row of a point of a sweep."""
     result = run_opened(spec, opened, how)
-    ends = result.spread(spread) if spread else None
-    account = result.why() if why else None
-    return row_of(spec, opened, result) | {
-        "spread_low_s": ends and ends.low_s, "spread_high_s": ends and ends.high_s,
-        "why": {} if account is None else {"makespan_ps": account.makespan_ps, "parts_ps": account.parts},
-        "wall_s": result.wall_s,
-    }
+    seen = looks(result.spread(spread) if spread else None, result.why() if why else None)
+    return row_of(spec, opened, result) | seen | {"wall_s": result.wall_s}
 
 
 def _check_microbatches(spec: Spec, topology: Topology, model: Model) -> None:

@@ -8,16 +8,17 @@ import numpy as np
 from sim.engine.run import check_size, run
 from sim.lower.lowered import Lowered
 from sim.lower.nics import STREAMS
+from sim.lower.rotor import turns_of
 from sim.program import I64, unique_rows
 from sim.program.outcome import Outcome
-from sim.why.faulty_path import MOVED, REPAIR, RESENT, walk_of
-from sim.why.path import Labels, Piece, Trail, Walks, Why
+from sim.why.faulty_path import MOVED, RESENT, walk_of
+from sim.why.path import REPAIR, Labels, Piece, Trail, Walks, Why
 from topologies.checks import choice
 from topologies.process import few_searches
 from topologies.stages import staged
 from workloads.job import Compute, Operation, Reconfigure
 
-LATE, RECONFIGURATION = "late worker", "reconfiguration"
+LATE, RECONFIGURATION, TURN = "late worker", "reconfiguration", "waiting for the turn of a circuit"
 
 IDLE_ELSEWHERE = "computation of others"
 """Time in which an NPU waits for what another one computes: the bubbles of a pipeline."""
@@ -35,7 +36,9 @@ class Names:
     """
 
     def __init__(self, lowered: Lowered) -> None:
-        self.lowered, self.labels = lowered, Labels(self._server, self._latency)
+        self.lowered = lowered
+        turns = turns_of(lowered.topology) is not None
+        self.labels = Labels(self._server, self._latency, TURN if turns else REPAIR)
 
     def operation(self, piece: Piece) -> Operation | None:
         """The operation of a piece; None for a task that faults have added."""
@@ -78,7 +81,7 @@ class Names:
         operation = self.operation(piece)
         if operation is None:
             return LATE, NO_DIMENSION
-        if piece.name.startswith((REPAIR, RESENT, MOVED)):
+        if piece.name.startswith((REPAIR, TURN, RESENT, MOVED)):
             return operation.kind, piece.name.partition(",")[0]
         if isinstance(operation.work, Compute):
             return IDLE_ELSEWHERE, NO_DIMENSION

@@ -25,8 +25,8 @@ State = int | tuple[int, int]
 NAMED = MEETS + 1
 """A piece whose `at` is its server and whose `size` is the number of its name."""
 
-REPAIR, RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
-    "waiting for repair", "lost and sent again", "sent another way", "added latency", "slowed", "waiting for a deadline"
+RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
+    "lost and sent again", "sent another way", "added latency", "slowed", "waiting for a deadline"
 )
 
 
@@ -263,7 +263,8 @@ class _FaultyWalk(Steps):
             free = int(j.end_ps[ahead]) if ahead >= 0 else -1
             if free < start and (holder := self.holders.get((int(self.room_of[row]), start))) is not None:
                 return self._room_given_by(holder, row, start)
-            what = CREDITS if self._waited_for_room(row) else f"{REPAIR}, {self.labels.server(int(self.on[row]))}"
+            down = f"{self.labels.down}, {self.labels.server(int(self.on[row]))}"
+            what = CREDITS if self._waited_for_room(row) else down
             self._piece_of(row, max(free, arrival), start, what)
             if free > arrival:
                 return self._serve_all(ahead, SERIALIZATION if j.task[ahead] == j.task[row] else QUEUEING)

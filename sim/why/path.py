@@ -65,6 +65,9 @@ class Wait(NamedTuple):
     delivered: bool = False
 
 
+REPAIR = "waiting for repair"
+
+
 class Labels(NamedTuple):
     """Names for the account.
 
@@ -74,10 +77,13 @@ class Labels(NamedTuple):
         Class of a server, such as "dimension 0".
     latency : callable (kind of hop) -> sequence of (name, ps)
         Named parts of a latency; a rest is called "propagation".
+    down : str
+        What waits for a link that is down.
     """
 
     server: Callable[[int], str]
     latency: Callable[[int], list[tuple[str, int]]]
+    down: str = REPAIR
 
 
 def _plain_server(server: int) -> str:

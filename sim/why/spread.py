@@ -9,10 +9,11 @@ import numpy as np
 from collectives.core.schedule import Schedule
 from sim.engine.run import check_size, run
 from sim.lower.job import lower
+from sim.lower.lowered import Lowered
 from sim.lower.progress import progress_told
-from sim.program import Program
+from sim.lower.rotor import in_turns
 from sim.program.model import MOST_SPREAD, SYMMETRY, Model
-from sim.program.outcome import Progress
+from sim.program.outcome import Outcome, Progress
 from sim.program.perturb import perturb
 from topologies import ShortestPathRouter, Topology
 from topologies.checks import Choice, Integer, Natural, checked
@@ -122,22 +123,25 @@ def spread(
     (True, 4)
     """
     job = Job.of(work) if isinstance(work, Schedule) else work
-    program = lower(job, model, symmetry).program
+    plain = lower(job, model, symmetry)
 
-    def run_ps(one: Program) -> int:
-        check_size(one, log=False)
-        return run(one, progress=progress).makespan_ps
+    def outcome(one: Lowered) -> Outcome:
+        check_size(one.program, log=False)
+        return run(one.program, progress=progress)
 
-    found = run_ps(program) if time_ps is None else time_ps
+    def run_ps(one: Lowered) -> int:
+        return in_turns(one, outcome)[1].makespan_ps
+
+    found = run_ps(plain) if time_ps is None else time_ps
     times = []
     for number in range(n):
         count("perturbed runs", number, n)
         rng = np.random.default_rng([seed, number])
         moved, other = _renumbered(job, model, number, rng), nearby(job.topology, model, number, rng)
-        changed = program if (moved, other) == (job, model) else lower(moved, other, symmetry).program
-        times.append(run_ps(perturb(changed, rng, found)))
+        changed = plain if (moved, other) == (job, model) else lower(moved, other, symmetry)
+        times.append(run_ps(changed._replace(program=perturb(changed.program, rng, found))))
     free = alone(job, model)
-    return Spread(found, tuple(times), None if free is None else run_ps(lower(job, free, symmetry).program))
+    return Spread(found, tuple(times), None if free is None else run_ps(lower(job, free, symmetry)))
 
 
 def alone(job: Job, model: Model) -> Model | None:

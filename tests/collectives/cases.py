@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from collectives.core.collective import collective
 from collectives.core.schedule import Schedule
 from collectives.registry import ALGORITHMS, build
 from topologies import Topology, torus
@@ -55,7 +56,7 @@ def supported(case: Case, shape: tuple[int, ...]) -> bool:
     long = [extent for extent in shape if extent > 1]
     if case.algorithm == "swing" and (case.form == "bandwidth" or case.collective != "all-reduce"):
         return len(long) < 2 or not any(extent % 2 for extent in long)
-    if case.algorithm == "bine" and case.form == "bandwidth" and case.collective not in ("broadcast", "reduce"):
+    if case.algorithm == "bine" and case.form == "bandwidth" and not collective(case.collective).rooted:
         return math.prod(shape) == 1 or math.prod(shape) % 2 == 0
     if case.algorithm == "trivance" and case.form == "latency":
         return all(extent in (3, 9, 27, 81) for extent in long)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from collectives.bine import negabinary
+from collectives.core.collective import collective
 from collectives.core.schedule import Schedule
 from collectives.recursive_multiplying import factors
 from collectives.registry import algorithm, build
@@ -66,7 +67,8 @@ def test_bine_trees_flip_the_digits_of_base_minus_two() -> None:
     assert [[(a, b) for a, b, _ in step] for step in tree] == [
         [(0, 3)], [(0, 7), (3, 4)], [(0, 1), (3, 2), (4, 5), (7, 6)],
     ]
-    scatter = sent(build("bine", "broadcast", from_spec("ring:8"), "1MiB", "bandwidth"))[:3]
+    scatter = sent(build("bine", "scatter", from_spec("ring:8"), "1MiB"))
+    assert sent(build("bine", "broadcast", from_spec("ring:8"), "1MiB", "bandwidth"))[:3] == scatter
     assert scatter == [
         [(0, 1, [1, 2, 5, 6])], [(0, 7, [4, 7]), (1, 2, [2, 5])],
         [(0, 3, [3]), (1, 6, [6]), (2, 5, [5]), (7, 4, [4])],
@@ -127,7 +129,7 @@ def test_all_forms_and_options_are_proved_on_any_shape(name: str, spec: str) -> 
     """Building proves; what is refused says which numbers of ranks there are."""
     topology, one = from_spec(spec), algorithm(name)
     for kind in one.functions:
-        option = "root" if kind in ("broadcast", "reduce") else next(iter(one.options), "element_bytes")
+        option = "root" if collective(kind).rooted else next(iter(one.options), "element_bytes")
         for form in one.forms_of(kind) or (None,):
             for value in CHOICES.get(option, (4,)):
                 value = topology.n_npus - 1 if value == -1 else value
@@ -143,7 +145,7 @@ def is_refused(name: str, kind: str, form: str | None, topology: Topology, value
     """Blocks of an odd number of ranks by Bine, whole vectors on no powers of three by Trivance, few by PAT."""
     p = topology.n_npus
     if name == "bine":
-        return form == "bandwidth" and kind not in ("broadcast", "reduce") and p % 2 == 1 < p
+        return form == "bandwidth" and not collective(kind).rooted and p % 2 == 1 < p
     if name == "trivance":
         return form == "latency" and not set(topology.shape) <= {1, 3, 9, 27}
     return name == "pat" and value is not None and (p < 2 * value or p & (p - 1) != 0)
@@ -157,3 +159,6 @@ def test_golden_vectors(p: str) -> None:
         if p in golden[f"{name}_all_gather"]:
             right = [sorted((a, b, sorted(c)) for a, b, c in step) for step in golden[f"{name}_all_gather"][p]]
             assert sent(build(name, "all-gather", ring, "1MiB")) == right
+    if p in golden["bine_scatter_root0"]:
+        right = [sorted((a, b, sorted(c)) for a, b, c in step) for step in golden["bine_scatter_root0"][p]]
+        assert sent(build("bine", "scatter", ring, "1MiB")) == right

@@ -19,6 +19,7 @@ from tests.collectives.cases import (
     shapes,
     supported,
 )
+from tests.oracles import arrays
 from topologies import TOPOLOGIES, WeftError, from_spec, torus
 from topologies.core.product import DimensionOrderRouter
 
@@ -100,6 +101,17 @@ def _proved_or_refused_by_name(case: Case, fabric) -> None:
 @pytest.mark.parametrize("form", ["binomial", "chain"])
 def test_any_root(form, kind, root):
     assert ALGORITHMS["tree"].functions[kind](torus(7), "1KiB", form=form, root=root).proof == "proved"
+
+
+@pytest.mark.parametrize("root", [0, 1, 4, 6])
+@pytest.mark.parametrize("kind", ["gather", "scatter"])
+@pytest.mark.parametrize("name", ["tree", "bine", "direct"])
+def test_any_root_of_parts(name, kind, root):
+    """The oracle on arrays, which has its own word for what is wanted, and the fewest bytes at the root."""
+    pattern = ALGORITHMS[name].functions[kind](torus(7), "1KiB", root=root).pattern
+    arrays.run(pattern, root)
+    t = pattern.transfers()
+    assert t.blocks[(t.dst if kind == "gather" else t.src) == root].sum() == 6
 
 
 @pytest.mark.parametrize("kind", ["all-reduce", "reduce-scatter", "all-gather"])

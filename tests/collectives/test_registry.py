@@ -102,7 +102,7 @@ def test_a_sweep_proves_once():
 @pytest.mark.parametrize(
     ("name", "factor"),
     [("all-reduce", 1.5), ("reduce-scatter", 0.75), ("all-gather", 0.75), ("all-to-all", 0.75), ("broadcast", 1.0),
-     ("reduce", 1.0)],
+     ("reduce", 1.0), ("gather", 0.75), ("scatter", 0.75)],
 )  # fmt: skip
 def test_bus_factors_are_those_of_nccl_tests(name, factor):
     assert collective(name).bus_factor(4) == factor

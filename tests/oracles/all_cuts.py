@@ -32,6 +32,16 @@ def gather_s_per_byte(topology: Topology, weights: list[int] | None = None) -> F
     )
 
 
+def gather_to_s_per_byte(topology: Topology, root: int) -> Fraction:
+    """Largest ratio of the NPUs in a set that lacks the root to what can leave it."""
+    sides = every_set(topology.n_nodes)
+    inside = sides[:, : topology.n_npus]
+    shards = inside.sum(axis=1)
+    matters = ~inside[:, root] & (shards > 0)
+    rates = rate_out(topology, sides)[matters].tolist()
+    return max(Fraction(int(n), int(out)) for n, out in zip(shards[matters], rates, strict=True))
+
+
 def least_rate(topology: Topology, root: int | None = None) -> int:
     """Least bandwidth out of a set that holds the root (any NPU unless given) and lacks an NPU."""
     sides = every_set(topology.n_nodes)

@@ -40,6 +40,10 @@ def _expected(name: str, given: np.ndarray, p: int, n: int, root: int) -> list[t
         return [(all_blocks[r::p], [r], given.sum(axis=0)[r::p]) for r in range(p)]
     if name == "all-gather":
         return [(all_blocks[r::p], everyone, given[r, r::p]) for r in range(p)]
+    if name == "gather":
+        return [(all_blocks[r::p], [root], given[r, r::p]) for r in range(p)]
+    if name == "scatter":
+        return [(all_blocks[r::p], [r], given[root, r::p]) for r in range(p)]
     assert name == "all-to-all"
     return [(np.arange(p) * p + r, [r], [given[s, s * p + r] for s in range(p)]) for r in range(p)]
 

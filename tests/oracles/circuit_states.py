@@ -8,7 +8,7 @@ from collectives import Schedule
 from collectives.reconfigured import has_routes, in_matchings, of_steps, part, step_pairs
 from sim import simulate
 from sim.program.model import Model
-from topologies import Circuits, Topology, optical
+from topologies import Topology, optical
 from topologies.optics import links_of
 
 
@@ -17,7 +17,7 @@ def states(fabric: Topology) -> list[Topology]:
     n, ports = fabric.n_npus, fabric.optics.ports
     full = [one for one in itertools.permutations(range(n)) if all(a != b for a, b in enumerate(one))]
     return [
-        optical(Circuits(n, ports, tuple((a, b) for one in some for a, b in enumerate(one)), False), **links_of(fabric))
+        optical(n, ports, tuple((a, b) for one in some for a, b in enumerate(one)), False, **links_of(fabric))
         for some in itertools.combinations_with_replacement(full, ports)
     ]
 

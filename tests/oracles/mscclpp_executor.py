@@ -254,8 +254,10 @@ class Executor:
         p, kind, one = len(self.gpus), self.plan["collective"], self.gpus[gpu]
         for cell in range(one["output_chunks"] * self.cells):
             part = one["output_chunks"] * self.cells
+            sender, at = divmod(cell, max(part // p, 1))
             wanted = {
-                "allgather": frozenset([divmod(cell, part // p)]),
+                "allgather": frozenset([(sender, at)]),
+                "alltoall": frozenset([(sender, gpu * (part // p) + at)]),
                 "allreduce": frozenset((rank, cell) for rank in range(p)),
                 "reducescatter": frozenset((rank, gpu * part + cell) for rank in range(p)),
             }[kind]

@@ -10,7 +10,7 @@ from collectives.core.placed import placed
 from collectives.registry import build
 from sim import simulate
 from sim.program.model import Model
-from topologies import Topology, WeftError, ring, switch, torus
+from topologies import Topology, WeftError, from_spec, ring, switch, torus
 from workloads.group_collectives import DEFAULTS, GroupCollectives, Named
 from workloads.job import Communicate, Job
 
@@ -22,7 +22,7 @@ def time_ps(
     topology: Topology, kind: str, members: tuple[int, ...], algorithms: Named = (), size: int = 64 * KIB
 ) -> int:
     job = Job(topology)
-    GroupCollectives(job, algorithms).add("x", kind, size, members, [])
+    GroupCollectives(topology, algorithms).add(job, "x", kind, size, members, [])
     return simulate(job, model=ONE, check=True).time_ps
 
 
@@ -45,9 +45,9 @@ def test_a_placed_schedule_is_proved_of_its_members() -> None:
 
 def test_overlapping_groups_share_the_network_and_wait_for_each_other() -> None:
     job = Job(ring(4))
-    collectives = GroupCollectives(job, "ring")
-    first = collectives.add("a", "all-reduce", 64 * KIB, (0, 1, 2), [])
-    collectives.add("b", "all-reduce", 64 * KIB, (2, 3), [first])
+    collectives = GroupCollectives(job.topology, "ring")
+    first = collectives.add(job, "a", "all-reduce", 64 * KIB, (0, 1, 2), [])
+    collectives.add(job, "b", "all-reduce", 64 * KIB, (2, 3), [first])
     both = simulate(job, model=ONE).time_ps
     assert both > time_ps(ring(4), "all-reduce", (0, 1, 2), "ring") > 0
 
@@ -67,7 +67,7 @@ def test_a_barrier_waits_for_all_of_its_group() -> None:
     """What follows on any member begins after the slowest has come."""
     job = Job(switch(4, bandwidth="1GB/s", latency="1us", hop_latency=0))
     late = job.compute("late", "50us", npus=[3])
-    barrier = GroupCollectives(job).add("barrier", "barrier", 0, (0, 1, 3), [late])
+    barrier = GroupCollectives(job.topology).add(job, "barrier", "barrier", 0, (0, 1, 3), [late])
     after = [job.compute(f"after {npu}", "1us", npus=[npu], after=[barrier]) for npu in (0, 1, 3)]
     ends = {span.operation: span.end_ps for span in simulate(job, model=ONE).spans()}
     assert all(ends[one] >= 52_000_000 for one in after)
@@ -82,9 +82,9 @@ def test_gathers_and_scatters_are_a_message_each() -> None:
 
 def algorithms_of(algorithms: Named, topology: Topology, kinds: tuple[str, ...]) -> tuple[list[str], list[str]]:
     job = Job(topology)
-    collectives = GroupCollectives(job, algorithms)
+    collectives = GroupCollectives(topology, algorithms)
     for kind in kinds:
-        collectives.add(kind, kind, KIB, tuple(range(topology.n_npus)), [])
+        collectives.add(job, kind, kind, KIB, tuple(range(topology.n_npus)), [])
     work = [one.work for one in job.operations]
     return [one.schedule.pattern.algorithm for one in work if isinstance(one, Communicate)], collectives.notes
 
@@ -98,6 +98,13 @@ def test_each_collective_has_an_algorithm_that_implements_it() -> None:
     assert notes == ["by default, as no named algorithm implements it: all-to-all by direct, broadcast by tree"]
     assert algorithms_of(["swing", "pairwise", "tree"], ring(4), kinds) == (["swing", "pairwise", "tree"], [])
     assert algorithms_of({"all-reduce": "swing"}, ring(4), kinds)[0][0] == "swing"
+
+
+def test_all_npus_of_a_fabric_that_does_not_admit_an_algorithm_run_it_among_themselves() -> None:
+    """Rings are of tori and switches; on a mesh the ranks are a ring, where nothing else is named."""
+    mesh, ranks = from_spec("mesh:2x2"), (0, 1, 3, 2)
+    assert algorithms_of((), mesh, ("all-reduce",))[0] == ["bucket"]
+    assert time_ps(mesh, "all-reduce", ranks, "ring") > 0
 
 
 @pytest.mark.parametrize("name", ["pipelined", "in-network"])
@@ -116,6 +123,6 @@ def test_the_first_of_several_that_can_run_is_taken() -> None:
 
 def test_a_product_of_dimensions_takes_the_hierarchical_algorithm_with_its_groups() -> None:
     job = Job(torus((4, 2)))
-    GroupCollectives(job, "hierarchical").add("x", "all-reduce", KIB, (0, 1, 2, 3), [])
+    GroupCollectives(job.topology, "hierarchical").add(job, "x", "all-reduce", KIB, (0, 1, 2, 3), [])
     (one,) = job.operations
     assert isinstance(one.work, Communicate) and one.work.schedule.kind.name == "all-reduce"

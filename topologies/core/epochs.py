@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from topologies.checks import WeftError
 from topologies.core.paths import Ints, Paths
@@ -29,6 +30,11 @@ class NamedRouter:
         return Paths(np.zeros(src.size + 1, np.int64), np.zeros(0, np.int32), np.arange(src.size))
 
 
+def packet_links(topology: Topology) -> npt.NDArray[np.bool_]:
+    """Links of a switch, which stay up whatever happens to the circuits between NPUs, (n_links,)."""
+    return (topology.src >= topology.n_npus) | (topology.dst >= topology.n_npus)
+
+
 class Change(NamedTuple):
     """A change of circuits that waits for what crosses `down`, and for which what crosses `up` waits."""
 
@@ -37,7 +43,6 @@ class Change(NamedTuple):
     up: tuple[int, ...]  # links
     controller: str
     after: tuple[int, ...]  # earlier changes, by their place
-    epoch: int  # to which it leads
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +62,12 @@ class Epochs:
         links = self.links[epoch][paths.links].tolist()
         return [links[low:high] for low, high in zip(paths.ptr[:-1].tolist(), paths.ptr[1:].tolist(), strict=True)]
 
+    def turned(self, before: int | None, after: int, per_port: bool) -> tuple[set[int], set[int]]:
+        """Links that go down from one epoch to another, and those that come up: all circuits, or those that differ."""
+        stay = set(np.flatnonzero(packet_links(self.topology)).tolist())
+        old, new = (set[int]() if at is None else set(self.links[at].tolist()) - stay for at in (before, after))
+        return (old - new, new - old) if per_port else (old, new)
+
     def changes(self, *, per_port: bool = False, paid: bool = False) -> list[Change]:
         """The changes from each epoch to the next.
 
@@ -67,23 +78,22 @@ class Epochs:
         found: list[Change] = []
         left: dict[Port, list[int]] = {}  # circuits that are gone, by port
         taken: dict[Port, list[int]] = {}  # changes that came to the port last
-        none = np.zeros(0, np.int64)
         for epoch in range(0 if paid else 1, len(self.fabrics)):
-            old, new = (self.links[epoch - 1] if epoch else none).tolist(), self.links[epoch].tolist()
+            old, new = self.turned(epoch - 1 if epoch else None, epoch, per_port)
             if not per_port:
                 before = (len(found) - 1,) if found else ()
                 name = f"switch to {self.fabrics[epoch].name}"
-                found.append(Change(name, tuple(old), tuple(new), "optical controller", before, epoch))
+                found.append(Change(name, tuple(sorted(old)), tuple(sorted(new)), "optical controller", before))
                 continue
-            for link in set(old) - set(new):
+            for link in old:
                 for port in self._ends(link):
                     left.setdefault(port, []).append(link)
             came: dict[Port, list[int]] = {}
-            for link in sorted(set(new) - set(old)):
+            for link in sorted(new):
                 ports = self._ends(link)
                 name = self.topology.link_name(link)
                 down, after = (tuple(one for port in ports for one in of.get(port, ())) for of in (left, taken))
-                found.append(Change(f"switch to {name}", down, (link,), f"{name} of epoch {epoch}", after, epoch))
+                found.append(Change(f"switch to {name}", down, (link,), f"{name} of epoch {epoch}", after))
                 for port in ports:
                     came.setdefault(port, []).append(len(found) - 1)
             # Whoever comes to these ports later waits for these changes, and so for all that they waited for.
@@ -124,10 +134,11 @@ def circuit_epochs(
     for at, fabric in enumerate(fabrics):
         up: dict[tuple[int, int, float], int] = {}
         number = np.zeros(fabric.n_links, np.int64)
+        stays = packet_links(fabric)
         for link, key in enumerate(zip(
             fabric.src.tolist(), fabric.dst.tolist(), fabric.bandwidth_Bps.tolist(), strict=True
         )):
-            known = (keep or reuse) and key in before
+            known = (keep or reuse or stays[link]) and key in before
             if not known:
                 rows.append((at, link))
             number[link] = up[key] = before[key] if known else len(rows) - 1
@@ -138,12 +149,14 @@ def circuit_epochs(
         for column in ("src", "dst", "bandwidth_Bps", "latency_ps")
     )
     order = np.lexsort((dst, src))  # as a topology sorts its links
+    packets = (src >= first.n_npus) | (dst >= first.n_npus)
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
+    tiers = np.where(packets[order], 0, 1) if packets.any() else -1
     topology = Topology(
         name=name or f"{len(fabrics)} epochs from {first.name}",
         kind=first.kind.copy(), src=src, dst=dst, bandwidth_Bps=rate, latency_ps=latency,
-        hop_latency_ps=first.hop_latency_ps.copy(), dimension=np.full(len(rows), -1, np.int16), shape=first.shape,
+        hop_latency_ps=first.hop_latency_ps.copy(), dimension=np.full(len(rows), tiers, np.int16), shape=first.shape,
         coords=first.coords.copy(), router=NamedRouter(), node_names=first.node_names, optics=first.optics,
     )
     return Epochs(tuple(fabrics), topology, tuple(place[number] for number in numbers))

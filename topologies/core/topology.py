@@ -63,6 +63,9 @@ class Optics(NamedTuple):
     circuits: str  # the name of those that are up in the beginning; "" for any
     policy: str  # when the operations of a job get the circuits that they ask for; "" for never
     rate_Bps: float  # of one direction of a circuit
+    rails: int = 1  # circuits join NPUs of equal rank modulo this
+    only: tuple[str, ...] = ()  # all circuits that can be up, by name; () for any
+    dwell_ps: int = 0  # of a rotor, whose circuits take turns: how long each is up
 
 
 @checked
@@ -195,6 +198,11 @@ class Topology:
     @cached_property
     def n_npus(self) -> int:
         return int(np.count_nonzero(self.kind == NPU))
+
+    def check_root(self, root: int) -> None:
+        """WeftError: a root that is not a rank."""
+        if not 0 <= root < self.n_npus:
+            raise WeftError(f"root {root} is not one of the {self.n_npus} ranks of {self.name}")
 
     def node_name(self, node: int) -> str:
         """Name of a node for messages and tables; WeftError if there is none."""

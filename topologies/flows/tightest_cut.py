@@ -127,6 +127,18 @@ def scatter_cut(topology: Topology) -> Cut | None:
 
 
 @in_proportion
+def gather_to_cut(topology: Topology, root: int, inward: bool = False) -> Cut | None:
+    """The cut that bounds a gather to `root`, or, `inward`, a scatter from it: the shards of all others must cross."""
+    topology.check_root(root)
+    n = topology.n_npus
+    if n == 1:
+        return None
+    ends = (topology.dst, topology.src) if inward else (topology.src, topology.dst)
+    weights = tuple(int(npu != root) for npu in range(n))
+    return _tightest(topology, *ends, weights, inward=inward, sinks=[root])
+
+
+@in_proportion
 def broadcast_cut(topology: Topology, root: int) -> Cut | None:
     """The cut that bounds a broadcast from `root`; the entire array must cross it."""
     others = [npu for npu in range(topology.n_npus) if npu != root]
@@ -162,7 +174,7 @@ def is_transitive(topology: Topology) -> bool:
 
 def _tightest(
     topology: Topology, tails: npt.NDArray[np.int32], heads: npt.NDArray[np.int32],
-    weights: tuple[int, ...] | None, *, inward: bool,
+    weights: tuple[int, ...] | None, *, inward: bool, sinks: Sequence[int] | None = None,
 ) -> Cut | None:
     n = topology.n_npus
     weight = list(weights) if weights is not None else [1] * n
@@ -174,7 +186,7 @@ def _tightest(
         return Cut(tuple(range(1, n)), n - 1, together_Bps(topology.bandwidth_Bps) / n, inward)
     unit, capacity = whole_capacities(topology.bandwidth_Bps)
     search = _Search(topology, tails, heads, capacity, weight)
-    side = search.run([0] if weights is None and is_transitive(topology) else range(n))
+    side = search.run(sinks or ([0] if weights is None and is_transitive(topology) else range(n)))
     nodes = tuple(int(node) for node in np.flatnonzero(side))
     leaving = sum(rate for rate, out in zip(capacity, side[tails] & ~side[heads], strict=True) if out)
     return Cut(nodes, sum(weight[node] for node in nodes if node < n), unit * leaving, inward)
@@ -297,8 +309,7 @@ def _least_flow(
     inward: bool,
 ) -> Cut | None:
     """The minimum cut between a root and any of the sinks."""
-    if not 0 <= root < topology.n_npus:
-        raise WeftError(f"root {root} is not one of the {topology.n_npus} ranks")
+    topology.check_root(root)
     if not sinks:
         return None
     if is_cut_at_one_npu(topology):

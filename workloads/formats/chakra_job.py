@@ -29,6 +29,7 @@ from workloads.formats.chakra_nodes import (
     passed_over,
     read_ranks,
 )
+from workloads.formats.comm_groups import Sets, of_rank
 from workloads.formats.flight_recorder import read_dumps
 from workloads.formats.kineto import read_profiles
 from workloads.formats.waits import waits_outside
@@ -85,11 +86,11 @@ def read_chakra(
     WeftError
         Files that are not traces, or traces inconsistent with each other, the topology or a job.
     """
-    return open_chakra(prefix, topology, algorithms, {str(name): npus for name, npus in (groups or {}).items()})[0]
+    return open_chakra(prefix, topology, algorithms, {str(name): (npus,) for name, npus in (groups or {}).items()})[0]
 
 
 def open_chakra(
-    prefix: str | Path, topology: Topology, algorithms: Named, groups: Groups, hardware: Hardware = Hardware()
+    prefix: str | Path, topology: Topology, algorithms: Named, groups: Sets, hardware: Hardware = Hardware()
 ) -> tuple[Job, list[str]]:
     """The job, and notes: what is passed over, and which algorithms were chosen; as `read_chakra`."""
     traces, unread = read_ranks(prefix, topology.n_npus)
@@ -114,7 +115,7 @@ def open_profiles(name: str, topology: Topology, algorithms: Named) -> tuple[Job
 
 
 def chakra_job(
-    traces: Sequence[Trace], topology: Topology, algorithms: Named = (), groups: Groups | None = None,
+    traces: Sequence[Trace], topology: Topology, algorithms: Named = (), groups: Sets | None = None,
     name: str = "trace", hardware: Hardware = Hardware(),
 ) -> tuple[Job, list[str]]:
     """The job of traces, one a rank, and notes; as `read_chakra`."""
@@ -123,7 +124,7 @@ def chakra_job(
         [meaning(node, rank, n, f"trace {name}.{rank}.et") for node in trace.nodes] for rank, trace in enumerate(traces)
     ]
     orders = [in_order(trace.nodes, f"trace {name}.{rank}.et") for rank, trace in enumerate(traces)]
-    known = [{**(groups or {}), **groups_of(trace, n)} for trace in traces]
+    known = [{**of_rank(groups or {}, rank), **groups_of(trace, n)} for rank, trace in enumerate(traces)]
     operations = _Matching(meanings, known, topology, name).operations(orders)
     turns = [_turns(*one) for one in zip(traces, meanings, orders, strict=True)]
     builder = _Builder(Job(topology), traces, turns, algorithms, hardware, name)
@@ -258,7 +259,7 @@ class _Builder:
         name: str,
     ) -> None:
         self.job, self.traces, self.turns, self.hardware, self.name = job, traces, turns, hardware, name
-        self.collectives = GroupCollectives(job, algorithms)
+        self.collectives = GroupCollectives(job.topology, algorithms)
         self.timed = False  # whether the roofline has timed anything
         self.number: dict[tuple[int, int], int] = {}
 
@@ -285,7 +286,7 @@ class _Builder:
             number = self._serve(label, "remote memory", what, ranks[0], nodes[0][1].id, time_ps, after)
         elif isinstance(what, Communicates):
             size = what.size * len(operation.members) if what.kind in ("all-gather", "gather") else what.size
-            number = self.collectives.add(label, what.kind, size, operation.members, after)
+            number = self.collectives.add(self.job, label, what.kind, size, operation.members, after)
         elif isinstance(what, Exchanges):
             number = self._exchange(label, what, ranks[0], operation.sent, after)
         else:

@@ -65,7 +65,7 @@ def open_flexflow(path: str | Path, topology: Topology, algorithms: Named = ()) 
 
 def _job(tasks: Sequence[Task], topology: Topology, name: str, algorithms: Named) -> tuple[Job, list[str]]:
     job = Job(topology)
-    chosen = GroupCollectives(job, algorithms)
+    chosen = GroupCollectives(job.topology, algorithms)
     known = {task.number: task for task in tasks}
     if len(known) < len(tasks):
         raise WeftError(f"{name}: two tasks have one number")
@@ -94,7 +94,7 @@ def _job(tasks: Sequence[Task], topology: Topology, name: str, algorithms: Named
                                                npus=[task.server], after=after)
         elif len(task.following) > 1 and task.size_bytes:
             if algorithms:
-                chosen.add(label, "all-reduce", task.size_bytes, task.following, after)
+                chosen.add(job, label, "all-reduce", task.size_bytes, task.following, after)
                 continue
             ring = ring_rounds.all_reduce(
                 topology, task.size_bytes, jumps=(1,), group=task.following, acknowledged=True,

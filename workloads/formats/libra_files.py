@@ -91,6 +91,11 @@ def read_communicator(path: str | Path, extents: tuple[int, ...]) -> Groups:
     return {phase: _group(entries[key], extents) for key, phase in PHASE_OF.items()}
 
 
+def read_named_extents(path: str | Path, extents: tuple[int, ...]) -> Groups:
+    """As `read_communicator`, with groups of any names."""
+    return {key: _group(entry, extents) for key, entry in read_yaml(path, "communicator").mapping().items()}
+
+
 def _group(entry: Entry, extents: tuple[int, ...]) -> tuple[int, ...]:
     items = entry.items()
     if len(items) != len(extents):

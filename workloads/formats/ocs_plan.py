@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from collectives.formats.ocs_plan import FORMAT, VERSION, Pair
-from topologies import Circuits, Topology, WeftError, optical
+from topologies import Topology, WeftError, optical
 from topologies.checks import MOST_COUNT, integer, number, told
 from topologies.core.epochs import circuit_epochs
 from topologies.optics import links_of
@@ -83,8 +83,8 @@ class _Plan:
                 matching = sorted(map(self._pair, some.get("matching") or []))
                 old = now.get(plane)
                 if old is None or old[0] != matching or some.get("force_reconfiguration"):
-                    circuits = Circuits(self.n, 1, tuple(matching), False)
-                    fabrics.append(optical(circuits, **links_of(self.topology), name=f"plane {plane}, round {at}"))
+                    name = f"plane {plane}, round {at}"
+                    fabrics.append(optical(self.n, 1, matching, False, **links_of(self.topology), name=name))
                     now[plane] = matching, len(fabrics) - 1
                     if old is not None or self.paid:
                         changes[at].append((plane, None if old is None else old[1], len(fabrics) - 1))

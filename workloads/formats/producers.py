@@ -29,7 +29,7 @@ PRODUCERS = (
              "where tensors of 0.0.1 are; collectives of the text converters of 0.0.2 and 0.0.3, which gave no size"),
     Producer("communicator groups (JSON)", "ASTRA-sim, STAGE", "astra-sim 518bd51, 2026-03-25",
              "--comm-group FILE, or --communicator; comm-group=FILE in a --tenant of share",
-             "all; names need not be numbers in jobs"),
+             "all; names need not be numbers in jobs, and may have several groups; layers take them too"),
     Producer("remote memory (JSON)", "astra-memory-analytical", "as of 2026-03-25", "--remote-memory FILE",
              "latency and bandwidth of an NPU; in `weft astra` those of a node and of a pool, one access at a time"),
     Producer("text workloads", "ASTRA-sim 1.0, LIBRA", "LIBRA of 2024", _WORK, "layers of twelve columns",

@@ -10,12 +10,12 @@ from topologies.checks import checked, choice
 from topologies.text.brief import Registry
 from workloads.models.classics import dlrm, lstm, ncf, resnet50, vgg
 from workloads.models.model import NeuralNetwork, Operator
-from workloads.models.transformer import Shape, bert, decoder, decoder_of, layer
+from workloads.models.transformer import bert, decoder
 
 DECODERS = ("gpt-3", "turing-nlg", "msft-1t", "llama-2-7b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")
 
 MODELS: Registry[Callable[[], NeuralNetwork]] = Registry("models", {
-    **{name: partial(decoder_of, name) for name in DECODERS},
+    **{name: partial(decoder, name) for name in DECODERS},
     "bert-base": partial(bert, "bert-base", 12, 768, "J. Devlin et al., NAACL 2019, section 3"),
     "bert-large": partial(bert, "bert-large", 24, 1024, "J. Devlin et al., NAACL 2019, section 3"),
     "resnet-50": resnet50,
@@ -34,4 +34,4 @@ def model(name: str) -> NeuralNetwork:
     return MODELS[choice(name, MODELS, "model")]()
 
 
-__all__ = ["MODELS", "NeuralNetwork", "Operator", "Shape", "decoder", "layer", "model"]
+__all__ = ["MODELS", "NeuralNetwork", "Operator", "model"]

@@ -127,9 +127,12 @@ class LanguageModel:
         if not self.kv_rank:
             return (Matrix("qkv", h, self.query_width + self.kv_width),)
         nope = self.head_size - self.rotary
+        queries = (
+            (Matrix("q down", h, self.q_rank), Matrix("q up", self.q_rank, a * self.head_size)) if self.q_rank
+            else (Matrix("q", h, a * self.head_size),)
+        )
         return (
-            Matrix("q down", h, self.q_rank), Matrix("q up", self.q_rank, a * self.head_size),
-            Matrix("kv down", h, self.kv_rank + self.rotary),
+            *queries, Matrix("kv down", h, self.kv_rank + self.rotary),
             Matrix("kv up", self.kv_rank, a * (nope + self.value_size)),
         )
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from topologies.checks import Share, WeftError, checked, choice
+from topologies.checks import WeftError, checked, choice
 from topologies.text.brief import one_line
 from topologies.text.plain_data import parse_toml
 from topologies.units import BytesPerSecond, Flops, parse_bandwidth, parse_flops, parse_size, parse_time
@@ -41,12 +41,12 @@ class Device:
 
     name: str
     half: Flops
-    fp8: float
     memory_bytes: int
     hbm: BytesPerSecond
-    flash2: tuple[float, ...]
-    flash3: tuple[float, ...]
     kernel_s: float
+    fp8: float = 0.0
+    flash2: tuple[float, ...] = ()
+    flash3: tuple[float, ...] = ()
     spread: float = 0.0
     between: float = 0.0
 
@@ -66,9 +66,11 @@ def _rates(pair: Any) -> tuple[float, ...]:
     return tuple(parse_flops(one) for one in pair)
 
 
-_READS: dict[str, Any] = {
-    "half": parse_flops, "fp8": parse_flops, "memory": parse_size, "hbm": parse_bandwidth, "flash2": _rates,
-    "flash3": _rates, "kernel": lambda text: parse_time(text) / 1e12, "spread": float, "between": parse_bandwidth,
+_READS: dict[str, tuple[str, Any]] = {
+    "half": ("half", parse_flops), "fp8": ("fp8", parse_flops), "memory": ("memory_bytes", parse_size),
+    "hbm": ("hbm", parse_bandwidth), "flash2": ("flash2", _rates), "flash3": ("flash3", _rates),
+    "kernel": ("kernel_s", lambda text: parse_time(text) / 1e12), "spread": ("spread", float),
+    "between": ("between", parse_bandwidth),
 }
 
 
@@ -89,15 +91,7 @@ def devices() -> tuple[str, ...]:
 def device(name: str) -> Device:
     """The accelerator of that name; WeftError: there is none."""
     table = _tables("devices.toml")[choice(name, devices(), "device")]
-    value = {key: read(table[key][0]) for key, read in _READS.items() if key in table}
-    return Device(name, value["half"], value.get("fp8", 0.0), value["memory"], value["hbm"], value.get("flash2", ()),
-                  value.get("flash3", ()), value["kernel"], value.get("spread", 0.0), value.get("between", 0.0))
-
-
-def device_sources() -> dict[str, dict[str, str]]:
-    """Where each value comes from."""
-    return {name: {key: table[key][1] for key in _READS if key in table} for name, table in
-            _tables("devices.toml").items()}
+    return Device(name, **{own: read(table[key][0]) for key, (own, read) in _READS.items() if key in table})
 
 
 @checked
@@ -113,6 +107,9 @@ class Stack:
     fp8_gather: int = 2
     microbatches: str = ""
     context_share: float = 1.0
+    attention_share: float = 1.0
+    eager: bool = False
+    copies: float = 0.0
     network: float = 1.0
     flushes: bool = False
     scanned: bool = False
@@ -146,6 +143,3 @@ def stack(name: str) -> Stack:
     """The software of that name; WeftError: there is none."""
     table = _tables("stacks.toml")[choice(name, stacks(), "stack")]
     return Stack(name=name, **{**table, "behind": tuple(table.get("behind", ()))})
-
-
-__all__ = ["PRECISIONS", "Device", "Share", "Stack", "device", "device_sources", "devices", "stack", "stacks"]

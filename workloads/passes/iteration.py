@@ -324,6 +324,8 @@ class _Units:
         if self.on:
             width = self.of.plan.gradient_bytes
             dense, experts = layer_parameters(self.of.plan, layer)
+            if traffic := self.of.plan.stack.copies:
+                self.tape.work("copies", (dense + experts) * traffic / self.of.plan.device.hbm)
             self.last = [self.tape.begin("reduce-scatter", dense * width, "dp"),
                          self.tape.begin("reduce-scatter", experts * width, "edp")]
             self._copies(dense * width)

@@ -52,7 +52,7 @@ class Layers:
         self.tokens, self.device = plan.tokens, device
         self.rate = device.peak(plan.precision) * plan.efficiency
         self.half_rate = device.peak("half") * plan.half_efficiency
-        self.factor = 1.0 if plan.compiled else EAGER
+        self.factor = 1.0 if plan.compiled and not plan.stack.eager else EAGER
         self.activation = plan.tokens * self.model.hidden * WORD
         self.gathers = self.activation / (2 if plan.precision == "fp8" else 1)  # fp8 products take what is fp8
 
@@ -83,7 +83,7 @@ class Layers:
             return once * (2 if backward else 1)
         rates = self.device.attention(3 if plan.attention == "flash3" else 2)
         flops = model.core_flops(plan.sequence) * self.tokens / plan.tp * (2.5 if backward else 1)
-        share = plan.stack.context_share if plan.cp > 1 else 1.0
+        share = plan.stack.context_share if plan.cp > 1 else plan.stack.attention_share
         return flops / (rates[backward] * share) + self.device.kernel_s
 
     @property

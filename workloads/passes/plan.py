@@ -132,6 +132,22 @@ class Plan:
                             "zero=2, which gathers once an iteration")
 
     @property
+    def constant(self) -> str:
+        """Whose share of the peak products sustain: "as given", of another stack or device, "" if it is the stack's."""
+        try:
+            share, whose = self.stack.constant(self.device.name, self.precision)
+        except WeftError:  # nothing is known of the device
+            return "as given"
+        return whose if share == self.efficiency else "as given"
+
+    @property
+    def assumptions(self) -> str:
+        """What computation is taken to be."""
+        stack = f"{self.stack.name}, {self.constant}" if self.constant else self.stack.name
+        return (f"{self.device.name}, {self.precision} precision at {self.efficiency:.3g} of the peak ({stack}), "
+                f"{self.attention}, recomputation {self.recompute}")
+
+    @property
     def n_ranks(self) -> int:
         return self.tp * self.cp * self.dp * self.pp
 

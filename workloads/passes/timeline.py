@@ -35,10 +35,6 @@ class Timeline(NamedTuple):
     def end(self) -> int:
         return max(mine[-1].free for mine in self.ranks)
 
-    def busy(self, rank: int) -> int:
-        """Time in which a rank computes."""
-        return sum(one.end - one.begin for one in self.ranks[rank])
-
     def shared(self) -> int:
         """Messages that begin while another one to the same rank is on its way.
 

@@ -14,7 +14,7 @@ from math import ceil, gcd
 import numpy as np
 import numpy.typing as npt
 
-from topologies import Circuits, Topology, WeftError, circulant, optical, select_permutations, totient_perms
+from topologies import Topology, WeftError, circulant, optical, select_permutations, totient_perms
 from topologies.units import Quantity
 from workloads.job import Communicate, Job, Send
 from workloads.topoopt.carriage import Rings
@@ -104,9 +104,9 @@ def find_topology(
         return Fabric(topology, jumps, group_jumps, ring_degree, degree - ring_degree, ())
     pairs = [(v, (v + jump) % n) for jump in built for v in range(n) if not (duplex and 2 * jump == n and v >= jump)]
     both_ways = [] if duplex else [(b, a) for a, b in matched]
-    circuits = Circuits(n, degree, (*pairs, *matched, *both_ways), duplex)
     topology = optical(
-        circuits, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency, name=f"topoopt:{n}x{degree}"
+        n, degree, (*pairs, *matched, *both_ways), duplex, bandwidth=bandwidth, latency=latency,
+        hop_latency=hop_latency, name=f"topoopt:{n}x{degree}",
     )
     return Fabric(topology, jumps, group_jumps, ring_degree, degree - ring_degree, tuple(matched))
 

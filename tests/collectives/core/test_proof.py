@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pickle import dumps
 
 import numpy as np
@@ -15,6 +16,7 @@ from collectives.core.pattern import Pattern, proofs_later
 from collectives.core.proof import ScheduleError, prove
 from collectives.core.schedule import schedule
 from collectives.core.transfers import Transfers, take
+from collectives.custom import from_steps
 from sim import simulate
 from tests.collectives.cases import CASES, Case, supported
 from topologies import WeftError, from_spec, ring, torus
@@ -181,12 +183,31 @@ def test_following_chunk_by_chunk_with_other_blocks_is_refused():
 
 
 def test_a_pattern_that_is_too_large_needs_a_smaller_one():
-    pattern = pattern_of(next(case for case in CASES if case.algorithm == "direct"), 300)
-    with pytest.raises(WeftError, match=r"direct on ring:300 is too large to prove .* provides no smaller topology"):
+    pattern = pattern_of(next(case for case in CASES if case.algorithm == "direct"), 1200)
+    with pytest.raises(WeftError, match=r"direct on ring:1200 is too large to prove .* provides no smaller topology"):
         Pattern(
-            topology=pattern.topology, kind=pattern.kind, algorithm="direct", n_blocks=300, emit=pattern.emit,
+            topology=pattern.topology, kind=pattern.kind, algorithm="direct", n_blocks=1200, emit=pattern.emit,
             blocks_of=pattern.blocks_of,
         )  # fmt: skip
+
+
+@pytest.mark.compiled
+@pytest.mark.verify
+def test_a_ring_of_a_thousand_that_somebody_wrote_is_proved():
+    """Each block has a part of the dependencies of its own; what is wrong is not named among so many."""
+    def turns(missing: int) -> Iterator[list[tuple[int, int, list[int]]]]:
+        for turn in range(1023 - missing):
+            yield [(rank, (rank + 1) % 1024, [(rank - turn) % 1024]) for rank in range(1024)]
+
+    assert from_steps(ring(1024), "all-gather", turns(0), "1GiB").proof == "proved"
+    with pytest.raises(ScheduleError, match="on fewer ranks the proof says what is wrong"):
+        from_steps(ring(1024), "all-gather", turns(1), "1GiB")
+
+
+@pytest.mark.compiled
+def test_a_ring_beyond_the_limit_of_members_of_a_family_is_proved():
+    turns = ([(rank, (rank + 1) % 400, [(rank - turn) % 400]) for rank in range(400)] for turn in range(399))
+    assert from_steps(ring(400), "all-gather", turns, "1GiB").proof == "proved"
 
 
 def test_blocks_must_suit_the_collective():

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from collectives import build
 from collectives.core.schedule import schedule
 from collectives.formats.files import all_gather_pattern, parse_forestcoll
 from collectives.formats.msccl import msccl_pattern
+from collectives.formats.msccl_order import cut_of
 from collectives.formats.msccl_program import RUNTIMES, not_run, parse_msccl
 from collectives.formats.msccl_xml import to_msccl
-from collectives.trees.forest import Edge, Forest, Tree
-from collectives.trees.pack import gather_forest, scatter_forest
+from collectives.formats.played import busiest_s
+from collectives.registry import algorithm
+from collectives.trees.forest import Forest
+from collectives.trees.pack import gather_forest
 from sim import simulate
+from sim.cli import main
 from tests.places import SHARED
 from topologies import WeftError, from_spec
 
@@ -29,22 +35,62 @@ def test_public_files_are_proved_and_stay_above_the_bound(path):
     assert result.lower_bound_ps <= result.time_ps
 
 
+NAMES = ("ring", "swing", "direct", "pat", "tacos", "nccl-rings", "double-binary-tree", "bucket", "pipelined")
+SPECS = ("torus:4x4", "dgx-a100:2", "fat-tree:4", "hypercube:4")
+GATE = [
+    (name, spec, kind) for name, spec, kind in product(NAMES, SPECS, ("all-gather", "reduce-scatter", "all-reduce"))
+    if kind in algorithm(name).functions and (name != "ring" or spec in ("torus:4x4", "fat-tree:4"))
+]
+LARGE = "64MiB"
+
+
+def exported(name, kind, spec, form=None, **options):
+    """A schedule, what is read of its file, and the program in it."""
+    given = build(name, kind, from_spec(spec), LARGE, form, **options)
+    algo = parse_msccl(to_msccl(given))
+    pattern = msccl_pattern(algo, given.topology, cut_of(algo, given.size_bytes))
+    return given, schedule(pattern, LARGE), algo
+
+
+def check_limits(algo):
+    """Those of Azure's executor: 32 channels, 64 thread blocks of 64 steps."""
+    blocks = [block for blocks in algo.gpus for block in blocks]
+    assert max(len(block.steps) for block in blocks) <= 64 and max(block.channel for block in blocks) < 32
+    assert max(map(len, algo.gpus)) <= 64
+    assert "msccl" not in algo.refused
+
+
 @pytest.mark.table
-@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
-@pytest.mark.parametrize(("spec", "k"), [("torus:4x4", None), ("dgx-a100:2", 1), ("mi250:1", 1), ("dgx1:1", None)])
-def test_forests_are_written_and_read_again(spec, k, kind):
-    t = from_spec(spec)
-    up = None if kind == "all-gather" else scatter_forest(t, k)
-    down = None if kind == "reduce-scatter" else gather_forest(t, k)
-    text = to_msccl(kind, up, down)
-    algo = parse_msccl(text)
-    assert algo.kind == kind and algo.aliased == (True,)
-    runtimes = RUNTIMES.keys() - algo.refused.keys()
-    assert "msccl" in runtimes
-    assert not any(not_run(algo, runtime, size) for runtime in runtimes for size in (4, 2**27, 2**40))
-    assert algo.chunks == t.n_npus * (up or down).blocks_of_root(0)
-    result = simulate(schedule(msccl_pattern(algo, t), "256MiB"), chunks=64, discipline="lowest-chunk-first")
-    assert result.time_ps <= 1.04 * result.lower_bound_ps
+@pytest.mark.parametrize(("name", "spec", "kind"), GATE)
+def test_any_algorithm_is_written_read_and_as_fast(name, spec, kind):
+    """Faster where ranks wait for whole transfers and the runtime only for slices of their runs, as behind pat."""
+    given, read, algo = exported(name, kind, spec)
+    check_limits(algo)
+    assert algo.kind == kind and read.proof.startswith("proved: all conflicting steps are ordered")
+    discipline = "lowest-chunk-first" if name == "pipelined" else "fifo"
+    was, is_now = (simulate(one, chunks=64, discipline=discipline).time_ps for one in (given, read))
+    assert is_now <= 1.03 * was
+
+
+@pytest.mark.parametrize(("name", "kind", "form"), [
+    ("tree", "broadcast", "binomial"), ("tree", "reduce", "binomial"), ("bine", "broadcast", "bandwidth"),
+    ("bruck", "all-to-all", None), ("direct", "all-to-all", None), ("recursive-doubling", "all-reduce", "latency"),
+    ("swing", "all-reduce", "latency"), ("nccl-trees", "all-reduce", None), ("trivance", "all-reduce", "latency"),
+    ("recursive-multiplying", "all-reduce", "latency"),
+])
+def test_collectives_and_forms_of_all_kinds(name, kind, form):
+    """Relays of an all-to-all have scratch; who exchanges arrays sends before what arrives is added."""
+    spec = "ring:9" if name == "trivance" else "torus:4x2"
+    given, read, algo = exported(name, kind, spec, form)
+    check_limits(algo)
+    assert read.kind.name == kind and (algo.aliased == (False,)) == (kind == "all-to-all")
+    assert simulate(read, chunks=16).time_ps <= 1.03 * simulate(given, chunks=16).time_ps
+
+
+def test_runtimes_load_what_is_written():
+    _, _, algo = exported("ring", "all-reduce", "torus:4x4")
+    assert not algo.refused
+    assert not any(not_run(algo, runtime, size) for runtime in RUNTIMES for size in (4, 2**27, 2**40))
 
 
 @pytest.mark.parametrize(
@@ -61,35 +107,30 @@ def test_files_that_are_no_schedule_are_named(name, text, message, tmp_path):
         build(str(tmp_path / name), "all-reduce", from_spec("switch:2"), "1KiB")
 
 
-def test_too_many_trees_for_the_runtime_are_refused():
-    with pytest.raises(WeftError, match="use fewer trees per root"):
-        to_msccl("all-gather", down=gather_forest(from_spec("dgx-a100:2")))
-
-
-def stars(p: int, blocks: int) -> Forest:
-    """From each root to every other rank at once."""
-    rest = [[Edge(root, other) for other in range(p) if other != root] for root in range(p)]
-    return Forest(from_spec(f"switch:{p}"), tuple(Tree(root, blocks, tuple(edges)) for root, edges in enumerate(rest)))
-
-
-@pytest.mark.parametrize(("p", "blocks", "channels"), [(33, 1, 1), (2, 71 * 32, 32), (3, 71 * 2, 2)])
-def test_as_many_channels_are_declared_as_are_used_up_to_the_limits(p, blocks, channels):
-    text = to_msccl("all-gather", down=stars(p, blocks))
-    algo = parse_msccl(text)
-    assert f'nchannels="{channels}"' in text
-    assert {block.channel for blocks in algo.gpus for block in blocks} == set(range(channels))
-
-
-@pytest.mark.parametrize(("p", "blocks", "said"), [
-    (34, 1, "33 thread blocks that send on channel 0 of GPU 0 (at most 32: 1 too many) and "
-            "33 thread blocks that receive on channel 0 of GPU 0 (at most 32: 1 too many)"),
-    (2, 71 * 35, "35 channels (at most 32: 3 too many)"),
-    (5, 71 * 28, "224 thread blocks on GPU 0 (at most 216: 8 too many)"),
+@pytest.mark.parametrize(("name", "kind", "spec", "options", "said"), [
+    ("in-network", "all-reduce", "switch:4", {}, "its switches reduce"),
+    ("tree", "broadcast", "torus:4x2", {"root": 3}, "root 3: programs have root 0"),
+    ("pipelined", "all-gather", "ring:128", {"k": 128}, "16,384 chunks on 128 ranks, more than 1,048,576 together"),
+    ("direct", "all-gather", "switch:300", {}, "299 peers of a rank, and 216 thread blocks are the most"),
 ])
-def test_the_limit_that_a_program_exceeds_is_named_and_by_how_much(p, blocks, said):
-    with pytest.raises(WeftError) as refused:
-        to_msccl("all-gather", down=stars(p, blocks))
-    assert str(refused.value) == f"MSCCL XML: the trees need {said}; use fewer trees per root, or deeper ones"
+def test_what_no_program_can_hold_is_refused(name, kind, spec, options, said):
+    with pytest.raises(WeftError, match=said):
+        to_msccl(build(name, kind, from_spec(spec), LARGE, **options))
+
+
+def test_the_collective_is_that_of_the_file(tmp_path, capsys):
+    path = tmp_path / "gather.xml"
+    path.write_text(to_msccl(build("ring", "all-gather", from_spec("ring:4"), LARGE)))
+    assert main(["compare", "--topology", "ring:4", "-b", "1M", "--algorithms", f"{path},ring", "--quiet"]) == 0
+    assert "# weft compare: all-gather on ring:4" in capsys.readouterr().out
+    asked = ["compare", "--topology", "ring:4", "--collective", "all-reduce", "--algorithms", str(path)]
+    assert main(asked) == 2 and "does not implement all-reduce, only all-gather" in capsys.readouterr().err
+
+
+def test_programs_go_where_the_fabric_leads():
+    """The flows of an all-to-all have routes of their own, which a program cannot hold."""
+    given = build("concurrent-flow", "all-to-all", from_spec("torus:4x4"), LARGE)
+    assert busiest_s(given, named=False) == pytest.approx(1.5 * busiest_s(given, named=True))
 
 
 @pytest.mark.parametrize("spec", ["torus:3x3", "dgx-a100:2", "mi250:1"])

@@ -17,7 +17,6 @@ from collectives.formats.msccl import msccl_pattern, prove_msccl
 from collectives.formats.msccl_order import Cut, cut_of
 from collectives.formats.msccl_program import not_run, parse_msccl, told_limits
 from collectives.formats.msccl_xml import to_msccl
-from collectives.trees.pack import gather_forest, scatter_forest
 from tests.oracles.msccl_checker import judge
 from topologies import WeftError, from_spec, ring
 
@@ -37,9 +36,7 @@ def good_programs() -> tuple[str, ...]:
     for spec, k in SPECS:
         fabric = from_spec(spec)
         for kind in KINDS:
-            up = None if kind == "all-gather" else scatter_forest(fabric, k)
-            down = None if kind == "reduce-scatter" else gather_forest(fabric, k)
-            texts.append(to_msccl(kind, up, down))
+            texts.append(to_msccl(build("pipelined", kind, fabric, "1MiB", k=k)))
     files = [SHARED / name for name in ("ag_hier_4_LL.xml", "ar_tree_12_LL.xml")]
     return (*texts, *(path.read_text() for path in files if path.is_file()))
 

@@ -16,6 +16,7 @@ from collectives import build
 from collectives.core.proof import ScheduleError
 from collectives.core.schedule import schedule
 from collectives.formats.mscclpp import Cut, cut_of, plan_pattern, prove_plan
+from collectives.formats.mscclpp_json import to_mscclpp
 from collectives.formats.mscclpp_plan import PRODUCERS, Plan, parse_plan
 from sim import simulate
 from tests.collectives.formats.plans import GOOD, Gpu, at, direct, exchange, multicast, packets, plan, port, stages
@@ -299,3 +300,34 @@ def test_only_what_a_switch_reduces_or_multicasts_takes_its_rate(tmp_path):
         built = build(str(path), "all-gather", fabric, "8KiB")
         assert np.array_equal(built.pattern.topology.bandwidth_Bps, wanted.bandwidth_Bps)
         assert (built.pattern.n_sources is None) == (wanted is fabric)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("name", "kind", "spec", "form"), [
+    ("ring", "all-gather", "ring:4", None), ("ring", "reduce-scatter", "ring:4", None),
+    ("direct", "all-reduce", "switch:4", None), ("direct", "all-to-all", "switch:4", None),
+    ("recursive-doubling", "all-reduce", "switch:4", "latency"), ("swing", "all-reduce", "torus:2x2", "bandwidth"),
+    ("bruck", "all-to-all", "switch:4", None), ("pipelined", "all-reduce", "ring:5", "two-phase"),
+    ("double-binary-tree", "all-reduce", "switch:5", None), ("tacos", "all-reduce", "mesh:2x3", None),
+])
+def test_any_algorithm_is_written_and_goes_right_in_every_order(name, kind, spec, form):
+    given = build(name, kind, from_spec(spec), "16MiB", form)
+    text = to_mscclpp(given)
+    one = parse_plan(text, "plan.json")
+    assert goes_wrong(json.loads(text), 10, 1) == ""
+    read = schedule(plan_pattern(one, given.topology, cut_of(one, given.size_bytes)), given.size_bytes)
+    assert read.kind.name == kind
+    assert simulate(read, chunks=16).time_ps <= 1.03 * simulate(given, chunks=16).time_ps
+    assert not strictly(one, given.size_bytes)
+
+
+def strictly(one: Plan, size_bytes: int) -> list[str]:
+    """Races where relaxed signals order no data: there are none of these."""
+    return prove_plan(one, cut_of(one, size_bytes), "strict")
+
+
+def test_what_no_plan_can_hold_is_refused():
+    with pytest.raises(WeftError, match="no plan is a broadcast: choose one of all-gather, all-reduce"):
+        to_mscclpp(build("tree", "broadcast", from_spec("ring:4"), "1MiB", "binomial"))
+    with pytest.raises(WeftError, match="109 peers of a rank, and 108 thread blocks are the most"):
+        to_mscclpp(build("direct", "all-gather", from_spec("switch:110"), "1MiB"))

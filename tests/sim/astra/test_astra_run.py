@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -47,6 +49,19 @@ MEASURED = [  # kind, algorithm, network, NPUs, cycles of the aware and of the u
     ("all-to-all", "direct", RING, 16, 48_780, 17_300),
     ("all-to-all", "direct", FULL, 16, 3_300, 3_300),
     ("all-to-all", "direct", SWITCH, 16, 23_600, 5_300),
+]
+
+PARTS = [  # kind, network, algorithms, NPUs of a group (0: none), backend, cycles; 1 MiB, 4 splits, a delay of 77 ns
+    ("all-to-all", [(SWITCH, 8)], ["direct"], 4, "aware", {23_600}),
+    ("all-reduce", [(SWITCH, 12)], ["direct"], 4, "aware", {48_120}),
+    ("reduce-scatter", [(SWITCH, 6)], ["direct2"], 3, "aware", {24_252}),
+    ("all-reduce", [(FULL, 8)], ["halvingDoubling"], 4, "aware", {37_968}),
+    ("all-gather", [(RING, 8)], ["oneDirect"], 4, "aware", {87_094, 87_594, 88_094, 88_574}),
+    ("all-reduce", [(SWITCH, 4), (RING, 3)], ["direct", "direct"], 4, "unaware", {55_000}),
+    ("all-gather", [(RING, 3), (SWITCH, 4)], ["oneRing", "ring"], 0, "unaware", {240_504}),
+    ("all-reduce", [(SWITCH, 4), (RING, 3)], ["direct", "oneDirect"], 0, "unaware", {19_472}),
+    ("all-to-all", [(FULL, 2), (SWITCH, 4)], ["oneDirect2"], 0, "unaware", {20_552}),
+    ("reduce-scatter", [(SWITCH, 4), (RING, 2)], ["oneHalvingDoubling", "ring"], 0, "unaware", {29_036}),
 ]
 
 LARGE = [  # 64 MiB: kind, algorithm, network, NPUs, splits, active chunks, queues, backend, cycles
@@ -232,19 +247,39 @@ def test_roofline(tmp_path: Path) -> None:
     assert run_astra(**slow).cycles == (int(10**9 / (0.1e9 * 1000) * 1e9),) * 2
 
 
-def test_a_group_runs_a_ring_with_its_own_delay(tmp_path: Path) -> None:
-    """Fewer than all NPUs: a ring whatever the system file says, 10 ns whatever its endpoint delay is."""
+@pytest.mark.parametrize("case", PARTS)
+def test_measured_cycles_of_groups_and_of_algorithms_across_dimensions(case: tuple[Any, ...], tmp_path: Path) -> None:
+    """Figures of ASTRA-sim 518bd51: groups have a delay of 10 ns, and a ring where the file has two algorithms."""
+    kind, dims, algorithms, size, backend, cycles = case
+    n = math.prod(extent for _, extent in dims)
     groups = tmp_path / "groups.json"
-    groups.write_text('{"1": [0, 1], "2": [2, 3], "3": [3, 2, 1, 0]}', encoding="utf-8")
-    ranks = [[collective_node("all-gather", MIB, group=str(1 + rank // 2))] for rank in range(4)]
+    groups.write_text(json.dumps({one + 1: list(range(one * size, one * size + size)) for one in range(n // size)}
+                                 if size else {}), encoding="utf-8")
+    ranks = [[collective_node(kind, MIB, group=str(1 + rank // size) if size else None)] for rank in range(n)]
+    inputs = write_inputs(tmp_path, dims, ranks, **{f"{kind}-implementation": algorithms, "endpoint-delay": 77})
+    result = run_astra(**inputs, comm_groups=groups, backend=backend)
+    assert set(result.cycles) == cycles
+    assert any("endpoint delay of 10 ns" in note for note in result.notes) == (size > 0)
+
+
+def test_a_group_of_all_runs_what_the_system_file_says(tmp_path: Path) -> None:
+    groups = tmp_path / "groups.json"
+    groups.write_text('{"3": [3, 2, 1, 0]}', encoding="utf-8")
     system = {"all-gather-implementation": ["direct"], "endpoint-delay": 77, "preferred-dataset-splits": 1}
-    inputs = write_inputs(tmp_path, [(FULL, 4)], ranks, **system)
-    result = run_astra(**inputs, comm_groups=groups)
-    assert set(result.cycles) == {closed.ring("all-gather", 2, MIB, 10, 50.0, 500.0, 0.001)}
-    assert any("endpoint delay of 10 ns" in note for note in result.notes)
     whole = write_inputs(tmp_path, [(FULL, 4)], [[collective_node("all-gather", MIB, group="3")]] * 4, **system)
     cycles = run_astra(**whole, comm_groups=groups).cycles
     assert set(cycles) == {closed.direct_fully_connected("all-gather", 4, MIB, 77, 50.0, 500.0, 0.001)}
+
+
+def test_a_custom_collective_of_a_group_is_refused(tmp_path: Path) -> None:
+    pair = [[message_node("send", 1, 8, 0)], [message_node("receive", 0, 8, 0)]]
+    custom = str(write_ranks(tmp_path, pair * 2, "own"))
+    groups = tmp_path / "groups.json"
+    groups.write_text('{"1": [0, 1]}', encoding="utf-8")
+    inputs = write_inputs(tmp_path, [(FULL, 4)], [[collective_node("all-gather", MIB, group="1")]] * 2 + [[]] * 2,
+                          **{"all-gather-implementation-custom": [custom]})
+    with pytest.raises(WeftError, match="a custom all-gather in a communicator group of 2 of 4 NPUs: not simulated"):
+        run_astra(**inputs, comm_groups=groups)
 
 
 @pytest.mark.parametrize(

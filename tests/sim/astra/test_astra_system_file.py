@@ -28,9 +28,13 @@ def test_what_is_read(tmp_path: Path) -> None:
     assert (system.endpoint_delay_ns, system.splits, system.active_chunks, system.policy) == (10, 4, 1, "LIFO")
     assert (system.memory_Bps, system.peak_flops, system.roofline) == (1.6e12, 9e14, False)
     assert system.implementations("all-reduce", 4) == (
-        Implementation("ring", 0), Implementation("direct", 0), Implementation("direct", 4),
-        Implementation("halvingDoubling", 0),
+        Implementation("ring", 0), Implementation("direct", 0, spans=True),
+    )  # after which no dimension is left
+    several = read_system(write(tmp_path, all_reduce_implementation=["direct4", "halvingDoubling"]), 2)
+    assert several.implementations("all-reduce", 2) == (
+        Implementation("direct", 4), Implementation("halvingDoubling", 0),
     )
+    assert several.in_group("all-reduce", 2) == Implementation("ring", 0)
 
 
 @pytest.mark.parametrize("row", ABSENT, ids=lambda row: row.name)
@@ -93,7 +97,6 @@ def test_published_files() -> None:
         ({"all_reduce_implementation": [3]}, "3 is not simulated"),
         ({"all_reduce_implementation": ["direct0"]}, "'direct0' has a window of zero messages"),
         ({"all_reduce_implementation_custom": "x"}, "custom is 'x': a list of one prefix"),
-        ({"all_reduce_implementation_custom": ["x"], "all_reduce_implementation": ["ring"]}, "give one of them"),
         ({"roofline_enabled": 1}, "key 'peak-perf' is missing, and roofline-enabled is 1"),
         ({"collective_optimization": None}, "key 'collective-optimization' is missing, and the network has 2"),
     ],

@@ -279,11 +279,6 @@ ABSURD = {
         f"compare --topology ring:4 -b 1K --nic shared --nic-engines {BILLION}",
         "engines is 1000000000: give an integer",
     ),
-    "trees": (
-        "schedule --topology ring:4 --collective all-gather --algorithm pipelined --msccl a.xml "
-        f"--msccl-trees {BILLION}",
-        "--msccl-trees is 1000000000: give an integer from 1 to 1024",
-    ),
     "messages": (
         f"schedule --topology ring:4 --algorithm ring -b 1K --goal a.goal --goal-chunks {BILLION}",
         "GOAL of 12,000,000,000 messages or more: at most 2,000,000 are written",

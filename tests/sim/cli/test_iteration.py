@@ -56,6 +56,23 @@ def test_every_choice_runs(more: list[str], tmp_path: Path) -> None:
     assert 0 < row["time_s"] < 10
 
 
+def test_a_constant_of_another_stack_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the table and in the row; so is one that is given."""
+    for more, told in (([], "that of meta"), (["--stack", "meta"], ""), (["--efficiency", "0.5"], "as given")):
+        row = train(tmp_path, [*SMALL, *more])
+        assert row["efficiency_of"] == told
+        assert f"({row['stack']}{', ' * bool(told)}{told})" in capsys.readouterr().out
+
+
+def test_every_command_says_the_constant_of_a_plan(tiny: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Inlined, as a timeline, and of a tenant."""
+    tenant = f"model={tiny[3]} device=a100 stack=meta tp=4 global_batch=4"
+    for words in (["train", *tiny, "--inline", "--stack", "meta"], ["trace", *tiny, "--stack", "meta"],
+                  ["share", *tiny[:2], "--quiet", "--tenant", tenant, "--tenant", "all-reduce bucket 1KiB"]):
+        assert main(words) == 0
+        assert "a100, half precision at 0.77 of the peak (meta, that of megatron), flash2" in capsys.readouterr().out
+
+
 def test_what_is_switched_off_is_off(tmp_path: Path) -> None:
     """By flag and by spec: what is not overlapped is exposed, and norms that are not split are kept whole."""
     whole, apart, bare = (train(tmp_path, [*SMALL, *more]) for more in (
@@ -83,6 +100,9 @@ def test_fabrics_and_algorithms(tmp_path: Path) -> None:
              "--global-batch", "8", "--recompute", "full", "--quiet"]
     fast, slow = (train(tmp_path, [*words, "--link-bandwidth", rate]) for rate in ("800Gb/s", "100Gb/s"))
     assert fast["time_s"] < slow["time_s"]
+    even, every = (train(tmp_path, [*words, *more])["time_s"] for more in (
+        ["--engine", "reference", "--algorithm", "bucket"], ["--symmetry", "off", "--algorithm", "bucket"]))
+    assert even == every
     plan = tmp_path / "faults.toml"
     plan.write_text('[[slow-link]]\nlink = "npu0--npu1"\nshare = 0.1\n')
     assert train(tmp_path, [*words, "--faults", str(plan)])["time_s"] > train(tmp_path, words)["time_s"]
@@ -111,6 +131,9 @@ def test_an_inlined_iteration_takes_everything_that_a_run_takes(
     composed = train(tmp_path, ["train", *tiny])
     alone = inlined()
     assert alone == pytest.approx(composed["time_s"], rel=1e-3)
+    ends = train(tmp_path, ["train", *tiny, "--spread", "2"])
+    assert "2 perturbed runs of each collective" in capsys.readouterr().out
+    assert ends["spread_low_s"] <= ends["time_s"] == composed["time_s"] < ends["spread_high_s"] < 1.1 * ends["time_s"]
     faults, middle = tmp_path / "faults.toml", round(composed["time_s"] * 5e11)
     faults.write_text(f'[[slow-link]]\nlink = "dimension 0"\nshare = 0.01\nat = "{middle}ps"\n')
     struck = train(tmp_path, ["train", *tiny, "--faults", str(faults)])
@@ -118,13 +141,16 @@ def test_an_inlined_iteration_takes_everything_that_a_run_takes(
     assert inlined("--faults", str(faults)) > 1.2 * composed["time_s"]
     assert inlined("--nic", "shared", "--check") > 0
     capsys.readouterr()
-    assert inlined("--spread", "2") == alone
-    assert "in 2 perturbed runs" in capsys.readouterr().out
+    assert inlined("--spread", "2", "--why") == alone
+    out = capsys.readouterr().out
+    assert "in 2 perturbed runs" in out and "critical path: " in out
     for more in ([], ["--inline"]):
         assert main(["train", *tiny, *more, "--perfetto", str(tmp_path / "one.json")]) == 0
         slices = json.loads((tmp_path / "one.json").read_text())["traceEvents"]
         last = max(one["ts"] + one["dur"] for one in slices if one["ph"] == "X")
         assert last == pytest.approx(composed["time_s"] * 1e6, rel=1e-3)
+    assert main(["train", *tiny, "--why"]) == 2
+    assert "--why accounts for a run of the whole iteration: give --inline" in capsys.readouterr().err
     assert main(["trace", *tiny, "--perfetto", str(tmp_path / "one.json")]) == 0
 
 
@@ -148,7 +174,7 @@ def test_iterations_share_a_fabric(tiny: list[str], tmp_path: Path) -> None:
     (["--global-batch", "64", "--samples", "3"], "--samples 3.0 is of the layers of --workload"),
     (["--global-batch", "64", "--loop", "dear"], "--loop dear is of the layers of --workload"),
     (["--global-batch", "64", "--device", "abacus"], "device 'abacus'"),
-    (["--global-batch", "64", "--spread", "2"], "--spread 2 perturbs a run of the whole iteration: give --inline"),
+    (["--global-batch", "64", "--spread", "2"], "--library has its own: omit spread of [account]"),
     (["--global-batch", "64", "--tp", "2", "--inline"], "that a library or a torus of accelerators times alone"),
     (["--global-batch", "64", "--chunks", "4"], "--library has its own: omit chunks of [model]"),
     (["--global-batch", "64", "--faults", "none.toml"], "--library has its own: omit faults of [model]"),

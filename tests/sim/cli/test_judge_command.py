@@ -279,3 +279,16 @@ def test_it_is_said_why_no_candidate_can_run(capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr().err
     assert "no algorithm can run all-reduce on switch:8; " in said and "buffers of 64 KiB" in said
     assert said.count("\n") == 1
+
+
+def test_what_a_machine_should_choose_goes_into_a_file(written, tmp_path, capsys):
+    kinds = ("all-reduce", "all-gather")
+    tables = [written(f"{kind}.txt", replace(H100, collective=kind)) for kind in kinds]
+    tuner = tmp_path / "tuner.csv"
+    said(capsys, *tables, "--tuner", str(tuner))
+    rows = [line.split(",") for line in tuner.read_text().splitlines() if not line.startswith("#")]
+    assert {row[0] for row in rows} == {"allreduce", "allgather"} and all(row[6:] == ["4", "32"] for row in rows)
+    assert int(rows[0][1]) == SIZES[0]
+    osu = ["judge", str(ROOT / "examples/osu.txt"), "--topology", "switch:16", "--algorithms", "ring"]
+    assert main([*osu, "--tuner", str(tuner)]) == EXIT_BAD_INPUT
+    assert "on a machine: give --machine" in capsys.readouterr().err

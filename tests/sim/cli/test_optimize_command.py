@@ -114,6 +114,19 @@ def test_simulated(files: dict[str, str], capsys: pytest.CaptureFixture[str], tm
     assert plot.stat().st_size > 1000
 
 
+def test_the_peak_is_given_as_to_train(capsys: pytest.CaptureFixture[str]) -> None:
+    """In TFLOP/s, 312 if it is not given; its flag of old says so."""
+    asked = ["optimize", "--network", "SW(8)", "--workload", "resnet-50", "--budget", "8000TB/s"]
+    times = []
+    for peak in ([], ["--peak", "312"], ["--peak", "156"]):
+        assert main([*asked, *peak, "--evaluator", "analytic", "--json", "-"]) == 0
+        times.append(row_of(capsys)["time_s"])
+    assert times[0] == times[1] == pytest.approx(times[2] / 2, rel=1e-3)
+    with pytest.raises(SystemExit):
+        main([*asked, "--peak-flops", "3e14"])
+    assert "--peak, in TFLOP/s as in weft train" in capsys.readouterr().err
+
+
 def test_the_plain_command_simulates_and_shows_three_splits_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     """LIBRA's optimum is slower than the equal split here, and its certificate is of its formulas."""
     asked = ["optimize", "--network", "RI(4)_FC(8)_RI(4)_SW(32)", "--workload", "gpt-3", "--budget", "800GB/s"]

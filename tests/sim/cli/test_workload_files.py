@@ -159,7 +159,6 @@ def test_an_all_gather_of_simai_is_of_the_whole_array(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--groups", "forward=2"], "--groups forward=2 has no use for Chakra traces: the communicator groups of"),
         (["-b", "1M"], "-b is of a collective: a workload says what it moves"),
         (["--spread", "3"], "--spread is of a collective"),
         (["--form", "latency"], "--form is of a collective"),

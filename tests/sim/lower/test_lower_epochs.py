@@ -8,9 +8,9 @@ from sim.engine.reference.engine import run_reference
 from sim.program.model import make_model
 from sim.program.outcome import CertificateError
 from sim.simulation import simulate
-from topologies import Circuits, WeftError, optical, rotor_matchings, torus
+from topologies import WeftError, optical, torus
 from topologies.core.epochs import circuit_epochs
-from workloads.job import CLOCK, Job, change_circuits
+from workloads.job import Job, change_circuits
 
 
 def certified(job, **model):
@@ -30,7 +30,7 @@ def epochs_at_random(draw):
         extra = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=3))
         cycle = [(order[i], order[(i + 1) % n]) for i in range(n)]
         pairs = tuple({*cycle, *(pair for pair in extra if pair[0] != pair[1])})
-        fabrics.append(optical(Circuits(n, 8, pairs, False), bandwidth="1GB/s", latency="3ns"))
+        fabrics.append(optical(n, 8, pairs, False, bandwidth="1GB/s", latency="3ns"))
     epochs = circuit_epochs(fabrics, keep=per_port)
     job, sent, total = Job(epochs.topology), [], 0
     for epoch in range(len(fabrics)):
@@ -58,7 +58,7 @@ def test_no_chunk_crosses_a_circuit_that_is_not_up_and_no_byte_is_lost(drawn):
 
 @pytest.mark.parametrize("per_port", [False, True])
 def test_switching_without_draining_is_found_out(per_port):
-    fabrics = [optical(Circuits(3, 1, (pair,), False), bandwidth="1GB/s") for pair in ((0, 1), (0, 2))]
+    fabrics = [optical(3, 1, (pair,), False, bandwidth="1GB/s") for pair in ((0, 1), (0, 2))]
     epochs = circuit_epochs(fabrics, keep=per_port)
     job = Job(epochs.topology)
     job.send("before", [10_000], [0], [1], via=epochs.route(0, [0], [1]))
@@ -69,7 +69,7 @@ def test_switching_without_draining_is_found_out(per_port):
 
 
 def test_a_transfer_that_starts_before_its_circuit_is_up_is_found_out():
-    fabrics = [optical(Circuits(3, 1, (pair,), False), bandwidth="1GB/s") for pair in ((0, 1), (0, 2))]
+    fabrics = [optical(3, 1, (pair,), False, bandwidth="1GB/s") for pair in ((0, 1), (0, 2))]
     epochs = circuit_epochs(fabrics)
     job = Job(epochs.topology)
     job.send("after", [10], [0], [2], via=epochs.route(1, [0], [2]))
@@ -84,7 +84,7 @@ def test_a_transfer_that_starts_before_its_circuit_is_up_is_found_out():
 
 
 def test_a_transfer_has_only_the_circuits_of_its_epoch():
-    epochs = circuit_epochs([optical(Circuits(3, 1, (pair,))) for pair in ((0, 1), (0, 2))])
+    epochs = circuit_epochs([optical(3, 1, (pair,)) for pair in ((0, 1), (0, 2))])
     with pytest.raises(WeftError, match="no route from npu0 to npu2"):
         epochs.route(0, [0], [2])
     job = Job(epochs.topology)
@@ -102,7 +102,7 @@ def test_a_transfer_has_only_the_circuits_of_its_epoch():
 
 
 def test_a_circuit_that_comes_back_is_the_same_link():
-    fabric = optical(Circuits(3, 2, ((0, 1), (0, 2)), False), bandwidth="1GB/s")
+    fabric = optical(3, 2, ((0, 1), (0, 2)), False, bandwidth="1GB/s")
     job, (one, two) = Job(fabric), fabric.link_ids(np.array([0, 0]), np.array([1, 2])).tolist()
     ends = []
     for turn in range(6):
@@ -122,7 +122,7 @@ def test_a_circuit_that_comes_back_is_the_same_link():
 
 def test_unchanged_circuits_stay_up_where_only_ports_change():
     rate = {"bandwidth": "1GB/s", "latency": "1ns"}
-    fabrics = [optical(Circuits(4, 2, ((0, 1), pair), False), **rate) for pair in ((2, 3), (3, 2))]
+    fabrics = [optical(4, 2, ((0, 1), pair), False, **rate) for pair in ((2, 3), (3, 2))]
     epochs = circuit_epochs(fabrics, keep=True)
     job = Job(epochs.topology)
     kept = job.send("kept", [1_000], [0], [1], via=epochs.route(0, [0], [1]))
@@ -132,20 +132,3 @@ def test_unchanged_circuits_stay_up_where_only_ports_change():
     result, _ = certified(job, chunks=1)
     end = [span.end_ps for number in (kept, again, new) for span in result.spans() if span.operation == number][::2]
     assert end == [1_001_000, 2_001_000, 10**9 + 1_001_000]
-
-
-def test_a_rotor_that_carries_an_all_to_all_with_guard_times():
-    n, size = 8, 5_000
-    turns = rotor_matchings(n)
-    epochs = circuit_epochs([optical(turn, bandwidth="1GB/s", latency="100ns") for turn in turns])
-    job = Job(epochs.topology)
-    slot_ps, ticks = 6_000_000, []
-    for at, turn in enumerate(turns):
-        if at:
-            length_ps = slot_ps if at == 1 else slot_ps + 1_000_000
-            ticks.append(job.compute("tick", length_ps, stream=f"{CLOCK}rotor", npus=[0], after=ticks[-1:]))
-        src, dst = zip(*turn.pairs, strict=True)
-        job.send(f"turn {at}", [size] * len(src), src, dst, via=epochs.route(at, src, dst), detached=True)
-    change_circuits(job, epochs, "1us", after={epoch: [tick] for epoch, tick in enumerate(ticks, 1)})
-    result, _ = certified(job, chunks=1, forwarding="store-and-forward")
-    assert result.time_ps == (n - 2) * 7_000_000 + 5_100_000

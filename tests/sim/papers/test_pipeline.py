@@ -49,6 +49,16 @@ def test_a_quick_run_leaves_the_page_of_its_fabrics(tmp_path, monkeypatch):
     assert "| dgx1:1 | all-gather | pipelined |" in (tmp_path / "pipeline.md").read_text()
 
 
+def test_large_arrays_take_what_was_measured_on_two_boxes():
+    """Nothing was fitted: the forest and the library within 13 %, and their ratio within 5 %."""
+    for row in pipeline.ran_rows([2**30, 2**33]):
+        for what in ("forest", "library"):
+            assert row[f"{what}_GBps"] == pytest.approx(row[f"{what}_ran_GBps"], rel=0.13)
+        gains = [row[f"forest{which}_GBps"] / row[f"library{which}_GBps"] for which in ("", "_ran")]
+        assert gains[0] == pytest.approx(gains[1], rel=0.05)
+        assert row["forest_GBps"] < row["optimum_GBps"]
+
+
 @pytest.mark.full
 def test_the_page_has_its_tables_and_figures(tmp_path):
     optimum = [pipeline.optimum_row(spec) for spec in SPECS]
@@ -56,7 +66,8 @@ def test_the_page_has_its_tables_and_figures(tmp_path):
     service = [row for spec in SPECS for row in pipeline.service_rows(spec, [4, 64])]
     plateau = [row for spec in SPECS for row in pipeline.plateau_rows(spec, [4])]
     assert all(row["of_bound"] is None or row["of_bound"] <= 1 for row in times)
-    pipeline.leave_page(Left("pipeline", tmp_path), optimum, times, service, plateau)
+    ran = list(pipeline.ran_rows([2**30]))
+    pipeline.leave_page(Left("pipeline", tmp_path), optimum, times, service, plateau, ran)
     text = (tmp_path / "pipeline.md").read_text()
     assert "| torus:4x4 | all-gather | pipelined |" in text and "Above 1.04 at 64 chunks: none." in text
     figures = {file.name for file in tmp_path.glob("*.png")}

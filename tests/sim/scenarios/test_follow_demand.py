@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim import simulate
 from sim.scenarios.follow_demand import WHOLE_CHUNKS, follow_demand, greedy_circuits
-from topologies import Circuits, WeftError, from_spec, torus
+from topologies import WeftError, from_spec, optical, torus
 from workloads.job import Job, Reconfigure, Send
 from workloads.topoopt import ROUNDS, Carriage, Iteration, Rings, Transport, vgg16
 
@@ -21,7 +21,7 @@ def test_greedy_circuits_fit_the_interfaces_and_join_all(n, degree, data):
     demand = np.array(wishes, float).reshape(n, n)
     np.fill_diagonal(demand, 0)
     pairs = greedy_circuits(demand, degree, random.Random(1))
-    Circuits(n, degree, tuple(pairs))
+    optical(n, degree, pairs)
     assert nx.is_connected(nx.Graph(pairs)) and len(nx.Graph(pairs)) == n
 
 

@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectives import in_network, parameter_server, ring
+from collectives import build, in_network, parameter_server, ring
 from collectives.trees.aggregation import minimum_depth_tree
 from sim import simulate
+from sim.analytic.cut_bound import cut_bound
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.lower.job import lower
@@ -93,6 +94,24 @@ def test_each_tree_edge_carries_the_array_once_each_way(spec):
     carried = result.link_busy_ps / 1e12 * fabric.bandwidth_Bps
     assert set(np.round(carried).astype(int).tolist()) <= {0, size}
     assert np.count_nonzero(carried) == 2 * (np.count_nonzero(carried) // 2) >= 2 * fabric.n_npus
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("spec", "rates", "trees"), [
+    ("switch:8", "50GB/s", 1), ("leaf-spine:4x4x1", ("50GB/s", "20GB/s"), 1),
+    ("leaf-spine:4x4x1", ("50GB/s", "400GB/s"), 1), ("leaf-spine:4x4x2", ("50GB/s", "20GB/s"), 2),
+    ("fat-tree:4", ("50GB/s", "20GB/s", "20GB/s"), 2), ("fat-tree:4", ("50GB/s", "200GB/s", "200GB/s"), 1),
+])
+def test_switches_that_reduce_and_multicast_reach_the_bound(spec, rates, trees):
+    """A rank's own part goes through the switch of an NVLink as well where a rank loads a sum: n + 1 parts for n."""
+    fabric, size, n = from_spec(spec, bandwidth=rates), 64 * MIB, from_spec(spec).n_npus
+    for kind, form, most in [
+        ("all-reduce", "push", 1), ("all-reduce", "pull", 1 + 1 / n), ("all-gather", "", 1),
+        ("reduce-scatter", "", n / (n - 1)), ("broadcast", "", 1), ("reduce", "", 1),
+    ]:
+        schedule = build("in-network", kind, fabric, size, form or None, trees=trees)
+        ideal = float(cut_bound(fabric, kind, reducing_switches=True).s_per_byte) * size
+        assert ideal < simulate(schedule, chunks=256).time_s <= 1.02 * most * ideal
 
 
 @settings(max_examples=15, deadline=None)

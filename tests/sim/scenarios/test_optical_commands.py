@@ -71,3 +71,45 @@ def test_every_algorithm_in_steps_may_switch_circuits(algorithm, kind, capsys):
     code = main([*words, "--size", "1KiB"])
     said = capsys.readouterr()
     assert (code == 0 and "bound" in said.out) or (code == 2 and said.err.count("\n") == 1)
+
+
+COMMANDS = {
+    "compare": ["--algorithms", "direct,pat", "--collective", "all-gather", "-b", "64K"],
+    "validate": ["--algorithm", "direct", "--collective", "all-gather", "-b", "64K"],
+    "trace": ["--algorithm", "direct", "--collective", "all-gather", "-b", "64K"],
+    "reconfigure": ["--algorithms", "direct", "--collective", "all-gather", "-b", "64K"],
+    "share": ["--tenant", "collective=all-gather algorithm=ring size=64KiB npus=0-1",
+              "--tenant", "collective=all-gather algorithm=ring size=64KiB npus=2-3"],
+    "train": ["--inline", "--model", "gpt-1.7b", "--device", "h100", "--tp", "2", "--sequence", "64",
+              "--global-batch"],
+    "bound": ["--collective", "all-gather"],
+}
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("fabric", [
+    "ocs:4x2", "patch-panel:4x1,look-ahead", "hybrid:4x1,delay=1us", "hybrid:4x2,per-port,policy=demand",
+    "rails:2x2,policy=provisioned", "rotor:4x1,dwell=20ms", "pod:4x4x4",
+])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_every_optical_fabric(command, fabric, capsys):
+    words = [*COMMANDS[command], *["32" if fabric.startswith("pod") else "2"] * (command == "train")]
+    assert main([command, "--topology", fabric, *words, "--quiet"]) == 0
+    assert fabric in capsys.readouterr().out
+
+
+def test_a_sweep_goes_over_optical_fabrics(tmp_path, capsys):
+    specs = ["hybrid:4x1", "rails:2x2", "rotor:4x1", "ocs:4x2"]
+    spec = tmp_path / "sweep.toml"
+    spec.write_text(f"""
+[topology]
+spec = {json.dumps(specs)}
+[collective]
+name = "all-to-all"
+algorithms = ["direct"]
+[sweep]
+begin = "64KiB"
+""")
+    assert main(["sweep", str(spec), "--export", str(tmp_path / "rows.csv")]) == 0
+    rows = (tmp_path / "rows.csv").read_text()
+    assert all(one in rows for one in specs)

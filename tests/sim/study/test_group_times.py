@@ -7,14 +7,18 @@ import pytest
 from collectives import build
 from sim.library.expected import expected
 from sim.library.tuner import Setting
-from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.group_times import fabric_times, library_times, torus_times
 from topologies import ring, torus
 from topologies.machines.profile import machine, machine_and_nodes
+from workloads.job import Job
 from workloads.passes.plan import Group
 
 SIZE = 64 * 2**20
+
+
+def time_ps(job: Job) -> int:
+    return simulate(job, chunks=1).time_ps
 
 
 def test_a_group_has_the_ports_of_its_ranks() -> None:
@@ -54,7 +58,7 @@ def test_a_group_in_a_row_of_a_torus_is_the_ring_alone(kind: str) -> None:
     fabric, alone = torus((4, 4), bandwidth="100GB/s"), ring(4, bandwidth="100GB/s")
     algorithm = "pairwise" if kind == "all-to-all" else "ring"
     schedule = build(algorithm, kind, alone, SIZE)
-    found = fabric_times(fabric, {"tp": Group(4, 1), "dp": Group(4, 4)}, "ring", Model(chunks=1))
+    found = fabric_times(fabric, {"tp": Group(4, 1), "dp": Group(4, 4)}, "ring", time_ps)
     alone_ps = simulate(schedule, chunks=1).time_ps
     assert found(kind, SIZE, "tp") == found(kind, SIZE, "dp")
     assert found(kind, SIZE, "tp") == pytest.approx(alone_ps, abs=2)
@@ -63,11 +67,21 @@ def test_a_group_in_a_row_of_a_torus_is_the_ring_alone(kind: str) -> None:
 def test_groups_that_share_links_wait_for_each_other() -> None:
     """Four groups whose ranks are 4 apart on one ring of 16: each link carries all of them."""
     fabric = ring(16, bandwidth="100GB/s")
-    times = fabric_times(fabric, {"near": Group(4, 1), "far": Group(4, 4)}, "ring", Model(chunks=1))
+    times = fabric_times(fabric, {"near": Group(4, 1), "far": Group(4, 4)}, "ring", time_ps)
     assert times("all-gather", SIZE, "far") > 1.9 * times("all-gather", SIZE, "near")
+
+
+def test_a_group_that_is_a_product_runs_the_hierarchical_algorithm_in_its_dimensions() -> None:
+    """Eight ranks of a torus of 4 x 4 are two rows of four: hierarchical takes the dimensions one after the other."""
+    fabric = torus((4, 4), bandwidth="100GB/s")
+    groups = {"tp": Group(8, 1), "dp": Group(4, 4)}
+    apart, rows = (fabric_times(fabric, groups, name, time_ps) for name in ("hierarchical", "ring"))
+    assert apart("all-gather", SIZE, "dp") == pytest.approx(rows("all-gather", SIZE, "dp"), rel=0.1)
+    alone = build("hierarchical", "all-gather", fabric, SIZE, group="4@1,2@1")
+    assert apart("all-gather", SIZE, "tp") == simulate(alone, chunks=1).time_ps
 
 
 def test_a_message_goes_to_the_rank_that_far_behind() -> None:
     fabric = ring(8, bandwidth="100GB/s", latency="1us")
-    times = fabric_times(fabric, {"pp": Group(2, 1)}, "ring", Model(chunks=1))
+    times = fabric_times(fabric, {"pp": Group(2, 1)}, "ring", time_ps)
     assert times("send", 10**6, "pp") == pytest.approx(11e6, rel=0.05)

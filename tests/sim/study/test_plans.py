@@ -65,8 +65,35 @@ def test_an_inlined_plan_is_a_point_too() -> None:
     row = run_plan(spec, asked(spec))
     composed = replace(spec, iteration=replace(spec.iteration, inline=False))
     assert row["time_s"] == pytest.approx(run_plan(composed, asked(composed))["time_s"], rel=1e-3)
-    with pytest.raises(WeftError, match="give inline = true"):
-        run_plan(composed, asked(composed), spread=2)
+    ends = run_plan(composed, asked(composed), spread=2)
+    assert ends["spread_low_s"] <= ends["time_s"] <= ends["spread_high_s"]
+    account = run_plan(spec, asked(spec), why=True)["why"]
+    assert sum(account["parts_ps"].values()) == account["makespan_ps"] == round(row["time_s"] * 1e12)
+
+
+def test_a_sweep_over_plans_takes_algorithms_engines_and_looks(tmp_path: Path) -> None:
+    """An algorithm is a row, an engine is that of the collectives, and what needs one run is refused elsewhere."""
+    swept: dict[str, dict[str, Any]] = {
+        "topology": {"spec": "torus:2x4"}, "collective": {"algorithms": ["ring", "bucket"]},
+        "model": {"engine": ["chunk", "fluid"]},
+        "iteration": {"model": "gpt-1.7b", "device": "a100", "tp": 4, "global_batch": 2},
+    }
+
+    def rows(data: dict[str, dict[str, Any]], name: str) -> list[dict[str, Any]]:
+        sweep = make_sweep(data)
+        run_sweep(sweep.points, tmp_path / name)
+        return sweep_rows(sweep, Store(tmp_path / name))
+
+    found = rows(swept, "composed.db")
+    assert [row["algorithm"] for row in found] == ["ring", "bucket"] * 2
+    assert found[0]["time_s"] != found[2]["time_s"] == pytest.approx(found[0]["time_s"], rel=0.01)
+    both = {**swept, "model": {}, "account": {"why": True}, "collective": {},
+            "iteration": swept["iteration"] | {"inline": [False, True]}}
+    composed, inlined = rows(both, "looked.db")
+    assert "give --inline" in composed["refused"]
+    assert inlined["why"]["makespan_ps"] == round(inlined["time_s"] * 1e12)
+    (library,) = rows({**SWEEP, "account": {"spread": 2}, "iteration": {"model": "gpt-1.7b", "global_batch": 32}}, "n")
+    assert "--spread 2 perturbs simulated collectives: a library" in library["refused"]
 
 
 @pytest.mark.parametrize(("sections", "why"), [

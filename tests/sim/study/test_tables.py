@@ -25,7 +25,7 @@ from sim.study.tables import (
 )
 from topologies import from_spec
 
-PER_RANK = ("all-gather", "reduce-scatter", "all-to-all")
+PER_RANK = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
 
 
 def row(algorithm: str, size: int, time_s: float, form: str = "", **more: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_one_row_stands_as_nccl_tests_prints_it() -> None:
 
 @pytest.mark.parametrize("kind", COLLECTIVES)
 def test_the_table_reads_back(kind: str) -> None:
-    name = {"all-to-all": "direct", "broadcast": "tree", "reduce": "tree"}.get(kind, "bucket")
+    name = "tree" if COLLECTIVES[kind].rooted else "direct"
     results = [simulate(build(name, kind, from_spec("torus:2x2"), size)) for size in (4096, 2**20)]
     read = read_nccl(nccl_table([result.row() for result in results], 4))
     for result, line in zip(results, read, strict=True):

@@ -19,6 +19,7 @@ from topologies.flows.partitions import least_crossing
 from topologies.flows.tightest_cut import (
     broadcast_cut,
     gather_cut,
+    gather_to_cut,
     is_cut_at_one_npu,
     is_transitive,
     reduce_cut,
@@ -102,6 +103,11 @@ def test_random_networks_against_all_cuts(first):
         inside[list(cut.nodes)] = True
         assert cut.rate_Bps == all_cuts.rate_out(t, inside[None])[0]
         assert broadcast_cut(t, 0).rate_Bps == all_cuts.least_rate(t, 0), seed
+        root = seed % t.n_npus
+        assert gather_to_cut(t, root).s_per_byte == all_cuts.gather_to_s_per_byte(t, root), seed
+        ends = zip(t.src.tolist(), t.dst.tolist(), t.bandwidth_Bps.tolist(), strict=True)
+        back = from_links([(b, a, bytes_per_s(rate), 0) for a, b, rate in ends], t.n_npus)
+        assert gather_to_cut(t, root, True).s_per_byte == all_cuts.gather_to_s_per_byte(back, root), seed
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -76,7 +76,7 @@ def test_groups_of_a_dimension() -> None:
     """Two groups of a row each, in the hierarchical algorithm."""
     topology = torus((2, 2))
     nodes = [trace(collective_node("all-reduce", MIB, group=str(1 + rank // 2))) for rank in range(4)]
-    job, _ = chakra_job(nodes, topology, "hierarchical", {"1": (0, 1), "2": (2, 3)})
+    job, _ = chakra_job(nodes, topology, "hierarchical", {"1": ((0, 1),), "2": ((2, 3),)})
     assert sorted(operation.npus or () for operation in job.operations) == [(0, 1), (2, 3)]
     assert simulate(job, model=Model()).time_ps > 0
     assert group_spec((0, 2), topology) == "-1,2@1"

@@ -54,14 +54,14 @@ def test_stage(tmp_path: Path) -> None:
     assert [cycles - exposed for cycles, exposed in zip(result.cycles, result.exposed, strict=True)] == [1000, 1000]
     assert "attributes that are passed over, as Chakra's feeders do: inputs, op_type, outputs" in result.notes
     alone = chakra_job([Trace("", (), (collective_node("all-reduce", MIB),))] * 2, ring(2))[0]
-    job, _ = chakra_job([trace] * 2, ring(2), "ring", {"1": (0, 1)}, hardware=Hardware(Roofline(9e14, 1.6e12)))
+    job, _ = chakra_job([trace] * 2, ring(2), "ring", {"1": ((0, 1),)}, hardware=Hardware(Roofline(9e14, 1.6e12)))
     both, reduction = (simulate(one, model=Model(chunks=1)).time_ps for one in (job, alone))
     assert both - reduction == 1_000_000 + 1  # a picosecond for the computation, the least latency of any server
 
 
 def test_a_job_says_that_it_needs_a_machine() -> None:
     with pytest.raises(WeftError, match="node 0 has 1,600,000 operations and no duration: give --peak TFLOPS"):
-        chakra_job([stage()] * 2, ring(2), "ring", {"1": (0, 1)})
+        chakra_job([stage()] * 2, ring(2), "ring", {"1": ((0, 1),)})
 
 
 def pytorch(group: int) -> Trace:

@@ -24,7 +24,7 @@ from workloads import read_text_workload
 from workloads.formats.astra_memory import Roofline, read_remote_memory
 from workloads.formats.chakra import write_trace
 from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps, open_profiles
-from workloads.formats.comm_groups import read_comm_groups
+from workloads.formats.comm_groups import read_sets
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
 from workloads.formats.htsim_cm import open_matrix
@@ -45,7 +45,7 @@ def chakra(ending: str) -> Callable[[Path], object]:
     def read(path: Path) -> object:
         for rank in range(2):
             path.with_name(f"w.{rank}.{ending}").write_bytes(path.read_bytes())
-        return open_chakra(path.with_name("w"), ring(2), (), {"1": (0, 1)}, Hardware(Roofline(9e14)))
+        return open_chakra(path.with_name("w"), ring(2), (), {"1": ((0, 1),)}, Hardware(Roofline(9e14)))
     return read
 
 
@@ -88,7 +88,7 @@ FORMATS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
         b'{"memory-type": "PER_NODE_MEMORY_EXPANSION", "num-npus-per-node": 2, "remote-mem-latency": 5, '
         b'"remote-mem-bw": 50}', read_remote_memory,
     ),
-    "communicator groups": (b'{"1": [0, 2], "2": [1, 3]}', lambda path: read_comm_groups(path, 4)),
+    "communicator groups": (b'{"1": [0, 2], "tp": [[0, 1], [2, 3]]}', lambda path: read_sets(path, (4,))),
     "LIBRA communicators": (
         b"Forward: [4, -1]\nInputGrad: [4, -1]\nWeightGrad: [-1, 2]\n", lambda path: read_communicator(path, (4, 2)),
     ),

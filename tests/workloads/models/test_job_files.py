@@ -63,6 +63,8 @@ def test_a_job_of_torchtitan(tmp_path: Path) -> None:
 
 def test_arguments_of_megatron(tmp_path: Path) -> None:
     one = plan(tmp_path, MEGATRON, ".sh")
+    told = plan(tmp_path, "HEADS=${HEADS:-32}\n" + MEGATRON.replace("-heads 32", "-heads ${HEADS}"), ".sh")
+    assert told.model.heads == 32
     assert (one.model.layers, one.model.hidden, one.model.feed_forward, one.model.sequence) == (24, 4096, 16384, 4096)
     assert one.model.vocabulary == 50432 and one.model.tied and one.model.positions and one.model.biases
     assert (one.tp, one.pp, one.dp, one.zero, one.global_batch, one.sequence) == (2, 2, 4, 0, 64, 2048)
@@ -103,7 +105,7 @@ def test_absent_of_megatron_equals_explicit(row: Absent, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("text", "suffix", "why"), [
     (TITAN.replace("8B", "9B"), ".toml", "model 'llama3' of flavor '9B' is not known"),
-    (TITAN.replace("llama3", "deepseek_v3").replace("8B", "16B"), ".toml", "'deepseek_v3' of flavor '16B'"),
+    (TITAN.replace("llama3", "llama4").replace("8B", "17bx16e"), ".toml", "'llama4' of flavor '17bx16e'"),
     (TITAN.replace("= 2", "= 'two'"), ".toml", "local_batch_size of .training. is 'two': an integer"),
     (TITAN + "pipeline_parallel_degree = 2\npipeline_parallel_schedule = 'x'\n", ".toml", "schedule 'x' is not known"),
     ("[model\n", ".toml", "job file"),

@@ -9,7 +9,9 @@ import pytest
 from topologies import WeftError
 from workloads.compute import LIBRA_AS_SHIPPED, Accelerator
 from workloads.model_workload import training_workload
-from workloads.models import MODELS, NeuralNetwork, Shape, layer, model
+from workloads.models import MODELS, NeuralNetwork, model
+from workloads.models.language import LanguageModel
+from workloads.models.transformer import layer
 from workloads.parallelism import Parallelism
 from workloads.workload import Call, Workload
 
@@ -40,8 +42,7 @@ COMPUTE_NS = {"GPT-3": 684_448_242, "MSFT-1T": 169_995_114, "T-NLG": 327_148_662
 def two_layers(name: str, **changes: int) -> Workload:
     """LIBRA's two layers: no biases, no parameters in norms, gradients bundled, checkpoints gathered."""
     hidden, sequence, tokens, tp = LIBRA[name]
-    shape = Shape(layers=2, hidden=hidden, vocabulary=0, sequence=sequence, feed_forward=4 * hidden,
-                  key_value=hidden, biases=False)
+    shape = LanguageModel(name=name, layers=2, hidden=hidden, heads=1, vocabulary=1, sequence=sequence, biases=False)
     rows = [replace(row, parameters=0) if row.name.startswith("layerNorm") else row
             for number in (1, 2) for row in layer(shape, number)]
     how = Parallelism(**{"tp": tp, "dp": 4096 // tp, **changes})

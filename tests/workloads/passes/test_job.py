@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.group_times import fabric_times
 from tests.workloads.passes.test_passes import plan
 from topologies import switch
 from topologies.checks import WeftError
+from workloads.job import Job
+from workloads.passes.device import stack
 from workloads.passes.iteration import iterate
 from workloads.passes.job import iteration_job
 from workloads.passes.plan import Plan
@@ -20,16 +21,20 @@ ALONE: list[dict[str, Any]] = [
     {"tp": 4}, {"tp": 4, "sequence_parallel": True}, {"pp": 4, "microbatches": 8}, {"dp": 4, "zero": 1},
     {"pp": 2, "vp": 2, "schedule": "interleaved", "microbatches": 4}, {"dp": 4, "zero": 3}, {"dp": 4, "zero": 2},
     {"pp": 4, "microbatches": 8, "schedule": "zb-h1", "send_overlap": True}, {"cp": 4, "data_overlap": False},
-    {"pp": 4, "microbatches": 8, "schedule": "gpipe", "recompute": "full"},
+    {"pp": 4, "microbatches": 8, "schedule": "gpipe", "recompute": "full"}, {"dp": 4, "zero": 3, "stack": stack("fms")},
 ]
+
+
+def time_ps(job: Job) -> int:
+    return simulate(job, chunks=1).time_ps
 
 
 def both(one: Plan) -> tuple[int, int]:
     """Composed, and by the engine, in ps."""
     fabric = switch(one.n_ranks, bandwidth="100GB/s")
-    times = fabric_times(fabric, one.groups, "ring", Model(chunks=1))
+    times = fabric_times(fabric, one.groups, "ring", time_ps)
     job = iteration_job(one, fabric, times, "ring")
-    return iterate(one, times).time_ps, simulate(job, chunks=1).time_ps
+    return iterate(one, times).time_ps, time_ps(job)
 
 
 @pytest.mark.table

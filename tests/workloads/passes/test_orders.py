@@ -27,7 +27,7 @@ def run(name: str, p: int, v: int, m: int, f: int = F, b: int = B, w: int = W, m
 def idle(found: Timeline, rank: int) -> int:
     """From the first pass of a rank to its last."""
     mine = found.ranks[rank]
-    return mine[-1].end - mine[0].begin - found.busy(rank)
+    return mine[-1].end - mine[0].begin - sum(one.end - one.begin for one in mine)
 
 
 def flight(found: Timeline, name: str, rank: int) -> int:

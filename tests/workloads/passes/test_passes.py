@@ -156,6 +156,17 @@ def test_a_job_is_as_fast_as_the_slowest_of_its_devices() -> None:
         assert iterate(one, free).parts[0]["compute"] == pytest.approx(alone * one.pace, rel=1e-6)
 
 
+def test_gradients_are_copied_before_fsdp_reduces_them() -> None:
+    """So many bytes of each parameter of the blocks, beside nothing else; kernels that are not fused move more."""
+    one = plan(dp=4, zero=3, stack=stack("fms"))
+    bare = replace(one, stack=replace(one.stack, copies=0.0))
+    traffic = 8 * SMALL.layer_parameters(0) * 18 / one.device.hbm * one.pace * one.microbatches
+    assert iterate(one, free).time_s - iterate(bare, free).time_s == pytest.approx(traffic, rel=1e-6)
+    eager = replace(bare, stack=replace(bare.stack, eager=True))
+    assert iterate(eager, free).time_ps == iterate(replace(bare, compiled=False), free).time_ps
+    assert iterate(eager, free).time_ps > iterate(bare, free).time_ps
+
+
 def test_copies_add_up_the_shards_of_their_gradients() -> None:
     """HSDP: a shard of each block behind its reduce-scatter; of a loop of layers all shards behind the pass."""
     sizes: dict[str, list[float]] = {}
