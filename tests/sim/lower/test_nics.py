@@ -10,7 +10,7 @@ import pytest
 from collectives import build
 from sim import simulate
 from sim.cli import main
-from sim.lower.nics import ends_of, flows, has_flows, injection_Bps, links_at_once, nics_of, posting_of
+from sim.lower.nics import Ports, ends_of, flows, has_flows, injection_Bps, links_at_once, nics_of, posting_of
 from sim.program.model import Model, Nic
 from topologies import Topology, from_links, from_spec
 
@@ -92,3 +92,22 @@ def test_links_that_a_rank_may_use_at_once(spec: str, name: str, most: int) -> N
     assert links_at_once(t, [None, sent], Model(nic=Nic())) == most
     assert links_at_once(t, [sent], Model()) == 0
     assert flows(t, sent).tolist() == [src * t.n_nodes + dst for src, dst in zip(sent.src, sent.dst, strict=True)]
+
+
+def test_ports_that_take_turns_have_numbers_for_each_phase() -> None:
+    """Bucket's take turns behind NICs, phase by phase and operation by operation; Swing's, and messages, do not."""
+    t = from_spec("torus:4x4")
+    (bucket, turns), (swing, steps) = (
+        (pattern, pattern.emit(np.arange(16)))
+        for pattern in (build(name, "all-reduce", t, "1MiB").pattern for name in ("bucket", "swing"))
+    )
+    assert Ports(Model(), [(bucket, turns)]).in_turn == 0
+    assert Ports(Model(nic=Nic()), [(swing, steps)]).in_turn == 0
+    ports = Ports(Model(nic=Nic()), [(swing, steps), (bucket, turns)])
+    many = int(turns.port.max()) + 1
+    assert ports.in_turn == many and ports.of(swing, steps) == 0 and ports.of(None, turns) == 0
+    phases = [sum(step >= first for first in bucket.phases) - 1 for step in turns.step.tolist()]
+    assert len(set(phases)) > 1
+    for before in (1, 1 + len(bucket.phases)):
+        expected = [port + many * (before + phase) for port, phase in zip(turns.port.tolist(), phases, strict=True)]
+        assert np.asarray(ports.of(bucket, turns)).tolist() == expected
