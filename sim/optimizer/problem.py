@@ -14,6 +14,7 @@ from sim.analytic.cost import PRICES, TIERS, Cost, network_cost, usual_tiers
 from sim.analytic.libra import Placed
 from topologies import Topology, from_spec, select_permutations, totient_perms
 from topologies.checks import WeftError, choice, nearest
+from topologies.core.extents import links_at_most
 from topologies.core.product import DimensionOrderRouter
 from topologies.units import Quantity, parse_bandwidth
 from workloads.compute import Accelerator
@@ -114,8 +115,17 @@ def circulants(text: str, degrees: str | None) -> list[str]:
     return found
 
 
+MOST_SEARCHED = 2**23
+"""Limit on links: ten minutes for 150 evaluations on a core, at 0.4 us a link each as on RI(300)_RI(301)."""
+
+
 def read_any_network(text: str, latency: Quantity | None = None, hop_latency: Quantity | None = None) -> Network:
     """A network from a LIBRA file (.yml) or from a spec, such as "RI(4)_FC(8)_SW(32)" or "torus:64x16"."""
+    with links_at_most(MOST_SEARCHED, "for the evaluations of a search, which would take many minutes"):
+        return _read_any_network(text, latency, hop_latency)
+
+
+def _read_any_network(text: str, latency: Quantity | None, hop_latency: Quantity | None) -> Network:
     if text.endswith(NETWORK_FILES):
         file: NetworkFile = read_network(text)
         found = Network(file.spec, from_spec(file.spec, None, latency, hop_latency), file.tiers)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sim.certify.healthy import certify
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import run
 from sim.program import Cutting, Posting, ProgramBuilder
@@ -14,10 +15,7 @@ from tests.same_runs import assert_same, few_calls
 
 UNIT, SLOW = Fraction(10**12), Fraction(10**12, 3)
 TWO, THREE = Cutting(chunks=2), Cutting(chunks=3)
-HOW = [
-    (0, UNIT, 1, 0), (0, SLOW, 2, 0), (1, UNIT, 2, 0), (1, SLOW, 3, 0), (1, SLOW, 1, 2), (3, UNIT, 2, 2),
-    (3, SLOW, 2, 0),
-]
+HOW = [(0, SLOW, 2, 0), (1, UNIT, 2, 0), (1, SLOW, 3, 0), (1, SLOW, 1, 2), (3, UNIT, 2, 2)]
 """Time to push a unit, rate, engines, time between posts: pushes that take no time, as long as services, and longer."""
 
 def streams(builder: ProgramBuilder, nic: int, other: int) -> None:
@@ -55,11 +53,18 @@ def late(builder: ProgramBuilder, nic: int, other: int) -> None:
     builder.task(1, [(nic, 0)], flow=3, after=[ahead])
 
 
+def units(builder: ProgramBuilder, nic: int, other: int) -> None:
+    """Three transfers in chunks of the least work, each of its own flow, and one more that is late."""
+    for flow in range(3):
+        last = builder.task(3, [(nic, 0)], THREE, flow=flow)
+    builder.task(2, [(nic, 0)], TWO, flow=3, after=[last])
+
+
 @pytest.mark.parametrize("queue", [1, 3, 10**6])
 @pytest.mark.parametrize("discipline", ["fifo", "lowest-chunk-first"])
-@pytest.mark.parametrize("shape", [streams, passes_on, in_turn, late])
+@pytest.mark.parametrize("shape", [streams, passes_on, in_turn, late, units])
 def test_small_programs(shape: Any, discipline: str, queue: int) -> None:
-    """Services of both engines are in the same picoseconds, and the kernel ends."""
+    """Services of both engines are in the same picoseconds, the certificate holds, and the kernel ends."""
     for push_ps, rate, engines, post_ps in HOW:
         posting = Posting(post_ps, Fraction(push_ps), queue, 2 * (shape is in_turn))
         builder = ProgramBuilder("store-and-forward", posting=posting)
@@ -69,3 +74,4 @@ def test_small_programs(shape: Any, discipline: str, queue: int) -> None:
         with few_calls():
             found = run(program, log=True)
         assert_same(found, run_reference(program, log=True))
+        certify(program, found)
