@@ -32,7 +32,7 @@ MOST_VCS = 2
 PUSHED_BYTES = 8192
 """Bytes that an engine pushes in one push time."""
 
-MOST_SPREAD = 10_000
+MOST_SPREAD = 1_000
 """Limit on the perturbed runs of a spread, whose range hardly grows after some tens."""
 
 

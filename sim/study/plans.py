@@ -108,7 +108,9 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
     if of_collectives:
         raise WeftError("a plan has collectives and sizes of its own: of [collective] only algorithms, and no [sweep], "
                         "may stand beside its model")
-    machine, topology = _machine(spec), spec.build_topology()
+    machine = _machine(spec)
+    _device(spec.iteration, machine)  # first, for a fabric may be large
+    topology = spec.build_topology()
     slices = _launched(spec.iteration)[0].replicas if machine is not None and machine.dimensions else 1
     plan = plan_of(spec, machine, topology.n_npus * slices)
     if spec.library.name is not None:
@@ -245,16 +247,21 @@ def gpu_of(spec: Spec) -> str:
     return machine.gpu.name if machine is not None else ""
 
 
+def _device(keys: IterationKeys, machine: Machine | None) -> Device:
+    """The device that is named, or that of the machine."""
+    name = keys.device or (machine.gpu.name if machine else None)
+    if name is None:
+        raise WeftError(f"--model {keys.model} needs --device, one of {', '.join(devices())}, or --machine")
+    return device(name)
+
+
 def plan_of(spec: Spec, machine: Machine | None, n_ranks: int) -> Plan:
     """The plan of the section `[iteration]` on so many ranks.
 
     WeftError: a key that is missing, or does not fit the ranks or the others.
     """
     keys, model, local = _launched(spec.iteration)
-    name = keys.device or (machine.gpu.name if machine else None)
-    if name is None:
-        raise WeftError(f"--model {keys.model} needs --device, one of {', '.join(devices())}, or --machine")
-    on = device(name)
+    on = _device(keys, machine)
     if keys.attention == "flash3" and not on.flash3:
         raise WeftError(f"--attention flash3 is not known on {on.name}: flash2 or unfused")
     if local and keys.global_batch is None:

@@ -20,7 +20,7 @@ except ImportError:  # not on Windows
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Of the container: version 2 and version 1."""
 
-MAX_LINKS = 2**24
+MAX_LINKS = 2**23
 """Those of torus:2048x2048. To build more, and to look at each, takes seconds before any other limit can be seen."""
 
 _MOST: ContextVar[tuple[int, str]] = ContextVar("_MOST", default=(MAX_LINKS, ""))
