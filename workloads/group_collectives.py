@@ -43,17 +43,18 @@ class GroupCollectives:
     def __init__(self, topology: Topology, algorithms: Named = (), options: Mapping[str, object] | None = None) -> None:
         self.topology, self.algorithms, self.options = topology, algorithms, options or {}
         self.chosen: dict[str, str] = {}  # by collective, what no one asked for
+        self._in_order: dict[str, None] = {}  # why the algorithm itself does not run on the fabric
         self._known: dict[tuple[str, int, tuple[int, ...]], Schedule] = {}
         self._small: dict[tuple[str, str, int, int], Schedule] = {}  # before they are placed
 
     @property
     def notes(self) -> list[str]:
-        """Which algorithms were chosen, where those that are named do not implement a collective."""
-        if not self.algorithms or not self.chosen:
-            return []
-        return ["by default, as no named algorithm implements it: " + ", ".join(
-            f"{kind} by {name}" for kind, name in sorted(self.chosen.items())
-        )]
+        """Which algorithms were chosen, and which run among the ranks, as they do not on the fabric."""
+        chosen = ", ".join(f"{kind} by {name}" for kind, name in sorted(self.chosen.items()))
+        first = f"by default, as no named algorithm implements it: {chosen}"
+        return [first] * bool(self.algorithms and chosen) + [
+            f"among the ranks in their order, as on a switch: {reason}" for reason in self._in_order
+        ]
 
     def add(
         self, job: Job, label: str, kind: str, size: int, members: Sequence[int], after: Iterable[int],
@@ -92,6 +93,8 @@ class GroupCollectives:
                 continue
             if not named:
                 self.chosen.setdefault(kind, name)
+            if refused is not None and way == self._among:
+                self._in_order[str(refused)] = None
             return found
         raise refused or WeftError(f"no algorithm of {kind}")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from collectives import build
+from collectives.core.collective import COLLECTIVES
 from collectives.core.routes import paths_of
 from collectives.core.schedule import Schedule, schedule
 from sim import simulate
@@ -171,7 +172,7 @@ BY_NUMBER = {
     "nccl-trees", "nvls-trees", "pat", "bine", "bruck", "recursive-multiplying", "trivance",
 }  # fmt: skip
 """Algorithms in which the number of a rank decides whom it sends to, in which order, or which one adds up."""
-ROOTED = ("broadcast", "reduce")
+ROOTED = [one.name for one in COLLECTIVES.values() if one.rooted]
 """From rank 0, which is another node when the names change."""
 BY_PAIRS = [
     case for case in CASES

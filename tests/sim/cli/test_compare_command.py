@@ -228,7 +228,8 @@ def test_what_flows_do_not_have_is_rejected(
 
 def test_more_services_than_anybody_waits_for_must_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "--topology", "ring:4", "--algorithms", "ring", "--quiet"]
-    for asked in (["-b", "1M", "-e", "1T", "-f", "2", "--chunk", "64KiB", "--spread", "1000"], ["-b", "15G", "--chunk", "1B"]):
+    many = ["-b", "1M", "-e", "1T", "-f", "2", "--chunk", "64KiB", "--spread", "1000"]
+    for asked in (many, ["-b", "15G", "--chunk", "1B"]):
         assert main([*words, *asked]) == 2
         [line] = capsys.readouterr().err.strip().splitlines()
         assert "must be asked for: use fewer algorithms, larger chunks, or --max-events" in line

@@ -112,7 +112,7 @@ def test_faults_that_make_it_faster_come_with_a_reason(
              "--tie", "ecmp", "--form", "bandwidth", "--faults", str(tmp_path / "f.toml"), "--quiet", "--check",
              "--max-events", "100000"]
     assert main(words) == 0
-    assert limits == [100_000, 100_000]
+    assert len(limits) >= 2 and set(limits) == {100_000}
     said = capsys.readouterr().out
     assert "faults: -144.6 ns on the healthy 11.12 us (0.99 times), 8 chunks sent on detours" in said
     assert "faster than healthy: the critical path has " in said

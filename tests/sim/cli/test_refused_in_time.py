@@ -38,7 +38,7 @@ NAMED = {
     "trace": ["--algorithm", "ring", "-b", "1M"],
     "topology": [],
     "schedule": ["--algorithm", "ring", "-b", "1M"],
-    "train": ["--model", "gpt-3"],
+    "train": ["--model", "gpt-3", "--device", "h100"],
 }
 
 
