@@ -6,6 +6,7 @@ names there; the number of GPUs is that of the network, as the launcher would ha
 
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +68,17 @@ PRODUCERS = (
              MEGATRON_ABSENT),
 )
 
+NOT_MODELLED = {
+    "grad-reduce-in-bf16": "gradients are reduced in fp32 here", "mtp-num-layers": "", "optimizer-cpu-offload": "",
+    "decoder-first-pipeline-num-layers": "stages have equal numbers of layers", "window-size": "", "fp4-format": "",
+    "decoder-last-pipeline-num-layers": "stages have equal numbers of layers", "cpu-offloading-num-layers": "",
+    "num-distributed-optimizer-instances": "give --replicas beside the file", "pipeline-model-parallel-layout": "",
+}
+"""Arguments of Megatron-LM that change the time and that no plan has, with what there is instead."""
+
+SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+"""Stages of ZeRO by the strategies of Megatron FSDP."""
+
 SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "zbvzerobubble": "zb-v",
              "interleavedzerobubble": "zb-v", "dualpipev": "dualpipe"}
 """Of torchtitan."""
@@ -104,6 +116,11 @@ def _titan(path: str, data: Mapping[str, Any]) -> TrainingJob:
     schedule = str(of("parallelism", "pipeline_parallel_schedule")).lower()
     if pp > 1 and schedule not in SCHEDULES:
         raise WeftError(f"job file {path}: schedule {told(schedule)} is not known: known are {', '.join(SCHEDULES)}")
+    for section, key, usual in (("training", "dtype", "float32"), ("training", "mixed_precision_param", "bfloat16"),
+                                ("activation_checkpoint", "selective_ac_option", "op")):
+        if (value := of(section, key)) not in (None, usual):
+            raise WeftError(f"job file {path}: {key} of [{section}] is {told(value)}: only {usual} is modelled")
+    _check_spelling(path, data)
     once = {"default": pp > 1, "always": False, "never": True}.get(str(of("parallelism", "fsdp_reshard_after_forward")))
     keys: dict[str, Any] = {
         "sequence": whole("training", "seq_len"), "tp": whole("parallelism", "tensor_parallel_degree"), "pp": pp,
@@ -118,8 +135,21 @@ def _titan(path: str, data: Mapping[str, Any]) -> TrainingJob:
     keys |= {"global_batch": None, "local_batch": local} if batch == -1 else {"global_batch": batch}
     if pp > 1:
         of_rank = SCHEDULES[schedule]
-        keys |= {"schedule": of_rank, "vp": None if of_rank in ("1f1b", "gpipe") else 2}
+        each = of("parallelism", "pipeline_parallel_layers_per_stage")
+        vp = 2 if each is None else -(-model.layers // (pp * max(int(each), 1)))
+        keys |= {"schedule": of_rank, "vp": None if of_rank in ("1f1b", "gpipe") else vp}
     return TrainingJob(model, keys)
+
+
+def _check_spelling(path: str, data: Mapping[str, Any]) -> None:
+    """Refuse a section, or a key, that is nearly one that is read, as torchtitan refuses all that it does not know."""
+    places = {row.where for row in TITAN_ABSENT} | {"model"}
+    for section, table in data.items():
+        known = {row.name for row in TITAN_ABSENT if row.where == section}
+        for word, right in ((section, places), *((key, known) for key in (table if section in places else ()))):
+            near = [] if word in right else get_close_matches(word.lower(), right, 1, 0.85)
+            if near and abs(len(near[0]) - len(word)) < 2:
+                raise WeftError(f"job file {path}: {told(word)} is unknown: did you mean {near[0]}?")
 
 
 def _flavor(path: str, name: str, flavor: str) -> LanguageModel:
@@ -145,7 +175,8 @@ def _megatron(path: str, text: str) -> TrainingJob:
     plain = re.sub(r"(?m)(^|\s)#[^\n]*", " ", text)
     variables = dict(_SET.findall(plain))
     plain = re.sub(r"\$\{?(\w+)(?::-([\w.-]+))?\}?", lambda one: variables.get(one[1]) or one[2] or str(one[0]), plain)
-    found = {name: value or "" for name, value in _ARGUMENT.findall(plain)}
+    found = {name: value or "" for name, value in _ARGUMENT.findall(_taken(path, plain))}
+    _check_modelled(path, found)
     default = {row.name: row.value for row in MEGATRON_ABSENT}
 
     def whole(key: str, otherwise: int | None = None) -> int:
@@ -173,8 +204,13 @@ def _megatron(path: str, text: str) -> TrainingJob:
         raise WeftError(f"job file {path}: --moe-layer-freq {told(found['moe-layer-freq'])}: only mixtures in all "
                         "layers are read; give a config.json of Hugging Face instead")
     if mixture:
-        sizes |= {"experts": whole("num-experts"), "active": whole("moe-router-topk"),
-                  "expert_width": whole("moe-ffn-hidden-size", wide)}
+        width = whole("moe-ffn-hidden-size", wide)
+        shared = whole("moe-shared-expert-intermediate-size", 0)
+        if shared % max(width, 1):
+            raise WeftError(f"job file {path}: --moe-shared-expert-intermediate-size {shared} is no multiple of the "
+                            f"{width} of an expert, as which shared experts are counted")
+        sizes |= {"experts": whole("num-experts"), "active": whole("moe-router-topk"), "expert_width": width,
+                  "shared": shared // max(width, 1)}
     if "multi-latent-attention" in found:
         rotary = whole("qk-pos-emb-head-dim", 64)
         sizes |= {"q_rank": whole("q-lora-rank"), "kv_rank": whole("kv-lora-rank"), "rotary": rotary,
@@ -186,12 +222,99 @@ def _megatron(path: str, text: str) -> TrainingJob:
     keys = {
         "sequence": whole("seq-length"), "global_batch": whole("global-batch-size"),
         "micro_batch": whole("micro-batch-size"), "tp": tp, "pp": pp, "cp": whole("context-parallel-size"),
-        "ep": whole("expert-model-parallel-size"), "zero": int("use-distributed-optimizer" in found),
+        "ep": whole("expert-model-parallel-size"), "zero": _zero(path, found),
         "vp": vp, "recompute": recompute or "full", "sequence_parallel": "sequence-parallel" in found,
         "overlap": overlaps, "overlap_tp": "tp-comm-overlap" in found,
         "precision": "fp8" if {"fp8-format", "fp8-hybrid", "fp8-e4m3"} & set(found) else "half", "stack": MEGATRON,
+        "attention": "unfused" if found.get("attention-backend") == "unfused" else None,
     }
     return TrainingJob(LanguageModel(name=Path(path).stem, source=path, **sizes), keys)
+
+
+def _zero(path: str, found: Mapping[str, str]) -> int:
+    """The stage of ZeRO: of Megatron FSDP, of PyTorch's FSDP2, or of the distributed optimizer."""
+    if "use-torch-fsdp2" in found:
+        return 3
+    if {"use-megatron-fsdp", "use-custom-fsdp"} & set(found):
+        word = found.get("data-parallel-sharding-strategy", "no_shard")
+        if word not in SHARDING:
+            raise WeftError(f"job file {path}: --data-parallel-sharding-strategy {told(word)} is not known: known are "
+                            f"{', '.join(SHARDING)}")
+        return SHARDING[word]
+    return int("use-distributed-optimizer" in found)
+
+
+def _check_modelled(path: str, found: Mapping[str, str]) -> None:
+    """Refuse arguments that change the time and that no plan has, and those that are nearly one that is read."""
+    for name, instead in NOT_MODELLED.items():
+        neutral = "1" if name == "num-distributed-optimizer-instances" else "0"
+        if found.get(name, neutral) != neutral:
+            raise WeftError(f"job file {path}: --{name} {found[name]}".rstrip() + " is not modelled: omit it"
+                            + (f"; {instead}" if instead else ""))
+    if found.get("recompute-method") == "block" or found.get("recompute-modules", "core_attn") != "core_attn":
+        raise WeftError(f"job file {path}: only core_attn, or all of a layer, is recomputed here: omit "
+                        "--recompute-method block and --recompute-modules")
+    if not {"bf16", "fp16"} & set(found):
+        raise WeftError(f"job file {path}: neither --bf16 nor --fp16 is there: Megatron-LM then trains in fp32, which "
+                        "is not modelled")
+    for name in found:
+        near = [] if name in READ else get_close_matches(name, READ, 1, 0.9)
+        if near and abs(len(near[0]) - len(name)) < 2:
+            raise WeftError(f"job file {path}: --{name} is unknown: did you mean --{near[0]}?")
+
+
+OF_TOKENS = ("tokenizer-type", "merge-file", "vocab-size", "vocab-file", "tokenizer-model")
+"""Arguments that count the same in every branch of a script: each names a vocabulary."""
+
+READ = (
+    *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "num-layers", "hidden-size", "num-attention-heads",
+    "ffn-hidden-size", "swiglu", "num-experts", "max-position-embeddings", "seq-length", "num-query-groups",
+    "group-query-attention", "kv-channels", "untie-embeddings-and-output-weights", "disable-bias-linear",
+    "position-embedding-type", "use-rotary-position-embeddings", "moe-layer-freq", "moe-ffn-hidden-size",
+    "moe-shared-expert-intermediate-size", "multi-latent-attention", "qk-pos-emb-head-dim", "q-lora-rank",
+    "kv-lora-rank", "qk-head-dim", "v-head-dim", "num-layers-per-virtual-pipeline-stage",
+    "num-virtual-stages-per-pipeline-rank",
+    "recompute-granularity", "recompute-activations", "recompute-method", "recompute-modules", "recompute-num-layers",
+    "overlap-grad-reduce", "overlap-param-gather", "global-batch-size", "micro-batch-size", "sequence-parallel",
+    "use-distributed-optimizer", "tp-comm-overlap", "fp8-format", "fp8-hybrid", "fp8-e4m3", "attention-backend",
+    "use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2", "data-parallel-sharding-strategy", "bf16", "fp16",
+    *OF_TOKENS,
+)
+"""Arguments of Megatron-LM that are read."""
+
+_TEST = re.compile(r"^\s*(if|elif)\s+(.*?)\s*(?:;\s*then\s*)?$")
+_EQUAL = re.compile(r"\[\[?\s*[\"']?([^\s\"'$]*)[\"']?\s*(==?|!=)\s*[\"']?([^\s\"']*)[\"']?\s*\]\]?")
+
+
+def _taken(path: str, text: str) -> str:
+    """The lines of a script that run, as far as its tests are of variables that it sets itself.
+
+    WeftError: an argument that is read stands behind another test.
+    """
+    states: list[list[bool | None]] = []  # of each `if` that is open: whether a branch was taken, whether this one is
+    kept = []
+    for line in text.splitlines():
+        if test := _TEST.match(line):
+            found = _EQUAL.fullmatch(test[2])
+            holds = None if found is None else (found[1] == found[3]) == (found[2] != "!=")
+            if test[1] == "if":
+                states.append([holds, holds])
+            elif states:
+                done = states[-1][0]
+                states[-1] = [None if None in (done, holds) else done or holds, False if done else holds]
+        elif re.match(r"^\s*else\b", line) and states:
+            done = states[-1][0]
+            states[-1] = [True, None if done is None else not done]
+        elif re.match(r"^\s*fi\b", line) and states:
+            states.pop()
+        elif all(state[1] is not False for state in states):
+            unknown = any(state[1] is None for state in states)
+            read = [name for name, _ in _ARGUMENT.findall(line) if name in READ and name not in OF_TOKENS]
+            if unknown and read:
+                raise WeftError(f"job file {path}: --{read[0]} stands behind a test that is not known here: write the "
+                                "arguments without it")
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _padded(path: str, found: Mapping[str, str], whole: Callable[..., int], tp: int) -> int:

@@ -224,7 +224,8 @@ HUGGING_FACE = {
     "head_size": ("head_dim",), "feed_forward": ("intermediate_size", "n_inner"), "tied": ("tie_word_embeddings",),
     "q_rank": ("q_lora_rank",), "kv_rank": ("kv_lora_rank",), "rotary": ("qk_rope_head_dim",),
     "value_size": ("v_head_dim",), "experts": ("num_local_experts", "n_routed_experts", "num_experts"),
-    "active": ("num_experts_per_tok",), "shared": ("n_shared_experts",), "expert_width": ("moe_intermediate_size",),
+    "active": ("num_experts_per_tok",), "shared": ("n_shared_experts",),
+    "expert_width": ("moe_intermediate_size", "intermediate_size"),
     "dense_layers": ("first_k_dense_replace",), "nodes_per_token": ("topk_group",),
 }
 """Keys of a config.json for each hyper-parameter; the first that is there counts."""
@@ -236,6 +237,13 @@ _OF_LLAMA = (
     "kimi_k2",
 )
 _NEEDED = ("layers", "hidden", "heads", "vocabulary")
+_MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2")
+_LATENT = ("deepseek_v2", "deepseek_v3", "kimi_k2")
+_OWN_DEFAULTS = {"kv_heads": ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2"),
+                 "head_size": ("qwen3", "qwen3_moe", "gemma", "gemma2"), "feed_forward": _OF_LLAMA}
+"""Kinds of models whose classes have numbers of their own for a key that is absent, which are not guessed here."""
+
+_OF_MIXTURES = ("active", "shared", "expert_width", "dense_layers", "nodes_per_token")
 
 
 def from_hugging_face(path: str) -> LanguageModel:
@@ -265,11 +273,19 @@ def from_hugging_face(path: str) -> LanguageModel:
         found["kv_heads"] = found["heads"]
     else:
         found = {key: value for key, value in found.items() if key not in ("q_rank", "kv_rank", "value_size")}
-    if found.get("experts"):
-        found.setdefault("expert_width", found.get("feed_forward", 0))
-    else:
-        found = {key: value for key, value in found.items()
-                 if key not in ("active", "shared", "expert_width", "dense_layers", "nodes_per_token")}
+    experts = found.get("experts", 0)
+    needed = [key for key, kinds in _OWN_DEFAULTS.items() if kind in kinds and "model_type" in table and not old]
+    if kind in _MIXTURES:
+        needed += ["experts", "active", *([] if kind == "mixtral" else ["moe_intermediate_size"])]
+    if kind in _LATENT:
+        needed += ["kv_rank", "rotary", "value_size", "shared", "dense_layers", "qk_nope_head_dim"]
+    for key in needed:
+        names = HUGGING_FACE.get(key, (key,))
+        if not any(name in table for name in names):
+            raise WeftError(f"model {path}: {' or '.join(names)} is not there, for which a model of type {kind} has a "
+                            "number of its own: write it")
+    if not experts:
+        found = {key: value for key, value in found.items() if key not in _OF_MIXTURES}
     return LanguageModel(name=str(table.get("_name_or_path") or table.get("model_type") or "model"), source=path, **{
         "gated": not old, "tied": old, "positions": old and table.get("model_type") != "mpt", "biases": old,
         "sequence": 2048, **found,

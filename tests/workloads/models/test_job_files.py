@@ -35,7 +35,8 @@ ARGS=(
     --seq-length 2048 --max-position-embeddings 4096
 )
 torchrun pretrain_gpt.py ${ARGS[@]} --micro-batch-size 1 --global-batch-size ${GBS:-64} \\
-    --tensor-model-parallel-size $TP --pipeline-model-parallel-size=${PP} --merge-file merges.txt --sequence-parallel
+    --tensor-model-parallel-size $TP --pipeline-model-parallel-size=${PP} --merge-file merges.txt --bf16 \\
+    --sequence-parallel
 """
 
 
@@ -69,6 +70,13 @@ def test_arguments_of_megatron(tmp_path: Path) -> None:
     assert one.model.vocabulary == 50432 and one.model.tied and one.model.positions and one.model.biases
     assert (one.tp, one.pp, one.dp, one.zero, one.global_batch, one.sequence) == (2, 2, 4, 0, 64, 2048)
     assert one.sequence_parallel and not one.data_overlap and one.stack.name == "megatron"
+    for words, zero in (("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params", 3),
+                        ("--use-megatron-fsdp", 0), ("--use-torch-fsdp2", 3), ("--use-distributed-optimizer", 1)):
+        alone = MEGATRON.replace("--bf16", f"--bf16 {words}").replace('PP="2"', 'PP="1"')
+        assert plan(tmp_path, alone, ".sh").zero == zero
+    test = 'if [[ "$TP" == "2" ]]; then\nA="--fp8-format hybrid"\nelse\nA="--swiglu"\nfi\n'
+    tested = MEGATRON.replace("ARGS=(", f"{test}ARGS=(")
+    assert plan(tmp_path, tested, ".sh").precision == "fp8" and not plan(tmp_path, tested, ".sh").model.gated
     modern = MEGATRON.replace("--sequence-parallel", (
         "--swiglu --disable-bias-linear --untie-embeddings-and-output-weights --position-embedding-type rope "
         "--group-query-attention --num-query-groups 8 --use-distributed-optimizer --overlap-grad-reduce "
@@ -98,7 +106,7 @@ def test_absent_of_torchtitan_equals_explicit(row: Absent, tmp_path: Path) -> No
 @pytest.mark.parametrize("row", MEGATRON_ABSENT, ids=lambda row: row.name)
 def test_absent_of_megatron_equals_explicit(row: Absent, tmp_path: Path) -> None:
     plain = ("--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 512 --micro-batch-size 1 "
-             "--global-batch-size 16 --vocab-size 1000 --num-experts 4 ")
+             "--global-batch-size 16 --vocab-size 1000 --num-experts 4 --bf16 ")
     models = [plan(tmp_path, text, ".args") for text in (plain, f"{plain} --{row.name} {row.value}")]
     assert models[0] == models[1]
 
@@ -109,6 +117,14 @@ def test_absent_of_megatron_equals_explicit(row: Absent, tmp_path: Path) -> None
     (TITAN.replace("= 2", "= 'two'"), ".toml", "local_batch_size of .training. is 'two': an integer"),
     (TITAN + "pipeline_parallel_degree = 2\npipeline_parallel_schedule = 'x'\n", ".toml", "schedule 'x' is not known"),
     ("[model\n", ".toml", "job file"),
+    (TITAN.replace("seq_len", "SEQ_LEN"), ".toml", "'SEQ_LEN' is unknown: did you mean seq_len"),
+    (TITAN.replace("[training]", "[trainin]"), ".toml", "'trainin' is unknown: did you mean training"),
+    (TITAN.replace("[training]", "[training]\ndtype = 'bfloat16'"), ".toml", "dtype of .training. is 'bfloat16'"),
+    (MEGATRON.replace(" --bf16", ""), ".sh", "neither --bf16 nor --fp16"),
+    (MEGATRON.replace("--num-layers 24", "--num-layers 24 --tensor-modle-parallel-size 4"), ".sh", "mean --tensor"),
+    (MEGATRON.replace("--num-layers 24", "--num-layers 24 --mtp-num-layers 1"), ".sh", "--mtp-num-layers 1 is not mod"),
+    (MEGATRON.replace("ARGS=(", "if [ -n \"$A\" ]; then\nB=\"--swiglu\"\nfi\nARGS=("), ".sh", "--swiglu stands behind"),
+    (MEGATRON.replace("--bf16", "--bf16 --use-megatron-fsdp --data-parallel-sharding-strategy x"), ".sh", "'x' is not"),
     (MEGATRON.replace("--num-layers 24", ""), ".sh", "--num-layers is not there"),
     (MEGATRON.replace("TP=2 ", "TP=$1 "), ".sh", "--tensor-model-parallel-size is '.TP'"),
     (MEGATRON.replace("--merge-file", "--x"), ".sh", "--vocab-size is not there"),

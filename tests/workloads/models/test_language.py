@@ -81,6 +81,25 @@ def test_a_config_is_the_model_of_that_name(name: str, tmp_path: Path) -> None:
     assert language_model(str(file)) == found
 
 
+MATTER = [(name, key) for name, keys in {
+    "llama-3-8b": ("intermediate_size",),
+    "mixtral-8x7b": ("num_local_experts", "num_experts_per_tok", "num_key_value_heads", "intermediate_size"),
+    "qwen-3-30b-a3b": ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "num_key_value_heads",
+                       "head_dim"),
+    "deepseek-v3": ("n_routed_experts", "moe_intermediate_size", "n_shared_experts", "first_k_dense_replace",
+                    "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+}.items() for key in keys]
+
+
+@pytest.mark.parametrize(("name", "key"), MATTER)
+def test_what_the_class_of_a_model_would_fill_in_is_asked_for(name: str, key: str, tmp_path: Path) -> None:
+    """A mixture without its number of experts is no dense model; `num_routed_experts` is none of its keys."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({("x_" if one == key else "") + one: value for one, value in CONFIGS[name].items()}))
+    with pytest.raises(WeftError, match=f"{key}.* is not there, for which a model of type"):
+        from_hugging_face(str(file))
+
+
 def test_gpt_2_is_tied_and_has_positions(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257,
