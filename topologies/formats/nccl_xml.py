@@ -171,7 +171,7 @@ class _Reader:
         self.found: dict[int, _Gpu] = {}
         self.hosts: list[str] = []
         self.cards: dict[tuple[str, str], _Branch] = {}
-        self.rails: set[tuple[str, int]] = set()
+        self.rails: dict[tuple[str, int], _Branch] = {}
         self.names: Counter[str] = Counter()
 
     def read(self, root: Element) -> list[_Branch]:
@@ -250,16 +250,24 @@ class _Reader:
 
     def _nic(self, element: Element, rate: float, host: str, busid: str) -> list[_Branch]:
         """A card, whose functions share its slot, with a port for each net; none if the card is known already."""
-        ports = []
+        ports: list[_Branch] = []
         for net in element.children:
             if "dev" not in net.attributes or net.attributes["net"] == "0":
                 continue
             rail, speed = net.whole("dev"), net.whole("speed", -1)
-            if (host, rail) in self.rails:
-                note(f"{net.where} has dev={rail}, as another NIC has: both are on one rail")
-            self.rails.add((host, rail))
             mbps = speed if speed > 0 else LEAST_NET_MBPS
-            ports.append(_Branch(self._name(f"nic{rail}", host), LOC_BPS, None, rail, mbps * 1e6 / 8, host=host))
+            port = _Branch(self._name(f"nic{rail}", host), LOC_BPS, None, rail, mbps * 1e6 / 8, host=host)
+            other = self.rails.get((host, rail))
+            if other is not None:
+                both = port.speed_Bps == other.speed_Bps
+                use = "both are on one rail" if both else "the faster of them is used"
+                note(f"{net.where} has dev={rail}, as another NIC has: {use}")
+                if port.speed_Bps < other.speed_Bps:
+                    continue
+                for below in [] if both else [ports, *(card.below for card in self.cards.values())]:
+                    below[:] = [one for one in below if one is not other]
+            self.rails[host, rail] = port
+            ports.append(port)
         place = host, busid.rpartition(".")[0] or busid
         known = place in self.cards
         card = self.cards.setdefault(place, _Branch(self._name(f"card-{busid}", host), rate, host=host, is_card=True))

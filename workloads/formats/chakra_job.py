@@ -126,6 +126,10 @@ def chakra_job(
     orders = [in_order(trace.nodes, f"trace {name}.{rank}.et") for rank, trace in enumerate(traces)]
     known = [{**of_rank(groups or {}, rank), **groups_of(trace, n)} for rank, trace in enumerate(traces)]
     operations = _Matching(meanings, known, topology, name).operations(orders)
+    named = {what.group for one in meanings for what in one if isinstance(what, Communicates)}
+    if groups and not named & set(groups):
+        given = ", ".join(list(groups)[:4])
+        raise WeftError(f"workload {name}: no collective runs in a group that is given ({given}): omit the groups")
     turns = [_turns(*one) for one in zip(traces, meanings, orders, strict=True)]
     builder = _Builder(Job(topology), traces, turns, algorithms, hardware, name)
     for operation in _sorted(operations, traces, name):

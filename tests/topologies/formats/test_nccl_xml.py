@@ -149,6 +149,17 @@ class TestPassedOver:
             t = parse_nccl_xml(BOX.replace('dev="1" speed', 'dev="0" speed'), "box.xml", boxes=2)
         assert rates(t, "box0-nic0-2", "rail0") == rates(t, "box0-nic0", "rail0") == 25e9
 
+    @pytest.mark.parametrize("slow", [0, 1])
+    def test_of_two_nics_of_one_number_the_faster_is_used(self, slow: int) -> None:
+        """As an Ethernet card beside InfiniBand, each of which its plugin calls 0."""
+        speeds = [200_000, 200_000]
+        speeds[slow] = 1000
+        nics = "".join(f'<nic><net dev="0" speed="{speed}"/></nic>' for speed in speeds)
+        with pytest.warns(InputNote, match="dev=0, as another NIC has: the faster of them is used"):
+            t = parse_nccl_xml(system(gpu("g0", 0) + nics), "box.xml", boxes=2)
+        rails = [int(link) for link in np.flatnonzero(t.dst >= t.n_npus) if t.node_name(int(t.dst[link])) == "rail0"]
+        assert sorted(t.bandwidth_Bps[rails].tolist()) == [25e9, 25e9]
+
 
 class TestNics:
     def test_functions_of_a_card_share_its_slot(self) -> None:

@@ -45,7 +45,8 @@ def chakra(ending: str) -> Callable[[Path], object]:
     def read(path: Path) -> object:
         for rank in range(2):
             path.with_name(f"w.{rank}.{ending}").write_bytes(path.read_bytes())
-        return open_chakra(path.with_name("w"), ring(2), (), {"1": ((0, 1),)}, Hardware(Roofline(9e14)))
+        groups = {"1": ((0, 1),)} if b"_COMM" in path.read_bytes() else {}  # of STAGE
+        return open_chakra(path.with_name("w"), ring(2), (), groups, Hardware(Roofline(9e14)))
     return read
 
 
