@@ -21,7 +21,7 @@ CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 """Of the container: version 2 and version 1."""
 
 MAX_LINKS = 2**23
-"""Those of torus:2048x2048. To build more, and to look at each, takes seconds before any other limit can be seen."""
+"""Those of torus:1448x1448. To build more, and to look at each, takes seconds before any other limit can be seen."""
 
 _MOST: ContextVar[tuple[int, str]] = ContextVar("_MOST", default=(MAX_LINKS, ""))
 

@@ -25,9 +25,9 @@ def test_bad_text_is_refused_by_name(text):
 
 
 def test_more_links_than_are_built_in_seconds_are_refused_with_the_estimate():
-    with pytest.raises(WeftError, match=r"x has 1 nodes and 16777217 links .* 4.063 GiB .* limit is 16,777,216 links$"):
-        check_memory("x", 1, 2**24 + 1)
-    check_memory("x", 1, 2**24)
+    with pytest.raises(WeftError, match=r"x has 1 nodes and 8388609 links .* 2.031 GiB .* limit is 8,388,608 links$"):
+        check_memory("x", 1, 2**23 + 1)
+    check_memory("x", 1, 2**23)
 
 
 def test_more_memory_than_the_machine_has_is_refused_with_both_numbers(monkeypatch):
