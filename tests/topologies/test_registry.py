@@ -84,7 +84,7 @@ def test_per_dimension_quantities():
         ("hx0mesh:2x2", "hx0mesh:2x2 has the extent '0'"),
         ("hx2x2mesh:2", "boards 2 of 2x2"),
         ("RI(4)_ZZ(2)", "is not a block"),
-        ("torus:100000x100000", "10000000000 nodes and 40000000000 links .* limit is 8,388,608 links"),
+        ("torus:100000x100000", "10000000000 nodes and 40000000000 links .* limit is 4,194,304 links"),
         ("switch:9999999999", "switch:9999999999 has 10000000000 nodes"),
         ("hx4mesh:99999x99999", "links and would need about"),
     ],

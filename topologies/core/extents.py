@@ -20,12 +20,12 @@ except ImportError:  # not on Windows
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Of the container: version 2 and version 1."""
 
-MAX_LINKS = 2**23
-"""Those of torus:1448x1448. To build more, and to look at each, takes seconds before any other limit can be seen."""
+MAX_LINKS = 2**22
+"""Those of torus:1024x1024. To build more, and to look at each, takes seconds before any other limit can be seen."""
 
 _MOST: ContextVar[tuple[int, str]] = ContextVar("_MOST", default=(MAX_LINKS, ""))
 
-_BYTES_PER_LINK = 260  # the peak of `weft compare` with Swing alone on torus:2048x2048, 4.58 GB
+_BYTES_PER_LINK = 260  # measured: the peak of `weft compare` with Swing alone on torus:2048x2048 was 4.58 GB
 _BYTES_PER_NODE = 64
 
 

@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         ),
         "the run goes on beyond the end of the clock",
     ),
-    "nodes": (lambda: from_spec("ring:99999999999999"), "the limit is 8,388,608 links"),
+    "nodes": (lambda: from_spec("ring:99999999999999"), "the limit is 4,194,304 links"),
 }
 
 

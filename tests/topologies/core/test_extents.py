@@ -25,9 +25,9 @@ def test_bad_text_is_refused_by_name(text):
 
 
 def test_more_links_than_are_built_in_seconds_are_refused_with_the_estimate():
-    with pytest.raises(WeftError, match=r"x has 1 nodes and 8388609 links .* 2.031 GiB .* limit is 8,388,608 links$"):
-        check_memory("x", 1, 2**23 + 1)
-    check_memory("x", 1, 2**23)
+    with pytest.raises(WeftError, match=r"x has 1 nodes and 4194305 links .* 1.016 GiB .* limit is 4,194,304 links$"):
+        check_memory("x", 1, 2**22 + 1)
+    check_memory("x", 1, 2**22)
 
 
 def test_more_memory_than_the_machine_has_is_refused_with_both_numbers(monkeypatch):
