@@ -247,7 +247,9 @@ class Layers:
         self.job, self.layers, self.numbers, self.npus = job, workload.layers, numbers, npus
         self.collectives, self.training = collectives, training
         named = () if training.algorithm == "hierarchical" else training.algorithm
-        self.among = None if is_product(job.topology) else GroupCollectives(job.topology, named, training.options)
+        parts = any(not group.is_whole for group in collectives.groups.values())
+        together = is_product(job.topology) and not (parts and "group" not in algorithm(training.algorithm).options)
+        self.among = None if together else GroupCollectives(job.topology, named, training.options)
         self.buckets = gradient_buckets(workload, training.bucket_bytes, numbers)
         self._begun: dict[int, list[Bucket]] = {}  # by their first layer
         for bucket in self.buckets:

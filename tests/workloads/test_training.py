@@ -259,6 +259,17 @@ def test_a_product_keeps_its_collectives_and_others_take_the_named_algorithm() -
         assert [one.schedule.pattern.algorithm for one in work] == [called]
 
 
+@pytest.mark.parametrize("name", ["ring", "swing", "direct", "bucket"])
+def test_groups_that_are_a_part_of_a_product_run_any_algorithm(name: str) -> None:
+    """Each among its NPUs, where the algorithm has no groups of its own."""
+    layer = Layer("a", Phase(1.0), Phase(1.0), Phase(1.0, (Call("all-reduce", 2**20, "dp"),)))
+    job = training_job(from_spec("SW(4)_SW(3)"), Workload("w", (layer,)), {"dp": (1, 3)}, Training(algorithm=name))
+    made = [(one.work.schedule.pattern.algorithm, one.npus) for one in job.operations
+            if isinstance(one.work, Communicate)]
+    assert made == [(name, (rank, rank + 4, rank + 8)) for rank in range(4)]
+    assert simulate(job).time_ps > 0
+
+
 @pytest.mark.parametrize(("forward_s", "backward_s", "size", "calls"), [(1.5, 3.0, 0, 0), (1e-9, 2e-9, 1, 1)])
 def test_a_layer_takes_what_is_given_to_the_nanosecond(
     forward_s: float, backward_s: float, size: int, calls: int

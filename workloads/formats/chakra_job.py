@@ -15,6 +15,7 @@ import numpy as np
 
 from topologies import Topology, WeftError
 from topologies.checks import checked
+from topologies.units import counted
 from workloads.formats.astra_memory import RemoteMemory, Roofline
 from workloads.formats.chakra import Trace, in_order
 from workloads.formats.chakra_json import Groups, groups_of
@@ -265,6 +266,7 @@ class _Builder:
         self.job, self.traces, self.turns, self.hardware, self.name = job, traces, turns, hardware, name
         self.collectives = GroupCollectives(job.topology, algorithms)
         self.timed = False  # whether the roofline has timed anything
+        self.unbound = 0  # operations whose bytes no rate of a memory times
         self.number: dict[tuple[int, int], int] = {}
 
     @property
@@ -274,6 +276,9 @@ class _Builder:
             return []
         if not self.timed:
             return ["the rates of an NPU time nothing: every computation of the traces has a duration"]
+        if self.unbound:
+            return [f"{counted(self.unbound, 'operation')} move bytes that take no time of their own: --memory-bandwidth "
+                    "RATE times what memory bounds"]
         return [f"operations without a duration take the rates of {whose}: --peak, --efficiency and --memory-bandwidth "
                 "give others"] if whose else []
 
@@ -312,6 +317,7 @@ class _Builder:
                 "memory bounds --memory-bandwidth RATE, ASTRA-sim's --system FILE, or a --machine whose GPU is known"
             )
         self.timed = True
+        self.unbound += bool(what.bytes) and self.hardware.roofline.memory_Bps is None
         return self.hardware.roofline.time_ps(what.operations, what.bytes or 0)
 
     def _memory_ps(self, what: Remembers, where: str) -> int:

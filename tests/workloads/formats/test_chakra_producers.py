@@ -64,6 +64,12 @@ def test_a_job_says_that_it_needs_a_machine() -> None:
         chakra_job([stage()] * 2, ring(2), "ring", {"1": ((0, 1),)})
 
 
+def test_bytes_that_no_rate_times_are_told() -> None:
+    for memory, told in ((None, True), (1.6e12, False)):
+        _, notes = chakra_job([stage()] * 2, ring(2), "ring", {"1": ((0, 1),)}, hardware=Hardware(Roofline(9e14, memory)))
+        assert any("2 operations move" in note for note in notes) == told
+
+
 def pytorch(group: int) -> Trace:
     """What the PyTorch converter writes: a node of process groups, and calls of the host beside kernels."""
     groups = [{"pg_name": "0", "ranks": []}, {"pg_name": "7", "ranks": [0, 2]}, {"pg_name": "8", "ranks": [1, 3]}]
