@@ -277,8 +277,8 @@ class _Builder:
         if not self.timed:
             return ["the rates of an NPU time nothing: every computation of the traces has a duration"]
         if self.unbound:
-            return [f"{counted(self.unbound, 'operation')} move bytes that take no time of their own: --memory-bandwidth "
-                    "RATE times what memory bounds"]
+            return [f"{counted(self.unbound, 'operation')} move bytes that take no time of their own: "
+                    "--memory-bandwidth RATE times what memory bounds"]
         return [f"operations without a duration take the rates of {whose}: --peak, --efficiency and --memory-bandwidth "
                 "give others"] if whose else []
 

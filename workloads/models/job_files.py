@@ -57,6 +57,9 @@ MEGATRON_ABSENT = (
 )
 
 PRODUCERS = (
+    Producer("config.json of a decoder", "Hugging Face transformers", "configurations of models of 2024 to 2026",
+             "--model FILE.json", "sizes, GQA and MLA, mixtures, tied or not, of 25 types; other keys are passed over",
+             "encoders and other types; sizes that are absent and that the type's class would fill in: they are named"),
     Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025: 11 of 24 files", "--model FILE.toml",
              "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8",
              "Flux, Llama 4 and the debug sizes, which have no table here; split points of pipelines", TITAN_ABSENT),

@@ -66,7 +66,8 @@ def test_a_job_says_that_it_needs_a_machine() -> None:
 
 def test_bytes_that_no_rate_times_are_told() -> None:
     for memory, told in ((None, True), (1.6e12, False)):
-        _, notes = chakra_job([stage()] * 2, ring(2), "ring", {"1": ((0, 1),)}, hardware=Hardware(Roofline(9e14, memory)))
+        hardware = Hardware(Roofline(9e14, memory))
+        _, notes = chakra_job([stage()] * 2, ring(2), "ring", {"1": ((0, 1),)}, hardware=hardware)
         assert any("2 operations move" in note for note in notes) == told
 
 
