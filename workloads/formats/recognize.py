@@ -43,6 +43,11 @@ OTHERS = (
     (r"\s*\{.*\"threadblocks\"", "an execution plan of MSCCL++: --algorithm"),
     (r"\s*\d+ +\d+ +\d+( +\d+ +\d+ +\S+)?\s*\n\s*\d+", "a topology of ns-3"),
     (r".*--num-layers\b", "a script or arguments of Megatron-LM: --model FILE.sh"),
+    (r".*# *(nThread|nccl-tests|out-of-place)|.*# *size +count +type", "a table of measured times: weft judge FILE"),
+    (r"\s*(<\?xml[^>]*\?>\s*)?(<!DOCTYPE platform|<platform)", "a platform of SimGrid: --topology"),
+    (r"\s*(\x1b\[4m)?\s*GPU0\b", "a table of nvidia-smi: --topology FILE --link-bandwidth NVLINK,PCIE"),
+    (r"\s*\[(topology|collective|sweep|workload)\]", "a spec of weft: --spec FILE, or weft sweep FILE"),
+    (r'\s*\{\s*"logical-dims"', "the logical dimensions of ASTRA-sim's ns-3"),
     (r"SQLite format 3", "a database, as Nsight Systems exports it"),
     (r"\x80[\x02-\x05]", "a pickle, which may run any program; of PyTorch's flight recorder JSON is read, as by "
      "_dump_nccl_trace_json()"),
