@@ -12,7 +12,7 @@ from topologies.core.product import DimensionOrderRouter
 
 SAMPLES = [sample for family in TOPOLOGIES.values() for sample in family.samples]
 PRODUCTS = [sample for sample in SAMPLES if isinstance(from_spec(sample).router, DimensionOrderRouter)]
-ONE_WAY = ("dgx1:2", "ocs:4x1", "ocs:8x2,circuits=kautz", "rails:3x1")
+ONE_WAY = ("dgx1:2", "ocs:4x1", "ocs:8x2,circuits=kautz", "hybrid:5x2,per-port", "rails:3x1")
 
 
 @pytest.mark.table
