@@ -156,6 +156,12 @@ def test_an_all_gather_of_simai_is_of_the_whole_array(tmp_path: Path, capsys: py
     assert times[0] == times[1]
 
 
+def test_a_folder_of_traces_is_told_its_prefix(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--topology", "switch:16", "--workload", "examples/astra"]) == 2
+    assert capsys.readouterr().err.endswith("is a folder: give what the names of the traces of all ranks begin with, "
+                                            "examples/astra/gather\n")
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
