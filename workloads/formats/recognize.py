@@ -83,7 +83,7 @@ def format_of(name: str) -> str:
     path = Path(name)
     if path.is_dir():
         first = next((f", {one.with_name(one.name[:-5])}" for one in sorted(path.glob("*.0.et"))), "")
-        raise WeftError(f"workload {name} is a folder: give what the names of the traces of all ranks begin with{first}")
+        raise WeftError(f"workload {name} is a folder: give what the names of all ranks' traces begin with{first}")
     if not path.is_file() or is_special(name):
         return LAYERS if not name.endswith(".goal") else GOAL
     if (trace := re.fullmatch(r"(.+)\.\d+\.(et|et\.gz|json|eg)", name)) is not None:

@@ -156,10 +156,11 @@ def test_an_all_gather_of_simai_is_of_the_whole_array(tmp_path: Path, capsys: py
     assert times[0] == times[1]
 
 
-def test_a_folder_of_traces_is_told_its_prefix(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "--topology", "switch:16", "--workload", "examples/astra"]) == 2
-    assert capsys.readouterr().err.endswith("is a folder: give what the names of the traces of all ranks begin with, "
-                                            "examples/astra/gather\n")
+def test_a_folder_of_traces_is_told_its_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prefix = write_ranks(tmp_path, [[collective_node("all-reduce", 64)]] * 2)
+    assert main(["train", "--topology", "switch:2", "--workload", str(tmp_path)]) == 2
+    said = f"workload {tmp_path} is a folder: give what the names of all ranks' traces begin with, {prefix}\n"
+    assert capsys.readouterr().err == f"weft train: {said}"
 
 
 @pytest.mark.parametrize(
