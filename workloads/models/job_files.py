@@ -216,7 +216,7 @@ def _megatron(path: str, text: str) -> TrainingJob:
                   "shared": shared // max(width, 1)}
     if "multi-latent-attention" in found:
         rotary = whole("qk-pos-emb-head-dim", 64)
-        sizes |= {"q_rank": whole("q-lora-rank"), "kv_rank": whole("kv-lora-rank"), "rotary": rotary,
+        sizes |= {"q_rank": whole("q-lora-rank", 0), "kv_rank": whole("kv-lora-rank"), "rotary": rotary,
                   "head_size": whole("qk-head-dim", 128) + rotary, "value_size": whole("v-head-dim", 128)}
     each, virtual = "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"
     vp = layers // (pp * max(whole(each), 1)) if each in found else whole(virtual) if virtual in found else None
@@ -297,7 +297,8 @@ def _taken(path: str, text: str) -> str:
     states: list[list[bool | None]] = []  # of each `if` that is open: whether a branch was taken, whether this one is
     kept = []
     for line in text.splitlines():
-        if test := _TEST.match(line):
+        whole = re.search(r";\s*fi\s*$", line) is not None  # a test, and what is behind it, in one line
+        if not whole and (test := _TEST.match(line)):
             found = _EQUAL.fullmatch(test[2])
             holds = None if found is None else (found[1] == found[3]) == (found[2] != "!=")
             if test[1] == "if":
@@ -311,7 +312,7 @@ def _taken(path: str, text: str) -> str:
         elif re.match(r"^\s*fi\b", line) and states:
             states.pop()
         elif all(state[1] is not False for state in states):
-            unknown = any(state[1] is None for state in states)
+            unknown = whole or any(state[1] is None for state in states)
             read = [name for name, _ in _ARGUMENT.findall(line) if name in READ and name not in OF_TOKENS]
             if unknown and read:
                 raise WeftError(f"job file {path}: --{read[0]} stands behind a test that is not known here: write the "

@@ -77,6 +77,8 @@ def test_arguments_of_megatron(tmp_path: Path) -> None:
     test = 'if [[ "$TP" == "2" ]]; then\nA="--fp8-format hybrid"\nelse\nA="--swiglu"\nfi\n'
     tested = MEGATRON.replace("ARGS=(", f"{test}ARGS=(")
     assert plan(tmp_path, tested, ".sh").precision == "fp8" and not plan(tmp_path, tested, ".sh").model.gated
+    once = MEGATRON.replace("ARGS=(", 'if [ -z "$X" ]; then echo "no X"; fi\nARGS=(')
+    assert plan(tmp_path, once, ".sh").model == plan(tmp_path, MEGATRON, ".sh").model
     modern = MEGATRON.replace("--sequence-parallel", (
         "--swiglu --disable-bias-linear --untie-embeddings-and-output-weights --position-embedding-type rope "
         "--group-query-attention --num-query-groups 8 --use-distributed-optimizer --overlap-grad-reduce "
