@@ -11,7 +11,7 @@ COVERED_SECONDS ?= 2
 LEAST ?= 12000
 PART ?= 0
 PARTS ?= 1
-FLOORS := topologies=98 collectives=98 workloads=98.2 sim=96.9
+FLOORS := topologies=98 collectives=98 workloads=98.3 sim=97.1
 DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program sim/scenarios topologies/core collectives)
 KERNELS := $(addprefix tests/,collectives/core/test_follow.py collectives/test_synthesis.py sim/engine sim/faults sim/program sim/timeline sim/why topologies/flows workloads/compression)
 COVERED := $(ROOMS:%=--cov=%) --cov-report=
