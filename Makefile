@@ -18,7 +18,7 @@ COVERED := $(ROOMS:%=--cov=%) --cov-report=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))
 
-COMMON := fifo fabrics flows proofs trees search ordered why  # what the commands of README run
+COMMON := fifo fabrics flows proofs trees search ordered turns why  # what the commands of README run
 
 unexport PYTHONDONTWRITEBYTECODE  # else each worker rewrites the assertions of every test module anew: 6 s
 

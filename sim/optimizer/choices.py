@@ -23,7 +23,7 @@ from topologies.units import format_time
 MOST_SOLVED = 12
 """Choices whose bandwidths are optimized; the others are only evaluated at the starting points of such a search."""
 
-SOLVED, EXCLUDED, LOOKED_AT = "optimized", "excluded by its bound", "looked at, not optimized"
+SOLVED, EXCLUDED, LOOKED_AT = "optimized", "excluded by its bound", "not optimized"
 
 
 class Tried(NamedTuple):
