@@ -61,8 +61,7 @@ def ending_of(prefix: str | Path) -> str | None:
         if path.is_file():
             with path.open("rb") as stream:
                 head = stream.read(2**20)
-            is_profile = b'"traceEvents"' in head or b'"distributedInfo"' in head
-            if not is_profile and (b"pg_config" in head or b"profiling_name" in head):
+            if b"pg_config" in head or b"profiling_name" in head:
                 return ending
     return None
 

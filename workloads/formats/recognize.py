@@ -74,12 +74,12 @@ def format_of(name: str) -> str:
     """
     if ending_of(name):
         return CHAKRA
+    if profiles_of(name):  # before dumps, whose words are in profiles too
+        return KINETO
     if dumps_of(name) is not None:
         return FLIGHT
     if name.endswith(ENDING):
         return GRAPH
-    if profiles_of(name):
-        return KINETO
     path = Path(name)
     if path.is_dir():
         first = next((f", {one.with_name(one.name[:-5])}" for one in sorted(path.glob("*.0.et"))), "")
