@@ -297,8 +297,8 @@ def _taken(path: str, text: str) -> str:
     states: list[list[bool | None]] = []  # of each `if` that is open: whether a branch was taken, whether this one is
     kept = []
     for line in text.splitlines():
-        whole = re.search(r";\s*fi\s*$", line) is not None  # a test, and what is behind it, in one line
-        if not whole and (test := _TEST.match(line)):
+        one_line = re.search(r";\s*fi\s*$", line) is not None  # a test, and what is behind it, in one line
+        if not one_line and (test := _TEST.match(line)):
             found = _EQUAL.fullmatch(test[2])
             holds = None if found is None else (found[1] == found[3]) == (found[2] != "!=")
             if test[1] == "if":
@@ -312,7 +312,7 @@ def _taken(path: str, text: str) -> str:
         elif re.match(r"^\s*fi\b", line) and states:
             states.pop()
         elif all(state[1] is not False for state in states):
-            unknown = whole or any(state[1] is None for state in states)
+            unknown = one_line or any(state[1] is None for state in states)
             read = [name for name, _ in _ARGUMENT.findall(line) if name in READ and name not in OF_TOKENS]
             if unknown and read:
                 raise WeftError(f"job file {path}: --{read[0]} stands behind a test that is not known here: write the "
