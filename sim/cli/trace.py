@@ -10,7 +10,6 @@ from sim.cli.compare import ranges
 from sim.cli.flags import how
 from sim.cli.output import say, write_json, write_whole
 from sim.cli.progress import progress
-from sim.lower.capacity import check_capacity, least_ranks
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.deciding import deciding_alone
@@ -67,11 +66,10 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> "Told":
     spec, symmetry, faults = spec.choosing(), spec.model.symmetry or "off", spec.build_faults()
     asked = how(arguments).arguments()
     task = Task(spec, names[0], spec.sizes_bytes[0], spread=spec.account.spread, **asked)
-    ready, refused = ready_point(task)
+    ready, refused = ready_point(task, "off" if faults else symmetry)
     least = replace(spec.build_model(), chunks=1) if spec.chooses else spec.build_model()
-    for schedule in ready.values():
-        check_capacity(schedule.pattern, least_ranks(schedule.pattern, "off" if faults else symmetry))
-        if arguments.perfetto:
+    if arguments.perfetto:
+        for schedule in ready.values():
             check_size(schedule, least, symmetry)
     found = simulate_ready(task, ready, refused).result
     schedule, model = found.schedule, found.model

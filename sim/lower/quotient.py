@@ -33,7 +33,7 @@ from sim.lower.marks import Marks, keeping
 from sim.program import I8, unique_rows
 from sim.program.columns import blocks, numbered
 from topologies import Topology
-from topologies.core.components import components
+from topologies.core.components import least_nodes
 from topologies.core.paths import Paths, ranges
 from topologies.stages import staged
 from topologies.text.brief import one_line
@@ -285,11 +285,7 @@ def _orbits(permutations: list[I32], n: int) -> I32:
     if not permutations:
         return np.arange(n, dtype=np.int32)
     start = np.tile(np.arange(n, dtype=np.int32), len(permutations))
-    label = components(n, start, np.concatenate(permutations))
-    least: I32 = np.full(int(label.max(initial=-1)) + 1, n, np.int32)
-    np.minimum.at(least, label, np.arange(n, dtype=np.int32))
-    found: I32 = least[label]
-    return found
+    return least_nodes(n, start, np.concatenate(permutations)).astype(np.int32, copy=False)
 
 
 def _of_representatives(transfers: Transfers, orbits: Orbits) -> Transfers:

@@ -20,6 +20,7 @@ from sim.analytic.bounds import bounds, flows_bound_ps
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.engine.run import MOST_SERVICES
 from sim.how import How
+from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.program.model import Model
@@ -164,12 +165,13 @@ Forms = tuple[dict[str, Schedule], dict[str, str]]
 """The schedules of a point by their forms, and why other forms cannot run."""
 
 
-def ready_point(task: Task) -> Forms:
+def ready_point(task: Task, symmetry: str = "auto") -> Forms:
     """The forms of a point that can run, and why the others cannot; nothing is simulated.
 
+    `symmetry`: "off" where all ranks are simulated in the end.
     WeftError: no form can run.
     """
-    return _ready(task.spec, topology_of(task.spec), task.algorithm, task.size_bytes)
+    return _ready(task.spec, topology_of(task.spec), task.algorithm, task.size_bytes, symmetry)
 
 
 def simulate_ready(
@@ -396,9 +398,15 @@ def _topology_of(spec: Spec) -> Topology:
 _KEPT = Kept()
 
 
-def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int) -> tuple[dict[str, Schedule], dict[str, str]]:
+def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int, symmetry: str = "auto") -> Forms:
     forms, more = forms_of(spec, topology, name)
-    build = partial(schedule_of, spec, topology, name, size_bytes)
+
+    def build(form: str) -> Schedule:
+        schedule = schedule_of(spec, topology, name, size_bytes, form)
+        if symmetry == "off":
+            check_capacity(schedule.pattern, topology.n_npus)
+        return schedule
+
     is_own = id(ALGORITHMS.get(name)) in BUILT_IN
     with proofs_later() if is_own else nullcontext():  # most are excluded by their bounds, and not simulated
         ready, refused = ready_forms(

@@ -75,6 +75,8 @@ def link_permutation(topology: Topology, nodes: Permutation | None) -> Permutati
     if nodes is None:
         return None
     t = topology
+    if not _keeps(np.diff(t.link_ptr), nodes):  # which takes less time than to look for each link
+        return None
     src, dst = nodes[t.src], nodes[t.dst]
     image = t.link_ids(src, dst)
     if np.any(image < 0):

@@ -10,6 +10,7 @@ import pytest
 
 from collectives.registry import algorithms_for
 from sim.cli import main
+from sim.lower import quotient
 from sim.study.points import MOST_PREPARED
 from topologies import TOPOLOGIES, Topology
 from topologies.core import extents
@@ -96,3 +97,16 @@ def test_all_algorithms_are_prepared_where_that_takes_minutes_at_most(
 ])
 def test_other_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"\d.* (the limit is|at most) \d", refusal(capsys, *words))
+
+
+def test_a_timeline_of_all_ranks_is_refused_before_symmetries_are_tried(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tried(*_: object) -> None:
+        raise AssertionError("a symmetry is tried")
+
+    monkeypatch.undo()  # the fabric is built
+    monkeypatch.setattr(extents, "physical_memory", lambda: 2.0**34)
+    monkeypatch.setattr(quotient, "_largest", tried)
+    line = refusal(capsys, "trace", "--topology", "torus:500x501", "--algorithm", "bucket", "-b", "1M")
+    assert re.search(r"simulating 250,500 of 250,500 ranks .* the limit is", line), line
