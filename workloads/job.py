@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.placed import placed
 from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
 from topologies.checks import MOST_COUNT, Count, Integer, Natural, checked
@@ -388,6 +389,33 @@ def on_network(job: Job, topology: Topology) -> Job:
         return replace(one, work=Communicate(moved[id(schedule)]))
 
     return Job(topology, list(map(placed, job.operations)), job.speed)
+
+
+def on_npus(job: Job, topology: Topology, npus: Sequence[int]) -> Job:
+    """A job of as many ranks on some NPUs of a topology, in their order, which routes its messages.
+
+    WeftError: circuits, or collectives that are made for whole networks.
+    """
+    where, schedules = tuple(npus), dict[int, Schedule]()
+
+    def moved(ranks: Iterable[int]) -> tuple[int, ...]:
+        return tuple(where[rank] for rank in ranks)
+
+    def work_of(work: Work) -> Work:
+        if isinstance(work, Communicate):
+            if id(work.schedule) not in schedules:
+                schedules[id(work.schedule)] = placed(work.schedule, topology, where)
+            return Communicate(schedules[id(work.schedule)])
+        if isinstance(work, Send) and not work.via:
+            return work._replace(src=moved(work.src), dst=moved(work.dst))
+        if isinstance(work, Compute):
+            return work
+        raise WeftError("circuits and routes are of a whole network, not of some NPUs of one")
+
+    everyone = range(job.topology.n_npus)
+    return Job(topology, [
+        replace(one, work=work_of(one.work),
+                npus=tuple(sorted(moved(everyone if one.npus is None else one.npus)))) for one in job.operations])
 
 
 def check_room(n_operations: int, what: str) -> None:

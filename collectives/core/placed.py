@@ -71,7 +71,8 @@ def _pattern(small: Pattern, topology: Topology, members: tuple[int, ...]) -> Pa
     kind = replace(
         whole, name=f"{whole.name} of {len(members)}", sources=_Sources(whole, members),
         wanted_by=_WantedBy(whole, members), blocks_multiple=_Multiple(whole, members),
-        blocks_per_rank=_PerRank(whole, members), bus_factor=_Factor(whole, members), group_size=len(members),
+        blocks_per_rank=_PerRank(whole, members), bus_factor=_Factor(whole, members),
+        group_size=whole.group_size or len(members),
     )
     return Pattern(
         topology=topology, kind=kind, algorithm=small.algorithm, form=small.form, n_blocks=small.n_blocks,

@@ -31,11 +31,12 @@ from sim.study.tables import aligned, spent
 from sim.study.workload_files import open_workload
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.why.path import by_kind
-from topologies import Topology
+from topologies import Topology, switch
 from topologies.checks import LONGEST_TOLD, WeftError, told
+from topologies.core.routing import ShortestPathRouter
 from topologies.units import PS_PER_S, counted, format_size, format_time, parse_sweep_size
 from workloads.group_collectives import among
-from workloads.job import Job
+from workloads.job import Job, on_npus
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -138,10 +139,10 @@ Table = Mapping[str, Any]
 POSITIONS = ("collective", "algorithm", "size")
 """Names of the words without a name, in order."""
 
-EVERY = ("name", "start", "priority")
+EVERY = ("name", "start", "priority", "npus")
 """Keys of every tenant."""
 
-OF_COLLECTIVES = (*POSITIONS, "form", "root", "element_bytes", "npus")
+OF_COLLECTIVES = (*POSITIONS, "form", "root", "element_bytes")
 """Further keys of a collective; others are options of its algorithm."""
 
 TEXTS = ("name", "job", "workload", "model", "collective", "algorithm", "form")
@@ -211,11 +212,12 @@ def make_tenant(table: Table, topology: Topology, number: int, gpu: str = "") ->
         kinds = [kind for kind in WORK if kind in rest]
         if len(kinds) != 1:
             raise WeftError(f"give one of {', '.join(WORK)}; {' and '.join(kinds) or 'none'} is given")
-        npus = _npus(rest.pop("npus"), topology.n_npus) if kinds[0] == "collective" and "npus" in rest else None
+        npus = _npus(rest.pop("npus"), topology.n_npus) if "npus" in rest else None
         if npus is not None:
             check_npus(npus, topology.n_npus, f"tenant {told(name)}")
-        made = WORK[kinds[0]](rest, topology, gpu) if npus is None else _collective(rest, topology, gpu, npus)
-        tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority, npus=npus)
+        made = WORK[kinds[0]](rest, topology, gpu, npus)
+        tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority,
+                        npus=None if isinstance(made.work, Job) else npus)
         return Described(tenant, made.what, made.notes)
     except WeftError as wrong:
         where = f"tenant {told(name)}: "
@@ -285,21 +287,23 @@ WORKLOAD_KEYS = {
 """Keys of a workload, and where they stand in a spec."""
 
 
-def _workload(table: dict[str, Any], topology: Topology, gpu: str) -> Made:
-    """An iteration or a file; the keys are those of `[workload]` and `[training]`."""
+def _workload(table: dict[str, Any], topology: Topology, gpu: str, npus: Sequence[int] | None = None) -> Made:
+    """An iteration or a file, on some NPUs as on a switch; the keys are those of `[workload]` and `[training]`."""
     spec = _spec_of(table, WORKLOAD_KEYS)
     named = table["algorithm"].split(",") if "algorithm" in table else ()
-    opened = open_workload(spec.workload, spec.training, topology, named, gpu)
-    return Made(opened.job, f"iteration of {opened.name}" if opened.is_layers else opened.name, opened.notes)
+    part = topology if npus is None else replace(switch(len(npus)), name=f"a part of {counted(len(npus), 'NPU')}",
+                                                 router=ShortestPathRouter())  # of no dimensions
+    opened = open_workload(spec.workload, spec.training, part, named, gpu)
+    job = opened.job if npus is None else on_npus(opened.job, topology, npus)
+    return Made(job, f"iteration of {opened.name}" if opened.is_layers else opened.name, opened.notes)
 
 
 PLAN_KEYS = {name: ("iteration", name) for name in keys_of("iteration") if name != "inline"} | {
     "efficiency": ("workload", "efficiency")}
 
 
-def _plan(table: dict[str, Any], topology: Topology, _gpu: str) -> Made:
+def _plan(table: dict[str, Any], topology: Topology, _gpu: str, npus: Sequence[int] | None = None) -> Made:
     """An iteration of a language model; the keys are those of `[iteration]`."""
-    npus = _npus(table.pop("npus"), topology.n_npus) if "npus" in table else None
     spec = _spec_of(table, PLAN_KEYS)
     algorithm = table.get("algorithm", ALGORITHM)
     plan, job = plan_job(spec.iteration, spec.workload.efficiency, topology, algorithm, npus)
@@ -329,7 +333,7 @@ def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
     return str(value) if parse is str and not isinstance(value, bool) else value
 
 
-Make = Callable[[dict[str, Any], Topology, str], Made]
+Make = Callable[[dict[str, Any], Topology, str, Sequence[int] | None], Made]
 
 WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _workload, "model": _plan}
 """Constructors of the work of a tenant, by its identifying key."""

@@ -12,6 +12,7 @@ from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.result import Result
 from sim.study.jobs import message_bytes
+from sim.study.keys import filled
 from sim.study.plans import looks, no_model
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
@@ -141,7 +142,7 @@ def rows_of(spec: Spec, opened: Opened, result: Result) -> list[dict[str, Any]]:
     return [
         {
             "topology": result.job.topology.name, "workload": opened.name,
-            "loop": spec.training.loop if opened.is_layers and opened.plan is None else None, "npu": rank,
+            "loop": filled(spec.training).loop if opened.is_layers and opened.plan is None else None, "npu": rank,
             **(opened.plan.figures(result.time_s) if opened.plan else {}),
             "time_s": result.time_s, "compute_s": result.compute_ps(rank) / 1e12,
             "exposed_s": (result.time_ps - result.compute_ps(rank)) / 1e12,

@@ -11,6 +11,7 @@ from sim.how import AS_USUAL, How
 from sim.optimizer.knobs import HIERARCHICAL, Asked
 from sim.optimizer.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
 from sim.optimizer.study import Study
+from sim.study.keys import filled
 from sim.study.spec import DEFAULT_SIZE, Spec
 from topologies.checks import WeftError, number
 from topologies.units import parse_bandwidth, parse_size, parse_sweep_size
@@ -99,7 +100,7 @@ def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
     communicator = _one_each(asked.communicator, files, "--communicator", "text workloads", None)
     parallelism = _one_each(asked.parallelism, models, "--parallelism", "models", None)
     weight = _one_each(asked.weight, names, "--weight", "workloads", 1.0)
-    work = spec.workload
+    work = filled(spec.workload)
     assert work.peak is not None and work.efficiency is not None  # the command has defaults
     accelerator = Accelerator(number(work.peak, "peak", 0, above=True) * TERA, work.efficiency)
     return tuple(
@@ -114,7 +115,7 @@ def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
 
 
 def _microbatches(spec: Spec) -> Microbatches | None:
-    training = spec.training
+    training = filled(spec.training)
     if training.microbatches is None:
         return None
     activation = None if training.activation is None else parse_size(training.activation, "--activation")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from collectives.hierarchical import blocks_of
-from sim.study.keys import TrainingKeys, WorkloadKeys
+from collectives.registry import algorithm as registered
+from sim.study.keys import TrainingKeys, WorkloadKeys, filled
 from topologies import Topology
 from topologies.checks import WeftError, nearest, number
 from topologies.core.links import per_dimension
@@ -116,10 +117,11 @@ def build_workload(work: WorkloadKeys, training: TrainingKeys, topology: Topolog
     if work.name is None:
         raise WeftError(f"no workload is given: write --workload FILE, or one of {', '.join(MODELS)}")
     if training.microbatches is None:
-        for flag, default in (("activation", None), ("pipeline_order", TrainingKeys.pipeline_order)):
-            if (value := getattr(training, flag)) != default:
+        for flag in ("activation", "pipeline_order"):
+            if (value := getattr(training, flag)) is not None:
                 raise WeftError(f"--{flag.replace('_', '-')} {value} is of a pipeline: give --microbatches, or omit it")
     workload, groups = (_of_model if work.name in MODELS else _of_file)(work, training, topology)
+    work = filled(work)
     if work.repeat < 1:
         raise WeftError(f"--repeat {work.repeat}: at least 1")
     check_room(3 * len(workload.layers) * work.repeat, f"--repeat {work.repeat:,}")
@@ -202,6 +204,7 @@ def _iteration(
     work: WorkloadKeys, keys: TrainingKeys, topology: Topology, algorithm: str, workload: Workload, groups: Groups
 ) -> Job:
     changes: dict[str, Any] = {}
+    keys = filled(keys)
     if (scheme := plain_scheme(keys.loop)) in SCHEMES:
         shards = "fsdp" if scheme == HSDP else scheme
         how = "wfbp is its loop" if scheme == "ddp" else f"the loop is wfbp, and a model has --parallelism {shards}"
@@ -217,6 +220,10 @@ def _iteration(
         flag = f"--{next(iter(options)).replace('_', '-')}"
         raise WeftError(f"{flag} is of hierarchical collectives, which need a product of dimensions: {topology.name} "
                         "is none, and groups run an algorithm among their NPUs")
+    for name in options:
+        if name not in registered(algorithm).options:
+            raise WeftError(f"--{name.replace('_', '-')} is of hierarchical collectives, and {algorithm} has no such "
+                            "option: omit it")
     training = Training(
         loop=keys.loop, in_order=keys.in_order, first_layers_first=keys.first_layers_first, updates=keys.updates,
         algorithm=algorithm, options=options, **changes,

@@ -7,7 +7,7 @@ imported: the command line builds its help from here.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, make_dataclass
+from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -263,8 +263,8 @@ class WorkloadKeys:
                                    ("--communicator", "--comm-group"))
     groups: str | None = key("text", 'process groups by name, such as "forward=16,-1;weight_grad=-1,32"; -1: unused',
                              "TEXT")
-    repeat: int = key("integer", "repetitions of the layers", "N", value=1)
-    compute_scale: float = key("number", "factor on all compute times", "X", value=1.0)
+    repeat: int | None = key("integer", "repetitions of the layers", "N", default="1")
+    compute_scale: float | None = key("number", "factor on all compute times", "X", default="1")
     npu_bandwidth: str | None = key("text", "total bandwidth of an NPU in each dimension, instead of per link",
                                     "RATE,RATE")
 
@@ -273,7 +273,7 @@ class WorkloadKeys:
 class TrainingKeys:
     """Section `[training]`: how an iteration is run."""
 
-    loop: str = key("text", "no-overlap, wfbp or dear", "NAME", value="wfbp")
+    loop: str | None = key("text", "no-overlap, wfbp or dear", "NAME", default="wfbp")
     bucket: str | None = key("text", "gradients are fused into buckets of this size; off: never", "SIZE|off",
                              default="25MiB")
     in_order: bool = key("flag", "reduce gradients one after the other", value=False)
@@ -287,7 +287,7 @@ class TrainingKeys:
                                    default="no pipeline")
     activation: str | None = key("text", "sent to the next stage per microbatch", "SIZE",
                                  default="from the model; 0B for files")
-    pipeline_order: str = key("text", "1f1b or gpipe", "NAME", value="1f1b")
+    pipeline_order: str | None = key("text", "1f1b or gpipe", "NAME", default="1f1b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,10 +325,17 @@ class IterationKeys:
 
 
 USUAL: dict[str, Any] = {
+    "repeat": 1, "compute_scale": 1.0, "loop": "wfbp", "pipeline_order": "1f1b",
     "micro_batch": 1, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "replicas": 1, "zero": 1, "recompute": "none",
     "precision": "half", "overlap_tp": False, "sequence_parallel": True, "overlap": True,
 }
-"""What keys of `[iteration]` are, where neither they are given nor a job file says."""
+"""What keys of workloads are that are not given: None tells whether they are. Of a plan a job file may say others."""
+
+
+def filled(keys: Any, values: Mapping[str, Any] | None = None) -> Any:
+    """Keys of a section with values where none is given, and usual ones where these say nothing either."""
+    known = {name: value for name, value in {**USUAL, **(values or {})}.items() if hasattr(keys, name)}
+    return replace(keys, **{name: value for name, value in known.items() if getattr(keys, name) is None})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Plans of a spec: its section `[iteration]` on a machine or a fabric, and what takes the time of its collectives."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -14,7 +14,6 @@ from sim.simulation import simulate
 from sim.study.group_times import fabric_times, library_times, torus_times
 from sim.study.keys import (
     AUTO,
-    USUAL,
     AccountKeys,
     CollectiveKeys,
     IterationKeys,
@@ -24,6 +23,7 @@ from sim.study.keys import (
     TopologyKeys,
     TrainingKeys,
     WorkloadKeys,
+    filled,
 )
 from sim.study.spec import Spec
 from sim.why.path import Why
@@ -314,12 +314,6 @@ def _launched(keys: IterationKeys) -> tuple[Any, LanguageModel, int | None]:
     job = read_job(str(keys.model))
     said = {name: value for name, value in job.keys.items() if name != "local_batch" and value is not None}
     return filled(keys, said), job.model, job.keys.get("local_batch")
-
-
-def filled(keys: IterationKeys, values: Mapping[str, Any] | None = None) -> Any:
-    """Keys with values where none is given, and usual ones where these say nothing either."""
-    known = {**USUAL, **(values or {})}
-    return replace(keys, **{name: value for name, value in known.items() if getattr(keys, name) is None})
 
 
 def _stage(keys: Any) -> int:

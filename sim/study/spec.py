@@ -32,7 +32,7 @@ from sim.program.model import (
 )
 from sim.program.model_options import DEFAULT_CHUNKS, OPTIONS
 from sim.program.options import parse_option
-from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, keys_of
+from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, flags_of, keys_of
 from sim.study.paths import with_paths_from
 from sim.version import weft_version
 from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_units
@@ -553,4 +553,19 @@ def read_sections(
             note(f"{name} {by}: this is {weft_version()}, whose results may differ")
         data = data["spec"]
     _check_headed(data, name)
+    data = {section: _by_names(section, keys, name) for section, keys in data.items()}
     return with_paths_from(path.parent if path.is_file() else Path(), data)  # a pipe has no folder of its own
+
+
+def _by_names(section: str, keys: Any, where: str) -> Any:
+    """A section whose keys may be called as their flags are: comm_group, size."""
+    if section not in SECTIONS or not isinstance(keys, Mapping):
+        return keys
+    own = keys_of(section)
+    names = {flag.lstrip("-").replace("-", "_"): name for name, one in own.items() for flag in flags_of(one)}
+    found: dict[str, Any] = {}
+    for key, value in keys.items():
+        if (name := key if key in own else names.get(key, key)) in found:
+            raise WeftError(f"{where}: [{section}] gives {name!r} twice")
+        found[name] = value
+    return found

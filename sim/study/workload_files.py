@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from collectives.core.process_groups import process_group
 from sim.astra.system_file import read_system
 from sim.study.jobs import build_job, parse_groups
-from sim.study.keys import TrainingKeys, WorkloadKeys
+from sim.study.keys import TrainingKeys, WorkloadKeys, filled
 from sim.study.workload_keys import OF_WORKLOADS, named, said
 from topologies import Topology
 from topologies.checks import WeftError, number
 from topologies.units import counted, parse_bandwidth
 from workloads.compute import TERA
 from workloads.formats.astra_memory import Roofline, read_remote_memory
-from workloads.formats.chakra_job import Hardware, open_chakra, open_dumps, open_profiles
+from workloads.formats.chakra_job import ACCESSES, BYTES, OPERATIONS, Hardware, open_chakra, open_dumps, open_profiles
 from workloads.formats.comm_groups import Sets, read_sets, tiles
 from workloads.formats.flexflow import open_flexflow
 from workloads.formats.goal import open_goal
@@ -37,7 +37,7 @@ from workloads.formats.recognize import (
 )
 from workloads.formats.simai import notes_of
 from workloads.group_collectives import DEFAULTS
-from workloads.job import Job
+from workloads.job import Communicate, Job
 from workloads.models import MODELS
 from workloads.passes.device import device, devices
 from workloads.passes.plan import Plan
@@ -51,6 +51,10 @@ USED: Mapping[str, tuple[str, ...]] = {
     MATRIX: ("npu_bandwidth",), PLAN: ("npu_bandwidth",),
 }
 """Keys of `[workload]` that the formats of operations use besides the file; none of `[training]`."""
+
+TIMES = {"peak": OPERATIONS, "efficiency": OPERATIONS, "system": OPERATIONS, "memory_bandwidth": BYTES,
+         "remote_memory": ACCESSES}
+"""What the keys of the hardware of traces time, which these may not have."""
 
 
 OPENERS = {FLIGHT: open_dumps, KINETO: open_profiles, GRAPH: open_flexflow, MATRIX: open_matrix}
@@ -76,8 +80,17 @@ def open_workload(
     `algorithms`: of layers at most one, of all collectives (default: hierarchical); of traces, each collective takes
         the first that implements it; of GOAL none.
     `gpu`: of the machine, whose rates time operations of traces that nothing else times.
-    WeftError: two files, a format that is not read, keys that the format does not use, and errors in the file.
+    WeftError: two files, a format that is not read, keys that the format or the file does not use, and errors in it.
     """
+    opened = _open(work, training, topology, algorithms, gpu)
+    if algorithms and not any(isinstance(one.work, Communicate) for one in opened.job.operations):
+        raise WeftError(f"--algorithm {','.join(algorithms)} has no use: {opened.name} has no collectives; omit it")
+    return opened
+
+
+def _open(
+    work: WorkloadKeys, training: TrainingKeys, topology: Topology, algorithms: Sequence[str], gpu: str
+) -> Opened:
     name, source = named(work), source_of(work)
     if source == LAYERS:
         if len(algorithms) > 1:
@@ -87,7 +100,7 @@ def open_workload(
         only = {key: getattr(work, key) for key in OF_WORKLOADS[WorkloadKeys] if key not in ("name", "job")}
         _check_used(work, training, LAYERS, (*only, *OF_WORKLOADS[TrainingKeys]), "remote_memory", "system")
         workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *algorithms)
-        what = f"{counted(len(workload.layers), 'layer')}, loop {training.loop}"
+        what = f"{counted(len(workload.layers), 'layer')}, loop {filled(training).loop}"
         notes = notes_of(workload.header, workload.policy)
         if not algorithms and not is_product(topology):
             notes.append(f"{topology.name} is no product of dimensions: each group runs an algorithm among its NPUs, "
@@ -101,7 +114,12 @@ def open_workload(
     elif source in OPENERS:
         job, notes = OPENERS[source](str(name), topology, algorithms)
     else:
-        job, notes = open_chakra(str(name), topology, algorithms, _sets(work, topology.shape), _hardware(work, gpu))
+        hardware, used = _hardware(work, gpu), set[str]()
+        job, notes = open_chakra(
+            str(name), topology, algorithms, _sets(work, topology.shape), hardware._replace(used=used))
+        for key, times in TIMES.items():
+            if (value := getattr(work, key)) is not None and times not in used:
+                raise WeftError(f"{said(key, value)} times {times}, and {name} has none: omit it")
     return Opened(job, str(name), f"{counted(len(job.operations), 'operation')} of {source}", False, tuple(notes))
 
 

@@ -47,12 +47,14 @@ def label_of_workload(spec: Spec) -> str:
 OF_COLLECTIVES = ("sweep", "account", "library", "collective")
 """Sections whose keys, but for the algorithms, have a use for a collective alone."""
 
+OF_JOBS = "collective", "algorithms"
+
 
 def check_no_collective(spec: Spec) -> None:
     """Reject what says what a collective is and how it is looked into, where a workload is given."""
     for section in OF_COLLECTIVES:
         for name, key in keys_of(section).items():
-            if getattr(getattr(spec, section), name) != key.default and name != "algorithms":
+            if getattr(getattr(spec, section), name) != key.default and (section, name) != OF_JOBS:
                 raise WeftError(f"{flags_of(key)[0]} is of a collective: a workload says what it moves; omit it")
 
 

@@ -41,6 +41,8 @@ PS_PER_NS = 1000
 
 CPU_STREAM, MEMORY_STREAM = "cpu", "remote memory"
 
+OPERATIONS, BYTES, ACCESSES = "operations without a duration", "operations on bytes", "accesses to remote memory"
+
 Members = tuple[int, ...]
 
 _Place = tuple[int, int]
@@ -53,6 +55,7 @@ class Hardware(NamedTuple):
     roofline: Roofline | None = None
     memory: RemoteMemory | None = None
     whose: str = ""  # rates, where nobody gave them: of a machine
+    used: set[str] | None = None  # what timed something is added: operations, bytes, accesses
 
 
 class _Shared(NamedTuple):
@@ -265,17 +268,15 @@ class _Builder:
     ) -> None:
         self.job, self.traces, self.turns, self.hardware, self.name = job, traces, turns, hardware, name
         self.collectives = GroupCollectives(job.topology, algorithms)
-        self.timed = False  # whether the roofline has timed anything
+        self.used: set[str] = set() if hardware.used is None else hardware.used
         self.unbound = 0  # operations whose bytes no rate of a memory times
         self.number: dict[tuple[int, int], int] = {}
 
     @property
     def notes(self) -> list[str]:
         rates, whose = self.hardware.roofline, self.hardware.whose
-        if rates is None or (whose and not self.timed):
+        if rates is None or OPERATIONS not in self.used:
             return []
-        if not self.timed:
-            return ["the rates of an NPU time nothing: every computation of the traces has a duration"]
         if self.unbound:
             return [f"{counted(self.unbound, 'operation')} move bytes that take no time of their own: "
                     "--memory-bandwidth RATE times what memory bounds"]
@@ -316,7 +317,7 @@ class _Builder:
                 f"{where} has {what.operations:,} operations and no duration: give --peak TFLOPS, and for what its "
                 "memory bounds --memory-bandwidth RATE, ASTRA-sim's --system FILE, or a --machine whose GPU is known"
             )
-        self.timed = True
+        self.used |= {OPERATIONS, *([BYTES] if what.bytes else [])}
         self.unbound += bool(what.bytes) and self.hardware.roofline.memory_Bps is None
         return self.hardware.roofline.time_ps(what.operations, what.bytes or 0)
 
@@ -326,6 +327,7 @@ class _Builder:
             raise WeftError(f"{where} is an access to remote memory: give --remote-memory FILE")
         if memory is not None and memory.sharing != 1:
             raise WeftError(f"{where} is an access to a memory that NPUs share: only weft astra lets them wait for it")
+        self.used.add(ACCESSES)
         return (what.duration_ns if memory is None else memory.time_ns(what.bytes)) * PS_PER_NS
 
     def _exchange(self, label: str, what: Exchanges, rank: int, sent: _Place | None, after: list[int]) -> int:

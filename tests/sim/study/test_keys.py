@@ -90,15 +90,14 @@ def test_a_help_loads_no_library(words: list[str]) -> None:
 
 
 def test_null_is_no_value_of_a_key_that_has_a_default() -> None:
-    with pytest.raises(WeftError, match=r"\[training\] loop is None: give text"):
-        Spec.from_dict({"training": {"loop": None}})
+    with pytest.raises(WeftError, match=r"\[training\] in_order is None: give true or false"):
+        Spec.from_dict({"training": {"in_order": None}})
 
 
 def test_a_document_holds_defaults_too_and_reads_back() -> None:
     spec = Spec.from_dict({"training": {"microbatches": 4}, "tenant": [{"collective": "all-reduce"}]})
     data = spec.to_dict(("training", "tenant"))
     assert data["training"] == {
-        "loop": "wfbp", "in_order": False, "first_layers_first": False, "updates": False, "microbatches": 4,
-        "pipeline_order": "1f1b",
+        "in_order": False, "first_layers_first": False, "updates": False, "microbatches": 4,
     }
     assert Spec.from_dict(data) == spec

@@ -231,13 +231,6 @@ def test_the_mpi_converter() -> None:
         assert isinstance(found, Communicates) and (found.group, found.size) == ("", size)
 
 
-def test_a_roofline_that_times_nothing_is_told() -> None:
-    traces = [Trace("", (), (compute_node(5, 0),))] * 2
-    assert chakra_job(traces, ring(2), hardware=Hardware(Roofline(1e12)))[1] == [
-        "the rates of an NPU time nothing: every computation of the traces has a duration"
-    ]
-
-
 def test_the_legacy_name_of_a_group() -> None:
     for name in LEGACY:
         node = BASE["collective"]._replace(attributes=(*BASE["collective"].attributes, Attribute(name, 3, "int32")))
