@@ -18,6 +18,7 @@ from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
 from sim.library.tuner import SENDRECV
 from sim.measured.points import PLACEMENTS, Measurements, measured
+from sim.measured.units import scale
 from sim.study.tables import nccl_fields
 from sim.version import weft_version
 from topologies.checks import WeftError
@@ -36,11 +37,17 @@ DIFFERS, ROUNDED = 0.02, 0.006
 """Share, and GB/s, by which a column may differ from what the others say."""
 
 _COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error", "timestamp")
-_SPELLED = {"size_bytes": "size", "bytes": "size", "time_us": "time", "algbw_gbps": "algbw", "busbw_gbps": "busbw"}
-_BITS = re.compile(r"\b[KMGT]i?b(?:it)?(?:/s|ps)\b|\b[KMT]i?B(?:/s)?\b|\bms\b")
+_COLUMN = re.compile(
+    r"([^\s,;|()\[\]]+?)(?:\s*[(\[]\s*([^)\]]*?)\s*[)\]]|_([num]?s|bytes|[KMGT]i?B|[KMGT]?i?b(?:its?)?(?:/s|ps)))?"
+    r"(?=[\s,;|]|$)", re.IGNORECASE
+)
+"""A word of a header, and its unit, behind it in brackets or by an underscore."""
+
+_UNDER = re.compile(r"#?\s*\(\w[^()]*\)(?:\s+\([^()]*\))*\s*")
+"""The line below a header with the units of its columns."""
 _COMMA = re.compile(r"\d,\d")
-_UNITS = re.compile(r"\s*\((?:b|bytes|us|gb/s)\)")
 _TIMED = ("time", "algbw", "busbw")
+_MEASURED = ("size", *_TIMED)
 _NONE = ("n/a", "nan", "-", "")
 _SIZE = re.compile(r"\d+(?:\.\d+)?(?:[KMGT]i?)?B?")
 _VERSION = re.compile(r"(?:nccl-library=|NCCL version |RCCL version )(\d+)(?:\.(\d+))?")
@@ -69,6 +76,7 @@ class _Text:
 
     name: str
     columns: tuple[str, ...] = ()
+    scales: list[float] = field(default_factory=list)  # of the columns
     rows: list[Row] = field(default_factory=list)
     ranks: dict[int, tuple[str, str]] = field(default_factory=dict)
     groups: dict[int, int] = field(default_factory=dict)
@@ -83,7 +91,7 @@ class _Text:
 
 def is_head(line: str) -> bool:
     """Whether a line names the columns of a table."""
-    columns = _columns(line)
+    columns = tuple(name for name, _ in _columns(line))
     return columns[:1] == ("size",) and len(columns) > 1 and bool({*_TIMED, "count"} & set(columns[1:]))
 
 
@@ -175,11 +183,14 @@ def _read(lines: Sequence[str], name: str) -> _Text:
         if not found.failed and (failed := _FAILED.search(line)):
             found.failed = failed[0][:80]
         if is_head(line):
-            if bits := _BITS.search(line):
-                raise WeftError(f"{where}: the unit {bits[0]}: rates are read in GB/s, times in us, sizes in B")
-            found.columns, over = _header(_columns(line), where)
+            named_with_units = _columns(line)
+            found.columns, over = _header(tuple(name for name, _ in named_with_units), where)
+            found.scales = [scale(name, unit, where) if unit and name in _MEASURED else 1.0
+                            for name, unit in named_with_units]
             if over and (said := f"columns that are passed over: {', '.join(over)}") not in found.notes:
                 found.notes.append(said)
+        elif found.columns and not found.rows and _UNDER.fullmatch(line):
+            _under(found, line, where)
         elif line.startswith("#") or is_rank(line) or is_end(line):
             ended = ended or is_end(line)
             _comment(found, line, where)
@@ -194,7 +205,7 @@ def _read(lines: Sequence[str], name: str) -> _Text:
             if len(words) > len(found.columns) and _COMMA.search(line):
                 raise WeftError(f"{where}: {len(words)} words under {len(found.columns)} columns: "
                                 "numbers have no commas")
-            found.rows.append(_row(found.columns, words, number))
+            found.rows.append(_row(found, words, number))
         elif not found.rows and (test := _NAME.search(line)):
             found.command = NCCL_TESTS.get(test[1], found.command)
     return found
@@ -204,8 +215,21 @@ def _words(line: str) -> list[str]:
     return [word for word in re.split(r"[\s,;|]+", line.removeprefix("#")) if word]
 
 
-def _columns(line: str) -> tuple[str, ...]:
-    return tuple(_SPELLED.get(word, word) for word in _words(_UNITS.sub("", line.lower())))
+def _columns(line: str) -> list[tuple[str, str]]:
+    """The columns that a header names, and the unit of each, if it has one."""
+    found = [(one[1].lower(), one[2] or one[3] or "") for one in _COLUMN.finditer(line.removeprefix("#"))]
+    return [("size", name) if name == "bytes" else (name, unit) for name, unit in found]
+
+
+def _under(found: _Text, line: str, where: str) -> None:
+    """Units of the columns in their order; what nccl-tests always writes changes nothing."""
+    units = [unit.strip() for unit in re.findall(r"\(([^()]*)\)", line) if unit.strip() != "elements"]
+    places = [at for at, name in enumerate(found.columns) if name in _MEASURED]
+    if len(units) == len(places):
+        for at, unit in zip(places, units, strict=True):
+            found.scales[at] = scale(found.columns[at], unit, where)
+    elif not {*units} <= {"B", "us", "GB/s"}:
+        raise WeftError(f"{where}: {len(units)} units ({', '.join(units)}) below {len(places)} columns that have one")
 
 
 def _header(columns: tuple[str, ...], where: str) -> tuple[tuple[str, ...], list[str]]:
@@ -243,15 +267,23 @@ def _repeated(columns: Sequence[str]) -> int:
     return len(columns) - len(set(columns))
 
 
-def _row(columns: Sequence[str], words: Sequence[str], line: int) -> Row:
+def _row(found: _Text, words: Sequence[str], line: int) -> Row:
+    columns, size = found.columns, round(parse_sweep_size(words[0]) * found.scales[0])
     if len(words) < len(columns):  # in place alone
         once = list(dict.fromkeys(columns))
-        inside = dict(zip(once, words, strict=True))
+        of_once = [found.scales[columns.index(name)] for name in once]
+        inside = dict(zip(once, map(_scaled, words, of_once), strict=True))
         there = {name: word for name, word in inside.items() if name not in _TIMED}
-        return Row(line, parse_sweep_size(words[0]), there, inside)
+        return Row(line, size, there, inside)
+    words = [*map(_scaled, words, found.scales), *words[len(columns):]]
     first = dict(zip(reversed(columns), reversed(words[:len(columns)]), strict=True))
     last = dict(zip(columns, words, strict=False))
-    return Row(line, parse_sweep_size(words[0]), first, last if len(first) < len(columns) else first)
+    return Row(line, size, first, last if len(first) < len(columns) else first)
+
+
+def _scaled(word: str, by: float) -> str:
+    number = 1.0 if by == 1 else _number(word)
+    return word if by == 1 or isinstance(number, str) else str(number * by)
 
 
 def _time_us(words: Mapping[str, str], row: Row, name: str, kind: str | None, n: int) -> float | str:

@@ -27,6 +27,7 @@ from sim.measured.nccl_text import (
 )
 from sim.measured.nccl_text import is_head as is_nccl
 from sim.measured.points import PLACEMENTS, Measurements, measured
+from sim.measured.units import scale
 from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input
 from topologies.text.plain_data import parse_json
@@ -282,6 +283,14 @@ def _microseconds(seconds: Any) -> Any:
     return float(seconds) * 1e6 if plain else str(seconds)
 
 
+def _times(word: str, by: float) -> Any:
+    """A number in the unit of its column; what is none is kept, to be rejected where it occurs."""
+    try:
+        return word if by == 1 else float(word) * by
+    except ValueError:
+        return word
+
+
 OSU_TESTS = {
     "allreduce": "all-reduce", "reduce_scatter": "reduce-scatter", "allgather": "all-gather",
     "all-to-all personalized exchange": "all-to-all", "broadcast": "broadcast", "reduce": "reduce",
@@ -295,9 +304,9 @@ _OSU_TITLE = re.compile(
     r"^#\s*OSU (?:MPI|NCCL|RCCL|XCCL)(?:-\w+)? (.+?)(?: Latency)?(?: Test)?(?:\s+v[\d.]+)?$", re.IGNORECASE
 )
 
-_HCCL_HEAD = ("data_size(Bytes):", "alg_bandwidth(GB/s):")
+_HCCL_HEAD = re.compile(r"(?=.*\b(data_size\(([^)]*)\):)).*alg_bandwidth\(")
 _HCCL_TEST = re.compile(rf"\b({'|'.join(NCCL_TESTS)})_test\b")
-_HCCL_TIMES = ("aveg_time(us):", "avg_time(us):")
+_HCCL_TIME = re.compile(r"ave?g_time\(([^)]*)\):")
 """As the program prints it, and as its manual spells it."""
 
 
@@ -308,35 +317,38 @@ def is_osu(lines: Sequence[str]) -> bool:
 
 def is_hccl(lines: Sequence[str]) -> bool:
     """Whether the head of a table of hccl_test is there."""
-    return any(all(word in line for word in _HCCL_HEAD) for line in lines)
+    return any(_HCCL_HEAD.match(line) for line in lines)
 
 
 def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measurements:
     """Columns are found by their names."""
     columns: list[str] = []
+    sizes, times, of_size, of_time = "", "", 1.0, 1.0
     rows: list[tuple[str, Any, Any]] = []
     told = None
     for number, line in enumerate(lines, start=1):
+        where = f"{name}, line {number}"
         if not columns and (test := _HCCL_TEST.search(line)):
             told = NCCL_TESTS[test[1]]
         cells = [cell.strip() for cell in line.split("|")]
-        if all(word in cells for word in _HCCL_HEAD):
-            columns = cells
+        if head := _HCCL_HEAD.match(line):
+            time = next(filter(None, map(_HCCL_TIME.fullmatch, cells)), None)
+            if time is None:
+                raise WeftError(f"{where}: the table has no column aveg_time(us): or avg_time(us):")
+            columns, sizes, times = cells, head[1], time[0]
+            of_size, of_time = scale("size", head[2], where), scale("time", time[1], where)
         elif columns and cells[0][:1].isdecimal():
             if len(cells) != len(columns):
-                raise WeftError(f"{name}, line {number}: {len(cells)} of {len(columns)} columns: is the file cut off?")
+                raise WeftError(f"{where}: {len(cells)} of {len(columns)} columns: is the file cut off?")
             row = dict(zip(columns, cells, strict=True))
             if row.get("check_result:") == "failed":
-                raise WeftError(f"{name}, line {number}: the result was wrong (check_result failed)")
-            time = next((row[word] for word in _HCCL_TIMES if word in row), None)
-            if time is None:
-                raise WeftError(f"{name}, line {number}: the table has no column {' or '.join(_HCCL_TIMES)}")
-            rows.append((f"line {number}", row["data_size(Bytes):"], time))
+                raise WeftError(f"{where}: the result was wrong (check_result failed)")
+            rows.append((f"line {number}", _times(row[sizes], of_size), _times(row[times], of_time)))
     return measured(name, "HCCL text", rows, told or collective)
 
 
 def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measurements:
-    kind, columns = None, 0
+    kind, columns, unit = None, 0, 1.0
     notes: tuple[str, ...] = ()
     last = max(number for number, line in enumerate(lines, start=1) if line.strip())
     rows: list[tuple[str, Any, Any]] = []
@@ -348,9 +360,9 @@ def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measuremen
             kind = OSU_TESTS[test]
         elif line.startswith("# Size"):
             heads = re.split(r"\s{2,}", line.lstrip("# ").rstrip())
-            if heads[1:2] != ["Avg Latency(us)"]:
+            if (latency := re.fullmatch(r"Avg Latency\(([^)]*)\)", "".join(heads[1:2]))) is None:
                 raise WeftError(f"{name}, line {number}: the second column is {heads[1:2]}, not Avg Latency(us)")
-            columns = len(heads)
+            columns, unit = len(heads), scale("time", latency[1], f"{name}, line {number}")
         elif line.lstrip()[:1].isdecimal():
             words = line.split()
             if len(words) < max(columns, 2):
@@ -358,7 +370,7 @@ def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measuremen
                     notes = (f"the last row ({words[0]} B) is cut off, and left out",)
                     continue
                 raise WeftError(f"{name}, line {number}: {len(words)} of {columns} columns: is the file cut off?")
-            rows.append((f"line {number}", words[0], words[1]))
+            rows.append((f"line {number}", words[0], _times(words[1], unit)))
     if not columns:
         raise WeftError(f"{name} has no line '# Size  Avg Latency(us)'")
     assert kind is not None
@@ -386,7 +398,7 @@ def is_imb(lines: Sequence[str]) -> bool:
 
 def imb_text(lines: Sequence[str], name: str) -> Measurements:
     """Columns are found by their names."""
-    test, ranks, columns = "", None, list[str]()
+    test, ranks, columns, average, unit = "", None, list[str](), "", 1.0
     rows: list[tuple[str, Any, Any]] = []
     for number, line in enumerate(lines, start=1):
         if found := _IMB_TEST.match(line):
@@ -394,16 +406,17 @@ def imb_text(lines: Sequence[str], name: str) -> Measurements:
         elif found := _IMB_RANKS.match(line):
             ranks = int(found[1])
         elif _IMB_HEAD.match(line):
-            if test.lower() not in IMB_TESTS or "t_avg[usec]" not in line:
+            found = re.search(r"t_avg\[([^]]*)\]", line)
+            if test.lower() not in IMB_TESTS or found is None:
                 raise WeftError(f"{name}, line {number}: the benchmark {test!r} is not one of {', '.join(IMB_TESTS)}: "
                                 "give the output of those alone")
-            columns = line.split()
+            columns, average, unit = line.split(), found[0], scale("time", found[1], f"{name}, line {number}")
         elif columns and line.lstrip()[:1].isdecimal():
             words = line.split()
             if len(words) < len(columns):
                 raise WeftError(f"{name}, line {number}: {len(words)} of {len(columns)} columns: is the file cut off?")
             row = dict(zip(columns, words, strict=False))
-            rows.append((f"line {number}", row["#bytes"], row["t_avg[usec]"]))
+            rows.append((f"line {number}", row["#bytes"], _times(row[average], unit)))
     if ranks is None:
         raise WeftError(f"{name} has no line '# #processes = ' above its table")
     kind = IMB_TESTS[test.lower()]

@@ -121,12 +121,11 @@ def build_workload(work: WorkloadKeys, training: TrainingKeys, topology: Topolog
             if (value := getattr(training, flag)) is not None:
                 raise WeftError(f"--{flag.replace('_', '-')} {value} is of a pipeline: give --microbatches, or omit it")
     workload, groups = (_of_model if work.name in MODELS else _of_file)(work, training, topology)
-    work = filled(work)
-    if work.repeat < 1:
-        raise WeftError(f"--repeat {work.repeat}: at least 1")
-    check_room(3 * len(workload.layers) * work.repeat, f"--repeat {work.repeat:,}")
-    workload = workload.scaled(work.compute_scale)
-    return workload.repeated(work.repeat), groups
+    repeat: int = filled(work).repeat
+    if repeat < 1:
+        raise WeftError(f"--repeat {repeat}: at least 1")
+    check_room(3 * len(workload.layers) * repeat, f"--repeat {repeat:,}")
+    return workload.scaled(filled(work).compute_scale).repeated(repeat), groups
 
 
 def _of_model(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> tuple[Workload, Groups]:
@@ -201,10 +200,10 @@ def parse_groups(text: str) -> Groups:
 
 
 def _iteration(
-    work: WorkloadKeys, keys: TrainingKeys, topology: Topology, algorithm: str, workload: Workload, groups: Groups
+    work: WorkloadKeys, given: TrainingKeys, topology: Topology, algorithm: str, workload: Workload, groups: Groups
 ) -> Job:
     changes: dict[str, Any] = {}
-    keys = filled(keys)
+    keys: Any = filled(given)
     if (scheme := plain_scheme(keys.loop)) in SCHEMES:
         shards = "fsdp" if scheme == HSDP else scheme
         how = "wfbp is its loop" if scheme == "ddp" else f"the loop is wfbp, and a model has --parallelism {shards}"

@@ -562,10 +562,11 @@ def _by_names(section: str, keys: Any, where: str) -> Any:
     if section not in SECTIONS or not isinstance(keys, Mapping):
         return keys
     own = keys_of(section)
-    names = {flag.lstrip("-").replace("-", "_"): name for name, one in own.items() for flag in flags_of(one)}
+    names = {flag.lstrip("-").replace("-", "_"): str(name) for name, one in own.items() for flag in flags_of(one)}
     found: dict[str, Any] = {}
     for key, value in keys.items():
-        if (name := key if key in own else names.get(key, key)) in found:
+        name = key if key in own else names.get(str(key), key)
+        if name in found:
             raise WeftError(f"{where}: [{section}] gives {name!r} twice")
         found[name] = value
     return found

@@ -39,6 +39,21 @@ OSU = """\
 1                       2.81              1.89              3.73          10
 1048576               104.30            104.26            104.33          10
 """
+IMB = """\
+#----------------------------------------------------------------
+# Benchmarking Allgather 
+# #processes = 4 
+# ( 2 additional processes waiting in MPI_Barrier)
+#----------------------------------------------------------------
+       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]
+            0         1000         0.05         0.06         0.05
+          256         1000         8.00         9.00         8.50
+       262144          160        24.00        26.00        25.00
+"""  # noqa: W291 - as IMB prints it
+
+
+class TestIMB:
+    """Intel MPI Benchmarks."""
 HCCL = """\
 the minbytes is 1024, maxbytes is 1048576, iters is 20, warmup_iters is 5
 data_size(Bytes): |   aveg_time(us): | alg_bandwidth(GB/s): | check_result:
@@ -249,13 +264,56 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
         read(json.dumps({"weft": "0", "rows": rows}), tmp_path)
 
 
+def _scaled_rows(text: str, head: str, column: int, by: float) -> str:
+    """Numbers of a column below a head, in another unit."""
+    above, line, below = text.partition(head)
+    rows = [row.split() if row.strip()[:1].isdecimal() else [row] for row in below.splitlines()]
+    for words in rows:
+        if len(words) > column:
+            words[column] = repr(float(words[column]) * by)
+    return above + line + "\n".join("  ".join(words) for words in rows) + "\n"
+
+
+@pytest.mark.parametrize(("unit", "by"), [("ms", 1e-3), ("s", 1e-6), ("ns", 1e3), ("usec", 1)])
+@pytest.mark.parametrize(("text", "head", "column"), [
+    (NCCL.replace("[1,0]<stdout>:", ""), "(us)", 5), (OSU, "Latency(us)", 1), (IMB, "t_avg[usec]", 4), ("size time(us)\n1KiB 8.5\n", "time(us)", 1),
+    ("size_bytes time_us\n1024 8.5\n", "time_us", 1),
+])
+def test_times_in_the_unit_of_the_header(
+    text: str, head: str, column: int, unit: str, by: float, tmp_path: Path
+) -> None:
+    known = re.sub(r"us(ec)?(?=\)|\]|$)", unit if "_us" not in head else unit.replace("usec", "us"), head)
+    there = _scaled_rows(text, head, column, by)
+    one, other = read(text, tmp_path, guess=2, unnamed="all-reduce"), read(
+        there.replace(head, known), tmp_path, guess=2, unnamed="all-reduce")
+    assert [point.size_bytes for point in one.points] == [point.size_bytes for point in other.points]
+    assert [point.time_s for point in one.points] == pytest.approx([point.time_s for point in other.points])
+
+
+@pytest.mark.parametrize(("unit", "number"), [
+    ("GB/s", 8.0), ("Gb/s", 64.0), ("Gbps", 64.0), ("Gbit/s", 64.0), ("MB/s", 8000.0), ("TBps", 0.008),
+    ("GiB/s", 8e9 / 2**30),
+])
+def test_rates_in_the_unit_of_the_header(unit: str, number: float, tmp_path: Path) -> None:
+    for head in (f"size algbw ({unit})", f"size,algbw[{unit}]"):
+        found = read(f"{head}\n1048576 {number}\n", tmp_path, n_ranks=2, unnamed="all-reduce")
+        assert found.points[0].time_s == pytest.approx(2**20 / 8e9)
+    below = f"# size count algbw busbw\n#  (KiB) (elements)  ({unit})  (GB/s)\n1024 7 {number} 1.0\n"
+    assert read(below, tmp_path, n_ranks=2, unnamed="all-reduce").points[0] == (2**20, pytest.approx(2**20 / 8e9))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("hello\n", "has no known format"),
-        ("size,busbw (Gb/s)\n1048576,258.9\n", "line 1: the unit Gb/s: rates are read in GB/s"),
-        ("size (MB),time (us)\n1,258.9\n", "line 1: the unit MB: rates are read in GB/s"),
-        ("size,time (ms)\n1048576,0.2\n", "line 1: the unit ms: rates are read in GB/s"),
+        ("size,busbw (gbps)\n1048576,258.9\n", "line 1: the unit 'gbps' of busbw is not known: GB/s and"),
+        ("size (MB),time (us)\n1,258.9\n", "line 1: the unit 'MB' of size is not known: B, KiB"),
+        ("size,time (min)\n1048576,0.2\n", "line 1: the unit 'min' of time is not known: ns, us, ms, s are"),
+        (NCCL.replace("(us)", "(ticks)"), "the unit 'ticks' of time is not known"),
+        (NCCL.replace("(B)", "(B) (ms)", 1), "8 units"),
+        (OSU.replace("(us)", "(cycles)"), "the unit 'cycles' of time is not known"),
+        (IMB.replace("t_avg[usec]", "t_avg[ticks]"), "the unit 'ticks' of time is not known"),
+        (HCCL.replace("(us)", "(ticks)"), "the unit 'ticks' of time is not known"),
         ("size time\n1,048,576 56.70\n", "line 2: 4 words under 2 columns: numbers have no commas"),
         ("size;time\n1048576;56,70\n", "line 2: 3 words under 2 columns: numbers have no commas"),
         ("size time\n1048576 1e30\n", "is out of range"),
@@ -278,7 +336,7 @@ def test_several_algorithms_are_not_one_measurement(tmp_path: Path) -> None:
         (NCCL + NCCL, "has 2 tables: one is expected"),
         (HCCL + HCCL, "table 1 does not name its collective"),
         (HCCL.replace("success", "failed"), "line 3: the result was wrong"),
-        (HCCL.replace("aveg_time(us)", "time"), "line 3: the table has no column aveg_time(us):"),
+        (HCCL.replace("aveg_time(us)", "time"), "line 2: the table has no column aveg_time(us):"),
         (HCCL[: HCCL.index("| NULL")], "3 of 4 columns: is the file cut off?"),
         (HCCL, "does not name its collective: give --collective"),
         (OSU.replace("Allgather", "Barrier"), "the test 'Barrier' is not one of"),
@@ -487,22 +545,6 @@ class TestLogsAsTheyArePosted:
         with pytest.raises(WeftError, match="rank 0 is there twice: every process ran alone"):
             read(NCCL.replace("Rank  1", "Rank  0"), tmp_path)
 
-
-IMB = """\
-#----------------------------------------------------------------
-# Benchmarking Allgather 
-# #processes = 4 
-# ( 2 additional processes waiting in MPI_Barrier)
-#----------------------------------------------------------------
-       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]
-            0         1000         0.05         0.06         0.05
-          256         1000         8.00         9.00         8.50
-       262144          160        24.00        26.00        25.00
-"""  # noqa: W291 - as IMB prints it
-
-
-class TestIMB:
-    """Intel MPI Benchmarks."""
 
     @pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "0: "])
     def test_it_counts_the_bytes_of_a_pair(self, prefix: str, tmp_path: Path) -> None:
