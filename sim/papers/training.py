@@ -20,8 +20,8 @@ from sim.plots.lines import CYCLE
 from sim.plots.passes import draw_passes
 from sim.plots.style import NARROW, REFERENCE, figure, legend
 from sim.study.group_times import library_times
-from sim.study.keys import IterationKeys
-from sim.study.plans import filled, plan_by, torus_of
+from sim.study.keys import IterationKeys, filled
+from sim.study.plans import plan_by, torus_of
 from topologies.checks import WeftError, told
 from topologies.machines.profile import Machine, machine
 from topologies.text.input_text import read_input

@@ -34,7 +34,7 @@ def make_studies(spec: Spec, how: How = AS_USUAL) -> list[Study]:
 
 
 def _make_study(spec: Spec, name: str, how: How) -> Study:
-    asked, loop, kind = spec.optimize, spec.training.loop, spec.kind.name if spec.collective.name else ""
+    asked, loop, kind = spec.optimize, filled(spec.training).loop, spec.kind.name if spec.collective.name else ""
     network = read_any_network(name, spec.topology.link_latency, spec.topology.hop_latency)
     placed = _place(spec, network)
     cost = _cost(spec, network)
@@ -64,7 +64,7 @@ def _make_study(spec: Spec, name: str, how: How) -> Study:
 
 
 def _check(spec: Spec, placed: Sequence[Placed]) -> None:
-    asked, loop = spec.optimize, spec.training.loop
+    asked, loop = spec.optimize, filled(spec.training).loop
     loops = ANALYTIC_LOOPS if asked.evaluator == "analytic" else SIMULATED_LOOPS
     if loop not in loops:
         known = ", ".join(loops)

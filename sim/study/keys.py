@@ -314,6 +314,10 @@ class IterationKeys:
     recompute: str | None = key("text", "none, selective or full", "NAME", default="none")
     attention: str | None = key("text", "flash2, flash3 or unfused", "NAME", default="the newest of the device")
     precision: str | None = key("text", "of matrix products: half or fp8", "NAME", default="half")
+    gradient_bytes: int | None = key("integer", "of a gradient, as it is reduced and kept: 4, or 2 in half precision",
+                                     "BYTES", default="4")
+    optimizer_bytes: int | None = key("integer", "that the optimizer keeps of a parameter: master weight and two "
+                                      "moments", "BYTES", default="12")
     device: str | None = key("text", "accelerator by name, such as h100", "NAME", default="that of the machine")
     stack: str | None = key("text", "software, whose efficiency was measured: megatron, torchtitan, ...", "NAME",
                             default="megatron; maxtext on TPU")
@@ -327,7 +331,8 @@ class IterationKeys:
 USUAL: dict[str, Any] = {
     "repeat": 1, "compute_scale": 1.0, "loop": "wfbp", "pipeline_order": "1f1b",
     "micro_batch": 1, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "replicas": 1, "zero": 1, "recompute": "none",
-    "precision": "half", "overlap_tp": False, "sequence_parallel": True, "overlap": True,
+    "precision": "half", "gradient_bytes": 4, "optimizer_bytes": 12, "overlap_tp": False, "sequence_parallel": True,
+    "overlap": True,
 }
 """What keys of workloads are that are not given: None tells whether they are. Of a plan a job file may say others."""
 

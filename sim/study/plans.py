@@ -302,6 +302,7 @@ def plan_by(
         replicas=keys.replicas, zero=_stage(keys), schedule=schedule, micro_batch=keys.micro_batch,
         microbatches=batches, sequence=model.sequence if keys.sequence is None else keys.sequence,
         sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,
+        gradient_bytes=keys.gradient_bytes, optimizer_bytes=keys.optimizer_bytes,
         attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=keys.overlap,
         send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none", node=node,
     )

@@ -565,7 +565,7 @@ def _by_names(section: str, keys: Any, where: str) -> Any:
     names = {flag.lstrip("-").replace("-", "_"): str(name) for name, one in own.items() for flag in flags_of(one)}
     found: dict[str, Any] = {}
     for key, value in keys.items():
-        name = key if key in own else names.get(str(key), key)
+        name = str(key) if key in own else names.get(str(key), str(key))
         if name in found:
             raise WeftError(f"{where}: [{section}] gives {name!r} twice")
         found[name] = value

@@ -60,24 +60,31 @@ PRODUCERS = (
     Producer("config.json of a decoder", "Hugging Face transformers", "configurations of models of 2024 to 2026",
              "--model FILE.json", "sizes, GQA and MLA, mixtures, tied or not, of 25 types; other keys are passed over",
              "encoders and other types; sizes that are absent and that the type's class would fill in: they are named"),
-    Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025: 11 of 24 files", "--model FILE.toml",
-             "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8",
-             "Flux, Llama 4 and the debug sizes, which have no table here; split points of pipelines", TITAN_ABSENT),
+    Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025: 35 of the 77 files of its history",
+             "--model FILE.toml",
+             "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8, "
+             "states in bfloat16",
+             "Flux, Llama 4, GPT-OSS and forks, which have no table here; optimizers but Adam; split points of "
+             "pipelines", TITAN_ABSENT),
     Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments.py of 2025",
              "--model FILE.sh",
              "sizes of the model, mixtures and latent attention; batches, all degrees, recomputation, distributed "
-             "optimizer, overlaps, fp8; variables that the script sets to plain values, or takes by default",
+             "optimizer, precision of its states, overlaps, fp8; variables that the script sets to plain values, or "
+             "takes by default",
              "arguments whose values the script gets from elsewhere, where they matter: they are named",
              MEGATRON_ABSENT),
 )
 
 NOT_MODELLED = {
-    "grad-reduce-in-bf16": "gradients are reduced in fp32 here", "mtp-num-layers": "", "optimizer-cpu-offload": "",
+    "mtp-num-layers": "", "optimizer-cpu-offload": "",
     "decoder-first-pipeline-num-layers": "stages have equal numbers of layers", "window-size": "", "fp4-format": "",
     "decoder-last-pipeline-num-layers": "stages have equal numbers of layers", "cpu-offloading-num-layers": "",
     "num-distributed-optimizer-instances": "give --replicas beside the file", "pipeline-model-parallel-layout": "",
 }
 """Arguments of Megatron-LM that change the time and that no plan has, with what there is instead."""
+
+BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+"""Of a state of the optimizer, by what --use-precision-aware-optimizer lets it be."""
 
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 """Stages of ZeRO by the strategies of Megatron FSDP."""
@@ -85,6 +92,18 @@ SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3
 SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "zbvzerobubble": "zb-v",
              "interleavedzerobubble": "zb-v", "dualpipev": "dualpipe"}
 """Of torchtitan."""
+
+HALF = "bfloat16"
+
+MODELLED = {
+    ("training", "dtype"): ("float32", HALF), ("training", "mixed_precision_param"): (HALF,),
+    ("training", "mixed_precision_reduce"): ("float32", HALF), ("optimizer", "name"): ("AdamW", "Adam"),
+    ("activation_checkpoint", "selective_ac_option"): ("op", "1", "2"),
+}
+"""Values of keys of torchtitan that change the time."""
+
+RECOMPUTED = {"selectiveNone": "selective", "selectiveop": "selective", "selective2": "layers", "selective1": "full"}
+"""Of torchtitan: all of every so many layers, or what an operation is cheap to compute."""
 
 CLOSE = 0.03
 """Between the parameters of a model and the number of its flavor."""
@@ -119,18 +138,22 @@ def _titan(path: str, data: Mapping[str, Any]) -> TrainingJob:
     schedule = str(of("parallelism", "pipeline_parallel_schedule")).lower()
     if pp > 1 and schedule not in SCHEDULES:
         raise WeftError(f"job file {path}: schedule {told(schedule)} is not known: known are {', '.join(SCHEDULES)}")
-    for section, key, usual in (("training", "dtype", "float32"), ("training", "mixed_precision_param", "bfloat16"),
-                                ("activation_checkpoint", "selective_ac_option", "op")):
-        if (value := of(section, key)) not in (None, usual):
-            raise WeftError(f"job file {path}: {key} of [{section}] is {told(value)}: only {usual} is modelled")
+    for (section, key), accepted in MODELLED.items():
+        if (value := of(section, key)) is not None and str(value) not in accepted:
+            raise WeftError(f"job file {path}: {key} of [{section}] is {told(value)}: only {' and '.join(accepted)} "
+                            f"{'is' if len(accepted) == 1 else 'are'} modelled")
     _check_spelling(path, data)
+    mode, half = str(of("activation_checkpoint", "mode")), of("training", "dtype") == HALF
+    mode += str(of("activation_checkpoint", "selective_ac_option")) if mode == "selective" else ""
     once = {"default": pp > 1, "always": False, "never": True}.get(str(of("parallelism", "fsdp_reshard_after_forward")))
     keys: dict[str, Any] = {
         "sequence": whole("training", "seq_len"), "tp": whole("parallelism", "tensor_parallel_degree"), "pp": pp,
         "cp": whole("parallelism", "context_parallel_degree"), "ep": whole("parallelism", "expert_parallel_degree"),
         "zero": 0 if shard == 1 else 2 if once else 3, "replicas": 1 if shard == 1 else copies,
         "micro_batch": whole("parallelism", "pipeline_parallel_microbatch_size") if pp > 1 else local,
-        "recompute": str(of("activation_checkpoint", "mode")),
+        "recompute": RECOMPUTED.get(mode, mode),
+        "gradient_bytes": 2 if half or of("training", "mixed_precision_reduce") == HALF else 4,
+        "optimizer_bytes": 12 if not half else 4 if shard == 1 or once else 6,  # of FSDP with the shard of the weights
         "overlap_tp": str(of("parallelism", "enable_async_tensor_parallel")).lower() == "true",
         "precision": "fp8" if "float8" in str(of("model", "converters")) else "half", "stack": TITAN,
     }
@@ -229,9 +252,23 @@ def _megatron(path: str, text: str) -> TrainingJob:
         "vp": vp, "recompute": recompute or "full", "sequence_parallel": "sequence-parallel" in found,
         "overlap": overlaps, "overlap_tp": "tp-comm-overlap" in found,
         "precision": "fp8" if {"fp8-format", "fp8-hybrid", "fp8-e4m3"} & set(found) else "half", "stack": MEGATRON,
+        "gradient_bytes": 2 if "grad-reduce-in-bf16" in found or found.get("main-grads-dtype") == "bf16" else 4,
+        "optimizer_bytes": _states(path, found),
         "attention": "unfused" if found.get("attention-backend") == "unfused" else None,
     }
     return TrainingJob(LanguageModel(name=Path(path).stem, source=path, **sizes), keys)
+
+
+def _states(path: str, found: Mapping[str, str]) -> int:
+    """Bytes of the optimizer a parameter."""
+    if "use-precision-aware-optimizer" not in found:
+        return 12
+    total = 0
+    for key in ("main-params-dtype", "exp-avg-dtype", "exp-avg-sq-dtype"):
+        if (word := found.get(key, "fp32")) not in BYTES:
+            raise WeftError(f"job file {path}: --{key} {told(word)} is not known: known are {', '.join(BYTES)}")
+        total += BYTES[word]
+    return total
 
 
 def _zero(path: str, found: Mapping[str, str]) -> int:
@@ -280,6 +317,8 @@ READ = (
     "recompute-granularity", "recompute-activations", "recompute-method", "recompute-modules", "recompute-num-layers",
     "overlap-grad-reduce", "overlap-param-gather", "global-batch-size", "micro-batch-size", "sequence-parallel",
     "use-distributed-optimizer", "tp-comm-overlap", "fp8-format", "fp8-hybrid", "fp8-e4m3", "attention-backend",
+    "grad-reduce-in-bf16", "main-grads-dtype", "use-precision-aware-optimizer", "main-params-dtype", "exp-avg-dtype",
+    "exp-avg-sq-dtype",
     "use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2", "data-parallel-sharding-strategy", "bf16", "fp16",
     *OF_TOKENS,
 )

@@ -276,7 +276,7 @@ class Passes:
         most = max(mine, key=lambda one: one.all)
         n, e = (plan.groups["dp"].size, plan.groups["edp"].size) if plan.zero else (1, 1)
         updated = max(one.dense / n + one.experts / e for one in mine)
-        yield "optimizer", updated * plan.stack.update / plan.device.hbm, ""
+        yield "optimizer", updated * plan.update_bytes / plan.device.hbm, ""
         if plan.zero in (1, 2):
             share = 1.0
             if plan.data_overlap:  # the first chunk is waited for, and the first bucket where that is cut

@@ -16,9 +16,6 @@ from workloads.passes.orders import order_of, slots_of
 from workloads.passes.plan import Plan
 from workloads.passes.stages import layer_parameters, rank_parameters
 
-MASTER = 12
-"""Bytes a parameter of the optimizer: master weight and two moments in fp32."""
-
 
 def layer_activations(plan: Plan, layer: int) -> float:
     """Bytes that a layer keeps of a microbatch for its backward pass ([1], equations 1 to 5)."""
@@ -66,10 +63,10 @@ def memory_of(plan: Plan, rank: int = 0) -> dict[str, float]:
     found = {
         "weights": WORD * (shared if plan.zero == 3 else total),
         "gradients": width * (shared if plan.zero >= 2 else total),
-        "optimizer": MASTER * (shared if plan.zero else total),
+        "optimizer": plan.optimizer_bytes * (shared if plan.zero else total),
         "activations": activations(plan, rank),
     }
-    if plan.zero == 3:  # fp32 weights are the master's; two blocks gathered, gradients of one
+    if plan.zero == 3:  # weights are the master's; two blocks gathered, gradients of one
         unit = max(sum(layer_parameters(plan, layer)) for layer in range(plan.model.layers))
         found["weights"] = 2.0 * WORD * unit
         found["gradients"] += width * unit

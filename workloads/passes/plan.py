@@ -13,6 +13,9 @@ from workloads.passes.device import PRECISIONS, Device, Stack
 from workloads.passes.orders import ORDERS
 
 RECOMPUTED = ("none", "selective", "full", "core", "products", "layers", "memory")
+MASTER = 12
+"""Bytes a parameter of the optimizer: master weight and two moments in fp32."""
+
 ATTENTION = ("flash2", "flash3", "unfused")
 MOST_PASSES = 5_000_000
 """Of an iteration: about half a minute and 2 GB."""
@@ -62,8 +65,8 @@ class Plan:
         Whether gradients and weights travel beside computation, and whether a rank goes on while it sends.
     tensor_overlap : {"none", "pipelined"}
         Whether collectives of tensor parallelism are cut and run beside the product that makes or takes them.
-    gradient_bytes : int
-        Of a reduced gradient.
+    gradient_bytes, optimizer_bytes : int
+        Of a reduced gradient; of what the optimizer keeps of a parameter, its master weight and two moments.
     compiled : bool
         Whether memory-bound kernels are fused.
     node : int
@@ -95,6 +98,7 @@ class Plan:
     send_overlap: bool = False
     tensor_overlap: Annotated[str, Choice(OVERLAPS)] = "none"
     gradient_bytes: Annotated[int, Integer(1, 8)] = 4
+    optimizer_bytes: Annotated[int, Integer(1, 32)] = MASTER
     compiled: bool = True
     node: Count = 8
 
@@ -188,6 +192,11 @@ class Plan:
             "tokens_per_s": tokens / time_s, "tokens_per_s_per_npu": tokens / time_s / self.n_ranks, "mfu": half,
             "mfu_full_attention": full, "hfu": half * (1 + more / (3 * whole)),
         }
+
+    @property
+    def update_bytes(self) -> float:
+        """Moved for the update of a parameter: states and gradients are read and written, or read twice."""
+        return self.stack.update - 2 * (MASTER - self.optimizer_bytes) - 2 * (4 - self.gradient_bytes)
 
     @property
     def shards(self) -> int:

@@ -276,7 +276,8 @@ def _scaled_rows(text: str, head: str, column: int, by: float) -> str:
 
 @pytest.mark.parametrize(("unit", "by"), [("ms", 1e-3), ("s", 1e-6), ("ns", 1e3), ("usec", 1)])
 @pytest.mark.parametrize(("text", "head", "column"), [
-    (NCCL.replace("[1,0]<stdout>:", ""), "(us)", 5), (OSU, "Latency(us)", 1), (IMB, "t_avg[usec]", 4), ("size time(us)\n1KiB 8.5\n", "time(us)", 1),
+    (NCCL.replace("[1,0]<stdout>:", ""), "(us)", 5), (OSU, "Latency(us)", 1), (IMB, "t_avg[usec]", 4),
+    ("size time(us)\n1KiB 8.5\n", "time(us)", 1),
     ("size_bytes time_us\n1024 8.5\n", "time_us", 1),
 ])
 def test_times_in_the_unit_of_the_header(

@@ -13,6 +13,7 @@ from sim.study.spec import Spec
 from topologies import WeftError
 from topologies.text.schema import Absent
 from workloads.models.job_files import MEGATRON_ABSENT, TITAN_ABSENT, read_job
+from workloads.passes.memory import memory_of
 from workloads.passes.plan import Plan
 
 TITAN = """
@@ -121,7 +122,9 @@ def test_absent_of_megatron_equals_explicit(row: Absent, tmp_path: Path) -> None
     ("[model\n", ".toml", "job file"),
     (TITAN.replace("seq_len", "SEQ_LEN"), ".toml", "'SEQ_LEN' is unknown: did you mean seq_len"),
     (TITAN.replace("[training]", "[trainin]"), ".toml", "'trainin' is unknown: did you mean training"),
-    (TITAN.replace("[training]", "[training]\ndtype = 'bfloat16'"), ".toml", "dtype of .training. is 'bfloat16'"),
+    (TITAN.replace("[training]", "[training]\ndtype = 'float16'"), ".toml", "dtype of .training. is 'float16': only"),
+    (TITAN + "[optimizer]\nname = 'Muon'\n", ".toml", "name of .optimizer. is 'Muon': only AdamW and Adam are"),
+    (MEGATRON + " --use-precision-aware-optimizer --exp-avg-dtype int4", ".sh", "--exp-avg-dtype 'int4' is not known"),
     (MEGATRON.replace(" --bf16", ""), ".sh", "neither --bf16 nor --fp16"),
     (MEGATRON.replace("--num-layers 24", "--num-layers 24 --tensor-modle-parallel-size 4"), ".sh", "mean --tensor"),
     (MEGATRON.replace("--num-layers 24", "--num-layers 24 --mtp-num-layers 1"), ".sh", "--mtp-num-layers 1 is not mod"),
@@ -145,3 +148,36 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path.write_text(TITAN)
     assert main(["train", "--machine", "dgx-h100:2", "--library", "nccl", "--model", str(path)]) == 0
     assert "llama-3-8b, 8.03 G parameters, on dgx-h100:2, 16 NPUs: tp=2 dp=8, 1f1b, ZeRO 3" in capsys.readouterr().out
+
+
+def test_states_in_half_precision(tmp_path: Path) -> None:
+    """Weights, gradients and moments in bfloat16 are 2 bytes each: 8 a parameter, and 12 + 4 + 2 in fp32."""
+    shards = 8
+    half = TITAN.replace("[training]", "[training]\ndtype = 'bfloat16'")
+    one, other = plan(tmp_path, half, ".toml"), plan(tmp_path, TITAN, ".toml")
+    parameters = memory_of(other)["optimizer"] / 12 * shards
+    assert memory_of(one)["optimizer"] == pytest.approx(parameters * (2 + 2 + 2) / shards)
+    unit = memory_of(one)["weights"] / 4  # two blocks gathered
+    assert memory_of(one)["gradients"] == pytest.approx(2 * parameters / shards + 2 * unit)
+    assert memory_of(other)["gradients"] == pytest.approx(4 * parameters / shards + 4 * unit)
+    ddp = half + "data_parallel_shard_degree = 1\ndata_parallel_replicate_degree = -1\n"
+    whole = memory_of(plan(tmp_path, ddp, ".toml", global_batch=16))
+    assert sum(whole[key] for key in ("weights", "gradients", "optimizer")) == pytest.approx(8 * parameters)
+    assert (other.update_bytes, one.update_bytes) == (34, 34 - 12 - 4)
+    reduced = TITAN.replace("[training]", "[training]\nmixed_precision_reduce = 'bfloat16'")
+    assert plan(tmp_path, reduced, ".toml").gradient_bytes == 2
+
+
+def test_states_of_megatron(tmp_path: Path) -> None:
+    aware = " --use-precision-aware-optimizer --main-params-dtype fp16 --exp-avg-dtype fp8 --exp-avg-sq-dtype bf16"
+    for more, states, gradients in (("", 12, 4), (" --grad-reduce-in-bf16", 12, 2), (aware, 2 + 1 + 2, 4),
+                                    (aware + " --main-grads-dtype bf16", 5, 2)):
+        one = plan(tmp_path, MEGATRON.rstrip() + more, ".sh")
+        assert (one.optimizer_bytes, one.gradient_bytes) == (states, gradients)
+    assert plan(tmp_path, MEGATRON, ".sh", optimizer_bytes=6, gradient_bytes=2).optimizer_bytes == 6
+
+
+def test_every_second_layer_is_computed_again(tmp_path: Path) -> None:
+    for option, name in (("'op'", "selective"), ("'2'", "layers"), ("1", "full")):
+        more = f"[activation_checkpoint]\nmode = 'selective'\nselective_ac_option = {option}\n"
+        assert plan(tmp_path, TITAN + more, ".toml").recompute == name

@@ -20,6 +20,8 @@ PARAMETERS = {
     "qwen-3-0.6b": 0.6, "qwen-3-1.7b": 1.72, "qwen-3-4b": 4.02, "qwen-3-8b": 8.19, "qwen-3-14b": 14.77,
     "qwen-3-32b": 32.76, "qwen-3-30b-a3b": 30.5, "qwen-3-235b-a22b": 235.1, "deepseek-v3-16b": 15.71,
     "deepseek-v3-236b": 235.74, "mpt-7b": 6.65, "mpt-30b": 29.96,
+    "llama-3-1b": 1.236, "llama-3-3b": 3.213, "llama-3-debugmodel": 0.00614, "qwen-3-debugmodel": 0.032,
+    "qwen-3-debugmodel-moe": 0.316, "deepseek-v3-debugmodel": 0.033,
 }
 """Published, in billions."""
 
