@@ -244,6 +244,7 @@ def from_spec(
     spec: str, bandwidth: Quantities | None = None, latency: Quantities | None = None,
     hop_latency: Quantity | None = None, *, trace_latency: Quantities | None = None,
     switch_latency: Quantity | None = None, boxes: int | None = None, nvlink: str | None = None,
+    nic_bandwidth: Quantity | None = None,
 ) -> Topology:
     """Build the network named by a spec.
 
@@ -264,6 +265,8 @@ def from_spec(
         Copies of the box described by an NCCL topology file.
     nvlink : str, optional
         NVLink generation for a table of `nvidia-smi topo -m`, or for an NCCL topology without GPUs, then also "none".
+    nic_bandwidth : quantity, optional
+        Of each NIC of an NCCL topology that says nothing of its NICs.
 
     Raises
     ------
@@ -276,8 +279,8 @@ def from_spec(
     classes = {what: value for what, value in of_class.items() if value is not None}
     if is_topology_file(spec):
         _refuse_latencies(spec, classes, ())
-        return read_topology_file(spec, Given(bandwidth, latency, hop_latency, boxes, nvlink))
-    for what, value in (("boxes", boxes), ("nvlink", nvlink)):
+        return read_topology_file(spec, Given(bandwidth, latency, hop_latency, boxes, nvlink, nic_bandwidth))
+    for what, value in (("boxes", boxes), ("nvlink", nvlink), ("nic bandwidth", nic_bandwidth)):
         if value is not None:
             raise WeftError(f"topology {spec!r} is not a file: omit {what} {value!r}")
     name, _, argument = spec.partition(":")

@@ -133,7 +133,7 @@ class TopologyKeys:
     spec: str | None = key("text", "the fabric: torus:8x8, RI(4)_SW(8), ..., or a file (docs/guides/formats.md)",
                            "SPEC|FILE", ("--topology",))
     machine: str | None = key("text", "instead of --topology: a machine by name or profile, and its nodes "
-                              "(docs/guides/machines.md)", "NAME|FILE.toml[:NODES]")
+                              "(docs/guides/machines.md)", "NAME|FILE.toml|FILE.xml[:NODES]")
     link_bandwidth: str | None = key("text", "of one direction of every cable, or one per dimension", "RATE[,RATE]",
                                      default="400Gb/s")
     link_latency: str | None = key("text", "of every cable, or one per dimension", "TIME[,TIME]", default="100ns")
@@ -146,6 +146,7 @@ class TopologyKeys:
                             default="1")
     nvlink: str | None = key("text", "generation of NVLink, 1 to 5, for a table of nvidia-smi topo -m, or, also none, "
                              "for an NCCL topology without GPUs", "GEN")
+    nic_bandwidth: str | None = key("text", "of each NIC, for an NCCL topology that says nothing of its NICs", "RATE")
     aggregation_rate: str | None = key("text", "at which switches, or routers where there are none, reduce", "RATE",
                                        default="unlimited")
     aggregation_per: str | None = key("text", "what has that rate: switch or port", "WHAT", default="switch")

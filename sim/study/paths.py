@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 from collectives.formats.files import SUFFIX
 from sim.study.keys import SECTIONS, TENANT, keys_of
 from topologies.formats.files import is_topology_file
+from topologies.machines.profile import PROFILES
 from workloads.models import MODELS
 from workloads.models.job_files import SUFFIXES
 
-MACHINE = "NAME|FILE.toml[:NODES]"
+MACHINE = "NAME|FILE.toml|FILE.xml[:NODES]"
 MODEL = "NAME|FILE.json|FILE.toml|FILE.sh"
 
 FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     "SPEC|FILE": is_topology_file,
-    MACHINE: lambda text: ".toml" in text,
+    MACHINE: lambda text: any(suffix in text for suffix in PROFILES),
     "NAME|FILE": lambda text: text not in MODELS and text not in _operator_models(),
     MODEL: lambda text: text.endswith((".json", *SUFFIXES)),
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
@@ -54,7 +55,7 @@ def _files(metavar: str | None, value: Any) -> Iterator[str]:
         for one in value:
             yield from _files(metavar, one)
     elif isinstance(value, str) and (is_file := FILE_OR_NAME.get(metavar or "")) and is_file(value):
-        yield value.rpartition(":")[0] if metavar == MACHINE and not value.endswith(".toml") else value
+        yield value.rpartition(":")[0] if metavar == MACHINE and not value.endswith(PROFILES) else value
 
 
 def _metavars(section: str) -> Mapping[str, str]:

@@ -39,7 +39,7 @@ from topologies import SWITCH, Topology, WeftError, from_spec, with_reduction_un
 from topologies.checks import checked, choice, integer, nearest, told
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.formats.files import is_topology_file
-from topologies.machines.profile import Machine, machine_and_nodes
+from topologies.machines.profile import PROFILES, Machine, machine_and_nodes
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.input_text import read_input, stamp_of
@@ -165,7 +165,7 @@ class Spec(Sections):
         topology = from_spec(
             keys.spec, links["link_bandwidth"], links["link_latency"], links["hop_latency"],
             trace_latency=links["trace_latency"], switch_latency=links["switch_latency"], boxes=keys.boxes,
-            nvlink=keys.nvlink,
+            nvlink=keys.nvlink, nic_bandwidth=keys.nic_bandwidth,
         )
         return self._with_aggregation(topology)
 
@@ -190,7 +190,7 @@ class Spec(Sections):
         if machine is None:
             name = self.topology.spec or ""
             return name if is_topology_file(name) else ""
-        return next((name for name in (machine, machine.rpartition(":")[0]) if name.endswith(".toml")), "")
+        return next((name for name in (machine, machine.rpartition(":")[0]) if name.endswith(PROFILES)), "")
 
     def build_machine(self) -> tuple[Machine, int]:
         """The machine and its number of nodes: that of `machine`, or of a topology that is one, such as dgx-h100:4.
@@ -198,7 +198,7 @@ class Spec(Sections):
         WeftError: the topology is no machine, or both are given.
         """
         keys = self.topology
-        for name in ("spec", "boxes", "nvlink", "trace_latency", "switch_latency"):
+        for name in ("spec", "boxes", "nvlink", "nic_bandwidth", "trace_latency", "switch_latency"):
             if keys.machine is not None and getattr(keys, name) is not None:
                 what = "a topology" if name == "spec" else name.replace("_", " ")
                 raise WeftError(f"machine {keys.machine!r} cannot be combined with {what}: omit one")

@@ -30,6 +30,7 @@ class Given(NamedTuple):
     hop_latency: Quantity | None = None
     boxes: int | None = None
     nvlink: str | None = None
+    nic_bandwidth: Quantity | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ FORMATS: tuple[FileFormat, ...] = (
     FileFormat("node-link JSON", (".json",), _anything, parse_topology, ("bandwidth", "latency", "hop_latency")),
     FileFormat("SimGrid platform XML", (".xml",), looks_like_simgrid, parse_simgrid),
     FileFormat("NCCL topology XML", (".xml",), _anything, parse_nccl_xml,
-               ("bandwidth", "latency", "hop_latency", "boxes", "nvlink")),
+               ("bandwidth", "latency", "hop_latency", "boxes", "nvlink", "nic_bandwidth")),
     FileFormat("htsim topology", (".topo", ".txt"), looks_like_htsim, parse_htsim),
     FileFormat("ns-3 topology text", (".txt",), looks_like_ns3, parse_ns3),
     FileFormat("nvidia-smi topo -m", (".txt",), looks_like_nvidia_smi, parse_nvidia_smi,
@@ -99,9 +100,9 @@ def is_topology_file(spec: str) -> bool:
 
 _FLAGS = {
     "bandwidth": "bandwidth", "latency": "latency", "hop_latency": "hop_latency", "boxes": "number of boxes",
-    "nvlink": "NVLink generation",
+    "nvlink": "NVLink generation", "nic_bandwidth": "NIC bandwidth",
 }
-_OF_SOME_FILES = ("boxes", "nvlink")
+_OF_SOME_FILES = ("boxes", "nvlink", "nic_bandwidth")
 
 
 NAMED: tuple[tuple[str, str], ...] = (

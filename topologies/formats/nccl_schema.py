@@ -55,6 +55,13 @@ _OTHER_XGMI_BPS = 24e9
 """`ncclTopoXGMISpeed`, by how `gcn` begins, and by its older numbers."""
 
 
+GPUS_OF_SM = {"70": ("v100", 25.0), "80": ("a100", 25.0), "90": ("h100", 25.0), "100": ("b200", 50.0),
+              "103": ("b300", 50.0)}
+"""Profiles of NVIDIA's GPUs, and GB/s of a link, by their data sheets."""
+
+GPUS_OF_GCN = {"gfx942": "mi300x", "gfx950": "mi350x", "gfx90a": "mi250x", "942": "mi300x", "910": "mi250x"}
+
+
 class _Tool(NamedTuple):
     """A library: its name, and what it takes between CPUs of Intel from a model of family 6 on."""
 

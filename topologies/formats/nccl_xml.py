@@ -16,7 +16,7 @@ PCI devices of class 0x03 as GPUs, whose NVLinks the caller gives.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -88,7 +88,8 @@ class _Branch:
 
 def parse_nccl_xml(
     text: str, name: str, *, boxes: int = 1, bandwidth: Quantity | None = None, nvlink: str | None = None,
-    latency: Quantity = DEFAULT_LATENCY, hop_latency: Quantity = DEFAULT_HOP_LATENCY,
+    nic_bandwidth: Quantity | None = None, latency: Quantity = DEFAULT_LATENCY,
+    hop_latency: Quantity = DEFAULT_HOP_LATENCY,
 ) -> Topology:
     """The network of a topology file of NCCL or RCCL.
 
@@ -96,6 +97,7 @@ def parse_nccl_xml(
     `boxes`: number of copies of the box; NIC d of each has a cable to the switch "rail" d.
     `bandwidth`: per direction of one NVLink or xGMI link (default: the library's value).
     `nvlink`: generation, or "none", of the GPUs of a file without <gpu>: all their links go to one NVSwitch.
+    `nic_bandwidth`: of the NICs of a file that lists no <net>, of which the library asks the machine.
     `latency`, `hop_latency`: of every link, and of every switch; the file has neither.
     GPU g of copy c has rank c x GPUs + g, in the order of `rank` in the file.
     WeftError: not plain XML, no such file, an invalid value, or several copies without a NIC.
@@ -103,14 +105,11 @@ def parse_nccl_xml(
     if not 1 <= boxes <= MOST_COPIES:
         raise WeftError(f"{name}: {boxes} copies requested; give 1 to {MOST_COPIES}")
     link_Bps = None if bandwidth is None else parse_bandwidth(bandwidth, "NVLink bandwidth")
-    root = parse_xml(text, name, numbered=("pci",))
-    if root.tag != "system":
-        raise WeftError(f"{root.where} is not the root of an NCCL topology, which is <system>")
-    tool = tool_of(root)
-    pass_over(root, KNOWN, tool, name)
-    _complete(root, name, tool, nvlink)
-    _name_classes(root)
-    fill(root, ABSENT)
+    def complete(root: Element, tool: str) -> None:
+        _complete(root, name, tool, nvlink)
+        _with_nets(root, name, nic_bandwidth)
+
+    root, tool = read_system(text, name, complete)
     reader = _Reader(name, tool, link_Bps)
     roots = reader.read(root)
     latency_ps = parse_time(latency, "latency")
@@ -119,13 +118,48 @@ def parse_nccl_xml(
     for box in range(boxes):
         builder.add(box, boxes)
     if boxes > 1 and not builder.rails:
-        bare = sum(one.tag == "pci" and one.attributes["class"].startswith(NIC_CLASS) for one in root.every())
-        why = "no NIC" if not bare else f"NICs without <net>, of which {tool} asks the machine"
-        raise WeftError(f'{name} has {why}: {boxes} copies cannot be connected; give each <nic><net dev="0" '
-                        'speed="200000"/></nic>, speed in Mb/s')
+        why = f"NICs without <net>, of which {tool} asks the machine" if _bare(root) else "no NIC"
+        instead = "--nic-bandwidth 200Gb/s" if _bare(root) else 'each <nic><net dev="0" speed="200000"/></nic>, in Mb/s'
+        raise WeftError(f"{name} has {why}: {boxes} copies cannot be connected; give {instead}")
     switches = [*builder.switches, *builder.rails]
     title = name if boxes == 1 else f"{boxes} x {name}"
     return wired(title, builder.npus, switches, builder.cables, hop_ps, frozenset(builder.passive))
+
+
+def read_system(
+    text: str, name: str, complete: Callable[[Element, str], None] = lambda root, tool: None
+) -> tuple[Element, str]:
+    """The elements of a file, with what is absent, and the library that reads it; `complete` enters more before."""
+    root = parse_xml(text, name, numbered=("pci",))
+    if root.tag != "system":
+        raise WeftError(f"{root.where} is not the root of an NCCL topology, which is <system>")
+    tool = tool_of(root)
+    pass_over(root, KNOWN, tool, name)
+    complete(root, tool)
+    _name_classes(root)
+    fill(root, ABSENT)
+    return root, tool
+
+
+def _bare(root: Element) -> list[Element]:
+    """Devices that are NICs, and of which nothing is said."""
+    return [one for one in root.every() if one.tag == "pci" and not one.children
+            and one.attributes.get("class", "").startswith(NIC_CLASS)]
+
+
+def _with_nets(root: Element, name: str, rate: Quantity | None) -> None:
+    """Enter the nets of NICs of which a file says nothing, each on a rail of its own."""
+    if rate is None:
+        return
+    cards, listed = _bare(root), any(one.tag == "net" for one in root.every())
+    if listed or not cards:
+        raise WeftError(f"topology file {name!r} {'lists its NICs' if listed else 'has no NICs'}: omit NIC bandwidth "
+                        f"{rate!r}")
+    mbps = str(round(parse_bandwidth(rate, "NIC bandwidth") * 8 / 1e6))
+    for at, card in enumerate(cards):
+        nic = Element("nic", {}, card.where)
+        nic.children.append(Element("net", {"dev": str(at), "speed": mbps}, card.where))
+        card.children.append(nic)
 
 
 def _complete(root: Element, name: str, tool: str, nvlink: str | None) -> None:

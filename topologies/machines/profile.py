@@ -20,12 +20,16 @@ from topologies.checks import Count, Integer, WeftError, checked, choice, intege
 from topologies.core.extents import parse_extents
 from topologies.core.links import Times
 from topologies.core.topology import Topology
+from topologies.machines.from_topology import machine_table
 from topologies.products import torus
 from topologies.text.brief import one_line
 from topologies.text.plain_data import parse_toml, read_toml
 from topologies.units import PS_PER_S, Quantities, bytes_per_s, parse_bandwidth, parse_time
 
 FOLDER = Path(__file__).parent
+PROFILES = (".toml", ".xml")
+"""How files of machines end: profiles, and topologies of NCCL and RCCL."""
+
 OF_LINK = ("ring", "multicast")
 """Rates of a GPU that are shares of its link: where a profile changes the link alone, they change with it."""
 INSIDE = ("switch", "mesh", "alone", "torus-2d", "torus-3d")
@@ -190,13 +194,15 @@ def profiles(kind: str) -> dict[str, Table]:
 
 @checked
 def machine(name: str) -> Machine:
-    """The machine of a name, or of a file that ends in .toml.
+    """The machine of a name, of a profile (.toml), or of a topology file of NCCL or RCCL (.xml).
 
     WeftError: no such machine, an unreadable file, or a key or value that is not accepted.
     """
+    if name.endswith(".xml"):
+        return _machine(Path(name).stem, machine_table(name), f"machine {name}")
     if name.endswith(".toml"):
         return _machine(Path(name).stem, read_toml(name, "machine"), f"machine {name}")
-    known = profiles("boxes")[choice(name, profiles("boxes"), "machine", ", or a file FILE.toml")]
+    known = profiles("boxes")[choice(name, profiles("boxes"), "machine", ", or a file FILE.toml or FILE.xml")]
     return _machine(name, {key: value for key, value in known.items() if key != "source"}, f"machine {name}")
 
 

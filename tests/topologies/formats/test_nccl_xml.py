@@ -217,6 +217,12 @@ class TestCompleted:
         bare = re.sub("<nic>.*?</nic>", "", self.VM)
         with pytest.raises(WeftError, match="NICs without <net>, of which NCCL asks the machine"):
             parse_nccl_xml(bare, "vm.xml", nvlink="3", boxes=2)
+        with pytest.warns(InputNote):
+            given = parse_nccl_xml(bare, "vm.xml", nvlink="3", boxes=2, nic_bandwidth="200Gb/s")
+        assert same(given, parse_nccl_xml(BOX, "box.xml", boxes=2))
+        for text, why in ((BOX, "lists its NICs"), (system(bridge("a", gpu("g", 0))), "has no NICs")):
+            with pytest.raises(WeftError, match=f"{why}: omit NIC bandwidth '200Gb/s'"):
+                parse_nccl_xml(text, "box.xml", nic_bandwidth="200Gb/s")
 
 
 def test_versions_that_no_library_reads_are_refused() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.topologies.formats.test_files import bridge, gpu, nic, system
+from tests.topologies.formats.test_nccl_xml import quad
 from topologies import WeftError
 from topologies.machines.profile import FIELDS, Gpu, Nic, machine, machine_and_nodes, part, profiles, sources
 
@@ -109,3 +111,45 @@ def test_accelerators_in_a_torus_take_extents() -> None:
 def test_every_machine_is_a_fabric_for_any_number_of_nodes(name: str, nodes: int) -> None:
     found, count = machine_and_nodes(f"{name}:{nodes}")
     assert found.topology(count).n_npus == nodes * found.gpus
+
+
+def _dgx(sm: int, links: int, rate: int, cpu: str, nics: int = 8) -> str:
+    """The topology file of eight GPUs behind NVSwitches."""
+    switched = f'<nvlink target="0000:f0:00.0" count="{links}" tclass="0x068000"/>'
+    parts = [bridge(f"b{at}", gpu(f"g{at}", at, switched, sm) + (nic(f"n{at}", at, rate) if at < nics else ""))
+             for at in range(8)]
+    return system("".join(parts[:4]), "".join(parts[4:])).replace("AuthenticAMD", cpu)
+
+
+@pytest.mark.filterwarnings("ignore::topologies.text.schema.InputNote")
+@pytest.mark.parametrize(("name", "text"), [
+    ("dgx-a100", _dgx(80, 12, 200000, "AuthenticAMD")), ("dgx-h100", _dgx(90, 18, 400000, "GenuineIntel")),
+    ("dgx-b200", _dgx(100, 18, 400000, "GenuineIntel")),
+])
+def test_a_topology_of_nccl_is_the_machine(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.xml"
+    path.write_text(text, encoding="utf-8")
+    assert machine(str(path)) == machine(name)
+    found, nodes = machine_and_nodes(f"{path}:3")
+    assert (found, nodes) == (machine(name), 3)
+
+
+@pytest.mark.filterwarnings("ignore::topologies.text.schema.InputNote")
+def test_a_topology_of_rccl_is_the_machine(tmp_path: Path) -> None:
+    path = tmp_path / "mi300x.xml"
+    path.write_text(quad("gfx942"), encoding="utf-8")
+    found = machine(str(path))
+    assert (found.gpu, found.gpus, found.inside, found.nics) == (machine("mi300x").gpu, 4, "mesh", 0)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (_dgx(61, 2, 100000, "GenuineIntel"), "GPUs with sm=61 have no profile: give a FILE.toml"),
+    (_dgx(80, 12, 200000, "AuthenticAMD").replace("0x068000", "0x030200"), "neither on a switch nor linked two by two"),
+    (system(nic("n", 0)), "has no <gpu>, which its library finds on the machine"),
+    ("<graphs/>", "is not the root of an NCCL topology"),
+])
+def test_topologies_that_are_no_machine(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "box.xml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(WeftError, match=message):
+        machine(str(path))
