@@ -29,6 +29,7 @@ from workloads.formats.chakra_nodes import (
     Exchanges,
     Meaning,
     Remembers,
+    ending_of,
     meaning,
     passed_over,
     read_ranks,
@@ -252,9 +253,9 @@ def _load(workload: str, traces: Sequence[Trace], shared: _Shared) -> list[NpuTr
     system, network, clock, groups, memory, finished = shared
     n_npus = network.description.npus
     customs = {kind: read_custom(prefix, n_npus) for kind, prefix in system.custom.items()}
-    found = []
+    found, ending = [], ending_of(workload) or ".et"
     for npu, trace in enumerate(traces):
-        where = f"trace {workload}.{npu}.et"
+        where = f"trace {workload}.{npu}{ending}"
         meanings = {node.id: _meaning(node, npu, shared, where) for node in trace.nodes}
         after = {node.id: node.after for node in trace.nodes}
         own = {kind: ranks[npu] for kind, ranks in customs.items()}

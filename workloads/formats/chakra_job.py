@@ -26,6 +26,7 @@ from workloads.formats.chakra_nodes import (
     Exchanges,
     Meaning,
     Remembers,
+    ending_of,
     meaning,
     passed_over,
     read_ranks,
@@ -100,34 +101,37 @@ def open_chakra(
     traces, unread = read_ranks(prefix, topology.n_npus)
     if unread:
         raise WeftError(f"workload {prefix}: {unread[0]} is of a rank that {topology.name} does not have")
-    job, notes = chakra_job(traces, topology, algorithms, groups, str(prefix), hardware)
+    job, notes = chakra_job(traces, topology, algorithms, groups, str(prefix), hardware, f".%d{ending_of(prefix)}")
     return job, [*passed_over(traces), *notes]
 
 
 def open_dumps(prefix: str, topology: Topology, algorithms: Named) -> tuple[Job, list[str]]:
     """The job of dumps of PyTorch's flight recorder, and notes (`workloads.formats.flight_recorder`)."""
     traces, told = read_dumps(prefix, topology.n_npus)
-    job, notes = chakra_job(traces, topology, algorithms, {}, prefix)
+    job, notes = chakra_job(traces, topology, algorithms, {}, prefix, ending="%d.json")
     return job, [*told, *notes]
 
 
 def open_profiles(name: str, topology: Topology, algorithms: Named) -> tuple[Job, list[str]]:
     """The job of Kineto profiles of PyTorch, and notes (`workloads.formats.kineto`)."""
     traces, told = read_profiles(name, topology.n_npus)
-    job, notes = chakra_job(traces, topology, algorithms, {}, name)
+    job, notes = chakra_job(traces, topology, algorithms, {}, name, ending=", rank %d")
     return job, [*told, *notes]
 
 
 def chakra_job(
     traces: Sequence[Trace], topology: Topology, algorithms: Named = (), groups: Sets | None = None,
-    name: str = "trace", hardware: Hardware = Hardware(),
+    name: str = "trace", hardware: Hardware = Hardware(), ending: str = ".%d.et",
 ) -> tuple[Job, list[str]]:
-    """The job of traces, one a rank, and notes; as `read_chakra`."""
-    n = topology.n_npus
+    """The job of traces, one a rank, and notes; as `read_chakra`.
+
+    `ending`: of the names of their files, with the rank.
+    """
+    n, files = topology.n_npus, [f"trace {name}{ending % rank}" for rank in range(len(traces))]
     meanings = [
-        [meaning(node, rank, n, f"trace {name}.{rank}.et") for node in trace.nodes] for rank, trace in enumerate(traces)
+        [meaning(node, rank, n, files[rank]) for node in trace.nodes] for rank, trace in enumerate(traces)
     ]
-    orders = [in_order(trace.nodes, f"trace {name}.{rank}.et") for rank, trace in enumerate(traces)]
+    orders = [in_order(trace.nodes, where) for trace, where in zip(traces, files, strict=True)]
     known = [{**of_rank(groups or {}, rank), **groups_of(trace, n)} for rank, trace in enumerate(traces)]
     operations = _Matching(meanings, known, topology, name).operations(orders)
     named = {what.group for one in meanings for what in one if isinstance(what, Communicates)}
@@ -135,7 +139,7 @@ def chakra_job(
         given = ", ".join(list(groups)[:4])
         raise WeftError(f"workload {name}: no collective runs in a group that is given ({given}): omit the groups")
     turns = [_turns(*one) for one in zip(traces, meanings, orders, strict=True)]
-    builder = _Builder(Job(topology), traces, turns, algorithms, hardware, name)
+    builder = _Builder(Job(topology), traces, turns, algorithms, hardware, files)
     for operation in _sorted(operations, traces, name):
         builder.add(operation)
     return builder.job, [*builder.notes, *builder.collectives.notes]
@@ -264,9 +268,9 @@ class _Builder:
 
     def __init__(
         self, job: Job, traces: Sequence[Trace], turns: Sequence[_Turns], algorithms: Named, hardware: Hardware,
-        name: str,
+        files: Sequence[str],
     ) -> None:
-        self.job, self.traces, self.turns, self.hardware, self.name = job, traces, turns, hardware, name
+        self.job, self.traces, self.turns, self.hardware, self.files = job, traces, turns, hardware, files
         self.collectives = GroupCollectives(job.topology, algorithms)
         self.used: set[str] = set() if hardware.used is None else hardware.used
         self.unbound = 0  # operations whose bytes no rate of a memory times
@@ -288,7 +292,7 @@ class _Builder:
         nodes = [(rank, self.traces[rank].nodes[at]) for rank, at in operation.places]
         after = [self.number[rank, other] for rank, node in nodes for other in self.turns[rank].waits[node.id]]
         label, ranks, what = nodes[0][1].name or f"node {nodes[0][1].id}", [rank for rank, _ in nodes], operation.what
-        where = f"trace {self.name}.{ranks[0]}.et: node {nodes[0][1].id}"
+        where = f"{self.files[ranks[0]]}: node {nodes[0][1].id}"
         if isinstance(what, Computes):
             number = self._serve(label, "compute", what, ranks[0], nodes[0][1].id, self._compute_ps(what, where), after)
         elif isinstance(what, Remembers):
