@@ -58,7 +58,7 @@ MEGATRON_ABSENT = (
 
 PRODUCERS = (
     Producer("config.json of a decoder", "Hugging Face transformers", "configurations of models of 2024 to 2026",
-             "--model FILE.json", "sizes, GQA and MLA, mixtures, tied or not, of 25 types; other keys are passed over",
+             "--model FILE.json", "sizes, GQA and MLA, mixtures, tied or not, of 53 types; other keys are passed over",
              "encoders and other types; sizes that are absent and that the type's class would fill in: they are named"),
     Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025: 35 of the 77 files of its history",
              "--model FILE.toml",
@@ -194,7 +194,10 @@ def _flavor(path: str, name: str, flavor: str) -> LanguageModel:
 
 
 _ARGUMENT = re.compile(r"--([a-z][a-z0-9-]*)(?:[ =]+((?!--)[^\s\\\"'()]+))?")
-_SET = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?:\$\{\w+:-)?([\w.-]+)\}?[\"']?\s*(?:#.*)?$", re.MULTILINE)
+_SET = re.compile(
+    r"^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?:\$\{\w+:-[\"']?)?([\w.-]+)[\"']?\}?[\"']?\s*(?:#.*)?$",
+    re.MULTILINE,
+)
 
 
 def _megatron(path: str, text: str) -> TrainingJob:
@@ -286,6 +289,8 @@ def _zero(path: str, found: Mapping[str, str]) -> int:
 
 def _check_modelled(path: str, found: Mapping[str, str]) -> None:
     """Refuse arguments that change the time and that no plan has, and those that are nearly one that is read."""
+    if not {"num-layers", "hidden-size"} & set(found):
+        raise WeftError(f"job file {path}: --num-layers is not there: it has no arguments of Megatron-LM")
     for name, instead in NOT_MODELLED.items():
         neutral = "1" if name == "num-distributed-optimizer-instances" else "0"
         if found.get(name, neutral) != neutral:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from topologies.checks import Count, Integer, WeftError, checked, choice, told
 from topologies.text.brief import one_line
 from topologies.text.plain_data import parse_toml, read_json_object
+from topologies.text.schema import note
 
 Whole = Annotated[int, Integer(0, 2**40)]
 WORD = 2
@@ -218,30 +219,49 @@ def language_model(name: str) -> LanguageModel:
 
 
 HUGGING_FACE = {
-    "layers": ("num_hidden_layers", "n_layer", "n_layers"), "hidden": ("hidden_size", "n_embd", "d_model"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"), "vocabulary": ("vocab_size",),
-    "sequence": ("max_position_embeddings", "n_positions", "max_seq_len"), "kv_heads": ("num_key_value_heads",),
-    "head_size": ("head_dim",), "feed_forward": ("intermediate_size", "n_inner"), "tied": ("tie_word_embeddings",),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"), "vocabulary": ("vocab_size",),
+    "sequence": ("max_position_embeddings", "n_positions", "max_seq_len"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"), "head_size": ("head_dim",),
+    "feed_forward": ("intermediate_size", "n_inner", "ffn_hidden_size"), "tied": ("tie_word_embeddings",),
     "q_rank": ("q_lora_rank",), "kv_rank": ("kv_lora_rank",), "rotary": ("qk_rope_head_dim",),
-    "value_size": ("v_head_dim",), "experts": ("num_local_experts", "n_routed_experts", "num_experts"),
-    "active": ("num_experts_per_tok",), "shared": ("n_shared_experts",),
+    "value_size": ("v_head_dim",),
+    "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
+    "active": ("num_experts_per_tok", "moe_k"), "shared": ("n_shared_experts", "moe_num_shared_experts"),
     "expert_width": ("moe_intermediate_size", "intermediate_size"),
-    "dense_layers": ("first_k_dense_replace",), "nodes_per_token": ("topk_group",),
+    "dense_layers": ("first_k_dense_replace", "moe_layer_start_index"), "nodes_per_token": ("topk_group",),
 }
 """Keys of a config.json for each hyper-parameter; the first that is there counts."""
 
 _OF_GPT = ("gpt2", "gpt_neo", "gpt_bigcode", "opt", "mpt")
 _OF_LLAMA = (
-    "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "phi3", "olmo",
-    "olmo2", "internlm2", "granite", "cohere", "starcoder2", "stablelm", "glm4", "deepseek_v2", "deepseek_v3",
-    "kimi_k2",
+    "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3",
+    "phimoe", "olmo", "olmo2", "olmoe", "internlm2", "granite", "granitemoe", "cohere", "cohere2", "stablelm",
+    "glm", "glm4", "glm4_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "gpt_oss", "bitnet", "dots1",
+    "ernie4_5", "ernie4_5_moe", "exaone4", "helium", "hunyuan_v1_dense", "seed_oss", "smollm3",
 )
+_PLAIN = {"apertus": False, "arcee": False, "nemotron": False, "falcon": False, "persimmon": True, "phi": True,
+          "starcoder2": True, "gpt_neox": True, "gptj": True, "codegen": True, "bloom": True}
+"""Kinds without a gate and without learned positions, and whether they have biases."""
+
+_TIED = ("falcon", "bloom", "gemma", "gemma2", "gemma3_text", "cohere", "cohere2", "smollm3",
+         "starcoder2")
+"""Kinds whose head is the embedding where the file does not say."""
+
 _NEEDED = ("layers", "hidden", "heads", "vocabulary")
-_MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2")
+_ONE_WIDTH = ("mixtral", "phimoe", "olmoe", "granitemoe", "gpt_oss")
+_MIXTURES = (*_ONE_WIDTH, "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", "dots1",
+             "ernie4_5_moe")
+"""Mixtures; of the first the intermediate size is that of an expert."""
+
 _LATENT = ("deepseek_v2", "deepseek_v3", "kimi_k2")
 _OWN_DEFAULTS = {"kv_heads": ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2"),
                  "head_size": ("qwen3", "qwen3_moe", "gemma", "gemma2"), "feed_forward": _OF_LLAMA}
 """Kinds of models whose classes have numbers of their own for a key that is absent, which are not guessed here."""
+
+_ALL_ALIKE = ("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval", "mlp_only_layers")
+"""Keys that have other layers than the first without a mixture."""
 
 _OF_MIXTURES = ("active", "shared", "expert_width", "dense_layers", "nodes_per_token")
 
@@ -264,8 +284,8 @@ def from_hugging_face(path: str) -> LanguageModel:
         if key not in found:
             raise WeftError(f"model {path} lacks {' or '.join(HUGGING_FACE[key])}: is it a decoder's config.json?")
     kind = table.get("model_type", "llama")
-    if kind not in (*_OF_GPT, *_OF_LLAMA) or table.get("is_encoder_decoder"):
-        known = ", ".join((*_OF_LLAMA, *_OF_GPT))
+    if kind not in (*_OF_GPT, *_OF_LLAMA, *_PLAIN) or table.get("is_encoder_decoder"):
+        known = ", ".join((*_OF_LLAMA, *_OF_GPT, *_PLAIN))
         raise WeftError(f"model {path} is of type {told(kind)}: known are the decoders {known}")
     old = kind in _OF_GPT
     if found.get("rotary"):
@@ -276,7 +296,7 @@ def from_hugging_face(path: str) -> LanguageModel:
     experts = found.get("experts", 0)
     needed = [key for key, kinds in _OWN_DEFAULTS.items() if kind in kinds and "model_type" in table and not old]
     if kind in _MIXTURES:
-        needed += ["experts", "active", *([] if kind == "mixtral" else ["moe_intermediate_size"])]
+        needed += ["experts", "active", *([] if kind in _ONE_WIDTH else ["moe_intermediate_size"])]
     if kind in _LATENT:
         needed += ["kv_rank", "rotary", "value_size", "shared", "dense_layers", "qk_nope_head_dim"]
     for key in needed:
@@ -284,9 +304,25 @@ def from_hugging_face(path: str) -> LanguageModel:
         if not any(name in table for name in names):
             raise WeftError(f"model {path}: {' or '.join(names)} is not there, for which a model of type {kind} has a "
                             "number of its own: write it")
+    for key in _ALL_ALIKE if experts else ():
+        if table.get(key) not in (None, 1, []):
+            raise WeftError(f"model {path}: {key} is {told(table[key])}: only mixtures in all layers behind the first "
+                            "are read")
+    if experts and (width := table.get("shared_expert_intermediate_size")):
+        found["shared"], left = divmod(width, found.get("expert_width", width))
+        if left:
+            raise WeftError(f"model {path}: shared_expert_intermediate_size {told(width)} is no multiple of the width "
+                            "of an expert, as which shared experts are counted")
     if not experts:
         found = {key: value for key, value in found.items() if key not in _OF_MIXTURES}
+    if kind == "falcon" and table.get("multi_query") and not table.get("new_decoder_architecture"):
+        found["kv_heads"] = 1
+    windows = [table[key] for key in ("sliding_window", "window_size") if isinstance(table.get(key), int)]
+    if windows and table.get("use_sliding_window") is not False:
+        note(f"model {path}: every layer is taken to attend to all tokens before, and none to the last {windows[0]} "
+             "alone")
     return LanguageModel(name=str(table.get("_name_or_path") or table.get("model_type") or "model"), source=path, **{
-        "gated": not old, "tied": old, "positions": old and table.get("model_type") != "mpt", "biases": old,
+        "gated": not old and kind not in _PLAIN, "tied": old or kind in _TIED, "positions": old and kind != "mpt",
+        "biases": _PLAIN.get(kind, old),
         "sequence": 2048, **found,
     })

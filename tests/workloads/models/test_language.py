@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from topologies import WeftError
+from topologies.text.schema import InputNote
 from workloads.models.language import LanguageModel, from_hugging_face, language_model, language_models
 
 PARAMETERS = {
@@ -143,3 +144,59 @@ def test_shapes_that_cannot_be_are_refused() -> None:
         LanguageModel(name="x", heads=4, experts=4, **one)
     with pytest.raises(WeftError, match="llama-3-8b"):
         language_model("llama-3-8")
+
+
+def _sizes(kind: str, layers: int, hidden: int, heads: int, wide: int, vocabulary: int, **more: Any) -> dict[str, Any]:
+    return {"model_type": kind, "num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads,
+            "intermediate_size": wide, "vocab_size": vocabulary, "max_position_embeddings": 2048, **more}
+
+
+PUBLISHED = {
+    "gpt-neox-20b": (_sizes("gpt_neox", 44, 6144, 64, 24576, 50432, tie_word_embeddings=False), 20.55),
+    "gpt-j-6b": ({"model_type": "gptj", "n_layer": 28, "n_embd": 4096, "n_head": 16, "n_positions": 2048,
+                  "vocab_size": 50400, "tie_word_embeddings": False}, 6.05),
+    "gpt-oss-120b": (_sizes("gpt_oss", 36, 2880, 64, 2880, 201088, num_key_value_heads=8, head_dim=64,
+                            num_local_experts=128, num_experts_per_tok=4, tie_word_embeddings=False), 116.83),
+    "falcon-7b": ({"model_type": "falcon", "num_hidden_layers": 32, "hidden_size": 4544, "num_attention_heads": 71,
+                   "num_kv_heads": 71, "multi_query": True, "vocab_size": 65024}, 6.92),
+    "starcoder2-3b": (_sizes("starcoder2", 30, 3072, 24, 12288, 49152, num_key_value_heads=2), 3.03),
+    "qwen1.5-moe-a2.7b": (_sizes("qwen2_moe", 24, 2048, 16, 5632, 151936, num_key_value_heads=16, num_experts=60,
+                                 num_experts_per_tok=4, moe_intermediate_size=1408, decoder_sparse_step=1,
+                                 shared_expert_intermediate_size=5632, tie_word_embeddings=False), 14.32),
+    "ernie-4.5-21b-a3b": (_sizes("ernie4_5_moe", 28, 2560, 20, 12288, 103424, num_key_value_heads=4, moe_k=6,
+                                 moe_num_experts=64, moe_num_shared_experts=2, moe_intermediate_size=1536,
+                                 moe_layer_start_index=1, tie_word_embeddings=True), 21.83),
+    "smollm3-3b": (_sizes("smollm3", 36, 2048, 16, 11008, 128256, num_key_value_heads=4), 3.08),
+    "olmoe-1b-7b": (_sizes("olmoe", 16, 2048, 16, 1024, 50304, num_key_value_heads=16, num_experts=64,
+                           num_experts_per_tok=8, tie_word_embeddings=False), 6.92),
+    "phi-1.5": (_sizes("phi", 24, 2048, 32, 8192, 51200, tie_word_embeddings=False), 1.42),
+    "phi-3.5-moe": (_sizes("phimoe", 32, 4096, 32, 6400, 32064, num_key_value_heads=8, num_local_experts=16,
+                           num_experts_per_tok=2, tie_word_embeddings=False), 41.87),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_configurations_of_other_kinds_have_their_published_parameters(name: str, tmp_path: Path) -> None:
+    table, billions = PUBLISHED[name]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(table), encoding="utf-8")
+    assert language_model(str(path)).parameters / 1e9 == pytest.approx(billions, rel=2e-3)
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    ({"decoder_sparse_step": 2}, "decoder_sparse_step is 2: only mixtures in all layers behind the first are read"),
+    ({"mlp_only_layers": [3]}, "mlp_only_layers is "),
+    ({"shared_expert_intermediate_size": 1000}, "shared_expert_intermediate_size 1000 is no multiple"),
+])
+def test_mixtures_that_are_none_in_some_layers(more: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(PUBLISHED["qwen1.5-moe-a2.7b"][0] | more), encoding="utf-8")
+    with pytest.raises(WeftError, match=message):
+        language_model(str(path))
+
+
+def test_windows_of_attention_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(PUBLISHED["gpt-oss-120b"][0] | {"sliding_window": 128}), encoding="utf-8")
+    with pytest.warns(InputNote, match="and none to the last 128 alone"):
+        language_model(str(path))
