@@ -2,8 +2,7 @@
 
 A group is any NPUs. All of them run the algorithm on the network, if that admits it; a product of its dimensions the
 hierarchical one, if that is asked for; any others the algorithm among themselves. A group of one does nothing. A
-barrier is messages without bytes to the NPUs 1, 2, 4, ... further on (dissemination), a gather or a scatter a message
-each.
+barrier is messages without bytes to the NPUs 1, 2, 4, ... further on (dissemination).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from collectives.core.collective import collective
 from collectives.core.placed import placed
 from collectives.core.schedule import Schedule
 from collectives.registry import algorithm, build, spelled
@@ -20,12 +20,10 @@ from workloads.job import Job
 
 DEFAULTS = {
     "all-reduce": ("ring", "bucket"), "all-gather": ("ring", "bucket"), "reduce-scatter": ("ring", "bucket"),
-    "all-to-all": ("direct",), "broadcast": ("tree",), "reduce": ("tree",),
+    "all-to-all": ("direct",), "broadcast": ("tree",), "reduce": ("tree",), "gather": ("direct",),
+    "scatter": ("direct",),
 }
 """By collective: the first that the network admits is taken where none is named that implements it."""
-
-OF_MESSAGES = ("barrier", "gather", "scatter")
-"""Collectives that are messages, not schedules."""
 
 OF_PRODUCTS = ("hierarchical", "themis")
 """Algorithms of process groups that are products of dimensions."""
@@ -69,10 +67,6 @@ class GroupCollectives:
             return job.send(label, 0, members, members, kind="join", after=after)
         if kind == "barrier":
             return _barrier(job, label, members, after)
-        if kind in OF_MESSAGES:
-            others, roots = members[1:], [members[0]] * (len(members) - 1)
-            ends = (others, roots) if kind == "gather" else (roots, others)
-            return job.send(label, [size // len(members)] * len(others), *ends, kind=kind, after=after)
         return job.collective(label, self._schedule(kind, size, members), kind=called or kind, npus=members,
                               after=after, priority=priority)
 
@@ -108,7 +102,8 @@ class GroupCollectives:
     def _by(self, name: str, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
         topology = self.topology
         if len(members) == topology.n_npus:
-            return build(name, kind, topology, size, **self._options(name))
+            options = self._options(name) | ({"root": members[0]} if collective(kind).rooted and members[0] else {})
+            return build(name, kind, topology, size, **options)
         if spelled(name) in OF_PRODUCTS:
             if (spec := group_spec(members, topology)) is None:
                 some = ", ".join(map(str, members[:8]))

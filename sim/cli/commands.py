@@ -302,8 +302,9 @@ COMMANDS: dict[str, Command] = {
         run_flags=RUNS,
         helps={
             **_OF_JOBS,
-            "collective.algorithms": ("NAME", "algorithm of all collectives (default: hierarchical, of --model ring); "
-                                      "of traces several may be named: each collective takes the first that has it"),
+            "collective.algorithms": ("NAME[,NAME]", "of all collectives (default: of layers hierarchical, of --model "
+                                      "ring); of traces each takes the first that has it (default: ring, of "
+                                      "all-to-all, gather, scatter direct, of broadcast and reduce tree)"),
             "account.spread": ("N", "perturbed runs, for the range of the time: rates and starts by 0.1 %, other ties "
                                "(default: 0)"),
             "account.why": ("", "report what the critical path of the iteration was spent on"),
@@ -356,7 +357,8 @@ COMMANDS: dict[str, Command] = {
         without=("model.preset", "iteration.inline", *SIZES), run_flags=RUNS, outputs=("json", "perfetto"),
         needs=(FABRIC, "collective.algorithms|workload.name|workload.job|iteration.model"),
         helps={
-            "collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file"),
+            "collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file; of a workload as in "
+                                      "weft train"),
             "model.chunks": ("N", "chunks per transfer (default: for a schedule what compare chooses, 1 for a workload "
                              "or job)"),
             "model.symmetry": ("auto|off", "auto: simulate one rank per orbit; off: simulate all ranks (default: off, "

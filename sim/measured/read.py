@@ -55,7 +55,8 @@ PRODUCERS = (
     Producer(
         "nccl-tests, rccl-tests", "NVIDIA nccl-tests, ROCm rccl-tests", "a0b82b2, July 2026; ae3e635, September 2024",
         "weft judge FILE", "text and JSON of all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, "
-        "send/recv; several tables; time stamps, times of every iteration",
+        "send/recv; several tables; time stamps, times of every iteration; units as the header has "
+        "them",
         "gather, scatter, hypercube, all-to-all of unequal parts: no such collective is judged",
     ),
     Producer(

@@ -80,6 +80,18 @@ def test_gathers_and_scatters_are_a_message_each() -> None:
         assert time_ps(fabric, kind, (0, 1, 2), size=3000) == pytest.approx(2_000_000, abs=1_000_001)
 
 
+def test_the_first_of_a_group_is_the_root() -> None:
+    """Of all NPUs, and of some, in any order."""
+    fabric = switch(4, bandwidth="1GB/s", latency=0, hop_latency=0)
+    for kind in ("gather", "scatter", "broadcast", "reduce"):
+        for members in ((2, 0, 1, 3), (0, 1, 2, 3), (3, 1), (1, 3)):
+            job = Job(fabric)
+            GroupCollectives(fabric).add(job, kind, kind, 4096, members, [])
+            work = job.operations[0].work
+            assert isinstance(work, Communicate) and work.schedule.pattern.root == members[0]
+    assert time_ps(fabric, "gather", (0, 1, 2, 3), "tree") > 0
+
+
 def algorithms_of(algorithms: Named, topology: Topology, kinds: tuple[str, ...]) -> tuple[list[str], list[str]]:
     job = Job(topology)
     collectives = GroupCollectives(topology, algorithms)

@@ -134,6 +134,8 @@ def _check(data: Any, kind: str, where: str) -> None:
     accepted, needed = _KEYS[kind]
     if not isinstance(data, Mapping):
         raise WeftError(f"{where} is not a {kind}: it needs the keys {', '.join(accepted)}")
+    if kind == "device" and "connections" in data:
+        raise WeftError(f"{where} has connections: it is a draft of InfraGraph, from before its schema 2")
     for key in needed:
         if data.get(key) is None:
             raise WeftError(f"{where} lacks the key {key!r}")

@@ -79,14 +79,15 @@ _YONGFENG, _YONGFENG_BPS = ("7", "91"), 9e9
 
 PRODUCERS = (
     Producer(
-        "NCCL topology XML, version 1", "NVIDIA NCCL, Azure azhpc-images, infragraph", "NCCL 5067397c, June 2026",
-        "--topology FILE.xml --boxes N", "NVLink, NVSwitch, C2C, PCIe, NICs, several hosts; files without `<gpu>`, "
-        "which NCCL completes on the machine, with --nvlink",
-        "`<pcilink>`: ways between bridges; halves of a GPU (mlopart)", ABSENT,
+        "NCCL topology XML, version 1", "NVIDIA NCCL, Azure azhpc-images, aws-ofi-nccl, infragraph",
+        "NCCL 5067397c, June 2026", "--topology FILE.xml --boxes N; --machine FILE.xml:N",
+        "NVLink, NVSwitch, C2C, PCIe, NICs, several hosts; files without `<gpu>` or `<net>`, which NCCL completes on "
+        "the machine, with --nvlink and --nic-bandwidth",
+        "`<pcilink>`: ways between bridges; halves of a GPU (mlopart); devices without a class (AWS g5)", ABSENT,
     ),
     Producer(
         "RCCL topology XML, version 2", "ROCm RCCL (topo_expl/models)", "0cbce2a7, October 2024",
-        "--topology FILE.xml --boxes N", "xGMI by `gcn`, PCIe, NICs; what is absent as in NCCL's",
+        "--topology FILE.xml --boxes N; --machine FILE.xml:N", "xGMI by `gcn`, PCIe, NICs; what is absent as in NCCL's",
     ),
     Producer(
         "NCCL and RCCL graph XML", "NCCL_GRAPH_DUMP_FILE", "NCCL 5067397c, June 2026", "", "",

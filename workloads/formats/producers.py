@@ -17,7 +17,8 @@ PRODUCERS = (
              "all; a phase without a collective is an all-reduce of 0 bytes there, which `weft astra` refuses"),
     Producer("Chakra traces", "feeders of Chakra: et_feeder, JSON wrapper, V3", "mlcommons/chakra 21585d8; "
              "astra-sim/chakra `feederv3`, 2025", _ASTRA, "what each asks for, with its defaults; control "
-             "dependencies unless they contradict the data, as V3; JSON of the wrapper and of the jsonizer"),
+             "dependencies unless they contradict the data, as V3; JSON of the wrapper and of the jsonizer",
+             "the JSON of the wrapper's own tests (json_trace), whose collectives say neither kind nor size"),
     Producer("Chakra traces", "STAGE", "astra-sim/stage 9ec6c02, 2026-06-01", _ASTRA,
              "all: sets of dp, tp, pp, weight sharding and experts; `comm_group` or `pg_name`, groups of one; JSON"),
     Producer("Chakra traces", "Chakra's MPI converter", "mlcommons/chakra branch `mpi_converter`, 26eb19c, 2025-09-22",
