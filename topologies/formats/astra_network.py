@@ -136,7 +136,8 @@ def _network(entry: Entry) -> AstraNetwork:
     entries = entry.mapping(required=keys)
     known = (*KEYS, *OLDER, *_OLDER_TIMES, *_OLDER_NAMES)
     tell_over(entry.where, [key for key in entries if key not in known], "the analytical backend")
-    blocks = [item.choice(_OLDER_BLOCKS if older else BLOCKS, "block") for item in entries[keys[0]].items()]
+    named = entries[keys[0]].items(alone=not older)  # a single block, as files of 2022 had it
+    blocks = [item.choice(_OLDER_BLOCKS if older else BLOCKS, "block") for item in named]
     if not blocks:
         raise entries[keys[0]].refuse("is empty: give one block per dimension")
     numbers = {key: entries[key].items() for key in (*keys[1:], *_OLDER_TIMES * older) if key in entries}
@@ -165,7 +166,8 @@ def _of_older(
     for at, one in enumerate(dimensions):
         links = numbers["links-count"][at].integer(1, MOST_NPUS)
         kind = "FullyConnected" if one.kind == "AllToAll" else one.kind
-        share = {"Ring": links // 2, "FullyConnected": links // (one.npus - 1), "Switch": links}[kind]
+        share = {"Ring": max(links // 2, one.npus == 2), "FullyConnected": links // (one.npus - 1),
+                 "Switch": links}[kind]
         if not share:
             raise entries["links-count"].refuse(f"{links} links of an NPU are too few for {one.kind} of {one.npus}")
         more = nics[at] + routers[at] / 2 if kind == "Switch" else 2 * nics[at]

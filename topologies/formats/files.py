@@ -112,6 +112,8 @@ NAMED: tuple[tuple[str, str], ...] = (
     (r'"threadblocks"', "an execution plan of MSCCL++: give it as --algorithm"),
     (r"<topology\b", "an lstopo file of hwloc, which has no links between GPUs: NCCL_TOPO_DUMP_FILE writes them"),
     (r"(?im)^\s*nodes\s+\d+\s+connections\s", "a connection matrix of htsim: flows, and no network: --workload"),
+    (r'"topology-name"|"topology_configuration"', "a network of ASTRA-sim before 1.0, of one shape by its name: "
+     "that of 1.0 is read, with topologies-per-dim"),
     (r'"logical-dims"', "the logical dimensions of ASTRA-sim's ns-3: the network is in its topology text"),
     (r'"scheduling-policy"', "a system file of ASTRA-sim: give it as weft astra --system"),
     (r"\+-+\+\s*\n\|\s*NVIDIA-SMI", "the status of nvidia-smi: nvidia-smi topo -m writes the table"),

@@ -73,8 +73,10 @@ class Entry:
                 raise self.refuse(f"key {name!r} is missing")
         return found
 
-    def items(self) -> list[Entry]:
-        """The entries of a list."""
+    def items(self, alone: bool = False) -> list[Entry]:
+        """The entries of a list; `alone`: a single value is one of one."""
+        if alone and self._node.id == "scalar":
+            return [self]
         if self._node.id != "sequence":
             raise self.refuse("expected a list")
         return [Entry(node, self.where, self._source) for node in self._node.value]

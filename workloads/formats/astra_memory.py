@@ -5,9 +5,13 @@ from typing import NamedTuple
 
 from topologies.checks import WeftError, choice, integer, number
 from topologies.text.plain_data import read_json_object
+from topologies.text.schema import tell_over
 from topologies.units import PS_PER_S
 
 KINDS = ("NO_MEMORY_EXPANSION", "PER_NODE_MEMORY_EXPANSION", "PER_NPU_MEMORY_EXPANSION", "MEMORY_POOL")
+OF_LOCAL = ("local-mem-latency", "local-mem-bw")
+"""Of files of 2022, which the system file has since."""
+
 KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
 
 
@@ -33,8 +37,10 @@ def read_remote_memory(path: str | Path) -> RemoteMemory | None:
     WeftError: names the file and the key.
     """
     data, where = read_json_object(path, "remote memory file"), f"remote memory file {path}"
+    tell_over(where, [key for key in data if key in OF_LOCAL], "ASTRA-sim")
     for key in data:
-        choice(key, KEYS, f"{where}: key")
+        if key not in OF_LOCAL:
+            choice(key, KEYS, f"{where}: key")
     kind = choice(data.get("memory-type"), KINDS, f"{where}: memory-type")
     if kind == KINDS[0]:
         return None

@@ -27,7 +27,7 @@ RIGHT = (
       for flag in ("--comm-group", "--communicator")),
     ("05-compute-of-a-job", "trace --topology ring2.yml --job w --algorithm ring --peak 900 --memory-bandwidth "
      "1600GB/s", ": 21.03 us"),
-    ("06-group-of-one", "trace --topology ring2.yml --job w --comm-group groups.json", ": 20.03 us"),  # the other collective
+    ("06-group-of-one", "trace --topology ring2.yml --job w --comm-group groups.json", ": 20.03 us"),
     ("06-group-of-one", f"astra --workload w {ASTRA} --comm-group groups.json", "of one NPU takes no time"),
     *(("07-mixed-collectives-of-a-job", f"trace --topology ring4.yml --job {name} {more}", rf": {time} us")
       for name, time in (("moe", "32.8"), ("init", "58.21"), ("barrier", "19.15"))

@@ -29,6 +29,21 @@ def test_three_dimensions(tmp_path: Path) -> None:
     assert set(found.latency_ps) == {500_000} and set(found.hop_latency_ps) == {0}
 
 
+def test_a_single_block_need_not_be_a_list() -> None:
+    rest = "npus_count: [5]\nbandwidth: [25.0]\nlatency: [1.0]\n"
+    one, other = (parse_astra_network(f"topology: {block}\n{rest}", "a") for block in ("Switch", "[Switch]"))
+    assert one == other
+    with pytest.raises(WeftError, match="block 'Mesh2D' is unknown"):
+        parse_astra_network(f"topology: Mesh2D\n{rest}", "a")
+
+
+def test_networks_before_1_0_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "net.json"
+    path.write_text('{"topology-name": "Torus2D", "dims-count": 1}', encoding="utf-8")
+    with pytest.raises(WeftError, match="a network of ASTRA-sim before 1"):
+        from_spec(str(path))
+
+
 def test_each_dimension_has_its_own() -> None:
     text = "topology: [Switch, Ring]\nnpus_count: [2, 3]\nbandwidth: [400.0, 0.5]\nlatency: [936.25, 0]\n"
     network = parse_astra_network(text, "net.yml")
@@ -127,6 +142,12 @@ class TestOlderJson:
         assert row.value == "0 in every dimension"
         absent = parse_astra_network(json.dumps(data), "net.json")
         assert absent == parse_astra_network(older(**{row.name: [0, 0, 0]}), "net.json")
+
+    def test_a_ring_of_two_has_one_link(self) -> None:
+        """As the samples of 1.0 say; two links are one each way."""
+        one, two = (parse_astra_network(older(**{"units-count": [2, 3, 2], "links-count": [links, 2, 1]}), "net.json")
+                    for links in (1, 2))
+        assert one == two
 
     def test_it_is_known_by_its_keys(self, tmp_path: Path) -> None:
         path = tmp_path / "net.json"

@@ -14,7 +14,8 @@ from sim.astra.run import run_astra
 from sim.program.model import Model
 from tests.astra_inputs import collective_node, compute_node, message_node, write_inputs, write_ranks
 from topologies import WeftError, ring
-from workloads.formats.astra_memory import RemoteMemory, Roofline
+from topologies.text.schema import InputNote
+from workloads.formats.astra_memory import RemoteMemory, Roofline, read_remote_memory
 from workloads.formats.chakra import Trace, parse_trace, write_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_job import Hardware, chakra_job, open_chakra
@@ -260,6 +261,12 @@ def memory_file(folder: Path, **keys: Any) -> Path:
     data = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 50}
     path.write_text(json.dumps(data | {key.replace("_", "-"): value for key, value in keys.items()}), encoding="utf-8")
     return path
+
+
+def test_memory_files_of_2022_name_the_local_one_too(tmp_path: Path) -> None:
+    with pytest.warns(InputNote, match="passed over, as ASTRA-sim does: local-mem-latency, local-mem-bw"):
+        found = read_remote_memory(memory_file(tmp_path, local_mem_latency=0, local_mem_bw=4096))
+    assert found == RemoteMemory(100, 50, 1)
 
 
 @pytest.mark.parametrize(
