@@ -129,7 +129,7 @@ def test_no_workers_are_too_few(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("section", "key"),
-    [("topology", "bandwidth"), ("collective", "algorithm"), ("model", "chunk_size"), ("sweep", "to")],
+    [("topology", "bandwidth"), ("collective", "method"), ("model", "chunk_size"), ("sweep", "to")],
 )
 def test_an_unknown_key_of_a_file_is_named(
     section: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

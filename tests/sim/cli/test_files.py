@@ -21,7 +21,8 @@ READ = {
     "FILE": ("in.txt", "in.txt"), "FILE.csv": ("d/in.csv", "d/in.csv"), "SPEC|FILE": ("in.graphml", "in.graphml"),
     "NAME|FILE": ("in.xml", "in.xml"), "NAME|FILE[,...]": ("in.xml", "in.xml"),
     "NAME|FILE.json|FILE.toml|FILE.sh": ("in.json", "in.json"),
-    "NAME|FILE.toml[:NODES]": ("in.toml:4", "in.toml"), "PREFIX": ("in", "in.0.et"), "DIR": ("in", "in/deep/a.json"),
+    "NAME|FILE.toml|FILE.xml[:NODES]": ("in.toml:4", "in.toml"), "PREFIX": ("in", "in.0.et"),
+    "DIR": ("in", "in/deep/a.json"),
 }
 """By what stands for a value in help: an argument that names a file, and the file."""
 
