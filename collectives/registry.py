@@ -16,6 +16,7 @@ from collectives import (
     dimension_wise,
     direct,
     double_binary_tree,
+    fast,
     hierarchical,
     in_network,
     mirrored_recursive_doubling,
@@ -235,6 +236,11 @@ _ALGORITHMS = (
         built_from_rates=True,
     ),
     _entry(
+        fast,
+        "an all-to-all balanced inside boxes, in phases of one box to one box (FAST)",
+        "equal boxes; up to 2,000,000 places for pieces, phases by pairs of NPUs",
+    ),
+    _entry(
         bfb,
         "breadth-first broadcast: shortest paths with balanced loads in every step",
         "direct networks; up to 128 NPUs if they are not alike",
@@ -282,6 +288,9 @@ _ALGORITHMS = (
     ),
 )
 
+PAIRS = "pairs"
+"""The option of an all-to-all that says how much each rank sends every other."""
+
 BUILT_IN = frozenset(map(id, _ALGORITHMS))
 """Identities of weft's own algorithms, whose changes `sim.version.RESULTS_VERSION` tells."""
 
@@ -328,10 +337,11 @@ def spelled(name: str) -> str:
 
 
 @checked
-def algorithms_for(kind: str) -> tuple[str, ...]:
-    """Names of the algorithms that implement a collective."""
+def algorithms_for(kind: str, *, pairs: bool = False) -> tuple[str, ...]:
+    """Names of the algorithms that implement a collective; with `pairs`, of those that take sizes per pair of ranks."""
     wanted = collective(kind).name
-    return tuple(name for name, one in ALGORITHMS.items() if wanted in one.functions)
+    found = [(name, one.functions[wanted]) for name, one in ALGORITHMS.items() if wanted in one.functions]
+    return tuple(name for name, function in found if not pairs or PAIRS in _parameters(function))
 
 
 @staged("pattern")
@@ -389,7 +399,8 @@ def _options_of(chosen: Algorithm, kind: str) -> tuple[str, ...]:
     parameters = _parameters(chosen.functions[kind])
     any_name = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
     taken = (option for option in chosen.options if any_name or option in parameters)
-    return (*taken, "element_bytes", *(["root"] if COLLECTIVES[kind].rooted else []))
+    more = ("root", COLLECTIVES[kind].rooted), (PAIRS, PAIRS in parameters)
+    return (*taken, "element_bytes", *(name for name, there in more if there))
 
 
 @lru_cache(maxsize=256)
