@@ -30,6 +30,7 @@ from collectives import (
     recursive_doubling,
     recursive_multiplying,
     ring,
+    stragglar,
     swing,
     synthesis,
     themis,
@@ -275,6 +276,12 @@ _ALGORITHMS = (
         "binomial trees from all ranks at once, far ranks first, messages of a step together",
         "any shape",
         options={"aggregation": "most blocks of a message, a power of two (default: no limit)"},
+    ),
+    _entry(
+        stragglar,
+        "all but a late rank reduce and scatter; it exchanges with one after another, who hand on the sums (StragglAR)",
+        "powers of two",
+        options={"late": "the rank that begins late, by a fault plan (default: 0)"},
     ),
     _entry(
         synthesis,
