@@ -15,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from collectives.core.boxes import equal_boxes
+from collectives.core.builders import kept_by_wiring
 from collectives.core.collective import uneven
 from collectives.core.pairs import Ints, Pairs, elements
+from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule
 from collectives.core.sends import SendList
 from topologies import Topology, WeftError
@@ -57,13 +59,20 @@ def all_to_all(
     `pairs`: how much goes from each rank to every other (default: equal blocks); see `collectives.core.pairs`.
     WeftError: boxes of several sizes, proportions that are not accepted, or too many phases.
     """
+    count = elements(pairs, topology.n_npus, size, element_bytes)
+    pattern = _pattern(topology, count.tobytes(), max(1, LEAST_BYTES // element_bytes))
+    return Schedule(pattern, parse_size(size), element_bytes)
+
+
+@kept_by_wiring(4)
+def _pattern(topology: Topology, sizes: bytes, least: int) -> Pattern:
+    """`sizes`: elements of each pair; `least`: of a position in a part of a phase."""
     p, boxes = topology.n_npus, equal_boxes(topology, NAME)
     if len(boxes) == 1:
         boxes = [[rank] for rank in range(p)]
     _check_size(topology.name, len(boxes), p)
-    count = elements(pairs, p, size, element_bytes)
-    pieces = list(_pieces(count, boxes, max(1, LEAST_BYTES // element_bytes * (p // len(boxes)))))
-    return _sent(topology, boxes, count, pieces, parse_size(size), element_bytes)
+    count = np.frombuffer(sizes, np.int64).reshape(p, p)
+    return _sent(topology, boxes, count, list(_pieces(count, boxes, least * (p // len(boxes)))))
 
 
 def _check_size(name: str, n: int, p: int) -> None:
@@ -162,9 +171,7 @@ def _spread(block: Ints, one: list[int], other: list[int], phases: list[tuple[in
             slots[number] = phase, at, room
 
 
-def _sent(
-    topology: Topology, boxes: list[list[int]], count: Ints, pieces: list[Piece], size: int, element_bytes: int
-) -> Schedule:
+def _sent(topology: Topology, boxes: list[list[int]], count: Ints, pieces: list[Piece]) -> Pattern:
     """The messages of all pieces: gathered where they leave, sent, and handed on."""
     p, sends = topology.n_npus, SendList()
     box_of = np.empty(p, np.int64)
@@ -185,22 +192,21 @@ def _sent(
     ):
         which, waits = by_message[phase, leaves, enters], list[int]()
         if box_of[leaves] == box_of[enters]:
-            send(leaves, enters, which, 3 * phase, sent[leaves][-AHEAD:1 - AHEAD])
+            send(leaves, enters, which, phase, sent[leaves][-AHEAD:1 - AHEAD])
             continue
         for source, its in _grouped(which, lambda at: pieces[at].source):
             if source != leaves:  # not all at once, for what is handed on goes the same ways
-                waits.append(send(source, leaves, its, 3 * phase, sent[leaves][-AHEAD:1 - AHEAD]))
+                waits.append(send(source, leaves, its, phase, sent[leaves][-AHEAD:1 - AHEAD]))
         waits += sent[leaves][-1:] + received[enters][-1:]
-        one = send(leaves, enters, which, 3 * phase + 1, waits)
+        one = send(leaves, enters, which, phase, waits)
         sent[leaves].append(one)
         received[enters].append(one)
         for target, its in _grouped(which, lambda at: pieces[at].target):
             if target != enters:
-                send(enters, target, its, 3 * phase + 2, [one])
+                send(enters, target, its, phase, [one])
     own = np.arange(p)
     weights[0, own, own] = count[own, own]
-    pattern = sends.pattern(topology, uneven(tuple(weights.ravel().tolist())), NAME, weights.size)
-    return Schedule(pattern, size, element_bytes)
+    return sends.pattern(topology, uneven(tuple(weights.ravel().tolist())), NAME, weights.size)
 
 
 def _numbered(pieces: list[Piece], p: int) -> tuple[list[int], Ints]:

@@ -1,4 +1,4 @@
-"""StragglAR: an all-reduce while one rank is late: the others reduce and scatter, and it exchanges with one after another.
+"""StragglAR: an all-reduce behind a late rank: the others reduce and scatter, and it exchanges with one after another.
 
 Of n = 2^k ranks, those on time are the powers g^0, g^1, ... of a generator of GF(2^k), and the late one is 0. Rank g^i
 ends the reduce-scatter with the sum of part i. In round t rank x and rank x + g^t are partners, so that the late rank
@@ -41,7 +41,7 @@ def _pattern(topology: Topology, late: int) -> Pattern:
     rank_of = {0: late} | dict(zip(power, on_time, strict=True))
     came: dict[tuple[int, int], list[int]] = {}  # element and part, and the transfers that brought it
     for ahead in range(1, parts):
-        for at, element in enumerate(power):
+        for at in range(parts):
             part = (at + ahead) % parts
             number = sends.add(on_time[at], on_time[part], [part], step=ahead - 1, reduces=True)
             came.setdefault((power[part], part), []).append(number)

@@ -6,7 +6,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.builders import kept_by_wiring
 from collectives.core.collective import Collective, uneven
+from collectives.core.pattern import Pattern
 from collectives.core.schedule import Schedule
 from collectives.core.sends import SendList
 from topologies import Topology, WeftError
@@ -106,8 +108,14 @@ def exchange(
 
     `in_turn`: a message waits for the one that its sender sent before, and for what its receiver received before.
     """
+    count = elements(pairs, topology.n_npus, size, element_bytes)
+    return Schedule(_exchange(topology, algorithm, count.tobytes(), in_turn), parse_size(size), element_bytes)
+
+
+@kept_by_wiring(4)
+def _exchange(topology: Topology, algorithm: str, sizes: bytes, in_turn: bool) -> Pattern:
     p, sends = topology.n_npus, SendList()
-    count = elements(pairs, p, size, element_bytes)
+    count = np.frombuffer(sizes, np.int64).reshape(p, p)
     sent, received = dict[int, int](), dict[int, int]()
     for ahead in range(1, p):
         for source in range(p):
@@ -117,5 +125,4 @@ def exchange(
                 waits = sorted(set(known)) if in_turn else ()
                 number = sends.add(source, target, [source * p + target], step=ahead - 1, count=one, after=waits)
                 sent[source] = received[target] = number
-    pattern = sends.pattern(topology, uneven(tuple(count.ravel().tolist())), algorithm, p * p)
-    return Schedule(pattern, parse_size(size), element_bytes)
+    return sends.pattern(topology, uneven(tuple(count.ravel().tolist())), algorithm, p * p)

@@ -1,4 +1,4 @@
-"""StragglAR: rounds as few as its paper's, one message per rank and direction in each, and its gain behind a late rank."""
+"""StragglAR: as few rounds as its paper has, one message per rank and direction in each, and its gain."""
 
 from __future__ import annotations
 
