@@ -49,13 +49,13 @@ def _pattern(topology: Topology, late: int) -> Pattern:
     for t in range(parts + k - 1 if k else 0):
         step, now = power[t % parts], list[tuple[int, int, int]]()
         for x in range(n):
-            part, exchanged = _part(x, t, k, power), t < parts and x in (0, step)
-            if part is None or (x == step and not exchanged):  # the late rank has all that it sums
+            given, exchanged = _part(x, t, k, power), t < parts and x in (0, step)
+            if given is None or (x == step and not exchanged):  # the late rank has all that it sums
                 continue
-            waits = came.get((x, part), []) + [one[at] for one, at in ((sent, x), (received, x ^ step)) if at in one]
+            waits = came.get((x, given), []) + [one[at] for one, at in ((sent, x), (received, x ^ step)) if at in one]
             source, target = rank_of[x], rank_of[x ^ step]
-            number = sends.add(source, target, [part], step=parts + t, reduces=exchanged, after=dict.fromkeys(waits))
-            now.append((x, part, number))
+            number = sends.add(source, target, [given], step=parts + t, reduces=exchanged, after=dict.fromkeys(waits))
+            now.append((x, given, number))
         for x, part, number in now:
             came.setdefault((x ^ step, part), []).append(number)
             sent[x] = received[x ^ step] = number
