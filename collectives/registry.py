@@ -221,7 +221,7 @@ _ALGORITHMS = (
     _entry(
         pipelined,
         "packed spanning trees that reach the bandwidth optimum of the network, chunk by chunk",
-        "any fabric with identical NPUs or without switches (1,140), or up to 256; switches must send what they receive",
+        "any fabric of alike NPUs or no switches (1,140 NPUs), or up to 256; switches must send what they receive",
         options={
             "k": "trees per root (default: as many as the optimum takes)",
             "most_k": "limit on k by default: fewer trees than the optimum takes lose bandwidth (default: 128)",

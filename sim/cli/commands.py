@@ -444,7 +444,7 @@ COMMANDS: dict[str, Command] = {
             "weft schedule --topology ocs:8x2 --algorithm swing --form bandwidth -b 1M --ocs-plan plan.json",
         ),
         uses=("topology", "collective", "sweep", "schedule"), without=SIZES, needs=(FABRIC, "collective.algorithms"),
-        outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl", "mscclpp"),
+        outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl", "mscclpp", "forestcoll", "teccl"),
         figures=("trees", "steps"),
         more=_schedule,
     ),

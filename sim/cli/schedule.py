@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from collectives import ALGORITHMS, COLLECTIVES, Schedule, pipelined
+from collectives.formats.forestcoll import to_forestcoll
 from collectives.formats.htsim import to_htsim
 from collectives.formats.msccl_xml import to_msccl
 from collectives.formats.mscclpp_json import to_mscclpp
 from collectives.formats.ocs_plan import to_ocs_plan
 from collectives.formats.played import busiest_s
+from collectives.formats.teccl import to_teccl
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import STANDARD_OUTPUT, say, write_json, write_text, write_whole
@@ -74,20 +76,23 @@ def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tu
 
 def _exports(arguments: argparse.Namespace, spec: Spec, schedules: list[Schedule]) -> list[tuple[str, str]]:
     """File names of foreign formats, and their contents."""
-    asked = arguments.goal, arguments.htsim, arguments.ocs_plan, arguments.msccl, arguments.mscclpp
-    if not any(asked):
+    formats = "goal", "htsim", "ocs_plan", "msccl", "mscclpp", "forestcoll", "teccl"
+    if not any(getattr(arguments, name) for name in formats):
         return []
     if len(schedules) != 1:
         names = ", ".join(schedule.name for schedule in schedules)
         raise WeftError(
-            f"--goal, --htsim, --ocs-plan, --msccl and --mscclpp hold one schedule, and here are {names}: name one "
-            "algorithm and --form"
+            "--goal, --htsim, --ocs-plan, --msccl, --mscclpp, --forestcoll and --teccl hold one schedule, and here are "
+            f"{names}: name one algorithm and --form"
         )
     texts = []
     if arguments.goal:
         texts.append((arguments.goal, schedule_to_goal(schedules[0], arguments.goal_chunks)))
     if arguments.htsim:
         texts.append((arguments.htsim, to_htsim(schedules[0])))
+    for name, write in (("forestcoll", to_forestcoll), ("teccl", to_teccl)):
+        if where := getattr(arguments, name):
+            texts.append((where, write(schedules[0])))
     if arguments.ocs_plan:
         texts.append((arguments.ocs_plan, to_ocs_plan(planned(schedules[0], Model(chunks=1), policy=EVERY_STEP))))
     if arguments.mscclpp:
