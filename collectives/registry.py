@@ -233,7 +233,7 @@ _ALGORITHMS = (
     _entry(
         concurrent_flow,
         "an all-to-all along the routes of a linear program, which load the links evenly",
-        "any fabric of up to 64 NPUs; up to 20,000 links x NPUs if they are not alike",
+        "any fabric of up to 512 NPUs; up to 20,000 links x NPUs if they are not alike",
         built_from_rates=True,
     ),
     _entry(

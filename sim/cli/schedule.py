@@ -1,7 +1,7 @@
 """`weft schedule`: what a schedule sends, step by step; `--list` shows which algorithms there are."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -109,29 +109,36 @@ def _program(
 
     Programs name ranks and no links: between two ranks they go where the fabric leads.
     """
-    pattern, choices = schedule.pattern, [schedule]
+    pattern = schedule.pattern
     own, away = (busiest_s(schedule, named=named) for named in (True, False))
     chosen = {"k", "most_k", "loss"} & spec.options_of(pattern.algorithm).keys()
-    if pattern.algorithm == pipelined.NAME and not pattern.kind.rooted and not chosen:
-        for k in FEWER if away > 1.01 * own or pattern.n_blocks > MOST_BLOCKS else ():
-            with suppress(WeftError):  # does not fit past the switches
-                choices.append(spec.build_schedule(pipelined.NAME, pattern.topology, schedule.size_bytes, k=k))
-    load = [busiest_s(one, named=False) for one in choices]
-    near = zip(choices, load, strict=True)
-    choices = [one for one, _ in sorted(near, key=lambda at: (at[1] > 1.02 * min(load), at[0].pattern.n_blocks))]
-    for at, one in enumerate(choices):
+    may = pattern.algorithm == pipelined.NAME and not pattern.kind.rooted and not chosen
+    many = may and (away > 1.01 * own or pattern.n_blocks > MOST_BLOCKS)
+    refused: WeftError | None = None
+    for one in (*([] if many else [schedule]), *(_fewer(spec, schedule) if may else ())):
         try:
             text = write(one)
-        except WeftError:
-            if at + 1 == len(choices):
-                raise
+        except WeftError as wrong:
+            refused = wrong
             continue
         if (loss := busiest_s(one, named=False) / own - 1) > 0.001:
             trees = "" if one is schedule else f", with {one.pattern.n_blocks // pattern.p} trees of a root"
             say(arguments, f"# programs take the routes of the fabric: {100 * loss:.1f} % more on the busiest "
                            f"link than here{trees}")
         return text
-    raise AssertionError("there is a choice")
+    assert refused is not None
+    raise refused
+
+
+def _fewer(spec: Spec, schedule: Schedule) -> Iterator[Schedule]:
+    """The schedule and others with fewer trees, the fewest of those that load links the least first."""
+    choices = [schedule]
+    for k in FEWER:
+        with suppress(WeftError):  # does not fit past the switches
+            choices.append(spec.build_schedule(pipelined.NAME, schedule.topology, schedule.size_bytes, k=k))
+    load = [busiest_s(one, named=False) for one in choices]
+    near = zip(choices, load, strict=True)
+    yield from (one for one, _ in sorted(near, key=lambda at: (at[1] > 1.02 * min(load), at[0].pattern.n_blocks)))
 
 
 def _schedules(spec: Spec) -> list[Schedule]:
