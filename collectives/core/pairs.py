@@ -12,7 +12,7 @@ from collectives.core.pattern import Pattern
 from collectives.core.schedule import Schedule
 from collectives.core.sends import SendList
 from topologies import Topology, WeftError
-from topologies.checks import told
+from topologies.checks import integer, told
 from topologies.text.input_text import read_input, stamp_of
 from topologies.units import Quantity, parse_size
 
@@ -39,7 +39,7 @@ def elements(pairs: Pairs | None, p: int, size: Quantity, element_bytes: int) ->
     The largest remainders are rounded up, so that the sum is exact. Without `pairs`, all are equal.
     """
     share = np.ones((p, p)) if pairs is None else proportions(pairs, p)
-    total = parse_size(size) * p // element_bytes
+    total = parse_size(size) * p // integer(element_bytes, "element_bytes", 1)
     exact = share / share.sum() * total
     found: Ints = np.floor(exact).astype(np.int64)
     short = total - int(found.sum())
