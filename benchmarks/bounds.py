@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -17,6 +18,7 @@ from collectives import Schedule, build, concurrent_flow, direct, pipelined
 from collectives.trees.pack import gather_forest, pack_forest
 from collectives.trees.shares import gather_shares
 from sim import simulate
+from sim.analytic.bounds import bounds
 from sim.analytic.cut_bound import cut_bound
 from sim.papers.pipeline import LARGE, all_at_once
 from sim.study.tables import aligned
@@ -25,6 +27,7 @@ from tests.fabrics import random_fabric
 from topologies import from_spec
 from topologies.flows.programs import all_to_all_rate_Bps
 from topologies.flows.tightest_cut import gather_cut
+from topologies.units import format_time
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "bounds.md"
 
@@ -65,6 +68,16 @@ REDUCED = (
 )
 
 BOXES, BOXED = ("dgx-a100:2", "dgx-h100:2"), (("nvls-trees", ""), ("in-network", "rail-wise"), ("pipelined", ""))
+
+_POSTED = {"posted": True}
+THOUSANDS: tuple[tuple[str, str, str, dict[str, object]], ...] = (
+    *(("fat-tree:16", kind, "ring", {}) for kind in ("all-gather", "all-reduce")),
+    *(("dgx-h100:128", kind, "nccl-rings", _POSTED) for kind in ("all-gather", "all-reduce")),
+    *(("random-regular:1024x8", kind, "pipelined", {}) for kind in ("all-gather", "all-reduce")),
+    *(("dragonfly:33x32", kind, "pipelined", {}) for kind in ("all-gather", "all-reduce")),
+    ("torus:8x8x8", "all-to-all", "concurrent-flow", {}),
+)
+SKEWED, SKEWS = "dgx-h100:4", ("zipf:0", "zipf:0.5", "zipf:0.9", "zipf:1.2", "moe:0.5", "moe:0.9", "moe:1.2")
 
 ALIKE = ("torus:64x64", "torus:16x16x16", "hypercube:12")
 """4,096 NPUs each."""
@@ -120,6 +133,8 @@ def main() -> None:
         map(_scattered, SCATTERED),
     )
     lines += switched()
+    lines += thousands()
+    lines += skewed()
     write_text_whole(PAGE, "\n".join(lines).rstrip() + "\n")
 
 
@@ -179,6 +194,37 @@ def _over_ideal(
     built = build(name, kind, topology, size, form or None, **options)
     ideal = float(cut_bound(topology, kind, reducing_switches=True).s_per_byte) * built.size_bytes
     return f"{simulate(built, chunks=256).time_s / ideal:.4f}"
+
+
+def thousands() -> list[str]:
+    """Built, proved and simulated."""
+    head = ["fabric", "NPUs", "collective", "algorithm", "proof", "time", "over the bound", "CPU s"]
+    return _table("1,024 NPUs that are not alike, 4 GiB; an all-to-all of 64 MiB on 512", head,
+                  (_thousand(*which) for which in THOUSANDS))
+
+
+def _thousand(spec: str, kind: str, name: str, options: dict[str, object]) -> Line:
+    topology, size = from_spec(spec), 2**26 if kind == "all-to-all" else 2**32
+    run, cpu_s = _timed(lambda: simulate(build(name, kind, topology, size, **options)))
+    over = run.time_s / float(cut_bound(topology, kind).s_per_byte * size)
+    return [spec, f"{topology.n_npus:,}", kind, name, run.schedule.proof, format_time(run.time_ps), f"{over:.4f}",
+            f"{cpu_s:.1f}"]
+
+
+def skewed() -> list[str]:
+    """An all-to-all whose pairs are unequal."""
+    topology = from_spec(SKEWED)
+    rows = []
+    for pairs in SKEWS:
+        times, first_s = [], 0.0
+        for name in ("fast", "direct", "pairwise"):
+            built, cpu_s = _timed(partial(build, name, "all-to-all", topology, "64MiB", pairs=pairs))
+            run = simulate(built, chunks=8)
+            times.append(run.time_ps / bounds(run.lowered).cut_ps)
+            first_s = cpu_s if name == "fast" else first_s
+        rows.append([pairs, *(f"{over:.3f}" for over in times), f"{first_s:.2f}"])
+    title = f"All-to-all with sizes per pair on {SKEWED}, 64 MiB of a rank in the mean: over the bound"
+    return _table(title, ["pairs", "fast", "direct", "pairwise", "CPU s to build fast"], rows)
 
 
 def _low(spec: str) -> Line:

@@ -22,8 +22,8 @@ from topologies.flows.programs import concurrent_flow
 from topologies.flows.tightest_cut import gather_cut
 
 NAME = "concurrent-flow"
-MOST_NPUS = 64
-"""Limit on NPUs: above it there are too many blocks to prove."""
+MOST_NPUS = 512
+"""Limit on NPUs: a quarter of a minute where they are alike; above it there are too many blocks to prove."""
 
 MOST_VARIABLES = 20_000
 """Limit on the variables of the linear program, one per link and distinct source: a few seconds."""

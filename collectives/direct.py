@@ -8,11 +8,13 @@ import numpy.typing as npt
 from collectives.core.builders import by_wiring, of_kind, plain
 from collectives.core.collective import collective
 from collectives.core.grid import NOBODY, Grid, shrink
+from collectives.core.pairs import Pairs, exchange
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Ref, Transfers, TransferTable
 from topologies import Topology
+from topologies.checks import checked
 from topologies.units import Quantity
 
 NAME = "direct"
@@ -53,7 +55,19 @@ all_reduce = plain("all-reduce", _pattern, """
 reduce_scatter = plain("reduce-scatter", _pattern, """
     Every rank sends every other rank the block that the receiver owns.""")
 all_gather = plain("all-gather", _pattern, "Every rank sends its block to every other.")
-all_to_all = plain("all-to-all", _pattern, "Every rank sends every other rank a distinct block, all at once.")
+
+
+@checked
+def all_to_all(
+    topology: Topology, size: Quantity, *, pairs: Pairs | None = None, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Every rank sends every other rank a distinct block, all at once.
+
+    `pairs`: how much each rank sends every other (default: equal blocks); see `collectives.core.pairs`.
+    """
+    if pairs is None:
+        return schedule(_pattern(topology, "all-to-all"), size, element_bytes)
+    return exchange(topology, NAME, pairs, size, element_bytes, in_turn=False)
 
 
 def _rooted(

@@ -16,10 +16,11 @@ import numpy.typing as npt
 from collectives.core.boxes import boxes_of, entries_of, zigzag
 from collectives.core.builders import by_wiring, of_kind
 from collectives.core.cycles import cycles_pattern
-from collectives.core.pattern import Pattern
+from collectives.core.pattern import Pattern, Smaller
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.symmetry import translations
 from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
-from topologies import Topology, WeftError
+from topologies import Topology, WeftError, torus
 from topologies.checks import integer
 from topologies.core.components import components
 from topologies.flows.tightest_cut import remembered
@@ -28,6 +29,9 @@ from topologies.units import Quantity
 NAME = "nccl-rings"
 SEARCH_STEPS = 50_000
 """Limit on search steps for one cycle or path."""
+
+FEW_BOXES = 4
+"""Through which rings are proved that go through twice as many or more, or one more of an odd number."""
 
 MOST_LANES = 16
 """Of a link, however fast beside the slowest: each is used by a cycle of its own."""
@@ -68,7 +72,20 @@ reduce = of_kind("reduce", _rooted, "Every ring adds an equal part up, from the 
 @by_wiring
 def _pattern(topology: Topology, kind: str, share_links: bool, posted: bool) -> Pattern:
     orders = [np.array(ring, np.int64) for ring in _rings(topology, share_links)]
-    return cycles_pattern(topology, kind, NAME, orders, posted=posted)
+    boxes, dims = boxes_of(topology), len(topology.shape)
+    n, size = len(boxes), len(boxes[0])
+    few = n if n < 2 * FEW_BOXES else FEW_BOXES + n % 2
+    is_through = all({*order[: few * size].tolist()} == {*range(few * size)} for order in orders)
+
+    def smaller() -> Pattern:
+        """The same rings through the first boxes; every two of them but the last two are alike."""
+        short = [order[: few * size] for order in orders]
+        return cycles_pattern(torus((few * size,)), kind, NAME, short, posted=posted)
+
+    return cycles_pattern(
+        topology, kind, NAME, orders, posted=posted, groups=translations(topology, dims - 1) if n > 1 else (),
+        smaller=Smaller(smaller) if few < n and is_through else None,
+    )
 
 
 @by_wiring

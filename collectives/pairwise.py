@@ -9,13 +9,17 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.builders import by_wiring, plain
+from collectives.core.builders import by_wiring
 from collectives.core.collective import collective
 from collectives.core.grid import shrink
+from collectives.core.pairs import Pairs, exchange
 from collectives.core.pattern import Pattern, Smaller
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology
+from topologies.checks import checked
+from topologies.units import Quantity
 
 NAME = "pairwise"
 
@@ -38,11 +42,18 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
     )
 
 
-all_to_all = plain("all-to-all", _pattern, """
-    All-to-all, one displacement after the other: every rank has one message in flight.
+@checked
+def all_to_all(
+    topology: Topology, size: Quantity, *, pairs: Pairs | None = None, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """All-to-all, one displacement after the other: every rank has one message in flight.
 
     `size`: what each rank sends, including its own block.
-    """)
+    `pairs`: how much each rank sends every other (default: equal blocks); see `collectives.core.pairs`.
+    """
+    if pairs is None:
+        return schedule(_pattern(topology, "all-to-all"), size, element_bytes)
+    return exchange(topology, NAME, pairs, size, element_bytes, in_turn=True)
 
 
 def _block(p: int, rank: int, slot: int) -> Sequence[int]:

@@ -35,6 +35,7 @@ from collectives.trees.pack import (
     two_phase_rate_Bps,
 )
 from collectives.trees.shares import Limits, Sides, check_blocks, fewer_trees, padded_little
+from collectives.trees.shortest import is_direct, shortest_pattern
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
@@ -142,6 +143,8 @@ def _schedule(
             raise WeftError(f"{NAME}: most_k and loss are for equal roots, and best-roots chooses others here")
         best = _best_roots(topology, parse_size(size), max(1, element_bytes))
         return schedule(_pattern(topology, kind, best.n_trees, form, root, best.note), size, element_bytes)
+    if _is_large(topology, kind) and limits == Limits() and is_direct(topology):
+        return schedule(_shortest(topology, kind, form), size, element_bytes)
     _check_npus(topology, kind)
     refused, of = None, " of two phases in turn" if kind == "all-reduce" else ""
     sides = Sides.of(topology, kind, root)
@@ -166,8 +169,18 @@ def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> Best
 
 def _check_npus(topology: Topology, kind: str) -> None:
     """Reject what would take many minutes, before anything is computed."""
-    if not collective(kind).rooted and topology.n_npus > PACK_NPUS and not has_free_translations(topology):
+    if _is_large(topology, kind):
         raise _too_many(topology)
+
+
+def _is_large(topology: Topology, kind: str) -> bool:
+    """Whether packing would take many minutes."""
+    return not collective(kind).rooted and topology.n_npus > PACK_NPUS and not has_free_translations(topology)
+
+
+@by_wiring
+def _shortest(topology: Topology, kind: str, form: str) -> Pattern:
+    return shortest_pattern(topology, kind, NAME, form)
 
 
 def _too_many(topology: Topology) -> WeftError:

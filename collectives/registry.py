@@ -16,6 +16,7 @@ from collectives import (
     dimension_wise,
     direct,
     double_binary_tree,
+    fast,
     hierarchical,
     in_network,
     mirrored_recursive_doubling,
@@ -29,6 +30,7 @@ from collectives import (
     recursive_doubling,
     recursive_multiplying,
     ring,
+    stragglar,
     swing,
     synthesis,
     themis,
@@ -219,7 +221,7 @@ _ALGORITHMS = (
     _entry(
         pipelined,
         "packed spanning trees that reach the bandwidth optimum of the network, chunk by chunk",
-        "any fabric with identical NPUs, or up to 256 NPUs; switches must send as much as they receive",
+        "any fabric of alike NPUs or no switches (1,140 NPUs), or up to 256; switches must send what they receive",
         options={
             "k": "trees per root (default: as many as the optimum takes)",
             "most_k": "limit on k by default: fewer trees than the optimum takes lose bandwidth (default: 128)",
@@ -231,8 +233,13 @@ _ALGORITHMS = (
     _entry(
         concurrent_flow,
         "an all-to-all along the routes of a linear program, which load the links evenly",
-        "any fabric of up to 64 NPUs; up to 20,000 links x NPUs if they are not alike",
+        "any fabric of up to 512 NPUs; up to 20,000 links x NPUs if they are not alike",
         built_from_rates=True,
+    ),
+    _entry(
+        fast,
+        "an all-to-all balanced inside boxes, in phases of one box to one box (FAST)",
+        "equal boxes; up to 2,000,000 places for pieces, phases by pairs of NPUs",
     ),
     _entry(
         bfb,
@@ -271,6 +278,12 @@ _ALGORITHMS = (
         options={"aggregation": "most blocks of a message, a power of two (default: no limit)"},
     ),
     _entry(
+        stragglar,
+        "all but a late rank reduce and scatter; it exchanges with one after another, who hand on the sums (StragglAR)",
+        "powers of two",
+        options={"late": "the rank that begins late, by a fault plan (default: 0)"},
+    ),
+    _entry(
         synthesis,
         "a randomized greedy search that fills the links over time (TACOS)",
         "any fabric of up to 40,000 transfers: blocks x NPUs, twice as many in an all-reduce",
@@ -281,6 +294,9 @@ _ALGORITHMS = (
         built_from_rates=True,
     ),
 )
+
+PAIRS = "pairs"
+"""The option of an all-to-all that says how much each rank sends every other."""
 
 BUILT_IN = frozenset(map(id, _ALGORITHMS))
 """Identities of weft's own algorithms, whose changes `sim.version.RESULTS_VERSION` tells."""
@@ -328,10 +344,11 @@ def spelled(name: str) -> str:
 
 
 @checked
-def algorithms_for(kind: str) -> tuple[str, ...]:
-    """Names of the algorithms that implement a collective."""
+def algorithms_for(kind: str, *, pairs: bool = False) -> tuple[str, ...]:
+    """Names of the algorithms that implement a collective; with `pairs`, of those that take sizes per pair of ranks."""
     wanted = collective(kind).name
-    return tuple(name for name, one in ALGORITHMS.items() if wanted in one.functions)
+    found = [(name, one.functions[wanted]) for name, one in ALGORITHMS.items() if wanted in one.functions]
+    return tuple(name for name, function in found if not pairs or PAIRS in _parameters(function))
 
 
 @staged("pattern")
@@ -389,7 +406,8 @@ def _options_of(chosen: Algorithm, kind: str) -> tuple[str, ...]:
     parameters = _parameters(chosen.functions[kind])
     any_name = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
     taken = (option for option in chosen.options if any_name or option in parameters)
-    return (*taken, "element_bytes", *(["root"] if COLLECTIVES[kind].rooted else []))
+    more = ("root", COLLECTIVES[kind].rooted), (PAIRS, PAIRS in parameters)
+    return (*taken, "element_bytes", *(name for name, there in more if there))
 
 
 @lru_cache(maxsize=256)

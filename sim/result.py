@@ -374,7 +374,7 @@ def _padding(schedule: Schedule) -> list[str]:
     p = schedule.pattern.p
     blocks = schedule.pattern.n_blocks * schedule.block_bytes
     asked = schedule.size_bytes * (p if schedule.kind.name == "all-to-all" else 1) * (p // schedule.pattern.group_size)
-    if not asked or blocks <= 2 * asked:
+    if not asked or blocks <= 2 * asked or schedule.kind.weights is not None:
         return []
     return [f"padding to whole elements makes the {format_size(asked)} array {format_size(blocks)} on the wire"]
 

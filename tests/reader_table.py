@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collectives import build
+from collectives.core.pairs import proportions
 from sim.astra.system_file import read_system
 from sim.cli import share
 from sim.cli.share import make_tenant
@@ -22,6 +23,7 @@ from sim.study.file import read_sweep
 from sim.study.spec import Spec
 from tests.astra_inputs import SYSTEM, network_text
 from tests.collectives.formats.plans import direct
+from tests.collectives.formats.test_teccl_and_trees import PUBLISHED
 from tests.sim.measured.test_measurements import HCCL, IMB, NCCL, OSU, document
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
 from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
@@ -187,6 +189,12 @@ def readers(folder: Path) -> dict[str, Reader]:
         ),
         "MSCCL XML": one("collectives.formats.msccl_program", ".xml", ALL_GATHER_OF_TWO, gather),
         "MSCCL++ plan": one("collectives.formats.mscclpp_plan", ".json", json.dumps(direct(2)), gather),
+        "pairs": one("collectives.core.pairs", ".csv", "# from, to\n0,1.5\n2,0\n",
+                     lambda path: proportions(str(path), 2)),
+        "TE-CCL JSON": one(
+            "collectives.formats.teccl", ".json", json.dumps(PUBLISHED),
+            lambda path: build(str(path), "all-gather", from_spec("mesh:3"), "3MB"),
+        ),
         "ForestColl XML": one("collectives.formats.files", ".xml", FORESTCOLL, gather),
         "schedule in place of an algorithm": one(
             "collectives.formats.files", ".xml", ALL_GATHER_OF_TWO,

@@ -6,7 +6,8 @@ block b belongs to rank b mod p, so that a schedule may cut the array into sever
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from topologies.checks import checked, choice
 from topologies.text.brief import Registry, one_line
@@ -36,6 +37,8 @@ class Collective:
         Whether the root matters.
     group_size : int or None
         Ranks per process group if groups run the collective independently; None if all ranks form one group.
+    weights : tuple of int or None
+        Elements of each block, where blocks are unequal; `collectives.core.pairs` makes them.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Collective:
     bus_factor: Callable[[int], float]
     rooted: bool = False
     group_size: int | None = None
+    weights: tuple[int, ...] | None = None
 
 
 def _everyone(block: int, p: int, root: int) -> range:
@@ -109,6 +113,31 @@ COLLECTIVES = Registry("collectives", {
         Collective("scatter", _root, _owner, _one_each, _all, _once, rooted=True),
     )
 })
+
+
+@dataclass(frozen=True)
+class _WantedBy:
+    weights: tuple[int, ...]
+
+    def __call__(self, block: int, p: int, root: int) -> range:
+        """The owner of a block; nobody, where it has no element."""
+        return range(block % p, block % p + (self.weights[block] > 0))
+
+
+@dataclass(frozen=True)
+class _Mean:
+    weights: tuple[int, ...]
+
+    def __call__(self, n_blocks: int, p: int) -> int:
+        """Elements that a rank sends in the mean, its own included."""
+        return max(1, -(-sum(self.weights) // p))
+
+
+@lru_cache(maxsize=16)
+def uneven(weights: tuple[int, ...]) -> Collective:
+    """An all-to-all whose block b, from rank b // p mod p to rank b mod p, has `weights[b]` elements."""
+    whole = COLLECTIVES["all-to-all"]
+    return replace(whole, wanted_by=_WantedBy(weights), blocks_per_rank=_Mean(weights), weights=weights)
 
 
 def collective(name: str) -> Collective:

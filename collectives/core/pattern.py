@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core import by_value
 from collectives.core.collective import Collective
@@ -249,6 +250,8 @@ class Pattern:
 
     def is_too_large(self, most_moves: int | None = None) -> bool:
         """Whether a proof would be too expensive, judging by the transfers of four ranks."""
+        if self.kind.weights is not None:
+            return self.n_blocks > most_moves if most_moves else False  # of messages that are made one by one
         most_moves, most_transfers = most_moves or PROOF_MOVES, most_moves or PROOF_TRANSFERS
         if self.p > most_transfers:
             return True  # every rank takes part
@@ -304,10 +307,25 @@ class Pattern:
     def _prove_whole(self) -> str:
         """Prove the transfers that will be emitted, unless the same ones were proved before."""
         t, carried, digest = self._all()
+        if self.kind.weights is not None:
+            t = t._replace(blocks=self._counted(t, carried))
         if digest not in _PROVED:
             prove_carried(self.kind, self.p, self.n_blocks, self.root, t, carried)
             _PROVED.add(digest)
         return "proved"
+
+    def _counted(self, t: Transfers, carried: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:
+        """Blocks of each transfer, all of whose elements it has."""
+        assert self.kind.weights is not None
+        weights, counts = np.array(self.kind.weights), np.array([*map(len, carried)], np.int64)
+        owner = np.repeat(np.arange(counts.size), counts)
+        found = np.bincount(owner, weights[[*chain.from_iterable(carried)]], counts.size).astype(np.int64)
+        wrong = np.flatnonzero(found != t.blocks)
+        if wrong.size:
+            row = wrong[0]
+            where = f"{self.name} on {self.topology.name}: slot {t.slot[row]} of rank {t.src[row]}"
+            raise ScheduleError(f"{where} declares {t.blocks[row]} elements and its blocks have {found[row]}")
+        return counts
 
     def _is_proved(self) -> bool:
         """Whether exactly these transfers were proved, as those of a smaller member that is none."""

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.collective import Collective, collective, reserved
+from collectives.core.collective import Collective, collective, reserved, uneven
 from collectives.core.grid import Grid, RankOrRanks
 from topologies import WeftError
 
@@ -178,6 +178,8 @@ def check_reserved(kind: Collective) -> None:
     """The names of weft's collectives belong to them, within groups too: WeftError on another under one of them."""
     own = reserved(kind.name)
     of = kind.sources.group if isinstance(kind.sources, _Sources) else None
+    if own is not None and kind.weights is not None:
+        own = uneven(kind.weights)
     if own is not None and kind != (own if of is None else grouped(own.name, of)):
         raise WeftError(
             f"collective {kind.name!r} is not weft's own {own.name}, to which the name belongs: give collective("

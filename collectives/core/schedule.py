@@ -41,6 +41,9 @@ class Schedule:
         if self.size_bytes > MOST_BYTES or padded > 2 * MOST_BYTES:
             elements = f" in elements of {self.element_bytes} B" if self.size_bytes <= MOST_BYTES else ""
             raise WeftError(f"size {self.size_bytes} B{elements} is out of range: at most 1 EiB (2^60 B)")
+        weights = self.kind.weights
+        if weights is not None and sum(weights) != self.size_bytes * self.pattern.p // self.element_bytes:
+            raise WeftError(f"{self.name}: its pairs have {sum(weights):,} elements, not those of another size")
         self.pattern.prove_unless_later()
 
     def __repr__(self) -> str:
@@ -78,7 +81,10 @@ class Schedule:
 
     @property
     def block_bytes(self) -> int:
-        """Size of one block, padded to a multiple of the element size; 0 for an empty array."""
+        """Size of one block, padded to a multiple of the element size, or of an element if blocks are unequal; 0 for an
+        empty array."""
+        if self.kind.weights is not None:
+            return self.element_bytes if self.size_bytes else 0
         blocks = self.kind.blocks_per_rank(self.pattern.n_blocks, self.pattern.p)
         return -(-self.size_bytes // (blocks * self.element_bytes)) * self.element_bytes
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.collective import collective
+from collectives.core.collective import Collective, collective
 from collectives.core.pattern import Pattern
 from collectives.core.transfers import WHOLE, Transfers, sources_only, take
 from topologies import Topology
@@ -109,12 +109,14 @@ class SendList:
         carried = dict(zip(zip(src.tolist(), slots_of(src).tolist(), strict=True), self.blocks, strict=True))
         return columns.table(alike_by_slot=self.alike_by_slot), carried
 
-    def pattern(self, topology: Topology, kind: str, algorithm: str, n_blocks: int, **more: Any) -> Pattern:
+    def pattern(
+        self, topology: Topology, kind: str | Collective, algorithm: str, n_blocks: int, **more: Any
+    ) -> Pattern:
         """The pattern of all transfers added; `more` as in `Pattern`."""
         transfers, blocks = self.build()
         return Pattern(
-            topology=topology, kind=collective(kind), algorithm=algorithm, n_blocks=n_blocks,
-            emit=partial(sources_only, transfers),
+            topology=topology, kind=collective(kind) if isinstance(kind, str) else kind, algorithm=algorithm,
+            n_blocks=n_blocks, emit=partial(sources_only, transfers),
             **{"blocks_of": lambda source, slot: blocks[source, slot]} | more,
         )
 

@@ -1,4 +1,4 @@
-"""Schedule files in place of an algorithm name, proved when read: MSCCL XML, MSCCL++ plans, ForestColl tree XML.
+"""Schedule files in place of an algorithm name, proved when read: of MSCCL, MSCCL++, ForestColl and TE-CCL.
 
 A ForestColl file has trees with their physical paths (liangyuRain/ForestColl).
 """
@@ -22,6 +22,7 @@ from collectives.formats.mscclpp import RACES, plan_pattern
 from collectives.formats.mscclpp import Cut as PlanCut
 from collectives.formats.mscclpp import cut_of as plan_cut_of
 from collectives.formats.mscclpp_plan import Plan, parse_plan
+from collectives.formats.teccl import is_teccl, read_teccl, teccl_schedule
 from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError
 from topologies.checks import choice
@@ -44,6 +45,10 @@ PRODUCERS = (
         "ForestColl tree XML", "liangyuRain/ForestColl", "2025", "--algorithm FILE.xml",
         "trees of an all-gather with their paths; the other collectives are made of it",
     ),
+    Producer(
+        "TE-CCL JSON", "microsoft/TE-CCL", "2024", "--algorithm FILE.json",
+        "all-gathers and all-to-alls of whole chunks; epochs give the order, switches on the way are the fabric's",
+    ),
 )
 
 NAMED: tuple[tuple[str, str], ...] = (
@@ -63,6 +68,8 @@ def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
     """
     text = _text(path)
     _refuse_others(text, path)
+    if is_teccl(text):
+        return {read_teccl(text, path)[0]: partial(_build_teccl, path)}
     if path.endswith(".json"):
         return {_plan(text, path).kind: partial(_build_plan, path)}
     if _FORESTCOLL.search(text):
@@ -84,6 +91,10 @@ def _refuse_others(text: str, path: str) -> None:
 
 def _build_forestcoll(path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
     return schedule(_forestcoll(topology, path, _text(path)), size, element_bytes)
+
+
+def _build_teccl(path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
+    return teccl_schedule(_text(path), called(path), topology, size, element_bytes)
 
 
 def _build_msccl(
@@ -110,6 +121,8 @@ def _build_plan(
 
 def options_of(path: str) -> Mapping[str, str]:
     """The options of a file, described."""
+    if is_teccl(_text(path)):
+        return {}
     if path.endswith(".json"):
         return {"races": f"of MSCCL++, {', '.join(RACES)}: whether relaxed signals order data (default) or not, or "
                          "a plan that races is simulated with a note"}

@@ -51,12 +51,18 @@ def to_mscclpp(schedule: Schedule) -> str:
     ends = Counter(rank for piece in played.pieces for rank in (piece.src, piece.dst))
     if (least := -(-max(ends.values(), default=0) * LEAST_OPS // MOST_OPS)) > MOST_BLOCKS:
         raise WeftError(f"{what}: at least {least} thread blocks of a GPU, more than {MOST_BLOCKS}; use fewer ranks")
-    for cut in (16, 12, 8, 6, 4, 3, 2, 1):
+    for cut in (16, 12, 11, 10, 9, 8, 6, 4, 3, 2, 1):
         try:
             threads = threads_of(played, MOST_BLOCKS - 1, cut)
             if _least(threads) > MOST_OPS:
                 continue
-            text = json.dumps(_plan(pattern, played, threads, run), indent=1)
+            document = _plan(pattern, played, threads, run)
+            blocks = (block for gpu in document["gpus"] for block in gpu["threadblocks"])
+            most = max((sum(1 + len(op.get("ops", ())) for op in block["ops"]) for block in blocks), default=0)
+            if most > MOST_OPS:  # before it is written, which takes the longest
+                why = f"{most} operations of a thread block, more than {MOST_OPS}"
+                continue
+            text = json.dumps(document, indent=1)
             plan = parse_plan(text, what)
         except WeftError as wrong:
             why = str(wrong)

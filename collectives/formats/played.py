@@ -81,6 +81,8 @@ def play(pattern: Pattern, what: str, most_blocks: int, most_run: int = MOST_COU
     """
     if (pattern.n_sources or pattern.p) > pattern.p or pattern.is_unnamed:
         raise WeftError(f"{what}: {'its blocks have no names' if pattern.is_unnamed else 'its switches reduce'}")
+    if pattern.kind.weights is not None:
+        raise WeftError(f"{what}: its blocks are unequal, and programs have equal chunks")
     if pattern.kind.name not in COLL or pattern.root:
         lacks = f"root {pattern.root}: programs have root 0" if pattern.root else f"no program is a {pattern.kind.name}"
         raise WeftError(f"{what}: {lacks}")

@@ -5,8 +5,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from collectives.core.collective import COLLECTIVES
-from sim.analytic.cut_bound import cut_bound, is_cheap
+from collectives.core.collective import COLLECTIVES, Collective
+from collectives.core.pairs import demand_of
+from sim.analytic.cut_bound import cut_bound, is_cheap, pairs_bound
 from sim.analytic.longest_path import work_and_path
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
@@ -71,7 +72,8 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     """
     schedule, size, p = lowered.schedule, lowered.schedule.size_bytes, lowered.schedule.pattern.p
     n = schedule.pattern.group_size
-    if lowered.program.delivers_heads or n == 1 or size == 0 or schedule.pattern.is_part:
+    unknown = schedule.pattern.is_part or schedule.kind.weights is not None
+    if lowered.program.delivers_heads or n == 1 or size == 0 or unknown:
         return 0
     share = size * (n - 1) / n
     if schedule.kind.rooted:
@@ -126,9 +128,17 @@ def _cut_bound_ps(lowered: Lowered) -> int:
     nothing |= pattern.is_part or pattern.circuits is not None
     if nothing or not is_cheap(topology):
         return 0
+    if schedule.kind.weights is not None:
+        s_per_byte = _pairs_s_per_byte(topology, schedule.kind, schedule.element_bytes, schedule.size_bytes)
+        return int(s_per_byte * PS_PER_S * schedule.size_bytes)
     reducing = (pattern.n_sources or pattern.p) > pattern.p
     ps_per_byte = _cut_ps_per_byte(topology, schedule.kind.name, pattern.root, reducing)
     return ps_per_byte.numerator * schedule.size_bytes // ps_per_byte.denominator
+
+
+@remembered
+def _pairs_s_per_byte(topology: Topology, kind: Collective, element_bytes: int, size_bytes: int) -> Fraction:
+    return pairs_bound(topology, demand_of(kind, topology.n_npus), element_bytes, size_bytes).s_per_byte
 
 
 @remembered

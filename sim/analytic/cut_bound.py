@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core.collective import collective as named
 from topologies import Topology
@@ -12,7 +13,7 @@ from topologies.checks import checked
 from topologies.core.paths import distinct_of
 from topologies.core.topology import Aggregation
 from topologies.flows.partitions import least_crossing
-from topologies.flows.prices import best_prices
+from topologies.flows.prices import best_prices, demand_prices
 from topologies.flows.tightest_cut import (
     Cut,
     broadcast_cut,
@@ -117,6 +118,14 @@ def _all_reduce(topology: Topology, reducing_switches: bool | None) -> CutBound:
     reason = f"{count} parts must exchange {2 * (count - 1)} arrays"
     reason += ", less what switches between them add up and copy" if found.saves else ""
     return CutBound(found.s_per_byte, tuple(np.flatnonzero(inside).tolist()), reason)
+
+
+def pairs_bound(topology: Topology, demand: npt.NDArray[np.int64], element_bytes: int, size_bytes: int) -> CutBound:
+    """The bound on an all-to-all with sizes per pair, `demand` in elements, for each byte of its size."""
+    priced = demand_prices(topology, demand)
+    ends = np.unique(np.concatenate([of[list(priced.links)] for of in (topology.src, topology.dst)])).tolist()
+    s_per_byte = priced.s_per_block_byte * element_bytes / size_bytes if size_bytes else Fraction(0)
+    return CutBound(s_per_byte, tuple(ends), priced.said)
 
 
 def _all_to_all(topology: Topology) -> CutBound:

@@ -5,17 +5,29 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core.collective import COLLECTIVES
+from collectives.core.pairs import elements
 from collectives.trees.pack import two_phase_rate_Bps
-from sim.analytic.cut_bound import cut_bound
+from sim.analytic.cut_bound import cut_bound, pairs_bound
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from topologies import SWITCH, Topology
-from topologies.flows.programs import MOST_VARIABLES, SMALL, all_to_all_rate_Bps, best_roots, flow_variables
+from topologies.flows.programs import (
+    MOST_VARIABLES,
+    SMALL,
+    all_to_all_rate_Bps,
+    best_roots,
+    concurrent_flow,
+    flow_variables,
+)
 from topologies.stages import staged
 from topologies.units import counted
+
+UNEVEN_BYTES = 2**32
+"""Size in whose bytes the proportions of sizes per pair are counted."""
 
 LONGEST_FRACTION = 40
 """Characters of an exact fraction that are printed; the JSON and CSV have it whole."""
@@ -27,7 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
     topology, kind = spec.build_topology(), spec.kind.name
     root, switches = spec.collective.root or 0, spec.bound.reducing_switches
     with progress("bound", 1, arguments.quiet):
-        rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches)
+        rows = bound_rows(topology, kind, root, programs=spec.bound.program, reducing_switches=switches,
+                          pairs=spec.collective.pairs)
     lines = [_line(topology, row) for row in rows]
     head = f"# weft bound: {kind} on {topology.name}, {counted(topology.n_npus, 'NPU')}"
     say(arguments, head, *lines, *_notes(topology, kind, switches, spec.bound.program))
@@ -53,7 +66,7 @@ def _notes(topology: Topology, kind: str, switches: bool | None, programs: bool)
 @staged("bounds")
 def bound_rows(
     topology: Topology, kind: str, root: int = 0, *, programs: bool = False,
-    reducing_switches: bool | None = False,
+    reducing_switches: bool | None = False, pairs: str | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of the bound: the cut first, then rates known to be achievable.
 
@@ -61,6 +74,12 @@ def bound_rows(
     with bandwidths in GB/s. A broadcast or reduce has no shards, and 1/x is the time of 1 GB. The size of an
     all-to-all is that of one rank, as nccl-tests counts it. `bottleneck`: nodes.
     """
+    if pairs is not None:
+        count = elements(pairs, topology.n_npus, UNEVEN_BYTES, 1)
+        np.fill_diagonal(count, 0)
+        bound = pairs_bound(topology, count, 1, UNEVEN_BYTES)
+        rows = [_row(topology, kind, "cut", bound.s_per_byte, bound.nodes, bound.reason)]
+        return rows + (_programs(topology, kind, None, count) if programs and count.any() else [])
     bound = cut_bound(topology, kind, root, reducing_switches=reducing_switches)
     rows = [_row(topology, kind, "cut", bound.s_per_byte, bound.nodes, bound.reason)]
     reduces = bool(reducing_switches) or (reducing_switches is None and topology.boxes_reduce)
@@ -77,11 +96,16 @@ def bound_rows(
     return rows
 
 
-def _programs(topology: Topology, kind: str, reducing_switches: bool | None) -> list[dict[str, Any]]:
-    """Rates of linear programs, to nine digits."""
+def _programs(
+    topology: Topology, kind: str, reducing_switches: bool | None, count: npt.NDArray[np.int64] | None = None
+) -> list[dict[str, Any]]:
+    """Rates of linear programs, to nine digits. `count`: bytes of each pair at the size `UNEVEN_BYTES`."""
     if kind == "all-reduce" and reducing_switches is None and topology.says_it_reduces:
         topology, reducing_switches = topology.as_it_reduces(), True
-    if kind == "all-to-all":
+    if count is not None:
+        rate = concurrent_flow(topology, tuple(map(tuple, count.tolist()))).rate_Bps * UNEVEN_BYTES
+        reason = "maximum concurrent flow, one flow for each source"
+    elif kind == "all-to-all":
         rate = all_to_all_rate_Bps(topology) * topology.n_npus
         reason = "maximum concurrent flow, one flow for each source"
     elif kind == "all-reduce":

@@ -278,7 +278,7 @@ COMMANDS: dict[str, Command] = {
             "weft bound --topology torus:8x8 --collective all-to-all --program --json -",
         ),
         needs=(FABRIC,),
-        uses=("topology", "collective.name", "collective.root", "bound"), outputs=("json", "csv"),
+        uses=("topology", "collective.name", "collective.root", "collective.pairs", "bound"), outputs=("json", "csv"),
     ),
     "train": Command(
         help="simulate a training iteration: of a language model and its plan (--model), by passes, with memory; or of "
@@ -446,7 +446,7 @@ COMMANDS: dict[str, Command] = {
             "weft schedule --topology ocs:8x2 --algorithm swing --form bandwidth -b 1M --ocs-plan plan.json",
         ),
         uses=("topology", "collective", "sweep", "schedule"), without=SIZES, needs=(FABRIC, "collective.algorithms"),
-        outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl", "mscclpp"),
+        outputs=("json", "plot", "goal", "htsim", "ocs_plan", "chakra", "msccl", "mscclpp", "forestcoll", "teccl"),
         figures=("trees", "steps"),
         more=_schedule,
     ),

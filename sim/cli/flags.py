@@ -33,6 +33,8 @@ OUTPUTS = {
     "output)",
     "msccl": "write an algorithm as MSCCL XML",
     "mscclpp": "write an algorithm as an execution plan of MSCCL++",
+    "forestcoll": "write the trees of an all-gather as XML of ForestColl ('-': standard output)",
+    "teccl": "write an all-gather or all-to-all as JSON of TE-CCL ('-': standard output)",
     "nccl_json": "write the results as the JSON of nccl-tests ('-': standard output)",
     "tuner": "write the fastest algorithms and protocols by size, for NCCL's tuner ('-': standard output)",
     "perfetto": "write a timeline for ui.perfetto.dev: .json.gz or .json, at most 3,000,000 slices and arrows",

@@ -26,12 +26,14 @@ FIGURES = (".png", ".pdf", ".svg")
 SUFFIXES = {"plot": FIGURES, "heatmap": FIGURES, "output": (".graphml", ".json"), PAGE: (".html",),
             "export": (".csv", ".parquet"), "perfetto": (".gz", ".json")}
 USUAL = {"json": ".json", "csv": ".csv", "links": ".csv", "nccl_json": ".json", "goal": ".goal", "htsim": ".cm",
-         "ocs_plan": ".json", "msccl": ".xml", "mscclpp": ".json", "tuner": ".csv"}
+         "ocs_plan": ".json", "msccl": ".xml", "mscclpp": ".json", "tuner": ".csv", "forestcoll": ".xml",
+         "teccl": ".json"}
 """Suffixes of what may have any, but none of another kind of output."""
 
 OUTPUT_KINDS = frozenset(USUAL.values()).union(*SUFFIXES.values())
 
-TEXTS = ("json", "csv", "links", PAGE, "export", "goal", "htsim", "ocs_plan", "nccl_json", "tuner")
+TEXTS = ("json", "csv", "links", PAGE, "export", "goal", "htsim", "ocs_plan", "nccl_json", "tuner", "forestcoll",
+         "teccl")
 """Flags whose file may be standard output."""
 
 STANDARD_OUTPUT = "-"

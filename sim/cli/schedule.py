@@ -1,7 +1,7 @@
 """`weft schedule`: what a schedule sends, step by step; `--list` shows which algorithms there are."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from collectives import ALGORITHMS, COLLECTIVES, Schedule, pipelined
+from collectives.formats.forestcoll import to_forestcoll
 from collectives.formats.htsim import to_htsim
 from collectives.formats.msccl_xml import to_msccl
 from collectives.formats.mscclpp_json import to_mscclpp
 from collectives.formats.ocs_plan import to_ocs_plan
 from collectives.formats.played import busiest_s
+from collectives.formats.teccl import to_teccl
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import STANDARD_OUTPUT, say, write_json, write_text, write_whole
@@ -74,20 +76,23 @@ def _traces(arguments: argparse.Namespace, schedules: list[Schedule]) -> list[tu
 
 def _exports(arguments: argparse.Namespace, spec: Spec, schedules: list[Schedule]) -> list[tuple[str, str]]:
     """File names of foreign formats, and their contents."""
-    asked = arguments.goal, arguments.htsim, arguments.ocs_plan, arguments.msccl, arguments.mscclpp
-    if not any(asked):
+    formats = "goal", "htsim", "ocs_plan", "msccl", "mscclpp", "forestcoll", "teccl"
+    if not any(getattr(arguments, name) for name in formats):
         return []
     if len(schedules) != 1:
         names = ", ".join(schedule.name for schedule in schedules)
         raise WeftError(
-            f"--goal, --htsim, --ocs-plan, --msccl and --mscclpp hold one schedule, and here are {names}: name one "
-            "algorithm and --form"
+            "--goal, --htsim, --ocs-plan, --msccl, --mscclpp, --forestcoll and --teccl hold one schedule, and here are "
+            f"{names}: name one algorithm and --form"
         )
     texts = []
     if arguments.goal:
         texts.append((arguments.goal, schedule_to_goal(schedules[0], arguments.goal_chunks)))
     if arguments.htsim:
         texts.append((arguments.htsim, to_htsim(schedules[0])))
+    for name, write in (("forestcoll", to_forestcoll), ("teccl", to_teccl)):
+        if where := getattr(arguments, name):
+            texts.append((where, write(schedules[0])))
     if arguments.ocs_plan:
         texts.append((arguments.ocs_plan, to_ocs_plan(planned(schedules[0], Model(chunks=1), policy=EVERY_STEP))))
     if arguments.mscclpp:
@@ -104,29 +109,36 @@ def _program(
 
     Programs name ranks and no links: between two ranks they go where the fabric leads.
     """
-    pattern, choices = schedule.pattern, [schedule]
+    pattern = schedule.pattern
     own, away = (busiest_s(schedule, named=named) for named in (True, False))
     chosen = {"k", "most_k", "loss"} & spec.options_of(pattern.algorithm).keys()
-    if pattern.algorithm == pipelined.NAME and not pattern.kind.rooted and not chosen:
-        for k in FEWER if away > 1.01 * own or pattern.n_blocks > MOST_BLOCKS else ():
-            with suppress(WeftError):  # does not fit past the switches
-                choices.append(spec.build_schedule(pipelined.NAME, pattern.topology, schedule.size_bytes, k=k))
-    load = [busiest_s(one, named=False) for one in choices]
-    near = zip(choices, load, strict=True)
-    choices = [one for one, _ in sorted(near, key=lambda at: (at[1] > 1.02 * min(load), at[0].pattern.n_blocks))]
-    for at, one in enumerate(choices):
+    may = pattern.algorithm == pipelined.NAME and not pattern.kind.rooted and not chosen
+    many = may and (away > 1.01 * own or pattern.n_blocks > MOST_BLOCKS)
+    refused: WeftError | None = None
+    for one in (*([] if many else [schedule]), *(_fewer(spec, schedule) if may else ())):
         try:
             text = write(one)
-        except WeftError:
-            if at + 1 == len(choices):
-                raise
+        except WeftError as wrong:
+            refused = wrong
             continue
         if (loss := busiest_s(one, named=False) / own - 1) > 0.001:
             trees = "" if one is schedule else f", with {one.pattern.n_blocks // pattern.p} trees of a root"
             say(arguments, f"# programs take the routes of the fabric: {100 * loss:.1f} % more on the busiest "
                            f"link than here{trees}")
         return text
-    raise AssertionError("there is a choice")
+    assert refused is not None
+    raise refused
+
+
+def _fewer(spec: Spec, schedule: Schedule) -> Iterator[Schedule]:
+    """The schedule and others with fewer trees, the fewest of those that load links the least first."""
+    choices = [schedule]
+    for k in FEWER:
+        with suppress(WeftError):  # does not fit past the switches
+            choices.append(spec.build_schedule(pipelined.NAME, schedule.topology, schedule.size_bytes, k=k))
+    load = [busiest_s(one, named=False) for one in choices]
+    near = zip(choices, load, strict=True)
+    yield from (one for one, _ in sorted(near, key=lambda at: (at[1] > 1.02 * min(load), at[0].pattern.n_blocks)))
 
 
 def _schedules(spec: Spec) -> list[Schedule]:

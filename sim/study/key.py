@@ -303,7 +303,7 @@ def _said_of(kind: Collective, pattern: Pattern) -> Sequence[Any]:
         return (kind.name,)
     p, n_blocks, root = pattern.p, pattern.n_blocks, pattern.root
     ends = [(tuple(kind.sources(block, p, root)), tuple(kind.wanted_by(block, p, root))) for block in range(n_blocks)]
-    per_rank = kind.blocks_per_rank(n_blocks, p)
+    per_rank = kind.blocks_per_rank(n_blocks, p) if kind.weights is None else kind.weights
     return kind.name, per_rank, kind.bus_factor(p), kind.rooted, kind.group_size, ends
 
 

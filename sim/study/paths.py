@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from collectives.core.pairs import SKEWS
 from collectives.formats.files import SUFFIX
 from sim.study.keys import SECTIONS, TENANT, keys_of
 from topologies.formats.files import is_topology_file
@@ -20,6 +21,7 @@ FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     MACHINE: lambda text: any(suffix in text for suffix in PROFILES),
     "NAME|FILE": lambda text: text not in MODELS and text not in _operator_models(),
     MODEL: lambda text: text.endswith((".json", *SUFFIXES)),
+    "SKEW|FILE.csv": lambda text: text.partition(":")[0] not in SKEWS,
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
     **dict.fromkeys(("FILE", "FILE.csv", "DIR", "PREFIX"), lambda text: text != "-"),
 }

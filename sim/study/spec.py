@@ -121,6 +121,8 @@ class Spec(Sections):
         choice(self.symmetry, SYMMETRY, "symmetry")
         if self.collective.root is not None and not self.kind.rooted:
             raise WeftError(f"{self.kind.name} has no root: leave out root {self.collective.root}")
+        if self.collective.pairs is not None and self.kind.name != "all-to-all":
+            raise WeftError(f"{self.kind.name} has one size for all: leave out pairs {self.collective.pairs!r}")
         for name, least in (("root", 0), ("element_bytes", 1)):
             if (given := getattr(self.collective, name)) is not None:
                 integer(given, name, least)
@@ -289,7 +291,7 @@ class Spec(Sections):
             return ()
         named = self.collective.algorithms
         if named is None:
-            return algorithms_for(self.kind.name)
+            return algorithms_for(self.kind.name, pairs=self.collective.pairs is not None)
         for place, name in enumerate(named):
             algorithm(name)
             if name in named[:place]:
@@ -339,6 +341,8 @@ class Spec(Sections):
         options["element_bytes"] = self.element_bytes
         if self.collective.root is not None:
             options["root"] = self.collective.root
+        if self.collective.pairs is not None:
+            options["pairs"] = self.collective.pairs
         return options
 
     @cached_property

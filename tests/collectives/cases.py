@@ -62,6 +62,8 @@ def supported(case: Case, shape: tuple[int, ...]) -> bool:
         return all(extent in (3, 9, 27, 81) for extent in long)
     if case.algorithm.endswith("recursive-doubling") and case.collective != "all-reduce":
         return all(extent in (2, 4, 8, 16, 32, 64, 128) for extent in long)
+    if case.algorithm == "stragglar":
+        return math.prod(shape) in (1, 2, 4, 8, 16, 32, 64, 128)
     if case.form == "rail-wise":
         return len(shape) > 1
     if case.algorithm == "ring":
@@ -85,7 +87,7 @@ READS_LINKS = ("pipelined", "concurrent-flow", "bfb", "nccl-rings", "nccl-trees"
 NEEDS_PRODUCT = ("hierarchical", "themis")
 """Algorithms that take products of dimensions alone."""
 
-IRREGULAR = (*READS_LINKS, "double-binary-tree")
+IRREGULAR = (*READS_LINKS, "double-binary-tree", "fast", "stragglar")
 """Algorithms whose ranks differ, at least on some networks: no group is declared, and slots mean nothing."""
 
 
@@ -95,6 +97,7 @@ def runs_on(case: Case, fabric: Topology) -> bool:
 
 
 LIMITS = {
+    "stragglar": "ranks are no power of two",
     "swing": "needs even extents in any number of dimensions, or one dimension of any extent",
     "recursive-doubling": "must all be powers of two",
     "mirrored-recursive-doubling": "must all be powers of two",

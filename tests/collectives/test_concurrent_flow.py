@@ -70,15 +70,15 @@ def test_one_rank_sends_nothing():
 
 
 def test_too_many_ranks_are_refused():
-    with pytest.raises(WeftError, match=r"concurrent-flow on mesh:9x9: the limit is 64 NPUs; this fabric has 81"):
-        concurrent_flow.all_to_all(from_spec("mesh:9x9"), "1MiB")
+    with pytest.raises(WeftError, match=r"concurrent-flow on mesh:23x23: the limit is 512 NPUs; this fabric has 529"):
+        concurrent_flow.all_to_all(from_spec("mesh:23x23"), "1MiB")
     with pytest.raises(WeftError, match=r"on hx2mesh:4x4: the limit is 20,000 flows over links; .* has 24,576"):
         concurrent_flow.all_to_all(from_spec("hx2mesh:4x4"), "1MiB")
 
 
 def test_many_ranks_are_refused_before_their_symmetries_are_looked_for(monkeypatch):
     monkeypatch.setattr(concurrent_flow, "_alike", None)
-    with pytest.raises(WeftError, match="the limit is 64 NPUs; this fabric has 4,096"):
+    with pytest.raises(WeftError, match="the limit is 512 NPUs; this fabric has 4,096"):
         concurrent_flow.all_to_all(from_spec("torus:64x64"), "1MiB")
 
 

@@ -22,7 +22,11 @@ def run(pattern: Pattern, seed: int) -> None:
     given = rng.integers(-(2**40), 2**40, (p, n))
     buffers = given.copy()
     _execute(pattern, pattern.transfers(), buffers, rng)
-    for blocks, ranks, expected in _expected(pattern.kind.name, given, p, n, pattern.root):
+    expected_of = _expected(pattern.kind.name, given, p, n, pattern.root)
+    if pattern.kind.weights is not None:  # those with an element
+        there = [b for b, weight in enumerate(pattern.kind.weights) if weight]
+        expected_of = [([b], [b % p], given[b // p % p, b]) for b in there]
+    for blocks, ranks, expected in expected_of:
         found = buffers[np.ix_(ranks, blocks)]
         np.testing.assert_array_equal(found, np.broadcast_to(expected, found.shape))
 

@@ -77,6 +77,33 @@ def best_prices(topology: Topology) -> Priced:
     return best._replace(reached=flow.rate_Bps * float(best.s_per_block_byte) >= 1 - TOLERANCE)
 
 
+def demand_prices(topology: Topology, demand: Ints) -> Priced:
+    """The tightest such bound on what each NPU sends every other, in any unit: seconds for each byte of the unit.
+
+    `demand`: (n_npus, n_npus), with a diagonal of 0.
+    WeftError: an NPU that another cannot reach.
+    """
+    best = max(_demanded(topology, demand), key=lambda one: one.s_per_block_byte)
+    return best._replace(said=best.said.replace("block", "element"))
+
+
+def _demanded(topology: Topology, demand: Ints) -> Iterator[Priced]:
+    """Links at a price of 1: of an NPU, every box, halves of dimensions; all, where routes are quick to count."""
+    src, dst, n = topology.src, topology.dst, topology.n_npus
+    for ends, verb, amount in ((dst, "enter", demand.sum(axis=0)), (src, "leave", demand.sum(axis=1))):
+        rates = np.bincount(ends, topology.bandwidth_Bps, topology.n_nodes)[:n]
+        npu = int(np.divide(amount, rates, out=np.where(amount > 0, np.inf, 0.0), where=rates > 0).argmax())
+        yield _cut(topology, ends == npu, int(amount[npu]), f"{verb} {topology.node_name(npu)}")
+    sets = [(part == box, "box") for part in boxes(topology) for box in np.unique(part[:n]).tolist()]
+    sets += [(topology.coords[:, at] < half // 2, f"half of dimension {at}") for at, half in enumerate(topology.shape)]
+    for inside, what in sets:
+        yield from _both_ways(topology, inside, what, demand)
+    if topology.n_npus * topology.n_links <= MOST_ROUTED:
+        everywhere = np.ones(topology.n_links, np.int64)
+        cost = _cheapest_sum(topology, everywhere, demand)
+        yield _cut(topology, everywhere > 0, cost, "cross links in all")
+
+
 def _candidates(topology: Topology) -> Iterator[Priced]:
     """Links that may be scarce together, at a price of 1: of an NPU, a box, a half, a dimension, all."""
     src, dst, n = topology.src, topology.dst, topology.n_npus
@@ -119,12 +146,17 @@ def _whole(price: npt.NDArray[np.float64]) -> Iterator[Ints]:
     yield np.rint(price / price.max() * FINEST).astype(np.int64)
 
 
-def _both_ways(topology: Topology, inside: npt.NDArray[np.bool_], what: str) -> Iterator[Priced]:
+def _both_ways(
+    topology: Topology, inside: npt.NDArray[np.bool_], what: str, demand: Ints | None = None
+) -> Iterator[Priced]:
     """What must leave a set of nodes, and enter it."""
-    size = int(np.count_nonzero(inside[: topology.n_npus]))
-    tail, head, crossings = inside[topology.src], inside[topology.dst], size * (topology.n_npus - size)
-    yield _cut(topology, tail & ~head, crossings, f"leave a {what}")
-    yield _cut(topology, ~tail & head, crossings, f"enter a {what}")
+    npus, tail, head = inside[: topology.n_npus], inside[topology.src], inside[topology.dst]
+    size = int(np.count_nonzero(npus))
+    out = into = size * (topology.n_npus - size)
+    if demand is not None:
+        out, into = int(demand[npus][:, ~npus].sum()), int(demand[~npus][:, npus].sum())
+    yield _cut(topology, tail & ~head, out, f"leave a {what}")
+    yield _cut(topology, ~tail & head, into, f"enter a {what}")
 
 
 def _cut(topology: Topology, links: npt.NDArray[np.bool_], crossings: int, said: str) -> Priced:
@@ -139,8 +171,10 @@ def _bound(topology: Topology, price: Ints, cost: int, said: str) -> Priced:
     return Priced(cost / (unit * paid) if paid else Fraction(0), tuple(used.tolist()), said, False)
 
 
-def _cheapest_sum(topology: Topology, price: Ints) -> int:
+def _cheapest_sum(topology: Topology, price: Ints, demand: Ints | None = None) -> int:
     """What the cheapest routes cost, summed over all pairs of NPUs; exact, for no route comes near 2^53.
+
+    `demand`: how much of each pair (default: 1).
 
     From one NPU where all are alike and so are the prices of links that are.
     """
@@ -154,7 +188,10 @@ def _cheapest_sum(topology: Topology, price: Ints) -> int:
     graph = csr_array((price[order][first].astype(np.float64), ends % nodes, ptr), shape=(nodes, nodes))
     orbit = link_orbits(topology) if is_transitive(topology) else None
     alike = orbit is not None and np.array_equal(price, price[np.unique(orbit, return_index=True)[1]][orbit])
+    alike &= demand is None
     costs = [dijkstra(graph, indices=source)[:n] for source in range(1 if alike else n)]
     if not all(np.isfinite(cost).all() for cost in costs):
         raise WeftError(f"topology {topology.name}: an NPU cannot be reached from another one")
+    if demand is not None:
+        return sum(sum(map(int, cost.astype(np.int64) * row)) for cost, row in zip(costs, demand, strict=True))
     return sum(int(cost.astype(np.int64).sum()) for cost in costs) * (n if alike else 1)

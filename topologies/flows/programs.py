@@ -60,8 +60,10 @@ def all_to_all_rate_Bps(topology: Topology) -> float:
 
 
 @remembered
-def concurrent_flow(topology: Topology) -> ConcurrentFlow:
+def concurrent_flow(topology: Topology, demand: tuple[tuple[int, ...], ...] | None = None) -> ConcurrentFlow:
     """A maximum concurrent flow of an all-to-all that crosses few links.
+
+    `demand`: what each NPU sends every other, in units of which the rate is the number per second (default: a byte).
 
     One flow per source (arXiv 2309.13541, section 3.1), or a single one if all NPUs are alike; its load on a link is
     then spread evenly over the orbit of the link.
@@ -72,7 +74,7 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
     if n == 1:
         return ConcurrentFlow(float("inf"), np.zeros((1, t.n_links)), np.zeros(t.n_links))
     unit = float(t.bandwidth_Bps.max())
-    sources = [0] if is_transitive(t) else list(range(n))
+    sources = [0] if demand is None and is_transitive(t) else list(range(n))
     m = t.n_links
     _check_size(t, m * len(sources) + 1)
     incidence = _incidence(t)  # +1 where a link enters a node
@@ -80,10 +82,13 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
     for source in sources:
         keep = np.arange(t.n_nodes) != source
         rows.append(incidence[keep])
-        rates.append((t.kind[keep] == NPU).astype(np.float64))
+        wanted = (t.kind == NPU).astype(np.float64)
+        if demand is not None:
+            wanted[:n] = np.array(demand[source], np.float64) / max(map(max, demand))
+        rates.append(wanted[keep])
     balance = vstack([hstack([coo_array((r.shape[0], m * i)), r, coo_array((r.shape[0], m * (len(rows) - 1 - i)))])
                       for i, r in enumerate(rows)])
-    demand = csr_array(-np.concatenate(rates)[:, None])
+    given = csr_array(-np.concatenate(rates)[:, None])
     orbit = link_orbits(t) if len(sources) == 1 else np.arange(m)
     if len(sources) == 1:
         share = coo_array((np.ones(m), (orbit, np.arange(m))))
@@ -94,8 +99,9 @@ def concurrent_flow(topology: Topology) -> ConcurrentFlow:
     upper = hstack([share, coo_array((share.shape[0], 1))])
     cost = np.full(m * len(sources) + 1, DETOUR / n)
     cost[-1] = -1
-    solved, price = _solve(t, cost, upper, limit, hstack([balance, demand]), np.zeros(balance.shape[0]))
-    return ConcurrentFlow(float(solved[-1]) * unit, solved[:-1].reshape(len(sources), m) * unit, price[orbit])
+    solved, price = _solve(t, cost, upper, limit, hstack([balance, given]), np.zeros(balance.shape[0]))
+    rate = float(solved[-1]) * unit / (1 if demand is None else max(map(max, demand)))
+    return ConcurrentFlow(rate, solved[:-1].reshape(len(sources), m) * unit, price[orbit])
 
 
 def is_small_program(topology: Topology) -> bool:

@@ -21,6 +21,7 @@ FAR = {
     "nccl-trees": (0.75, 1.05), "nvls-trees": (0.85, 1.05), "double-binary-tree": (0.85, 1.05),
     "tree": (0.95, 1.8), "bine": (0.65, 1.7),  # ranks in their order, whose routes on meshes are long
     "bucket": (0.95, 1.12),
+    "fast": (0.85, 2.5), "stragglar": (0.9, 1.95),  # phases that overlap where links are not all of one switch
 }
 """Least and largest ratio of the estimate to the simulated time, as docs/background/model.md has them; of others, from
 0.9 to 1.16."""

@@ -18,7 +18,8 @@ from sim.cli.output import SUFFIXES
 from tests.places import ROOT
 
 READ = {
-    "FILE": ("in.txt", "in.txt"), "FILE.csv": ("d/in.csv", "d/in.csv"), "SPEC|FILE": ("in.graphml", "in.graphml"),
+    "FILE": ("in.txt", "in.txt"), "FILE.csv": ("d/in.csv", "d/in.csv"), "SKEW|FILE.csv": ("d/in.csv", "d/in.csv"),
+    "SPEC|FILE": ("in.graphml", "in.graphml"),
     "NAME|FILE": ("in.xml", "in.xml"), "NAME|FILE[,...]": ("in.xml", "in.xml"),
     "NAME|FILE.json|FILE.toml|FILE.sh": ("in.json", "in.json"),
     "NAME|FILE.toml|FILE.xml[:NODES]": ("in.toml:4", "in.toml"), "PREFIX": ("in", "in.0.et"),

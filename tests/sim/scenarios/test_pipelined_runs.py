@@ -200,8 +200,8 @@ def test_alike_npus_are_simulated_by_one():
 
 
 def test_too_many_unlike_npus_are_refused():
-    with pytest.raises(WeftError, match=r"pipelined on mesh:17x17: packing trees for 289 NPUs that are not alike"):
-        pipelined.all_gather(from_spec("mesh:17x17"), "1MiB")
+    with pytest.raises(WeftError, match=r"pipelined on fat-tree:12: packing trees for 432 NPUs that are not alike"):
+        pipelined.all_gather(from_spec("fat-tree:12"), "1MiB")
 
 
 @pytest.mark.parametrize(("fabric", "form"), [
