@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -126,9 +127,10 @@ def _small(n: int, ports: int) -> Iterator[Schedule]:
     for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"):
         for name in ("recursive-doubling", "ring", "direct", "pairwise", "tree"):
             if name in algorithms_for(kind):
-                schedule = build(name, kind, from_spec(f"ocs:{n}x{ports}"), "64KiB")
-                if len(step_pairs(in_matchings(schedule))) <= 8:
-                    yield schedule
+                with suppress(WeftError):  # of powers of two
+                    schedule = build(name, kind, from_spec(f"ocs:{n}x{ports}"), "64KiB")
+                    if len(step_pairs(in_matchings(schedule))) <= 8:
+                        yield schedule
 
 
 def planes(quick: bool) -> Iterator[Gate]:
@@ -149,7 +151,7 @@ def main() -> None:
     lines = ["# Gates of plans of circuits", "", "Made by `python -m benchmarks.optical_gates`: "
              f"{', '.join(map(str, servers))} servers of {', '.join(map(str, PORTS))} simplex ports; "
              f"{', '.join(SIZES)}; delays of {', '.join(DELAYS)}.", "", "| gate | holds | |", "|---|---|---|"]
-    for gates in (targets(), planes(quick), exhaustive(((4, 1), (4, 2))), cells(fabrics),
+    for gates in (targets(), planes(quick), exhaustive(((4, 1), (4, 2), (6, 1))), cells(fabrics),
                   plans([one for one in fabrics if one[0] < 64])):
         for gate in gates:
             lines.append(f"| {gate.what} | {gate.holds} of {gate.of} | {gate.note} |")
