@@ -58,9 +58,8 @@ def test_every_change_of_phase_costs_its_time_on_rails() -> None:
     (("all-reduce", 8, 2, 8, 0.2), 1.2, 0.82), (("all-reduce", 8, 4, 8, 2.0), None, 0.52),
 ])
 def test_planes_of_swot(case: tuple[str, int, int, float, float], every: float | None, overlapped: float) -> None:
-    found = on_planes(*case)
-    assert found[1] == pytest.approx(overlapped, abs=5e-10)
-    assert every is None or found[0] == pytest.approx(every, abs=5e-10)
+    assert on_planes(*case, "optimum") == pytest.approx(overlapped, abs=5e-10)
+    assert every is None or on_planes(*case, "every-step") == pytest.approx(every, abs=5e-10)
 
 
 def test_the_page_has_every_study(tmp_path, capsys) -> None:
