@@ -5,19 +5,25 @@ Opus (arXiv 2602.12521), MixNet (SIGCOMM 2025), TPU v4 (ISCA 2023), InfiniteHBD 
 """
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby, pairwise
 from math import comb, sqrt
 from pathlib import Path
 
+import numpy as np
+from matplotlib.axes import Axes
+
 from collectives import build
-from sim.papers.tables import Left, Row, as_text
+from sim.papers.tables import Left, Row, as_text, picture
+from sim.plots.style import WIDE, figure, heading, legend
 from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.circuits import EVERY_STEP, switched_rows
 from sim.study.overlap import divide, overlapped
 from topologies import from_spec
 from topologies.core.prices import PRICES
+from topologies.units import parse_size
 from workloads.circuits import SHARED, with_circuits
 from workloads.job import Job
 
@@ -27,7 +33,11 @@ HEADLINES = {
     "dollars": "MixNet: 1.2 to 1.5 times the performance per dollar of a fat-tree at 100 Gb/s, 1.9 to 2.3 at 400",
     "phases": "Opus: N changes of phase cost N switching times; switched ahead of time, what exceeds each window",
     "waste": "InfiniteHBD: more than 10 times less waste than cubes, which are lost whole, and than boxes of 72 GPUs",
-    "planes": "SWOT: up to 89.7 % less than switching for every step; 0.0846875 and 0.681171875 ms in its example",
+    "published": "the values of the next table, set by set; Harvest's steps are measured, and congested ones are up to "
+                 "3.6 times its own model; iterations on regions need task graphs that are not public",
+    "values": "each, and ours. Planes are SWOT's, up to 89.7 % less than switching for every step. Of phases times "
+              "without delay are given, and ours adds what changes cost; groups of 128 and 256 lose 67.4 and 213.9 ms "
+              "more, which the published circuits and traces do not explain here",
     "pods": "TPU v4: with OCS slices of 1,024, 2,048, 3,072 chips have goodputs of 75, 50, 75 %; without, less",
 }
 
@@ -36,6 +46,13 @@ PER_SERVER = 8
 
 TRANSCEIVER, SWITCH_PORT, OCS_PORT = (219.0, 10.0), (37_299 / 64, 2_524 / 64), (520.0, 75 / 192)
 """Dollars and watts at 400 Gb/s, of Opus's notebook."""
+
+
+CHANGES = 30
+"""Of phase, in an iteration of Opus's simulation."""
+
+WINDOWS_MS = (26.3, 1814.1, 3.6, 4.4, 25.3, 22.0)
+"""Before the changes of phase of the first stage, in an iteration of Opus's trace of Llama-3 8B on 64 GPUs."""
 
 
 def packet_ports(servers: int) -> int:
@@ -68,42 +85,40 @@ def regions(quick: bool) -> Iterator[Row]:
                "fat_tree_over_regions": tree / region}
 
 
-ITERATION = {
-    "Mixtral 8x22B": (1.3743484582184033, 1.4541709245236023, 1.1940221720447362, 1.2006052855934743,
-                      1.0816994101601314, 1.1138412705013914, 1.0241518770911373, 1.0126344225828576),
-    "Mixtral 8x7B": (1.2098142915084984, 1.2487696208629178, 1.0786571639450722, 1.0975801537020935,
-                     1.0302239853908406, 1.0309467182793302, 1.0002911778848984, 1.0012663602248657),
-    "LLaMA-MoE": (3.9323615746392275, 5.009859032475658, 2.18810393086488, 2.7265517950688967,
-                  1.3461747361073735, 1.599192937232423, 1.0, 1.1916720240604728),
-    "Qwen-MoE": (5.09418619126068, 6.173743766918513, 2.730045083711109, 3.204935316618282,
-                 1.563193883429469, 1.7643737444680594, 1.0, 1.0534585618520547),
-}
-"""Published times on a fat-tree and on regions, at 100, 200, 400, 800 Gb/s (mixnet-project.github.io)."""
-
-
 def dollars(quick: bool) -> Iterator[Row]:
     """Performance per dollar of regions over fat-trees: published times, and money by `regions`."""
-    for name, times in ITERATION.items():
-        for at, row in enumerate(regions(quick)):
-            gain = times[2 * at] / times[2 * at + 1] * row["fat_tree_over_regions"]
-            yield {"model": name, "Gbps": row["Gbps"], "regions_over_fat_tree": gain}
+    times = {case: float(value) for name, case, value, _ in published() if name == "iterations on regions"}
+    for name in dict.fromkeys(case[0] for case in times):
+        for row in regions(quick):
+            tree, region = (times[name, str(row["Gbps"]), fabric] for fabric in ("fat-tree", "regions"))
+            yield {"model": name, "Gbps": row["Gbps"],
+                   "regions_over_fat_tree": tree / region * row["fat_tree_over_regions"]}
+
+
+@lru_cache
+def phase_times(delay: str, policy: str, windows_ms: tuple[float, ...]) -> tuple[float, float]:
+    """Groups that alternate on rails of one port, with windows of computation between them: times in ms.
+
+    With a change of circuits in every window, and in the best plan.
+    """
+    job = Job(from_spec(f"rails:4x2,delay={delay},policy={policy}", hop_latency=0))
+    last = list[int]()
+    for turn, window_ms in enumerate((*windows_ms, 0)):
+        other = [rank ^ (2 << turn % 2) for rank in range(8)]
+        last = [job.send(f"phase {turn}", 50_000_000, range(8), other, after=last)]
+        last = [job.compute(f"window {turn}", round(window_ms * 1e9), after=last)]
+    # of one port each, so that no two phases share circuits
+    every, best = (simulate(one).time_ps / 1e9 for one in (with_circuits(job)[SHARED], job))
+    return every, best
 
 
 def phases(quick: bool) -> Iterator[Row]:
-    """Groups that alternate on rails of one port, with windows of computation between them: 30 changes of circuits."""
+    """Changes of phase, without and with windows of computation."""
     for window_ms in (0, 20):
-        alone_ms = 0.0
         for policy in ("demand", "provisioned"):
+            alone_ms, _ = phase_times("0ms", policy, CHANGES * (window_ms,))
             for delay_ms in (0, 50) if quick else (0, 1, 10, 50):
-                job = Job(from_spec(f"rails:4x2,delay={delay_ms}ms,policy={policy}", hop_latency=0))
-                last = list[int]()
-                for turn in range(31):
-                    other = [rank ^ (2 << turn % 2) for rank in range(8)]
-                    last = [job.send(f"phase {turn}", 50_000_000, range(8), other, after=last)]
-                    last = [job.compute(f"window {turn}", window_ms * 10**9, after=last)]
-                # of one port each, so that no two phases share circuits
-                every_ms, best_ms = (simulate(one).time_ps / 1e9 for one in (with_circuits(job)[SHARED], job))
-                alone_ms = alone_ms or every_ms
+                every_ms, best_ms = phase_times(f"{delay_ms}ms", policy, CHANGES * (window_ms,))
                 yield {"window_ms": window_ms, "policy": policy, "delay_ms": delay_ms, "every_change_ms": every_ms,
                        "switching_times": (every_ms - alone_ms) / delay_ms if delay_ms else None, "best_ms": best_ms}
 
@@ -158,32 +173,18 @@ def waste(quick: bool) -> Iterator[Row]:
         yield {"ring_gpus": gpus, **lost}
 
 
-PLANES = ((8, 2, 0.5, 0.2), (8, 2, 8, 0.2), (8, 3, 0.5, 2), (8, 3, 128, 0.2), (8, 4, 8, 2))
-"""Servers, planes, MB, and ms of switching, of all-reduces by halving and doubling; 25 MB per ms, 20 us a use."""
-
-
-def on_planes(kind: str, servers: int, planes: int, megabytes: float, switch_ms: float) -> tuple[float, float]:
-    """Times in ms of switching for every step, and of steps divided over planes that switch in turns; both simulated.
+def on_planes(kind: str, servers: int, planes: int, megabytes: float, switch_ms: float, what: str) -> float:
+    """Time in ms of switching for every step, or of steps divided over planes that switch in turns; simulated.
 
     With eight times the bytes at eight times the rate, so that the parts of all steps are whole elements.
     """
     fabric = from_spec(f"ocs:{servers}x{planes},per-port,delay={switch_ms}ms", "200GB/s", "20us", 0)
     form = "bandwidth" if kind == "all-reduce" else None
-    schedule = build("recursive-doubling", kind, fabric, round(megabytes * 8e6), form)
-    model = Model(chunks=1)
-    ((_, every),) = switched_rows(schedule, model, [EVERY_STEP])
-    divided = simulate(overlapped(schedule, divide(schedule)), model=model)
-    return every.time_ps / 1e9, divided.time_ps / 1e9
-
-
-def planes(quick: bool) -> Iterator[Row]:
-    """Reconfiguration inside a collective: every step, and overlapped with the steps of other planes."""
-    cases = [("reduce-scatter", 16, 4, 0.125, 0.2), *(("all-reduce", *case) for case in PLANES[: 1 if quick else None])]
-    for kind, *case in cases:
-        every_ms, divided_ms = on_planes(kind, *case)
-        servers, planes, megabytes, switch_ms = case
-        yield {"collective": kind, "servers": servers, "planes": planes, "MB": megabytes, "switch_ms": switch_ms,
-               "every_step_ms": every_ms, "overlapped_ms": divided_ms, "less": 1 - divided_ms / every_ms}
+    schedule, model = build("recursive-doubling", kind, fabric, round(megabytes * 8e6), form), Model(chunks=1)
+    if what == "every-step":
+        ((_, every),) = switched_rows(schedule, model, [EVERY_STEP])
+        return every.time_ps / 1e9
+    return simulate(overlapped(schedule, divide(schedule)), model=model).time_ps / 1e9
 
 
 CUBES, HOSTS, CHIPS = 64, 16, 64
@@ -210,19 +211,162 @@ def pods(quick: bool) -> Iterator[Row]:
                    "without": goodput(host, chips // CHIPS, circuits=False)}
 
 
+PUBLISHED = Path(__file__).parent / "data" / "optics_published.csv"
+"""Published values, and what published data give by published rules: rails and phases, opusfabric/Opus; regions,
+mixnet-project.github.io; planes, GUIBL1/overlap4ocs and optima of its model; steps, STyGIANet/Harvest; waste,
+stepfun-ai/InfiniteHBD-Trace."""
+
+
+Value = tuple[str, tuple[str, ...], str, str]
+"""Set, case, value and unit."""
+
+
+@lru_cache
+def published() -> list[Value]:
+    with PUBLISHED.open(encoding="utf-8") as file:
+        return [(row["set"], tuple(row["case"].split("|")), row["value"], row["unit"]) for row in csv.DictReader(file)]
+
+
+@lru_cache
+def _rows(study: Callable[[bool], Iterable[Row]], quick: bool = False) -> list[Row]:
+    return list(study(quick))
+
+
+def _cell(study: Callable[[bool], Iterable[Row]], column: str, **case: str) -> float:
+    """A value of a study's table."""
+    return float(next(row[column] for row in _rows(study) if all(str(row[key]) == case[key] for key in case)))
+
+
+def _with_changes(of: str, case: tuple[str, ...], delay: str, policy: str, windows_ms: tuple[float, ...]) -> float:
+    """The published value of a case without delay, and what changes of circuits add to it, simulated; ms."""
+    given, unit = next((float(value), unit) for name, other, value, unit in published()
+                       if name == of and other == (*case, "0ms"))
+    alone, late = (phase_times(some, policy, windows_ms)[0] for some in ("0ms", delay))
+    return given + (late - alone) * (1e-3 if unit == "s" else 1)
+
+
+def on_a_ring(size: str, step: str = "0", hops: str = "1") -> float:
+    """Step 1, 2, ... of a reduce-scatter by halving on a ring of 8 whose partners are so many hops apart, or a message.
+
+    In ms, as fitted to the testbed: 85 Gb/s, 30.32 us of start-up, 1 ns a hop.
+    """
+    job, apart = Job(from_spec("ring:8", "85Gb/s", "1ns", 0)), int(hops)
+    begun = job.compute("start-up", 30_320_000)
+    src = np.arange(8 if int(step) else 1)
+    dst = (src + np.where(src // apart % 2, -apart, apart)) % 8
+    job.send("step", parse_size(size) >> int(step), src.tolist(), dst.tolist(), after=[begun])
+    return simulate(job, chunks=64).time_ps / 1e9
+
+
+OURS: dict[str, Callable[..., float]] = {
+    "money and power of rails": lambda gpus, fabric, what: _cell(rails, what, gpus=gpus, fabric=fabric),
+    "money of regions": lambda rate: _cell(regions, "fat_tree_over_regions", Gbps=rate),
+    "performance per dollar": lambda name, rate: _cell(dollars, "regions_over_fat_tree", model=name, Gbps=rate),
+    "goodput": lambda host, chips, how: _cell(pods, how, host_up=host, slice=chips),
+    "waste": lambda gpus, rule: _cell(waste, rule, ring_gpus=gpus),
+    # both policies: on demand, too, the host asks ahead of its GPU
+    "phases, testbed": lambda job, policy, delay: _with_changes(
+        "phases, testbed", (job, policy), delay, "provisioned", () if "2D" in job else WINDOWS_MS),
+    "phases, simulation": lambda group, delay: _with_changes(
+        "phases, simulation", (group,), delay, "demand", CHANGES * (0.0,)),
+    "planes": lambda kind, servers, planes, megabytes, switch_ms, what: on_planes(
+        kind, int(servers), int(planes), float(megabytes), float(switch_ms), what),
+    "steps on a ring of 8": on_a_ring,
+}
+"""Our value of a case, of each set."""
+
+GIVEN = "0ms"
+"""Of phases, the measured or simulated time that ours adds changes to."""
+
+
+def values(quick: bool, some: Sequence[Value] = ()) -> Iterator[Row]:
+    """Every published value, ours to as many decimals, and the error; "-" where we have none, or the value is given."""
+    for name, case, value, unit in some or published()[:: 9 if quick else None]:
+        row: Row = {"set": name, "case": ", ".join(case), "value": value, "unit": unit}
+        if name not in OURS or case[-1] == GIVEN:
+            yield row | dict.fromkeys(("ours", "off_percent", "to_the_digit"))
+            continue
+        ours, decimals = OURS[name](*case), len(value.partition(".")[2])
+        exact = abs(ours - float(value)) <= 0.5 * 10.0**-decimals * (1 + 1e-6)
+        yield row | {"ours": f"{ours:.{decimals}f}", "to_the_digit": exact,
+                     "off_percent": 0.0 if exact else 100 * (ours / float(value) - 1)}
+
+
+def errors(quick: bool) -> Iterator[Row]:
+    """How far ours are from the published values, set by set."""
+    for name, rows in groupby(_rows(values, quick), lambda row: row["set"]):
+        some = list(rows)
+        off = [abs(row["off_percent"]) for row in some if row["ours"] is not None]
+        yield {"set": name, "values": len(some), "ours": len(off), "to_the_digit": off.count(0.0),
+               "within_5_percent": sum(one <= 5 for one in off), "most_off_percent": max(off, default=None)}
+
+
 STUDIES: dict[str, Callable[[bool], Iterable[Row]]] = {
     "rails": rails, "phases": phases, "regions": regions, "dollars": dollars, "pods": pods, "waste": waste,
-    "planes": planes,
+    "published": errors, "values": values,
 }
 
 
+def _testbed(axes_of: Callable[[int], list[Axes]], rows: list[Row]) -> None:
+    """Measured iterations as points, ours as lines, job by job."""
+    of: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    for row in rows:
+        if row["set"] == "phases, testbed":
+            job, policy, delay = row["case"].rsplit(", ", 2)
+            measured = float(row["value"])
+            point = int(delay[:-2]) / 1e3, measured, float(row["ours"] or measured)
+            of.setdefault(job, {}).setdefault(policy, []).append(point)
+    for axes, (job, policies) in zip(axes_of(len(of)), of.items(), strict=True):
+        for at, (policy, points) in enumerate(policies.items()):
+            delay_s, measured_s, ours_s = zip(*sorted(points), strict=True)
+            axes.plot(delay_s, ours_s, color=f"C{at}", label=f"{policy}, simulated")
+            axes.plot(delay_s, measured_s, "o", color=f"C{at}", markersize=3, label=f"{policy}, measured")
+        axes.set_title(job, fontsize=7.5)
+        axes.set(xlabel="delay of a switch, s", ylabel="iteration, s")
+
+
+def _goodput(axes_of: Callable[[int], list[Axes]], rows: list[Row]) -> None:
+    """Goodput over the chips of a slice, for each availability of hosts."""
+    hosts = list(dict.fromkeys(row["host_up"] for row in rows))
+    for axes, host in zip(axes_of(len(hosts)), hosts, strict=True):
+        some = [row for row in rows if row["host_up"] == host]
+        for at, (column, label) in enumerate((("with_ocs", "cubes behind OCS"), ("without", "fixed cubes"))):
+            axes.plot([row["slice"] for row in some], [row[column] for row in some], "o-", color=f"C{at}",
+                      markersize=3, label=label)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([row["slice"] for row in some][::2], [f"{row['slice']:,}" for row in some][::2])
+        axes.set_title(f"hosts up {host:.1%} of the time", fontsize=7.5)
+        axes.set(xlabel="chips of a slice", ylabel="goodput")
+
+
+DRAWN = {"values": ("iterations of Opus's testbed on rails of one OCS", _testbed),
+         "pods": ("chips of a pod in whole slices", _goodput)}
+"""What is drawn: its title and its panels."""
+
+
+def draw(name: str, rows: list[Row], path: Path) -> None:
+    """One study as a picture."""
+    title, paint = DRAWN[name]
+    with figure(path, WIDE, 2.0) as drawn:
+        paint(lambda count: [*drawn.subplots(1, count, squeeze=False).ravel()], rows)
+        for axes in drawn.axes[1:]:
+            axes.set_ylabel("")
+        heading(drawn, title)
+        legend(drawn)
+
+
 def run(left: Left, quick: bool) -> None:
-    """Leave a table of each study and the page, and print them."""
-    about = "Made by `weft paper optics`: phases and planes simulated, the others by formula."
+    """Leave a table of each study, pictures and the page, and print the tables."""
+    about = "Made by `weft paper optics`: phases, planes and steps simulated, the others by formula."
     lines = ["# Rails, regions, pods and planes", "", about]
     for name, study in STUDIES.items():
-        rows = list(study(quick))
+        rows = _rows(study, quick)
         left.table(f"optics-{name}", rows)
-        lines += ["", f"## {name}", "", f"Published: {HEADLINES[name]}.", "", "```", *as_text(rows).split("\n"), "```"]
+        drawn = []
+        if name in DRAWN:
+            draw(name, rows, left.out / f"optics-{name}.png")
+            drawn = picture(f"optics-{name}", DRAWN[name][0], "optics")
+        shown = f"Published: {HEADLINES[name]}."
+        lines += ["", f"## {name}", "", shown, "", *drawn, "```", *as_text(rows).split("\n"), "```"]
     print("\n".join(lines))
     left.page("\n".join(lines) + "\n")

@@ -8,6 +8,7 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +26,13 @@ from topologies import Topology, WeftError
 from topologies.core.paths import distinct_of
 from topologies.optics import all_states, joining, layouts, stride_rings
 from topologies.stages import count, staged
-from topologies.units import format_time
+from topologies.units import PS_PER_S, format_time
 
 EVERY_STEP, PLANNED = "every step", "planned"
 POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
 """Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these."""
 
-MOST_STATES, MOST_TRIED = 50, 5_000
+MOST_STATES, MOST_TRIED = 300, 10_000
 """Limits on all states of few servers, and on them times the parts of a schedule, for trying each part on each."""
 
 MOST_PRICED = 24
@@ -66,6 +67,7 @@ class Planner:
         self._prices: dict[tuple[object, ...], int | None] = {}
         self._keys: dict[Piece, tuple[object, ...]] = {}
         self._transfers: dict[tuple[int, int], Transfers] = {}
+        self._found: dict[str, list[Piece]] = {}
 
     @cached_property
     def least_ps(self) -> int:
@@ -87,10 +89,10 @@ class Planner:
     def _plan(self, policy: str, joins: bool) -> Plan | None:
         """The least sum of parts; `joins`: whether parts on the same circuits may follow each other."""
         n = len(self.pairs)
-        pieces = [piece for piece in self._pieces(policy) if piece is not None]
-        delay_ps = self.optics.delay_ps
+        if policy not in self._found:
+            self._found[policy] = sorted(piece for piece in self._pieces(policy) if piece is not None)
+        pieces, delay_ps = self._found[policy], self.optics.delay_ps
         best: list[dict[int, tuple[int, int, tuple[int, ...]]]] = [{} for _ in range(n + 1)]
-        pieces.sort()
         for done, (first, last, state) in enumerate(pieces):
             count("prices of steps", done, len(pieces))
             price = self.price_ps(first, last, state)
@@ -134,8 +136,7 @@ class Planner:
             yield 0, n - 1, 0
             small = [self._state(one) for one in all_states(self.schedule.topology, MOST_STATES)]
             if len(small) * n * n <= MOST_TRIED:
-                for state in small:
-                    yield from ((first, last, state) for first in range(n) for last in range(first, n))
+                yield from (self._fastest(first, last, small) for first in range(n) for last in range(first, n))
         others = [] if policy == EVERY_STEP else [0]
         if policy in ("stride rings", PLANNED) and n <= MOST_PRICED:
             others += [self._state(ring) for ring in stride_rings(self.schedule.topology)]
@@ -143,6 +144,23 @@ class Planner:
             others += [self._state(one) for one in layouts(self.schedule.topology).values()]
         if n <= MOST_PRICED or policy != PLANNED:
             yield from ((step, step, state) for step in range(n) for state in dict.fromkeys(others))
+
+    def _fastest(self, first: int, last: int, states: Sequence[int]) -> Piece | None:
+        """Those circuits on which some steps end first, which are simulated as long as their loads leave it open."""
+        found: tuple[float, int] = inf, 0
+        for least_ps, state in sorted((self._load_ps(first, last, state), state) for state in states):
+            if least_ps < found[0] and (price := self.price_ps(first, last, state)) is not None:
+                found = min(found, (price, state))
+        return (first, last, found[1]) if found[0] < inf else None
+
+    def _load_ps(self, first: int, last: int, state: int) -> float:
+        """What the busiest circuit sends in some steps; infinity without a route."""
+        t, fabric = self._of(first, last), self.states[state]
+        with suppress(WeftError):
+            paths = fabric.paths(t.src, t.dst)
+            blocks = np.bincount(paths.links, np.repeat(t.blocks, np.diff(paths.ptr)), fabric.n_links)
+            return float((blocks * self.schedule.block_bytes / fabric.bandwidth_Bps).max(initial=0) * PS_PER_S)
+        return inf
 
     def _state(self, fabric: Topology) -> int:
         """The number of a fabric; equal ones have one."""
@@ -162,13 +180,17 @@ class Planner:
         state = self.own[pairs]
         return None if state is None else (first, last, state)
 
+    def _of(self, first: int, last: int) -> Transfers:
+        """The transfers of some steps."""
+        if (first, last) not in self._transfers:
+            self._transfers[first, last] = of_steps(self.schedule, first, last)
+        return self._transfers[first, last]
+
     def price_ps(self, first: int, last: int, state: int) -> int | None:
         """Simulated time of some steps alone; None without a route."""
         piece = first, last, state
         if piece not in self._keys:
-            if (first, last) not in self._transfers:
-                self._transfers[first, last] = of_steps(self.schedule, first, last)
-            t = self._transfers[first, last]
+            t = self._of(first, last)
             key = self._keys[piece] = self._key(t, state)
             if key not in self._prices:
                 fabric = self.states[state]
