@@ -21,6 +21,7 @@ the sum is exact. Where two causes end in the same picosecond, any of them expla
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,7 +30,6 @@ from sim.engine.compile.rows import Rows
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from sim.why.backward import PieceRow, Ways, follow
-from topologies.checks import checked
 from topologies.core.paths import ranges
 from topologies.text.brief import one_line
 from topologies.units import format_time
@@ -97,33 +97,61 @@ def _plain_latency(hop: int) -> list[tuple[str, int]]:
 PLAIN = Labels(_plain_server, _plain_latency)
 
 
-@checked
+class Trail(NamedTuple):
+    """Pieces of paths, column by column, (n,)."""
+
+    start_ps: I64
+    end_ps: I64
+    name: I64  # among `Walks.names`
+    task: I64
+    server: I64
+
+    @property
+    def length_ps(self) -> I64:
+        """Of each piece, in ps."""
+        return self.end_ps - self.start_ps
+
+    def listed(self, names: Sequence[str]) -> tuple[Piece, ...]:
+        """The same piece by piece."""
+        start, end, name, task, server = (column.tolist() for column in self)
+        return tuple(map(Piece, start, end, map(names.__getitem__, name), task, server))
+
+
 @one_line
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Why:
     """The critical path and its account.
 
     Attributes
     ----------
     makespan_ps : int
-    pieces : tuple of Piece
-        In time order, without gaps, from 0 to the makespan.
+    trail : Trail
+        The path in time order, without gaps, from 0 to the makespan.
+    names : sequence of str
+        Of its pieces, by their numbers.
     service_ps : dict of str to int
         Services on the path by class of server, other tasks' included: the derivative of the time by the logarithm
         of that class's slowness. Under cut-through, less those of a class that hide the ends of others.
     """
 
     makespan_ps: int
-    pieces: tuple[Piece, ...]
+    trail: Trail
+    names: Sequence[str]
     service_ps: dict[str, int]
 
-    @property
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The path as a list."""
+        return self.trail.listed(self.names)
+
+    @cached_property
     def parts(self) -> dict[str, int]:
         """Picoseconds under each name, largest first; they sum to the makespan."""
-        total: dict[str, int] = {}
-        for piece in self.pieces:
-            total[piece.name] = total.get(piece.name, 0) + piece.end_ps - piece.start_ps
-        return dict(sorted(total.items(), key=lambda item: -item[1]))
+        total = np.zeros(len(self.names), np.int64)
+        np.add.at(total, self.trail.name, self.trail.length_ps)
+        number, first = np.unique(self.trail.name, return_index=True)
+        in_order = number[np.lexsort((first, -total[number]))]
+        return {self.names[one]: int(total[one]) for one in in_order.tolist()}
 
     def __str__(self) -> str:
         lines = [f"{format_time(self.makespan_ps)} = {self.makespan_ps} ps, of which"]
@@ -139,21 +167,6 @@ def by_kind(parts: Mapping[str, Part], mark: str = ",") -> dict[str, Part]:
         kind = name.partition(mark)[0]
         total[kind] = total[kind] + part if kind in total else part
     return total
-
-
-class Trail(NamedTuple):
-    """Pieces of paths, column by column, (n,)."""
-
-    start_ps: I64
-    end_ps: I64
-    name: I64  # among `Walks.names`
-    task: I64
-    server: I64
-
-    @property
-    def length_ps(self) -> I64:
-        """Of each piece, in ps."""
-        return self.end_ps - self.start_ps
 
 
 class Walks(ABC):
@@ -186,8 +199,8 @@ class Walks(ABC):
 
     def walk(self, rename: Callable[[Trail], Trail] = lambda trail: trail) -> Why:
         """The path to the last delivery."""
-        pieces = self.pieces_of(rename(self.trail(self.end())))
-        return Why(self.outcome.makespan_ps, pieces, self.served(self.followed(self.end())[0]))
+        trail = rename(self.trail(self.end()))
+        return Why(self.outcome.makespan_ps, trail, self.names, self.served(self.followed(self.end())[0]))
 
     def end(self) -> list[Wait]:
         """The last delivery, if the run took time."""
@@ -211,12 +224,6 @@ class Walks(ABC):
         found = found._replace(start_ps=np.maximum(found.start_ps, since_ps[source]))
         kept = np.flatnonzero(found.length_ps > 0)[::-1]
         return Trail(*(column[kept] for column in found))
-
-    def pieces_of(self, trail: Trail) -> tuple[Piece, ...]:
-        """The same as a list."""
-        start, end, name, task, server = (column.tolist() for column in trail)
-        said = map(self.names.__getitem__, name)
-        return tuple(map(Piece, start, end, said, task, server))
 
     def latency_parts(self, hop: int) -> list[tuple[int, int]]:
         """Parts of the latency after a kind of hop, from late to early: number of the name, and ps."""

@@ -16,7 +16,7 @@ def account(result: Shares, name: str) -> dict[str, int]:
     named = Names(run.lowered).labels
     walk = walk_of(run.lowered.program, run.logged, named)
     parts: dict[str, int] = {}
-    for piece in walk.pieces_of(walk.trail([Wait(last, 0, delivered=True)])):
+    for piece in walk.trail([Wait(last, 0, delivered=True)]).listed(walk.names):
         said = piece.name
         if piece.server in run.lowered.late:
             said = named.server(piece.server)

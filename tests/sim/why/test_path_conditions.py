@@ -75,8 +75,8 @@ def test_the_kernel_walks_as_the_steps_do(program: Program) -> None:
     kernel, steps = (walks(program, outcome, classes(program)) for walks in (LoggedWalk, LoggedSteps))
     assert kernel.walk().pieces == steps.walk().pieces
     waits = [Wait(task, outcome.makespan_ps * (task % 3) // 4, delivered=True) for task in range(program.n_tasks)]
-    one_by_one = [piece for wait in waits for piece in steps.pieces_of(steps.trail([wait]))]
-    assert list(kernel.pieces_of(kernel.trail(waits))) == one_by_one
+    one_by_one = [piece for wait in waits for piece in steps.trail([wait]).listed(steps.names)]
+    assert list(kernel.trail(waits).listed(kernel.names)) == one_by_one
 
 
 def walk(builder: ProgramBuilder) -> LoggedWalk:

@@ -13,7 +13,7 @@ from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
 from sim.why.faulty_path import walk_of
 from sim.why.logged_path import explain
-from sim.why.path import PLAIN, Labels, Piece, Why, by_kind
+from sim.why.path import PLAIN, Labels, Trail, Why, by_kind
 from tests.strategies import programs
 from topologies import WeftError, bytes_per_s, from_spec
 
@@ -38,14 +38,15 @@ def test_pieces_fill_the_time_from_start_to_makespan(program: Program) -> None:
 
 def test_the_account_in_words() -> None:
     """Largest first, with shares; a run of one picosecond, and one of none."""
-    pieces = Piece(0, 1, "a, x", 0, 0), Piece(1, 4, "b, y", 0, 0), Piece(4, 5, "a, y", 0, 0), Piece(5, 10, "b, y", 0, 0)
-    assert str(Why(10, pieces, {})) == (
+    columns = np.array([[0, 1, 4, 5], [1, 4, 5, 10], [0, 1, 2, 1], [0, 0, 0, 0], [0, 0, 0, 0]])
+    names = "a, x", "b, y", "a, y"
+    assert str(Why(10, Trail(*columns), names, {})) == (
         "10 ps = 10 ps, of which\n                 8 ps   80.0%  b, y\n                 1 ps   10.0%  a, x\n"
         "                 1 ps   10.0%  a, y"
     )
-    assert str(Why(1, pieces[:1], {})).endswith("1 ps  100.0%  a, x")
-    assert str(Why(0, (), {})) == "0 ps = 0 ps, of which"
-    assert by_kind(Why(10, pieces, {}).parts) == {"b": 8, "a": 2}
+    assert str(Why(1, Trail(*columns[:, :1]), names, {})).endswith("1 ps  100.0%  a, x")
+    assert str(Why(0, Trail(*columns[:, :0]), names, {})) == "0 ps = 0 ps, of which"
+    assert by_kind(Why(10, Trail(*columns), names, {}).parts) == {"b": 8, "a": 2}
     assert by_kind({"a: x, y": 1, "a: z": 2}, ": ") == {"a": 3}
 
 
