@@ -33,7 +33,7 @@ from sim.lower.marks import Marks, keeping
 from sim.program import I8, unique_rows
 from sim.program.columns import blocks, numbered
 from topologies import Topology
-from topologies.core.components import least_nodes
+from topologies.core.joined import join
 from topologies.core.paths import Paths, ranges
 from topologies.stages import staged
 from topologies.text.brief import one_line
@@ -282,10 +282,10 @@ def _part(action: Action, part: int) -> I32:
 
 def _orbits(permutations: list[I32], n: int) -> I32:
     """Least member of the orbit of each of n items."""
-    if not permutations:
-        return np.arange(n, dtype=np.int32)
-    start = np.tile(np.arange(n, dtype=np.int32), len(permutations))
-    return least_nodes(n, start, np.concatenate(permutations)).astype(np.int32, copy=False)
+    least = np.arange(n, dtype=np.int32)
+    for images in permutations:
+        join(least, np.arange(n, dtype=np.int32), images.astype(np.int32, copy=False))
+    return least
 
 
 def _of_representatives(transfers: Transfers, orbits: Orbits) -> Transfers:

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from collectives import COLLECTIVES, Collective, Pattern, Schedule, in_network
+from collectives.core.pairs import SKEWS
 from collectives.core.routes import paths_of
 from collectives.formats.files import SUFFIX, called, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm
@@ -41,7 +42,7 @@ from workloads.models.job_files import SUFFIXES
 
 _RESOLVED = {
     "topology": tuple(key.name for key in fields(TopologyKeys)),
-    "collective": ("name", "algorithms", "element_bytes", "options", "root"),
+    "collective": ("name", "algorithms", "element_bytes", "options", "root", "pairs"),
     "model": ("preset", *OPTIONS, "engine", "symmetry", "faults"),
     "sweep": ("begin", "end", "factor", "step"),
 }
@@ -72,7 +73,7 @@ def meaning(task: Task) -> dict[str, Any]:
         "collective": spec.kind.name,
         "algorithm": _algorithm(task),
         "size_bytes": task.size_bytes,
-        "options": spec.options_of(task.algorithm),
+        "options": spec.options_of(task.algorithm) | {one: _content(path, stamp_of(path)) for one, path in _pairs(spec)},
         "model": _model(spec),
         "engine": spec.engine,
         "symmetry": spec.symmetry,
@@ -105,9 +106,16 @@ def _content(name: str, stamp: tuple[int | bytes, ...]) -> str:
 
 
 def _files(spec: Spec) -> list[str]:
-    """The profile of a machine, the config.json of a model, and the files of a workload."""
+    """The profile of a machine, the config.json of a model, the files of a workload, and sizes of pairs."""
     some = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
-    return [*(name for name in some if name.endswith((".json", *SUFFIXES))), *files_of(spec.workload)]
+    own = [name for name in some if name.endswith((".json", *SUFFIXES))]
+    return [*own, *files_of(spec.workload), *dict(_pairs(spec)).values()]
+
+
+def _pairs(spec: Spec) -> list[tuple[str, str]]:
+    """The option that names a file, and the file: sizes of pairs that are not drawn."""
+    pairs = spec.collective.pairs
+    return [] if pairs is None or pairs.partition(":")[0] in SKEWS else [("pairs", pairs)]
 
 
 def _model(spec: Spec) -> dict[str, Any]:

@@ -275,7 +275,7 @@ def refusals(
         begin(name)
         try:
             with suppress(NoRoom):
-                _ready(spec, topology, name, size_bytes)
+                _ready(spec, topology, name, size_bytes, "auto")
             if cost is not None:
                 cost.add(name)
         except TooMany:
@@ -398,7 +398,7 @@ def _topology_of(spec: Spec) -> Topology:
 _KEPT = Kept()
 
 
-def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int, symmetry: str = "auto") -> Forms:
+def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int, symmetry: str) -> Forms:
     forms, more = forms_of(spec, topology, name)
 
     def build(form: str) -> Schedule:

@@ -139,6 +139,11 @@ class Why:
     names: Sequence[str]
     service_ps: dict[str, int]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Why) and all(
+            getattr(self, name) == getattr(other, name) for name in ("makespan_ps", "pieces", "service_ps")
+        )
+
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
         """The path as a list."""

@@ -169,9 +169,11 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(case: Case) -> None:
 BY_NUMBER = {
     "swing", "recursive-doubling", "mirrored-recursive-doubling", "ring", "totient-rings", "bucket", "tree",
     "nccl-rings", "parameter-server", "double-binary-tree", "hierarchical", "themis", "pairwise", "in-network",
-    "nccl-trees", "nvls-trees", "pat", "bine", "bruck", "recursive-multiplying", "trivance",
+    "nccl-trees", "nvls-trees", "pat", "bine", "bruck", "recursive-multiplying", "trivance", "stragglar",
+    "fast",
 }  # fmt: skip
-"""Algorithms in which the number of a rank decides whom it sends to, in which order, or which one adds up."""
+"""Algorithms in which the number of a rank decides whom it sends to, in which order, or which one adds up,
+or which pairs have an element more."""
 ROOTED = [one.name for one in COLLECTIVES.values() if one.rooted]
 """From rank 0, which is another node when the names change."""
 BY_PAIRS = [

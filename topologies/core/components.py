@@ -1,4 +1,4 @@
-"""Parts of a graph that hang together; the compiler and SciPy, slow to import, only where there is much to look at."""
+"""Parts of a graph that hang together; SciPy, which takes 0.4 s to import, only where much is to be looked at."""
 
 import numpy as np
 import numpy.typing as npt
@@ -16,33 +16,21 @@ def components(n: int, src: Ints, dst: Ints, *, strong: bool = False) -> npt.NDA
 
     `strong`: parts in which every node reaches every other along the edges, not against them.
     """
-    if not strong or (src.size <= FEW_EDGES and _both_ways(n, src, dst)):
-        number: npt.NDArray[np.int64] = np.unique(least_nodes(n, src, dst), return_inverse=True)[1]
-        return number
+    both_ways = not strong
+    if src.size <= FEW_EDGES:
+        there, back = src.astype(np.int64) * n + dst, dst.astype(np.int64) * n + src
+        both_ways = both_ways or np.array_equal(distinct_of(there), distinct_of(back))
+        if both_ways:
+            return np.unique(_least_nodes(n, src, dst), return_inverse=True)[1].astype(np.int64)
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     edges = coo_array((np.ones(src.size, np.int8), (src, dst)), shape=(n, n))
-    return np.asarray(connected_components(edges, connection="strong")[1], np.int64)
+    found = connected_components(edges, directed=not both_ways, connection="weak" if both_ways else "strong")[1]
+    return np.asarray(found, np.int64)
 
 
-def _both_ways(n: int, src: Ints, dst: Ints) -> bool:
-    there, back = src.astype(np.int64) * n + dst, dst.astype(np.int64) * n + src
-    return np.array_equal(distinct_of(there), distinct_of(back))
-
-
-def least_nodes(n: int, src: Ints, dst: Ints) -> npt.NDArray[np.integer]:
-    """The least node of the part of each of n nodes, (n,)."""
-    if src.size <= FEW_EDGES:
-        return _followed(n, src, dst)
-    from topologies.core._join import join  # loads the compiler, so only when needed
-
-    least = np.arange(n, dtype=np.int32)
-    join(least, src.astype(np.int32, copy=False), dst.astype(np.int32, copy=False))
-    return least
-
-
-def _followed(n: int, src: Ints, dst: Ints) -> npt.NDArray[np.int64]:
+def _least_nodes(n: int, src: Ints, dst: Ints) -> npt.NDArray[np.int64]:
     """The least node of the part of each: both ends of an edge take the lesser label, and labels are followed."""
     label = np.arange(n)
     while True:

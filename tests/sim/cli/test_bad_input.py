@@ -293,9 +293,9 @@ def test_of_named_algorithms_nothing_is_built_that_one_makes_useless(
     built: list[str] = []
     ready = points._ready
 
-    def counted(spec: Spec, topology: Topology, name: str, size_bytes: int) -> Any:
+    def counted(spec: Spec, topology: Topology, name: str, size_bytes: int, symmetry: str) -> Any:
         built.append(name)
-        return ready(spec, topology, name, size_bytes)
+        return ready(spec, topology, name, size_bytes, symmetry)
 
     monkeypatch.setattr(points, "_ready", counted)
     words = ["compare", "--topology", "switch:4", "-b", "1K", "--algorithms"]

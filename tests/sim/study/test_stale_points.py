@@ -85,6 +85,10 @@ def kinds(folder: Path) -> dict[str, tuple[str, str, str, Callable[[str], Keys]]
         ),
         "MSCCL XML": schedule_file(ALL_GATHER_OF_TWO, ALL_GATHER_OF_TWO.replace('proto="Simple"', 'proto="LL"')),
         "ForestColl XML": schedule_file(FORESTCOLL, two_trees),
+        "sizes per pair": (
+            ".csv", "0,3,1\n1,0,2\n5,1,0\n", "0,3,1\n1,0,2\n5,2,0\n",
+            lambda path: {"topology": {"spec": "switch:3"}, "collective": {"name": "all-to-all", "pairs": path}},
+        ),
         "fault plan": (
             ".toml",
             PLAN,
@@ -97,11 +101,12 @@ def kinds(folder: Path) -> dict[str, tuple[str, str, str, Callable[[str], Keys]]
     }
 
 
-KINDS = (*(one.name for one in FORMATS), "machine", "MSCCL XML", "ForestColl XML", "fault plan")
+KINDS = (*(one.name for one in FORMATS), "machine", "MSCCL XML", "ForestColl XML", "sizes per pair", "fault plan")
 
 
 def run(keys: Keys, store: Path) -> tuple[Tally, list[dict[str, Any]]]:
-    merged: Keys = {"collective": {"algorithms": ["direct"]}, "sweep": {"begin": "1M"}} | keys
+    merged: Keys = {"sweep": {"begin": "1M"}} | keys
+    merged["collective"] = {"algorithms": ["direct"]} | keys.get("collective", {})
     sweep = make_sweep(merged)
     with Store(store) as opened:
         return run_sweep(sweep.points, opened), sweep_rows(sweep, opened)
@@ -139,7 +144,10 @@ def test_every_key_of_a_sweep_that_may_name_a_file_is_tried() -> None:
         for name, key in keys_of(section).items()
         if "FILE" in key.metadata["metavar"] or "file" in key.metadata["help"]
     }
-    assert named == {"topology.spec", "topology.boxes", "topology.machine", "collective.algorithms", "model.faults"}
+    assert named == {
+        "topology.spec", "topology.boxes", "topology.machine", "collective.algorithms", "collective.pairs",
+        "model.faults",
+    }
 
 
 def own(fabric: Topology, steps: list[list[tuple[int, int, list[int]]]]) -> Algorithm:

@@ -1,4 +1,4 @@
-"""The compiled union of the parts of a graph, for fabrics of a million links."""
+"""The parts of a graph, compiled: orbits of millions of links."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +13,9 @@ def _jit(function: Callable[..., Any]) -> Any:
 
 @_jit
 def join(least, src, dst):  # type: ignore[no-untyped-def]  # jitted
-    """Give each node the least node that edges join it to, whichever way they lead.
+    """Give each item the least one that edges join it to, whichever way they lead.
 
-    `least` (n,): the nodes themselves at first; no entry is ever more than its node.
+    `least` (n,): the items themselves at first; no entry is ever more than its item.
     `src`, `dst` (n_edges,): ends of the edges.
     """
     for edge in range(src.size):
@@ -27,5 +27,5 @@ def join(least, src, dst):  # type: ignore[no-untyped-def]  # jitted
             least[other] = least[least[other]]
             other = least[other]
         least[max(one, other)] = min(one, other)
-    for node in range(least.size):  # the entry of a lesser node is final by now
-        least[node] = least[least[node]]
+    for item in range(least.size):  # the entry of a lesser one is final by now
+        least[item] = least[least[item]]
