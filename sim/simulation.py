@@ -19,6 +19,7 @@ from sim.faults.apply import add_faults
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
 from sim.faults.history import history_of, marks_of
 from sim.faults.plan import FaultPlan
+from sim.faults.spares import with_spares
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered, task_names
 from sim.lower.rotor import in_turns, turns_of
@@ -108,6 +109,7 @@ def simulate(
         what = "faults" if faults is not None else "the analytic engine"
         raise WeftError(f"{what} on {job.topology.name}, whose circuits take turns: choose a fabric such as ocs:16x4")
     if faults is not None:
+        faults = with_spares(job.topology, faults)
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
     run = _Run(engine, log or check, check, progress, max_events)
     return run.best(with_circuits(job), model, symmetry, faults)

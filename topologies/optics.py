@@ -202,13 +202,16 @@ def parse_rotor(argument: str, **links: Unpack[EqualLinks]) -> Topology:
 
 def parse_pod(argument: str, **links: Unpack[EqualLinks]) -> Topology:
     """A slice of cubes of 4x4x4 chips, whose faces circuit switches join to a torus, or a twisted one (TPU v4)."""
-    shape, given = _read("pod", argument, "AxBxC", ("per-port", "paid"), _VALUES[:2])
+    shape, given = _read("pod", argument, "AxBxC", ("per-port", "paid"), (*_VALUES[:2], "spares"))
+    spares = given.pop("spares", "0")
     if any(extent % CUBE for extent in shape) or list(shape) != sorted(shape):
         raise WeftError(f"pod:{argument}: a slice is of cubes of 4x4x4, its extents ascend: such as 4x4x8")
+    if not (spares.isascii() and spares.isdecimal() and len(spares) < 10):
+        raise WeftError(f"pod:{argument}: spares are a number of cubes, such as spares=1")
     check_memory(f"pod:{argument}", math.prod(shape), 6 * math.prod(shape))
     twists = shape[1:] in ((shape[0], 2 * shape[0]), (2 * shape[0], 2 * shape[0]))
     return _switched(f"pod:{argument}", torus(shape, **links), 6, links, {"duplex": True} | given,
-                     only=(TORUS, TWISTED) if twists else (TORUS,))
+                     only=(TORUS, TWISTED) if twists else (TORUS,), spares=int(spares))
 
 
 @lru_cache(maxsize=8)

@@ -95,7 +95,8 @@ def _share(parser: argparse.ArgumentParser) -> None:
     parser.add_argument_group("tenants").add_argument(
         "--tenant", action="append", default=[], metavar="TEXT",
         help='"COLLECTIVE ALGORITHM SIZE", "workload=NAME", "model=NAME" or "job=FILE", then NAME=VALUE: name, start, '
-        "priority (lower is served first), npus, form, options; repeatable, added to the tables [[tenant]] of --spec",
+        "priority (lower is served first), npus or place, form, options; repeatable, added to the tables [[tenant]] of "
+        "--spec",
     )
 
 
@@ -328,6 +329,8 @@ COMMANDS: dict[str, Command] = {
             '--tenant "all-to-all direct 8MiB start=1ms" --json -',
             'weft share --machine dgx-h100:2 --tenant "model=llama-3-8b device=h100 tp=8 global_batch=8 npus=0-7" '
             '--tenant "all-reduce nccl-rings 256MiB start=100ms" --chunks 1',
+            'weft share --topology torus:8x8 --tenant "all-to-all direct 4MiB place=random:20" '
+            '--tenant "all-reduce ring 4MiB place=contention:50 start=1us"',
             "weft share --spec examples/tenants.toml --faults examples/faults.toml --check --csv shares.csv",
         ),
         needs=(FABRIC, "tenant"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from sim.cli.progress import progress
 from sim.lower.tenants import Tenant, check_npus, merge
 from sim.program.model import Model
 from sim.program.options import parse_value
+from sim.scenarios.placement import WAYS, Npus, Wanted, fragmentation, placed, spans_of, spread
 from sim.scenarios.tenants import Shares, share_fabric
 from sim.study.keys import KINDS, keys_of
 from sim.study.plans import ALGORITHM, gpu_of, plan_job
@@ -34,7 +35,7 @@ from sim.why.path import by_kind
 from topologies import Topology, switch
 from topologies.checks import LONGEST_TOLD, WeftError, told
 from topologies.core.routing import ShortestPathRouter
-from topologies.units import PS_PER_S, counted, format_size, format_time, parse_sweep_size
+from topologies.units import PS_PER_S, counted, format_size, format_time, parse_sweep_size, parse_time
 from workloads.group_collectives import among
 from workloads.job import Job, on_npus
 
@@ -44,24 +45,57 @@ def run(arguments: argparse.Namespace) -> None:
     spec = read(arguments)
     check_looks_into(spec)
     topology = spec.build_topology()
-    tenants = [make_tenant(table, topology, number, gpu_of(spec)) for number, table in enumerate(spec.tenant, 1)]
-    model = model_of(spec, tenants)
-    if arguments.perfetto:
-        check_size(merge([one.tenant for one in tenants], model), model, spec.symmetry)
-    with progress("share", len(tenants) + 2, arguments.quiet) as steps:  # all at once, each alone, and the accounts
+    made: dict[str, Described] = {}
+    asked = [ask(table, topology, number, gpu_of(spec), made) for number, table in enumerate(spec.tenant, 1)]
+    model = model_of(spec, made.values())
+    wanted = [one for one in asked if isinstance(one, Wanted)]
+    # those that are placed, all at once, each alone, and the accounts
+    with progress("share", len(wanted) + len(asked) + 2, arguments.quiet) as steps:
+        given_run: dict[str, Any] = {
+            "engine": spec.engine, "symmetry": spec.symmetry, "faults": spec.build_faults(),
+            "done": lambda what, time_ps: steps.advance(f"{what}: {format_time(time_ps)}"),
+            **how(arguments).arguments(),
+        }
+        named = {one.name: npus for one in asked if isinstance(one, Tenant) and (npus := made[one.name].npus)}
+        running, held = placed(asked, topology, model, named, **given_run)
+        tenants = [made[one.name] for one in asked]
+        if arguments.perfetto:
+            check_size(merge(running, model), model, spec.symmetry)
         steps.begin("all together")
-        result = share_fabric(
-            [one.tenant for one in tenants], model, engine=spec.engine, symmetry=spec.symmetry,
-            faults=spec.build_faults(),
-            done=lambda what, time_ps: steps.advance(f"{what}: {format_time(time_ps)}"), **how(arguments).arguments(),
-        )
+        result = share_fabric(running, model, **given_run)
         rows = rows_of(spec, tenants, result)
         steps.advance("where the time went")
-    say(arguments, *report(spec, tenants, result, rows))
+    notes = add_placement(rows, running, wanted, held, result) if wanted else []
+    say(arguments, *report(spec, tenants, result, rows), *notes)
     write_json(arguments, given(spec, tenants), rows, model=model)
     write_csv(arguments, rows)
     if arguments.perfetto:
         write_whole(arguments.perfetto, lambda path: write_perfetto(result.run.timeline(), path))
+
+
+def add_placement(
+    rows: Sequence[dict[str, Any]], tenants: Sequence[Tenant], wanted: Sequence[Wanted], held: Mapping[str, Npus],
+    result: Shares,
+) -> list[str]:
+    """Where tenants are and how long they waited, and the fragments of what was free: in their rows, and in words."""
+    fabric, asked = result.run.job.topology, {one.name: one for one in wanted}
+    ends = {share.name: share.arrival_ps + share.time_ps for share in result.shares}
+    part, table = fragmentation(fabric, spans_of(tenants, held, ends)), []
+    for row, one in zip(rows, tenants, strict=True):
+        npus, place = held.get(one.name, tuple(range(fabric.n_npus))), asked.get(one.name)
+        waited_ps = parse_time(one.arrival) - parse_time(place.arrival) if place else 0
+        far = spread(fabric, npus)
+        row |= {"npus": in_ranges(npus), "waited_s": waited_ps / PS_PER_S, "spread": far, "fragmentation": part}
+        table += [[one.name, place.way, format_time(waited_ps), f"{far:.2f}", in_ranges(npus)]] if place else []
+    return ["#", aligned([["tenant", "place", "waited", "spread", "NPUs"], *table], left=2),
+            f"# fragmentation: {part:.1%} of the free NPUs are outside of their largest part, on average over time"]
+
+
+def in_ranges(npus: Npus) -> str:
+    """As the key `npus` takes them: "0-3,8"."""
+    ends = [npu for npu in npus if npu + 1 not in npus]
+    starts = [npu for npu in npus if npu - 1 not in npus]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(sorted(starts), sorted(ends), strict=True))
 
 
 def read(arguments: argparse.Namespace) -> Spec:
@@ -81,7 +115,7 @@ def given(spec: Spec, tenants: Sequence[Described]) -> Spec:
     return replace(spec, tenant=tables)
 
 
-def model_of(spec: Spec, tenants: Sequence[Described]) -> Model:
+def model_of(spec: Spec, tenants: Iterable[Described]) -> Model:
     """The model; links serve by priority if tenants differ in it, unless the spec names a discipline."""
     model = spec.build_model()
     if spec.model.discipline is None and len({one.tenant.priority for one in tenants}) > 1:
@@ -139,7 +173,7 @@ Table = Mapping[str, Any]
 POSITIONS = ("collective", "algorithm", "size")
 """Names of the words without a name, in order."""
 
-EVERY = ("name", "start", "priority", "npus")
+EVERY = ("name", "start", "priority", "npus", "place")
 """Keys of every tenant."""
 
 OF_COLLECTIVES = (*POSITIONS, "form", "root", "element_bytes")
@@ -163,6 +197,7 @@ class Described(NamedTuple):
     tenant: Tenant
     what: str
     notes: tuple[str, ...] = ()  # of its file
+    npus: Npus | None = None
 
 
 def read_tenant(text: str) -> dict[str, Any]:
@@ -218,10 +253,31 @@ def make_tenant(table: Table, topology: Topology, number: int, gpu: str = "") ->
         made = WORK[kinds[0]](rest, topology, gpu, npus)
         tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority,
                         npus=None if isinstance(made.work, Job) else npus)
-        return Described(tenant, made.what, made.notes)
+        return Described(tenant, made.what, made.notes, npus)
     except WeftError as wrong:
         where = f"tenant {told(name)}: "
         raise WeftError(f"{where}{str(wrong).removeprefix(where)}") from None
+
+
+def ask(table: Table, topology: Topology, number: int, gpu: str, made: dict[str, Described]) -> Tenant | Wanted:
+    """The tenant of a table, or what one is that is placed when it arrives; `made` gets it, and each one anew."""
+    def make(change: Table) -> Tenant:
+        one = make_tenant({**table, **change}, topology, number, gpu)
+        made[one.tenant.name] = one
+        return one.tenant
+
+    if "place" not in table:
+        return make({})
+    name, text = table.get("name", f"t{number}"), table["place"]
+    way, _, count = text.partition(":") if isinstance(text, str) else ("", "", "")
+    table = {key: value for key, value in table.items() if key != "place"}
+    where = f"tenant {told(name)}: place {told(text)}"
+    if way not in WAYS or not (count.isascii() and count.isdecimal()) or "npus" in table:
+        raise WeftError(f"{where}: write WAY:NPUS, such as packed:8, without npus; ways are {', '.join(WAYS)}")
+    if not (len(count) < 10 and 1 <= int(count) <= topology.n_npus):
+        raise WeftError(f"{where}: {topology.name} has {topology.n_npus} NPUs: place on 1 to {topology.n_npus}")
+    start = make({"npus": list(range(int(count)))}).arrival  # whatever is wrong is said before any run
+    return Wanted(name, way, int(count), start, lambda npus, start: make({"npus": list(npus), "start": start}))
 
 
 def _checked(table: Table) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What each tenant of a fabric takes beside the others, and what it would take alone."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Unpack
@@ -247,16 +247,26 @@ def share_fabric(
     how = How(check=check, max_events=max_events).arguments()
     run = simulate(tenants, model=model, engine=engine, symmetry=symmetry, log=True, faults=faults, **how)
     done("all together", run.time_ps)
-    finish_ps = _operations_end_ps(run)
     shares = []
-    for tenant in tenants:
+    for tenant, span, end_ps in _spans(run, tenants):
         arrival_ps = parse_time(tenant.arrival, "arrival")
-        span = _operations_of(run, tenant.name)
-        end_ps = int(finish_ps[span.start : span.stop].max(initial=arrival_ps))
         alone = simulate([replace(tenant, arrival="0s")], model=model, engine=engine, symmetry=symmetry, **how)
         done(f"{tenant.name} alone", alone.time_ps)
         shares.append(Share(tenant.name, end_ps - arrival_ps, alone.time_ps, arrival_ps, span))
     return Shares(tuple(shares), run)
+
+
+def ends_ps(tenants: Sequence[Tenant], **run: Any) -> dict[str, int]:
+    """When each tenant ends, by name, in a run of all; `run` as `simulate` takes it."""
+    return {tenant.name: end_ps for tenant, _, end_ps in _spans(simulate(tenants, log=True, **run), tenants)}
+
+
+def _spans(run: Result, tenants: Sequence[Tenant]) -> Iterator[tuple[Tenant, range, int]]:
+    """The operations of each tenant, and when the last one ends."""
+    finish_ps = _operations_end_ps(run)
+    for tenant in tenants:
+        span = _operations_of(run, tenant.name)
+        yield tenant, span, int(finish_ps[span.start : span.stop].max(initial=parse_time(tenant.arrival, "arrival")))
 
 
 def _operations_of(run: Result, tenant: str) -> range:

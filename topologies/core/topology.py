@@ -66,6 +66,7 @@ class Optics(NamedTuple):
     rails: int = 1  # circuits join NPUs of equal rank modulo this
     only: tuple[str, ...] = ()  # all circuits that can be up, by name; () for any
     dwell_ps: int = 0  # of a rotor, whose circuits take turns: how long each is up
+    spares: int = 0  # cubes of a pod that wait to take the place of one with a chip that is down
 
 
 @checked

@@ -81,12 +81,12 @@ def test_no_run_is_faster_than_its_load(seed):
 
 
 @pytest.mark.full
-def test_strategies_of_candle_are_no_worse_than_the_released_one():
-    """544 ms on a fat-tree of 100 Gb/s."""
-    network = fat_tree(4, bandwidth="100Gb/s", latency="1us", hop_latency=0)
+@pytest.mark.parametrize(("rate", "released_ms"), [(25, 2187), (100, 544), (200, 315)])
+def test_strategies_of_candle_are_no_worse_than_the_released_ones(rate, released_ms):
+    network = fat_tree(4, bandwidth=f"{rate}Gb/s", latency="1us", hop_latency=0)
     fixed = Fabric(network, (1,), {}, 1, 0, ())
     settings = Settings(budget=100, transport=Transport(tie="ecmp", most_rounds=16, message_chunks=2))
-    assert search(model("CANDLE", 16), lambda demand: fixed, settings).time_ps < 544.487e9
+    assert search(model("CANDLE", 16), lambda demand: fixed, settings).time_ps <= released_ms * 1e9
 
 
 def test_a_fixed_network_is_kept():
