@@ -47,7 +47,8 @@ STACKS = (
 
 DEVICES = (
     (r"v5p", "tpu-v5p"), (r"GB200", "gb200"), (r"B200", "b200"), (r"H200", "h200"), (r"H800", "h800"),
-    (r"H100.*\b500 ?W", "h100-500w"), (r"H100", "h100"), (r"A100", "a100"), (r"MI300X", "mi300x"),
+    (r"H100.*\b500 ?W", "h100-500w"), (r"H100", "h100"), (r"A100.*\b40 ?GB", "a100-40gb"),
+    (r"A100", "a100"), (r"MI300X", "mi300x"),
 )
 
 RECOMPUTED = (
@@ -281,7 +282,7 @@ def machine_of_row(row: Mapping[str, str]) -> Machine:
     name = _named(DEVICES, row["gpu"], row["gpu"])
     if name.startswith("tpu"):
         return machine(name)
-    node, nic = _node(row), _cell(row, "nic_Gbps_a_gpu", 200 if name == "a100" else 400)
+    node, nic = _node(row), _cell(row, "nic_Gbps_a_gpu", 200 if name.startswith("a100") else 400)
     if not nic:
         raise WeftError("nic_Gbps_a_gpu is 0")
     found = machine_of(row["id"], name.partition("-")[0].upper(), node, "NVSwitch", f"{node}x {max(nic, 100)}G IB")

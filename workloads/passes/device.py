@@ -113,6 +113,7 @@ class Stack:
     network: float = 1.0
     flushes: bool = False
     scanned: bool = False
+    late: bool = False
     behind: tuple[str, ...] = ()
     efficiency: Mapping[str, Any]
 

@@ -21,7 +21,7 @@ from workloads.models.language import WORD, Matrix
 from workloads.passes.plan import Plan
 from workloads.passes.tape import Tape
 
-EAGER = 3.0
+EAGER = 2.8
 """Factor on the bytes of memory-bound work where kernels are not fused: each elementwise step reads and writes."""
 
 UNFUSED = 13
