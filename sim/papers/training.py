@@ -39,7 +39,8 @@ COLUMNS = (
 )
 
 STACKS = (
-    (r"2104\.04473", "megatron-2021"), (r"torchtitan", "torchtitan"), (r"fms-fsdp", "fms"),
+    (r"2104\.04473", "megatron-2021"), (r"torchtitan", "torchtitan"),
+    (r"fms-fsdp.*0d319983", "fms-2023"), (r"fms-fsdp", "fms"),
     (r"llm-foundry|mosaicml", "llm-foundry"), (r"maxtext", "maxtext"), (r"DeepSeek", "deepseek"),
     (r"2407\.21783", "meta"),
 )
@@ -217,7 +218,7 @@ def plan_of(row: Mapping[str, str]) -> Plan:
         schedule = "interleaved" if pp > 1 and vp > 1 else "1f1b"
     keys = filled(IterationKeys(
         stack=of.name, precision=precision, tp=tp, pp=pp, vp=vp if schedule == "interleaved" else None, cp=cp,
-        ep=_cell(row, "ep", 1), replicas=_after(r"(\d+) slices", row["gpu"]) or 1, zero=_cell(row, "zero", 0),
+        ep=_cell(row, "ep", 1), replicas=_copies(row, gpus), zero=_cell(row, "zero", 0),
         schedule=schedule, micro_batch=micro, global_batch=batch, sequence=_cell(row, "seq"),
         sequence_parallel=_flag(row, "sequence_parallel"), recompute=_named(RECOMPUTED, recomputed, "none"),
         attention=attention, overlap_tp=bool(re.search("userbuffers|async|pipelined", row["tp_overlap"])),
@@ -271,6 +272,11 @@ def _latent(row: Mapping[str, str]) -> dict[str, Any]:
 def _after(pattern: str, text: str) -> int:
     found = re.search(pattern, text)
     return int(found[1]) if found else 0
+
+
+def _copies(row: Mapping[str, str], gpus: int) -> int:
+    """Slices, or nodes that each have all shards (HSDP)."""
+    return gpus // _node(row) if "HSDP" in row["notes"] else _after(r"(\d+) slices", row["gpu"]) or 1
 
 
 def _node(row: Mapping[str, str]) -> int:

@@ -62,8 +62,10 @@ class Layers:
         """A matrix product of a microbatch; its gradients take as long."""
         plan, routed = self.plan, one.name.startswith("expert")
         flops = one.flops * self.tokens / plan.tp
-        moved = WORD * (one.parameters / (plan.ep if routed else plan.tp)
-                        + self.tokens * one.active * (one.rows + one.columns) / plan.tp)
+        row = one.name in ("projection", "fc2")
+        rows, columns = (one.rows / plan.tp, one.columns) if row else (one.rows, one.columns / plan.tp)
+        wide = one.active * (one.rows + one.columns) / plan.tp if routed else rows + columns
+        moved = WORD * (one.parameters / (plan.ep if routed else plan.tp) + self.tokens * wide)
         fp8 = plan.precision == "fp8" and not half
         cast = 4 * self.tokens * one.active * one.rows / plan.tp / self.device.hbm if fp8 else 0.0
         computed = flops / (self.rate if fp8 else self.half_rate)
@@ -153,7 +155,8 @@ class Layers:
     def forward(self, tape: Tape, layer: int, again: Again = WHOLE, kind: str = "forward") -> None:
         share = again.products
         tape.work(kind, self.memory_s(self.norm, kernels=2))
-        self.gathered(tape, kind, share * sum(map(self.product_s, self.model.attention_in)), again.calls)
+        gathers = again.calls or (share > 0 and self.plan.stack.dtensor)
+        self.gathered(tape, kind, share * sum(map(self.product_s, self.model.attention_in)), gathers)
         if self.rotary:
             tape.work(kind, self.memory_s(self.rotary))
         if again.core:
@@ -164,7 +167,7 @@ class Layers:
             self.mixture(tape, layer, again, kind)
             return
         first, second = map(self.product_s, self.model.feed_forward_of(layer))
-        self.gathered(tape, kind, share * first, again.calls)
+        self.gathered(tape, kind, share * first, gathers)
         tape.work(kind, self.memory_s(self.activated(self.model.feed_forward)))
         self.scattered(tape, kind, share * second, again.calls)
 
@@ -233,13 +236,20 @@ class Layers:
                 self.core_backward(tape)
             else:
                 tape.work("backward", middle)
-            kept = tape.begin("all-gather", self.gathers, "tp") if weights and sequence else None
+            plain = self.plan.stack.dtensor
+            kept = tape.begin("all-gather", self.gathers, "tp") if weights and sequence and not plain else None
             tape.work("backward", first)
             if kept:
                 tape.wait(kept)
-            reduced = tape.begin(self.reduction, self.activation, "tp")
+            if plain:  # gradients of the input from each of the linears
+                parts = 3 if middle is None else 1 + self.model.gated
+                tape.work("backward", self.memory_s(WORD * (parts + 1) * self.model.hidden) if parts > 1 else 0.0)
+            else:
+                reduced = tape.begin(self.reduction, self.activation, "tp")
             if weights:
                 tape.work("weight gradient", first)
+            if plain:
+                reduced = tape.begin(self.reduction, self.activation, "tp")
             tape.wait(reduced)
             tape.work("backward", 2 * self.memory_s(self.norm, kernels=2))
         elif weights:
