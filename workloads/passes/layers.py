@@ -307,14 +307,15 @@ class Layers:
 
     def loss(self, tape: Tape, kind: str) -> None:
         """Final norm, output projection and cross entropy; of the logits in half precision one copy is in fp32."""
-        logits = self.model.vocabulary / self.plan.tp
+        logits = self.model.vocabulary / self.plan.tp / self.factor
+        forward, backward = (14, 22) if self.factor > 1 else (12, 8)  # casts and gradients of their own, not fused
         if kind == "F":
             tape.work("forward", self.memory_s(self.norm))
             self.gathered(tape, "forward", self.product_s(self.head, half=True))
-            tape.work("forward", self.memory_s(12 * logits))
+            tape.work("forward", self.memory_s(forward * logits))
             return
         if kind != "W":
-            tape.work("backward", self.memory_s(8 * logits))
+            tape.work("backward", self.memory_s(backward * logits))
             tape.work("backward", self.product_s(self.head, half=True))
             reduced = tape.begin(self.reduction, self.activation, "tp")
             if kind == "BW":
