@@ -222,6 +222,7 @@ def plan_of(row: Mapping[str, str]) -> Plan:
         schedule=schedule, micro_batch=micro, global_batch=batch, sequence=_cell(row, "seq"),
         sequence_parallel=_flag(row, "sequence_parallel"), recompute=_named(RECOMPUTED, recomputed, "none"),
         attention=attention, overlap_tp=bool(re.search("userbuffers|async|pipelined", row["tp_overlap"])),
+        kernels=row.get("kernels") or None,
     ))
     return replace(
         plan_by(keys, model_of(row), on, gpus, _node(row)), data_overlap=_flag(row, "dp_overlap", unsaid=True),
@@ -382,6 +383,9 @@ def summary(points: Sequence[Point]) -> list[str]:
         groups.setdefault(f"set {point.row.get('set', '-')}", []).append(point)
     for point in points:
         groups.setdefault(f"stack {stack_of(point.row).name}", []).append(point)
+    if any(point.row.get("kernels") for point in points):
+        for point in points:
+            groups.setdefault("measured kernels" if point.row.get("kernels") else "one constant", []).append(point)
     lines = md_head("runs", "number", "mean error", "worst", numbers=3)
     for name, group in groups.items():
         number, mean, worst = errors(group)

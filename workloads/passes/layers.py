@@ -69,6 +69,10 @@ class Layers:
         fp8 = plan.precision == "fp8" and not half
         cast = 4 * self.tokens * one.active * one.rows / plan.tp / self.device.hbm if fp8 else 0.0
         computed = flops / (self.rate if fp8 else self.half_rate)
+        if plan.kernels:
+            n, k = (one.rows / plan.tp, one.columns / plan.tp) if routed else (columns, rows)
+            m = self.tokens * one.active / (plan.tp if routed else 1)
+            return plan.kernels.product_s(m, max(n, 1), max(k, 1), "fp8" if fp8 else "half") + cast
         return max(computed, moved / self.device.hbm) + cast + self.device.kernel_s
 
     def memory_s(self, element_bytes: float, *, kernels: int = 1) -> float:
