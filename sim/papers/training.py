@@ -484,11 +484,14 @@ def _sources(points: Sequence[Point]) -> Iterator[str]:
 
 def draw(out: Path, points: Sequence[Point]) -> None:
     """Write the error of every run, by stack, and one iteration."""
-    names = list(dict.fromkeys(stack_of(point.row).name for point in points))
+    def family(point: Point) -> str:
+        return stack_of(point.row).name.removesuffix("-2023")
+
+    names = list(dict.fromkeys(map(family, points)))
     with figure(out / "training.png", NARROW, 3.0) as drawn:
         axes = drawn.add_subplot()
         for name, line in zip(names, (*CYCLE, *CYCLE), strict=False):
-            mine = [point for point in points if point.found and stack_of(point.row).name == name]
+            mine = [point for point in points if point.found and family(point) == name]
             axes.plot([point.published_s for point in mine], [1 + point.error for point in mine], label=name,
                       **line.points())
         for level in (0.92, 1.0, 1.08):

@@ -10,7 +10,7 @@ References
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -25,11 +25,13 @@ from topologies.text.input_text import read_input
 TIMES = {"latency": 1e-3, "latency_ms": 1e-3, "time_ms": 1e-3, "latency_us": 1e-6, "time_us": 1e-6, "time_s": 1.0}
 """Columns of times, and their units in seconds; the first is that of [1]."""
 
-DTYPES = {"half": ("bfloat16", "float16", "bf16", "fp16", "half"), "fp8": ("fp8", "float8", "fp8_e4m3", "float8_e4m3fn")}
+DTYPES = {"half": ("bfloat16", "float16", "bf16", "fp16", "half"), "fp8": ("fp8", "float8", "float8_e4m3fn")}
+"""Words for a precision."""
+
 NEAREST = 8
 """Rows that a shape between them is interpolated from, by the inverse square of their distance in powers of two."""
 
-VIDUR = {
+VIDUR: dict[str, Callable[[Mapping[str, float]], tuple[float, float]]] = {
     "attn_pre_proj": lambda r: (r["n_embd"] / r["n_head"] * (r["n_head"] + 2 * r["n_kv_head"]), r["n_embd"]),
     "attn_post_proj": lambda r: (r["n_embd"], r["n_embd"]),
     "mlp_up_proj": lambda r: ((1 + r["use_gated_mlp"]) * r["n_expanded_embd"], r["n_embd"]),
@@ -73,7 +75,7 @@ def kernels(path: str) -> Kernels:
 
     WeftError: it cannot be read, lacks a column, or has no product.
     """
-    rows = _parquet(path) if path.endswith(".parquet") else list(csv.DictReader(read_input(path, "kernels").splitlines()))
+    rows = _parquet(path) if path.endswith(".parquet") else _csv(path)
     names = set(rows[0]) if rows else set()
     vidur = [name for name in VIDUR if f"time_stats.{name}.median" in names]
     try:
@@ -125,12 +127,19 @@ def _fastest(found: Mapping[str, list[tuple[float, ...]]]) -> tuple[dict[str, np
     return shapes, rates
 
 
+def _csv(path: str) -> list[dict[str, Any]]:
+    try:
+        return list(csv.DictReader(read_input(path, "kernels").splitlines()))
+    except csv.Error as wrong:
+        raise WeftError(f"kernels {path} are not CSV: {wrong}") from None
+
+
 def _parquet(path: str) -> list[dict[str, Any]]:
     if find_spec("pyarrow") is None:
         raise WeftError(f"kernels {path}: Parquet needs pyarrow: pip install 'weft[data]', or give .csv")
     from pyarrow import ArrowException, parquet  # an extra
 
     try:
-        return parquet.read_table(path).to_pylist()
+        return list(parquet.read_table(path).to_pylist())
     except (OSError, ArrowException) as wrong:
         raise WeftError(f"kernels {path} cannot be read: {wrong}") from None
