@@ -105,9 +105,10 @@ def _content(name: str, stamp: tuple[int | bytes, ...]) -> str:
 
 
 def _files(spec: Spec) -> list[str]:
-    """The profile of a machine, the config.json of a model, and the files of a workload."""
+    """The profile of a machine, the config.json of a model, its kernels, and the files of a workload."""
     some = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
-    return [*(name for name in some if name.endswith((".json", *SUFFIXES))), *files_of(spec.workload)]
+    kernels = [spec.iteration.kernels] if spec.iteration.kernels else []
+    return [*(name for name in some if name.endswith((".json", *SUFFIXES))), *kernels, *files_of(spec.workload)]
 
 
 def _model(spec: Spec) -> dict[str, Any]:
