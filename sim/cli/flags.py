@@ -73,6 +73,9 @@ class Parser(argparse.ArgumentParser):
             message += " (did you mean weft --version?)"
         elif unknown.partition("=")[0] in GONE and message.startswith("unrecognized arguments: "):
             message += f" (there is no such flag any more: {GONE[unknown.partition('=')[0]]})"
+        elif unknown.partition("=")[0] == "--model" and message.startswith("unrecognized arguments: "):
+            message += (" (a plan of passes runs in train, trace, sweep and share; here its collectives alone have a "
+                        "meaning: --collective, or --workload where the command has it)")
         elif message.startswith("unrecognized arguments: "):
             message += nearest(unknown.partition("=")[0], self._option_string_actions)
             if not unknown and first.endswith(".toml") and "--spec" in self._option_string_actions:

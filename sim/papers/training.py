@@ -39,7 +39,8 @@ COLUMNS = (
 )
 
 STACKS = (
-    (r"2104\.04473", "megatron-2021"), (r"torchtitan", "torchtitan"), (r"fms-fsdp", "fms"),
+    (r"2104\.04473", "megatron-2021"), (r"torchtitan", "torchtitan"),
+    (r"fms-fsdp.*0d319983", "fms-2023"), (r"fms-fsdp", "fms"),
     (r"llm-foundry|mosaicml", "llm-foundry"), (r"maxtext", "maxtext"), (r"DeepSeek", "deepseek"),
     (r"2407\.21783", "meta"),
 )
@@ -47,7 +48,8 @@ STACKS = (
 
 DEVICES = (
     (r"v5p", "tpu-v5p"), (r"GB200", "gb200"), (r"B200", "b200"), (r"H200", "h200"), (r"H800", "h800"),
-    (r"H100.*\b500 ?W", "h100-500w"), (r"H100", "h100"), (r"A100", "a100"), (r"MI300X", "mi300x"),
+    (r"H100.*\b500 ?W", "h100-500w"), (r"H100", "h100"), (r"A100.*\b40 ?GB", "a100-40gb"),
+    (r"A100", "a100"), (r"MI300X", "mi300x"),
 )
 
 RECOMPUTED = (
@@ -216,10 +218,11 @@ def plan_of(row: Mapping[str, str]) -> Plan:
         schedule = "interleaved" if pp > 1 and vp > 1 else "1f1b"
     keys = filled(IterationKeys(
         stack=of.name, precision=precision, tp=tp, pp=pp, vp=vp if schedule == "interleaved" else None, cp=cp,
-        ep=_cell(row, "ep", 1), replicas=_after(r"(\d+) slices", row["gpu"]) or 1, zero=_cell(row, "zero", 0),
+        ep=_cell(row, "ep", 1), replicas=_copies(row, gpus), zero=_cell(row, "zero", 0),
         schedule=schedule, micro_batch=micro, global_batch=batch, sequence=_cell(row, "seq"),
         sequence_parallel=_flag(row, "sequence_parallel"), recompute=_named(RECOMPUTED, recomputed, "none"),
         attention=attention, overlap_tp=bool(re.search("userbuffers|async|pipelined", row["tp_overlap"])),
+        kernels=row.get("kernels") or None,
     ))
     return replace(
         plan_by(keys, model_of(row), on, gpus, _node(row)), data_overlap=_flag(row, "dp_overlap", unsaid=True),
@@ -272,6 +275,11 @@ def _after(pattern: str, text: str) -> int:
     return int(found[1]) if found else 0
 
 
+def _copies(row: Mapping[str, str], gpus: int) -> int:
+    """Slices, or nodes that each have all shards (HSDP)."""
+    return gpus // _node(row) if "HSDP" in row["notes"] else _after(r"(\d+) slices", row["gpu"]) or 1
+
+
 def _node(row: Mapping[str, str]) -> int:
     return 72 if "NVL72" in row["gpu"] else _after(r"(\d+) a node", row["gpu"]) or 8
 
@@ -281,7 +289,7 @@ def machine_of_row(row: Mapping[str, str]) -> Machine:
     name = _named(DEVICES, row["gpu"], row["gpu"])
     if name.startswith("tpu"):
         return machine(name)
-    node, nic = _node(row), _cell(row, "nic_Gbps_a_gpu", 200 if name == "a100" else 400)
+    node, nic = _node(row), _cell(row, "nic_Gbps_a_gpu", 200 if name.startswith("a100") else 400)
     if not nic:
         raise WeftError("nic_Gbps_a_gpu is 0")
     found = machine_of(row["id"], name.partition("-")[0].upper(), node, "NVSwitch", f"{node}x {max(nic, 100)}G IB")
@@ -375,6 +383,9 @@ def summary(points: Sequence[Point]) -> list[str]:
         groups.setdefault(f"set {point.row.get('set', '-')}", []).append(point)
     for point in points:
         groups.setdefault(f"stack {stack_of(point.row).name}", []).append(point)
+    if any(point.row.get("kernels") for point in points):
+        for point in points:
+            groups.setdefault("measured kernels" if point.row.get("kernels") else "one constant", []).append(point)
     lines = md_head("runs", "number", "mean error", "worst", numbers=3)
     for name, group in groups.items():
         number, mean, worst = errors(group)
@@ -473,11 +484,14 @@ def _sources(points: Sequence[Point]) -> Iterator[str]:
 
 def draw(out: Path, points: Sequence[Point]) -> None:
     """Write the error of every run, by stack, and one iteration."""
-    names = list(dict.fromkeys(stack_of(point.row).name for point in points))
+    def family(point: Point) -> str:
+        return stack_of(point.row).name.removesuffix("-2023")
+
+    names = list(dict.fromkeys(map(family, points)))
     with figure(out / "training.png", NARROW, 3.0) as drawn:
         axes = drawn.add_subplot()
         for name, line in zip(names, (*CYCLE, *CYCLE), strict=False):
-            mine = [point for point in points if point.found and stack_of(point.row).name == name]
+            mine = [point for point in points if point.found and family(point) == name]
             axes.plot([point.published_s for point in mine], [1 + point.error for point in mine], label=name,
                       **line.points())
         for level in (0.92, 1.0, 1.08):

@@ -106,10 +106,11 @@ def _content(name: str, stamp: tuple[int | bytes, ...]) -> str:
 
 
 def _files(spec: Spec) -> list[str]:
-    """The profile of a machine, the config.json of a model, the files of a workload, and sizes of pairs."""
+    """The profile of a machine, the config.json of a model, its kernels, the files of a workload, and sizes of pairs."""
     some = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
+    kernels = [spec.iteration.kernels] if spec.iteration.kernels else []
     own = [name for name in some if name.endswith((".json", *SUFFIXES))]
-    return [*own, *files_of(spec.workload), *dict(_pairs(spec)).values()]
+    return [*own, *kernels, *files_of(spec.workload), *dict(_pairs(spec)).values()]
 
 
 def _pairs(spec: Spec) -> list[tuple[str, str]]:

@@ -326,6 +326,8 @@ class IterationKeys:
     device: str | None = key("text", "accelerator by name, such as h100", "NAME", default="that of the machine")
     stack: str | None = key("text", "software, whose efficiency was measured: megatron, torchtitan, ...", "NAME",
                             default="megatron; maxtext on TPU")
+    kernels: str | None = key("text", "measured matrix products, m, n, k and time, instead of a share of the peak: as "
+                              "of aiconfigurator or Vidur", "FILE.csv|FILE.parquet")
     overlap_tp: bool | None = key("flag", "collectives of tensor parallelism run in pieces beside products")
     sequence_parallel: bool | None = key("flag", "norms and residuals are split over tensor ranks", default="yes")
     overlap: bool | None = key("flag", "gradients, weights and messages are sent beside computation", default="yes")

@@ -38,6 +38,7 @@ from workloads.parallelism import HSDP, SCHEMES, plain_scheme, zero_stage
 from workloads.passes.device import Device, device, devices, stack
 from workloads.passes.iteration import Iteration, iterate
 from workloads.passes.job import iteration_job
+from workloads.passes.kernels import kernels
 from workloads.passes.memory import check_fits, memory_of
 from workloads.passes.orders import order_of
 from workloads.passes.plan import Plan
@@ -305,6 +306,7 @@ def plan_by(
         gradient_bytes=keys.gradient_bytes, optimizer_bytes=keys.optimizer_bytes,
         attention=keys.attention or ("flash3" if on.flash3 else "flash2"), data_overlap=keys.overlap,
         send_overlap=keys.overlap, tensor_overlap="pipelined" if keys.overlap_tp else "none", node=node,
+        kernels=kernels(keys.kernels) if keys.kernels else None,
     )
 
 
@@ -328,7 +330,8 @@ def facts_of(one: Asked) -> dict[str, Any]:
     plan = one.plan
     return {
         "topology": one.where, "algorithm": one.algorithm, "device": plan.device.name, "stack": plan.stack.name,
-        "efficiency": plan.efficiency, "efficiency_of": plan.constant, "model": plan.model.name,
+        "efficiency": None if plan.kernels else plan.efficiency,
+        "efficiency_of": f"kernels {plan.kernels.name}" if plan.kernels else plan.constant, "model": plan.model.name,
         "parameters": plan.model.parameters, "npus": plan.n_ranks, **{
             name: getattr(plan, name)
             for name in ("tp", "pp", "vp", "cp", "dp", "ep", "zero", "schedule", "global_batch", "sequence")},

@@ -214,7 +214,7 @@ def language_model(name: str) -> LanguageModel:
     """
     if name.endswith(".json"):
         return from_hugging_face(name)
-    known = language_models()
+    known, name = language_models(), name.replace("llama-3.1-", "llama-3-")  # of the same shape
     return LanguageModel(name=name, **known[choice(name, known, "model", ", or a Hugging Face config.json")])
 
 

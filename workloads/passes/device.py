@@ -78,7 +78,7 @@ _READS: dict[str, tuple[str, Any]] = {
 def _tables(name: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for key, table in parse_toml((FOLDER / name).read_text(encoding="utf-8"), name).items():
-        found[key] = {**found[table["like"]], **table} if "like" in table else table
+        found[key] = {**found.get(table.pop("like", ""), {}), **table}
     return found
 
 
@@ -113,6 +113,8 @@ class Stack:
     network: float = 1.0
     flushes: bool = False
     scanned: bool = False
+    late: bool = False
+    dtensor: bool = False
     behind: tuple[str, ...] = ()
     efficiency: Mapping[str, Any]
 

@@ -318,7 +318,10 @@ class _Units:
             return
         for one in self.gathered.pop(layer, ()):
             self.tape.wait(one)
-        self._gather(layer + (1 if self.kind == "F" else -1))
+        if self.kind == "F":
+            self._gather(layer + 1)
+        elif not self.of.plan.stack.late:
+            self._gather(layer - 1)
 
     def reduce(self, layer: int) -> None:
         if self.on:
@@ -329,6 +332,8 @@ class _Units:
             self.last = [self.tape.begin("reduce-scatter", dense * width, "dp"),
                          self.tape.begin("reduce-scatter", experts * width, "edp")]
             self._copies(dense * width)
+            if self.of.plan.stack.late:
+                self._gather(layer - 1)
 
     def _copies(self, size_bytes: float) -> None:
         """The shards of gradients of the copies are added up, at once or, of a loop of layers, behind it."""

@@ -21,7 +21,7 @@ from workloads.models.language import WORD, Matrix
 from workloads.passes.plan import Plan
 from workloads.passes.tape import Tape
 
-EAGER = 3.0
+EAGER = 2.8
 """Factor on the bytes of memory-bound work where kernels are not fused: each elementwise step reads and writes."""
 
 UNFUSED = 13
@@ -62,11 +62,17 @@ class Layers:
         """A matrix product of a microbatch; its gradients take as long."""
         plan, routed = self.plan, one.name.startswith("expert")
         flops = one.flops * self.tokens / plan.tp
-        moved = WORD * (one.parameters / (plan.ep if routed else plan.tp)
-                        + self.tokens * one.active * (one.rows + one.columns) / plan.tp)
+        row = one.name in ("projection", "fc2")
+        rows, columns = (one.rows / plan.tp, one.columns) if row else (one.rows, one.columns / plan.tp)
+        wide = one.active * (one.rows + one.columns) / plan.tp if routed else rows + columns
+        moved = WORD * (one.parameters / (plan.ep if routed else plan.tp) + self.tokens * wide)
         fp8 = plan.precision == "fp8" and not half
         cast = 4 * self.tokens * one.active * one.rows / plan.tp / self.device.hbm if fp8 else 0.0
         computed = flops / (self.rate if fp8 else self.half_rate)
+        if plan.kernels:
+            n, k = (one.rows / plan.tp, one.columns / plan.tp) if routed else (columns, rows)
+            m = self.tokens * one.active / (plan.tp if routed else 1)
+            return plan.kernels.product_s(m, max(n, 1), max(k, 1), "fp8" if fp8 else "half") + cast
         return max(computed, moved / self.device.hbm) + cast + self.device.kernel_s
 
     def memory_s(self, element_bytes: float, *, kernels: int = 1) -> float:
@@ -153,7 +159,8 @@ class Layers:
     def forward(self, tape: Tape, layer: int, again: Again = WHOLE, kind: str = "forward") -> None:
         share = again.products
         tape.work(kind, self.memory_s(self.norm, kernels=2))
-        self.gathered(tape, kind, share * sum(map(self.product_s, self.model.attention_in)), again.calls)
+        gathers = again.calls or (share > 0 and self.plan.stack.dtensor)
+        self.gathered(tape, kind, share * sum(map(self.product_s, self.model.attention_in)), gathers)
         if self.rotary:
             tape.work(kind, self.memory_s(self.rotary))
         if again.core:
@@ -164,7 +171,7 @@ class Layers:
             self.mixture(tape, layer, again, kind)
             return
         first, second = map(self.product_s, self.model.feed_forward_of(layer))
-        self.gathered(tape, kind, share * first, again.calls)
+        self.gathered(tape, kind, share * first, gathers)
         tape.work(kind, self.memory_s(self.activated(self.model.feed_forward)))
         self.scattered(tape, kind, share * second, again.calls)
 
@@ -233,13 +240,20 @@ class Layers:
                 self.core_backward(tape)
             else:
                 tape.work("backward", middle)
-            kept = tape.begin("all-gather", self.gathers, "tp") if weights and sequence else None
+            plain = self.plan.stack.dtensor
+            kept = tape.begin("all-gather", self.gathers, "tp") if weights and sequence and not plain else None
             tape.work("backward", first)
             if kept:
                 tape.wait(kept)
-            reduced = tape.begin(self.reduction, self.activation, "tp")
+            if plain:  # gradients of the input from each of the linears
+                parts = 3 if middle is None else 1 + self.model.gated
+                tape.work("backward", self.memory_s(WORD * (parts + 1) * self.model.hidden) if parts > 1 else 0.0)
+            else:
+                reduced = tape.begin(self.reduction, self.activation, "tp")
             if weights:
                 tape.work("weight gradient", first)
+            if plain:
+                reduced = tape.begin(self.reduction, self.activation, "tp")
             tape.wait(reduced)
             tape.work("backward", 2 * self.memory_s(self.norm, kernels=2))
         elif weights:
@@ -297,14 +311,15 @@ class Layers:
 
     def loss(self, tape: Tape, kind: str) -> None:
         """Final norm, output projection and cross entropy; of the logits in half precision one copy is in fp32."""
-        logits = self.model.vocabulary / self.plan.tp
+        logits = self.model.vocabulary / self.plan.tp / self.factor
+        forward, backward = (14, 22) if self.factor > 1 else (12, 8)  # casts and gradients of their own, not fused
         if kind == "F":
             tape.work("forward", self.memory_s(self.norm))
             self.gathered(tape, "forward", self.product_s(self.head, half=True))
-            tape.work("forward", self.memory_s(12 * logits))
+            tape.work("forward", self.memory_s(forward * logits))
             return
         if kind != "W":
-            tape.work("backward", self.memory_s(8 * logits))
+            tape.work("backward", self.memory_s(backward * logits))
             tape.work("backward", self.product_s(self.head, half=True))
             reduced = tape.begin(self.reduction, self.activation, "tp")
             if kind == "BW":

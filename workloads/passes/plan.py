@@ -10,6 +10,7 @@ from topologies.checks import Choice, Count, Integer, NotNegative, WeftError, ch
 from topologies.text.brief import one_line
 from workloads.models.language import LanguageModel
 from workloads.passes.device import PRECISIONS, Device, Stack
+from workloads.passes.kernels import Kernels
 from workloads.passes.orders import ORDERS
 
 RECOMPUTED = ("none", "selective", "full", "core", "products", "layers", "memory")
@@ -71,6 +72,8 @@ class Plan:
         Whether memory-bound kernels are fused.
     node : int
         Ranks that share the links of a node.
+    kernels : Kernels or None
+        Measured products, instead of a share of the peak.
     """
 
     model: LanguageModel
@@ -101,6 +104,7 @@ class Plan:
     optimizer_bytes: Annotated[int, Integer(1, 32)] = MASTER
     compiled: bool = True
     node: Count = 8
+    kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
         name, model, order = self.model.name, self.model, ORDERS[self.schedule]
@@ -148,7 +152,9 @@ class Plan:
     def assumptions(self) -> str:
         """What computation is taken to be."""
         stack = f"{self.stack.name}, {self.constant}" if self.constant else self.stack.name
-        return (f"{self.device.name}, {self.precision} precision at {self.efficiency:.3g} of the peak ({stack}), "
+        rate = (f"by kernels {self.kernels.name} ({self.stack.name})" if self.kernels else
+                f"at {self.efficiency:.3g} of the peak ({stack})")
+        return (f"{self.device.name}, {self.precision} precision {rate}, "
                 f"{self.attention}, recomputation {self.recompute}")
 
     @property

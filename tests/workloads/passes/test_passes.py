@@ -21,7 +21,7 @@ from workloads.passes.memory import _others, check_fits, layer_activations, memo
 from workloads.passes.orders import ORDERS, Slot
 from workloads.passes.plan import Plan
 from workloads.passes.stages import outer_parameters
-from workloads.passes.tape import Tape
+from workloads.passes.tape import Begun, Tape
 from workloads.passes.timeline import timeline
 
 SMALL = LanguageModel(name="small", layers=8, hidden=1024, heads=16, vocabulary=32000, sequence=1024)
@@ -160,7 +160,7 @@ def test_gradients_are_copied_before_fsdp_reduces_them() -> None:
     """So many bytes of each parameter of the blocks, beside nothing else; kernels that are not fused move more."""
     one = plan(dp=4, zero=3, stack=stack("fms"))
     bare = replace(one, stack=replace(one.stack, copies=0.0))
-    traffic = 8 * SMALL.layer_parameters(0) * 18 / one.device.hbm * one.pace * one.microbatches
+    traffic = 8 * SMALL.layer_parameters(0) * 8 / one.device.hbm * one.pace * one.microbatches
     assert iterate(one, free).time_s - iterate(bare, free).time_s == pytest.approx(traffic, rel=1e-6)
     eager = replace(bare, stack=replace(bare.stack, eager=True))
     assert iterate(eager, free).time_ps == iterate(replace(bare, compiled=False), free).time_ps
@@ -294,6 +294,32 @@ def test_blocks_of_fsdp_hide_behind_computation() -> None:
     sent = 4 * unit * (2 + 2 + 4) / 1e9 * 1e12
     compute = slow[1]["compute"] - slow[0]["compute"]
     assert more == pytest.approx(sent - compute, rel=0.05)
+
+
+def test_gathers_behind_gradients_are_exposed() -> None:
+    """BACKWARD_POST: all that travels, but for what the work of embedding hides: the first block and its gradients."""
+    one, rate = plan(dp=4, zero=3, microbatches=3), 4e12
+    late = replace(one, stack=replace(one.stack, late=True))
+    found = iterate(late, by_bytes(rate)).parts[0]
+    layer, outer = SMALL.layer_parameters(0), SMALL.embedding_parameters
+    sent = 2 * outer + 7 * 2 * layer + 4 * (7 * layer + outer)
+    exposed = found["dp all-gather"] + found["dp reduce-scatter"]
+    assert exposed == pytest.approx(3 * sent / rate * 1e12, rel=1e-5)
+    assert iterate(one, by_bytes(rate)).time_ps < iterate(late, by_bytes(rate)).time_ps
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_nothing_is_beside_the_collectives_of_plain_tensor_parallelism(recompute: str) -> None:
+    """Every collective of a backward pass is waited for at once, and gradients of the input are added at full width."""
+    one = plan(tp=4, sequence_parallel=True, recompute=recompute, stack=stack("torchtitan"))
+    tape, beside = Tape(by_bytes(1e11)), Tape(by_bytes(1e11))
+    Layers(one).backward(tape, 0, "BW")
+    Layers(replace(one, stack=replace(one.stack, dtensor=False))).backward(beside, 0, "BW")
+    sent = [item.end - item.begin for item in tape.script if isinstance(item, Begun)]
+    assert sum(tape.exposed.values()) == sum(sent)
+    of_tensors = [item for item in tape.script if isinstance(item, Begun) and item.group == "tp"]
+    assert len(of_tensors) == {"none": 4, "selective": 6, "full": 8}[recompute]
+    assert sum(beside.exposed.values()) < sum(sent)
 
 
 def test_no_weight_is_gathered_before_the_norm_of_all_gradients() -> None:
