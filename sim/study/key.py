@@ -106,7 +106,7 @@ def _content(name: str, stamp: tuple[int | bytes, ...]) -> str:
 
 
 def _files(spec: Spec) -> list[str]:
-    """The profile of a machine, the config.json of a model, its kernels, the files of a workload, and sizes of pairs."""
+    """Profile of a machine, config.json of a model, its kernels, files of a workload, and sizes of pairs."""
     some = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
     kernels = [spec.iteration.kernels] if spec.iteration.kernels else []
     own = [name for name in some if name.endswith((".json", *SUFFIXES))]

@@ -164,5 +164,6 @@ def test_split_ties_that_win_or_save_the_winner_time(
 def test_routes_by_a_hash_are_tried_where_a_torus_may_be_twisted(
     monkeypatch: pytest.MonkeyPatch, fabric: str, ties: list[str]
 ) -> None:
-    found = lines(monkeypatch, [row("ring", 10), row("direct", 12)], {"ring": 9, "direct": 12}, fabric, discipline="fifo")
+    rows = [row("ring", 10), row("direct", 12)]
+    found = lines(monkeypatch, rows, {"ring": 9, "direct": 12}, fabric, discipline="fifo")
     assert [line.rsplit(" ", 1)[1] for line in found] == [f"{tie})" for tie in ties]
