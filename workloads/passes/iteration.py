@@ -112,18 +112,19 @@ class Passes:
         mine, model = self.plan.layers[stage], self.plan.model
         key = kind, tuple((model.is_mixture(layer), layer % 2) for layer in mine), stage == 0, stage == self.last
         if key not in self._tapes:
-            self._tapes[key] = self._made(mine, kind, stage == 0, stage == self.last)
+            self._tapes[key] = self._made(stage, kind)
         return self._tapes[key]
 
     @property
     def last(self) -> int:
         return self.plan.stages - 1
 
-    def _made(self, mine: range, kind: str, first: bool, last: bool) -> Tape:
+    def _made(self, stage: int, kind: str) -> Tape:
         tape, make = Tape(self.times, self.slowed, self.plan.pace), self.layers
-        units = _Units(self, tape, mine, kind)
+        mine, first, last = self.plan.layers[stage], stage == 0, stage == self.last
+        units = _Units(self, tape, mine, kind, outer_parameters(self.plan, stage))
+        units.root()
         if kind == "F":
-            units.root()
             if first:
                 make.embed(tape, kind)
             for layer in mine:
@@ -290,27 +291,32 @@ class Passes:
 
 
 class _Units:
-    """FSDP: blocks whose weights are gathered one ahead, and whose gradients are scattered behind."""
+    """FSDP: blocks whose weights are gathered one ahead, in every pass, and whose gradients are scattered behind.
 
-    def __init__(self, of: Passes, tape: Tape, mine: range, kind: str) -> None:
-        self.of, self.tape, self.mine, self.kind = of, tape, mine, kind
+    Without a pipeline the backward pass follows the forward one, and has the last block; with one, it gathers all.
+    """
+
+    def __init__(self, of: Passes, tape: Tape, mine: range, kind: str, outer: float) -> None:
+        self.of, self.tape, self.mine, self.kind, self.outer = of, tape, mine, kind, outer
         self.on = of.plan.zero == 3
+        self.kept = of.plan.pp == 1 and kind != "F"
         self.gathered: dict[int, list[Begun]] = {}
         self.last: list[Begun] = []
         self.copied = 0.0
 
     def _gather(self, layer: int) -> None:
-        if layer in self.mine and not (self.kind != "F" and layer == self.mine[-1]):
+        if layer in self.mine and self.kind != "W" and not (self.kept and layer == self.mine[-1]):
             width = self.of.gather_bytes
             dense, experts = layer_parameters(self.of.plan, layer)
             self.gathered[layer] = [self.tape.begin("all-gather", dense * width, "dp"),
                                     self.tape.begin("all-gather", experts * width, "edp")]
 
     def root(self) -> None:
-        """Embedding and head are gathered before the first block."""
-        if self.on:
-            self.tape.call("all-gather", 2 * outer_parameters(self.of.plan), "dp")
-            self._gather(self.mine[0])
+        """Embedding and head are gathered before the first block of a forward pass, and kept for the backward one."""
+        if self.on and self.kind == "F" and self.outer:
+            self.tape.call("all-gather", 2 * self.outer, "dp")
+        if self.on and self.mine:
+            self._gather(self.mine[0 if self.kind == "F" else -1])
 
     def ready(self, layer: int) -> None:
         """Wait for the weights of a block, and have those of the next one gathered."""
@@ -324,7 +330,7 @@ class _Units:
             self._gather(layer - 1)
 
     def reduce(self, layer: int) -> None:
-        if self.on:
+        if self.on and self.kind != "B":  # whose gradients are those of what a stage received
             width = self.of.plan.gradient_bytes
             dense, experts = layer_parameters(self.of.plan, layer)
             if traffic := self.of.plan.stack.copies:
@@ -344,8 +350,8 @@ class _Units:
 
     def end(self) -> None:
         """The gradients of embedding and head are those of the last unit."""
-        if self.on:
-            size = outer_parameters(self.of.plan) * self.of.plan.gradient_bytes
+        if self.on and self.kind != "B" and self.outer:
+            size = self.outer * self.of.plan.gradient_bytes
             self.last.insert(0, self.tape.begin("reduce-scatter", size, "dp"))
             self._copies(size)
         for one in self.last:

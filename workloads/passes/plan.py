@@ -135,9 +135,6 @@ class Plan:
         if 2 * self.stages * self.microbatches > MOST_PASSES:
             raise WeftError(f"pp={self.pp} x vp={self.vp} and {self.microbatches:,} microbatches are more than "
                             f"{MOST_PASSES:,} passes: choose larger microbatches")
-        if self.zero == 3 and self.pp > 1:
-            raise WeftError(f"zero=3 gathers every block for each microbatch, which pp={self.pp} multiplies: choose "
-                            "zero=2, which gathers once an iteration")
 
     @property
     def constant(self) -> str:

@@ -27,20 +27,20 @@ def layer_parameters(plan: Plan, layer: int) -> Parameters:
     return Parameters((model.layer_parameters(layer) - experts) / plan.tp, experts / plan.ep)
 
 
-def outer_parameters(plan: Plan) -> float:
-    """Of embedding and head together."""
-    model = plan.model
-    return (model.embedding_parameters + (0 if model.tied else model.vocabulary * model.hidden)) / plan.tp
-
-
-def stage_parameters(plan: Plan, stage: int) -> Parameters:
-    """Of a stage, with the embedding on the first and the head on the last; tied ones are on both."""
+def outer_parameters(plan: Plan, stage: int) -> float:
+    """Of the embedding on the first stage and the head on the last; tied ones are on both."""
     model, last = plan.model, plan.stages - 1
-    layers = [layer_parameters(plan, layer) for layer in plan.layers[stage]]
     ends = model.embedding_parameters if stage == 0 else 0
     if stage == last and (last or not model.tied):
         ends += model.vocabulary * model.hidden
-    return Parameters(sum(one.dense for one in layers) + ends / plan.tp, sum(one.experts for one in layers))
+    return ends / plan.tp
+
+
+def stage_parameters(plan: Plan, stage: int) -> Parameters:
+    """Of a stage, with embedding and head."""
+    layers = [layer_parameters(plan, layer) for layer in plan.layers[stage]]
+    return Parameters(sum(one.dense for one in layers) + outer_parameters(plan, stage),
+                      sum(one.experts for one in layers))
 
 
 def rank_parameters(plan: Plan, rank: int) -> Parameters:

@@ -44,6 +44,13 @@ def test_composed_and_inlined_are_equal_to_the_picosecond(changes: dict[str, Any
     assert composed == inlined
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_shards_of_a_pipeline_are_inlined_as_composed(zero: int) -> None:
+    """But for single ps of rounded works: a microbatch is nowhere beside another one."""
+    composed, inlined = both(plan(pp=4, dp=2, zero=zero))
+    assert inlined == pytest.approx(composed, rel=1e-8)
+
+
 def test_collectives_that_meet_take_longer() -> None:
     """Keys and values of context parallelism beside gradients on the same links."""
     composed, inlined = both(plan(cp=4))

@@ -20,7 +20,11 @@ from workloads.passes.layers import Layers
 from workloads.passes.memory import _others, check_fits, layer_activations, memory_of
 from workloads.passes.orders import ORDERS, Slot
 from workloads.passes.plan import Plan
+<<<<<<< HEAD
 from workloads.passes.stages import outer_parameters
+=======
+from workloads.passes.stages import layer_parameters, outer_parameters
+>>>>>>> 2f3dcc5b (Shards of all (FSDP) run in a pipeline: each pass gathers its blocks and scatters its gradients)
 from workloads.passes.tape import Begun, Tape
 from workloads.passes.timeline import timeline
 
@@ -382,7 +386,6 @@ def test_recomputation_keeps_less() -> None:
     ({"tp": 3}, "tp=3 does not divide the 16 heads"), ({"cp": 3}, "cp=3 does not divide"),
     ({"ep": 2}, "ep=2: small has no experts"), ({"vp": 2}, "schedule 1f1b has vp=1, not 2: choose interleaved"),
     ({"pp": 16}, "pp=16 x vp=1 are 16 stages; small has 8 layers"),
-    ({"pp": 2, "zero": 3}, "zero=3 gathers every block for each microbatch, which pp=2 multiplies"),
     ({"schedule": "2f2b"}, "2f2b"),
 ])
 def test_plans_that_cannot_be_are_refused(changes: dict[str, Any], why: str) -> None:
@@ -440,4 +443,30 @@ def test_scores_are_kept_where_the_core_of_attention_is_not_recomputed(recompute
 def test_embedding_and_head_are_divided_among_tensor_ranks(tied: bool, tp: int) -> None:
     model = replace(SMALL, tied=tied)
     own = model.embedding_parameters + (0 if tied else model.vocabulary * model.hidden)
-    assert outer_parameters(plan(model, tp=tp)) == own / tp
+    assert outer_parameters(plan(model, tp=tp), 0) == own / tp
+    ends = [outer_parameters(plan(model, tp=tp, pp=4), stage) * tp for stage in range(4)]
+    assert ends == [model.embedding_parameters, 0, 0, model.vocabulary * model.hidden]
+
+
+@pytest.mark.parametrize(("order", "kinds"), [
+    ({"pp": 4}, "F BW"), ({"pp": 2, "vp": 2, "schedule": "interleaved"}, "F BW"),
+    ({"pp": 2, "schedule": "zb-h1"}, "F B W"),
+])
+def test_shards_of_a_pipeline_are_gathered_in_every_pass(order: dict[str, Any], kinds: str) -> None:
+    """Weights in what needs them, gradients where there are some; on a slow network gathers follow each other."""
+    one = plan(dp=4, zero=3, microbatches=4, **order)
+    found = iterate(one, lambda kind, size_bytes, group: round(size_bytes * 1e6) if group == "dp" else 0)
+    assert {kind for _, kind in found.scripts} == set(kinds.split())
+    for (stage, kind), script in found.scripts.items():
+        blocks = [layer_parameters(one, layer).dense for layer in one.layers[stage]]
+        outer = {0: SMALL.embedding_parameters, one.stages - 1: SMALL.vocabulary * SMALL.hidden}.get(stage, 0)
+        sent = {name: [step for step in script if isinstance(step, Begun) and step.kind == name and step.group == "dp"]
+                for name in ("all-gather", "reduce-scatter")}
+        gathers = [*[outer] * bool(outer), *blocks] if kind == "F" else blocks if kind != "W" else []
+        scatters = [*blocks, *[outer] * bool(outer)] if kind in ("BW", "W") else []
+        assert [step.size_bytes for step in sent["all-gather"]] == [2 * size for size in gathers]
+        assert [step.size_bytes for step in sent["reduce-scatter"]] == [4 * size for size in scatters]
+        if kind == "F":
+            assert sent["all-gather"][-1].end == sum(round(2 * size * 1e6) for size in gathers)
+    quick = [iterate(replace(one, zero=zero), free).time_ps for zero in (1, 3)]
+    assert quick[0] == quick[1]  # passes differ in what they send alone
