@@ -23,7 +23,7 @@ from sim.cli.progress import progress
 from sim.lower.tenants import Tenant, check_npus, merge
 from sim.program.model import Model
 from sim.program.options import parse_value
-from sim.scenarios.placement import WAYS, Npus, Wanted, fragmentation, placed, spans_of, spread
+from sim.scenarios.placement import MOST_NODES, WAYS, Npus, Wanted, fragmentation, placed, spans_of, spread
 from sim.scenarios.tenants import Shares, share_fabric
 from sim.study.keys import KINDS, keys_of
 from sim.study.plans import ALGORITHM, gpu_of, plan_job
@@ -276,6 +276,9 @@ def ask(table: Table, topology: Topology, number: int, gpu: str, made: dict[str,
         raise WeftError(f"{where}: write WAY:NPUS, such as packed:8, without npus; ways are {', '.join(WAYS)}")
     if not (len(count) < 10 and 1 <= int(count) <= topology.n_npus):
         raise WeftError(f"{where}: {topology.name} has {topology.n_npus} NPUs: place on 1 to {topology.n_npus}")
+    if topology.n_nodes > MOST_NODES:
+        raise WeftError(f"{where}: {topology.name} has {topology.n_nodes:,} nodes; tenants are placed on at most "
+                        f"{MOST_NODES:,}: give npus")
     start = make({"npus": list(range(int(count)))}).arrival  # whatever is wrong is said before any run
     return Wanted(name, way, int(count), start, lambda npus, start: make({"npus": list(npus), "start": start}))
 

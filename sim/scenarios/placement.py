@@ -24,6 +24,9 @@ WAYS = ("packed", "random", "contention")
 FAR = 1 << 30
 """More links than on any path: between NPUs without one."""
 
+MOST_NODES = 2048
+"""Of fabrics on which tenants are placed: distances between all NPUs are compared from each on."""
+
 Npus = tuple[int, ...]
 Held = tuple[Npus, int, int]  # some NPUs, from when and until when
 

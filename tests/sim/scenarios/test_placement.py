@@ -160,6 +160,12 @@ def test_command(tmp_path, capsys):
     assert [row["end_s"] for row in json.loads(again.read_text())["rows"]] == [row["end_s"] for row in rows]
 
 
+def test_fabrics_that_are_too_large_are_refused(capsys):
+    words = ["share", "--quiet", "--topology", "ring:2049", "--tenant", "all-reduce ring 64K place=random:2"]
+    assert main(words) == 2
+    assert "ring:2049 has 2,049 nodes; tenants are placed on at most 2,048: give npus" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
