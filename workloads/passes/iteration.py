@@ -326,7 +326,7 @@ class _Units:
             self.tape.wait(one)
         if self.kind == "F":
             self._gather(layer + 1)
-        elif not self.of.plan.stack.late:
+        elif self.kind == "B" or not self.of.plan.stack.late:
             self._gather(layer - 1)
 
     def reduce(self, layer: int) -> None:

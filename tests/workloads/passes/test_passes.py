@@ -20,11 +20,7 @@ from workloads.passes.layers import Layers
 from workloads.passes.memory import _others, check_fits, layer_activations, memory_of
 from workloads.passes.orders import ORDERS, Slot
 from workloads.passes.plan import Plan
-<<<<<<< HEAD
-from workloads.passes.stages import outer_parameters
-=======
 from workloads.passes.stages import layer_parameters, outer_parameters
->>>>>>> 2f3dcc5b (Shards of all (FSDP) run in a pipeline: each pass gathers its blocks and scatters its gradients)
 from workloads.passes.tape import Begun, Tape
 from workloads.passes.timeline import timeline
 
