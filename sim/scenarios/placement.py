@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from sim.lower.tenants import Tenant
 from sim.program.model import Model
 from sim.scenarios.tenants import ends_ps
 from topologies import Topology
+from topologies.core.components import components
 from topologies.core.topology import NPU
 from topologies.flows.load import hop_distances, link_loads
 from topologies.units import Time, parse_time
@@ -136,8 +135,7 @@ def fragments(fabric: Topology, free: Sequence[int]) -> float:
     usable = np.asarray(fabric.kind) != NPU
     usable[free] = True
     kept = usable[fabric.src] & usable[fabric.dst]
-    ends = fabric.src[kept], fabric.dst[kept]
-    _, part = connected_components(csr_array((np.ones(ends[0].size), ends), shape=(fabric.n_nodes,) * 2))
+    part = components(fabric.n_nodes, fabric.src[kept], fabric.dst[kept])
     return 1 - int(np.bincount(part[free]).max()) / len(free)
 
 
