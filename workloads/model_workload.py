@@ -55,11 +55,11 @@ def _first_stage(model: NeuralNetwork, stages: int) -> Sequence[Operator]:
     return model.operators[: outside + per_layer * (model.layers // stages)]
 
 
-def _whole_layers(model: NeuralNetwork) -> tuple[int, ...]:
+def _whole_layers(model: NeuralNetwork) -> tuple[int, ...] | None:
     """Where layers begin, but for the first, which the embedding is before; none where a model has no equal ones."""
     outside = 1 if model.operators[0].name == "embedding" else 0
     each = (len(model.operators) - outside) // model.layers
-    return tuple(outside + each * number for number in range(1, model.layers))
+    return tuple(outside + each * number for number in range(1, model.layers)) or None
 
 
 class _Rows:

@@ -120,7 +120,7 @@ def cut_into_stages(workload: Workload, n_stages: int) -> list[range]:
     WeftError: fewer layers than stages.
     """
     n_layers = len(workload.layers)
-    places = workload.cuts or range(1, n_layers)
+    places = range(1, n_layers) if workload.cuts is None else workload.cuts
     if len(places) + 1 < n_stages:
         raise WeftError(f"workload {workload.name} has {len(places) + 1} layers for {n_stages} stages")
     times = [sum(phase.compute_ns for phase in layer.phases) for layer in workload.layers]

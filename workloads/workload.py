@@ -88,21 +88,21 @@ class Workload:
         Parallelism keyword of an ASTRA-sim 1.0 file; empty where there is none.
     header : tuple of (str, int)
         What SimAI says after it (`workloads.formats.simai`).
-    cuts : tuple of int
-        Layers that a pipeline stage may begin with, besides the first, where those between belong together; empty: any.
+    cuts : tuple of int, optional
+        Layers that a pipeline stage may begin with, besides the first, where those between belong together; None: any.
     """
 
     name: str
     layers: tuple[Layer, ...]
     policy: str = ""
     header: tuple[tuple[str, int], ...] = ()
-    cuts: tuple[int, ...] = ()
+    cuts: tuple[int, ...] | None = None
 
     def repeated(self, times: int) -> "Workload":
         """The layers so many times."""
         n = len(self.layers)
-        cuts = [turn * n + at for turn in range(times) for at in (0, *self.cuts)][1:] if self.cuts else ()
-        return replace(self, layers=self.layers * times, cuts=tuple(cuts))
+        cuts = None if self.cuts is None else [turn * n + at for turn in range(times) for at in (0, *self.cuts)][1:]
+        return replace(self, layers=self.layers * times, cuts=None if cuts is None else tuple(cuts))
 
     @property
     def compute_ns(self) -> float:

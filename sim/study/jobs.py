@@ -22,6 +22,7 @@ from workloads import read_text_workload, training_workload
 from workloads.compute import TERA, Accelerator
 from workloads.formats.comm_groups import read_extents
 from workloads.formats.simai import EVERYONE, EXPERTS, STAGES, TENSOR
+from workloads.formats.text_workload import BY_POLICY, OWN
 from workloads.job import Job, check_room
 from workloads.models import MODELS, model
 from workloads.parallelism import (
@@ -69,21 +70,14 @@ def header_groups(workload: Workload, topology: Topology) -> tuple[Workload, Gro
     return replace(workload, layers=layers), groups
 
 
-BY_POLICY = {
-    "DATA": ("", "all"), "MICRO": ("", "all"), "MODEL": ("all", ""), "DISTRIBUTED_INFERENCE": ("all", ""),
-    "HYBRID_DATA_MODEL": ("first", "others"), "HYBRID_MODEL_DATA": ("others", "first"),
-}
-"""Dimensions of the groups of a file of ASTRA-sim 1.0 that gives none: of both passes over the layers, and of the
-gradients of weights (`decode_involved_dimensions`)."""
-
-
 def policy_groups(policy: str, shape: tuple[int, ...]) -> Groups:
     """The groups that the first word of a file means."""
     taken = {"": (), "all": range(len(shape)), "first": range(1), "others": range(1, len(shape))}
-    passes, gradients = (
-        tuple(size if dim in taken[word] else 1 for dim, size in enumerate(shape)) for word in BY_POLICY[policy]
-    )
-    return {"forward": passes, "input_grad": passes, "weight_grad": gradients}
+    sizes = {word: tuple(size if dim in dims else 1 for dim, size in enumerate(shape)) for word, dims in taken.items()}
+    if policy == OWN:
+        return {word: extents for word, extents in sizes.items() if word}
+    passes, gradients = BY_POLICY[policy]
+    return {"forward": sizes[passes], "input_grad": sizes[passes], "weight_grad": sizes[gradients]}
 
 
 def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
@@ -164,7 +158,7 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
     if work.communicator is None and work.groups is None:
         if found := header_groups(workload, topology):
             return found
-        if workload.policy in BY_POLICY:
+        if workload.policy in (*BY_POLICY, OWN):
             return workload, policy_groups(workload.policy, topology.shape)
     if (work.communicator is None) == (work.groups is None):
         raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")

@@ -33,14 +33,16 @@ PRODUCERS = (
              "all; names need not be numbers in jobs, and may have several groups; layers take them too"),
     Producer("remote memory (JSON)", "astra-memory-analytical", "as of 2026-03-25", "--remote-memory FILE",
              "latency and bandwidth of an NPU; in `weft astra` those of a node and of a pool, one access at a time"),
-    Producer("text workloads", "ASTRA-sim 1.0, LIBRA", "LIBRA of 2024", _WORK, "layers of twelve columns",
-             "HYBRID_CUSTOMIZED, whose layers name their own groups",
+    Producer("text workloads", "ASTRA-sim 1.0, LIBRA", "LIBRA of 2024", _WORK, "layers of twelve columns, or with a "
+             "parallelism of their own (HYBRID_CUSTOMIZED); checkpoints, and passes that start there again; what the "
+             "loop of a keyword leaves out", "DLRM's own order of layers: all run first to last, and back",
              (Absent("first line", "groups", "by its word: DATA, MICRO all NPUs for gradients of weights; MODEL, "
                      "DISTRIBUTED_INFERENCE all for the passes; HYBRID_DATA_MODEL and HYBRID_MODEL_DATA the first "
                      "dimension for the one, the others for the other", "Workload.cc, decode_involved_dimensions"),)),
     Producer("text workloads", "SimAI and AICB", "SimAI cef83f9, 2026-08-14 (1.7): both files; AICB 23eec3c, "
              "2025-12-27", _WORK, "headers of training, inference and micro-benchmarks; groups from its sizes; "
-             "all-gathers as whole arrays", "checkpoints, which recompute; bubbles of pipelines, which are told",
+             "all-gathers as whole arrays", "bubbles of pipelines, which are told; several checkpoints, which SimAI "
+             "takes for one",
              simai.ABSENT),
     Producer("GOAL text", "LogGOPSim, Schedgen", "76451de, 2023-12-06", _WORK,
              "sends, receives and calcs with requires and irequires of all of them",

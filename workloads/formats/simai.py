@@ -31,8 +31,9 @@ BY_AICB = re.compile(
 
 MICRO = "MICRO"
 
-ONLY = {"checkpoints": 0, "checkpoint_initiates": 0}
-"""Values without which a file asks for recomputation, which it does not describe by its layers alone."""
+LISTS = ("checkpoints", "checkpoint_initiates")
+"""Keys with a number of layers, and then the layers: those whose inputs are kept, and those whose gradients need what
+was not kept (`workloads.formats.text_workload`)."""
 
 TENSOR, EXPERTS, STAGES, EVERYONE = "model_parallel_NPU_group", "ep", "pp", "all_gpus"
 """Sizes of groups; NPUs that none of the others accounts for are data-parallel."""
@@ -43,29 +44,38 @@ EXPERT_GROUPS = {"_DP_EP": "dp_ep", "_EP": "ep"}
 Header = tuple[tuple[str, int], ...]
 
 
-def parse_header(words: list[str], where: str) -> Header:
-    """The keys after the parallelism keyword, "ep: 1" or "pp_comm 0" each, in their order.
+def parse_header(words: list[str], where: str) -> tuple[Header, tuple[list[int], list[int]]]:
+    """The keys after the parallelism keyword, "ep: 1" or "pp_comm 0" each, in their order, and the two lists of layers.
 
-    WeftError: names the key: unknown, given twice, without an integer, or one that asks for what is not simulated.
+    WeftError: names the key: unknown, given twice, or without an integer.
     """
     if len(words) == 1 and words[0].isascii() and words[0].isdecimal():
         words = [KEYS[-1], words[0]]  # the last bottom layer of a DLRM, as Chakra's converter wants it
     found: dict[str, int] = {}
+    kept: list[int] = []
+    again: list[int] = []
     pairs = iter(words)
     for word in pairs:
-        key, value = word.removesuffix(":"), next(pairs, "")
+        key = word.removesuffix(":")
         if key not in KEYS:
             raise WeftError(f"{where}: unknown key {key!r}; accepted are {', '.join(KEYS)}")
         if key in found:
             raise WeftError(f"{where}: key {key!r} is given twice")
-        whole = value.removesuffix(".0")  # a size that AICB has divided
-        if not (whole.isascii() and whole.isdecimal() and len(whole) < 16):
-            raise WeftError(f"{where}: {key} is {value!r}: an integer is expected")
-        found[key] = int(whole)
-        if found[key] != ONLY.get(key, found[key]):
-            raise WeftError(f"{where}: {key} is {value}: only {ONLY[key]} is read")
+        found[key] = _integer(next(pairs, ""), key, where)
+        if key in LISTS:
+            numbers = [_integer(next(pairs, ""), f"one of {found[key]} {key}", where) for _ in range(found[key])]
+            (kept, again)[LISTS.index(key)].extend(numbers)
     _check_sizes(found, where)
-    return tuple(found.items())
+    if max(len(kept), len(again)) > 1 and any(key not in OF_ASTRA_SIM for key in found):
+        raise WeftError(f"{where}: SimAI takes the first of several checkpoints for all of them: give one")
+    return tuple(found.items()), (kept, again)
+
+
+def _integer(value: str, key: str, where: str) -> int:
+    whole = value.removesuffix(".0")  # a size that AICB has divided
+    if not (whole.isascii() and whole.isdecimal() and len(whole) < 16):
+        raise WeftError(f"{where}: {key} is {value!r}: an integer is expected")
+    return int(whole)
 
 
 def split_suffix(word: str, group: str, header: Header) -> tuple[str, str]:
@@ -111,7 +121,7 @@ _NONE = "Workload.hh: no default, and a warning; there is no such parallelism th
 ABSENT = (
     *(Absent("first line", key, "1", _NONE) for key in (EXPERTS, STAGES, "vpp", "ga")),
     Absent("first line", EVERYONE, "those of the network", "Sys.cc: all_gpus are those that are simulated"),
-    *(Absent("first line", key, "0", "Workload.cc: nothing is recomputed") for key in ONLY),
+    *(Absent("first line", key, "0", "Workload.cc: nothing is recomputed") for key in LISTS),
     Absent("first line", "pp_comm", "0", "Workload.cc: pp_commsize = 0"),
 )
 """What stands for a key that is not there."""
