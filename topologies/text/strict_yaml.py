@@ -81,6 +81,10 @@ class Entry:
             raise self.refuse("expected a list")
         return [Entry(node, self.where, self._source) for node in self._node.value]
 
+    def written(self) -> str | None:
+        """A single value as the file has it, without quotes; None of a list or a mapping."""
+        return str(self._node.value) if self._node.id == "scalar" else None
+
     def text(self) -> str:
         """A plain word."""
         value = self._scalar()

@@ -14,9 +14,10 @@ from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_toml
 from topologies.text.schema import Absent, Producer
+from topologies.text.strict_yaml import parse_yaml
 from workloads.models.language import LanguageModel, language_models
 
-SUFFIXES = (".toml", ".sh", ".txt", ".args")
+SUFFIXES = (".toml", ".sh", ".txt", ".args", ".yaml", ".yml")
 
 TITAN, MEGATRON = "torchtitan", "megatron"
 
@@ -67,12 +68,12 @@ PRODUCERS = (
              "Flux, Llama 4, GPT-OSS and forks, which have no table here; optimizers but Adam; split points of "
              "pipelines", TITAN_ABSENT),
     Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments.py of 2025",
-             "--model FILE.sh",
+             "--model FILE.sh, or the model_config.yaml of its tests",
              "sizes of the model, mixtures and latent attention; batches, all degrees, recomputation, distributed "
              "optimizer, precision of its states, overlaps, fp8; variables that the script sets to plain values, or "
              "takes by default",
-             "arguments whose values the script gets from elsewhere, where they matter: they are named",
-             MEGATRON_ABSENT),
+             "arguments whose values the script gets from elsewhere, where they matter, and vocabularies of tokenizers "
+             "that are not known: they are named", MEGATRON_ABSENT),
 )
 
 NOT_MODELLED = {
@@ -80,8 +81,19 @@ NOT_MODELLED = {
     "decoder-first-pipeline-num-layers": "stages have equal numbers of layers", "window-size": "", "fp4-format": "",
     "decoder-last-pipeline-num-layers": "stages have equal numbers of layers", "cpu-offloading-num-layers": "",
     "num-distributed-optimizer-instances": "give --replicas beside the file", "pipeline-model-parallel-layout": "",
+    "optimizer": "Adam is", "cp-comm-type": "p2p is", "expert-tensor-parallel-size": "1 is",
+    **dict.fromkeys((
+        "hybrid-layer-pattern", "hybrid-override-pattern", "is-hybrid-model", "experimental-attention-variant",
+        "attention-output-gate", "moe-latent-size", "moe-shared-expert-overlap", "overlap-moe-expert-parallel-comm",
+        "delay-wgrad-compute", "first-last-layers-bf16", "use-tp-pp-dp-mapping", "outer-dp-sharding-strategy",
+        "hierarchical-context-parallel-sizes", "microbatch-group-size-per-virtual-pipeline-stage",
+        "fine-grained-activation-offloading"), ""),
 }
 """Arguments of Megatron-LM that change the time and that no plan has, with what there is instead."""
+
+NEUTRAL = {"num-distributed-optimizer-instances": "1", "optimizer": "adam", "cp-comm-type": "p2p",
+           "expert-tensor-parallel-size": "1", "outer-dp-sharding-strategy": "no_shard"}
+"""Values of those that change nothing; 0 of the others."""
 
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 """Of a state of the optimizer, by what --use-precision-aware-optimizer lets it be."""
@@ -108,8 +120,13 @@ RECOMPUTED = {"selectiveNone": "selective", "selectiveop": "selective", "selecti
 CLOSE = 0.03
 """Between the parameters of a model and the number of its flavor."""
 
-VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "Llama3Tokenizer": 128256}
-"""Tokens that a tokenizer of Megatron-LM has, where no argument says."""
+VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "Llama3Tokenizer": 128256, "TikTokenizer": 2**17}
+"""Tokens that a tokenizer of Megatron-LM has, where no argument says; TikTokenizer is cut to as many
+(tiktoken_tokenizer.py, DEFAULT_TIKTOKEN_MAX_VOCAB)."""
+
+OF_MODELS = {r"llama-?2|mistral-7b|mixtral-8x7b": 32000, r"llama-?3": 128256, r"gpt2": 50257,
+             r"nemotron_2_256k": 256000}
+"""Tokens of what --tokenizer-model names, by a part of the name; from the models' cards and their config.json."""
 
 
 def read_job(path: str) -> TrainingJob:
@@ -204,7 +221,8 @@ def _megatron(path: str, text: str) -> TrainingJob:
     plain = re.sub(r"(?m)(^|\s)#[^\n]*", " ", text)
     variables = dict(_SET.findall(plain))
     plain = re.sub(r"\$\{?(\w+)(?::-([\w.-]+))?\}?", lambda one: variables.get(one[1]) or one[2] or str(one[0]), plain)
-    found = {name: value or "" for name, value in _ARGUMENT.findall(_taken(path, plain))}
+    found = (_of_tests(path, text) if path.endswith((".yaml", ".yml"))
+             else {name: value or "" for name, value in _ARGUMENT.findall(_taken(path, plain))})
     _check_modelled(path, found)
     default = {row.name: row.value for row in MEGATRON_ABSENT}
 
@@ -249,7 +267,8 @@ def _megatron(path: str, text: str) -> TrainingJob:
     recompute = found.get("recompute-granularity", "selective" if "recompute-activations" in found else "none")
     overlaps = "overlap-grad-reduce" in found or "overlap-param-gather" in found
     keys = {
-        "sequence": whole("seq-length"), "global_batch": whole("global-batch-size"),
+        "sequence": whole("seq-length"), **({"global_batch": whole("global-batch-size")} if "global-batch-size" in found
+                                            else {"global_batch": None, "local_batch": whole("micro-batch-size")}),
         "micro_batch": whole("micro-batch-size"), "tp": tp, "pp": pp, "cp": whole("context-parallel-size"),
         "ep": whole("expert-model-parallel-size"), "zero": _zero(path, found),
         "vp": vp, "recompute": recompute or "full", "sequence_parallel": "sequence-parallel" in found,
@@ -260,6 +279,20 @@ def _megatron(path: str, text: str) -> TrainingJob:
         "attention": "unfused" if found.get("attention-backend") == "unfused" else None,
     }
     return TrainingJob(LanguageModel(name=Path(path).stem, source=path, **sizes), keys)
+
+
+def _of_tests(path: str, text: str) -> dict[str, str]:
+    """Arguments of a model_config.yaml of Megatron-LM's tests: MODEL_ARGS, with "true" for those without a value."""
+    whole = parse_yaml(text, f"job file {path}").mapping(required=("MODEL_ARGS",))
+    if "MODE" in whole and whole["MODE"].written() != "pretraining":
+        raise whole["MODE"].refuse(f"{told(whole['MODE'].written())} is no training: only that is modelled")
+    found = {}
+    for name, entry in whole["MODEL_ARGS"].mapping().items():
+        value, name = entry.written(), name.removeprefix("--")
+        if value is None and name in READ:
+            raise entry.refuse("expected a single value")
+        found[name] = re.sub(r"\$\{\w+:-([\w.-]+)\}", r"\1", "" if value in (None, "true") else value or "")
+    return found
 
 
 def _states(path: str, found: Mapping[str, str]) -> int:
@@ -292,7 +325,7 @@ def _check_modelled(path: str, found: Mapping[str, str]) -> None:
     if not {"num-layers", "hidden-size"} & set(found):
         raise WeftError(f"job file {path}: --num-layers is not there: it has no arguments of Megatron-LM")
     for name, instead in NOT_MODELLED.items():
-        neutral = "1" if name == "num-distributed-optimizer-instances" else "0"
+        neutral = NEUTRAL.get(name, "0")
         if found.get(name, neutral) != neutral:
             raise WeftError(f"job file {path}: --{name} {found[name]}".rstrip() + " is not modelled: omit it"
                             + (f"; {instead}" if instead else ""))
@@ -308,7 +341,8 @@ def _check_modelled(path: str, found: Mapping[str, str]) -> None:
             raise WeftError(f"job file {path}: --{name} is unknown: did you mean --{near[0]}?")
 
 
-OF_TOKENS = ("tokenizer-type", "merge-file", "vocab-size", "vocab-file", "tokenizer-model")
+OF_TOKENS = ("tokenizer-type", "merge-file", "vocab-size", "vocab-file", "tokenizer-model",
+             "padded-vocab-size")
 """Arguments that count the same in every branch of a script: each names a vocabulary."""
 
 READ = (
@@ -368,8 +402,12 @@ def _taken(path: str, text: str) -> str:
 def _padded(path: str, found: Mapping[str, str], whole: Callable[..., int], tp: int) -> int:
     """Tokens of the embedding, of which each tensor rank has as many."""
     tokens = VOCABULARIES.get(found.get("tokenizer-type", "GPT2BPETokenizer" if "merge-file" in found else ""))
-    if tokens is None and "vocab-size" not in found:
+    named = found.get("tokenizer-model", "").rstrip("/").rsplit("/", 1)[-1]
+    tokens = tokens or next((n for name, n in OF_MODELS.items() if re.search(name, named, re.IGNORECASE)), None)
+    if tokens is None and not {"vocab-size", "padded-vocab-size"} & set(found):
         raise WeftError(f"job file {path}: --vocab-size is not there, and the tokenizer's is not known: add it; known "
-                        f"are {', '.join(VOCABULARIES)}")
+                        f"are {', '.join(VOCABULARIES)}, and models of --tokenizer-model: {', '.join(OF_MODELS)}")
+    if "padded-vocab-size" in found:
+        return whole("padded-vocab-size")
     multiple = whole("make-vocab-size-divisible-by") * tp
     return -(-whole("vocab-size", tokens) // multiple) * multiple

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,28 @@ def test_absent_of_megatron_equals_explicit(row: Absent, tmp_path: Path) -> None
     assert models[0] == models[1]
 
 
+def test_arguments_of_a_test_are_those_of_a_script(tmp_path: Path) -> None:
+    """A mapping with "true" for what has no value, and a default behind a variable."""
+    words = {"num-layers": "4", "hidden-size": "1024", "num-attention-heads": "8", "seq-length": "512",
+             "micro-batch-size": "3", "tokenizer-type": "TikTokenizer", "bf16": "", "swiglu": "",
+             "tensor-model-parallel-size": "2"}
+    script = plan(tmp_path, " ".join(f"--{name} {value}" for name, value in words.items()), ".args")
+    lines = "\n".join(f"  --{name}: {value or 'true'}" for name, value in words.items()).replace(": 512", ": ${S:-512}")
+    found = plan(tmp_path, f"TEST_TYPE: regular\nMODEL_ARGS:\n{lines}\n  --data-path: [a, b]\n", ".yaml")
+    assert replace(found, model=replace(found.model, source=script.model.source)) == script
+
+
+@pytest.mark.parametrize(("named", "tokens"), [
+    ("--tokenizer-model meta-llama/Meta-Llama-3-8B/", 128256), ("--tokenizer-model /x/Llama-2-7b-hf", 32000),
+    ("--tokenizer-type TikTokenizer", 131072), ("--padded-vocab-size 777", 777), ("--vocab-size 1000", 1024),
+    ("--tokenizer-model ${P}/utils/nemotron_2_256k.model", 256000)])
+def test_tokens_of_a_tokenizer(named: str, tokens: int, tmp_path: Path) -> None:
+    path = tmp_path / "job.args"
+    path.write_text("--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 512 --micro-batch-size 1 "
+                    f"--bf16 {named}")
+    assert read_job(str(path)).model.vocabulary == tokens
+
+
 @pytest.mark.parametrize(("text", "suffix", "why"), [
     (TITAN.replace("8B", "9B"), ".toml", "model 'llama3' of flavor '9B' is not known"),
     (TITAN.replace("llama3", "llama4").replace("8B", "17bx16e"), ".toml", "'llama4' of flavor '17bx16e'"),
@@ -133,6 +156,11 @@ def test_absent_of_megatron_equals_explicit(row: Absent, tmp_path: Path) -> None
     (MEGATRON.replace("--num-layers 24", ""), ".sh", "--num-layers is not there"),
     (MEGATRON.replace("TP=2 ", "TP=$1 "), ".sh", "--tensor-model-parallel-size is '.TP'"),
     (MEGATRON.replace("--merge-file", "--x"), ".sh", "--vocab-size is not there"),
+    (MEGATRON + " --cp-comm-type a2a", ".sh", "--cp-comm-type a2a is not modelled: omit it; p2p is"),
+    (MEGATRON + " --overlap-moe-expert-parallel-comm", ".sh", "--overlap-moe-expert-parallel-comm is not modelled"),
+    ("MODEL_ARGS:\n  --num-layers: [1, 2]\n", ".yaml", "line 2: --num-layers: expected a single value"),
+    ("MODE: rl\nMODEL_ARGS:\n  --num-layers: 2\n", ".yaml", "line 1: MODE: 'rl' is no training"),
+    ("ARGS:\n  --num-layers: 2\n", ".yaml", "key 'MODEL_ARGS' is missing"),
     (MEGATRON + " --num-experts 4 --moe-layer-freq 2", ".sh", "only mixtures in all layers"),
 ])
 def test_what_is_wrong_is_one_line(text: str, suffix: str, why: str, tmp_path: Path) -> None:
