@@ -360,6 +360,16 @@ class _Builder:
     def _nvlinks(self, prefix: str) -> None:
         switched = False
         joined: set[tuple[str, str]] = set()
+        rates: dict[tuple[str, str], float] = {}
+        for gpu in self.gpus:
+            for link in gpu.links if len(self.gpus) > 1 else ():
+                if link.to == "gpu":
+                    way = gpu.name, self.by_place[gpu.place[0], link.target]
+                    rates[way] = rates.get(way, 0.0) + link.rate_Bps
+        for (one, other), rate in rates.items():
+            if rates.get((other, one), rate) != rate:
+                raise WeftError(f"links from {one} to {other} have {rate / 1e9:g} GB/s, and those back "
+                                f"{rates[other, one] / 1e9:g} GB/s: both ends must list the same links")
         for gpu in self.gpus:
             for link in gpu.links:
                 ends = prefix + gpu.name, f"{prefix}nvswitch"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
 from sim.cli import main
+from sim.program.outcome import Deadlock
 from tests.places import SHARED
+from topologies import WeftError
 
 CASES = SHARED.parent / "cases"
 ASTRA = "--system system.json --network ring2.yml"
@@ -43,6 +46,11 @@ RIGHT = (
     ("14-judge-unknown-nics", "judge all_reduce_perf.txt", "half of the 8 NICs that were assumed: 4 in use"),
     ("15-msccl-old-attribute", "schedule --topology switch:2 --collective all-reduce --algorithm pair.xml -b 1M",
      "all-reduce of 1 MiB on switch:2"),
+    *(("17-nic-loop", f"compare --topology mesh:3x3 --algorithms pipelined --chunks 16 --deliver head --nic shared "
+       f"--check {more}", right) for more, right in (
+        ("--collective reduce-scatter -b 64M -e 64M --injection-rate 100GB/s --nic-engines 2 --post-time 0s "
+         "--push-time 5ns --nic-queue 1B --nic-order fifo", r" 601\.6 us"),
+        ("--collective all-reduce -b 4K -e 4K --injection-rate 25GB/s --ejection-rate 25GB/s", r" 2\.66 us"))),
     ("16-goal-irequires-calc", "trace --topology switch:2 --link-bandwidth 10GB/s --link-latency 1us --hop-latency 0s "
      "--job overlap.goal", ": 102 us"),
 )
@@ -70,3 +78,13 @@ def test_a_case_is_one_line(
     assert main(words.split()) == 2
     found = capsys.readouterr()
     assert found.err.count("\n") == 1 and said in found.err
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="the cases are beside the checkout, or nowhere")
+@pytest.mark.parametrize(("script", "error", "said"), [
+    ("18-deadlock-names/c1_deadlock_names.py", Deadlock, "link npu0->npu1 is down from 0 ps on"),
+    ("19-errors/c3_speed_inf.py", WeftError, "positive, finite numbers"),
+])
+def test_a_program_of_a_case_says_what_is_wrong(script: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        runpy.run_path(str(CASES / script))
