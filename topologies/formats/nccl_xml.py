@@ -114,7 +114,7 @@ def parse_nccl_xml(
     roots = reader.read(root)
     latency_ps = parse_time(latency, "latency")
     hop_ps = parse_time(hop_latency, "hop latency")
-    builder = _Builder(reader.gpus(), roots, latency_ps, root.attributes["version"])
+    builder = _Builder(name, reader.gpus(), roots, latency_ps, root.attributes["version"])
     for box in range(boxes):
         builder.add(box, boxes)
     if boxes > 1 and not builder.rails:
@@ -318,8 +318,10 @@ class _Reader:
 class _Builder:
     """Collects nodes and cables, copy by copy."""
 
-    def __init__(self, gpus: Sequence[_Gpu], roots: Sequence[_Branch], latency_ps: int, version: str) -> None:
-        self.gpus, self.latency_ps, self.version = gpus, latency_ps, version
+    def __init__(
+        self, name: str, gpus: Sequence[_Gpu], roots: Sequence[_Branch], latency_ps: int, version: str
+    ) -> None:
+        self.name, self.gpus, self.latency_ps, self.version = name, gpus, latency_ps, version
         self.by_place = {gpu.place: gpu.name for gpu in gpus}
         rails = _rails(roots)
         self.roots = [trimmed for root in roots if (trimmed := _trim(root, rails)) is not None]
@@ -362,13 +364,13 @@ class _Builder:
         joined: set[tuple[str, str]] = set()
         rates: dict[tuple[str, str], float] = {}
         for gpu in self.gpus:
-            for link in gpu.links if len(self.gpus) > 1 else ():
+            for link in gpu.links:
                 if link.to == "gpu":
                     way = gpu.name, self.by_place[gpu.place[0], link.target]
                     rates[way] = rates.get(way, 0.0) + link.rate_Bps
         for (one, other), rate in rates.items():
             if rates.get((other, one), rate) != rate:
-                raise WeftError(f"links from {one} to {other} have {rate / 1e9:g} GB/s, and those back "
+                raise WeftError(f"{self.name}: links from {one} to {other} have {rate / 1e9:g} GB/s, and those back "
                                 f"{rates[other, one] / 1e9:g} GB/s: both ends must list the same links")
         for gpu in self.gpus:
             for link in gpu.links:

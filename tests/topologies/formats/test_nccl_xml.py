@@ -233,3 +233,10 @@ def test_versions_that_no_library_reads_are_refused() -> None:
 def test_bridges_of_one_bus_are_two() -> None:
     twice = system(bridge("a", gpu("g0", 0) + gpu("g1", 1)) + bridge("a", gpu("g2", 2) + gpu("g3", 3)))
     assert parse_nccl_xml(twice, "box.xml").n_npus == 4
+
+
+def test_both_ends_of_links_list_the_same_number() -> None:
+    """NCCL takes each way from its own end; one cable here has one rate."""
+    text = quad("gfx942").replace('count="1"', 'count="3"', 1)
+    with pytest.raises(WeftError, match=r"uneven: links from gpu0 to gpu1 have 144 GB/s, and those back 48 GB/s"):
+        parse_nccl_xml(text, "uneven")
