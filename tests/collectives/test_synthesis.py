@@ -150,7 +150,9 @@ def test_blocks_that_no_clock_has_room_for_are_refused(rate: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
-@pytest.mark.parametrize(("spec", "parts"), [("ring:2", 1), ("torus:3x2", 2), ("mesh:3x3", 1), ("random-regular:8x3", 3)])
+@pytest.mark.parametrize(("spec", "parts"), [
+    ("ring:2", 1), ("torus:3x2", 2), ("mesh:3x3", 1), ("random-regular:8x3", 3),
+])
 def test_transfers_are_proved_block_by_block_and_none_of_their_waits_may_be_missing(
     spec: str, parts: int, kind: str
 ) -> None:
