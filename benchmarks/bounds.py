@@ -201,7 +201,7 @@ def switched() -> list[str]:
         "GB/s. The bound by cuts, 400 GB/s, does not count that what a NIC brings crosses the switch as well; the",
         "linear program of trees with switches that multicast and reduce does, on those links: 377.4 GB/s, of which",
         "`nvls-trees` reaches 98.7 % in 256 chunks and 99.3 % in 1,024 (dgx-a100:2: 99.7 and 99.9 % of 200). Its trees",
-        "and those of `in-network` are the packing with capable switches; `pipelined` packs for those that only forward.",
+        "and those of `in-network` pack for capable switches; `pipelined` packs for those that only forward.",
         "",
     ]
 
