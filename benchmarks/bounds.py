@@ -118,10 +118,12 @@ BETWEEN = """## Bine: bytes between groups, over those of the binomial butterfly
 | leaf-spine:32x16x16 | 512 | 0.21 | 3.13 | 1.28 |
 | dragonfly:8x1x8 | 64 | 0.57 | 2.14 | 1.17 |
 | dragonfly:16x1x32 | 512 | 0.21 | 3.13 | 1.28 |
+| dragonfly:9x8 | 72 | 0.89 (all-reduce) | 1.25 | 0.90 |
+| dragonfly:17x4x2 | 136 | 1.13 (all-reduce) | 4.06 | 1.63 |
 
 The butterfly is `recursive-doubling`, which takes dimensions in turn. Where groups are full and their sizes powers of
 two, a binomial tree, or a butterfly with the nearest ranks first in rank order, crosses least: Bine sends 1.6 to 3.6
-times as much there. Over all places in a group where a job of consecutive ranks may start it sends 0.76 to 0.84 of it
+times as much there in an all-reduce, 2.0 to 5.0 times in a broadcast. So 0.75 is kept against one counterpart of three. Over all places in a group where a job of consecutive ranks may start it sends 0.76 to 0.84 of it
 (64 to 512 ranks, groups of 8 to 32 that are an eighth of the job or less). Gathers and scatters gain nothing.
 
 """
