@@ -46,6 +46,8 @@ from topologies.units import Quantity, parse_size
 NAME = "pipelined"
 PACK_NPUS = 256
 """Limit on NPUs for packing trees if NPUs differ: two minutes. There is no limit if all NPUs are alike."""
+ROOTED_NPUS = 1024
+"""The same of trees of one root, past switches: up to a few minutes. There is no limit without switches."""
 
 FORMS = ("two-phase", "best-roots")
 Form = Annotated[str, Choice(FORMS)]
@@ -104,7 +106,7 @@ def all_reduce(
     WeftError: as for `all_gather`; an unknown form.
     """
     limits = Limits(most_k, loss)
-    if form is None and k is None and limits == Limits():
+    if form is None and k is None and limits == Limits() and topology.n_npus <= PACK_NPUS:
         with suppress(WeftError):  # the program is too large, or its trees do not fit past the switches
             if _roots_pay(topology, parse_size(size), max(1, element_bytes)):
                 form = "best-roots"
@@ -131,6 +133,9 @@ def _schedule(
     root: int = 0,
 ) -> Schedule:
     """The schedule with as many trees as the optimum takes, or with fewer if those are too many."""
+    is_large = _is_large(topology, kind)
+    if is_large and (collective(kind).rooted or k is not None or limits != Limits() or not is_direct(topology)):
+        raise _too_many(topology, kind)
     if k is not None:
         if limits != Limits():
             raise WeftError(f"{NAME}: k fixes the number of trees; most_k and loss choose it: give one or the other")
@@ -143,9 +148,8 @@ def _schedule(
             raise WeftError(f"{NAME}: most_k and loss are for equal roots, and best-roots chooses others here")
         best = _best_roots(topology, parse_size(size), max(1, element_bytes))
         return schedule(_pattern(topology, kind, best.n_trees, form, root, best.note), size, element_bytes)
-    if _is_large(topology, kind) and limits == Limits() and is_direct(topology):
+    if is_large:
         return schedule(_shortest(topology, kind, form), size, element_bytes)
-    _check_npus(topology, kind)
     refused, of = None, " of two phases in turn" if kind == "all-reduce" else ""
     sides = Sides.of(topology, kind, root)
     for few in islice(fewer_trees(sides, limits, parse_size(size), max(1, element_bytes)), TRIES):
@@ -167,15 +171,11 @@ def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> Best
     return best
 
 
-def _check_npus(topology: Topology, kind: str) -> None:
-    """Reject what would take many minutes, before anything is computed."""
-    if _is_large(topology, kind):
-        raise _too_many(topology)
-
-
 def _is_large(topology: Topology, kind: str) -> bool:
-    """Whether packing would take many minutes."""
-    return not collective(kind).rooted and topology.n_npus > PACK_NPUS and not has_free_translations(topology)
+    """Whether packing would take many minutes; no flow is computed to tell."""
+    if collective(kind).rooted:
+        return topology.n_npus > ROOTED_NPUS and topology.n_nodes > topology.n_npus
+    return topology.n_npus > PACK_NPUS and not has_free_translations(topology)
 
 
 @by_wiring
@@ -183,10 +183,11 @@ def _shortest(topology: Topology, kind: str, form: str) -> Pattern:
     return shortest_pattern(topology, kind, NAME, form)
 
 
-def _too_many(topology: Topology) -> WeftError:
+def _too_many(topology: Topology, kind: str) -> WeftError:
+    which, most = ("past switches", ROOTED_NPUS) if collective(kind).rooted else ("that are not alike", PACK_NPUS)
     return WeftError(
-        f"{NAME} on {topology.name}: packing trees for {topology.n_npus} NPUs that are not alike would take many "
-        f"minutes (limit: {PACK_NPUS})"
+        f"{NAME} on {topology.name}: packing trees for {topology.n_npus:,} NPUs {which} would take many minutes "
+        f"(limit: {most:,})"
     )
 
 
@@ -226,7 +227,7 @@ def forests(
         up_trees = reversed_forest(down_trees)
         return (None if kind == "all-gather" else up_trees), (None if kind == "reduce-scatter" else down_trees)
     if topology.n_npus > PACK_NPUS:
-        raise _too_many(topology)
+        raise _too_many(topology, kind)
     up = None if kind == "all-gather" else scatter_forest(topology, k)
     down = None if kind == "reduce-scatter" else gather_forest(topology, k)
     return _in_step(up, down) if up and down else (up, down)

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
-from collectives.core.pattern import PROOF_TRANSFERS, Pattern
+from collectives.core.pattern import ALONE_MOVES, PROOF_TRANSFERS, OwnProof, Pattern
+from collectives.core.proof import ScheduleError
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import Columns
 from collectives.core.transfers import WHOLE, sources_only
@@ -95,13 +96,14 @@ all_reduce = of_kind("all-reduce", _schedule, "Reduce-scatter, then all-gather; 
 
 
 def _check_proof(topology: Topology, kind: str, n_blocks: int) -> None:
-    """Reject what could not be proved once it is found: every NPU gets every block that it lacks in one transfer."""
+    """Reject what takes minutes: every NPU gets every block that it lacks in one transfer; paths past switches."""
     phases = 2 if kind == "all-reduce" else 1
     transfers = phases * n_blocks * max(topology.n_npus - 1, 1)
-    if transfers > PROOF_TRANSFERS:
+    most, where = (PROOF_TRANSFERS, " past switches") if topology.n_nodes > topology.n_npus else (ALONE_MOVES, "")
+    if transfers > most:
         raise WeftError(
             f"{NAME} on {topology.name}: {kind} of {n_blocks:,} blocks takes {transfers:,} transfers, too many to "
-            f"prove (limit: {PROOF_TRANSFERS:,}). Use a smaller fabric, or fewer parts"
+            f"find and prove{where} (limit: {most:,}). Use a smaller fabric, or fewer parts"
         )
 
 
@@ -120,6 +122,7 @@ def _pattern(topology: Topology, kind: str, parts: int, seed: int, runs: int, bl
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=n_blocks,
         emit=partial(sources_only, _columns(lanes, sends).table()),
         blocks_of=partial(_block_of, first, sends.block[by_source]),
+        own_proof=OwnProof(partial(prove_sends, sends, n, n_blocks, kind)),
     )
 
 
@@ -256,6 +259,35 @@ def _joined(up: Sends, down: Sends, n: int) -> Sends:
     parent = np.concatenate((up.parent, up.src.size + down.parent, brings[ranges(begin, end - begin)]))
     src, dst, lane, block, reduces = (np.concatenate(pair) for pair in zip(up[:5], down[:5], strict=True))
     return Sends(src, dst, lane, block, reduces.astype(np.bool_), child, parent)
+
+
+def prove_sends(sends: Sends, n: int, n_blocks: int, kind: str) -> str:
+    """Prove by induction over their order; ScheduleError otherwise.
+
+    Every rank but its root adds each block once, in a transfer that waits for all that add to it; and gets each block
+    once, in a transfer that waits for the one that brought it to the sender, or at the root for all that add to it.
+    """
+    size, root = sends.src.size, sends.block % n
+    waits = np.unique(sends.child * size + sends.parent)
+    child, parent = np.divmod(waits, max(size, 1))
+    holds = bool((parent < child).all())
+    for reduces, without in ((True, "all-gather"), (False, "reduce-scatter")):
+        rows = np.flatnonzero(sends.reduces == reduces)
+        mine, other = (sends.src, sends.dst) if reduces else (sends.dst, sends.src)
+        place = np.full((n, n_blocks), -1)  # the transfer by which a rank adds or gets a block
+        place[mine[rows], sends.block[rows]] = rows
+        once = np.count_nonzero(place >= 0) == rows.size == (kind != without) * n_blocks * (n - 1)
+        near = place[other[rows], sends.block[rows]]
+        ends = np.stack((near, rows) if reduces else (rows, near))[:, near >= 0]
+        holds &= once and not (mine[rows] == root[rows]).any() and bool(np.isin(ends[0] * size + ends[1], waits).all())
+    if kind == "all-reduce":
+        sums = np.bincount(sends.block[sends.reduces & (sends.dst == root)], minlength=n_blocks)
+        last = sends.reduces[parent] & (sends.dst == root)[parent] & (sends.block[parent] == sends.block[child])
+        leaves = ~sends.reduces & (sends.src == root)
+        holds &= bool((np.bincount(child[last], minlength=size) == sums[sends.block])[leaves].all())
+    if not holds:
+        raise ScheduleError(f"{NAME}: transfers do not bring every block where it is wanted")
+    return "proved block by block"
 
 
 def _columns(lanes: Sequence[Lane], sends: Sends) -> Columns:

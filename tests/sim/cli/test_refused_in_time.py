@@ -110,3 +110,17 @@ def test_a_timeline_of_all_ranks_is_refused_before_symmetries_are_tried(
     monkeypatch.setattr(quotient, "_largest", tried)
     line = refusal(capsys, "trace", "--topology", "torus:500x501", "--algorithm", "bucket", "-b", "1M")
     assert re.search(r"simulating 250,500 of 250,500 ranks .* the limit is", line), line
+
+
+@pytest.mark.parametrize(("kind", "options"), [
+    ("all-reduce", []), ("all-reduce", ["--form", "best-roots"]), ("all-reduce", ["--form", "two-phase"]),
+    ("all-reduce", ["--option", "k=2"]), ("all-gather", []), ("all-gather", ["--option", "loss=0.2"]),
+    ("reduce-scatter", ["--option", "most_k=4"]), ("broadcast", []), ("reduce", ["--option", "most_k=4"]),
+])
+def test_trees_for_many_npus_are_refused_before_a_flow_is_computed(
+    kind: str, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()  # the fabric is built
+    words = ["schedule", "--topology", "fat-tree:40", "--collective", kind, "--algorithm", "pipelined", "-b", "1GiB"]
+    line = refusal(capsys, *words, *options)
+    assert re.search(r"packing trees for 16,000 NPUs .* \(limit: (256|1,024)\)", line), line

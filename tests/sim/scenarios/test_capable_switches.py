@@ -1,0 +1,86 @@
+"""What algorithms make of switches that multicast and reduce, and of links between groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from collectives import build
+from collectives.core.routes import paths_of
+from collectives.core.schedule import Schedule
+from sim import simulate
+from topologies import Topology, from_spec
+from topologies.flows.programs import best_roots
+
+
+@pytest.mark.parametrize(("spec", "optimum_GBps"), [("dgx-a100:2", 200.0), ("dgx-h100:2", 377.3667)])
+def test_trees_over_boxes_reach_the_optimum_of_switches_that_reduce(spec: str, optimum_GBps: float) -> None:
+    """On links at the rate at which they do: the program knows that what a NIC brings crosses the switch as well."""
+    t = from_spec(spec)
+    optimum = best_roots(t.as_it_reduces(), in_network=True).rate_Bps
+    assert optimum == pytest.approx(optimum_GBps * 1e9, rel=1e-6)
+    for name, form, chunks in (("nvls-trees", None, 256), ("in-network", "rail-wise", 1024)):
+        built = build(name, "all-reduce", t, "1GiB", form)
+        assert 0.98 * optimum < built.size_bytes / simulate(built, chunks=chunks).time_s <= optimum
+
+
+def between_groups(built: Schedule, group: np.ndarray) -> float:
+    """Bytes on links between groups of nodes, by the routes of all transfers, in arrays; -1: nodes of no group."""
+    t, transfers = built.topology, built.pattern.transfers()
+    paths = paths_of(transfers, t)
+    before = np.append(0, np.cumsum((group[t.src] != group[t.dst])[paths.links]))
+    many = before[paths.ptr[1:]] - before[paths.ptr[:-1]]
+    return float((transfers.blocks[paths.pair] * many).sum() * built.block_bytes / built.size_bytes)
+
+
+def groups_of(t: Topology, per: int) -> np.ndarray:
+    """Consecutive ranks, with the switch that they share; other switches are a group of their own."""
+    group = np.full(t.n_nodes, -1)
+    group[: t.n_npus] = np.arange(t.n_npus) // per
+    hosts = t.src < t.n_npus
+    group[t.dst[hosts]] = group[t.src[hosts]]
+    return group
+
+
+RIVALS = {
+    "all-reduce": ("recursive-doubling", "bandwidth"), "all-gather": ("recursive-doubling", None),
+    "reduce-scatter": ("recursive-doubling", None), "broadcast": ("tree", "binomial"), "scatter": ("tree", "binomial"),
+}
+FORMS = {"all-reduce": "bandwidth", "broadcast": "latency"}
+
+
+def shares(t: Topology, kind: str, group: np.ndarray) -> float:
+    """What bine sends between groups, over what the binomial tree or butterfly does."""
+    name, form = RIVALS[kind]
+    bine, other = build("bine", kind, t, "64MiB", FORMS.get(kind)), build(name, kind, t, "64MiB", form)
+    return between_groups(bine, group) / between_groups(other, group)
+
+
+@pytest.mark.parametrize(("spec", "per", "most"), [
+    ("leaf-spine:8x8x4", 8, 0.572), ("leaf-spine:16x8x8", 16, 0.346), ("leaf-spine:16x16x8", 16, 0.353),
+    ("leaf-spine:32x16x16", 32, 0.209), ("dragonfly:8x1x8", 8, 0.572), ("dragonfly:16x1x32", 32, 0.209),
+])
+def test_bine_crosses_between_groups_less_than_the_butterfly_by_dimensions_and_more_than_an_aligned_tree(
+    spec: str, per: int, most: float
+) -> None:
+    t = from_spec(spec)
+    for kind in RIVALS:
+        share = shares(t, kind, groups_of(t, per))
+        assert share <= most if kind not in ("broadcast", "scatter") else share > 1, kind
+
+
+@pytest.mark.parametrize(("p", "per"), [(64, 8), (128, 8), (256, 16), (512, 16), (512, 32)])
+def test_over_all_places_where_a_job_may_start_bine_crosses_a_fifth_less_than_near_first_binomial(
+    p: int, per: int
+) -> None:
+    """A job of ranks in turn that starts anywhere in a group; against near peers first."""
+    t = from_spec(f"switch:{p}")
+    for kind, least, most in (("all-reduce", 0.76, 0.81), ("broadcast", 0.76, 0.84)):
+        name, form = RIVALS[kind]
+        built = build("bine", kind, t, "64MiB", FORMS[kind]), build(name, kind, t, "64MiB", form)
+        sums = [0.0, 0.0]
+        for at, one in enumerate(built):
+            rows = one.pattern.transfers()
+            for start in range(per):
+                sums[at] += rows.blocks[(rows.src + start) // per != (rows.dst + start) // per].sum() * one.block_bytes
+        assert least < sums[0] / sums[1] < most, (kind, sums[0] / sums[1])
