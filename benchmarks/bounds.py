@@ -123,8 +123,9 @@ BETWEEN = """## Bine: bytes between groups, over those of the binomial butterfly
 
 The butterfly is `recursive-doubling`, which takes dimensions in turn. Where groups are full and their sizes powers of
 two, a binomial tree, or a butterfly with the nearest ranks first in rank order, crosses least: Bine sends 1.6 to 3.6
-times as much there in an all-reduce, 2.0 to 5.0 times in a broadcast. So 0.75 is kept against one counterpart of three. Over all places in a group where a job of consecutive ranks may start it sends 0.76 to 0.84 of it
-(64 to 512 ranks, groups of 8 to 32 that are an eighth of the job or less). Gathers and scatters gain nothing.
+times as much there in an all-reduce, 2.0 to 5.0 times in a broadcast. So 0.75 is kept against one counterpart of
+three. Over all places in a group where a job of consecutive ranks may start it sends 0.76 to 0.84 of it (five pairs of
+64 to 512 ranks and groups of 8 to 32; larger groups give up to 1.04). Gathers and scatters gain nothing.
 
 """
 """Asserted by tests/sim/scenarios/test_capable_switches.py."""
