@@ -39,6 +39,7 @@ from tests.workloads.formats.test_kineto import PROFILE
 from tests.workloads.formats.test_libra_files import EXTENTS, GROUPS, NETWORK
 from tests.workloads.formats.test_ocs_plan import plan
 from tests.workloads.models.test_job_files import MEGATRON, TITAN
+from tests.workloads.passes.test_kernels import KERNELS
 from topologies import from_spec, read_topology, ring, write_topology
 from topologies.formats.files import Given, read_topology_file
 from topologies.machines.profile import machine
@@ -56,6 +57,7 @@ from workloads.formats.ocs_plan import open_ocs_plan
 from workloads.formats.text_workload import read_text_workload
 from workloads.models.job_files import read_job
 from workloads.models.language import language_model
+from workloads.passes.kernels import kernels
 
 SPEC = (
     '[topology]\nspec = "ring:4"\n[collective]\nname = "all-reduce"\nalgorithms = ["ring"]\n'
@@ -255,6 +257,7 @@ def readers(folder: Path) -> dict[str, Reader]:
         "job file of torchtitan": one("workloads.models.job_files", ".toml", TITAN, lambda path: read_job(str(path))),
         "arguments of Megatron-LM": one("workloads.models.job_files", ".sh", MEGATRON,
                                         lambda path: read_job(str(path))),
+        "measured kernels": one("workloads.passes.kernels", ".csv", KERNELS, lambda path: kernels(str(path))),
         "tenants": one("sim.cli.share", ".toml", TENANTS, _read_tenants),
         "result": one("sim.report.results", ".json", RESULT, lambda path: read_result(path, "result")),
     }

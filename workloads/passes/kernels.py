@@ -12,7 +12,7 @@ import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from topologies.checks import WeftError
 from topologies.text.brief import one_line
-from topologies.text.input_text import read_input
+from topologies.text.input_text import read_input, stamp_of
 
 TIMES = {"latency": 1e-3, "latency_ms": 1e-3, "time_ms": 1e-3, "latency_us": 1e-6, "time_us": 1e-6, "time_s": 1.0}
 """Columns of times, and their units in seconds; the first is that of [1]."""
@@ -69,12 +69,17 @@ class Kernels:
         return 2 * m * n * k / float(2 ** (weight @ rates[near] / weight.sum()))
 
 
-@cache
 def kernels(path: str) -> Kernels:
     """Read a table.
 
     WeftError: it cannot be read, lacks a column, or has no product.
     """
+    return _read(path, stamp_of(path))
+
+
+@lru_cache(maxsize=8)
+def _read(path: str, stamp: tuple[int | bytes, ...]) -> Kernels:
+    """A table; again if it has changed."""
     rows = _parquet(path) if path.endswith(".parquet") else _csv(path)
     names = set(rows[0]) if rows else set()
     vidur = [name for name in VIDUR if f"time_stats.{name}.median" in names]

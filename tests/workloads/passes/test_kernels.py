@@ -11,6 +11,8 @@ import pytest
 from topologies import WeftError
 from workloads.passes.kernels import kernels
 
+KERNELS = "m,n,k,dtype,time_us\n16,4096,128,bf16,3.5\n300,64,64,fp16,4.25\n300,64,64,fp8,3\n"
+
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> str:
     with path.open("w", newline="") as file:
