@@ -22,8 +22,9 @@ from topologies.flows.programs import concurrent_flow
 from topologies.flows.tightest_cut import gather_cut
 
 NAME = "concurrent-flow"
-MOST_NPUS = 512
-"""Limit on NPUs: a quarter of a minute where they are alike; above it there are too many blocks to prove."""
+FEW_NPUS, MOST_NPUS = 64, 512
+"""NPUs for which it takes a few seconds; limit on them, a quarter of a minute where they are alike: above it there are
+too many blocks to prove."""
 
 MOST_VARIABLES = 20_000
 """Limit on the variables of the linear program, one per link and distinct source: a few seconds."""
@@ -39,6 +40,11 @@ NOTHING = 1e-7
 
 Links = tuple[int, ...]
 Floats = npt.NDArray[np.float64]
+
+
+def is_long(topology: Topology) -> bool:
+    """Whether it takes more than a few seconds to find."""
+    return topology.n_npus > FEW_NPUS
 
 
 class Route(NamedTuple):

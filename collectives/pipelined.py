@@ -171,6 +171,11 @@ def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> Best
     return best
 
 
+def is_long(topology: Topology) -> bool:
+    """Whether its trees take more than a few seconds to find."""
+    return _is_large(topology, "all-gather")
+
+
 def _is_large(topology: Topology, kind: str) -> bool:
     """Whether packing would take many minutes; no flow is computed to tell."""
     if collective(kind).rooted:

@@ -47,6 +47,11 @@ from topologies.stages import staged
 from topologies.text.brief import Registry, one_line
 from topologies.units import Quantity
 
+
+def _never(topology: Topology) -> bool:
+    return False
+
+
 Build = Callable[..., Schedule]
 """A function (topology, size, *, options) -> Schedule."""
 
@@ -76,6 +81,8 @@ class Algorithm:
         Whether the transfers depend on the bandwidths of the links, and not on the wiring alone.
     reducing : str
         Which switches must reduce and multicast for it: "all", those of "boxes", or "" for none.
+    is_long : callable (Topology) -> bool
+        Whether it takes more than a few seconds to build on a fabric, so that it runs there only if it is named.
     """
 
     name: str
@@ -87,6 +94,7 @@ class Algorithm:
     discipline: str = "fifo"
     built_from_rates: bool = False
     reducing: str = ""
+    is_long: Callable[[Topology], bool] = _never
 
     def forms_of(self, kind: str) -> tuple[str, ...]:
         """Forms for one collective; empty if there is no choice."""
@@ -118,7 +126,9 @@ def _entry(
         if (found := module.FORMS if "form" in signature(one).parameters else only)
     }
     functions = {kind: partial(one, **bound) for kind, one in own.items()} if bound else own
-    return Algorithm(module.NAME, help, limits, functions, forms, **more)
+    return Algorithm(
+        module.NAME, help, limits, functions, forms, is_long=vars(module).get("is_long", _never), **more
+    )
 
 
 _ROUTERS = {"routers": True}
@@ -280,7 +290,7 @@ _ALGORITHMS = (
     _entry(
         stragglar,
         "all but a late rank reduce and scatter; it exchanges with one after another, who hand on the sums (StragglAR)",
-        "powers of two",
+        "powers of two up to 512",
         options={"late": "the rank that begins late, by a fault plan (default: 0)"},
     ),
     _entry(

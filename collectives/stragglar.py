@@ -19,6 +19,14 @@ from topologies.units import Quantity
 
 NAME = "stragglar"
 
+FEW_RANKS, MOST_RANKS = 256, 512
+"""Up to the first it is built in a second, whether named or not; limit on ranks, n^2 of whose transfers are listed."""
+
+
+def is_long(topology: Topology) -> bool:
+    """Whether it takes more than a second to build."""
+    return topology.n_npus > FEW_RANKS
+
 
 @checked
 def all_reduce(topology: Topology, size: Quantity, *, late: int = 0, element_bytes: int = ELEMENT_BYTES) -> Schedule:
@@ -35,6 +43,8 @@ def _pattern(topology: Topology, late: int) -> Pattern:
     n = topology.n_npus
     if n & (n - 1):
         raise WeftError(f"{NAME} on {topology.name}: {n} ranks are no power of two")
+    if n > MOST_RANKS:
+        raise WeftError(f"{NAME} on {topology.name}: {n:,} ranks (limit: {MOST_RANKS})")
     k, sends = n.bit_length() - 1, SendList()
     parts, power = n - 1, powers(k) if k else []
     on_time = [rank for rank in range(n) if rank != late]

@@ -95,6 +95,11 @@ reduce_scatter = of_kind("reduce-scatter", _schedule, """
 all_reduce = of_kind("all-reduce", _schedule, "Reduce-scatter, then all-gather; parameters as for `all_gather`.")
 
 
+def is_long(topology: Topology) -> bool:
+    """Whether it takes more than a few seconds to find."""
+    return topology.n_npus**2 > PROOF_TRANSFERS
+
+
 def _check_proof(topology: Topology, kind: str, n_blocks: int) -> None:
     """Reject what takes minutes: every NPU gets every block that it lacks in one transfer; paths past switches."""
     phases = 2 if kind == "all-reduce" else 1

@@ -327,6 +327,8 @@ class Spec(Sections):
                 f"{topology.name} does not say that its switches reduce; give --aggregation-rate, or name {name} to "
                 "run it all the same"
             )
+        if self.collective.algorithms is None and algorithm(name).is_long(topology):
+            raise WeftError(f"{name} takes long to build on {topology.n_npus:,} NPUs; name it to run it all the same")
         return build(name, self.kind.name, topology, size, form, **self.options_of(name) | options)
 
     @property

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from collectives.registry import algorithms_for
+from collectives.registry import ALGORITHMS, algorithms_for
 from sim.cli import main
 from sim.lower import quotient
+from sim.study import spec
 from sim.study.points import MOST_PREPARED
-from topologies import TOPOLOGIES, Topology
+from topologies import TOPOLOGIES, Topology, WeftError, from_spec
 from topologies.core import extents
 
 LONGEST_S = 2.0
@@ -124,3 +125,16 @@ def test_trees_for_many_npus_are_refused_before_a_flow_is_computed(
     words = ["schedule", "--topology", "fat-tree:40", "--collective", kind, "--algorithm", "pipelined", "-b", "1GiB"]
     line = refusal(capsys, *words, *options)
     assert re.search(r"packing trees for 16,000 NPUs .* \(limit: (256|1,024)\)", line), line
+
+
+@pytest.mark.parametrize("name", [name for name, one in ALGORITHMS.items() if one.is_long.__name__ == "is_long"])
+def test_what_takes_long_to_build_runs_where_it_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the fabric is built
+    fabric, kind = from_spec("mesh:17x17"), next(iter(ALGORITHMS[name].functions))
+    assert ALGORITHMS[name].is_long(fabric) and not ALGORITHMS[name].is_long(from_spec("ring:8"))
+    monkeypatch.setattr(spec, "build", lambda *given, **more: "built")
+    keys = {"topology": {"spec": "mesh:17x17"}, "collective": {"name": kind}, "sweep": {"begin": "1K"}}
+    with pytest.raises(WeftError, match=f"{name} takes long to build on 289 NPUs; name it"):
+        spec.Spec.from_dict(keys).build_schedule(name, fabric, "1K")
+    keys["collective"]["algorithms"] = [name]
+    assert spec.Spec.from_dict(keys).build_schedule(name, fabric, "1K") == "built"
