@@ -23,7 +23,7 @@ FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     MODEL: lambda text: text.endswith((".json", *SUFFIXES)),
     "SKEW|FILE.csv": lambda text: text.partition(":")[0] not in SKEWS,
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
-    **dict.fromkeys(("FILE", "FILE.csv", "DIR", "PREFIX"), lambda text: text != "-"),
+    **dict.fromkeys(("FILE", "FILE.csv", "FILE.csv|FILE.parquet", "DIR", "PREFIX"), lambda text: text != "-"),
 }
 """By what stands for the value of a key in help: whether a text names a file."""
 

@@ -30,6 +30,7 @@ from sim.engine.compile.rows import Rows
 from sim.program import I64, Program
 from sim.program.outcome import Outcome
 from sim.why.backward import PieceRow, Ways, follow
+from topologies.checks import checked
 from topologies.core.paths import ranges
 from topologies.text.brief import one_line
 from topologies.units import format_time
@@ -117,6 +118,7 @@ class Trail(NamedTuple):
         return tuple(map(Piece, start, end, map(names.__getitem__, name), task, server))
 
 
+@checked
 @one_line
 @dataclass(frozen=True, eq=False)
 class Why:
