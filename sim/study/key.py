@@ -232,6 +232,7 @@ PATTERN_ELSEWHERE = {
     "_owed": "its words, the proof",
 }
 ALGORITHM_ELSEWHERE = {
+    "is_long": "whether it runs unnamed, which is the point of a sweep or is not",
     "name": "in the key of the point",
     "help": "for people",
     "limits": "for people",
