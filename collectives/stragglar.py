@@ -47,6 +47,7 @@ def _pattern(topology: Topology, late: int) -> Pattern:
         raise WeftError(f"{NAME} on {topology.name}: {n:,} ranks (limit: {MOST_RANKS})")
     k, sends = n.bit_length() - 1, SendList()
     parts, power = n - 1, powers(k) if k else []
+    log = {element: at for at, element in enumerate(power)}
     on_time = [rank for rank in range(n) if rank != late]
     rank_of = {0: late} | dict(zip(power, on_time, strict=True))
     came: dict[tuple[int, int], list[int]] = {}  # element and part, and the transfers that brought it
@@ -59,7 +60,7 @@ def _pattern(topology: Topology, late: int) -> Pattern:
     for t in range(parts + k - 1 if k else 0):
         step, now = power[t % parts], list[tuple[int, int, int]]()
         for x in range(n):
-            given, exchanged = _part(x, t, k, power), t < parts and x in (0, step)
+            given, exchanged = _part(x, t, k, power, log), t < parts and x in (0, step)
             if given is None or (x == step and not exchanged):  # the late rank has all that it sums
                 continue
             waits = came.get((x, given), []) + [one[at] for one, at in ((sent, x), (received, x ^ step)) if at in one]
@@ -93,14 +94,14 @@ def _times_x(element: int, k: int, modulus: int) -> int:
     return element << 1 ^ (modulus if element >> (k - 1) & 1 else 0)
 
 
-def _part(x: int, t: int, k: int, power: list[int]) -> int | None:
-    """The part that an element sends in a round; None if it has none to send."""
+def _part(x: int, t: int, k: int, power: list[int], log: dict[int, int]) -> int | None:
+    """The part that an element sends in a round; None if it has none to send. `log`: the place of each power."""
     parts = len(power)
     if t < parts and x in (0, power[t]):
         return t
     if x == 0:
         return parts - 1
     # Times g^(k - t), the basis is g^(k-1), ..., g^0: bits, of which the least is that of the earliest part.
-    least = power[(power.index(x) + k - t) % parts]
+    least = power[(log[x] + k - t) % parts]
     earliest = t - k + (least & -least).bit_length() - 1
     return None if earliest < 0 else min(earliest, parts - 1)

@@ -73,7 +73,7 @@ def meaning(task: Task) -> dict[str, Any]:
         "collective": spec.kind.name,
         "algorithm": _algorithm(task),
         "size_bytes": task.size_bytes,
-        "options": spec.options_of(task.algorithm) | {key: _content(path, stamp_of(path)) for key, path in pairs},
+        "options": spec.options_of(task.algorithm) | {key: _content(path, stamp_of(path)) for key, path in pairs.items()},
         "model": _model(spec),
         "engine": spec.engine,
         "symmetry": spec.symmetry,
@@ -110,13 +110,13 @@ def _files(spec: Spec) -> list[str]:
     some = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
     kernels = [spec.iteration.kernels] if spec.iteration.kernels else []
     own = [name for name in some if name.endswith((".json", *SUFFIXES))]
-    return [*own, *kernels, *files_of(spec.workload), *dict(_pairs(spec)).values()]
+    return [*own, *kernels, *files_of(spec.workload), *_pairs(spec).values()]
 
 
-def _pairs(spec: Spec) -> list[tuple[str, str]]:
+def _pairs(spec: Spec) -> dict[str, str]:
     """The option that names a file, and the file: sizes of pairs that are not drawn."""
     pairs = spec.collective.pairs
-    return [] if pairs is None or pairs.partition(":")[0] in SKEWS else [("pairs", pairs)]
+    return {} if pairs is None or pairs.partition(":")[0] in SKEWS else {"pairs": pairs}
 
 
 def _model(spec: Spec) -> dict[str, Any]:
