@@ -64,7 +64,8 @@ def point_key(task: Task) -> str:
 def meaning(task: Task) -> dict[str, Any]:
     """All that a point's row depends on, as plain data, without limits and checks."""
     spec = task.spec
-    plan, pairs = spec.build_faults(), _pairs(spec)
+    plan = spec.build_faults()
+    pairs = {key: _content(path, stamp_of(path)) for key, path in _pairs(spec).items()}
     if works(spec):
         return _of_work(task)
     return {
@@ -73,7 +74,7 @@ def meaning(task: Task) -> dict[str, Any]:
         "collective": spec.kind.name,
         "algorithm": _algorithm(task),
         "size_bytes": task.size_bytes,
-        "options": spec.options_of(task.algorithm) | {key: _content(path, stamp_of(path)) for key, path in pairs.items()},
+        "options": spec.options_of(task.algorithm) | pairs,
         "model": _model(spec),
         "engine": spec.engine,
         "symmetry": spec.symmetry,
