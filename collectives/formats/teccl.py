@@ -78,7 +78,7 @@ def teccl_schedule(
     """
     kind, flows, wanted = read_teccl(text, name)
     p, sources = topology.n_npus, {source for _, source in wanted}
-    most = max(*sources, *(max(at, to) for _, _, at, to, _ in flows))
+    most = max((*sources, *(max(at, to) for _, _, at, to, _ in flows)))
     if most >= p or len(sources) < p:
         raise WeftError(f"{name} is of {1 + most} GPUs; {topology.name} has {p}")
     number, parts = dict[tuple[int, int], int](), defaultdict[int, int](int)
@@ -104,6 +104,7 @@ def to_teccl(schedule: Schedule) -> str:
     what = f"TE-CCL JSON of {pattern.name}"
     if pattern.kind.name not in KINDS or pattern.is_unnamed or not pattern.is_of_ranks or pattern.kind.weights:
         raise WeftError(f"{what} {pattern.kind.name}: it has {' and '.join(KINDS)}, equal chunks")
+
     def named(block: int) -> tuple[int, int]:
         """The chunk and its source: of an all-to-all, chunks of every part are numbered by their destinations."""
         return (block // p, block % p) if copies else (block % p + block // p**2 * p, block // p % p)

@@ -9,7 +9,7 @@ import pytest
 from collectives import build
 from collectives.core.proof import ScheduleError
 from collectives.formats.forestcoll import to_forestcoll
-from collectives.formats.teccl import FLOWS, PATHS, to_teccl
+from collectives.formats.teccl import FLOWS, PATHS, teccl_schedule, to_teccl
 from sim import simulate
 from topologies import WeftError, from_spec
 
@@ -100,3 +100,8 @@ def test_what_cannot_be_written():
         to_teccl(build("direct", "all-gather", from_spec("mesh:3"), "1MiB"))
     with pytest.raises(WeftError, match="equal chunks"):
         to_teccl(build("direct", "all-to-all", ring, "1MiB", pairs="zipf:1"))
+
+
+def test_a_file_of_one_gpu_sends_nothing() -> None:
+    text = json.dumps({"7-Flows": [], "8-Chunk paths": {"Demand at 0 for chunk 0 from 0 met by epoch 0": []}})
+    assert simulate(teccl_schedule(text, "one", from_spec("switch:1"), "1KiB")).time_ps == 0
