@@ -250,7 +250,7 @@ def skewed() -> list[str]:
             times.append(run.time_ps / bounds(run.lowered).cut_ps)
             first_s = cpu_s if name == "fast" else first_s
         rows.append([pairs, *(f"{over:.3f}" for over in times), f"{first_s:.2f}"])
-    title = f"All-to-all with sizes per pair on {SKEWED}, 64 MiB of a rank in the mean: over the bound"
+    title = f"All-to-all with sizes per pair on {SKEWED}, 64 MiB of a rank on average: over the bound"
     return _table(title, ["pairs", "fast", "direct", "pairwise", "CPU s to build fast"], rows)
 
 

@@ -55,7 +55,7 @@ def all_to_all(
 ) -> Schedule:
     """All-to-all between equal boxes, or between ranks where all are in one box.
 
-    `size`: what a rank sends in the mean, including its own part.
+    `size`: what a rank sends on average, including its own part.
     `pairs`: how much goes from each rank to every other (default: equal blocks); see `collectives.core.pairs`.
     WeftError: boxes of several sizes, proportions that are not accepted, or too many phases.
     """

@@ -129,7 +129,7 @@ class _Mean:
     weights: tuple[int, ...]
 
     def __call__(self, n_blocks: int, p: int) -> int:
-        """Elements that a rank sends in the mean, its own included."""
+        """Elements that a rank sends on average, its own included."""
         return max(1, -(-sum(self.weights) // p))
 
 

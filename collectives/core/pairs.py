@@ -34,7 +34,7 @@ def demand_of(kind: Collective, p: int) -> Ints:
 
 
 def elements(pairs: Pairs | None, p: int, size: Quantity, element_bytes: int) -> Ints:
-    """Elements that rank i sends to rank j; `size` is what a rank sends in the mean, as nccl-tests counts it.
+    """Elements that rank i sends to rank j; `size` is what a rank sends on average, as nccl-tests counts it.
 
     The largest remainders are rounded up, so that the sum is exact. Without `pairs`, all are equal.
     """

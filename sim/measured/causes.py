@@ -277,7 +277,7 @@ TOUCHED, DEEP = 1.1, 1.35
 
 OF_MEDIUM, FREEDOM = 0.14, 3
 """Scale and degrees of freedom of Student's distribution of the logarithm of a time at medium sizes between nodes:
-public tables are off by 10.7 % in the median and 15.5 % in the mean from 1 to 64 MiB; no normal distribution is."""
+public tables are off by 10.7 % in the median and 15.5 % on average from 1 to 64 MiB; no normal distribution is."""
 
 SAME = 4
 """Independent points that the sizes of a hole count for: what is off at one is off at its neighbors."""

@@ -170,7 +170,7 @@ class CollectiveKeys:
         "NAME=VALUE", ("--option",))
     root: int | None = key("integer", "root of a broadcast or reduce", "RANK", default="0")
     pairs: str | None = key(
-        "text", "sizes per pair of an all-to-all, whose size is what a rank sends in the mean: moe:1.2 or moe:1.2:7 "
+        "text", "sizes per pair of an all-to-all, whose size is what a rank sends on average: moe:1.2 or moe:1.2:7 "
         "(destinations skewed by that exponent; a seed), zipf:1.2 (pairs), or a CSV, a row of numbers for each rank",
         "SKEW|FILE.csv", default="equal")
     element_bytes: int | None = key("integer", "blocks are padded to a multiple of it", "BYTES", default="4")

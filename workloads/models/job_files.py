@@ -124,7 +124,7 @@ VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "Llama3Toke
 """Tokens that a tokenizer of Megatron-LM has, where no argument says; TikTokenizer is cut to as many
 (tiktoken_tokenizer.py, DEFAULT_TIKTOKEN_MAX_VOCAB)."""
 
-OF_MODELS = {r"llama-?2|mistral-7b|mixtral-8x7b": 32000, r"llama-?3": 128256, r"gpt2": 50257,
+OF_MODELS = {r"llama-?2|mistral-7b(?!.*v0\.3)|mixtral-8x7b": 32000, r"llama-?3": 128256, r"gpt2": 50257,
              r"nemotron_2_256k": 256000}
 """Tokens of what --tokenizer-model names, by a part of the name; from the models' cards and their config.json."""
 

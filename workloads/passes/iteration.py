@@ -72,7 +72,7 @@ class Iteration:
 
     @property
     def bubble(self) -> float:
-        """Share of the iteration in which a rank waits for other stages, in the mean."""
+        """Share of the iteration in which a rank waits for other stages, on average."""
         return sum(one.get(WAITING, 0) for one in self.parts) / len(self.parts) / self.time_ps
 
 
