@@ -83,10 +83,14 @@ def _read(path: str, stamp: tuple[int | bytes, ...]) -> Kernels:
     rows = _parquet(path) if path.endswith(".parquet") else _csv(path)
     names = set(rows[0]) if rows else set()
     vidur = [name for name in VIDUR if f"time_stats.{name}.median" in names]
-    try:
-        points = [point for number, row in enumerate(rows, 2) for point in _points(row, names, vidur)]
-    except (TypeError, ValueError) as wrong:
-        raise WeftError(f"kernels {path}: {wrong}") from None
+    points = []
+    for number, row in enumerate(rows, 1):
+        try:
+            points += _points(row, names, vidur)
+        except KeyError as missing:
+            raise WeftError(f"kernels {path}: there is no column {missing}") from None
+        except (TypeError, ValueError) as wrong:
+            raise WeftError(f"kernels {path}: row {number}: {wrong}") from None
     found: dict[str, list[tuple[float, ...]]] = {}
     for precision, *numbers in points:
         if 0 in numbers[:3]:  # a launch alone, as aiconfigurator has some

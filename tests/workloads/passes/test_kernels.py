@@ -89,3 +89,15 @@ def test_other_tables_are_refused(tmp_path: Path, rows: list[dict[str, Any]], wh
 def test_a_precision_that_was_not_measured_is_told(tmp_path: Path) -> None:
     with pytest.raises(WeftError, match="no products in fp8: they have half"):
         kernels(_write(tmp_path / "half.csv", _rows((8, 8, 8)))).product_s(8, 8, 8, "fp8")
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("num_tokens,time_stats.mlp_up_proj.median\n8,0.5\n", "there is no column 'n"),
+    ("m,n,k,dtype,time_us\n16,16,16,fp16,3\n16,16,x,fp16,3\n", "row 2: could not convert"),
+    ("m,n,k,dtype,time_us\n16,16\n", "have no product"),
+])
+def test_what_is_wrong_is_one_line_with_its_place(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "kernels.csv"
+    path.write_text(text)
+    with pytest.raises(WeftError, match=says):
+        kernels(str(path))
