@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -269,6 +270,9 @@ def refusals(
     refused: dict[str, str] = {}
     for name in names if first else ():
         check_implements(name, spec.kind.name)
+    for name in names if first and len(names) > 1 else ():  # which takes less time than to lower one of the others
+        if why := _unbuilt(spec, topology, name, size_bytes):
+            return {name: why}
     for name in names:
         if first and refused:
             break
@@ -413,6 +417,20 @@ def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int, symmetry:
             (*forms, *more), build, spec.build_model(), spec.symmetry, spec.engine, spec.chooses,
         )
     return ready, {label: why for label, why in refused.items() if label not in more}
+
+
+def _unbuilt(spec: Spec, topology: Topology, name: str, size_bytes: int) -> str:
+    """Why no form of an algorithm has a schedule; empty if one has. Nothing is proved or lowered."""
+    why = ""
+    with proofs_later() if id(ALGORITHMS.get(name)) in BUILT_IN else nullcontext():
+        for form in chain(*forms_of(spec, topology, name)):
+            try:
+                schedule_of(spec, topology, name, size_bytes, form)
+            except WeftError as wrong:
+                why = why or str(wrong)
+            else:
+                return ""
+    return why
 
 
 def forms_of(spec: Spec, topology: Topology, name: str) -> tuple[Sequence[str], list[str]]:

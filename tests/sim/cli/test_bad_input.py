@@ -302,7 +302,7 @@ def test_of_named_algorithms_nothing_is_built_that_one_makes_useless(
     assert "pairwise does not implement all-reduce" in refused([*words, "swing,pairwise"], capsys)
     assert built == []
     assert "only direct networks are supported" in refused([*words, "ring,bfb,swing"], capsys)
-    assert [*dict.fromkeys(built)] == ["ring", "bfb"]  # what can run is looked at once more for its cost
+    assert built == []
 
 
 @pytest.mark.parametrize(("words", "message"), ABSURD.values(), ids=ABSURD)
