@@ -165,6 +165,17 @@ MOST_KEPT = 65_536
 """Limit on the transfers that are kept of a pattern that is emitted in parts."""
 
 
+SAMPLED_TRANSFERS = 1_000
+
+
+class Sample(NamedTuple):
+    """What one rank sends: the number of its transfers, of their routes, and some of them, evenly spread."""
+
+    n: int
+    n_routes: int
+    some: Transfers
+
+
 class Emission:
     """What a generator emits, checked and read-only.
 
@@ -177,6 +188,7 @@ class Emission:
         self._n_sources = accepted.n_sources
         self._known = np.zeros(self._n_sources, np.bool_)
         self._kept: Transfers | None = None
+        self._sample: Sample | None = None
 
     def __call__(self, ranks: npt.NDArray[np.integer]) -> Transfers:
         """The transfers of some sources."""
@@ -214,13 +226,22 @@ class Emission:
         finally:
             self._kept, self._known = before
 
+    def sample(self) -> Sample:
+        """The transfers of the rank in the middle, emitted once: one of ring:1000000 has 4 million."""
+        if self._sample is None:
+            rank = np.array([self._topology.n_npus // 2])
+            t = self(rank) if self._kept is not None else self._checked(rank, self._asked(rank))
+            n_routes = int(np.count_nonzero(np.bincount(t.dst))) if t.via_ptr is None else t.src.size
+            some = np.unique(np.linspace(0, t.src.size - 1, min(t.src.size, SAMPLED_TRANSFERS)).astype(np.int64))
+            self._sample = Sample(t.src.size, n_routes, _frozen(take(t, some), copy=True))
+        return self._sample
+
     def kept(self) -> tuple[Transfers, int]:
         """The transfers that serve whoever asks again, and of how many sources they are (0: one has too many)."""
+        if self._kept is None and self.sample().n > MOST_KEPT:
+            return take(self.sample().some, np.zeros(0, np.int64)), 0
         if self._kept is None:
-            few = np.unique(np.linspace(0, self._topology.n_npus - 1, 4).astype(np.int64))
-            if self(few[:1]).src.size <= MOST_KEPT and few.size > 1:  # else nothing of four would be kept either
-                self._kept, self._known[:] = None, False
-                self(few)
+            self(np.unique(np.linspace(0, self._topology.n_npus - 1, 4).astype(np.int64)))
         assert self._kept is not None
         return self._kept, int(np.count_nonzero(self._known))
 

@@ -242,7 +242,7 @@ class Pattern:
 
     def at_hand(self, most: int) -> AbstractContextManager[None]:
         """Within it all transfers are emitted once, where there are at most so many."""
-        return self._emission.at_hand(most)
+        return self.emission.at_hand(most)
 
     def transfers(self) -> Transfers:
         """The transfers of every source."""
@@ -282,7 +282,7 @@ class Pattern:
         alone = smaller is None and own_proof is None
         too_large = self.is_too_large(ALONE_MOVES) if alone else self.is_too_large()
         if not self.is_unnamed and (is_no_smaller or not too_large):
-            self._emission.freeze()
+            self.emission.freeze()
             return self._prove_whole
         self._check_few()
         if own_proof is not None:
@@ -333,7 +333,7 @@ class Pattern:
 
     def _all(self) -> tuple[Transfers, list[tuple[int, ...]], bytes]:
         """The transfers of every source, from now on frozen, their blocks, and the digest of what is to be proved."""
-        t = self._emission.freeze()
+        t = self.emission.freeze()
         carried = self._all_carried(t.src.tolist(), t.slot.tolist())
         return t, carried, digest_of(self.kind, self.p, self.n_blocks, self.root, t, carried)
 
@@ -361,9 +361,9 @@ class Pattern:
 
     def _check_few(self) -> None:
         """What can be checked of a pattern that is not proved itself, from the transfers that are kept of it."""
-        t, n = self._emission.kept()
+        t, n = self.emission.kept()
         if t.src.size * self.p < OWN_TRANSFERS * n:
-            self._emission.freeze()
+            self.emission.freeze()
         if self.is_unnamed or self.p > CHECKED_RANKS:
             return  # its blocks have no names, or take long to list
         rows = np.unique(np.linspace(0, t.src.size - 1, min(t.src.size, CHECKED_COUNTS)).astype(np.int64))
@@ -375,7 +375,8 @@ class Pattern:
                 raise ScheduleError(f"{where} declares {declared} blocks and has {found}")
 
     @property
-    def _emission(self) -> Emission:
+    def emission(self) -> Emission:
+        """What emits its transfers."""
         assert isinstance(self.emit, Emission)
         return self.emit
 

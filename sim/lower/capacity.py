@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from collectives.core.emission import Emit
+from collectives.core.emission import Emission
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers, take
@@ -23,7 +23,6 @@ BYTES_PER_TASK = 220
 """Peak while a job of several operations is lowered: gpt-3 in pipelines of 8 stages on 128 NPUs, 0.25 to 12 million
 tasks, with symmetry and without."""
 
-SAMPLED_TRANSFERS = 1_000
 FIRST_SAMPLED = 8
 """Transfers whose routes say how many more are looked at: on ring:1000000 a thousand would be 2 GB of hops."""
 SAMPLED_HOPS = 2_000_000
@@ -69,24 +68,23 @@ def lowering_bytes(pattern: Pattern, n_ranks: int) -> tuple[int, int]:
 
     Hops are those of its routes over its transfers: transfers between the same ends share one.
     """
-    of_one, hops = _of_one(pattern.emit, wiring_of(pattern.topology), pattern.p // 2)
+    of_one, hops = _of_one(pattern.emission, wiring_of(pattern.topology))
     transfers = of_one * n_ranks
     return int(transfers * (BYTES_PER_TRANSFER + BYTES_PER_HOP * hops)), transfers
 
 
 @lru_cache(maxsize=256)
-def _of_one(emit: Emit, wiring: Topology, rank: int) -> tuple[int, float]:
+def _of_one(emission: Emission, wiring: Topology) -> tuple[int, float]:
     """Transfers of a rank, and hops of its routes for each of them: the same on every topology of the wiring."""
-    t = emit(np.array([rank]))
-    if t.src.size == 0:
+    n, n_routes, some = emission.sample()
+    if n == 0:
         return 0, 0.0
-    routes = np.count_nonzero(np.bincount(t.dst)) if t.via_ptr is None else t.src.size
-    few = _mean_hops(t, wiring, FIRST_SAMPLED)
-    hops = _mean_hops(t, wiring, min(SAMPLED_TRANSFERS, max(FIRST_SAMPLED, int(SAMPLED_HOPS / max(few, 1.0)))))
-    return t.src.size, hops * routes / t.src.size
+    few = _mean_hops(some, wiring, FIRST_SAMPLED)
+    hops = _mean_hops(some, wiring, max(FIRST_SAMPLED, int(SAMPLED_HOPS / max(few, 1.0))))
+    return n, hops * n_routes / n
 
 
 def _mean_hops(t: Transfers, wiring: Topology, many: int) -> float:
     """Hops of the routes of some transfers, evenly spread, for each of them."""
-    rows = np.unique(np.linspace(0, t.src.size - 1, many).astype(np.int64))
+    rows = np.unique(np.linspace(0, t.src.size - 1, min(many, t.src.size)).astype(np.int64))
     return paths_of(take(t, rows), wiring).links.size / rows.size

@@ -18,7 +18,7 @@ RANKS = 45_000
 
 
 def test_what_a_table_takes_is_what_is_measured() -> None:
-    emit = build("ring", "all-reduce", from_spec(f"ring:{RANKS}"), "1GiB").pattern._emission._emit
+    emit = build("ring", "all-reduce", from_spec(f"ring:{RANKS}"), "1GiB").pattern.emission._emit
     tracemalloc.start()
     table = emit(np.array([7]))
     peak = tracemalloc.get_traced_memory()[1]
