@@ -36,6 +36,7 @@ from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
 from topologies.core.components import components
 from topologies.core.extents import MAX_LINKS, links_at_most
+from topologies.core.product import DimensionOrderRouter
 from topologies.optics import layouts
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
@@ -340,6 +341,8 @@ def check_joined(topology: Topology) -> None:
 
     WeftError: with such a pair.
     """
+    if isinstance(topology.router, DimensionOrderRouter):
+        return  # a product of joined blocks
     together = components(topology.n_nodes, topology.src, topology.dst, strong=True)[: topology.n_npus]
     apart = np.flatnonzero(together != together[0])
     if apart.size:
