@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from sim.papers.tables import Left, md_head, md_line
+from sim.papers.tables import Left, md_table
 from sim.program.model import Model
 from sim.simulation import simulate
 from sim.study.tables import aligned
@@ -154,46 +154,6 @@ def mixed_gains(chosen: Sequence[Subject], network: Interconnect) -> dict[str, f
     return {name: _gain(found[0][0], min(dear for _, dear in found)) for name, found in times.items()}
 
 
-def report(chosen: Sequence[Subject], rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The page of docs/papers: what is published, what is not, and the table."""
-    rate = f"{GPU.peak_flops / TERA:g} Tflop/s at {GPU.efficiency:.0%}"
-    lines = [
-        "# DeAR (Zhang et al., ICDCS'23)",
-        "",
-        "Made by `weft paper dear`. An all-reduce is cut in two: its reduce-scatter overlaps with backpropagation, its",
-        "all-gather with the forward pass of the next iteration.",
-        "",
-        "| | published | here |",
-        "|---|---|---|",
-        "| gain over the best rival, 10 Gb/s Ethernet | up to 83 % (abstract) | over rivals at their defaults, below |",
-        "| gain over the best rival, 100 Gb/s InfiniBand | up to 15 % (abstract) | the same |",
-        "| models, batches, 16 nodes of 4 GPUs | in the authors' code | the same; 64 workers on one ring |",
-        "| cost of an all-reduce, 10 and 56 Gb/s | a + b m in MG-WFBP's code, a rival there | the same |",
-        "| cost of an all-reduce, 100 Gb/s | not at hand | line rate, start-up of 56 Gb/s (assumed) |",
-        f"| computation | not at hand | {rate} of the peak (assumed), backward twice forward |",
-        "| iteration times and gains by model | in the paper's figures, not at hand | table |",
-        "",
-        "So no number in the table is compared with a published one of the same model. Tested are the sign (DeAR",
-        "is never slower) and the order (with fusion it gains at least as much on the slower network), at efficiencies",
-        "from 20 % to 80 % (`tests/sim/papers/test_dear.py`).",
-        "",
-        "Times in ms; gains are WFBP over DeAR less one. *none*: each layer separately; *25 MiB*: the authors' default",
-        "threshold; *tuned*: each method at its best threshold. The simulation runs the collectives on a ring.",
-        "",
-        *md_head("network", "fusion", "model", "WFBP", "DeAR", "gain", "simulated gain", numbers=4),
-    ]
-    return [
-        *lines, *(md_line(*_cells(row)) for row in rows), "",
-        "Against the rivals of the paper at their defaults (PyTorch-DDP 25 MiB, Horovod 64 MiB, ByteScheduler parts of",
-        "4 MB, earlier layers first), DeAR with its threshold tuned; ms by the closed forms:", "",
-        *_rivals(chosen), "",
-        "Overlap alone gives at most 25 % where backward takes twice forward (`sim.papers.dear.fluid_gain`): the",
-        "published 83 % has start-ups of rivals in it; 201 of them of 7 ms outweigh all else without fusion.",
-        "Like with like, 23.4 % at 100 Gb/s (DenseNet-201, no fusion) exceeds the published 15 %: both methods",
-        "then pay the start-ups of a network that is not at hand, and rivals with fusion, which the paper has, do not.",
-    ]
-
-
 def _cells(row: Mapping[str, Any]) -> list[str]:
     return [row["network"], row["fusion"], row["model"], *(f"{row[key] * 1e3:.1f}" for key in ("wfbp_s", "dear_s")),
             *(f"{row[key]:.1f} %" for key in ("gain_percent", "simulated_gain_percent"))]
@@ -213,7 +173,8 @@ def run(left: Left, quick: bool) -> None:
     head = ["network", "fusion", "model", "WFBP ms", "DeAR ms", "gain", "simulated", "paper"]
     print(aligned([head, *([*_cells(row), row["published"]] for row in rows)], left=3))
     left.table("dear", rows)
-    left.page("\n".join(report(chosen, rows)) + "\n")
+    columns = ("network", "fusion", "model", "WFBP", "DeAR", "gain", "simulated gain")
+    left.page(rate=rate, table=md_table(columns, map(_cells, rows), 4), rivals=_rivals(chosen))
     print(
         "Never slower here, and with fusion never a smaller gain on the slower network. Without it DenseNet-201 gains\n"
         "less on Ethernet: 201 start-ups of 7 ms outweigh all else, and both methods pay them. Ideal overlap gives at\n"
@@ -294,22 +255,18 @@ def rivals_s(subject: Subject, network: Interconnect) -> dict[str, float]:
     }
 
 
-def _rivals(chosen: Sequence[Subject]) -> Iterator[str]:
+def _rivals(chosen: Sequence[Subject]) -> list[str]:
     """Tables of rivals, and of the gains over the best of them."""
-    gains: dict[str, list[float]] = {}
+    lines, gains = [], []
     for network in NETWORKS:
-        for subject in chosen:
-            times = rivals_s(subject, network)
-            *rivals, _, tuned = times.values()
-            if not gains:
-                yield from md_head("network", "model", *times, "gain over the best", numbers=len(times) + 1)
-            gains.setdefault(network.name, []).append(_gain(min(rivals), tuned))
-            yield md_line(network.name, subject.model.name, *(f"{time * 1e3:.1f}" for time in times.values()),
-                          f"{gains[network.name][-1]:.1f} %")
-    yield from ("", *md_head("network", "mean gain", "largest", "published, up to", numbers=3))
-    for network in NETWORKS:
-        some = gains[network.name]
-        yield md_line(network.name, f"{sum(some) / len(some):.1f} %", f"{max(some):.1f} %", network.published)
+        times = {subject.model.name: rivals_s(subject, network) for subject in chosen}
+        some = [_gain(min([*each.values()][:-2]), each["DeAR, tuned"]) for each in times.values()]
+        gains.append((network.name, f"{sum(some) / len(some):.1f} %", f"{max(some):.1f} %", network.published))
+        lines += [(network.name, name, *(f"{time * 1e3:.1f}" for time in each.values()), f"{gain:.1f} %")
+                  for (name, each), gain in zip(times.items(), some, strict=True)]
+    names = [*rivals_s(chosen[0], NETWORKS[0])]
+    return [*md_table(("network", "model", *names, "gain over the best"), lines, len(names) + 1), "",
+            *md_table(("network", "mean gain", "largest", "published, up to"), gains, 3)]
 
 
 def dear_s(groups: Sequence[Group], ring: Ring) -> float:

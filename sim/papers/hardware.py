@@ -25,12 +25,11 @@ from sim.library.described import asked_of, machine_of, processes_of, version_of
 from sim.library.expected import Expected, expected
 from sim.library.tuner import ROOTED, SENDRECV, Setting
 from sim.library.tuner import tables as known
-from sim.papers.tables import Left, md_head, md_line, picture
+from sim.papers.tables import Left, md_table, read_rows
 from sim.plots.lines import CYCLE, OTHERS
 from sim.plots.style import NARROW, WIDE, figure, legend, log_axis, sizes_axis
 from topologies.checks import WeftError, told
 from topologies.machines.profile import FIELDS, Gpu, Nic, origin, sources
-from topologies.text.input_text import read_input
 from topologies.units import format_size
 
 DATA = Path(__file__).parent / "data"
@@ -71,8 +70,8 @@ def run(left: Left, quick: bool, data: str | None = None) -> None:
     left.table("points", [_row(point) for point in points])
     left.table("systems", summary(points, lambda point: point.run["system"]))
     text = report(points, () if quick else left_out_by_system(points))
-    left.page("\n".join([*_HEADING, *text, *tables(points), *_constants()]) + "\n")
-    print("\n".join(text))
+    left.page(report=text, tables=tables(points), constants=_constants())
+    print("\n".join([*text, ""]))
     if not quick:
         draw(left.out, points)
 
@@ -88,18 +87,8 @@ def read(path: str) -> list[dict[str, str]]:
 
     WeftError: it cannot be read, lacks a column, or has a number that is none.
     """
-    name = f"measurements {path}"
-    try:
-        rows = list(_csv(read_input(path, "measurements")))
-    except csv.Error as wrong:
-        raise WeftError(f"{name} are not CSV: {wrong}") from None
-    for column in COLUMNS:
-        if not rows or column not in rows[0]:
-            raise WeftError(f"{name} lack the column {column!r}: expected are {', '.join(COLUMNS)}")
-    kept = []
-    for number, row in enumerate(rows, start=2):
-        if None in row.values() or None in row:
-            raise WeftError(f"{name}, line {number} has not as many cells as the head")
+    name, kept = f"measurements {path}", []
+    for number, row in enumerate(read_rows(path, "measurements", COLUMNS), start=2):
         size, gpus, nodes = (
             _number(row[key], f"{name}, line {number}: {key}") for key in ("size_bytes", "gpus", "nodes")
         )
@@ -230,21 +219,6 @@ def of_group(points: Iterable[Point], name: str) -> list[Point]:
     return [point for point, run in counted if run is not None and GROUPS[name](point.size_bytes, run.nodes)]
 
 
-_HEADING = [
-    "# Real machines: measured and predicted",
-    "",
-    "Made by `weft paper hardware`. Public tables of nccl-tests and rccl-tests beside the time that",
-    "`weft compare --library nccl` expects on a machine of that description: GPU, links, NICs, nodes, version and,",
-    "where the run forced it, algorithm and protocol. No constant belongs to a table; what was calibrated on which is",
-    "listed at the end. An error is predicted over measured time, less one; medians are of absolute errors.",
-    "",
-    *picture("hardware-a100", "A100", "hardware"),
-    *picture("hardware-h100", "H100", "hardware"),
-    *picture("hardware-b200", "Blackwell: the one run of enough sizes, four DGX Spark, Simple forced", "hardware"),
-    *picture("hardware-mi300x", "MI300X", "hardware"),
-]
-
-
 def left_out_by_system(points: Sequence[Point]) -> list[dict[str, Any]]:
     """Errors of each system by constants that were fitted to all others, and the constants that it alone determines."""
     rows: dict[str, list[Row]] = {}
@@ -270,18 +244,18 @@ def _generalization(systems: Sequence[Mapping[str, Any]]) -> list[str]:
         return statistics.median(errors) if errors else None
 
     lines = [
+        (one["name"], len(one["errors"]), _percent(median(GROUPS["all"], [one])),
+         _percent(median(lambda size, _: large(size), [one])), ", ".join(one["alone"]) or "-")
+        for one in systems
+    ]
+    return [
         "", "Each system predicted by constants that were fitted to all other systems. What it alone determines takes",
         "what would be assumed of a machine that nobody has measured: a NIC like InfiniBand, a GPU like the H100. The",
         "forms of the terms were chosen with all tables in view, and Sirius is of the same make as Polaris.", "",
-        *md_head("left out", "rows", "median error", "median from 1 MiB", "it alone determines"),
+        *md_table(("left out", "rows", "median error", "median from 1 MiB", "it alone determines"), lines), "",
+        *md_table(("rows, their system left out", "median error"),
+                  [(name, _percent(median(kept))) for name, kept in GROUPS.items()], 1),
     ]
-    for one in systems:
-        lines.append(md_line(
-            one["name"], len(one["errors"]), _percent(median(GROUPS["all"], [one])),
-            _percent(median(lambda size, _: large(size), [one])), ", ".join(one["alone"]) or "-",
-        ))
-    lines += ["", *md_head("rows, their system left out", "median error", numbers=1)]
-    return lines + [md_line(name, _percent(median(kept))) for name, kept in GROUPS.items()]
 
 
 def report(points: Sequence[Point], systems: Sequence[Mapping[str, Any]] = ()) -> list[str]:
@@ -290,25 +264,25 @@ def report(points: Sequence[Point], systems: Sequence[Mapping[str, Any]] = ()) -
     `systems`: of `left_out_by_system`.
     """
     groups = {name: of_group(points, name) for name in GROUPS}
-    lines = [*md_head("rows", "number", "median error", numbers=2)]
-    lines += [md_line(name, len(group), _percent(median_error(group))) for name, group in groups.items()]
+    lines = md_table(("rows", "number", "median error"), [
+        (name, len(group), _percent(median_error(group))) for name, group in groups.items()], 2)
     names: tuple[tuple[str, Callable[[Point], str]], ...] = (
         ("system", lambda point: point.run["system"]), ("collective", lambda point: point.run["collective"]),
         ("size", lambda point: _range(point.size_bytes)),
         ("limited by", lambda point: point.found.limit if point.found else ""),
     )
     for title, named in names:
-        lines += ["", *md_head(title, "rows", "median error", "mean", "largest", "median from 1 MiB", numbers=5)]
-        lines += [
-            md_line(row["name"], row["rows"], *(_percent(row[key]) for key in ("median", "mean")),
-                    f"{row['largest']:+.0%}", _percent(row["median_from_1_MiB"]))
+        columns = (title, "rows", "median error", "mean", "largest", "median from 1 MiB")
+        lines += ["", *md_table(columns, [
+            (row["name"], row["rows"], *(_percent(row[key]) for key in ("median", "mean")), f"{row['largest']:+.0%}",
+             _percent(row["median_from_1_MiB"]))
             for row in summary(points, named)
-        ]
+        ], 5)]
     if systems:
         lines += _generalization(systems)
     left = {point.run["id"]: point.reason for point in points if point.reason}
     lines += ["", "No error is counted of these runs:", ""]
-    return lines + [f"- {key}: {why}" for key, why in left.items()] + [""]
+    return lines + [f"- {key}: {why}" for key, why in left.items()]
 
 
 def _range(size: int) -> str:
@@ -322,47 +296,40 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def tables(points: Sequence[Point]) -> list[str]:
+def tables(points: Sequence[Point]) -> str:
     """Every run: its description and source, then each size."""
-    lines = ["## Every table", ""]
     runs: dict[str, list[Point]] = {}
     for point in points:
         runs.setdefault(point.run["id"], []).append(point)
-    for key, group in runs.items():
-        about, setting = group[0].run, group[0].setting
-        words = [about["system"], f"{about['nodes']} x {int(about['gpus']) // int(about['nodes'])} {about['gpu']}",
-                 about["nic"], about["collective"], about["algorithm"], f"NCCL {about['nccl_version'] or 'unknown'}"]
-        link = about.get("source_url", "")
-        lines += [f"### {key}", "", f"{', '.join(word for word in words if word)}. "
-                  + (f"[source]({link})" if link.startswith("http") else link), ""]
-        if setting is not None:
-            machine = setting.machine
-            ports = f", {setting.nics} x {machine.nic.name} a node" if setting.nodes > 1 else ""
-            lines += [f"Taken as {machine.gpu.name}, {machine.inside}{ports}.", ""]
-        lines += md_head("size", "choice", "limited by", "measured us", "predicted us", "error", numbers=3)
-        for point in group:
-            found = point.found
-            lines.append(md_line(
-                format_size(point.size_bytes), f"{found.algorithm} {found.protocol}" if found else "-",
-                found.limit if found else "-", point.measured_us, found and found.time_s * 1e6,
-                f"{point.error:+.1%}" if found else "-",
-            ))
-        lines.append("")
-    return lines
+    return "\n\n".join("\n".join([f"### {key}", "", *_table(group)]) for key, group in runs.items())
+
+
+def _table(group: Sequence[Point]) -> list[str]:
+    about, setting = group[0].run, group[0].setting
+    words = [about["system"], f"{about['nodes']} x {int(about['gpus']) // int(about['nodes'])} {about['gpu']}",
+             about["nic"], about["collective"], about["algorithm"], f"NCCL {about['nccl_version'] or 'unknown'}"]
+    link = about.get("source_url", "")
+    source = f"[source]({link})" if link.startswith("http") else link
+    lines = [f"{', '.join(word for word in words if word)}. {source}", ""]
+    if setting is not None:
+        machine = setting.machine
+        ports = f", {setting.nics} x {machine.nic.name} a node" if setting.nodes > 1 else ""
+        lines += [f"Taken as {machine.gpu.name}, {machine.inside}{ports}.", ""]
+    return lines + md_table(("size", "choice", "limited by", "measured us", "predicted us", "error"), [
+        (format_size(point.size_bytes), f"{found.algorithm} {found.protocol}" if found else "-",
+         found.limit if found else "-", point.measured_us, found and found.time_s * 1e6,
+         f"{point.error:+.1%}" if found else "-")
+        for point in group for found in (point.found,)
+    ], 3)
 
 
 def _constants() -> list[str]:
     """Constants that were calibrated, and on what."""
-    lines = ["## What was calibrated", "", "All other constants have a data sheet, NCCL's source or a maintainer's "
-             "word as source; see the tables of `topologies/machines` and `sim/library`.", "",
-             *md_head("profile", "constant", "calibrated on")]
-    for kind in ("gpus", "nics"):
-        for name, found in sources(kind).items():
-            for key, source in found.items():
-                if source.startswith("calibrated: "):
-                    lines.append(md_line(name, key, source.removeprefix("calibrated: ")))
-    lines += [md_line("nccl", key, why.removeprefix("calibrated: ")) for key, (_, why) in known()["reached"].items()]
-    return [*lines, ""]
+    every = [(name, key, source) for kind in ("gpus", "nics") for name, found in sources(kind).items()
+             for key, source in found.items() if source.startswith("calibrated: ")]
+    every += [("nccl", key, why) for key, (_, why) in known()["reached"].items()]
+    return md_table(("profile", "constant", "calibrated on"), [
+        (name, key, source.removeprefix("calibrated: ")) for name, key, source in every])
 
 
 MOST_PANELS = 12

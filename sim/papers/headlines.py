@@ -48,12 +48,7 @@ def run(left: Left, quick: bool) -> None:
     columns = ("paper", "headline", "published", "ours", "error", "conditions", "source")
     cells = [{name: _cell(name, row[name]) for name in columns} for row in rows]
     lines = [f"| {' | '.join(one.values())} |" for one in cells]
-    left.page("\n".join([
-        "# What the abstracts promise", "",
-        "Made by `weft paper headlines`. Published values are quoted from texts that were read, and \"-\" is one that",
-        "no text at hand gives; ours are computed, under the conditions that are written beside them.", "",
-        f"| {' | '.join(columns)} |", "|---|---|--:|--:|--:|---|---|", *lines,
-    ]) + "\n")
+    left.page(table=[f"| {' | '.join(columns)} |", "|---|---|--:|--:|--:|---|---|", *lines])
     for one in cells:
         told = "{paper}: {headline}: published {published} ({source}); ours {ours}, error {error}: {conditions}"
         print(told.format(**one))

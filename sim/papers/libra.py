@@ -13,7 +13,7 @@ from sim.analytic.libra import Placed, iteration_time
 from sim.optimizer.design import Design, design_analytic, design_simulated
 from sim.optimizer.problem import Network, read_any_network
 from sim.optimizer.programs import iteration_objective
-from sim.papers.tables import Left, md_head, md_line, picture
+from sim.papers.tables import Left, md_table
 from sim.plots.lines import OTHERS
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend
 from workloads.compute import LIBRA_AS_SHIPPED
@@ -39,74 +39,40 @@ def run(left: Left, quick: bool) -> None:
     points = list(compute_points(networks, WORKLOADS, budgets, chunks, evaluations))
     left.table("splits", splits)
     left.table("points", [asdict(point) for point in points])
-    report = "\n".join([*_split_table(splits), "", *_point_table(points)])
-    left.page("\n".join([*_heading(chunks, evaluations), report]) + "\n")
-    print(report)
+    means = md_table(("network", "least", "gain", *BY), _means(points), 3)
+    print(left.page(chunks=chunks, evaluations=evaluations, splits=_split_table(splits), scale=A100_SCALE,
+                    points=_point_table(points), means=means), end="")
     draw(left.out, points)
     print(f"tables and figures are in {left.out}/", file=sys.stderr)
 
 
-def _heading(chunks: int, evaluations: int) -> list[str]:
-    return [
-        "# LIBRA (Won et al., ISPASS'24)",
-        "",
-        "Made by `weft paper libra`. The workloads are made from hyper-parameters and equal the published files",
-        "(compute up to truncation to integer nanoseconds). Simulated with hierarchical collectives of",
-        f"{chunks} pipeline chunks, one active chunk per dimension, links of 1 ns; at most {evaluations} choices of "
-        "bandwidths per point.",
-        "",
-        "GPT-3 on 4D-4K is where formula and simulation differ: its data-parallel group takes 2 of the 8 NPUs of the",
-        "fully connected dimension, hence one link of seven, but the formula grants it the full bandwidth.",
-        "",
-        *picture("libra-speedup", "speed-up", "libra"),
-        *picture("libra-perf-per-cost", "perf per cost", "libra"),
-    ]
+BY = ("formula", "simulated", "optimized")
 
 
 def _split_table(rows: list[dict[str, object]]) -> list[str]:
-    lines = [
-        "All splits of 100 GB/s published in 2022 (compute as shipped, forward collectives twice), and the certified",
-        "optimum. Where two dimensions have the same price, time x cost leaves their split free; 0.16 GB/s are",
-        "published with two digits, which is 0.8 % of time x cost.",
-        "",
-        *md_head("network", "workload", "least", "published (GB/s)", "optimum (GB/s)", "published over optimum",
-                 numbers=1),
-    ]
-    for row in rows:
-        names = (row[key] for key in ("network", "workload", "goal", "published", "ours"))
-        lines.append(md_line(*names, f"{row['published_over_optimum']:.6f}"))
-    return lines
+    columns = ("network", "workload", "least", "published (GB/s)", "optimum (GB/s)", "published over optimum")
+    keys = ("network", "workload", "goal", "published", "ours")
+    return md_table(columns, [(*map(row.get, keys), f"{row['published_over_optimum']:.6f}") for row in rows], 1)
 
 
 def _point_table(points: "list[GainPoint]") -> list[str]:
-    lines = [
-        f"Gains over the equal split, compute x {A100_SCALE} (A100): by LIBRA's formulas, the same split simulated, "
-        "and the split optimized for the simulation. Prices and counting of 2024.",
-        "",
-        *md_head("network", "workload", "least", "GB/s", "speed-up: formula", "simulated", "optimized",
-                 "perf per cost: formula", "simulated", "optimized", numbers=7),
-    ]
+    columns = ("network", "workload", "least", "GB/s", "speed-up: formula", *BY[1:], "perf per cost: formula", *BY[1:])
+    lines = []
     for p in points:
         numbers = (p.analytic_speedup, p.replayed_speedup, p.simulated_speedup, p.analytic_gain, p.replayed_gain,
                    p.simulated_gain)
-        shown = (f"{number:.3f}" for number in numbers)
-        lines.append(md_line(p.network, p.workload, p.goal, f"{p.budget_GBps:.0f}", *shown))
-    return [*lines, "", *_means(points)]
+        lines.append((p.network, p.workload, p.goal, f"{p.budget_GBps:.0f}", *(f"{number:.3f}" for number in numbers)))
+    return md_table(columns, lines, 7)
 
 
-def _means(points: "list[GainPoint]") -> list[str]:
+def _means(points: "list[GainPoint]") -> Iterator[tuple[str, ...]]:
     """Mean and largest of what each goal is about; the published ones are in figures that were not at hand."""
-    lines = [
-        "Mean and largest over workloads and budgets; those of the paper are not public in what was read.", "",
-        *md_head("network", "least", "gain", "formula", "simulated", "optimized", numbers=3),
-    ]
     for network in dict.fromkeys(p.network for p in points):
         for goal, gain in (("time", "speedup"), ("time-cost", "gain")):
             some = [p for p in points if (p.network, p.goal) == (network, goal)]
             each = [[getattr(p, f"{by}_{gain}") for p in some] for by in ("analytic", "replayed", "simulated")]
-            lines.append(md_line(network, goal, "speed-up" if goal == "time" else "perf per cost", *(
-                f"{sum(one) / len(one):.2f}, {max(one):.2f}" for one in each)))
-    return lines
+            yield (network, goal, "speed-up" if goal == "time" else "perf per cost",
+                   *(f"{sum(one) / len(one):.2f}, {max(one):.2f}" for one in each))
 
 
 A100_SCALE = 0.2564

@@ -27,20 +27,6 @@ from topologies.units import parse_size
 from workloads.circuits import SHARED, with_circuits
 from workloads.job import Job
 
-HEADLINES = {
-    "rails": "Opus: an OCS for each rail takes 23 times less power and costs 4 times less than packet switches",
-    "regions": "MixNet: 2.0 times less cost than a fat-tree on average; six of eight interfaces on circuits",
-    "dollars": "MixNet: 1.2 to 1.5 times the performance per dollar of a fat-tree at 100 Gb/s, 1.9 to 2.3 at 400",
-    "phases": "Opus: N changes of phase cost N switching times; switched ahead of time, what exceeds each window",
-    "waste": "InfiniteHBD: more than 10 times less waste than cubes, which are lost whole, and than boxes of 72 GPUs",
-    "published": "the values of the next table, set by set; Harvest's steps are measured, and congested ones are up to "
-                 "3.6 times its own model; iterations on regions need task graphs that are not public",
-    "values": "each, and ours. Planes are SWOT's, up to 89.7 % less than switching for every step. Of phases times "
-              "without delay are given, and ours adds what changes cost; groups of 128 and 256 lose 67.4 and 213.9 ms "
-              "more, which the published circuits and traces do not explain here",
-    "pods": "TPU v4: with OCS slices of 1,024, 2,048, 3,072 chips have goodputs of 75, 50, 75 %; without, less",
-}
-
 PER_SERVER = 8
 """GPUs of a server, and its rails."""
 
@@ -356,9 +342,8 @@ def draw(name: str, rows: list[Row], path: Path) -> None:
 
 
 def run(left: Left, quick: bool) -> None:
-    """Leave a table of each study, pictures and the page, and print the tables."""
-    about = "Made by `weft paper optics`: phases, planes and steps simulated, the others by formula."
-    lines = ["# Rails, regions, pods and planes", "", about]
+    """Leave a table of each study, pictures and the page, and print it."""
+    parts = {}
     for name, study in STUDIES.items():
         rows = _rows(study, quick)
         left.table(f"optics-{name}", rows)
@@ -366,7 +351,5 @@ def run(left: Left, quick: bool) -> None:
         if name in DRAWN:
             draw(name, rows, left.out / f"optics-{name}.png")
             drawn = picture(f"optics-{name}", DRAWN[name][0], "optics")
-        shown = f"Published: {HEADLINES[name]}."
-        lines += ["", f"## {name}", "", shown, "", *drawn, "```", *as_text(rows).split("\n"), "```"]
-    print("\n".join(lines))
-    left.page("\n".join(lines) + "\n")
+        parts[name] = [*drawn, "```", as_text(rows), "```"]
+    print(left.page(**parts), end="")

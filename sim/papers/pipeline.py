@@ -5,7 +5,7 @@ optimum of each fabric beside the expected one, what every algorithm reaches at 
 falls with the number of chunks, by service discipline and by how chunks are offered, and what was measured.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from collectives.trees.transitive import root_trees
 from sim.analytic.cut_bound import cut_bound
 from sim.library.expected import expected, timed
 from sim.library.tuner import Setting, candidates
-from sim.papers.tables import Left, Row, as_text, md_head, md_line
+from sim.papers.tables import Left, Row, as_text, md_table
 from sim.plots.lines import OTHERS
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, sizes_axis
 from sim.simulation import simulate
@@ -110,9 +110,11 @@ def leave_page(
     ran: Sequence[Row],
 ) -> None:
     """The page of the five tables, and the figures."""
-    text = page(optimum, times, service, plateau, ran)
-    left.page(text)
-    print(text)
+    print(left.page(
+        optimum=_optimum(optimum), times=_times(times), refusals=_refusals(times), late=_late(service), ran=_ran(ran),
+        service=_by_chunks(service, {"lowest-chunk-first": "lowest first, {}", "fifo": "FIFO, {}"}),
+        plateau=_by_chunks(plateau, {"fifo": "FIFO, {} at once"}),
+    ))
     for kind in KINDS:
         draw_sizes(left.out / f"pipeline-{kind}.png", kind, [row for row in times if row["collective"] == kind])
     draw_service(left.out / "pipeline-service.png", service, plateau)
@@ -257,143 +259,68 @@ SHOWN = 6
 
 WITHIN = 1.04
 
-HEAD = """# Pipeline schedules: optimum and simulated
-
-Source: Zhao, Krishnamurthy: Bandwidth Optimal Pipeline Schedule for Collective Communication, arXiv 2305.18461;
-ForestColl, arXiv 2402.06787; for the comparison BFB (arXiv 2202.03356) and TACOS (MICRO'24). `weft paper pipeline`
-computes this page. Machines have their own bandwidths and 500 ns per link; elsewhere a link has 1 GB/s and 100 ns, and
-a hop takes 300 ns.
-"""
-
-OPTIMUM = """
-## The optimum
-
-All-gather: N x* from the tightest cut, exact as a fraction (1/x* in seconds for shards of 1 GB), beside what is
-expected: 346.67 GB/s for two DGX A100 is printed by the authors' public code; the others follow from the cut that the
-field states for them. CPU seconds of the bound and of the trees: on two shared cores, nothing remembered. All-reduce:
-the bound by cuts, reduce-scatter, then all-gather, each at its optimum, and the linear program with chosen roots (up to
-36 NPUs).
-"""
-
-TIMES = """
-## What the algorithms make of it
-
-Algorithm bandwidth in GB/s by size, and the share of the bound at the largest. Each is the best of 1, 8 and 64 chunks
-per transfer, cut-through; pipelined trees and BFB with links that serve the lowest chunk first, the others FIFO.
-
-![all-gather](../images/pipeline-all-gather.png)
-
-*All-gather: `weft paper pipeline`.*
-
-![all-reduce](../images/pipeline-all-reduce.png)
-
-*All-reduce: `weft paper pipeline`.*
-"""
-
-SERVICE = """
-## How near a run comes
-
-Time over the exact bound, all-gather of 1 GiB along the packed trees, store-and-forward, no latency. What remains is
-the filling of the pipeline: four times the chunks leave a quarter of it, and lower trees (`dgx-a100:4` takes four times
-as many as it must, 8 links high instead of 20) leave less.
-
-![service](../images/pipeline-service.png)
-
-*Service: `weft paper pipeline`.*
-"""
-
-AT_ONCE = """
-Here a transfer has at most one chunk at its first link, which paces its root. Where every root offers all its chunks
-at once instead, a node's own chunks are queued ahead of those that it must forward, and FIFO stays on a plateau
-regardless of the number of chunks:
-"""
+def _optimum(rows: Sequence[Row]) -> list[str]:
+    columns = ("fabric", "NPUs", "1/x*", "N x*, GB/s", "expected", "trees a root", "height", "in links",
+               "bound, s", "trees, s", "all-reduce by cuts", "two phases", "best roots")
+    first = ("fabric", "npus", "inverse_x", "optimum_GBps", "expected_GBps", "trees_a_root", "height", "hops")
+    last = ("all_reduce_bound_GBps", "two_phase_GBps", "best_roots_GBps")
+    return md_table(columns, [
+        (*map(row.get, first), f"{row['bound_cpu_s']:.3f}", f"{row['trees_cpu_s']:.2f}", *map(row.get, last))
+        for row in rows
+    ])
 
 
-MEASURED = """
-## Beside what was measured
-
-ForestColl's own runs on two boxes of 8 A100 (January 2024), in GB/s, beside ours: one tree a root, on links at the
-rates that machines reach, with the latencies and chunks of NCCL's Simple protocol; and NCCL as its tuner is modeled.
-Nothing is fitted to these runs. From 1 GiB on all are within 13 %. Up to 16 MiB that machine took two to three times
-as long as the model says, forest and library alike (latencies were calibrated on other machines, and PXN was off here),
-so that of all-gather and reduce-scatter the ratios are nearer than the times. Of all-reduce they are not: the library,
-with its better protocol, was faster than the forest up to 16 MiB, and here it is slower.
-"""
-
-
-def page(
-    optimum: Sequence[Row], times: Sequence[Row], service: Sequence[Row], plateau: Sequence[Row], ran: Sequence[Row]
-) -> str:
-    """The page; rows as `sim.papers.pipeline` makes them."""
-    lines = [HEAD, OPTIMUM, *_optimum(optimum), TIMES, *_times(times), *_refusals(times), SERVICE,
-             *_service(service), *_late(service), AT_ONCE, *_plateau(plateau), MEASURED, *_ran(ran)]
-    return "\n".join(lines) + "\n"
-
-
-def _optimum(rows: Sequence[Row]) -> Iterable[str]:
-    yield from md_head("fabric", "NPUs", "1/x*", "N x*, GB/s", "expected", "trees a root", "height", "in links",
-                       "bound, s", "trees, s", "all-reduce by cuts", "two phases", "best roots")
-    for row in rows:
-        yield md_line(row["fabric"], row["npus"], row["inverse_x"], row["optimum_GBps"], row["expected_GBps"],
-                      row["trees_a_root"], row["height"], row["hops"], f"{row['bound_cpu_s']:.3f}",
-                      f"{row['trees_cpu_s']:.2f}", row["all_reduce_bound_GBps"], row["two_phase_GBps"],
-                      row["best_roots_GBps"])
-
-
-def _times(rows: Sequence[Row]) -> Iterable[str]:
+def _times(rows: Sequence[Row]) -> list[str]:
     sizes = sorted({row["size_bytes"] for row in rows})
     shown = sizes[:: -(-len(sizes) // SHOWN)]
-    yield from md_head("fabric", "collective", "algorithm", *map(format_size, shown),
-                       f"of the bound at {format_size(sizes[-1])}")
     lines: dict[tuple[str, str, str], dict[int, Row]] = {}
     for row in rows:
         if row["algbw_GBps"] is not None:
             lines.setdefault((row["fabric"], row["collective"], row["algorithm"]), {})[row["size_bytes"]] = row
-    for names, line in lines.items():
-        largest = f"{100 * line[sizes[-1]]['of_bound']:.1f} %"
-        yield md_line(*names, *(line[size]["algbw_GBps"] for size in shown), largest)
+    return md_table(
+        ("fabric", "collective", "algorithm", *map(format_size, shown), f"of the bound at {format_size(sizes[-1])}"),
+        [(*names, *(line[size]["algbw_GBps"] for size in shown), f"{100 * line[sizes[-1]]['of_bound']:.1f} %")
+         for names, line in lines.items()],
+    )
 
 
-def _ran(rows: Sequence[Row]) -> Iterable[str]:
-    yield from md_head("collective", "size", "optimum", "forest, measured", "forest, ours", "NCCL, measured",
-                       "NCCL, ours", "ratio, measured", "ratio, ours")
+def _ran(rows: Sequence[Row]) -> list[str]:
+    lines = []
     for row in rows:
         rates = [row[f"{what}_GBps"] for what in ("optimum", "forest_ran", "forest", "library_ran", "library")]
-        yield md_line(row["collective"], format_size(row["size_bytes"]), *(f"{rate:.1f}" for rate in rates),
-                      f"{rates[1] / rates[3]:.2f}", f"{rates[2] / rates[4]:.2f}")
+        lines.append((row["collective"], format_size(row["size_bytes"]), *(f"{rate:.1f}" for rate in rates),
+                      f"{rates[1] / rates[3]:.2f}", f"{rates[2] / rates[4]:.2f}"))
+    return md_table(("collective", "size", "optimum", "forest, measured", "forest, ours", "NCCL, measured",
+                     "NCCL, ours", "ratio, measured", "ratio, ours"), lines)
 
 
-def _refusals(rows: Sequence[Row]) -> Iterable[str]:
+def _refusals(rows: Sequence[Row]) -> list[str]:
     """Algorithms and the fabrics that they do not take."""
     refused: dict[str, list[str]] = {}
     for row in rows:
         if row["algbw_GBps"] is None and row["fabric"] not in refused.setdefault(row["algorithm"], []):
             refused[row["algorithm"]].append(row["fabric"])
-    yield ""
-    yield from (f"- {name} does not take {', '.join(fabrics)}." for name, fabrics in refused.items())
+    return [f"- {name} does not take {', '.join(fabrics)}." for name, fabrics in refused.items()]
 
 
-def _service(rows: Sequence[Row]) -> Iterable[str]:
+def _by_chunks(rows: Sequence[Row], named: Mapping[str, str]) -> list[str]:
+    """A line for each fabric; `named`: what is before and behind the chunks in the head, by column."""
     counts = list(dict.fromkeys(row["chunks"] for row in rows))
-    yield from md_head("fabric", *(f"{name}, {count}" for name in ("lowest first", "FIFO") for count in counts))
-    for fabric in dict.fromkeys(row["fabric"] for row in rows):
-        own = [row for row in rows if row["fabric"] == fabric]
-        yield md_line(fabric, *(f"{row[name]:.4f}" for name in ("lowest-chunk-first", "fifo") for row in own))
+    fabrics = {fabric: [row for row in rows if row["fabric"] == fabric] for fabric in _fabrics(rows)}
+    return md_table(("fabric", *(said.format(count) for said in named.values() for count in counts)), [
+        (fabric, *(f"{row[name]:.4f}" for name in named for row in own)) for fabric, own in fabrics.items()
+    ])
 
 
-def _late(rows: Sequence[Row]) -> Iterable[str]:
+def _fabrics(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["fabric"] for row in rows))
+
+
+def _late(rows: Sequence[Row]) -> str:
     """Fabrics that are not near the bound at 64 chunks, and why."""
     late = [row["fabric"] for row in rows if row["chunks"] == 64 and row["lowest-chunk-first"] > WITHIN]
-    yield ""
     reason = ": the highest trees in links, each of which stores a chunk before it forwards it" if late else ""
-    yield f"Above {WITHIN:.2f} at 64 chunks: {', '.join(late) if late else 'none'}{reason}."
-
-
-def _plateau(rows: Sequence[Row]) -> Iterable[str]:
-    counts = list(dict.fromkeys(row["chunks"] for row in rows))
-    yield from md_head("fabric", *(f"FIFO, {count} at once" for count in counts))
-    for fabric in dict.fromkeys(row["fabric"] for row in rows):
-        yield md_line(fabric, *(f"{row['fifo']:.4f}" for row in rows if row["fabric"] == fabric))
+    return f"Above {WITHIN:.2f} at 64 chunks: {', '.join(late) if late else 'none'}{reason}."
 
 
 COLUMNS = 3
@@ -405,8 +332,7 @@ def draw_sizes(path: Path, kind: str, rows: Sequence[Row]) -> None:
     `kind`: collective of the rows, for the title.
     `rows`: "fabric", "algorithm", "size_bytes" and "of_bound"; None where an algorithm does not run.
     """
-    fabrics = list(dict.fromkeys(row["fabric"] for row in rows))
-    lines = lines_of(row["algorithm"] for row in rows)
+    fabrics, lines = _fabrics(rows), lines_of(row["algorithm"] for row in rows)
     height = -(-len(fabrics) // COLUMNS)
     with figure(path, WIDE, 0.4 + 1.4 * height) as drawn:
         panels = drawn.subplots(height, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
@@ -433,7 +359,7 @@ def draw_service(path: Path, service: Sequence[Row], plateau: Sequence[Row]) -> 
     `service`: "fabric", "chunks", "fifo" and "lowest-chunk-first".
     `plateau`: "fabric", "chunks" and "fifo".
     """
-    shown = list(dict.fromkeys(row["fabric"] for row in plateau))
+    shown = _fabrics(plateau)
     series = ((service, "lowest-chunk-first", "lowest chunk first"), (service, "fifo", "FIFO, paced at the root"),
               (plateau, "fifo", "FIFO, all chunks offered at once"))
     with figure(path, WIDE, 2.1) as drawn:

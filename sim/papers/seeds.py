@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from collectives import build
-from sim.papers.tables import Left, as_text, md_head, md_line
+from sim.papers.tables import Left, as_text, md_table
 from sim.simulation import simulate
 from topologies import ring, switch
 from topologies.units import bytes_per_s, format_rate
@@ -34,7 +34,11 @@ def run(left: Left, quick: bool) -> None:
     for name, rows in tables.items():
         left.table(name, rows)
         print(f"{name}\n{as_text(rows)}")
-    left.page("\n".join(page(tables)) + "\n")
+    left.page(
+        stages=FUSION_STAGES, microbatches=FUSION_MICROBATCHES, stage_s=STAGE_S, overhead=overhead_s() * max(OUTPUTS),
+        exchange_GBps=EXCHANGE_BPS / 1e9, packing_GBps=PACKING_BPS / 1e9, errors=_errors(tables["distgnn"]),
+        largest=_largest(tables["distgnn"]), **{name: _table(rows) for name, rows in tables.items()},
+    )
 
 
 def chain_s(
@@ -214,67 +218,16 @@ def distgnn(quick: bool) -> Iterator[dict[str, Any]]:
 # --- the page
 
 
-def page(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """What is not known, then each study."""
-    yield UNKNOWN
-    yield from (FUSION, *_table(tables["fusionllm"]), "", FUSION_SAID)
-    yield from (DEFER.format(overhead_s() * max(OUTPUTS)), *_table(tables["defer"]), "")
-    rows = tables["distgnn"]
+def _errors(rows: Sequence[Mapping[str, Any]]) -> str:
     by = {name: [abs(row["ratio"] - 1) for row in rows if row["algorithm"] == name] for name in DELAYS}
-    said = ", ".join(f"{name} {sum(some) / len(some):.0%}, {max(some):.0%}" for name, some in by.items() if some)
-    yield from (DISTGNN.format(EXCHANGE_BPS / 1e9, PACKING_BPS / 1e9, said), *_largest(rows), "", *_table(rows))
+    return ", ".join(f"{name} {sum(some) / len(some):.0%}, {max(some):.0%}" for name, some in by.items() if some)
 
 
-UNKNOWN = """# Three systems for slow networks: FusionLLM, DEFER, DistGNN
-
-Made by `weft paper seeds`.
-
-What is not public, so that few rows here can be a gate: of FusionLLM the lists of devices, links and seconds (only
-the range of gains, 1.45 to 9.39, is); of DEFER the rate of its links and every cell but one (1.53 times with 8
-nodes); of DistGNN the seconds of its phases as text, and the widths of Proteins (those of Products are taken).
-DistGNN's gain on one socket (3.7 times) is one of kernels, which weft does not simulate.
-"""
-
-FUSION = f"""## FusionLLM
-
-A pipeline of {FUSION_STAGES} stages and {FUSION_MICROBATCHES} microbatches (GPipe), GPT-2's activations of 1.6 MB,
-{STAGE_S:g} s a forward pass (assumed), and one slow link among those of 10 Gb/s. A kept element takes 12 B instead
-of 4. All links are compressed by one ratio (uniform), or each by one in proportion to its time (adaptive, AdaTopK).
-"""
-
-FUSION_SAID = """The published gains of 1.45 to 9.39 lie between a link at 100 Mb/s, which hardly matters,
-and one at 8 Mb/s, which dominates: which of their rows is which is not public.
-"""
-
-DEFER = """## DEFER
-
-Throughput over that of one device. Parts of ResNet-50 by their multiply-adds alone would give 4.9 times. One
-overhead is fitted on the published 1.53: {:.2f} of an inference for coding and sending the largest output, in
-sequence with the prediction, as in the published code. With other numbers of nodes the gain saturates, as the paper
-says, and falls where the largest output is sent by a smaller part.
-"""
-
-DISTGNN = """## DistGNN
-
-Seconds of an epoch. Taken in: the epoch of one socket, the replication of vertices (table 4), and two rates of a
-socket from one cell of figure 6 (Products on 64): it exchanges {:.3g} GB/s, and packs {:.3g} GB/s. 0c exchanges
-nothing, cd-0 everything in every epoch, cd-5 a fifth: packed before, exchanged behind the computation. Matrix
-products are work on vertices, which copies repeat; all else is work on edges, which sockets share out.
-
-Mean and largest distance from the published epochs: {}.
-The rates of the one cell carry over to the other graphs.
-What is left out shows where little is left to do: sockets that have unlike parts of a graph, and what each has at
-least (0c of Reddit stays at 0.2 s, of Products at 0.7). Speed-ups at the most sockets:
-"""
-
-
-def _largest(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _largest(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     last = {(row["graph"], row["algorithm"]): row for row in rows}
     columns = ("graph", "algorithm", "sockets", "published_speedup", "simulated_speedup")
-    yield from _table([{column: row[column] for column in columns} for row in last.values()])
+    return _table([{column: row[column] for column in columns} for row in last.values()])
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield from md_head(*(name.replace("_", " ") for name in rows[0]), numbers=len(rows[0]))
-    for row in rows:
-        yield md_line(*row.values())
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return md_table([name.replace("_", " ") for name in rows[0]], [[*row.values()] for row in rows], len(rows[0]))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from sim.papers.tables import Left, md_head, picture
+from sim.papers.tables import Left, md_table, picture
 from sim.plots.style import CYCLE, REFERENCE, WIDE, figure, heading, legend, line_of, log_axis, sizes_axis
 from sim.study.keys import CollectiveKeys, ModelKeys, TopologyKeys
 from sim.study.points import Row, Task
@@ -283,46 +283,31 @@ def run(left: Left, quick: bool) -> None:
     of_sst, in_fifo, in_turn = compare_with_nics(shapes), *(compare_orders(shapes, one) for one in ("fifo", "rotate"))
     for name, points in (("sst", of_sst), ("fifo", in_fifo), ("in-turn", in_turn)):
         left.table(f"points-{name}", [asdict(c) for c in points])
-    report = "\n".join([
-        *_report(comparisons), "", *with_nics(comparisons, of_sst), "", *_winners(of_sst), "",
-        *in_order(comparisons, in_fifo, in_turn), *forms(comparisons, of_sst, first_bandwidth_by_rate()),
-        *(() if quick else of_formulas()),
-    ])
-    left.page(report + "\n")
-    print(report)
+    limited = [row for row in by_curve(of_sst).values() if row[0].algorithm in LIMITS]
+    gains, turned = in_order(comparisons, in_fifo, in_turn)
+    report = left.page(
+        source=published()["source"], errors=_errors(comparisons), outside=_outside(comparisons),
+        pictures=[line for name in topologies
+                  for line in picture(f"swing-{name}", f"all-reduce on {name}, published and simulated", "swing")],
+        winners=_winners(comparisons),
+        reasons=[f"- {key}: {REASONS[key]}." for key in dict.fromkeys(c.reason for c in comparisons if c.reason)],
+        errors_with_nics=with_nics(comparisons, of_sst), close=sum(map(is_close, limited)), limited=len(limited),
+        winners_with_nics=_winners(of_sst), gains=gains, turned=turned, forms=forms(comparisons, of_sst),
+        forms_by_rate=md_table(("link rate", "Swing", "RecDoub"), first_bandwidth_by_rate()),
+        slow_us=SLOW_US, fast_us=FAST_US, hop_us=HOP_US, of_formulas=None if quick else of_formulas(),
+    )
+    print(report, end="")
     for name in topologies:
         draw(left.out / f"swing-{name}", name, [c for c in comparisons if c.topology == name])
     draw_orders(left.out / "swing-nic-order", comparisons, in_fifo, in_turn)
     print(f"tables and figures are in {left.out}/", file=sys.stderr)
 
 
-def _report(comparisons: list[Comparison]) -> Iterator[str]:
-    yield "# Swing: published and simulated"
-    yield ""
-    yield f"Source: {published()['source']}."
-    yield ""
-    yield "Error of the simulated time against the published one, by size; `!` marks a point outside its bar."
-    yield "Set-up: 400 Gb/s links, 100 ns wires, 300 ns routers, 8 KiB packets and a header of 8 B per message,"
-    yield "cut-through, head delivery, 0.52 us of endpoints, ties by the parity of the source's coordinate, fifo links."
-    yield "Hx2Mesh is simulated with `--preset swing-hx`, the NICs and waits below: 0.1 us for a hop on a board,"
-    yield "0.506 us from edge to edge through a switch, 0.214 us of endpoints, which the figures give, and recursive"
-    yield "doubling with the pairs of the authors' program (`--option pairs=shifted`)."
-    yield ""
+def _errors(comparisons: list[Comparison]) -> list[str]:
     sizes = sorted({c.size_bytes for c in comparisons})
-    yield from md_head("topology", "algorithm", *(format_size(s).replace(" ", "") for s in sizes))
-    for (topology, algorithm), row in by_curve(comparisons).items():
-        cells = {c.size_bytes: _cell(c) for c in row}
-        yield f"| {topology} | {algorithm} | " + " | ".join(cells.get(s, "") for s in sizes) + " |"
-    yield ""
-    for topology in dict.fromkeys(c.topology for c in comparisons):
-        yield from picture(f"swing-{topology}", f"all-reduce on {topology}, published and simulated", "swing")
-    yield from _outside(comparisons)
-    yield ""
-    yield from _winners(comparisons)
-    yield ""
-    yield "Why points differ:"
-    for key in dict.fromkeys(c.reason for c in comparisons if c.reason):
-        yield f"- {key}: {REASONS[key]}."
+    cells = {place: {c.size_bytes: _cell(c) for c in row} for place, row in by_curve(comparisons).items()}
+    return md_table(("topology", "algorithm", *map(short, sizes)),
+                    [(*place, *(row.get(size, "") for size in sizes)) for place, row in cells.items()])
 
 
 def _cell(c: Comparison) -> str:
@@ -364,42 +349,15 @@ def _winners(comparisons: list[Comparison]) -> Iterator[str]:
             )
 
 
-SET_UP = (
-    "The same points with `--preset swing-sst`: the ports of a node share a fifo queue of its NIC, at twice the",
-    "rate of all its ports, posts and the pushes of a port are 1 ns apart, sends end when they are in the queue,",
-    "and ranks wait as in the authors' program: Swing and recursive doubling for all ports, ring and bucket for",
-    "any, bucket for all before a phase. A link has two virtual channels, which it serves in turn; a packet changes",
-    "channel where it transits coordinate 0. Median and largest error from 32 KiB to 128 MiB (of the ring where its",
-    "plotted goodput has two digits), ideal and with them, and the error at each size. Limits: 1 and 3 % for Swing",
-    "and bucket, 1 % for the ring, a median of 7 % for recursive doubling; `!` marks a curve that is beyond them.",
-    "Channels leave no symmetry to Swing and recursive doubling, so all ranks are simulated.",
-)
-
-REST = (
-    "What is not reproduced: recursive doubling where several of its long transfers share a link, most of all on 64x64",
-    "from 32 MiB on; in the simulator of the paper its last steps, whose two routes are equally long, take the side",
-    "with more free space, here ties go by the parity of the source's coordinate.",
-)
-
-
-def with_nics(ideal: list[Comparison], of_sst: list[Comparison]) -> Iterator[str]:
+def with_nics(ideal: list[Comparison], of_sst: list[Comparison]) -> list[str]:
     """The same points with the NIC and the waits of the authors' simulator, beside the ideal ones."""
-    yield "## With the NICs and waits of its simulator"
-    yield ""
-    yield from SET_UP
-    yield ""
-    sizes = sorted({c.size_bytes for c in of_sst})
-    yield from md_head("topology", "algorithm", "ideal", "swing-sst", *map(short, sizes))
-    ideals = by_curve(ideal)
+    sizes, ideals, lines = sorted({c.size_bytes for c in of_sst}), by_curve(ideal), []
     for place, row in by_curve(of_sst).items():
         cells = {c.size_bytes: f"{100 * c.error:+.1f} %" for c in row}
         same = [c for c in ideals[place] if c.size_bytes in cells]
-        errors = f"{_spread(same)} | {_spread(row)}" + ("" if is_close(row) else " !")
-        yield f"| {place[0]} | {place[1]} | {errors} | " + " | ".join(cells.get(s, "") for s in sizes) + " |"
-    yield ""
-    curves = [row for row in by_curve(of_sst).values() if row[0].algorithm in LIMITS]
-    yield f"{sum(map(is_close, curves))} of {len(curves)} curves with limits are within them."
-    yield from REST
+        far = "" if is_close(row) else " !"
+        lines.append((*place, _spread(same), _spread(row) + far, *(cells.get(size, "") for size in sizes)))
+    return md_table(("topology", "algorithm", "ideal", "swing-sst", *map(short, sizes)), lines)
 
 
 def _spread(row: list[Comparison]) -> str:
@@ -408,35 +366,20 @@ def _spread(row: list[Comparison]) -> str:
     return f"{100 * median(errors):.1f}, {100 * max(errors):.1f} %"
 
 
-def in_order(ideal: list[Comparison], in_fifo: list[Comparison], in_turn: list[Comparison]) -> Iterator[str]:
-    """The gain of Swing for large arrays, by the order in which a NIC serves the ports of a node."""
-    yield "## What depends on the order in a NIC"
-    yield ""
-    yield "Gain of Swing over the best other algorithm, %, as published and by what ports share: nothing (ideal), a"
-    yield "NIC with a fifo queue (`--preset swing-sst --vcs 1`), a NIC whose engines take turns (`--nic-order rotate`)."
-    yield "Last, the fastest algorithm in this order; recursive doubling, several times slower here, is left out."
-    yield "Links have one virtual channel, so that symmetry helps; with two, Swing of 128 MiB on 64x16 is 6 % slower."
-    yield ""
-    yield from md_head("topology", "size", "published", "ideal", "fifo", "in turn", "fastest", numbers=0)
+def in_order(ideal: list[Comparison], in_fifo: list[Comparison], in_turn: list[Comparison]) -> tuple[list[str], str]:
+    """The gain of Swing for large arrays, by the order in which a NIC serves the ports of a node, and what turns."""
     sides = [_contenders(rows) for rows in (ideal, in_fifo, in_turn)]
-    turned = []
+    turned, lines = [], []
     for place in sides[2]:
         topology, size = place
         theirs, found = _published_gain(topology, size), [gain(side[place], size) for side in sides]
         names = [winners([c for c in side[place] if c.error == c.error])[0][2:] for side in sides]
         fastest = [names[0][0], *(ours for _, ours in names)]
-        cells = [f"{one:+.1f}" for one in (theirs, *found)]
-        yield f"| {topology} | {short(size)} | {' | '.join(cells)} | {', '.join(fastest)} |"
+        lines.append((topology, short(size), *(f"{one:+.1f}" for one in (theirs, *found)), ", ".join(fastest)))
         if fastest[2] != fastest[3]:
             turned.append(f"{topology} at {short(size)} ({fastest[2]} with a fifo queue, {fastest[3]} in turn)")
-    yield ""
-    yield f"The order decides which algorithm is the fastest at {len(turned)} of {len(sides[2])} sizes" + (
-        f": {'; '.join(turned)}." if turned else "."
-    )
-    yield "Bucket loses about one largest message per all-reduce to the fifo queue, and nothing to engines in turn."
-    yield "The order of Swing and bucket for large arrays is a property of the NIC, not of the algorithms alone."
-    yield ""
-    yield from picture("swing-nic-order", "gain of Swing by the order in which a NIC serves its ports", "swing")
+    table = md_table(("topology", "size", "published", "ideal", "fifo", "in turn", "fastest"), lines)
+    return table, f"{len(turned)} of {len(lines)} sizes{': ' * bool(turned)}{'; '.join(turned)}"
 
 
 def _contenders(rows: list[Comparison]) -> dict[tuple[str, int], list[Comparison]]:
@@ -456,30 +399,15 @@ FIRST_BANDWIDTH = {"64x16": "128KiB", "Hx2Mesh": "128KiB"}
 """Smallest plotted size at which Swing's bandwidth form is the better one, where not 512 KiB; RecDoub: 128 KiB."""
 
 
-def forms(ideal: list[Comparison], of_sst: list[Comparison], by_rate: dict[str, list[str]]) -> Iterator[str]:
+def forms(ideal: list[Comparison], of_sst: list[Comparison]) -> list[str]:
     """From which size on the curves of algorithms with two forms are those of the bandwidth form."""
-    yield "## Forms"
-    yield ""
-    yield "Curves of Swing and recursive doubling are of the faster form at each size: the latency form up to some"
-    yield "size, the bandwidth form from the next one on. First size of the bandwidth form:"
-    yield ""
-    yield from md_head("topology", "algorithm", "published", "ideal", "swing-sst")
-    nics = by_curve(of_sst)
+    nics, lines = by_curve(of_sst), []
     for (topology, algorithm), row in by_curve(ideal).items():
         if algorithm in ("Swing", "RecDoub"):
             theirs = FIRST_BANDWIDTH.get(topology, "512KiB") if algorithm == "Swing" else "128KiB"
             sst = nics.get((topology, algorithm), row if topology == "Hx2Mesh" else [])
-            yield f"| {topology} | {algorithm} | {theirs} | {_first(row, topology != 'Hx2Mesh')} | {_first(sst)} |"
-    yield ""
-    yield "Over link rates on 8x8, ideal:"
-    yield ""
-    yield from md_head("link rate", "Swing", "RecDoub")
-    for rate, sizes in by_rate.items():
-        yield f"| {rate} | " + " | ".join(sizes) + " |"
-    yield ""
-    yield "The paper's figure over link rates is not among the points here. A comparison with it has to fix `--form`:"
-    yield "reportedly its curves at 3.2 Tb/s are not those of the faster form."
-    yield ""
+            lines.append((topology, algorithm, theirs, _first(row, topology != "Hx2Mesh"), _first(sst)))
+    return md_table(("topology", "algorithm", "published", "ideal", "swing-sst"), lines)
 
 
 def _first(row: list[Comparison], shown: bool = True) -> str:
@@ -489,8 +417,8 @@ def _first(row: list[Comparison], shown: bool = True) -> str:
 RATES = ("100Gb/s", "200Gb/s", "400Gb/s", "800Gb/s", "1.6Tb/s", "3.2Tb/s")
 
 
-def first_bandwidth_by_rate() -> dict[str, list[str]]:
-    """By link rate, the first size at which the bandwidth forms of Swing and recursive doubling are faster, on 8x8."""
+def first_bandwidth_by_rate() -> list[tuple[str, ...]]:
+    """Of each link rate, the first size at which bandwidth forms of Swing and recursive doubling are faster, on 8x8."""
     sizes, names = published()["sizes"][5:12], ("swing", "recursive-doubling")
     fabrics = [TopologyKeys(spec=SPECS["8x8"], link_bandwidth=rate) for rate in RATES]
     specs = [Spec(topology=fabric, model=ModelKeys(preset="swing-paper")) for fabric in fabrics]
@@ -498,7 +426,7 @@ def first_bandwidth_by_rate() -> dict[str, list[str]]:
     form = [row["form"] for row in compute_all(tasks, worker_count())]
     curves = [form[at : at + len(sizes)] for at in range(0, len(form), len(sizes))]
     firsts = [sizes[curve.index("bandwidth")] if "bandwidth" in curve else "-" for curve in curves]
-    return {rate: firsts[2 * at : 2 * at + 2] for at, rate in enumerate(RATES)}
+    return [(rate, *firsts[2 * at : 2 * at + 2]) for at, rate in enumerate(RATES)]
 
 
 FABRICS = {"Hx4Mesh": ("hx4mesh:16x16", "swing-hx"), "HyperX": ("hyperx:64x64", "swing-sst")}
@@ -508,33 +436,16 @@ WIDTH, BOARD = 64, 4
 SLOW_US, FAST_US, HOP_US = 0.72, 0.314, 0.92
 """A step from edge to edge through a switch, along a trace of a board, and over a link of HyperX."""
 
-TEXT = (
-    "4,096 NPUs in a square: boards of 4x4 with `--preset swing-hx`, and HyperX with `--preset swing-sst --vcs 1`. Of",
-    "published points one is at hand, 699.5 Gb/s of Swing on Hx4Mesh at 512 MiB; beside the simulated values are",
-    "closed forms of no load, and bounds.",
-    f"A step takes s = {SLOW_US} us from edge to edge through a switch, f = {FAST_US} us along a trace, {HOP_US} us on",
-    "HyperX.",
-    "On lines of W NPUs with boards of b, bucket takes 4 (s W/b + f (W - 1 - W/b)), the ring",
-    "2 (p - 1) (s + f (b - 1)) / b; on HyperX, bucket has 4 (W - 1) steps, Swing and recursive doubling 2 log2 W.",
-    "Where there is no closed form, the bound at 32 B is the longest chain of steps.",
-)
-
-
-def of_formulas() -> Iterator[str]:
-    """The page's section, computed."""
-    yield "## Larger boards, and HyperX"
-    yield ""
-    yield from TEXT
-    yield ""
-    yield from md_head("topology", "algorithm", "32 B, us", "closed form", "bound", "512 MiB, Gb/s", "bound", numbers=5)
+def of_formulas() -> list[str]:
+    """The table of larger boards and HyperX, computed."""
     places = [(name, label) for name in FABRICS for label in BASELINES if (name, label) != ("HyperX", "Ring")]
-    sizes = (32, 512 * MIB)
+    sizes, lines = (32, 512 * MIB), []
     rows = compute_all([task_of(*place, size) for place in places for size in sizes], worker_count())
     for (name, label), small, large in zip(places, rows[::2], rows[1::2], strict=True):
         times = (1e6 * small["time_s"], zero_load_us(name, label), 1e6 * small["lower_bound_s"])
         goodputs = (8e-9 * sizes[1] / large[key] for key in ("time_s", "lower_bound_s"))
-        cells = ["-" if one is None else f"{one:.2f}" for one in (*times, *goodputs)]
-        yield f"| {name} | {label} | {' | '.join(cells)} |"
+        lines.append((name, label, *("-" if one is None else f"{one:.2f}" for one in (*times, *goodputs))))
+    return md_table(("topology", "algorithm", "32 B, us", "closed form", "bound", "512 MiB, Gb/s", "bound"), lines, 5)
 
 
 def task_of(name: str, label: str, size_bytes: int) -> Task:

@@ -1,5 +1,10 @@
-"""What papers leave: tables as files, on the screen and in Markdown, a page, and figures."""
+"""What papers leave: tables as files, on the screen and in Markdown, a page, and figures.
 
+The words of a page are in `pages/NAME.md`; "{name}" stands there for a number or for the lines of a table.
+"""
+
+import csv
+import re
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -8,8 +13,11 @@ from typing import Any
 from sim.study.tables import aligned, to_csv
 from sim.whole_file import write_text_whole
 from topologies.checks import WeftError
+from topologies.text.input_text import read_input
 
 Row = dict[str, Any]
+
+PAGES = Path(__file__).parent / "pages"
 
 
 class Left:
@@ -32,9 +40,19 @@ class Left:
         self.tables[name] = to_csv(list(rows))
         write_text_whole(self.out / f"{name}.csv", self.tables[name])
 
-    def page(self, text: str) -> None:
-        """Write the page of docs/papers."""
+    def page(self, **parts: Any) -> str:
+        """Write the page of docs/papers, and return it.
+
+        `parts`: by the names in its words: a number, text, or lines; None leaves out the section that it stands in.
+        """
+        words = (PAGES / f"{self.name}.md").read_text(encoding="utf-8")
+        kept = (one for one in re.split("^(?=## )", words, flags=re.MULTILINE)
+                if all(part is not None for name, part in parts.items() if f"{{{name}}}" in one))
+        plain = (str, int, float)
+        filled = {name: one if isinstance(one, plain) else "\n".join(one or ()) for name, one in parts.items()}
+        text = "".join(kept).format_map(filled)
         write_text_whole(self.out / f"{self.name}.md", text)
+        return text
 
 
 def run_paper(name: str, out: Path, quick: bool, **more: Any) -> Left:
@@ -52,6 +70,25 @@ def run_paper(name: str, out: Path, quick: bool, **more: Any) -> Left:
     left = Left(name, out)
     import_module(f"sim.papers.{name}").run(left, quick, **more)
     return left
+
+
+def read_rows(path: str, what: str, columns: Sequence[str]) -> list[dict[str, str]]:
+    """Rows of measurements of others, in the columns of our own.
+
+    WeftError: the file cannot be read, lacks a column, or has a line of another length.
+    """
+    name = f"{what} {path}"
+    try:
+        rows = list(csv.DictReader(read_input(path, what).splitlines()))
+    except csv.Error as wrong:
+        raise WeftError(f"{name} are not CSV: {wrong}") from None
+    for column in columns:
+        if not rows or column not in rows[0]:
+            raise WeftError(f"{name} lack the column {column!r}: expected are {', '.join(columns)}")
+    for number, row in enumerate(rows, start=2):
+        if None in row.values() or None in row:
+            raise WeftError(f"{name}, line {number} has not as many cells as the head")
+    return rows
 
 
 def cell(value: Any, digits: int = 4) -> str:
@@ -76,11 +113,8 @@ def picture(name: str, what: str, paper: str) -> list[str]:
     return [f"![{what}](../images/{name}.png)", "", f"*{what[0].upper()}{what[1:]}: `weft paper {paper}`.*", ""]
 
 
-def md_head(*names: str, numbers: int = 0) -> list[str]:
-    """The first two lines of a table in Markdown, whose last columns are numbers."""
-    return [md_line(*names), "|" + "---|" * (len(names) - numbers) + "--:|" * numbers]
-
-
-def md_line(*cells: Any) -> str:
-    """A line of it."""
-    return f"| {' | '.join(cell(one, 5) for one in cells)} |"
+def md_table(names: Sequence[str], rows: Iterable[Sequence[Any]], numbers: int = 0) -> list[str]:
+    """A table in Markdown, whose last columns are numbers."""
+    rule = "|" + "---|" * (len(names) - numbers) + "--:|" * numbers
+    head, *lines = (f"| {' | '.join(cell(one, 5) for one in row)} |" for row in (names, *rows))
+    return [head, rule, *lines]

@@ -113,28 +113,19 @@ def run(left: Left, quick: bool) -> None:
     """Leave a table and a picture of every study and the page, and print the tables."""
     lines = [f"assumed: {assumption}" for assumption in ASSUMPTIONS]
     print("\n".join(lines))
-    found = {}
+    parts, said = {}, {}
     for name, study in STUDIES.items():
-        found[name] = rows = list(study(quick))
+        rows = list(study(quick))
         left.table(f"topoopt-{name}", rows)
         if name in DRAWN:
             draw(name, rows, left.out / f"topoopt-{name}.png")
         print("\n".join(["", *_study(name, rows, screen_width())]))
-    left.page(report(found))
+        drawn = picture(f"topoopt-{name}", name.replace("_", " "), "topoopt") if name in DRAWN else []
+        parts[name] = [*drawn, "```", *_study(name, rows), "```"]
+        said[name] = [f"- {line}" for line in findings(name, rows)]
+    left.page(conclusions=[line for name in CONCLUSIONS for line in said[name]],
+              assumptions=[f"- {assumption}" for assumption in ASSUMPTIONS], **parts)
     print(f"\ntables and figures are in {left.out}")
-
-
-def report(found: dict[str, list[Row]]) -> str:
-    """All studies as a page, with the pictures where `docs/` keeps them."""
-    lines = ["# TopoOpt: published and simulated", "", "Made by `weft paper topoopt`. At equal money comes out:", ""]
-    lines += [f"- {line}" for name in CONCLUSIONS if name in found for line in findings(name, found[name])]
-    lines += ["", "What is assumed:", "", *(f"- {assumption}" for assumption in ASSUMPTIONS)]
-    for name, rows in found.items():
-        title = name.replace("_", " ")
-        drawn = picture(f"topoopt-{name}", title, "topoopt") if name in DRAWN else []
-        lines += ["", f"## {title}", "", *drawn, "```"]
-        lines += [*_study(name, rows), "```"]
-    return "\n".join(lines) + "\n"
 
 
 def _study(name: str, rows: list[Row], width: int = PAGE) -> list[str]:

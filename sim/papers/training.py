@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.library.described import machine_of
-from sim.papers.tables import Left, as_text, md_head, md_line, picture
+from sim.papers.tables import Left, as_text, md_table, read_rows
 from sim.plots.lines import CYCLE
 from sim.plots.passes import draw_passes
 from sim.plots.style import NARROW, REFERENCE, figure, legend
@@ -24,7 +24,6 @@ from sim.study.keys import IterationKeys, filled
 from sim.study.plans import plan_by, torus_of
 from topologies.checks import WeftError, told
 from topologies.machines.profile import Machine, machine
-from topologies.text.input_text import read_input
 from workloads.models.language import LanguageModel, language_model
 from workloads.passes.device import Stack, device, stack, stacks
 from workloads.passes.iteration import WAITING, Iteration, iterate
@@ -60,13 +59,6 @@ RECOMPUTED = (
 RECOMPUTES = "^(none|)$|" + "|".join(pattern for pattern, _ in RECOMPUTED)
 SCHEDULES = ("dualpipe", "interleaved", "1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v")
 
-CLAIMS = (
-    ("Phantora (NSDI'26), its TorchTitan tables", "2.9 %", "8.5 %"), ("Charon (MLSys'26)", "5.35 %", "-"),
-    ("Multiverse 2.0", "3 %", "-"), ("SimAI (NSDI'25)", "1.9 %", "-"),
-    ("Calculon (SC'23), arXiv 2205.05198, table 5", "3.65 %", "8.9 %"),
-)
-
-
 class Point(NamedTuple):
     """A published run and its prediction; `reason`: why there is none."""
 
@@ -87,8 +79,12 @@ def run(left: Left, quick: bool, data: str | None = None) -> None:
     points = [point_of(row) for row in rows if not (quick and _number(row["microbatches"]) > MANY)]
     left.table("points", map(_row, points))
     left.table("pairs", list(map(_pair, pairs(points))) or [{"what": "none"}])
-    text = report(points)
-    left.page("\n".join([*_HEADING, *text]) + "\n")
+    reasons = [f"- {point.row['id']}: {point.reason}\n" for point in points if point.reason]
+    left.page(
+        summary=summary(points), runs=_runs(points), reasons="".join([*reasons, *["\n"] * bool(reasons)]),
+        pairs=_pairs(points), phases="".join(_phases(points)), parts=_parts(points), constants=_constants(),
+        sources=dict.fromkeys(f"- {point.row['source']}" for point in points),
+    )
     print(as_text([_row(point) for point in points]))
     print("\n".join(summary(points)))
     if not quick and any(point.found for point in points):
@@ -109,19 +105,10 @@ def read(path: str) -> list[dict[str, str]]:
 
     WeftError: it cannot be read, lacks a column, or has a line of another length.
     """
-    name = f"runs {path}"
-    try:
-        rows = list(csv.DictReader(read_input(path, "runs").splitlines()))
-    except csv.Error as wrong:
-        raise WeftError(f"{name} are not CSV: {wrong}") from None
-    for column in COLUMNS:
-        if not rows or column not in rows[0]:
-            raise WeftError(f"{name} lack the column {column!r}: expected are {', '.join(COLUMNS)}")
+    rows = read_rows(path, "runs", COLUMNS)
     for number, row in enumerate(rows, start=2):
-        if None in row.values() or None in row:
-            raise WeftError(f"{name}, line {number} has not as many cells as the head")
         if not _time(row["iteration_s"]):
-            raise WeftError(f"{name}, line {number}: iteration_s is {told(row['iteration_s'])}: give seconds")
+            raise WeftError(f"runs {path}, line {number}: iteration_s is {told(row['iteration_s'])}: give seconds")
     return rows
 
 
@@ -386,45 +373,27 @@ def summary(points: Sequence[Point]) -> list[str]:
     if any(point.row.get("kernels") for point in points):
         for point in points:
             groups.setdefault("measured kernels" if point.row.get("kernels") else "one constant", []).append(point)
-    lines = md_head("runs", "number", "mean error", "worst", numbers=3)
-    for name, group in groups.items():
-        number, mean, worst = errors(group)
-        if number:
-            lines.append(md_line(name, number, f"{mean:.1%}", f"{worst:.1%}"))
-    return lines
+    found = {name: errors(group) for name, group in groups.items()}
+    return md_table(("runs", "number", "mean error", "worst"), [
+        (name, number, f"{mean:.1%}", f"{worst:.1%}") for name, (number, mean, worst) in found.items() if number
+    ], 3)
 
 
-_HEADING = [
-    "# Training: published runs and predicted ones", "",
-    "Made by `weft paper training`. Time of an iteration as published, and as the passes of its plan take on its",
-    "device and machine; collectives take what the library's model says of that machine, or the engine of a torus.", "",
-    *picture("training", "predicted over published time of every run", "training"),
-    *picture("training-iteration", "one iteration: the run with the most stages of at most 16 and the fewest passes",
-             "training"),
-]
+def _runs(points: Sequence[Point]) -> list[str]:
+    columns = ("run", "published s", "predicted s", "error", "bubble", "MFU", "HFU")
+    return md_table(columns, [
+        (point.row["id"] + " (fitted)" * (point.row["id"] in fitted()), f"{point.published_s:.2f}",
+         f"{point.found.time_s:.2f}", f"{point.error:+.1%}", f"{point.found.bubble:.1%}",
+         *(f"{point.found.figures[key]:.1%}" for key in ("mfu", "hfu")))
+        for point in points if point.found
+    ], 6)
 
 
-def report(points: Sequence[Point]) -> list[str]:
-    """The page: errors, runs, pairs, constants, and what others claim."""
-    lines = [*summary(points), "", "What others claim on such tables, not run here:", "",
-             *md_head("predictor", "mean", "worst", numbers=2), *(md_line(*claim) for claim in CLAIMS), ""]
-    lines += ["## Runs", "", *md_head("run", "published s", "predicted s", "error", "bubble", "MFU", "HFU", numbers=6)]
-    for point in points:
-        if point.found:
-            mark = " (fitted)" if point.row["id"] in fitted() else ""
-            lines.append(md_line(
-                point.row["id"] + mark, f"{point.published_s:.2f}", f"{point.found.time_s:.2f}", f"{point.error:+.1%}",
-                f"{point.found.bubble:.1%}", f"{point.found.figures['mfu']:.1%}",
-                f"{point.found.figures['hfu']:.1%}",
-            ))
-    lines += ["", "MFU and HFU count three passes with half of the attention, over the peak in half precision; HFU",
-              "also what is computed again. The bubble is the share of an iteration that ranks wait for others.", ""]
-    lines += [f"- {point.row['id']}: {point.reason}" for point in points if point.reason]
-    lines += ["## Pairs", "", "Runs that differ in one thing: time of the slower over that of the faster.", "",
-              *md_head("what", "slower", "faster", "published", "predicted", numbers=2)]
-    lines += [md_line(one.what, one.one.row["id"], one.other.row["id"], f"{one.published:.3f}", f"{one.predicted:.3f}")
-              for one in pairs(points)]
-    return [*lines, *_phases(points), *_exposed(points), *_constants(), *_sources(points)]
+def _pairs(points: Sequence[Point]) -> list[str]:
+    return md_table(("what", "slower", "faster", "published", "predicted"), [
+        (one.what, one.one.row["id"], one.other.row["id"], f"{one.published:.3f}", f"{one.predicted:.3f}")
+        for one in pairs(points)
+    ], 2)
 
 
 def phases(found: Iteration, rank: int) -> dict[str, float]:
@@ -436,25 +405,28 @@ def phases(found: Iteration, rank: int) -> dict[str, float]:
 
 
 def _phases(points: Sequence[Point]) -> Iterator[str]:
-    """Phases that the notes of a run publish."""
+    """A section for each run whose notes publish its phases."""
     for point in points:
         told_ = re.findall(r"(\w+) ([\d.]+)(?=,|;)", point.row["notes"].partition("phases (s):")[2])
         if point.found is None or not told_:
             continue
         each = [phases(point.found, rank) for rank in range(point.found.plan.pp)]
-        yield from ("", f"## Phases of {point.row['id']}", "", "Seconds of an iteration. Ranks have unlike stages; "
-                    "which one is published is not known. All that", "follows the last pass is the optimizer; what "
-                    "else the published one has is not known.", "",
-                    *md_head("phase", "published", "first rank", "mean of the ranks", numbers=3))
-        for name, published in told_:
-            if name in each[0]:
-                mean = statistics.fmean(one[name] for one in each)
-                yield md_line(name, published, f"{each[0][name]:.2f}", f"{mean:.2f}")
+        table = md_table(("phase", "published", "first rank", "mean of the ranks"), [
+            (name, published, f"{each[0][name]:.2f}", f"{statistics.fmean(one[name] for one in each):.2f}")
+            for name, published in told_ if name in each[0]
+        ], 3)
+        yield "\n".join([f"\n## Phases of {point.row['id']}\n", *OF_PHASES, *table, ""])
 
 
-def _exposed(points: Sequence[Point]) -> Iterator[str]:
+OF_PHASES = (
+    "Seconds of an iteration. Ranks have unlike stages; which one is published is not known. All that",
+    "follows the last pass is the optimizer; what else the published one has is not known.", "",
+)
+
+
+def _parts(points: Sequence[Point]) -> list[str]:
     """Where the time goes, on the mean rank."""
-    yield from ("", "## Where the time goes", "", *md_head("run", "compute", "all else from 1 % on"))
+    lines = []
     for point in points:
         if point.found is None:
             continue
@@ -464,22 +436,17 @@ def _exposed(points: Sequence[Point]) -> Iterator[str]:
                 parts[kind] = parts.get(kind, 0) + time
         rest = sorted(((time, kind) for kind, time in parts.items() if kind != "compute"), reverse=True)
         told_ = ", ".join(f"{kind} {time / whole:.1%}" for time, kind in rest if time >= whole / 100)
-        yield md_line(point.row["id"], f"{parts['compute'] / whole:.1%}", told_ or "-")
+        lines.append((point.row["id"], f"{parts['compute'] / whole:.1%}", told_ or "-"))
+    return md_table(("run", "compute", "all else from 1 % on"), lines)
 
 
-def _constants() -> Iterator[str]:
-    yield from ("", "## Constants", "", "The share of the peak that products sustain, and what it was fitted on:", "",
-                *md_head("stack", "device and precision", "share", "fitted on"))
+def _constants() -> list[str]:
+    lines: list[tuple[Any, ...]] = []
     for name in stacks():
-        for key, (share, rows, *whose) in stack(name).efficiency.items():
-            yield md_line(name, key, share, ", ".join(rows or whose))
-        if stack(name).behind:
-            yield md_line(name, "other constants", "-", ", ".join(stack(name).behind))
-
-
-def _sources(points: Sequence[Point]) -> Iterator[str]:
-    yield from ("", "## Sources", "")
-    yield from dict.fromkeys(f"- {point.row['source']}" for point in points)
+        lines += [(name, key, share, ", ".join(rows or whose))
+                  for key, (share, rows, *whose) in stack(name).efficiency.items()]
+        lines += [(name, "other constants", "-", ", ".join(stack(name).behind))] * bool(stack(name).behind)
+    return md_table(("stack", "device and precision", "share", "fitted on"), lines)
 
 
 def draw(out: Path, points: Sequence[Point]) -> None:

@@ -109,9 +109,8 @@ def test_tables_and_figures_are_left(tmp_path):
 
 def test_tables_of_the_page():
     rows = [{"size": "32 B", "algorithm": name, "time_us": time} for name, time in (("ring", 2.5), ("tree", 123456.7))]
-    lines = list(lhc.table(lhc.pivot(rows, "size", "algorithm", "time_us"), "size", "Times"))
-    assert lines == ["Times:\n", "| size | ring | tree |", "|---|--:|--:|", "| 32 B | 2.5 | 123457 |", ""]
-    assert list(lhc.table([])) == []
+    lines = lhc.table(lhc.pivot(rows, "size", "algorithm", "time_us"), "size")
+    assert lines == ["| size | ring | tree |", "|---|--:|--:|", "| 32 B | 2.5 | 123457 |"]
 
 
 def test_the_page_has_every_table(tmp_path, monkeypatch, capsys):
