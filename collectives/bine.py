@@ -19,7 +19,7 @@ from collectives.core.estimate import cheapest
 from collectives.core.grid import NOBODY, Grid, Ranks, floor_power_of_two, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, backwards, in_turn, rounds_pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.schedule import ELEMENT_BYTES, Schedule
 from collectives.core.symmetry import Groups
 from topologies import Topology, WeftError
 from topologies.checks import checked
@@ -27,6 +27,26 @@ from topologies.units import Quantity
 
 NAME = "bine"
 FORMS, ONLY_FORM = EXCHANGED
+
+
+@by_wiring
+def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
+    p = topology.n_npus
+    if form == "bandwidth" and p % 2 and p > 1:
+        raise WeftError(
+            f"bine (bandwidth) on {topology.name}: {p} ranks are an odd number; the latency form of all-reduce "
+            "accepts any"
+        )
+    butterfly = _butterfly(p, floor_power_of_two(p) if form == "latency" else p)
+    rounds = {
+        "all-reduce": butterfly.latency if form == "latency" else butterfly.bandwidth,
+        "reduce-scatter": butterfly.scatter, "all-gather": butterfly.gather,
+    }[kind]()
+    return rounds_pattern(
+        topology, kind, NAME, form, rounds, n_blocks=butterfly.part if form == "bandwidth" else 1,
+        groups=Groups(topology, partial(swing.group, butterfly.regular_dims())) if len(topology.shape) == 1 else (),
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)), progress=butterfly.progress,
+    )
 
 
 @checked
@@ -44,14 +64,10 @@ def all_reduce(
     return cheapest([_pattern(topology, "all-reduce", one) for one in forms], size, element_bytes)
 
 
-def _half(topology: Topology, kind: str) -> Pattern:
-    return _pattern(topology, kind, "bandwidth")
-
-
-reduce_scatter = plain("reduce-scatter", _half, """
-    Half of the array goes next door first, ever less ever further; even numbers of ranks.""")
-all_gather = plain("all-gather", _half, """
-    The time reversal of the reduce-scatter: far ranks first; even numbers of ranks.""")
+reduce_scatter = plain("reduce-scatter", _pattern, """
+    Half of the array goes next door first, ever less ever further; even numbers of ranks.""", form="bandwidth")
+all_gather = plain("all-gather", _pattern, """
+    The time reversal of the reduce-scatter: far ranks first; even numbers of ranks.""", form="bandwidth")
 
 
 def _rooted(
@@ -74,39 +90,29 @@ broadcast = of_kind("broadcast", _rooted, """
 reduce = of_kind("reduce", _rooted, "Reduce up a tree: the time reversal of `broadcast`, with the same parameters.")
 
 
-def _parted(
-    kind: str, topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    return schedule(_parted_pattern(topology, kind, root), size, element_bytes)
+@by_wiring
+def _parted_pattern(topology: Topology, kind: str, root: int = 0) -> Pattern:
+    p = topology.n_npus
+    topology.check_root(root)
+    down = [_from_root(p, root, one) for one in _parts(p, floor_power_of_two(p))]
+    down = [replace(one, blocks=partial(_moved, p, root, one.blocks)) for one in down]
+    rounds = down if kind == "scatter" else [replace(one, reduces=False) for one in backwards(down, p)]
+
+    def smaller() -> Pattern:
+        small = shrink(topology)
+        return _parted_pattern(small, kind, root % small.n_npus)
+
+    return rounds_pattern(topology, kind, NAME, ONLY_FORM[0], rounds, n_blocks=p, smaller=Smaller(smaller), root=root)
 
 
-scatter = of_kind("scatter", _parted, """
+scatter = plain("scatter", _parted_pattern, """
     Scatter down a Bine tree whose distances double; ranks beyond a power of two get their blocks in the end.
 
     `root`: the rank that has the array.
     WeftError: a root that is not a rank.
     """)
-gather = of_kind("gather", _parted, "Gather up a Bine tree: the time reversal of `scatter`, with the same parameters.")
-
-
-@by_wiring
-def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
-    p = topology.n_npus
-    if form == "bandwidth" and p % 2 and p > 1:
-        raise WeftError(
-            f"bine (bandwidth) on {topology.name}: {p} ranks are an odd number; the latency form of all-reduce "
-            "accepts any"
-        )
-    butterfly = _butterfly(p, floor_power_of_two(p) if form == "latency" else p)
-    rounds = {
-        "all-reduce": butterfly.latency if form == "latency" else butterfly.bandwidth,
-        "reduce-scatter": butterfly.scatter, "all-gather": butterfly.gather,
-    }[kind]()
-    return rounds_pattern(
-        topology, kind, NAME, form, rounds, n_blocks=butterfly.part if form == "bandwidth" else 1,
-        groups=Groups(topology, partial(swing.group, butterfly.regular_dims())) if len(topology.shape) == 1 else (),
-        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)), progress=butterfly.progress,
-    )
+gather = plain("gather", _parted_pattern, """
+    Gather up a Bine tree: the time reversal of `scatter`, with the same parameters.""")
 
 
 def _butterfly(p: int, inner: int) -> Butterfly:
@@ -136,21 +142,6 @@ def _rooted_pattern(topology: Topology, kind: str, form: str, root: int) -> Patt
         return _rooted_pattern(small, kind, form, root % small.n_npus)
 
     return rounds_pattern(topology, kind, NAME, form, rounds, n_blocks=blocks, smaller=Smaller(smaller), root=root)
-
-
-@by_wiring
-def _parted_pattern(topology: Topology, kind: str, root: int) -> Pattern:
-    p = topology.n_npus
-    topology.check_root(root)
-    down = [_from_root(p, root, one) for one in _parts(p, floor_power_of_two(p))]
-    down = [replace(one, blocks=partial(_moved, p, root, one.blocks)) for one in down]
-    rounds = down if kind == "scatter" else [replace(one, reduces=False) for one in backwards(down, p)]
-
-    def smaller() -> Pattern:
-        small = shrink(topology)
-        return _parted_pattern(small, kind, root % small.n_npus)
-
-    return rounds_pattern(topology, kind, NAME, ONLY_FORM[0], rounds, n_blocks=p, smaller=Smaller(smaller), root=root)
 
 
 def _moved(p: int, root: int, blocks: Callable[[int], Sequence[int]], rank: int) -> Sequence[int]:

@@ -12,43 +12,22 @@ from typing import Annotated
 
 import numpy as np
 
-from collectives.core.builders import by_wiring, of_kind
+from collectives.core.builders import by_wiring, plain
 from collectives.core.grid import Grid, Ranks, shrink
 from collectives.core.offsets import rounds_of, spread
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, rounds_pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from topologies import Topology
 from topologies.checks import Integer
-from topologies.units import Quantity
 
 NAME = "bruck"
 
 Radix = Annotated[int, Integer(2)]
 
 
-def _schedule(
-    kind: str, topology: Topology, size: Quantity, *, radix: Radix = 2, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    return schedule(_pattern(topology, kind, radix), size, element_bytes)
-
-
-all_gather = of_kind("all-gather", _schedule, """
-    Each rank fetches from the next rank, then from 2 further on, 4, ...; any number of ranks.
-
-    `radix`: R: from 1, ..., R-1 further on at once, then from R, 2R, ...
-    """)
-reduce_scatter = of_kind("reduce-scatter", _schedule, "The all-gather backwards, with the same parameters.")
-all_to_all = of_kind("all-to-all", _schedule, """
-    Blocks move by the lowest digit of their distance, then by the next; any number of ranks.
-
-    `radix`: of the digits: (R - 1) log_R p messages per rank; those of one digit are sent at once.
-    """)
-
-
 @by_wiring
-def _pattern(topology: Topology, kind: str, radix: int) -> Pattern:
+def _pattern(topology: Topology, kind: str, radix: Radix = 2) -> Pattern:
     p = topology.n_npus
     if kind == "all-to-all":
         rounds, n_blocks = list(_digits(p, radix)), p * p
@@ -60,6 +39,19 @@ def _pattern(topology: Topology, kind: str, radix: int) -> Pattern:
         groups=translations(topology) if len(topology.shape) == 1 else (),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind, radix)),
     )
+
+
+all_gather = plain("all-gather", _pattern, """
+    Each rank fetches from the next rank, then from 2 further on, 4, ...; any number of ranks.
+
+    `radix`: R: from 1, ..., R-1 further on at once, then from R, 2R, ...
+    """)
+reduce_scatter = plain("reduce-scatter", _pattern, "The all-gather backwards, with the same parameters.")
+all_to_all = plain("all-to-all", _pattern, """
+    Blocks move by the lowest digit of their distance, then by the next; any number of ranks.
+
+    `radix`: of the digits: (R - 1) log_R p messages per rank; those of one digit are sent at once.
+    """)
 
 
 def _fars(p: int, radix: int) -> Iterator[range]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.builders import by_wiring, of_kind, plain
+from collectives.core.builders import by_wiring, plain
 from collectives.core.collective import collective
 from collectives.core.grid import NOBODY, Grid, shrink
 from collectives.core.pairs import Pairs, exchange
@@ -70,23 +70,8 @@ def all_to_all(
     return exchange(topology, NAME, pairs, size, element_bytes, in_turn=False)
 
 
-def _rooted(
-    kind: str, topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    return schedule(_rooted_pattern(topology, kind, root), size, element_bytes)
-
-
-gather = of_kind("gather", _rooted, """
-    Every rank sends the root its block, all at once.
-
-    `root`: the rank that wants them.
-    WeftError: a root that is not a rank.
-    """)
-scatter = of_kind("scatter", _rooted, "The root sends every rank its block, the nearest ahead first.")
-
-
 @by_wiring
-def _rooted_pattern(topology: Topology, kind: str, root: int) -> Pattern:
+def _rooted_pattern(topology: Topology, kind: str, root: int = 0) -> Pattern:
     p = topology.n_npus
     topology.check_root(root)
 
@@ -110,6 +95,15 @@ def _rooted_pattern(topology: Topology, kind: str, root: int) -> Pattern:
         topology=topology, kind=collective(kind), algorithm=NAME, n_blocks=p, emit=emit, blocks_of=blocks_of,
         smaller=Smaller(smaller), root=root,
     )
+
+
+gather = plain("gather", _rooted_pattern, """
+    Every rank sends the root its block, all at once.
+
+    `root`: the rank that wants them.
+    WeftError: a root that is not a rank.
+    """)
+scatter = plain("scatter", _rooted_pattern, "The root sends every rank its block, the nearest ahead first.")
 
 
 def _send(table: TransferTable, grid: Grid, step: int, reduces: bool, after: Sequence[Ref] = ()) -> None:

@@ -14,17 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.boxes import boxes_of, entries_of, zigzag
-from collectives.core.builders import by_wiring, of_kind
+from collectives.core.builders import by_wiring, plain
 from collectives.core.cycles import cycles_pattern
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError, torus
 from topologies.checks import integer
 from topologies.core.components import components
 from topologies.flows.tightest_cut import remembered
-from topologies.units import Quantity
 
 NAME = "nccl-rings"
 SEARCH_STEPS = 50_000
@@ -39,38 +37,8 @@ MOST_LANES = 16
 Room = dict[tuple[int, int], float]
 
 
-def _schedule(
-    kind: str, topology: Topology, size: Quantity, *, share_links: bool = False, posted: bool = False,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    return schedule(_pattern(topology, kind, share_links, posted), size, element_bytes)
-
-
-def _rooted(
-    kind: str, topology: Topology, size: Quantity, *, root: int = 0, share_links: bool = False,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    root = integer(root, "root", 0, topology.n_npus - 1)
-    return schedule(_chains(topology, kind, root, share_links), size, element_bytes)
-
-
-all_reduce = of_kind("all-reduce", _schedule, """
-    All-reduce over several rings at once, each with an equal part; several boxes must be of equal size.
-
-    `share_links`: where links join every two NPUs of a box, all of them are filled, by two rings each where the NPUs
-        are even in number; rings with links of their own leave some idle there.
-    `posted`: a rank forwards what it has received without waiting for the delivery of what it sent before, as NCCL,
-        whose connections have eight slots, does.
-    WeftError: no cycle through all NPUs is found along direct links, or no such links to share.
-    """)
-reduce_scatter = of_kind("reduce-scatter", _schedule, "The first half of `all_reduce`.")
-all_gather = of_kind("all-gather", _schedule, "The second half of `all_reduce`.")
-broadcast = of_kind("broadcast", _rooted, "Every ring carries an equal part from the root to the rank before it.")
-reduce = of_kind("reduce", _rooted, "Every ring adds an equal part up, from the rank after the root to the root.")
-
-
 @by_wiring
-def _pattern(topology: Topology, kind: str, share_links: bool, posted: bool) -> Pattern:
+def _pattern(topology: Topology, kind: str, share_links: bool = False, posted: bool = False) -> Pattern:
     orders = [np.array(ring, np.int64) for ring in _rings(topology, share_links)]
     boxes, dims = boxes_of(topology), len(topology.shape)
     n, size = len(boxes), len(boxes[0])
@@ -89,7 +57,8 @@ def _pattern(topology: Topology, kind: str, share_links: bool, posted: bool) -> 
 
 
 @by_wiring
-def _chains(topology: Topology, kind: str, root: int, share_links: bool) -> Pattern:
+def _chains(topology: Topology, kind: str, root: int = 0, share_links: bool = False) -> Pattern:
+    integer(root, "root", 0, topology.n_npus - 1)
     trees = []
     for ring in _rings(topology, share_links):
         at = ring.index(root)
@@ -101,6 +70,21 @@ def _chains(topology: Topology, kind: str, root: int, share_links: bool) -> Patt
     if kind == "reduce":
         return forest_pattern(topology, kind, NAME, root=root, up=forest)
     return forest_pattern(topology, kind, NAME, root=root, down=forest)
+
+
+all_reduce = plain("all-reduce", _pattern, """
+    All-reduce over several rings at once, each with an equal part; several boxes must be of equal size.
+
+    `share_links`: where links join every two NPUs of a box, all of them are filled, by two rings each where the NPUs
+        are even in number; rings with links of their own leave some idle there.
+    `posted`: a rank forwards what it has received without waiting for the delivery of what it sent before, as NCCL,
+        whose connections have eight slots, does.
+    WeftError: no cycle through all NPUs is found along direct links, or no such links to share.
+    """)
+reduce_scatter = plain("reduce-scatter", _pattern, "The first half of `all_reduce`.")
+all_gather = plain("all-gather", _pattern, "The second half of `all_reduce`.")
+broadcast = plain("broadcast", _chains, "Every ring carries an equal part from the root to the rank before it.")
+reduce = plain("reduce", _chains, "Every ring adds an equal part up, from the rank after the root to the root.")
 
 
 def _rings(topology: Topology, share_links: bool) -> list[list[int]]:

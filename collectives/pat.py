@@ -9,40 +9,20 @@ algorithm for all-gather and reduce-scatter operations at scale", 2025; NCCL sin
 
 from collections.abc import Iterator
 
-from collectives.core.builders import by_wiring, of_kind
+from collectives.core.builders import by_wiring, plain
 from collectives.core.grid import Grid, is_power_of_two, shrink
 from collectives.core.offsets import Move, Steps, rounds_of
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import rounds_pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import translations
 from topologies import Topology, WeftError
 from topologies.checks import Count
-from topologies.units import Quantity
 
 NAME = "pat"
 
 
-def _schedule(
-    kind: str, topology: Topology, size: Quantity, *, aggregation: Count | None = None,
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    return schedule(_pattern(topology, kind, aggregation), size, element_bytes)
-
-
-all_gather = of_kind("all-gather", _schedule, """
-    Blocks spread to the far half of the ranks first, then to ever nearer ones; any number of ranks.
-
-    `aggregation`: most blocks of a message, for buffers that hold no more; a power of two up to p/2, of ranks whose
-        number is one. log2 A + p/A - 1 messages per rank. Default: all blocks that go the same way.
-    WeftError: an aggregation that is no such number.
-    """)
-reduce_scatter = of_kind("reduce-scatter", _schedule, """
-    The all-gather backwards, with the same parameters: partial sums come together from the nearest ranks first.""")
-
-
 @by_wiring
-def _pattern(topology: Topology, kind: str, aggregation: int | None) -> Pattern:
+def _pattern(topology: Topology, kind: str, aggregation: Count | None = None) -> Pattern:
     p = topology.n_npus
     if aggregation and not (is_power_of_two(p) and is_power_of_two(aggregation) and 2 * aggregation <= p):
         raise WeftError(
@@ -59,6 +39,17 @@ def _pattern(topology: Topology, kind: str, aggregation: int | None) -> Pattern:
         topology, kind, NAME, "", rounds_of(Grid((p,)), kind, "", [steps]), n_blocks=p,
         groups=translations(topology) if len(topology.shape) == 1 else (), smaller=Smaller(smaller),
     )
+
+
+all_gather = plain("all-gather", _pattern, """
+    Blocks spread to the far half of the ranks first, then to ever nearer ones; any number of ranks.
+
+    `aggregation`: most blocks of a message, for buffers that hold no more; a power of two up to p/2, of ranks whose
+        number is one. log2 A + p/A - 1 messages per rank. Default: all blocks that go the same way.
+    WeftError: an aggregation that is no such number.
+    """)
+reduce_scatter = plain("reduce-scatter", _pattern, """
+    The all-gather backwards, with the same parameters: partial sums come together from the nearest ranks first.""")
 
 
 def _whole(p: int) -> Steps:

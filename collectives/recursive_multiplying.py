@@ -13,13 +13,13 @@ from typing import Annotated
 import numpy as np
 
 from collectives.butterfly import Core
-from collectives.core.builders import EXCHANGED, Form, by_wiring, of_kind
+from collectives.core.builders import EXCHANGED, Form, by_wiring, plain
 from collectives.core.estimate import cheapest
 from collectives.core.grid import Grid, shrink
 from collectives.core.offsets import rounds_of, spread
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import Round, rounds_pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.core.schedule import ELEMENT_BYTES, Schedule
 from collectives.core.symmetry import Group, Groups, node_group
 from topologies import Topology
 from topologies.checks import Integer, checked
@@ -29,6 +29,25 @@ from topologies.units import Quantity
 NAME = "recursive-multiplying"
 FORMS, ONLY_FORM = EXCHANGED
 Radix = Annotated[int, Integer(2)]
+
+
+@by_wiring
+def _pattern(topology: Topology, kind: str, form: str, radix: Radix = 8) -> Pattern:
+    p = topology.n_npus
+    inner = _core(p, radix) if kind == "all-reduce" else p
+    digits = Grid(tuple(factors(inner, radix)) or (1,))
+    turns = zip(digits.strides, digits.shape, strict=True)
+    fars = tuple(tuple(range(stride, extent * stride, stride)) for stride, extent in turns)
+    # Far ranks come first in an all-gather and last in a reduce-scatter, so that little goes far.
+    steps, _ = spread(digits, fars if form == "latency" else fars[::-1])
+    core = Core(Grid((p,)), Grid((inner,)))
+    rounds = [_on_core(core, one) for one in rounds_of(digits, kind, form, [steps])]
+    blocks = inner if form == "bandwidth" else 1
+    return rounds_pattern(
+        topology, kind, NAME, form, core.folded(rounds, 1, blocks), n_blocks=blocks,
+        groups=Groups(topology, partial(_group, digits)) if inner == p else (),
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form, radix)),
+    )
 
 
 @checked
@@ -47,37 +66,13 @@ def all_reduce(
     return cheapest([_pattern(topology, "all-reduce", one, radix) for one in forms], size, element_bytes)
 
 
-def _half(
-    kind: str, topology: Topology, size: Quantity, *, radix: Radix = 8, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    return schedule(_pattern(topology, kind, "bandwidth", radix), size, element_bytes)
-
-
-reduce_scatter = of_kind("reduce-scatter", _half, """
+reduce_scatter = plain("reduce-scatter", _pattern, """
     The first half of the bandwidth form, near ranks first; any number of ranks.
 
     `radix`: as in `all_reduce`; prime factors above it have a step of their own.
-    """)
-all_gather = of_kind("all-gather", _half, "The second half, far ranks first, with the same parameters.")
-
-
-@by_wiring
-def _pattern(topology: Topology, kind: str, form: str, radix: int) -> Pattern:
-    p = topology.n_npus
-    inner = _core(p, radix) if kind == "all-reduce" else p
-    digits = Grid(tuple(factors(inner, radix)) or (1,))
-    turns = zip(digits.strides, digits.shape, strict=True)
-    fars = tuple(tuple(range(stride, extent * stride, stride)) for stride, extent in turns)
-    # Far ranks come first in an all-gather and last in a reduce-scatter, so that little goes far.
-    steps, _ = spread(digits, fars if form == "latency" else fars[::-1])
-    core = Core(Grid((p,)), Grid((inner,)))
-    rounds = [_on_core(core, one) for one in rounds_of(digits, kind, form, [steps])]
-    blocks = inner if form == "bandwidth" else 1
-    return rounds_pattern(
-        topology, kind, NAME, form, core.folded(rounds, 1, blocks), n_blocks=blocks,
-        groups=Groups(topology, partial(_group, digits)) if inner == p else (),
-        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form, radix)),
-    )
+    """, form="bandwidth")
+all_gather = plain("all-gather", _pattern, """
+    The second half, far ranks first, with the same parameters.""", form="bandwidth")
 
 
 def _core(p: int, radix: int) -> int:

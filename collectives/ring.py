@@ -13,28 +13,31 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.builders import by_wiring, of_kind
+from collectives.core.builders import by_wiring, plain
 from collectives.core.cycles import cycles_pattern
 from collectives.core.grid import Grid, Ranks, shrink_shape
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.symmetry import Action, Group, Groups, translations, widest_group
 from topologies import Topology, WeftError, torus
 from topologies.checks import Integer
 from topologies.core.symmetry import Permutation, move_nodes
-from topologies.units import Quantity
 
 NAME = "ring"
 Directions = Annotated[int, Integer(1, 2)]
 
 
-def _schedule(
-    kind: str, topology: Topology, size: Quantity, *, directions: Directions = 2, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    return schedule(_pattern(topology, kind, directions), size, element_bytes)
+@by_wiring
+def _pattern(topology: Topology, kind: str, directions: Directions = 2) -> Pattern:
+    grid = Grid(_shape(topology))
+    orders = _orders(topology.name, grid)
+    return cycles_pattern(
+        topology, kind, NAME, [order[::way] for order in orders for way in (1, -1)[:directions]],
+        groups=_groups(topology, directions), smaller=Smaller(lambda: _pattern(_smaller(topology), kind, directions)),
+        progress="any",
+    )
 
 
-all_reduce = of_kind("all-reduce", _schedule, """
+all_reduce = plain("all-reduce", _pattern, """
     Ring all-reduce: p - 1 steps of reduce-scatter, p - 1 of all-gather.
 
     `topology`: of one dimension, of tiers of switches (fat-tree, leaf-spine), or of two dimensions that admit two
@@ -43,8 +46,8 @@ all_reduce = of_kind("all-reduce", _schedule, """
     `directions`: whether each cycle is used in both directions, with half of its data each.
     WeftError: more than two dimensions, extents that do not admit the cycles, or other directions.
     """)
-reduce_scatter = of_kind("reduce-scatter", _schedule, "The first p - 1 steps of `all_reduce`; the same parameters.")
-all_gather = of_kind("all-gather", _schedule, "The last p - 1 steps of `all_reduce`; the same parameters.")
+reduce_scatter = plain("reduce-scatter", _pattern, "The first p - 1 steps of `all_reduce`; the same parameters.")
+all_gather = plain("all-gather", _pattern, "The last p - 1 steps of `all_reduce`; the same parameters.")
 
 
 def hamiltonian_cycles(rows: int, columns: int) -> tuple[Ranks, Ranks]:
@@ -68,17 +71,6 @@ _CONDITION = (
 
 def _admits(rows: int, columns: int) -> bool:
     return columns > 2 and rows % columns == 0 and gcd(rows, columns - 1) == 1
-
-
-@by_wiring
-def _pattern(topology: Topology, kind: str, directions: int) -> Pattern:
-    grid = Grid(_shape(topology))
-    orders = _orders(topology.name, grid)
-    return cycles_pattern(
-        topology, kind, NAME, [order[::way] for order in orders for way in (1, -1)[:directions]],
-        groups=_groups(topology, directions), smaller=Smaller(lambda: _pattern(_smaller(topology), kind, directions)),
-        progress="any",
-    )
 
 
 def _shape(topology: Topology) -> tuple[int, ...]:

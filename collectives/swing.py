@@ -26,37 +26,6 @@ NAME = "swing"
 FORMS, ONLY_FORM = EXCHANGED
 
 
-@checked
-def all_reduce(
-    topology: Topology, size: Quantity, *, form: Form | None = None, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    """Swing all-reduce, on 2D ports at once (NSDI 2024, sections 3 and 4).
-
-    `topology`: any; only its shape matters.
-    `form`: "latency" exchanges the entire vector in log2 p steps; extents that are not powers of two fold first.
-        "bandwidth" is a reduce-scatter and an all-gather, for even extents, or a single extent that may be odd.
-        Default: the one with the lower estimate (`collectives.core.estimate`) among those the shape allows.
-    WeftError: the bandwidth form on odd extents in several dimensions.
-    """
-    forms = [form] if form else ["latency"] + ["bandwidth"] * _has_blocks(topology.shape)
-    return cheapest([_pattern(topology, "all-reduce", one) for one in forms], size, element_bytes)
-
-
-def _half(topology: Topology, kind: str) -> Pattern:
-    return _pattern(topology, kind, "bandwidth")
-
-
-reduce_scatter = plain("reduce-scatter", _half, """
-    The first half of the bandwidth form (NSDI 2024, section 3.1); even extents, or one extent that may be odd.""")
-all_gather = plain("all-gather", _half, """
-    The second half of the bandwidth form, its time reversal; even extents, or a single extent that may be odd.""")
-
-
-def rho(step: int) -> int:
-    """Signed distance to the peer of an even coordinate: 1, -1, 3, -5, 11, ... (NSDI 2024, equation 2)."""
-    return sum((-2) ** i for i in range(step + 1))
-
-
 @by_wiring
 def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     grid = Grid(topology.shape)
@@ -75,6 +44,35 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
         smaller=Smaller(lambda: _pattern(shrink(topology), kind, form)),
         progress="all" if form == "bandwidth" else butterfly.progress,
     )
+
+
+@checked
+def all_reduce(
+    topology: Topology, size: Quantity, *, form: Form | None = None, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Swing all-reduce, on 2D ports at once (NSDI 2024, sections 3 and 4).
+
+    `topology`: any; only its shape matters.
+    `form`: "latency" exchanges the entire vector in log2 p steps; extents that are not powers of two fold first.
+        "bandwidth" is a reduce-scatter and an all-gather, for even extents, or a single extent that may be odd.
+        Default: the one with the lower estimate (`collectives.core.estimate`) among those the shape allows.
+    WeftError: the bandwidth form on odd extents in several dimensions.
+    """
+    forms = [form] if form else ["latency"] + ["bandwidth"] * _has_blocks(topology.shape)
+    return cheapest([_pattern(topology, "all-reduce", one) for one in forms], size, element_bytes)
+
+
+reduce_scatter = plain("reduce-scatter", _pattern, """
+    The first half of the bandwidth form (NSDI 2024, section 3.1); even extents, or one extent that may be odd.
+    """, form="bandwidth")
+all_gather = plain("all-gather", _pattern, """
+    The second half of the bandwidth form, its time reversal; even extents, or a single extent that may be odd.
+    """, form="bandwidth")
+
+
+def rho(step: int) -> int:
+    """Signed distance to the peer of an even coordinate: 1, -1, 3, -5, 11, ... (NSDI 2024, equation 2)."""
+    return sum((-2) ** i for i in range(step + 1))
 
 
 def _has_blocks(shape: tuple[int, ...]) -> bool:

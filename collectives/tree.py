@@ -7,63 +7,28 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.builders import by_wiring, of_kind
+from collectives.core.builders import by_wiring, plain
 from collectives.core.collective import collective
 from collectives.core.grid import NOBODY, Ranks, ceil_log2, shrink
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.rounds import RankMap, Round, rounds_pattern
-from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.transfers import Transfers, TransferTable
 from topologies import Topology
 from topologies.checks import Choice
-from topologies.units import Quantity
 
 NAME = "tree"
 FORMS, ONLY_FORM = ("binomial", "chain"), ("binomial",)
 Form = Annotated[str, Choice(FORMS)]
 
 
-def _schedule(
-    kind: str, topology: Topology, size: Quantity, *, root: int = 0, form: Form = "binomial",
-    element_bytes: int = ELEMENT_BYTES,
-) -> Schedule:
-    return schedule(_pattern(topology, kind, form, root), size, element_bytes)
-
-
-broadcast = of_kind("broadcast", _schedule, """
-    Broadcast down a tree over the ranks, numbered from the root.
-
-    `root`: the rank that has the array.
-    `form`: "binomial": in log2 p steps; each rank that has the array hands it to half of its remaining range. "chain":
-        each rank forwards each chunk to the next as it arrives.
-    WeftError: a root that is not a rank, or an unknown form.
-    """)
-reduce = of_kind("reduce", _schedule, "Reduce up a tree: the time reversal of `broadcast`, with the same parameters.")
-
-
-def _parted(
-    kind: str, topology: Topology, size: Quantity, *, root: int = 0, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    return schedule(_pattern(topology, kind, "binomial", root), size, element_bytes)
-
-
-scatter = of_kind("scatter", _parted, """
-    Scatter down a binomial tree: half of what a rank has left goes to the rank that hands it on.
-
-    `root`: the rank that has the array.
-    WeftError: a root that is not a rank.
-    """)
-gather = of_kind("gather", _parted, "Gather up a binomial tree: the time reversal of `scatter`, with its parameters.")
-
-
 @by_wiring
-def _pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
+def _pattern(topology: Topology, kind: str, root: int = 0, form: Form = "binomial") -> Pattern:
     p = topology.n_npus
     topology.check_root(root)
 
     def smaller() -> Pattern:
         small = shrink(topology)
-        return _pattern(small, kind, form, root % small.n_npus)
+        return _pattern(small, kind, root % small.n_npus, form)
 
     if form == "binomial":
         whole = kind in ("broadcast", "reduce")
@@ -75,6 +40,27 @@ def _pattern(topology: Topology, kind: str, form: str, root: int) -> Pattern:
         topology=topology, kind=collective(kind), algorithm=NAME, form=form, n_blocks=1,
         emit=partial(_chain, p, root, kind), blocks_of=_all, smaller=Smaller(smaller), root=root,
     )
+
+
+broadcast = plain("broadcast", _pattern, """
+    Broadcast down a tree over the ranks, numbered from the root.
+
+    `root`: the rank that has the array.
+    `form`: "binomial": in log2 p steps; each rank that has the array hands it to half of its remaining range. "chain":
+        each rank forwards each chunk to the next as it arrives.
+    WeftError: a root that is not a rank, or an unknown form.
+    """)
+reduce = plain("reduce", _pattern, "Reduce up a tree: the time reversal of `broadcast`, with the same parameters.")
+
+
+scatter = plain("scatter", _pattern, """
+    Scatter down a binomial tree: half of what a rank has left goes to the rank that hands it on.
+
+    `root`: the rank that has the array.
+    WeftError: a root that is not a rank.
+    """, form="binomial")
+gather = plain("gather", _pattern, """
+    Gather up a binomial tree: the time reversal of `scatter`, with its parameters.""", form="binomial")
 
 
 def _all(source: int, slot: int) -> Sequence[int]:

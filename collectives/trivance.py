@@ -23,32 +23,6 @@ NAME = "trivance"
 FORMS, ONLY_FORM = EXCHANGED
 
 
-@checked
-def all_reduce(
-    topology: Topology, size: Quantity, *, form: Form | None = None, element_bytes: int = ELEMENT_BYTES
-) -> Schedule:
-    """Trivance all-reduce.
-
-    `topology`: any; only its shape matters.
-    `form`: "latency" exchanges the entire vector in log3 p steps, on extents that are powers of three: on others ranks
-        would be added twice. "bandwidth" is a reduce-scatter and an all-gather. Default: the lower estimate.
-    WeftError: the latency form on other extents.
-    """
-    tripled = all(_is_power_of_three(extent) for extent in topology.shape)
-    forms = (form,) if form else FORMS if tripled else ONLY_FORM
-    return cheapest([_pattern(topology, "all-reduce", one) for one in forms], size, element_bytes)
-
-
-def _half(topology: Topology, kind: str) -> Pattern:
-    return _pattern(topology, kind, "bandwidth")
-
-
-reduce_scatter = plain("reduce-scatter", _half, """
-    The first half of the bandwidth form, near ranks first; any shape.""")
-all_gather = plain("all-gather", _half, """
-    The second half of the bandwidth form, far ranks first; any shape.""")
-
-
 @by_wiring
 def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
     grid = Grid(topology.shape)
@@ -66,6 +40,28 @@ def _pattern(topology: Topology, kind: str, form: str) -> Pattern:
         n_blocks=len(ports) * (grid.p if form == "bandwidth" else 1), groups=translations(topology),
         smaller=Smaller(lambda: _pattern(_smaller(topology, form), kind, form)), progress="all",
     )
+
+
+@checked
+def all_reduce(
+    topology: Topology, size: Quantity, *, form: Form | None = None, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """Trivance all-reduce.
+
+    `topology`: any; only its shape matters.
+    `form`: "latency" exchanges the entire vector in log3 p steps, on extents that are powers of three: on others ranks
+        would be added twice. "bandwidth" is a reduce-scatter and an all-gather. Default: the lower estimate.
+    WeftError: the latency form on other extents.
+    """
+    tripled = all(_is_power_of_three(extent) for extent in topology.shape)
+    forms = (form,) if form else FORMS if tripled else ONLY_FORM
+    return cheapest([_pattern(topology, "all-reduce", one) for one in forms], size, element_bytes)
+
+
+reduce_scatter = plain("reduce-scatter", _pattern, """
+    The first half of the bandwidth form, near ranks first; any shape.""", form="bandwidth")
+all_gather = plain("all-gather", _pattern, """
+    The second half of the bandwidth form, far ranks first; any shape.""", form="bandwidth")
 
 
 def _smaller(topology: Topology, form: str) -> Topology:

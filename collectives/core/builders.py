@@ -6,8 +6,8 @@ Topologies that differ in rates and latencies only share transfers and proof.
 import sys
 from collections.abc import Callable
 from functools import lru_cache, partial, wraps
-from inspect import cleandoc, signature
-from typing import Annotated, Concatenate, ParamSpec, Protocol, TypeVarTuple
+from inspect import Parameter, cleandoc, signature
+from typing import Annotated, Concatenate, ParamSpec, TypeVarTuple
 
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
@@ -62,13 +62,6 @@ def by_wiring(build: Callable[[Topology, *Ts], Pattern]) -> Callable[[Topology, 
 P = ParamSpec("P")
 
 
-class Plain(Protocol):
-    """The function of a collective that has no options."""
-
-    def __call__(self, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-        """The schedule, of blocks that are padded to a multiple of `element_bytes`."""
-
-
 def of_kind(kind: str, build: Callable[Concatenate[str, P], Schedule], doc: str) -> Callable[P, Schedule]:
     """The function of one collective: `build`, given its kind, with its arguments checked and its signature without it.
 
@@ -81,12 +74,23 @@ def of_kind(kind: str, build: Callable[Concatenate[str, P], Schedule], doc: str)
     return _named(kind, build, doc, build.__module__)
 
 
-def plain(kind: str, pattern: Callable[[Topology, str], Pattern], doc: str) -> Plain:
-    """The function of one collective whose pattern follows from the topology alone."""
+def plain(kind: str, pattern: Callable[..., Pattern], doc: str, **fixed: object) -> Callable[..., Schedule]:
+    """The function of one collective whose pattern follows from the topology and from options, whatever the size.
 
-    def build(kind: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:
-        return schedule(pattern(topology, kind), size, element_bytes)
+    `pattern`: (topology, kind, ...); what it takes beyond these and is not `fixed` is an option of the function.
+    """
+    first, own = signature(pattern), list(signature(pattern).parameters.values())[2:]
+    usual = {one.name: one.default for one in own} | fixed
 
+    def build(
+        kind: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES, **options: object
+    ) -> Schedule:
+        return schedule(pattern(topology, kind, *(usual | options).values()), size, element_bytes)
+
+    *given, padded, _ = signature(build).parameters.values()
+    options = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.name not in fixed]
+    vars(build)["__signature__"] = first.replace(parameters=[*given, *options, padded], return_annotation=Schedule)
+    build.__annotations__ |= {one.name: one.annotation for one in options}
     return _named(kind, build, doc, pattern.__module__)
 
 
