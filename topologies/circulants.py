@@ -7,7 +7,7 @@ changed into as few of them as possible (TopoOpt, NSDI 2023, CoinChangeMod).
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from math import gcd
 from typing import NamedTuple, Unpack
 
@@ -135,10 +135,10 @@ class CoinRouter:
         """Routes of the pairs."""
         if tie == "ecmp":
             return ShortestPathRouter().paths(topology, src, dst, tie, seed)
-        first = self._walk(topology, src, dst, coin_change_mod(self.n, self.coins))
+        first = self._walk(topology, src, dst)
         if tie == "first":
             return first
-        other = self._walk(topology, src, dst, coin_change_mod(self.n, self.coins, ascending=False))
+        other = self._walk(topology, src, dst, ascending=False)
         both = join_paths([first, other]) if src.size else first
         if tie == "alternating":
             kept = np.arange(src.size) + src.size * (src % 2)
@@ -149,22 +149,33 @@ class CoinRouter:
             kept = kept // 2 + src.size * (kept % 2)
         return _take(both, kept, src.size)
 
-    def _walk(self, topology: Topology, src: Ints, dst: Ints, change: Change) -> Paths:
+    def _walk(self, topology: Topology, src: Ints, dst: Ints, *, ascending: bool = True) -> Paths:
         distance = (dst - src) % self.n
-        hops = change.coins[distance]
-        if np.any(hops < 0):
-            at = int(np.flatnonzero(hops < 0)[0])
+        first, begin, coin = _steps(self.n, self.coins, ascending)
+        hops = (first[1:] - first[:-1])[distance]
+        if np.any((hops == 0) & (distance > 0)):
+            at = int(np.flatnonzero((hops == 0) & (distance > 0))[0])
             raise WeftError(f"topology {topology.name}: no route from npu{src[at]} to npu{dst[at]}")
+        tail = np.tile(np.arange(self.n), len(self.coins))
+        link = topology.link_ids(tail, (tail + np.repeat(np.array(self.coins, np.int64), self.n)) % self.n)
+        at = ranges(first[distance], hops)
         ptr = np.concatenate(([0], np.cumsum(hops))).astype(np.int64)
-        tail, head = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int64)
-        left, route = distance.copy(), np.flatnonzero(hops)
-        while route.size:  # from the destination back, the last coin first
-            at = ptr[route] + change.coins[left[route]] - 1
-            head[at] = (src[route] + left[route]) % self.n
-            left[route] = (left[route] - change.last[left[route]]) % self.n
-            tail[at] = (src[route] + left[route]) % self.n
-            route = route[left[route] > 0]
-        return Paths(ptr, topology.link_ids(tail, head), np.arange(src.size))
+        return Paths(ptr, link[coin[at] * self.n + (np.repeat(src, hops) + begin[at]) % self.n], np.arange(src.size))
+
+
+@lru_cache(maxsize=64)
+def _steps(n: int, coins: tuple[int, ...], ascending: bool) -> tuple[Ints, Ints, Ints]:
+    """The hops to each distance: where they are, (n + 1,), where each begins, and the number of its coin."""
+    change = coin_change_mod(n, coins, ascending=ascending)
+    first = np.concatenate(([0], np.cumsum(np.maximum(change.coins, 0)))).astype(np.int64)
+    begin, coin = np.empty((2, first[-1]), np.int64)
+    left, route = np.arange(n), np.flatnonzero(change.coins > 0)
+    while route.size:  # from the destination back, the last coin first
+        at = first[route] + change.coins[left[route]] - 1
+        coin[at] = np.searchsorted(coins, change.last[left[route]])
+        left[route] = begin[at] = (left[route] - change.last[left[route]]) % n
+        route = route[left[route] > 0]
+    return first, begin, coin
 
 
 def _take(paths: Paths, rows: Ints, n_pairs: int) -> Paths:

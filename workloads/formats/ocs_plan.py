@@ -10,13 +10,14 @@ from typing import Any
 
 from collectives.formats.ocs_plan import FORMAT, VERSION, Pair
 from topologies import Topology, WeftError, optical
-from topologies.checks import MOST_COUNT, integer, number, told
+from topologies.checks import MOST_COUNT, integer, number, told, truth
 from topologies.core.epochs import circuit_epochs
 from topologies.optics import links_of
 from topologies.text.plain_data import read_json_object
 from workloads.job import Job
 
 Table = dict[str, Any]
+Place = tuple[int, int, str]
 
 
 def open_ocs_plan(path: str | Path, topology: Topology) -> Job:
@@ -44,7 +45,7 @@ class _Plan:
         if optics.delay_ps != round(1000 * delay_ns):
             raise WeftError(f"{self.name} has a delay of {delay_ns:g}ns, {topology.name} {optics.delay_ps / 1e3:g}ns")
         self.delay_ps = optics.delay_ps
-        self.paid = bool(data.get("initial_reconfiguration", False))
+        self.paid = self._flag(data, "initial_reconfiguration")
 
     def job(self) -> Job:
         """Circuits of a plane and a round are links of their own, and so are those of other planes beside them."""
@@ -54,7 +55,7 @@ class _Plan:
         before: list[int] = []  # sends of the rounds before
         for at, one in enumerate(self._rows(self.data, "rounds")):
             for plane, old, new in changes[at]:
-                waits = [*([last[plane]] if plane in last else []), *(before if one.get("synchronize") else [])]
+                waits = [*([last[plane]] if plane in last else []), *(before if self._flag(one, "synchronize") else [])]
                 down, up = ([] if epoch is None else epochs.links[epoch].tolist() for epoch in (old, new))
                 last[plane] = job.reconfigure(f"plane {plane}, round {at}", f"{self.delay_ps}ps", down, up,
                                               controller=f"plane {plane}", after=waits)
@@ -82,7 +83,7 @@ class _Plan:
                     raise WeftError(f"{self.name}: round {at} has plane {plane} twice")
                 matching = sorted(map(self._pair, some.get("matching") or []))
                 old = now.get(plane)
-                if old is None or old[0] != matching or some.get("force_reconfiguration"):
+                if old is None or old[0] != matching or self._flag(some, "force_reconfiguration"):
                     name = f"plane {plane}, round {at}"
                     fabrics.append(optical(self.n, 1, matching, False, **links_of(self.topology), name=name))
                     now[plane] = matching, len(fabrics) - 1
@@ -93,32 +94,48 @@ class _Plan:
 
     def _carried(self) -> dict[int, list[Table]]:
         """The flows of each round."""
-        stripes = {
-            self._stripe(at, some | one)
-            for at, row in enumerate(self._rows(self.data, "rounds")) for some in self._rows(row, "configurations")
-            for one in self._rows(some, "circuits")
-        }
+        circuits: dict[Place, Table] = {}
+        for at, row in enumerate(self._rows(self.data, "rounds")):
+            self._agree(row, {"index": at}, f"round {at}")
+            for some in self._rows(row, "configurations"):
+                for one in self._rows(some, "circuits"):
+                    place = self._place(at, some | one)
+                    if circuits.setdefault(place, one) is not one:
+                        raise WeftError(f"{self.name}: stripe {place[2]!r} crosses plane {place[1]} of round {at} twice")
+                    self._agree(one, {"plane": some["plane"]}, f"the circuit of stripe {place[2]!r}")
         found: dict[int, list[Table]] = {}
+        names: set[object] = set()
         for flow in self._rows(self.data, "assignments"):
-            where = f"{self.name}: flow {flow.get('flow_uid')!r}"
+            name = flow.get("flow_uid")
+            where = f"{self.name}: flow {name!r}"
+            if str(name) in names:
+                raise WeftError(f"{where} is there twice")
+            names.add(str(name))
             if not str(flow.get("route")).startswith("OCS"):
                 raise WeftError(f"{where} goes by {flow.get('route')}: a fabric of circuits has no other network")
             at = self._count(flow, "round", 0)
             for one in self._rows(flow, "stripes"):
-                key = self._stripe(at, one)
-                if key not in stripes:
-                    raise WeftError(f"{where}: no circuit of round {at} carries its stripe {one.get('stripe_uid')!r}")
-                stripes.remove(key)
+                place = self._place(at, one)
+                if place not in circuits:
+                    raise WeftError(f"{where}: no circuit of round {at} carries its stripe {place[2]!r}")
+                self._agree(circuits.pop(place), flow | one, f"the circuit of stripe {place[2]!r}")
             if sum(one["bytes"] for one in flow["stripes"]) != flow.get("logical_bytes"):
                 raise WeftError(f"{where}: its stripes are not its {flow.get('logical_bytes')} bytes")
             found.setdefault(at, []).append(flow)
-        if stripes:
-            raise WeftError(f"{self.name}: no flow has stripe {min(stripes)[2]!r}")
+        if circuits:
+            raise WeftError(f"{self.name}: no flow has stripe {min(circuits)[2]!r}")
         return found
 
-    def _stripe(self, at: int, one: Table) -> tuple[int, int, str, int]:
-        """Round, plane, name and bytes of a stripe."""
-        return at, self._count(one, "plane", 0), str(one.get("stripe_uid")), self._count(one, "bytes", 1)
+    def _place(self, at: int, one: Table) -> Place:
+        """Round, plane and name of a stripe."""
+        self._count(one, "bytes", 1)
+        return at, self._count(one, "plane", 0), str(one.get("stripe_uid"))
+
+    def _agree(self, one: Table, other: Table, what: str) -> None:
+        """Reject what says something else than another part of the plan."""
+        for key in ("index", "plane", "flow_uid", "source", "destination", "bytes"):
+            if key in one and key in other and one[key] != other[key]:
+                raise WeftError(f"{self.name}: {what} has {key} {told(one[key])}; it is {told(other[key])} elsewhere")
 
     def _pair(self, ends: object) -> Pair:
         if not isinstance(ends, list) or len(ends) != 2:
@@ -128,6 +145,9 @@ class _Plan:
 
     def _count(self, table: Table, key: str, least: int, most: int = MOST_COUNT) -> int:
         return integer(table.get(key), f"{self.name}: {key}", least, most)
+
+    def _flag(self, table: Table, key: str) -> bool:
+        return truth(table.get(key, False), f"{self.name}: {key}")
 
     def _rows(self, table: Table, key: str) -> list[Table]:
         rows = table.get(key)

@@ -12,12 +12,12 @@ def test_formulas_give_every_published_value_to_its_last_digit() -> None:
 
 
 def test_phases_are_within_what_their_sets_allow() -> None:
-    """Opus: its simulation to the digit where groups stay on one rail, its testbed within 5 per cent."""
+    """Opus: its simulation to the digit wherever it ran on rails, its testbed within 5 per cent."""
     rows = values_of("phases")
     for row in rows:
         if row["set"] == "phases, testbed":
             assert row["ours"] is None or abs(row["off_percent"]) < 5
-        elif not row["case"].startswith(("128", "256")):
+        elif row["case"] not in ("128, 0ms", "256, 0ms"):
             assert row["ours"] is None or row["to_the_digit"]
     assert sum(row["ours"] is not None for row in rows) == 98
 

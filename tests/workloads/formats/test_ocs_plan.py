@@ -61,6 +61,10 @@ def plan():
     }
 
 
+def circuits_of(data):
+    return data["rounds"][0]["configurations"][0]["circuits"]
+
+
 def opened(tmp_path, data, fabric="ocs:4x2,delay=10ns"):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(data), encoding="utf-8")
@@ -90,8 +94,21 @@ def test_planes_change_when_they_are_idle(synchronize, paid, force, ns, tmp_path
     (lambda one: one["assignments"][0].update(route="DIRECT"), "goes by DIRECT"),
     (lambda one: one["assignments"][0].update(logical_bytes=1), "its stripes are not its 1 bytes"),
     (lambda one: one["assignments"][0].update(round=1), "no circuit of round 1 carries its stripe 'A.0'"),
-    (lambda one: one["assignments"][0].update(destination=3), "no route"),
+    (lambda one: one["assignments"][0].update(destination=3), "has destination 1; it is 3 elsewhere"),
+    (lambda one: [some.update(matching=[[0, 3]]) for some in one["rounds"][0]["configurations"]], "no route"),
     (lambda one: one["assignments"].pop(), "no flow has stripe 'C.1'"),
+    (lambda one: one["assignments"].append(one["assignments"][0]), "flow 'A' is there twice"),
+    (lambda one: one["rounds"][1].update(index=0), "round 1 has index 0; it is 1 elsewhere"),
+    (lambda one: circuits_of(one).append(circuits_of(one)[0]), "stripe 'A.0' crosses plane 0 of round 0 twice"),
+    (lambda one: circuits_of(one)[0].update(source=2), "the circuit of stripe 'A.0' has source 2; it is 0 elsewhere"),
+    (lambda one: circuits_of(one)[0].update(destination=3), "has destination 3; it is 1 elsewhere"),
+    (lambda one: circuits_of(one)[0].update(flow_uid="B"), "has flow_uid 'B'; it is 'A' elsewhere"),
+    (lambda one: circuits_of(one)[0].update(bytes=1), "has bytes 1; it is 5000 elsewhere"),
+    (lambda one: circuits_of(one)[0].update(plane=1), "stripe 'A.0' has plane 1; it is 0 elsewhere"),
+    (lambda one: one.update(initial_reconfiguration="false"), "initial_reconfiguration"),
+    (lambda one: one["rounds"][1].update(synchronize=1), "synchronize"),
+    (lambda one: one["rounds"][0]["configurations"][0]["matching"].append([0, 1]), "server 0 has 2 outgoing"),
+    (lambda one: one["rounds"][0]["configurations"][0]["matching"].append([1, 1]), "1"),
 ])
 def test_what_is_wrong_is_named(change, said, tmp_path):
     data = plan()
