@@ -14,7 +14,7 @@ from sim.cli.topology import diameter_hops
 from sim.faults.plan import FaultPlan, SlowLink
 from sim.simulation import simulate
 from topologies import from_spec
-from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, layout_for
+from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
 
 
 def _all_reduce(**how: Any) -> None:
@@ -47,9 +47,9 @@ def _compression(*dtypes: str) -> None:
         x = np.zeros(64, dtype)
         x[::8] = 1
         for form in FORMS:
-            for index in (Bitmap(64), NibbleSum(64)):
+            for index in (Bitmap(64), NibbleSum(64), bloom_for(64, 8, 0.02)):
                 codec = Codec(layout_for(64, 8, 2.0, form), index, dtype)
-                codec.decode(codec.sum([x, np.ones_like(x)]))
+                codec.decode(codec.sum([x, np.ones_like(x)]), median=True)  # too many items, which are then guessed
 
 
 SLOW = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))

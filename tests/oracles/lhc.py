@@ -16,33 +16,36 @@ def murmur(key: int, seed: int) -> int:
     return h ^ h >> 16
 
 
-def cells_of(element: int, rows: int, lanes: int, rotated: bool, seed: int, apart: int = 0) -> list[tuple[int, int]]:
+def cells_of(
+    element: int, rows: int, lanes: int, rotated: bool, split: bool, seed: int, apart: int = 0
+) -> list[tuple[int, int]]:
     """(cell, sign) of an element under each of the three hashes; a block's are neighbors unless `apart`."""
     block, lane = (element % apart, element // apart) if apart and lanes > 1 else divmod(element, lanes)
     found = []
     for j in range(3):
         word = murmur(block, seed + j)
-        row = word % rows
+        row = rows // 3 * j + word % (rows // 3) if split else word % rows
         turn = murmur(block, seed + 50 + j) if rotated else 0
         found.append((row * lanes + (lane + turn) % lanes, -1 if word >= 2**31 else 1))
     return found
 
 
-def encode(x: list[int], rows: int, lanes: int, rotated: bool, seed: int, apart: int = 0) -> list[int]:
+def encode(x: list[int], rows: int, lanes: int, rotated: bool, split: bool, seed: int, apart: int = 0) -> list[int]:
     """The sketch of one worker."""
     cells = [0] * (rows * lanes)
     for element, value in enumerate(x):
-        for cell, sign in cells_of(element, rows, lanes, rotated, seed, apart):
+        for cell, sign in cells_of(element, rows, lanes, rotated, split, seed, apart):
             cells[cell] += sign * value
     return cells
 
 
 def decode(
-    cells: list[int], union: list[int], rows: int, lanes: int, rotated: bool, seed: int, apart: int = 0
+    cells: list[int], union: list[int], rows: int, lanes: int, rotated: bool, split: bool, seed: int,
+    apart: int = 0,
 ) -> tuple[dict[int, int], int, int]:
     """Values recovered by peeling in rounds, the number of rounds, and the cells that are left."""
     cells = list(cells)
-    places = {element: cells_of(element, rows, lanes, rotated, seed, apart) for element in union}
+    places = {element: cells_of(element, rows, lanes, rotated, split, seed, apart) for element in union}
     found: dict[int, int] = {}
     rounds = 0
     while True:

@@ -74,13 +74,15 @@ def find_places(items, count, layout, places):
 
     Recomputed wherever needed, many at a time: 3 ns per element, less than a table lookup.
     """
-    rows, lanes, rotated, seed, apart = layout
+    rows, lanes, rotated, split, seed, apart = layout
     step = apart if apart else lanes
     for j in range(HASHES):
+        limit = rows // HASHES if split else rows
+        first = j * limit if split else 0
         if lanes == 1:
             for k in range(count):
                 word = murmur3(items[k], seed + j)
-                places[j, k] = _below(word, rows) ^ -np.int64(word >> np.uint32(31))
+                places[j, k] = (first + _below(word, limit)) ^ -np.int64(word >> np.uint32(31))
             continue
         for k in range(count):
             rest = _below(np.uint32(items[k]), step)
@@ -90,7 +92,7 @@ def find_places(items, count, layout, places):
             if rotated:
                 lane += _below(murmur3(block, seed + ROTATION_SEED + j), lanes)
                 lane -= lanes * (lane >= lanes)
-            cell = _below(word, rows) * lanes + lane
+            cell = (first + _below(word, limit)) * lanes + lane
             places[j, k] = cell ^ -np.int64(word >> np.uint32(31))
 
 
@@ -156,7 +158,7 @@ def add_spread(cells, x, layout):
     A gathered block stands there twice, so that it can be read from any lane on without an end between; one addition
     a lane, inline and multiplied by its sign, takes half as long as a call or a branch.
     """
-    lanes, apart = layout[1], layout[4]
+    lanes, apart = layout[1], layout[5]
     gathered = np.zeros((BATCH, 2 * lanes + LINE), x.dtype)  # a line more: rows fall into different sets of a cache
     items, places = np.empty(BATCH, np.int32), np.empty((HASHES, BATCH), np.int32)
     for start in range(0, apart, BATCH):
@@ -255,6 +257,39 @@ def unpack_nibbles(packed, bits, n):
 
 
 @_jit
+def _bloom_bit(first, second, j, n_bits):
+    return (first + np.uint64(j) * second) % n_bits
+
+
+@_jit
+def pack_bloom(x, packed, hashes, seed):
+    """A Bloom filter of the positions that are not zero, double hashing."""
+    n_bits = np.uint64(packed.size * 8)
+    for i in range(x.size):
+        if x[i] != 0:
+            first, second = murmur3(i, seed), murmur3(i, seed + 1) | np.uint64(1)
+            for j in range(hashes):
+                bit = _bloom_bit(first, second, j, n_bits)
+                packed[bit >> np.uint64(3)] |= np.uint8(1) << np.uint8(bit & np.uint64(7))
+
+
+@_jit
+def unpack_bloom(packed, bits, n, hashes, seed):
+    """Bits of every position that the filter may hold."""
+    n_bits = np.uint64(packed.size * 8)
+    for i in range(n):
+        first, second = murmur3(i, seed), murmur3(i, seed + 1) | np.uint64(1)
+        held = True
+        for j in range(hashes):
+            bit = _bloom_bit(first, second, j, n_bits)
+            if (packed[bit >> np.uint64(3)] >> np.uint8(bit & np.uint64(7))) & np.uint8(1) == 0:
+                held = False
+                break
+        if held:
+            bits[i >> 3] |= np.uint8(1) << np.uint8(i & 7)
+
+
+@_jit
 def count_items(state, bits, n, layout):
     """Count the items of each cell, and add up their numbers; returns the number of items.
 
@@ -325,3 +360,22 @@ def peel(state, out, layout, queue):
             begin += count
         rounds += recovered > before
     return recovered, rounds, seen
+
+
+@_jit
+def median_of_three(state, bits, n, out, layout):
+    """Guess the items that are left from the middle one of their three cells."""
+    near, places = np.empty(NEAR, np.int32), np.empty((HASHES, NEAR), np.int32)
+    guess = np.empty(HASHES, out.dtype)
+    for start in range(0, n, NEAR):
+        count = _held(bits, start, n, near)
+        find_places(near, count, layout, places)
+        for k in range(count):
+            left = True
+            for j in range(HASHES):
+                cell = _at(places[j, k])
+                guess[j] = state[cell]["value"] * out.dtype.type(1 | (places[j, k] >> 31))
+                left = left and state[cell]["tally"] & ONES > 0
+            if left:
+                low, high = min(guess[0], guess[1]), max(guess[0], guess[1])
+                out[near[k]] = max(low, min(high, guess[2]))

@@ -1,12 +1,13 @@
 """The index: which elements are nonzero in the union of all workers, and how indexes combine in transit."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import MOST_COUNT, Integer, WeftError, checked
+from topologies.checks import MOST_COUNT, Integer, WeftError, checked, integer, number
 from workloads.compression import _kernels as kernels
 from workloads.compression.vectors import vector
 
@@ -92,6 +93,34 @@ class NibbleSum:
         return bits
 
 
+@checked
+@dataclass(frozen=True)
+class Bloom(_ByOr):
+    """A Bloom filter, combined by OR; one size for all workers, made for their union.
+
+    A position held by mistake is an item of value 0: it decodes to 0 and only fills the sketch.
+    """
+
+    n_elements: Elements
+    n_filter_bits: Annotated[int, Integer(1, 2**40)]
+    hashes: Annotated[int, Integer(1, 64)]
+    max_workers: None = None
+
+    @property
+    def n_bytes(self) -> int:
+        return -(-self.n_filter_bits // 8)
+
+    def encode(self, x: Array) -> Bytes:
+        packed = np.zeros(self.n_bytes, np.uint8)
+        kernels.pack_bloom(_plain(x, self), packed, self.hashes, 0)
+        return packed
+
+    def bits(self, packed: Bytes) -> Bytes:
+        bits = np.zeros(-(-self.n_elements // 8), np.uint8)
+        kernels.unpack_bloom(_packed(packed, self), bits, self.n_elements, self.hashes, 0)
+        return bits
+
+
 def _plain(x: Array, index: Index) -> Array:
     """The array, or where it is not zero if compiled loops do not know its type."""
     checked = vector(x, "the array that is indexed", index.n_elements)
@@ -103,3 +132,14 @@ def _packed(packed: Bytes, index: Index) -> Bytes:
         what = f"{packed.dtype} of shape {packed.shape}" if isinstance(packed, np.ndarray) else type(packed).__name__
         raise WeftError(f"packed index is {what}: {type(index).__name__} has {index.n_bytes} B")
     return np.ascontiguousarray(packed)
+
+
+def bloom_for(n_elements: int, n_items: int, false_positive_rate: float) -> Bloom:
+    """The smallest Bloom filter for `n_items` union nonzeros at a rate of false positives between 0 and 1."""
+    integer(n_elements, "number of elements", 0, MOST_COUNT)
+    integer(n_items, f"number of nonzeros among {n_elements} elements", 0, n_elements)
+    if number(false_positive_rate, "false positive rate", 0, 1, above=True) == 1:
+        raise WeftError("false positive rate is 1; it must be between 0 and 1")
+    per_item = math.log2(1 / false_positive_rate)
+    n_bits = max(8, math.ceil(per_item / math.log(2) * n_items))
+    return Bloom(n_elements, n_bits, max(1, round(per_item)))

@@ -50,6 +50,7 @@ class Hashing(NamedTuple):
     rows: int
     lanes: int
     rotated: bool
+    split: bool
     seed: int
     apart: int
 
@@ -72,10 +73,13 @@ class Layout:
     rows: Count
     lanes: Count = SPREAD.lanes  # L; 1 hashes every element by itself
     rotated: bool = True  # whether lanes are turned
+    split: bool = False  # whether each hash has a third of the rows to itself
     seed: Annotated[int, Integer(0, MOST_COUNT)] = 0  # of the first hash
     spread: bool = True  # whether the elements of a block are `n_blocks` apart; otherwise they are neighbors
 
     def __post_init__(self) -> None:
+        if self.split and self.rows < kernels.HASHES:
+            raise WeftError(f"layout has {self.rows} rows: at least {kernels.HASHES}, one for each hash")
         if self.n_cells >= 2**31:
             raise WeftError(f"layout has {self.rows} rows of {self.lanes} lanes: below 2147483648 cells in all")
 
@@ -94,12 +98,12 @@ class Layout:
         """Parameters of the hashes."""
         many = self.lanes > 1
         apart = self.n_blocks if self.spread and many else 0
-        return Hashing(self.rows, self.lanes, self.rotated and many, self.seed, apart)
+        return Hashing(self.rows, self.lanes, self.rotated and many, self.split, self.seed, apart)
 
 
 def layout_for(
     n_elements: int, n_items: int, cells_per_item: float | None = None, form: str | Form = "spread", *,
-    seed: int = 0,
+    split: bool = False, seed: int = 0,
 ) -> Layout:
     """The layout with at least `cells_per_item` cells for each of `n_items` union nonzeros.
 
@@ -117,4 +121,12 @@ def layout_for(
     else:
         wanted = number(cells_per_item, "cells per item", 0, above=True)
     rows = max(kernels.HASHES, math.ceil(wanted * n_items / lanes))
-    return Layout(n_elements, rows, lanes, shape.rotated, seed, shape.spread)
+    return Layout(n_elements, rows, lanes, shape.rotated, split, seed, shape.spread)
+
+
+def published_layout(n_elements: int, compression_ratio: float) -> Layout:
+    """The layout of the public code: 1,024 lanes that are not turned, and a preset ratio of elements to cells."""
+    integer(n_elements, "number of elements", 0, MOST_COUNT)
+    number(compression_ratio, "compression ratio", 0, above=True)
+    lanes = PUBLISHED.lanes
+    return Layout(n_elements, max(1, math.ceil(n_elements / lanes / compression_ratio)), lanes, False, spread=False)

@@ -7,10 +7,21 @@ from hypothesis import strategies as st
 
 from tests.oracles import lhc
 from topologies import WeftError
-from workloads.compression import FORMS, Bitmap, Codec, Layout, NibbleSum, layout_for, lossless_sum
+from workloads.compression import (
+    FORMS,
+    Bitmap,
+    Bloom,
+    Codec,
+    Layout,
+    NibbleSum,
+    bloom_for,
+    layout_for,
+    lossless_sum,
+    published_layout,
+)
 from workloads.compression import _kernels as kernels
 
-INDEXES = {"bitmap": Bitmap, "nibbles": NibbleSum}
+INDEXES = {"bitmap": Bitmap, "nibbles": NibbleSum, "bloom": lambda n: bloom_for(n, max(1, n // 4), 0.02)}
 
 
 def supports(rng, d, workers, density, low=-(2**20), high=2**20):
@@ -42,13 +53,13 @@ def test_the_first_vector_is_bit_exact():
 @settings(max_examples=80, deadline=None)
 @given(
     st.integers(0, 60), st.integers(1, 4), st.sampled_from([1, 2, 5, 8, 40]), st.integers(3, 20), st.booleans(),
-    st.integers(0, 3), st.booleans(), st.floats(0, 1), st.integers(0, 2**32 - 1),
+    st.booleans(), st.integers(0, 3), st.booleans(), st.floats(0, 1), st.integers(0, 2**32 - 1),
 )
-def test_it_is_the_plain_codec(n, workers, lanes, rows, rotated, seed, spread, density, draw):
+def test_it_is_the_plain_codec(n, workers, lanes, rows, rotated, split, seed, spread, density, draw):
     rng = np.random.default_rng(draw)
     arrays = supports(rng, n, workers, density, -1000, 1000)
-    codec = Codec(Layout(n, rows, lanes, rotated, seed, spread), dtype="int32")
-    how = (rows, lanes, rotated, seed, codec.layout.n_blocks if spread else 0)
+    codec = Codec(Layout(n, rows, lanes, rotated, split, seed, spread), dtype="int32")
+    how = (rows, lanes, rotated, split, seed, codec.layout.n_blocks if spread else 0)
     message = codec.sum(arrays)
     plain = [sum(column) for column in zip(*(lhc.encode(x.tolist(), *how) for x in arrays), strict=True)]
     assert message.cells.tolist() == plain
@@ -78,7 +89,11 @@ def test_every_index_finds_the_union(index, workers):
 
 
 def test_the_layout_of_the_demo():
-    assert layout_for(2**27, 5 * 2**27 // 100, 2.0, "published") == Layout(2**27, 13108, 1024, False, spread=False)
+    demo = published_layout(2**27, 10)
+    assert (demo.rows, demo.lanes, demo.rotated, demo.spread) == (13108, 1024, False, False)
+    assert layout_for(2**27, 5 * 2**27 // 100, 2.0, "published") == demo
+    with pytest.raises(WeftError, match="compression ratio is 0: give a number above 0"):
+        published_layout(5, 0)
 
 
 def test_a_sixteenth_worker_would_carry_over():
@@ -108,8 +123,10 @@ def test_the_cliff_of_a_million_elements(form):
 def test_one_percent_too_little_loses_a_large_share():
     arrays = supports(np.random.default_rng(1), 1_000_000, 8, 0.01)
     codec = Codec(layout_for(1_000_000, union_size(arrays), 1.20, "element"))
-    decoded = codec.decode(codec.sum(arrays))
+    decoded = codec.decode(codec.sum(arrays), median=True)
     assert 1 - decoded.n_recovered / decoded.n_items == pytest.approx(0.496, abs=0.03)
+    error = decoded.values.astype(float) - wrapped_sum(arrays)
+    assert np.square(error).sum() / np.square(wrapped_sum(arrays).astype(float)).sum() == pytest.approx(0.39, abs=0.05)
 
 
 @pytest.mark.compiled
@@ -242,11 +259,24 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(WeftError, match="cells of 'uint8': choose one of int8"):
         Codec(Layout(4, 6), dtype="uint8")
     for bad in (
-        lambda: Layout(4, 0), lambda: Layout(-1, 1), lambda: layout_for(4, 5), lambda: layout_for(4, 2, 0),
-        lambda: Layout(2**31, 5),
+        lambda: Layout(4, 0), lambda: Layout(-1, 1), lambda: Layout(4, 2, split=True), lambda: layout_for(4, 5),
+        lambda: layout_for(4, 2, 0), lambda: Layout(2**31, 5), lambda: published_layout(5, 0), lambda: Bloom(4, 0, 1),
+        lambda: bloom_for(4, 2, 1.0),
     ):
         with pytest.raises(WeftError):
             bad()
+
+
+@pytest.mark.compiled
+def test_phantom_items_of_a_filter_decode_to_zero_and_fill_the_sketch():
+    d, rng = 200_000, np.random.default_rng(9)
+    arrays = supports(rng, d, 2, 0.04)
+    n = union_size(arrays)
+    codec = Codec(layout_for(d, n, 1.6, "element"), bloom_for(d, n, 0.01))
+    decoded = codec.decode(codec.sum(arrays))
+    phantoms = decoded.n_items - n
+    assert phantoms == pytest.approx(0.01 * (d - n), rel=0.2)
+    assert decoded.complete and np.array_equal(decoded.values, wrapped_sum(arrays))
 
 
 @pytest.mark.compiled

@@ -9,11 +9,11 @@ from hypothesis.extra import numpy as arrays
 
 from tests.oracles import lhc
 from topologies import WeftError
-from workloads.compression import Bitmap, Codec, Form, Layout, NibbleSum, layout_for, lossless_sum
+from workloads.compression import Bitmap, Bloom, Codec, Form, Layout, NibbleSum, bloom_for, layout_for, lossless_sum
 from workloads.compression import _kernels as kernels
 from workloads.compression.codec import DTYPES
 
-INDEXES = {"bitmap": Bitmap, "nibbles": NibbleSum}
+INDEXES = {"bitmap": Bitmap, "nibbles": NibbleSum, "bloom": lambda n: bloom_for(n, max(1, n // 4), 0.05)}
 
 lanes = st.sampled_from([1, 2, 3, 31, 32, 33, 1024])
 floats = st.one_of(
@@ -65,16 +65,16 @@ def test_any_number_of_workers_through_any_index(workers, n, width, density, ind
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 300), st.integers(3, 40), lanes, st.booleans(), st.booleans(),
+@given(st.integers(0, 300), st.integers(3, 40), lanes, st.booleans(), st.booleans(), st.booleans(),
        st.sampled_from(DTYPES), st.integers(0, 2**32 - 1))
-def test_damaged_messages_are_decoded_to_something(n, rows, width, rotated, spread, dtype, draw):
+def test_damaged_messages_are_decoded_to_something(n, rows, width, rotated, split, spread, dtype, draw):
     """No bits in the index and no values in the cells lead outside the arrays, whatever they are."""
     rng = np.random.default_rng(draw)
-    codec = Codec(Layout(n, rows, width, rotated, draw % 2**31, spread), dtype=dtype)
+    codec = Codec(Layout(n, rows, width, rotated, split, draw % 2**31, spread), dtype=dtype)
     message = codec.encode(np.zeros(n, dtype))
     cells = rng.integers(0, 256, message.cells.nbytes, dtype=np.uint8).view(message.cells.dtype)
     damaged = message._replace(cells=cells, support=rng.integers(0, 256, message.support.size, dtype=np.uint8))
-    decoded = codec.decode(damaged)
+    decoded = codec.decode(damaged, median=dtype == "int32")
     assert decoded.values.shape == (n,) and 0 <= decoded.n_recovered <= decoded.n_items <= n
 
 
@@ -152,8 +152,10 @@ def test_messages_of_other_codecs_are_refused():
 
 @pytest.mark.parametrize("other", [
     Codec(Layout(100, 90, lanes=8, seed=3), dtype="float32"),
+    Codec(Layout(100, 90, lanes=8, split=True), dtype="float32"),
     Codec(Layout(100, 90, lanes=8, spread=False), dtype="float32"),
-], ids=["seed", "spread"])
+    Codec(Layout(100, 90, lanes=8), Bloom(100, 104, 2), "float32"),
+], ids=["seed", "split", "spread", "index"])
 def test_messages_of_the_same_size_are_told_apart(other):
     codec, x = Codec(Layout(100, 90, lanes=8), dtype="float32"), np.ones(100, np.float32)
     mine, theirs = codec.encode(x), other.encode(x)
@@ -168,13 +170,13 @@ OTHER = np.ones(4, np.int32)
 
 @pytest.mark.parametrize("refused", [
     lambda: Codec(Layout(100, 9, lanes=8), NibbleSum(50)), lambda: Codec(Layout(100, 9, lanes=8), Bitmap(50)),
-    lambda: Layout(4.5, 9), lambda: Layout(4, 9, lanes=2.5),
+    lambda: Codec(Layout(100, 9), Bloom(101, 8, 1)), lambda: Layout(4.5, 9), lambda: Layout(4, 9, lanes=2.5),
     lambda: Layout(4, True), lambda: Layout(4, 2**21, 1024), lambda: Layout("4", 9), lambda: Bitmap(-1),
-    lambda: Bitmap(4.5), lambda: NibbleSum(4, 16),
+    lambda: Bitmap(4.5), lambda: NibbleSum(4, 16), lambda: Bloom(4, 2.5, 1),
     lambda: Bitmap(50).encode(np.ones(51, np.int32)),
-    lambda: NibbleSum(50).encode(np.ones(500, np.int32)),
+    lambda: NibbleSum(50).encode(np.ones(500, np.int32)), lambda: Bloom(4, 8, 1).encode(np.ones(5)),
     lambda: Bitmap(50).bits(np.zeros(6, np.uint8)), lambda: NibbleSum(50).bits(np.zeros(1, np.uint8)),
-    lambda: NibbleSum(4).bits(np.zeros(2, np.int64)), lambda: Bitmap(4).bits([0]),
+    lambda: NibbleSum(4).bits(np.zeros(2, np.int64)), lambda: Bloom(4, 80, 1).bits([0]),
     lambda: Bitmap(4).combine(np.zeros(1, np.uint8), np.zeros(2, np.uint8)),
     lambda: Codec(Layout(4, 9, lanes=1)).encode([1, 2, 3, 4]), lambda: Codec(Layout(4, 9, lanes=1)).encode(OTHER[:3]),
     lambda: Codec(Layout(4, 9, lanes=1)).encode(OTHER.astype(">i4")),
@@ -182,7 +184,7 @@ OTHER = np.ones(4, np.int32)
     lambda: Codec(Layout(1, 9, lanes=1)).encode(np.array([1 + 2j])), lambda: layout_for(100, 10.5),
     lambda: layout_for(100, 10, float("nan")), lambda: layout_for(100, 10, float("inf")),
     lambda: layout_for(9, 1, 2.0, "blocked"),
-], ids=range(27))
+], ids=range(30))
 def test_what_would_lead_outside_of_an_array_is_refused(refused):
     with pytest.raises(WeftError):
         refused()
@@ -225,8 +227,8 @@ def test_lengths_around_what_is_looked_through_at_a_time(n, width):
 
 
 @pytest.mark.parametrize("how", [
-    (2**31 - 1, 1, False, 5, 0), (2097151, 1024, True, 0, 0), (2147483, 1000, True, 3, 0), (3, 1, False, 2**31 - 1, 0),
-    (33554431, 64, True, 0, 33554432), (9, 64, False, 1, 33554432),
+    (2**31 - 1, 1, False, False, 5, 0), (2097151, 1024, True, False, 0, 0), (2147483, 1000, True, True, 3, 0),
+    (3, 1, False, True, 2**31 - 1, 0), (33554431, 64, True, False, 0, 33554432), (9, 64, False, True, 1, 33554432),
 ])
 def test_places_up_to_the_largest_that_are_allowed(how):
     items = np.array([0, 1, 1023, 1024, 2**30 + 1, 2**31 - 1025, 2**31 - 2], np.int32)
