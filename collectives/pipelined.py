@@ -13,7 +13,9 @@ exact loss.
 """
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Annotated
 
@@ -21,6 +23,7 @@ from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.trees.capable import capable_forests
 from collectives.trees.forest import Forest, forest_pattern, reversed_forest
 from collectives.trees.pack import (
     EXACT_TREES,
@@ -51,6 +54,7 @@ ROOTED_NPUS = 1024
 
 FORMS = ("two-phase", "best-roots")
 Form = Annotated[str, Choice(FORMS)]
+Switches = Annotated[str, Choice(("forward", "reduce"))]
 
 TRIES = 8
 """Numbers of trees tried if trees do not fit past switches, whose links are rounded down one by one."""
@@ -92,7 +96,7 @@ reduce = of_kind("reduce", _rooted, "Reduce along trees toward one root; the rev
 @checked
 def all_reduce(
     topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
-    form: Form | None = None, element_bytes: int = ELEMENT_BYTES,
+    form: Form | None = None, switches: Switches = "forward", element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """All-reduce: every block is reduced along one tree and broadcast along another, with the same root.
 
@@ -103,9 +107,20 @@ def all_reduce(
         not alike, such as on a mesh; where its fractions are fine, with few trees and a stated loss. Where it is no
         better than two phases, all have the trees of those. Default: best-roots; two-phase with `k`, `most_k` or
         `loss`, where the program is too large, or where blocks would pad the array by more than 1 %.
-    WeftError: as for `all_gather`; an unknown form.
+    `switches`: "forward", or "reduce": they also multicast, are nodes of the trees, and roots are chosen with them
+        (`best-roots`), at the rate that the fabric says, else that of their links. Those that it says reduce, or all;
+        of several tiers the lower, where that is faster. The other collectives gain nothing: every shard crosses a cut
+        once.
+    WeftError: as for `all_gather`; an unknown form; of switches that reduce, none, units behind them, more than
+        `MOST_VARIABLES` of a linear program, or another form.
     """
     limits = Limits(most_k, loss)
+    if switches == "reduce":
+        few = partial(capable_forests, topology)
+        best = _of_few(few, parse_size(size), max(1, element_bytes))
+        if form == "two-phase" or k is not None or limits != Limits():
+            raise WeftError(f"{NAME}: trees through switches that reduce choose roots: omit k, most_k, loss, form")
+        return schedule(_reducing_pattern(topology.as_it_reduces(), best), size, element_bytes)
     if form is None and k is None and limits == Limits() and topology.n_npus <= PACK_NPUS:
         with suppress(WeftError):  # the program is too large, or its trees do not fit past the switches
             if _roots_pay(topology, parse_size(size), max(1, element_bytes)):
@@ -163,9 +178,13 @@ def _schedule(
 
 
 def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> BestRoots:
+    return _of_few(partial(best_root_forests, topology), size_bytes, element_bytes)
+
+
+def _of_few(trees: Callable[[int], BestRoots], size_bytes: int, element_bytes: int) -> BestRoots:
     """Trees of chosen roots, and fewer of them where they would pad a small array."""
     for most in (EXACT_TREES, *reversed(FEW_TREES)):
-        best = best_root_forests(topology, most)
+        best = trees(most)
         if padded_little(size_bytes, element_bytes, 1, best.n_trees):
             break
     return best
@@ -181,6 +200,13 @@ def _is_large(topology: Topology, kind: str) -> bool:
     if collective(kind).rooted:
         return topology.n_npus > ROOTED_NPUS and topology.n_nodes > topology.n_npus
     return topology.n_npus > PACK_NPUS and not has_free_translations(topology)
+
+
+@lru_cache(maxsize=16)
+def _reducing_pattern(topology: Topology, best: BestRoots) -> Pattern:
+    return forest_pattern(
+        topology, "all-reduce", NAME, up=best.up, down=best.down, form="best-roots", note=best.note, reduces=True
+    )
 
 
 @by_wiring

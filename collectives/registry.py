@@ -236,6 +236,7 @@ _ALGORITHMS = (
             "k": "trees per root (default: as many as the optimum takes)",
             "most_k": "limit on k by default: fewer trees than the optimum takes lose bandwidth (default: 128)",
             "loss": "loss accepted with fewer trees, as a fraction (default: 0.01, or the smallest that is reached)",
+            "switches": "all-reduce: whether they forward, or reduce and multicast inside the trees (default: forward)",
         },
         discipline="lowest-chunk-first",
         built_from_rates=True,
@@ -317,6 +318,9 @@ ALGORITHMS = Registry("algorithms", {algorithm.name: algorithm for algorithm in 
 
 REDUCING = frozenset(one.name for one in _ALGORITHMS if one.reducing)
 """Names of weft's own that take switches which reduce."""
+
+REDUCES = "switches, or routers, reduce and multicast"
+"""The note of a schedule that takes them."""
 
 
 @checked

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
-from collectives.registry import REDUCING
+from collectives.registry import REDUCES, REDUCING
 from sim.analytic.bounds import flows_bound_ps, lower_bound_ps
 from sim.analytic.estimate import estimate_ps
 from sim.faults.apply import add_faults
@@ -342,8 +342,8 @@ class Result(Tabular):
         """
         alone = self.job.of_schedule
         notes = [f"{alone.name}: {alone.pattern.note}"] if alone is not None and alone.pattern.note else []
-        if alone is not None and alone.pattern.algorithm in REDUCING:
-            notes.append("switches, or routers, reduce and multicast")
+        if alone is not None and (alone.pattern.algorithm in REDUCING or alone.pattern.in_switches):
+            notes.append(REDUCES)
         notes += [self.circuits] * bool(self.circuits)
         notes += [] if self.faults is None else [str(self.faults)]
         if self.faults is not None and self.outcome is not None:

@@ -238,7 +238,12 @@ class Pattern:
     @property
     def is_of_ranks(self) -> bool:
         """Whether ranks alone send, and none waits for a slot: all that most formats of other tools know."""
-        return not self.pools and (self.n_sources or self.p) <= self.p
+        return not self.pools and not self.in_switches
+
+    @property
+    def in_switches(self) -> bool:
+        """Whether what is no rank sends too: switches reduce and multicast, or hand on."""
+        return (self.n_sources or self.p) > self.p
 
     def at_hand(self, most: int) -> AbstractContextManager[None]:
         """Within it all transfers are emitted once, where there are at most so many."""

@@ -188,7 +188,7 @@ class Piece:
 
 def forest_pattern(
     topology: Topology, kind: str, algorithm: str, *, up: Forest | None = None, down: Forest | None = None,
-    form: str = "", root: int = 0, whole: bool = False, note: str = "",
+    form: str = "", root: int = 0, whole: bool = False, note: str = "", reduces: bool = False,
 ) -> Pattern:
     """The pattern of a forest, checked tree by tree and proved.
 
@@ -198,6 +198,7 @@ def forest_pattern(
     `root`: for broadcast and reduce.
     `whole`: whether a node forwards a transfer only once it is complete, instead of chunk by chunk.
     `note`: as in `Pattern`.
+    `reduces`: whether switches are nodes of the trees, which reduce and multicast.
     """
     for forest in (up, down):
         if forest is not None:
@@ -207,7 +208,10 @@ def forest_pattern(
     for port, piece in enumerate(pieces):
         _add(sends, piece, port, whole)
     proof = OwnProof(lambda: _prove_pieces(topology, kind, pieces, n_blocks, root))
-    return sends.pattern(topology, kind, algorithm, n_blocks, form=form, own_proof=proof, root=root, note=note)
+    return sends.pattern(
+        topology, kind, algorithm, n_blocks, form=form, own_proof=proof, root=root, note=note,
+        n_sources=topology.n_nodes if reduces else None,
+    )
 
 
 def pieces_of(topology: Topology, kind: str, up: Forest | None, down: Forest | None) -> tuple[list[Piece], int]:

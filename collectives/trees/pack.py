@@ -155,6 +155,9 @@ DENOMINATORS = (1, 2, 4, 6, 12, 60, 720)
 EXACT_TREES, FEW_TREES = 4096, (16, 32, 64, 128, 256, 512, 1024)
 """Most trees, over all roots, that a solution may take, and the numbers tried where its fractions are finer."""
 
+FEW_OF_ONE = (1, 2, 3, 4, 6, 8, 12, 16, 32)
+"""Trees of each root that are tried where roots are equal."""
+
 MOST_LOSS, PRECISION = 0.5, 1e-4
 """Of the losses of bandwidth by few trees, the most that is looked at, and how near the least is found."""
 
@@ -181,15 +184,16 @@ class BestRoots(NamedTuple):
 
 
 @remembered
-def best_root_forests(topology: Topology, most: int = EXACT_TREES) -> BestRoots:
+def best_root_forests(topology: Topology, most: int = EXACT_TREES, equal: int = 0) -> BestRoots:
     """Trees up and down for the best all-reduce along trees, where roots are better chosen than equal.
 
     They are those of the program where its fractions take at most `most` trees. Else the fewest trees that lose at most
     1 % against it, or the number up to `most` that loses least.
 
+    `equal`: as in `best_roots`.
     WeftError: unreachable NPUs, a linear program that is too large, or trees that do not fit past the switches.
     """
-    best = best_roots(topology)
+    best = best_roots(topology, (), equal)
     unit = float(topology.bandwidth_Bps.max())
     for denominator in DENOMINATORS:
         shares = [_near(share / unit, denominator) for share in best.share_Bps.tolist()]
@@ -199,8 +203,9 @@ def best_root_forests(topology: Topology, most: int = EXACT_TREES) -> BestRoots:
         if found is not None:
             return BestRoots(*found, 0.0)
     least: BestRoots | None = None
-    for n_trees in (some for some in FEW_TREES if some <= most):
-        rounded = _rounded(topology, n_trees)
+    few = [equal * many for many in FEW_OF_ONE] if equal else FEW_TREES
+    for n_trees in (some for some in few if some <= most):
+        rounded = _rounded(topology, n_trees, equal)
         if rounded is not None and (least is None or rounded.loss < least.loss):
             least = rounded
         if least is not None and least.loss <= LOSS:
@@ -211,9 +216,9 @@ def best_root_forests(topology: Topology, most: int = EXACT_TREES) -> BestRoots:
 
 
 @remembered
-def _rounded(topology: Topology, n_trees: int) -> BestRoots | None:
+def _rounded(topology: Topology, n_trees: int, equal: int = 0) -> BestRoots | None:
     """Whole numbers of trees, each root's by its share, with the least loss at which flows of them fit; or None."""
-    best = best_roots(topology)
+    best = best_roots(topology, (), equal)
     part = best.share_Bps / best.share_Bps.sum() * n_trees
     trees = np.floor(part).astype(int)
     trees[np.argsort(trees - part, kind="stable")[: n_trees - trees.sum()]] += 1
@@ -254,13 +259,22 @@ def equal_roots_are_best(topology: Topology) -> bool:
     simple = two_phase_rate_Bps(topology)
     if simple is None or 1 / simple <= _bound_s_per_byte(topology):
         return True  # already optimal: no program is needed
-    variables = 2 * topology.n_npus * topology.n_links
-    if variables > MOST_VARIABLES:
-        raise WeftError(
-            f"best-roots on {topology.name}: the linear program would have {variables:,} variables (limit: "
-            f"{MOST_VARIABLES:,}); use the form two-phase"
-        )
+    check_program(topology, "best-roots", "; use the form two-phase")
     return best_roots(topology).rate_Bps <= float(simple) * (1 + 1e-6)
+
+
+def program_variables(topology: Topology) -> int:
+    """Of the linear program of chosen roots."""
+    return 2 * topology.n_npus * topology.n_links
+
+
+def check_program(topology: Topology, what: str, instead: str = "") -> None:
+    """Refuse a linear program of more than `MOST_VARIABLES`."""
+    if (variables := program_variables(topology)) > MOST_VARIABLES:
+        raise WeftError(
+            f"{what} on {topology.name}: the linear program would have {variables:,} variables (limit: "
+            f"{MOST_VARIABLES:,}){instead}"
+        )
 
 
 def two_phase_rate_Bps(topology: Topology) -> Fraction | None:

@@ -86,8 +86,7 @@ def _wire_bound_ps(lowered: Lowered) -> int:
         }[schedule.kind.name]
     else:
         ends, all_Bps = _ends(schedule.topology)
-        reduced_on_the_way = (schedule.pattern.n_sources or p) > p  # switches are among the sources
-        all_groups = 0 if reduced_on_the_way else 2 * (p - p // n) * size
+        all_groups = 0 if schedule.pattern.in_switches else 2 * (p - p // n) * size
         seconds = {
             "all-reduce": max(size / ends.into, size / ends.out_of, all_groups / all_Bps),
             "reduce-scatter": max((share / (n - 1)) / ends.into, share / ends.out_of),  # one sum for all others
@@ -131,8 +130,7 @@ def _cut_bound_ps(lowered: Lowered) -> int:
     if schedule.kind.weights is not None:
         s_per_byte = _pairs_s_per_byte(topology, schedule.kind, schedule.element_bytes, schedule.size_bytes)
         return int(s_per_byte * PS_PER_S * schedule.size_bytes)
-    reducing = (pattern.n_sources or pattern.p) > pattern.p
-    ps_per_byte = _cut_ps_per_byte(topology, schedule.kind.name, pattern.root, reducing)
+    ps_per_byte = _cut_ps_per_byte(topology, schedule.kind.name, pattern.root, pattern.in_switches)
     return ps_per_byte.numerator * schedule.size_bytes // ps_per_byte.denominator
 
 

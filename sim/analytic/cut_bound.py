@@ -55,16 +55,16 @@ def cut_bound(
     root : int
         Of a rooted collective.
     reducing_switches : bool or None
-        Whether switches may reduce, at the rate of their links, or of the units behind them; this matters to an
-        all-reduce alone. None: those that the fabric says, at the rate that it reaches. Multicast in switches changes
-        none of the bounds: a cut is crossed once by every shard.
+        Whether switches may reduce, at the rate that the fabric says, else that of their links, or of the units behind
+        them; this matters to an all-reduce alone. None: those that the fabric says. Multicast in switches changes none
+        of the bounds: a cut is crossed once by every shard.
 
     Raises
     ------
     WeftError
         NPUs that cannot be reached, an unknown collective, or a root that is not a rank.
     """
-    known = topology.aggregation if reducing_switches is None else None
+    known = None if reducing_switches is False else topology.aggregation
     return _cut_bound(topology, named(collective).name, root, reducing_switches, known)
 
 

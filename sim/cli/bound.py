@@ -15,6 +15,7 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from topologies import SWITCH, Topology
+from topologies.flows.partitions import reducing_nodes
 from topologies.flows.programs import (
     MOST_VARIABLES,
     SMALL,
@@ -91,7 +92,8 @@ def bound_rows(
         more += " (--program)" if slower and not programs else ""
         reason = f"reduce-scatter, and once it has ended all-gather, each optimal{more}"
         rows.append(_row(topology, kind, "two-phase", phases, (), reason))
-    if programs and topology.n_npus > 1:
+    small = kind == "all-reduce" and reduces and 2 * topology.n_npus * topology.n_links <= SMALL
+    if (programs or small) and topology.n_npus > 1:
         rows += _programs(topology, kind, reducing_switches)
     return rows
 
@@ -100,8 +102,6 @@ def _programs(
     topology: Topology, kind: str, reducing_switches: bool | None, count: npt.NDArray[np.int64] | None = None
 ) -> list[dict[str, Any]]:
     """Rates of linear programs, to nine digits. `count`: bytes of each pair at the size `UNEVEN_BYTES`."""
-    if kind == "all-reduce" and reducing_switches is None and topology.says_it_reduces:
-        topology, reducing_switches = topology.as_it_reduces(), True
     if count is not None:
         rate = concurrent_flow(topology, tuple(map(tuple, count.tolist()))).rate_Bps * UNEVEN_BYTES
         reason = "maximum concurrent flow, one flow for each source"
@@ -109,8 +109,11 @@ def _programs(
         rate = all_to_all_rate_Bps(topology) * topology.n_npus
         reason = "maximum concurrent flow, one flow for each source"
     elif kind == "all-reduce":
-        rate = best_roots(topology, bool(reducing_switches)).rate_Bps
-        reason = "chosen roots, either direction its bandwidth"
+        rate, reason = best_roots(topology).rate_Bps, "chosen roots, either direction its bandwidth"
+        if (capable := reducing_nodes(topology, reducing_switches)).any():
+            reached = best_roots(topology.as_it_reduces(), tuple(np.flatnonzero(capable).tolist())).rate_Bps
+            rate = max(rate, reached)
+            reason += f", {'trees through switches that reduce' if reached == rate else 'faster without reduction'}"
     else:
         return []
     s_per_byte = 1 / Fraction(rate / 1e9).limit_denominator(10**6) / 10**9

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from collectives.core.collective import Collective
-from collectives.registry import REDUCING
+from collectives.registry import REDUCES, REDUCING
 from sim.analytic.roof import roof
 from sim.plots.compare import draw_comparison, draw_roofline, draw_scaling, draw_speedup
 from sim.plots.critical_path import draw_validation
@@ -62,7 +62,8 @@ def _roofline(wanted: Drawing) -> None:
         model, topology = spec.build_model(), spec.build_topology()
         if model.deliver == "head":
             raise WeftError("a roofline is of chunks delivered with their tail: --deliver head has no cut bound")
-        reduces = any(row["algorithm"] in REDUCING for row in wanted.rows if row["topology"] == topology.name)
+        rows = [row for row in wanted.rows if row["topology"] == topology.name]
+        reduces = any(row["algorithm"] in REDUCING or REDUCES in (row.get("notes") or ()) for row in rows)
         roofs[topology.name] = roof(
             topology, spec.kind.name, spec.collective.root or 0, endpoint_latency_ps=model.endpoint_latency_ps,
             reducing_switches=reduces,

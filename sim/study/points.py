@@ -246,9 +246,10 @@ def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None]
     """The run with the chunks and the discipline that suit a schedule, on the fabric without faults."""
     spec = task.spec
     trial = partial(simulate, symmetry=spec.symmetry, progress=progress, max_events=task.max_events)
+    designed = spec.model.discipline or schedule.pattern.in_switches  # whose trees fill the sooner with FIFO
     return choose(
         schedule, spec.build_model(), lambda tried, model: trial(tried, model=model), symmetry=spec.symmetry,
-        discipline=None if spec.model.discipline else algorithm(task.algorithm).discipline,
+        discipline=None if designed else algorithm(task.algorithm).discipline,
     )
 
 

@@ -180,11 +180,13 @@ class Topology:
         return self.says_it_reduces or (self.aggregation is not None and 0 in self.aggregation.tiers)
 
     def as_it_reduces(self) -> Topology:
-        """The network with the bandwidth that its aggregation reaches, where that is known."""
+        """The network with the bandwidth that its aggregation reaches, where that is known: then all of its links'."""
         if self.aggregation is None:
             return self
         share = np.where(np.isin(self.dimension, self.aggregation.tiers), self.aggregation.efficiency, 1.0)
-        return self.with_links(bandwidth_Bps=self.bandwidth_Bps * share)
+        found = self.with_links(bandwidth_Bps=self.bandwidth_Bps * share)
+        object.__setattr__(found, "aggregation", self.aggregation._replace(efficiency=1.0))
+        return found
 
     @property
     def n_nodes(self) -> int:

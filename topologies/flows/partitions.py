@@ -49,7 +49,7 @@ def least_crossing(topology: Topology, reducing_switches: bool | None = False) -
 
     `reducing_switches`: which switches reduce, as in `sim.analytic.cut_bound`.
     """
-    return _tightest(topology, reducing_switches, topology.aggregation if reducing_switches is None else None)
+    return _tightest(topology, reducing_switches, None if reducing_switches is False else topology.aggregation)
 
 
 @remembered_in_proportion(_faster)
@@ -61,21 +61,20 @@ def _tightest(
     owner, has = np.arange(topology.n_nodes), np.flatnonzero(unit_of(topology) != np.arange(topology.n_nodes))
     owner[unit_of(topology)[has]] = has
     candidates = [parts[owner] for parts in candidates]  # a unit belongs to its node
-    reducing = _reducing(topology, reducing_switches, aggregation)
+    reducing = reducing_nodes(topology, reducing_switches)
     found = (_crossed(topology, parts, reducing, aggregation) for parts in candidates)
     return max(found, key=lambda one: one.s_per_byte)
 
 
-def _reducing(
-    topology: Topology, reducing_switches: bool | None, aggregation: Aggregation | None
-) -> npt.NDArray[np.bool_]:
-    """Whether each node is a switch that reduces."""
+def reducing_nodes(topology: Topology, reducing_switches: bool | None) -> npt.NDArray[np.bool_]:
+    """Whether each node is a switch that reduces; `reducing_switches` as in `sim.analytic.cut_bound`."""
     switch: npt.NDArray[np.bool_] = topology.kind == SWITCH
     if reducing_switches is not None:
         return switch if reducing_switches else np.zeros_like(switch)
     known = unit_of(topology) != np.arange(topology.n_nodes)
-    if aggregation is not None:
-        known |= ~np.isin(np.arange(topology.n_nodes), topology.src[~np.isin(topology.dimension, aggregation.tiers)])
+    if topology.aggregation is not None:
+        others = topology.src[~np.isin(topology.dimension, topology.aggregation.tiers)]
+        known |= ~np.isin(np.arange(topology.n_nodes), others)
     reduces: npt.NDArray[np.bool_] = switch & known
     return reduces
 

@@ -115,13 +115,14 @@ def flow_variables(topology: Topology) -> int:
 
 
 @remembered
-def best_roots(topology: Topology, in_network: bool = False) -> Roots:
+def best_roots(topology: Topology, reducing: tuple[int, ...] = (), equal: int = 0) -> Roots:
     """The best all-reduce along trees with arbitrary roots (ForestColl, arXiv 2402.06787, appendix on all-reduce).
 
     Maximizes the sum of the shares x, over x and the broadcast bandwidth a of each link, such that flows of that value
     reach every NPU from the roots within a, and the roots from every NPU within the remaining bandwidth.
 
-    `in_network`: whether switches multicast and reduce. Otherwise flow is conserved at switches in each direction.
+    `reducing`: switches that multicast and reduce. At others, flow is conserved in each direction.
+    `equal`: whether the first so many NPUs have equal shares, and others none (0: free).
     """
     from scipy.sparse import csr_array, eye_array, vstack  # heavy: loaded where it is used
 
@@ -133,7 +134,7 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
     unit = float(t.bandwidth_Bps.max())
     bandwidth = t.bandwidth_Bps / unit
     enters = _incidence(t)
-    equal, upper, limit = [], [], []
+    fixed, upper, limit = [], [], []
     for way in (0, 1):
         for npu in range(n):
             first = n + m + (way * n + npu) * m
@@ -142,17 +143,21 @@ def best_roots(topology: Topology, in_network: bool = False) -> Roots:
             feed[np.arange(n), np.arange(n)] = 1
             feed[npu] -= 1
             flow = enters if way == 0 else -enters
-            equal.append(_placed(columns, (0, csr_array(feed)), (first, flow)))
+            fixed.append(_placed(columns, (0, csr_array(feed)), (first, flow)))
             within = -eye_array(m) if way == 0 else eye_array(m)
             upper.append(_placed(columns, (n, within), (first, eye_array(m))))
             limit.append(np.zeros(m) if way == 0 else bandwidth)
-    if not in_network and t.n_nodes > n:
-        equal.append(_placed(columns, (n, enters[n:])))
+    forwards = np.setdiff1d(np.arange(n, t.n_nodes), reducing)
+    if forwards.size:
+        fixed.append(_placed(columns, (n, enters[forwards])))
+    if equal > 1:
+        fixed.append(_placed(columns, (0, csr_array(np.eye(equal - 1, n) - np.eye(equal - 1, n, 1)))))
     cost = np.zeros(columns)
     cost[:n] = -1
     bounds = np.full((columns, 2), [0, np.inf])
     bounds[n : n + m, 1] = bandwidth
-    left = vstack(equal)
+    bounds[equal or n : n, 1] = 0
+    left = vstack(fixed)
     solved, _ = _solve(t, cost, vstack(upper), np.concatenate(limit), left, np.zeros(left.shape[0]), bounds)
     return Roots(float(solved[:n].sum()) * unit, solved[:n] * unit, solved[n : n + m] * unit)
 

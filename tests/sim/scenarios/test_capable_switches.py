@@ -9,19 +9,32 @@ from collectives import build
 from collectives.core.routes import paths_of
 from collectives.core.schedule import Schedule
 from sim import simulate
+from sim.cli.bound import bound_rows
 from topologies import Topology, from_spec
-from topologies.flows.programs import best_roots
 
 
 @pytest.mark.parametrize(("spec", "optimum_GBps"), [("dgx-a100:2", 200.0), ("dgx-h100:2", 377.3667)])
 def test_trees_over_boxes_reach_the_optimum_of_switches_that_reduce(spec: str, optimum_GBps: float) -> None:
     """On links at the rate at which they do: the program knows that what a NIC brings crosses the switch as well."""
     t = from_spec(spec)
-    optimum = best_roots(t.as_it_reduces(), in_network=True).rate_Bps
+    printed = bound_rows(t, "all-reduce", reducing_switches=True)[-1]
+    assert printed["by"] == "linear program"
+    optimum = 1e9 * printed["algbw_GBps"]
     assert optimum == pytest.approx(optimum_GBps * 1e9, rel=1e-6)
-    for name, form, chunks in (("nvls-trees", None, 256), ("in-network", "rail-wise", 1024)):
-        built = build(name, "all-reduce", t, "1GiB", form)
+    for name, form, chunks, size, options in (
+        ("nvls-trees", None, 256, "1GiB", {}), ("in-network", "rail-wise", 1024, "1GiB", {}),
+        ("pipelined", None, 512, "64MiB", {"switches": "reduce"}),
+    ):
+        built = build(name, "all-reduce", t, size, form, **options)
         assert 0.98 * optimum < built.size_bytes / simulate(built, chunks=chunks).time_s <= optimum
+
+
+def test_a_bound_by_boxes_that_reduce_is_not_beaten_by_them() -> None:
+    t = from_spec("dgx-h100:2")
+    for switches in (None, True):
+        rows = bound_rows(t, "all-reduce", programs=True, reducing_switches=switches)
+        built = build("nvls-trees", "all-reduce", t, "1GiB")
+        assert built.size_bytes / simulate(built, chunks=256).time_s < 1e9 * min(row["algbw_GBps"] for row in rows)
 
 
 def between_groups(built: Schedule, group: np.ndarray) -> float:
