@@ -1,6 +1,7 @@
 """The transfers of many sources, emitted and packed part by part: no table of all of them is there twice."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy.typing as npt
 from collectives.core.transfers import Transfers
 from topologies.core.paths import ranges
 
-PART, MOST_PARTS = 2**18, 64
-"""Transfers that are emitted at a time, and limit on the parts."""
+PART, MOST_PARTS, MOST_CUTS = 2**18, 64, 64
+"""Transfers that are emitted at a time; limits on the parts, and on the runs of slots of which all have as many."""
 
 _ROWS = (*Transfers._fields[:8], "pool", "rounds")
 _LISTS = {"dep_ptr": ("dep_src", "dep_slot", "dep_lag"), "via_ptr": ("via_links",)}
@@ -36,20 +37,19 @@ def emitted(emit: Callable[[npt.NDArray[np.integer]], Transfers], sources: npt.N
         parts = [_packed(emit(some)) for some in np.array_split(sources, n_parts)]
     if any(part.keys() != parts[0].keys() for part in parts):  # some name links, others do not
         return emit(sources)
-    n_slots = max(int(part["slot"].max(initial=-1)) for part in parts) + 1
-    counts = np.array([np.bincount(part["slot"], minlength=n_slots) for part in parts])
-    begins = (np.cumsum(counts.T) - counts.T.ravel()).reshape(n_slots, n_parts).T  # by slot, and in it by part
-    places = [ranges(begin, count).astype(np.int32) for begin, count in zip(begins, counts, strict=True)]
-    merged = {name: _joined(parts, name, places) for name in _ROWS}
+    slots = [part["slot"] for part in parts]
+    n_slots = max(int(slot.max(initial=-1)) for slot in slots) + 1
+    counts = np.array([np.bincount(slot, minlength=n_slots) for slot in slots])
+    merged = {name: _joined(parts, name, counts) for name in _ROWS}
     for ptr, items in _LISTS.items():
         lengths = [part[ptr] for part in parts if ptr in part]
-        total = _joined(parts, ptr, places)
+        total = _joined(parts, ptr, counts)
         if total is None:
             continue
-        merged[ptr] = first = _pointers(total)
+        merged[ptr] = _pointers(total)
+        of_slots = [np.bincount(slot, length, n_slots) for slot, length in zip(slots, lengths, strict=True)]
         for name in items:
-            at = (ranges(first[place].astype(np.int64), length) for place, length in zip(places, lengths, strict=True))
-            merged[name] = _joined(parts, name, at)
+            merged[name] = _joined(parts, name, np.array(of_slots, np.int64))
     for column in merged.values():
         if column is not None:
             column.flags.writeable = False
@@ -71,18 +71,34 @@ def _thin(column: Column, narrow: bool) -> Column:
     return column.astype(np.int32) if fits else column
 
 
-def _joined(parts: Sequence[dict[str, Column]], name: str, places: Iterable[npt.NDArray[np.integer]]) -> Column | None:
-    """A column of all parts, which lose it: the values of each part at its places."""
+def _joined(parts: Sequence[dict[str, Column]], name: str, counts: npt.NDArray[np.int64]) -> Column | None:
+    """A column of all parts, which lose it, by slots, and in a slot by parts.
+
+    `counts`: (parts, slots), values that each part has of each slot. Slots that follow each other and have equal counts
+    are copied together.
+    """
     values = [part.pop(name) for part in parts if name in part]
     if not values:
         return None
-    n = sum(len(one) for one in values)
     some = [one for one in values if one.size]
     if some and all(one.strides == (0,) and one[0] == some[0][0] for one in some):
-        return np.broadcast_to(some[0][:1], (n,)).view()
-    found = np.empty((n, *values[0].shape[1:]), np.result_type(*values))
-    for place, one in zip(places, values, strict=True):
-        found[place] = one
+        return np.broadcast_to(some[0][:1], (sum(len(one) for one in values),)).view()
+    of_slot = counts.sum(axis=0)
+    begin, end = np.cumsum(of_slot) - of_slot, np.cumsum(counts, axis=1)
+    found = np.empty((int(of_slot.sum()), *values[0].shape[1:]), np.result_type(*values))
+    cuts = np.flatnonzero(np.append(True, np.any(counts[:, 1:] != counts[:, :-1], axis=0)))
+    before = np.zeros_like(of_slot)
+    for count, ends, one in zip(counts, end, values, strict=True):
+        if cuts.size > MOST_CUTS:
+            found[ranges(begin + before, count)] = one
+        for first, last in pairwise([*cuts.tolist(), of_slot.size] if cuts.size <= MOST_CUTS else []):
+            width, at = count[first], before[first]
+            block = found[begin[first] : begin[last - 1] + of_slot[last - 1]]
+            mine = one[ends[first] - width : ends[last - 1]]
+            columns = last - first, -1, *found.shape[1:]
+            if width:
+                block.reshape(columns)[:, at : at + width] = mine.reshape(columns)
+        before += count
     return found
 
 

@@ -19,9 +19,9 @@ BYTES_PER_HOP = 45
 """Peak while lowering without symmetry, and for the hops of each pair of ends: tracemalloc on ring, bucket, swing and
 direct, tori of 256 to 4,096 nodes, 65 thousand to 8 million transfers."""
 
-BYTES_PER_TASK = 220
-"""Peak while a job of several operations is lowered: gpt-3 in pipelines of 8 stages on 128 NPUs, 0.25 to 12 million
-tasks, with symmetry and without."""
+BYTES_PER_TASK = 340
+"""Peak of a command that lowers, runs and explains a job of several operations: gpt-3 in a pipeline of 8 stages on 128
+NPUs, 8.8 million tasks."""
 
 FIRST_SAMPLED = 8
 """Transfers whose routes say how many more are looked at: on ring:1000000 a thousand would be 2 GB of hops."""

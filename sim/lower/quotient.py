@@ -501,9 +501,7 @@ def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I6
     arriving = np.bincount(theirs.links, weights=images, minlength=link_of.size)
     if np.any(arriving != crossings * orbit_size):
         return "it fixes a link that several ranks share"
-    key = links.astype(np.int64) * theirs.links.size + at
-    key.sort()
-    if np.any(key[1:] == key[:-1]):
+    if _repeats(at) and _repeats(links.astype(np.int64) * theirs.links.size + at):
         return "it fixes a link that several ranks share"
     if full:
         used = np.bincount(links, minlength=link_of.size)
@@ -523,8 +521,17 @@ def _any_alike(*columns: npt.NDArray[np.integer]) -> bool:
             distinct = int(key.max(initial=0)) + 1
         key = key * values.size + row
         distinct *= max(values.size, 1)
-    key.sort()
-    return bool(np.any(key[1:] == key[:-1]))
+    return _repeats(key)
+
+
+def _repeats(values: I64) -> bool:
+    """Whether a number, from 0 on, occurs twice; linear in time where their range is short."""
+    if (span := int(values.max(initial=-1)) + 1) > 8 * values.size:
+        ordered = np.sort(values)
+        return bool(np.any(ordered[1:] == ordered[:-1]))
+    there = np.zeros(span, np.bool_)
+    there[values] = True
+    return int(np.count_nonzero(there)) < values.size
 
 
 def find_rows(key: I64, want: I64) -> Rows:

@@ -42,7 +42,7 @@ class ShortestPathRouter:
         WeftError
             A pair without a route.
         """
-        targets, row = np.unique(_doors(topology).node[dst], return_inverse=True)
+        targets, row = _targets(topology, dst)
         size = _batch_size(topology)
         members = [np.flatnonzero(row // size == batch) for batch in range(-(-targets.size // size))]
         parts = list[Paths]()
@@ -75,6 +75,14 @@ def _doors(topology: Topology) -> _Doors:
 
 
 _DOORS: WeakKeyDictionary[Topology, _Doors] = WeakKeyDictionary()
+
+
+def _targets(topology: Topology, dst: Ints) -> tuple[Ints, Ints]:
+    """The nodes where routes lead, ascending, and which of them each leads to."""
+    node = _doors(topology).node[dst]
+    there = np.zeros(topology.n_nodes, np.bool_)
+    there[node] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[node]
 
 
 class _Onward(NamedTuple):
@@ -136,7 +144,7 @@ def distances(topology: Topology, targets: Ints) -> npt.NDArray[np.int32]:
 
 
 def _route(topology: Topology, src: Ints, dst: Ints, tie: str, seed: int, numbering: int | None) -> Paths:
-    targets, row = np.unique(_doors(topology).node[dst], return_inverse=True)
+    targets, row = _targets(topology, dst)
     onward = _onward(topology, targets)
     if numbering is not None:
         onward = [_renumbered(topology, way, numbering) for way in onward]
@@ -177,21 +185,24 @@ def _walk(
     `choose(hop, route)` gives the index of the link to take among the equally short ones, modulo their number.
     """
     sizes = np.array([way.links.size for way in onward])
-    start = np.array([way.start for way in onward]) + (np.cumsum(sizes) - sizes)[:, None]
+    start = (np.array([way.start for way in onward]) + (np.cumsum(sizes) - sizes)[:, None]).ravel()
     useful = np.concatenate([way.links for way in onward])
     hops = np.where(src == dst, 0, np.array([way.distance for way in onward])[row, src])
     last = np.where(src == dst, -1, _doors(topology).link[dst])
     ptr = np.concatenate(([0], np.cumsum(hops + (last >= 0), dtype=np.int64)))
     links, tied = np.empty(ptr[-1], np.int32), np.zeros(src.size, np.bool_)
-    here, route, hop = src.copy(), np.flatnonzero(hops), 0
+    route, hop, width = np.flatnonzero(hops), 0, topology.n_nodes + 1
+    at = row[route] * width + src[route]  # in `start`
     while route.size:
-        begin, end = start[row[route], here[route]], start[row[route], here[route] + 1]
-        taken = useful[begin + choose(hop, route) % (end - begin)]
+        begin = start[at]
+        ways = start[at + 1] - begin
+        taken = useful[begin + choose(hop, route) % ways]
         links[ptr[route] + hop] = taken
-        tied[route] |= end - begin > 1
-        here[route] = topology.dst[taken]
+        tied[route] |= ways > 1
         hop += 1
-        route = route[hops[route] > hop]
+        going = np.flatnonzero(hops[route] > hop)
+        at = (at - at % width)[going] + topology.dst[taken[going]]
+        route = route[going]
     links[ptr[1:][last >= 0] - 1] = last[last >= 0]
     return Paths(ptr, links, np.arange(src.size)), tied
 
