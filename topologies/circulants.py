@@ -154,8 +154,8 @@ class CoinRouter:
         first, begin, coin = _steps(self.n, self.coins, ascending)
         hops = (first[1:] - first[:-1])[distance]
         if np.any((hops == 0) & (distance > 0)):
-            at = int(np.flatnonzero((hops == 0) & (distance > 0))[0])
-            raise WeftError(f"topology {topology.name}: no route from npu{src[at]} to npu{dst[at]}")
+            pair = int(np.flatnonzero((hops == 0) & (distance > 0))[0])
+            raise WeftError(f"topology {topology.name}: no route from npu{src[pair]} to npu{dst[pair]}")
         tail = np.tile(np.arange(self.n), len(self.coins))
         link = topology.link_ids(tail, (tail + np.repeat(np.array(self.coins, np.int64), self.n)) % self.n)
         at = ranges(first[distance], hops)

@@ -101,7 +101,8 @@ class _Plan:
                 for one in self._rows(some, "circuits"):
                     place = self._place(at, some | one)
                     if circuits.setdefault(place, one) is not one:
-                        raise WeftError(f"{self.name}: stripe {place[2]!r} crosses plane {place[1]} of round {at} twice")
+                        twice = f"stripe {place[2]!r} crosses plane {place[1]} of round {at} twice"
+                        raise WeftError(f"{self.name}: {twice}")
                     self._agree(one, {"plane": some["plane"]}, f"the circuit of stripe {place[2]!r}")
         found: dict[int, list[Table]] = {}
         names: set[object] = set()
