@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from sim.analytic.epigraph import Epigraph, EpigraphRow
+from sim.analytic.convex import Epigraph, EpigraphRow
 from sim.analytic.traffic import F64, dimension_traffic
 from topologies.checks import Number, WeftError, checked, choice
 from topologies.text.brief import one_line

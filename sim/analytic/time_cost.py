@@ -10,9 +10,8 @@ import itertools
 from typing import NamedTuple
 
 from sim.analytic.constraints import Constraint, Feasible
-from sim.analytic.convex import Least, least_time
+from sim.analytic.convex import Epigraph, Least, least_time
 from sim.analytic.cost import Cost
-from sim.analytic.epigraph import Epigraph
 from sim.analytic.traffic import F64
 from topologies import WeftError
 

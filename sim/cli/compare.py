@@ -16,8 +16,7 @@ from sim.how import How
 from sim.measured.nccl_text import nccl_json
 from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock, Stopped
-from sim.study.cures import cures
-from sim.study.deciding import deciding_defaults
+from sim.study.deciding import cures, deciding_defaults
 from sim.study.points import Cost, Task
 from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
 from sim.library.tuner import SENDRECV
-from sim.measured.points import PLACEMENTS, Measurements, measured
-from sim.measured.units import scale
+from sim.measured.points import PLACEMENTS, Measurements, measured, scale
 from sim.study.tables import nccl_fields
 from sim.version import weft_version
 from topologies.checks import WeftError

@@ -26,8 +26,7 @@ from sim.measured.nccl_text import (
     version_of_code,
 )
 from sim.measured.nccl_text import is_head as is_nccl
-from sim.measured.points import PLACEMENTS, Measurements, measured
-from sim.measured.units import scale
+from sim.measured.points import PLACEMENTS, Measurements, measured, scale
 from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input
 from topologies.text.plain_data import parse_json

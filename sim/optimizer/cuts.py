@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.analytic.constraints import Feasible
-from sim.analytic.convex import least_time
+from sim.analytic.convex import Epigraph, least_time
 from sim.analytic.cost import Cost, worth
-from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import check_well_posed, least_time_cost
 from sim.analytic.traffic import F64
 from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, positive, toward

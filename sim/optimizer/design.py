@@ -1,15 +1,14 @@
-"""Solving a design problem, analytically or against the simulation, into one row of a table."""
+"""Solving a design problem, analytically or against the simulation, into one row of a table; and time over cost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.analytic.constraints import Feasible
-from sim.analytic.convex import least_time
+from sim.analytic.constraints import Feasible, budget
+from sim.analytic.convex import Epigraph, least_time
 from sim.analytic.cost import Cost, worth
-from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
 from sim.optimizer.cuts import MAX_EVALUATIONS, optimize
@@ -171,3 +170,41 @@ def budget_saving(
     if not allowed:
         return None
     return (evaluate(bandwidth_GBps) - min(evaluate(point) for point in allowed)) / more.step_GBps * NS
+
+
+class FrontPoint(NamedTuple):
+    """The best design at a total bandwidth, and the equal split."""
+
+    total_GBps: float
+    design: Design
+    cost: float
+    equal_cost: float
+    dominated: bool  # whether another point is faster and costs no more
+
+    def row(self) -> dict[str, Any]:
+        """The point as plain data."""
+        return {
+            "total_GBps": self.total_GBps, "bandwidth_GBps": self.design.bandwidth_GBps.tolist(), "cost": self.cost,
+            "time_s": self.design.time_ns / 1e9, "equal_cost": self.equal_cost,
+            "equal_time_s": self.design.equal_time_ns / 1e9, "dominated": self.dominated,
+        }
+
+
+def pareto_front(totals: Iterable[float], cost: Cost, solve: Callable[[Feasible], Design]) -> list[FrontPoint]:
+    """Solve for each total bandwidth.
+
+    `totals`: GB/s of an NPU over all dimensions.
+    """
+    n_dims = cost.price.size
+    found = []
+    for total in totals:
+        feasible = Feasible([budget(float(total), n_dims, spent=True)], n_dims)
+        design = solve(feasible)
+        equal = cost.of(equal_split(design.bandwidth_GBps, feasible))
+        found.append(FrontPoint(float(total), design, cost.of(design.bandwidth_GBps), equal, False))
+    return [
+        point._replace(dominated=any(
+            other.cost <= point.cost and other.design.time_ns < point.design.time_ns for other in found
+        ))
+        for point in found
+    ]

@@ -11,9 +11,8 @@ from heapq import heappop, heappush
 import numpy as np
 
 from sim.analytic.constraints import Constraint, Feasible
-from sim.analytic.convex import least_time
+from sim.analytic.convex import Epigraph, least_time
 from sim.analytic.cost import Cost, worth
-from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
 from sim.optimizer.design import Design, equal_split

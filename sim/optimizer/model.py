@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.analytic.constraints import Constraint, Feasible
-from sim.analytic.epigraph import Epigraph, EpigraphRow
+from sim.analytic.convex import Epigraph, EpigraphRow
 from sim.analytic.traffic import F64
 from sim.optimizer.objective import Evaluation
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from sim.analytic.bounds import busy_and_path_ps
-from sim.analytic.epigraph import Epigraph
+from sim.analytic.convex import Epigraph
 from sim.analytic.traffic import F64
 from sim.engine.run import check_size
 from sim.how import AS_USUAL, How

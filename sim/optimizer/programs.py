@@ -15,7 +15,7 @@ import numpy as np
 
 from collectives import Schedule, build
 from collectives.registry import algorithm as find_algorithm
-from sim.analytic.epigraph import Epigraph, flat_epigraph
+from sim.analytic.convex import Epigraph, flat_epigraph
 from sim.analytic.libra import Placed
 from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How

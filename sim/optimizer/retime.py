@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.analytic.bounds import busy_and_path_ps
-from sim.analytic.epigraph import Epigraph, flat_epigraph
+from sim.analytic.convex import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
 from sim.lower.lowered import Lowered
 from sim.program.columns import crossings, work_of_servers, work_ps

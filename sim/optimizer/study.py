@@ -12,9 +12,8 @@ import numpy as np
 
 from collectives.registry import algorithm
 from sim.analytic.constraints import Feasible
-from sim.analytic.convex import least_time
+from sim.analytic.convex import Epigraph, least_time
 from sim.analytic.cost import Cost
-from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64
@@ -24,19 +23,20 @@ from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import (
     NS,
     Design,
+    FrontPoint,
     Grown,
     budget_saving,
     design_analytic,
     design_simulated,
     equal_split,
     grown,
+    pareto_front,
     sensitivity,
 )
 from sim.optimizer.knobs import Knobs
 from sim.optimizer.lanes import in_lanes, loosened, whole_lanes
 from sim.optimizer.model import positive
 from sim.optimizer.objective import Objective, Simulated
-from sim.optimizer.pareto import FrontPoint, pareto_front
 from sim.optimizer.problem import Network
 from sim.optimizer.programs import collective_objective, iteration_objective
 from sim.optimizer.splits import side_by_side

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from sim.library.described import machine_of
 from sim.papers.tables import Left, as_text, md_table, read_rows
 from sim.plots.lines import CYCLE
-from sim.plots.passes import draw_passes
 from sim.plots.style import NARROW, REFERENCE, figure, legend
+from sim.plots.timeline import draw_passes
 from sim.study.group_times import library_times
 from sim.study.keys import IterationKeys, filled
 from sim.study.plans import plan_by, torus_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.ticker import FuncFormatter, LogLocator, ScalarFormatter
 
-from sim.optimizer.pareto import FrontPoint
+from sim.optimizer.design import FrontPoint
 from sim.plots.style import CYCLE, NARROW, figure, legend, time_unit
 
 

@@ -18,8 +18,8 @@ import cvxpy as cp
 import numpy as np
 
 from sim.analytic.constraints import Constraint, Feasible
+from sim.analytic.convex import Epigraph
 from sim.analytic.cost import Cost
-from sim.analytic.epigraph import Epigraph
 from sim.analytic.time_cost import check_well_posed
 from sim.analytic.traffic import F64
 from topologies import WeftError

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
-from sim.analytic.convex import certify, least_time
+from sim.analytic.convex import Epigraph, certify, flat_epigraph, least_time
 from sim.analytic.cost import Cost
-from sim.analytic.epigraph import Epigraph, flat_epigraph
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
 from tests.oracles import libra as oracle

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from sim.analytic.constraints import Feasible, budget
-from sim.analytic.convex import least_time
+from sim.analytic.convex import Epigraph, least_time
 from sim.analytic.cost import PRICES, Cost, network_cost
-from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64, dimension_traffic

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sim.analytic.constraints import Feasible, budget, parse_constraint
+from sim.analytic.convex import Epigraph
 from sim.analytic.cost import Cost
-from sim.analytic.epigraph import Epigraph
 from sim.analytic.libra import Placed, iteration_time
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import design_analytic, design_simulated

@@ -14,9 +14,8 @@ from sim.analytic.cost import Cost
 from sim.analytic.libra import Placed, iteration_time
 from sim.analytic.traffic import F64, dimension_traffic
 from sim.optimizer.cuts import optimize
-from sim.optimizer.design import budget_saving, design_analytic, design_simulated, grown, sensitivity
+from sim.optimizer.design import budget_saving, design_analytic, design_simulated, grown, pareto_front, sensitivity
 from sim.optimizer.objective import Simulated
-from sim.optimizer.pareto import pareto_front
 from sim.optimizer.programs import collective_objective, iteration_objective
 from sim.program.model import Model
 from tests.oracles.stations import station_collective

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sim.cli import main
-from sim.study import cures
+from sim.study import deciding
 from sim.study.points import Task, simulate_point
 from sim.study.spec import Spec
 from sim.study.tables import range_words
@@ -63,13 +63,13 @@ def test_the_first_flag_that_narrows_a_range_is_named(
             raise WeftError("it cannot run")
         return row(1, 1) if getattr(task.spec.model, narrow, None) else row(0.9, 1.1)
 
-    monkeypatch.setattr(cures, "compute", compute)
+    monkeypatch.setattr(deciding, "compute", compute)
     spec = Spec().updated({"topology": {"spec": "torus:4x4"}, "collective": {"algorithms": ("swing", "ring")}})
     wide = [row(1, 1.06, progress), row(0.9, 1.1, progress), row(0.98, 1.03, progress, "ring")]
-    assert cures.cures(spec, wide) == [f"swing at 1 KiB takes 1 us{range_words(wide[1])}, {said}"]
+    assert deciding.cures(spec, wide) == [f"swing at 1 KiB takes 1 us{range_words(wide[1])}, {said}"]
 
 
 def test_what_takes_long_is_said_to_be_untried() -> None:
     spec = Spec().updated({"collective": {"algorithms": ("swing",)}})
-    (line,) = cures.cures(spec, [row(0.9, 1.1) | {"events": 10**7}])
+    (line,) = deciding.cures(spec, [row(0.9, 1.1) | {"events": 10**7}])
     assert "was not tried, for it takes long (--rank-progress all)" in line
