@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.schedule import Schedule
-from collectives.core.transfers import Transfers, sources_only
+from collectives.core.transfers import Transfers, sources_only, take
 from topologies import Topology, WeftError
 from topologies.core.epochs import Epochs, circuit_epochs
 from topologies.optics import joining
@@ -186,13 +186,8 @@ def _kept(t: Transfers, kept: Bools) -> Transfers:
     """Some of the transfers, without what they wait for among the others."""
     owner, source = _waits(t)
     stays = kept[owner] & kept[source]
-    rows = np.flatnonzero(kept)
-    counts = np.bincount(owner[stays], minlength=t.src.size)[rows]
-    columns = {name: getattr(t, name)[rows] for name in (
-        "src", "dst", "slot", "step", "port", "blocks", "reduces", "tie_class",
-    )}
-    return t._replace(
-        **columns, dep_ptr=np.concatenate(([0], np.cumsum(counts))), dep_src=t.dep_src[stays],
-        dep_slot=t.dep_slot[stays], dep_lag=t.dep_lag[stays], via_ptr=None, via_links=None,
-        pool=None if t.pool is None else t.pool[rows], rounds=None if t.rounds is None else t.rounds[rows],
+    among = t._replace(
+        dep_ptr=np.concatenate(([0], np.cumsum(np.bincount(owner[stays], minlength=t.src.size)))),
+        dep_src=t.dep_src[stays], dep_slot=t.dep_slot[stays], dep_lag=t.dep_lag[stays], via_ptr=None, via_links=None,
     )
+    return take(among, np.flatnonzero(kept))

@@ -187,7 +187,6 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "topologies.leaf_spine": lambda at: {"hosts": 2, "leaves": 2, "spines": 1} | link(),
     "topologies.link_loads": lambda at: {
         "topology": torus(), "src": np.array([0]), "dst": np.array([1]), "size_bytes": 8, "tie": "first", "seed": 0},
-    "topologies.max_flow_Bps": lambda at: {"topology": torus(), "sources": [0], "sinks": [1]},
     "topologies.mesh": lambda at: {"shape": (2, 3)} | link(),
     "topologies.mi250": lambda at: {"boxes": 1} | link(),
     "topologies.multidim": lambda at: {"spec": "RI(2)_SW(2)"} | link(),
@@ -198,8 +197,7 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "topologies.ring": lambda at: {"n": 3} | link(),
     "topologies.seconds": lambda at: {"time_s": 1.0},
     "topologies.select_permutations": lambda at: {
-        "n": 12, "degree": 2, "candidates": [1, 5, 7, 11], "rule": "paper", "duplex": False, "carry": "projected",
-        "dedupe": False},
+        "n": 12, "degree": 2, "candidates": [1, 5, 7, 11], "rule": "paper", "duplex": False, "dedupe": False},
     "topologies.switch": lambda at: {"n": 3} | link(),
     "topologies.to_networkx": lambda at: {"topology": torus()},
     "topologies.torus": lambda at: {"shape": (2, 2)} | link(),
@@ -262,7 +260,6 @@ VALID: Mapping[str, Callable[[Any], Arguments]] = {
     "workloads.Training": lambda at: parts(workloads.Training()),
     "workloads.Workload": lambda at: parts(workload()),
     "workloads.ideal_bubble": lambda at: {"n_stages": 2, "microbatches": 4},
-    "workloads.job_to_goal": lambda at: {"job": job(), "chunks": 1},
     "workloads.model": lambda at: {"name": "ncf"},
     "workloads.parse_goal": lambda at: {"text": "num_ranks 4\nrank 0 {\n}\n", "topology": torus(), "name": "g"},
     "workloads.parse_parallelism": lambda at: {"text": "tp=2", "n_npus": 4},

@@ -19,7 +19,6 @@ from topologies.dragonflies import dragonfly as dragonfly
 from topologies.flows.cuts import bisection_Bps as bisection_Bps
 from topologies.flows.cuts import egress_Bps as egress_Bps
 from topologies.flows.cuts import ingress_Bps as ingress_Bps
-from topologies.flows.cuts import max_flow_Bps as max_flow_Bps
 from topologies.flows.load import link_loads as link_loads
 from topologies.formats.exchange import from_networkx as from_networkx
 from topologies.formats.exchange import read_topology as read_topology

@@ -64,7 +64,7 @@ def dgx_a100(boxes: int = 1, *, bandwidth: Quantities = A100_BANDWIDTH, **times:
     WeftError
         Fewer than one box, more than `MOST_BOXES`, or a bad quantity.
     """
-    return _switched("dgx-a100", boxes, 2, bandwidth, times)
+    return _dgx("dgx-a100", boxes, 2, bandwidth, times)
 
 
 @checked
@@ -74,8 +74,7 @@ def dgx_h100(boxes: int = 1, *, bandwidth: Quantities = H100_BANDWIDTH, **times:
     Boxes reduce in their NVSwitches; the switches between several are not known to.
     Parameters and errors as for `dgx_a100`.
     """
-    found = _switched("dgx-h100", boxes, 8, bandwidth, times)
-    return replace(found, aggregation=NVLINK_SHARP)
+    return replace(_dgx("dgx-h100", boxes, 8, bandwidth, times), aggregation=NVLINK_SHARP)
 
 
 @checked
@@ -138,43 +137,48 @@ def boxes_of(
     count = _count(boxes, name)
     shared = min(gpus, nics)
     inside, port = per_tier(bandwidth, times["latency"], 2)[0].tolist()
-    rates = (inside / (gpus - 1) if mesh and gpus > 1 else inside, port * nics / shared)
+    rates = tuple(map(bytes_per_s, (inside / (gpus - 1) if mesh and gpus > 1 else inside, port * nics / shared)))
     if mesh or gpus == 1:
-        links = _direct_links([(a, b, 1) for a in range(gpus) for b in range(a)], count, gpus)
-        switches = []
+        links, switches = _direct_links([(a, b, 1) for a in range(gpus) for b in range(a)], count, gpus), list[str]()
     else:
-        links = _both((f"gpu{gpu}", f"nvswitch{gpu // gpus}", 0, 1) for gpu in range(gpus * count))
-        switches = [f"nvswitch{box}" for box in range(count)]
-    if count > 1:
-        firsts = [-(-nic * gpus // shared) for nic in range(shared)]  # a NIC has the number of its first GPU
-        nic_of = [firsts[gpu * shared // gpus] for gpu in range(gpus)]
-        for box in range(count):
-            links += _both((f"gpu{box * gpus + gpu}", f"nic{box * gpus + nic_of[gpu]}", 1, 1) for gpu in range(gpus))
-            links += _both((f"nic{box * gpus + nic}", f"ib{rail}", 1, 1) for rail, nic in enumerate(firsts))
-        switches += [f"ib{rail}" for rail in range(shared)]
-        switches += [f"nic{box * gpus + nic}" for box in range(count) for nic in firsts]
-    return _build(f"{name}:{count}", (gpus, count), links, switches, tuple(map(bytes_per_s, rates)), times)
+        links, switches = _around_switches(count, gpus)
+    return _joined(name, count, gpus, shared, shared, links, switches, rates, times)
 
 
 def boxes_apart(boxes: int, gpus: int, **links: Unpack[Links]) -> Topology:
     """Boxes of some GPUs around a switch, which nothing joins; the second bandwidth and latency mean nothing."""
     count = _count(boxes, "rails")
-    cables = _both((f"gpu{gpu}", f"nvswitch{gpu // gpus}", 0, 1) for gpu in range(gpus * count) if gpus > 1)
-    switches = [f"nvswitch{box}" for box in range(count)] * (gpus > 1)
+    cables, switches = _around_switches(count, gpus) if gpus > 1 else ([], [])
     times: Times = {"latency": links["latency"], "hop_latency": links["hop_latency"]}
     return _build("", (gpus, count), cables, switches, links["bandwidth"], times)
 
 
-def _switched(family: str, boxes: int, rails: int, bandwidth: Quantities, times: Times) -> Topology:
+def _dgx(family: str, boxes: int, rails: int, bandwidth: Quantities, times: Times) -> Topology:
+    """Boxes of eight GPUs around a switch, each with a NIC of its own."""
     count = _count(boxes, family)
-    gpus = range(8 * count)
-    links = _both((f"gpu{gpu}", f"nvswitch{gpu // 8}", 0, 1) for gpu in gpus)
-    switches = [f"nvswitch{box}" for box in range(count)]
-    if count > 1:
-        links += _both((f"gpu{gpu}", f"nic{gpu}", 1, 1) for gpu in gpus)
-        links += _both((f"nic{gpu}", f"ib{gpu % rails}", 1, 1) for gpu in gpus)
-        switches += [f"ib{rail}" for rail in range(rails)] + [f"nic{gpu}" for gpu in gpus]
-    return _build(f"{family}:{count}", (8, count), links, switches, bandwidth, times)
+    return _joined(family, count, 8, 8, rails, *_around_switches(count, 8), bandwidth, times)
+
+
+def _around_switches(boxes: int, gpus: int) -> tuple[list[Cable], list[str]]:
+    """The cables of boxes whose GPUs are around a switch, and the switches."""
+    links = _both((f"gpu{gpu}", f"nvswitch{gpu // gpus}", 0, 1) for gpu in range(gpus * boxes))
+    return links, [f"nvswitch{box}" for box in range(boxes)]
+
+
+def _joined(
+    name: str, boxes: int, gpus: int, nics: int, rails: int, links: list[Cable], switches: list[str],
+    bandwidth: Quantities, times: Times,
+) -> Topology:
+    """Boxes with these links inside, whose GPUs share NICs in the order of both; NICs take turns at the rails."""
+    if boxes > 1:
+        firsts = [-(-nic * gpus // nics) for nic in range(nics)]  # a NIC has the number of its first GPU
+        for box in range(boxes):
+            nic = [f"nic{box * gpus + first}" for first in firsts]
+            links += _both((f"gpu{box * gpus + gpu}", nic[gpu * nics // gpus], 1, 1) for gpu in range(gpus))
+            links += _both((one, f"ib{at % rails}", 1, 1) for at, one in enumerate(nic))
+        switches += [f"ib{rail}" for rail in range(rails)]
+        switches += [f"nic{box * gpus + first}" for box in range(boxes) for first in firsts]
+    return _build(f"{name}:{boxes}", (gpus, boxes), links, switches, bandwidth, times)
 
 
 def _direct_links(inside: Sequence[tuple[int, int, int]], boxes: int, gpus: int) -> list[Cable]:

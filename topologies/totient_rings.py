@@ -44,7 +44,7 @@ def totient_perms(n: int, k: int | None = None) -> list[int]:
 @checked
 def select_permutations(
     n: int, degree: Count, candidates: Sequence[int], *, rule: Annotated[str, Choice(RULES)] = "paper",
-    duplex: bool = False, carry: Annotated[str, Choice(("projected", "raw"))] = "projected", dedupe: bool = False,
+    duplex: bool = False, dedupe: bool = False,
 ) -> list[int]:
     """Jumps for rings, in geometric progression (TopoOpt, SelectPermutations).
 
@@ -60,8 +60,6 @@ def select_permutations(
         The published rule, or that of the released code.
     duplex : bool
         Whether a cable serves both directions.
-    carry : {"projected", "raw"}
-        Paper rule: multiply the last chosen jump, or the real number it was rounded from.
     dedupe : bool
         Skip jumps above n/2, which are smaller jumps in reverse: for duplex rings.
 
@@ -73,7 +71,7 @@ def select_permutations(
     Raises
     ------
     WeftError
-        An unknown rule or carry, a degree below one, or an odd degree of duplex rings.
+        An unknown rule, a degree below one, or an odd degree of duplex rings.
     """
     if duplex and degree % 2:
         raise WeftError(f"duplex rings over {degree} interfaces: each ring takes two, so the degree must be even")
@@ -81,14 +79,14 @@ def select_permutations(
     wanted = degree // 2 if duplex else degree
     if not left:
         return []
-    return _by_code(left, wanted, duplex) if rule == "code" else _by_paper(n, left, wanted, carry == "raw")
+    return _by_code(left, wanted, duplex) if rule == "code" else _by_paper(n, left, wanted)
 
 
-def _by_paper(n: int, left: list[int], wanted: int, raw: bool) -> list[int]:
+def _by_paper(n: int, left: list[int], wanted: int) -> list[int]:
     ratio = n ** (1 / wanted)
-    chosen, at = [left.pop(0)], 0.0
+    chosen = [left.pop(0)]
     while len(chosen) < wanted and left:
-        at = ratio * (at if raw and at else chosen[-1])
+        at = ratio * chosen[-1]
         # 1e-9: n ** (1 / wanted) may miss an exact power by rounding, which must not decide a tie.
         nearest = min(left, key=lambda p: (round(abs(p - at), 9), p))
         left.remove(nearest)

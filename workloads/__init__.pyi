@@ -7,7 +7,6 @@ from workloads.formats.chakra_writer import schedule_to_chakra as schedule_to_ch
 from workloads.formats.comm_groups import read_comm_groups as read_comm_groups
 from workloads.formats.goal import parse_goal as parse_goal
 from workloads.formats.goal import read_goal as read_goal
-from workloads.formats.goal_writer import job_to_goal as job_to_goal
 from workloads.formats.goal_writer import schedule_to_goal as schedule_to_goal
 from workloads.formats.libra_files import NetworkFile as NetworkFile
 from workloads.formats.libra_files import Prices as Prices

@@ -11,7 +11,7 @@ part, the rows of kept sources must be what they were.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -320,34 +320,22 @@ def _read_only(column: npt.NDArray[Any], copy: bool) -> npt.NDArray[Any]:
 
 def _first_difference(a: Transfers, b: Transfers) -> tuple[int, int] | None:
     """Source and slot of a transfer that two tables do not have alike."""
-    n = min(a.src.size, b.src.size)
-    if n == 0:
-        longer = a if a.src.size else b
-        return (int(longer.src[0]), int(longer.slot[0])) if longer.src.size else None
-    unequal = np.zeros(n, np.bool_)
-    for name in (*Transfers._fields[:8], "pool", "rounds"):
-        one, other = getattr(a, name), getattr(b, name)
-        if one is not None and other is not None:
-            unequal |= (one[:n] != other[:n]).reshape(n, -1).any(axis=1)
-        elif one is not other:
-            unequal[:] = True
-    for ptr, *items in (("dep_ptr", "dep_src", "dep_slot", "dep_lag"), ("via_ptr", "via_links")):
-        unequal |= _rows_differ(n, *((getattr(t, ptr), [getattr(t, item) for item in items]) for t in (a, b)))
-    if unequal.any():
-        row = int(np.argmax(unequal))
-        return int(b.src[row]), int(b.slot[row])
-    longer = a if a.src.size > n else b
-    return (int(longer.src[n]), int(longer.slot[n])) if longer.src.size > n else None
+    if all(one is other or np.array_equal(one, other) for one, other in zip(a, b, strict=True)):
+        return None
+    for one, other in zip_longest(_rows(a), _rows(b)):
+        if one != other:
+            row = other or one
+            return row["src"], row["slot"]
+    return None
 
 
-def _rows_differ(n: int, one: tuple[Any, list[Any]], other: tuple[Any, list[Any]]) -> npt.NDArray[np.bool_]:
-    """Which of the first n rows have other items in two CSR tables; all of them, if only one table has any."""
-    if one[0] is None or other[0] is None:
-        return np.full(n, one[0] is not other[0])
-    unequal: npt.NDArray[np.bool_] = np.diff(one[0][: n + 1]) != np.diff(other[0][: n + 1])
-    most = int(np.argmax(unequal)) if unequal.any() else n  # from the first row of another length, places are shifted
-    end = int(one[0][most])
-    owner = np.repeat(np.arange(most), np.diff(one[0][: most + 1]))
-    for here, there in zip(one[1], other[1], strict=True):
-        unequal[owner[here[:end] != there[:end]]] = True
-    return unequal
+def _rows(t: Transfers) -> Iterator[dict[str, Any]]:
+    """Every transfer of a table, by column; what it waits for and its links as lists."""
+    lists = {"dep_ptr": ("dep_src", "dep_slot", "dep_lag"), "via_ptr": ("via_links",)}
+    for row in range(t.src.size):
+        found = {name: column[row].tolist() for name in (*Transfers._fields[:8], "pool", "rounds")
+                 if (column := getattr(t, name)) is not None}
+        for name, columns in lists.items():
+            if (ptr := getattr(t, name)) is not None:
+                found |= {one: getattr(t, one)[ptr[row] : ptr[row + 1]].tolist() for one in columns}
+        yield found

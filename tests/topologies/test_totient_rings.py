@@ -46,11 +46,6 @@ def test_published_selections(n, duplex, rule, degree, jumps, coins, longest, me
     assert diameter(fabric) == longest and average_path(fabric) == pytest.approx(mean, abs=5e-5)
 
 
-def test_the_raw_carry():
-    assert select_permutations(12, 3, totient_perms(12), carry="raw") == [1, 5, 7]
-    assert select_permutations(16, 4, totient_perms(16), carry="raw") == [1, 3, 5, 7]
-
-
 def test_a_jump_and_its_way_back_are_one_duplex_ring():
     candidates = totient_perms(12)
     assert select_permutations(12, 6, candidates, rule="code", duplex=True) == [1, 5, 7]  # as the released code

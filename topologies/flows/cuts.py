@@ -1,13 +1,12 @@
 """Flows and cuts between sets of nodes, which bound every schedule from below."""
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import WeftError, checked, integer
+from topologies.checks import checked
 from topologies.core.topology import Topology
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 
@@ -41,40 +40,18 @@ def bisection_Bps(topology: Topology) -> float:
     """
     coords = topology.coords[: topology.n_npus]
     flows = [
-        _flow_Bps(topology, np.flatnonzero(place < extent // 2), np.flatnonzero(place >= extent // 2))
+        flow_Bps(topology, np.flatnonzero(place < extent // 2), np.flatnonzero(place >= extent // 2))
         for place, extent in zip(coords.T, topology.shape, strict=True)
         if extent > 1
     ]
     return min(flows, default=math.inf)
 
 
-@checked
-def max_flow_Bps(topology: Topology, sources: Iterable[int], sinks: Iterable[int]) -> float:
-    """Most bytes per second from `sources` to `sinks`, through any nodes.
+def flow_Bps(topology: Topology, sources: Ints, sinks: Ints) -> float:
+    """Bytes per second from some nodes to others, through any nodes; the two sets have no node in common.
 
-    Computed in integer multiples of the largest rate that divides every bandwidth, so exact up to the final division.
-
-    Raises
-    ------
-    WeftError
-        An empty set, no such node, or a node in both.
-    """
-    source_set, sink_set = (
-        np.unique([integer(node, what, 0, topology.n_nodes - 1) for node in nodes])
-        for what, nodes in (("sources", sources), ("sinks", sinks))
-    )
-    if not source_set.size or not sink_set.size:
-        raise WeftError(f"topology {topology.name}: a flow needs at least one source and one sink")
-    shared = np.intersect1d(source_set, sink_set)
-    if shared.size:
-        raise WeftError(f"topology {topology.name}: {topology.node_name(int(shared[0]))} is both source and sink")
-    return _flow_Bps(topology, source_set, sink_set)
-
-
-def _flow_Bps(topology: Topology, sources: Ints, sinks: Ints) -> float:
-    """The flow between two sets that are known to be apart: each is one node, and links between two nodes are one arc.
-
-    So that what is left of a halved product is two nodes and its switches, however large it is.
+    Each set is one node, and links between two nodes are one arc, so that what is left of a halved product is two
+    nodes and its switches, however large it is.
     """
     place = np.arange(topology.n_nodes)
     place[sources], place[sinks] = sources[0], sinks[0]

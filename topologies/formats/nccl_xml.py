@@ -40,6 +40,7 @@ from topologies.formats.nccl_schema import (
     tool_of,
     xgmi_Bps,
 )
+from topologies.formats.slots import reached
 from topologies.text.plain_xml import Element, parse_xml
 from topologies.text.schema import fill, note, pass_over
 from topologies.units import Quantity, counted, parse_bandwidth, parse_time
@@ -433,14 +434,8 @@ def _trim(branch: _Branch, rails: frozenset[int], top: bool = True) -> _Branch |
 
 def _all_joined(gpus: Sequence[_Gpu]) -> bool:
     """Whether every GPU reaches every other over NVLink."""
-    names = {gpu.place: gpu for gpu in gpus}
-    seen, open_ = {gpus[0].place}, [gpus[0]]
-    on_switch = [gpu for gpu in gpus if any(link.to == "switch" for link in gpu.links)]
-    while open_:
-        gpu = open_.pop()
-        near = [names[gpu.place[0], link.target] for link in gpu.links if link.to == "gpu"]
-        for other in near + (on_switch if gpu in on_switch else []):
-            if other.place not in seen:
-                seen.add(other.place)
-                open_.append(other)
-    return len(seen) == len(gpus)
+    on_switch = [any(link.to == "switch" for link in gpu.links) for gpu in gpus]
+    near = [{(gpu.place[0], link.target) for link in gpu.links if link.to == "gpu"} for gpu in gpus]
+    joined = [[other.place in near[a] or (on_switch[a] and on_switch[b]) for b, other in enumerate(gpus)]
+              for a in range(len(gpus))]
+    return len(reached(joined)) == len(gpus)

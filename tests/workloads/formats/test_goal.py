@@ -17,8 +17,7 @@ from tests.places import SHARED
 from topologies import Topology, WeftError, from_spec, ring, switch
 from topologies.text.schema import Absent
 from workloads.formats.goal import ABSENT, open_goal, parse_goal, read_goal
-from workloads.formats.goal_writer import job_to_goal, schedule_to_goal
-from workloads.job import Job
+from workloads.formats.goal_writer import schedule_to_goal
 
 ONE_PIECE = Model(chunks=1)
 
@@ -133,10 +132,8 @@ def test_a_schedule_comes_back_at_its_own_time(spec: str, algorithm: str, kind: 
     schedule = build(algorithm, kind, topology, "48KiB")
     text = schedule_to_goal(schedule)
     job = parse_goal(text, topology)
-    again = parse_goal(job_to_goal(job), topology)
     alone_ps = simulate(schedule, chunks=1, rank_progress="free").time_ps  # the file has dependencies alone
     assert simulate(job, model=ONE_PIECE, symmetry="off").time_ps == alone_ps
-    assert simulate(again, model=ONE_PIECE, symmetry="off").time_ps == alone_ps
 
 
 def test_chunks_wait_for_one_another_as_in_the_schedule() -> None:
@@ -154,20 +151,6 @@ def test_every_byte_is_written(size: int, chunks: int) -> None:
     sent = sum(int(words[at + 1][:-1]) for at, word in enumerate(words) if word == "send")
     transfers = schedule.pattern.transfers()
     assert sent == int(transfers.blocks.sum()) * schedule.block_bytes
-
-
-def test_a_job_with_computations_comes_back() -> None:
-    topology = ring(4)
-    job = Job(topology)
-    forward = job.compute("forward", 1_000_500, npus=[0, 1, 2, 3])
-    reduce = job.collective("reduce", build("ring", "all-reduce", topology, "64KiB"), after=[forward])
-    send = job.send("send", 1000, [0, 1], [2, 3], after=[reduce])
-    job.compute("update", 2_000_000, after=[send], stream="copy")
-    text = job_to_goal(job)
-    assert "4 operations on ring:4; 1 computations rounded up to whole ns" in text
-    back = parse_goal(text, topology)
-    ours = simulate(job, model=ONE_PIECE, symmetry="off").time_ps
-    assert simulate(back, model=ONE_PIECE, symmetry="off").time_ps == ours + 500
 
 
 @pytest.mark.parametrize(
