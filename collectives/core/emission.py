@@ -320,7 +320,7 @@ def _read_only(column: npt.NDArray[Any], copy: bool) -> npt.NDArray[Any]:
 
 def _first_difference(a: Transfers, b: Transfers) -> tuple[int, int] | None:
     """Source and slot of a transfer that two tables do not have alike."""
-    if all(one is other or np.array_equal(one, other) for one, other in zip(a, b, strict=True)):
+    if all(one is other or np.array_equal(np.asarray(one), np.asarray(other)) for one, other in zip(a, b, strict=True)):
         return None
     for one, other in zip_longest(_rows(a), _rows(b)):
         if one != other:
