@@ -57,7 +57,8 @@ class Names:
         """
         of_task = np.append(classes[self.lowered.task_operation], classes.size)
         operation, server = of_task[np.minimum(trail.task, of_task.size - 1)], self._server_class[trail.server]
-        kinds, kind = unique_rows((trail.name * self._server_class.size + server) * (classes.size + 1) + operation)
+        named = trail.name.astype(np.int64) * self._server_class.size + server
+        kinds, kind = unique_rows(named * (classes.size + 1) + operation)
         some = np.zeros(kinds.size, np.int64)
         some[kind] = np.arange(kind.size)
         return Trail(*(column[some] for column in trail)).listed(walks.names), kind

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sim.engine.compile.rows import Rows, row, rows
-from sim.program.columns import unique_rows
+from sim.program.columns import blocks, unique_rows
 from sim.program.contract import I32, I64, PER_CHUNK, Program
 from sim.program.outcome import Log, Outcome
 from sim.why import backward
@@ -71,8 +71,9 @@ class LoggedWalk(Walks):
             asked_hop=np.where(ends, DELIVERED, RELEASED), asked_ps=self.outcome.start_ps[task], asked_piece=first,
         )
         while (status := backward.walk_back(program, self.back)) == backward.NEEDS_ROOM:
-            pieces = self.back.pieces.view(np.ndarray)
-            self.back = self.back._replace(pieces=rows(PieceRow, np.append(pieces, np.zeros_like(pieces))))
+            more = rows(PieceRow, 2 * len(self.back.pieces))  # no zeros are copied: half of it may never be touched
+            more.view(np.ndarray)[: len(self.back.pieces)] = self.back.pieces.view(np.ndarray)
+            self.back = self.back._replace(pieces=more)
         if status == backward.UNEXPLAINED:  # a fault of the engine, not of the input
             raise AssertionError(f"nothing released task {self.back.walk['task']} at {self.back.walk['time_ps']} ps")
         return self.back.pieces, first
@@ -110,14 +111,15 @@ class LoggedWalk(Walks):
 
         Under cut-through as much of a service hides behind the next one as that takes: slower servers hide more.
         """
-        p, total = self.program, np.zeros(self.program.n_servers, np.int64)
-        piece = piece[np.isin(piece["what"], list(_SERVICES))]
-        server = p.route_server[piece["at"]]
-        service_ps = p.service(piece["size"], p.server_rate[server])
-        np.add.at(total, server, service_ps)
-        hidden_ps = service_ps - (piece["end_ps"] - piece["start_ps"])
-        hides = np.flatnonzero(hidden_ps)
-        np.subtract.at(total, p.route_server[piece["at"][hides] + 1], hidden_ps[hides])
+        p, servers, total = self.program, self.program.route_server, np.zeros(self.program.n_servers, np.int64)
+        for some in map(piece.__getitem__, blocks(piece.size)):
+            some = some[np.isin(some["what"], list(_SERVICES))]
+            server = servers[some["at"]]
+            service_ps = p.service(some["size"], p.server_rate[server])
+            np.add.at(total, server, service_ps)
+            hidden_ps = service_ps - (some["end_ps"] - some["start_ps"])
+            hides = np.flatnonzero(hidden_ps)
+            np.subtract.at(total, servers[some["at"][hides] + 1], hidden_ps[hides])
         return total
 
 

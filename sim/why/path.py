@@ -27,7 +27,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from sim.engine.compile.rows import Rows
-from sim.program import I64, Program
+from sim.program import I32, I64, Program
+from sim.program.columns import blocks
 from sim.program.outcome import Outcome
 from sim.why.backward import PieceRow, Ways, follow
 from topologies.checks import checked
@@ -103,9 +104,9 @@ class Trail(NamedTuple):
 
     start_ps: I64
     end_ps: I64
-    name: I64  # among `Walks.names`
-    task: I64
-    server: I64
+    name: I32 | I64  # among `Walks.names`
+    task: I32 | I64
+    server: I32 | I64
 
     @property
     def length_ps(self) -> I64:
@@ -206,7 +207,7 @@ class Walks(ABC):
 
     def walk(self, rename: Callable[[Trail], Trail] = lambda trail: trail) -> Why:
         """The path to the last delivery."""
-        trail = rename(self.trail(self.end()))
+        trail = self.trail(self.end(), rename)
         return Why(self.outcome.makespan_ps, trail, self.names, self.served(self.followed(self.end())[0]))
 
     def end(self) -> list[Wait]:
@@ -222,15 +223,22 @@ class Walks(ABC):
         if (count := follow(ways)) > SOME:
             ways = ways._replace(on=np.zeros(count, np.int64))
             follow(ways)
-        return pieces.view(np.ndarray)[ways.on[:count]], np.repeat(since_ps, np.diff(ways.ptr))
+        on: slice | I64 = ways.on[:count]
+        if len(waits) == 1 and count and ways.on[count - 1] - ways.on[0] == count - 1:
+            on = slice(ways.on[0], ways.on[0] + count)  # of one walk: pieces need not be copied
+        return pieces.view(np.ndarray)[on], np.repeat(since_ps, np.diff(ways.ptr))
 
-    def trail(self, waits: Sequence[Wait]) -> Trail:
+    def trail(self, waits: Sequence[Wait], rename: Callable[[Trail], Trail] = lambda trail: trail) -> Trail:
         """The paths to some ends in the order of time, one behind the other; what lies before `since_ps` is cut off."""
         piece, since_ps = self.followed(waits[::-1])
-        found, source = self.named(piece)
-        found = found._replace(start_ps=np.maximum(found.start_ps, since_ps[source]))
-        kept = np.flatnonzero(found.length_ps > 0)[::-1]
-        return Trail(*(column[kept] for column in found))
+        parts = []
+        for some in blocks(max(piece.size, 1)):
+            found, source = self.named(piece[some])
+            found = found._replace(start_ps=np.maximum(found.start_ps, since_ps[some][source]))
+            kept = np.flatnonzero(found.length_ps > 0)[::-1]
+            found = rename(Trail(*(column[kept] for column in found)))
+            parts.append((*found[:2], *(column.astype(np.int32) for column in found[2:])))
+        return Trail(*(np.concatenate(columns) for columns in zip(*reversed(parts), strict=True)))
 
     def latency_parts(self, hop: int) -> list[tuple[int, int]]:
         """Parts of the latency after a kind of hop, from late to early: number of the name, and ps."""
