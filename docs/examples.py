@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.cli import COMMANDS, main
+from sim.cli.flags import examples_of
 from sim.study.tables import nccl_table
 from workloads import Trace, write_trace
 from workloads.formats.chakra_attributes import Attribute
@@ -54,7 +55,7 @@ class Example(NamedTuple):
 
 def every() -> list[Example]:
     """All examples: of the helps in their order, then those of the README that no help has."""
-    found = [Example(f"weft {name} --help", line) for name, one in COMMANDS.items() for line in one.examples]
+    found = [Example(f"weft {name} --help", line) for name in COMMANDS for line in examples_of(name)]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     lines = re.findall(r"^    (weft .*)$", readme, re.MULTILINE)
     return found + [Example("README.md", line) for line in lines if line not in {one.line for one in found}]

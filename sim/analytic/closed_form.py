@@ -5,8 +5,9 @@
 That is the deficiency model of the Swing paper (NSDI 2024, equation 1) with its sums taken exactly and with hops,
 where the paper has the time to a neighbor for every step. Messages that come from afar reach a shared link one hop
 later each, so that hops and messages on the link do not add up. Lambda, the latency deficiency of table 2, is the
-number of steps over log2 p; Psi Xi, those of bandwidth and congestion, is `psi_xi`. Equation 3 of the paper, for
-rectangular tori, is too small by a factor 2D in its second term: `rectangular_xi` in the tests is the corrected form.
+number of steps over log2 p; Psi Xi, those of bandwidth and congestion, are the bytes on the fullest links over n / D.
+Equation 3 of the paper, for rectangular tori, is too small by a factor 2D in its second term: `rectangular_xi` in the
+tests is the corrected form.
 """
 
 import math
@@ -38,11 +39,6 @@ class Steps(NamedTuple):
 
 Phase = tuple[Steps, ...]
 """Steps of several copies at once, of which the longest decides."""
-
-
-def psi_xi(phases: Sequence[Phase], n_dims: int) -> Fraction:
-    """Bytes on the fullest links, over n / D: the factor by which an algorithm misses the optimal bandwidth."""
-    return n_dims * sum((max(one.steps * one.messages * one.share for one in phase) for phase in phases), Fraction(0))
 
 
 def phases_ps(phases: Sequence[Phase], n_bytes: int, model: Model, hop_ps: int, rate_Bps: Fraction) -> int:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import Field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sim.cli.commands import COMMANDS, RUNS, Command, parsed
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from sim.how import How
 
 EXIT_BAD_INPUT = 2
+
+HELP = Path(__file__).parent / "help"
 
 NEGATIVE = re.compile(r"-\.?\d")
 """What begins like this is a value, which its reader then rejects or takes."""
@@ -93,6 +96,16 @@ class Parser(argparse.ArgumentParser):
             )
 
 
+def end_of_help(name: str) -> str:
+    """What the help of a command ends with: its examples, and what else there is to say."""
+    return (HELP / f"{name}.txt").read_text(encoding="utf-8").rstrip() + COMMANDS[name].notes
+
+
+def examples_of(name: str) -> list[str]:
+    """The examples in the help of a command, to be run as they are."""
+    return [line.strip() for line in end_of_help(name).partition("\n\n")[0].splitlines()[1:]]
+
+
 def command_parser(name: str) -> Parser:
     """The parser of one command."""
     parser = Parser(prog=f"weft {name}")
@@ -104,7 +117,7 @@ def fill(parser: argparse.ArgumentParser, name: str) -> None:
     """Give a parser the help and the flags of a command."""
     command = COMMANDS[name]
     parser.description, parser.formatter_class = command.help, argparse.RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(["examples:", *(f"  {line}" for line in command.examples)]) + command.notes.rstrip()
+    parser.epilog = end_of_help(name)
     parser.set_defaults(command=name)
     _add_spec(parser, command)
     command.more(parser)

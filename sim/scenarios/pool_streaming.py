@@ -192,14 +192,10 @@ def time_ps(
     ).time_ps
 
 
-def slow_down(
-    job: PoolStreaming, loss: float, timeout_ps: int | str, seed: int, *, late_ps: Late | None = None,
-    rate_factor: Slow | None = None,
-) -> float:
-    """Time with loss divided by time without, late and slow workers in both; 1 if nothing is sent."""
-    clean = time_ps(job, late_ps=late_ps, rate_factor=rate_factor)
-    lossy = time_ps(job, late_ps=late_ps, rate_factor=rate_factor, loss=loss, timeout_ps=timeout_ps, seed=seed)
-    return lossy / clean if clean else 1.0
+def slow_down(job: PoolStreaming, loss: float, timeout_ps: int | str, seed: int) -> float:
+    """Time with loss divided by time without; 1 if nothing is sent."""
+    clean = time_ps(job)
+    return time_ps(job, loss=loss, timeout_ps=timeout_ps, seed=seed) / clean if clean else 1.0
 
 
 @lru_cache(maxsize=64)

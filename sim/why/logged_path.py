@@ -11,35 +11,13 @@ from sim.program.contract import I32, I64, PER_CHUNK, Program
 from sim.program.outcome import Log, Outcome
 from sim.why import backward
 from sim.why.backward import DELIVERED, ENDED, NONE, RELEASED, Back, Frame, PieceRow, WalkRow
-from sim.why.path import (
-    CREDITS,
-    PLAIN,
-    POSTING,
-    QUEUEING,
-    SERIALIZATION,
-    SOME,
-    Labels,
-    Trail,
-    Wait,
-    Walks,
-    Why,
-    in_parts,
-)
+from sim.why.path import CREDITS, PLAIN, POSTING, QUEUEING, SERIALIZATION, SOME, Labels, Trail, Wait, Walks, in_parts
 from topologies import WeftError
 from topologies.core.paths import ranges
 from topologies.stages import staged
 
 _SERVICES = {backward.SERIALIZATION: SERIALIZATION, backward.QUEUEING: QUEUEING}
 _OTHERS = {backward.POSTING: POSTING, backward.CREDITS: CREDITS}
-
-
-def explain(program: Program, outcome: Outcome, labels: Labels = PLAIN) -> Why:
-    """The critical path of a logged run.
-
-    `outcome`: of a run with `log=True`.
-    WeftError: the run kept no log.
-    """
-    return LoggedWalk(program, outcome, labels).walk()
 
 
 @staged("critical path")

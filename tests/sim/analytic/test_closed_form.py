@@ -8,7 +8,7 @@ import pytest
 
 from collectives import ALGORITHMS, Schedule, build
 from sim import PRESETS, Model, Result, simulate
-from sim.analytic.closed_form import _swing_distance, all_reduce_phases, closed_form_ps, psi_xi
+from sim.analytic.closed_form import _swing_distance, all_reduce_phases, closed_form_ps
 from topologies import WeftError, from_spec
 
 
@@ -20,10 +20,10 @@ BUTTERFLIES = ("swing", "recursive-doubling", "mirrored-recursive-doubling")
 
 
 def xi(algorithm: str, form: str, shape: tuple[int, ...], tie: str = "split") -> Fraction:
-    """Product of the bandwidth and congestion deficiencies."""
+    """Product of the bandwidth and congestion deficiencies: bytes on the fullest links, over n / D."""
     found = all_reduce_phases(algorithm, form, shape, 2 * len(shape), tie)
     assert found is not None
-    return psi_xi(found, len(shape))
+    return len(shape) * sum(max(one.steps * one.messages * one.share for one in phase) for phase in found)
 
 
 def swing_xi(shape: tuple[int, ...]) -> Fraction:

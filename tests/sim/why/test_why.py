@@ -12,14 +12,14 @@ from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
 from sim.why.faulty_path import walk_of
-from sim.why.logged_path import explain
+from sim.why.logged_path import LoggedWalk
 from sim.why.path import PLAIN, Labels, Trail, Why, by_kind
 from tests.strategies import programs
 from topologies import WeftError, bytes_per_s, from_spec
 
 
 def why_of(program: Program) -> Why:
-    return explain(program, run(program, log=True))
+    return LoggedWalk(program, run(program, log=True)).walk()
 
 
 @settings(max_examples=200, deadline=None)
@@ -122,7 +122,7 @@ PROGRAMS = [
 def test_services_on_the_path_are_finite_differences(program: Program) -> None:
     """A thousandth more of each rate changes the engine's makespan by the services on the path, within a thousandth."""
     rates = Labels(lambda server: str(program.server_rate[server]), lambda hop: [])
-    found = explain(program, run(program, log=True), rates)
+    found = LoggedWalk(program, run(program, log=True), rates).walk()
     for rate in range(program.n_rates):
         service = program.service_ps.astype(np.float64)
         service[rate :: program.n_rates] /= 1 + 1e-3
@@ -137,7 +137,7 @@ def test_a_run_without_a_log_cannot_be_explained() -> None:
     builder.task(1, [(builder.server(1e9), 0)], Cutting(chunks=1))
     program = builder.build()
     with pytest.raises(WeftError, match="log=True"):
-        explain(program, run(program))
+        LoggedWalk(program, run(program)).walk()
     with pytest.raises(WeftError, match="log=True"):
         walk_of(program, run(program), PLAIN)
 
