@@ -67,7 +67,7 @@ SUBJECTS = {
         tuple(f"tests/collectives/core/test_{name}.py" for name in ("proof_conditions", "follow")),
     ),
     "matches": Subject(
-        tuple(f"collectives/core/{name}.py" for name in ("matching", "_matches")),
+        ("collectives/core/_matches.py",),
         ("tests/collectives/test_synthesis.py",),
     ),
     "certificates": Subject(

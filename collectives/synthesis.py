@@ -33,7 +33,7 @@ from topologies.stages import count
 from topologies.units import MOST_PS, PS_PER_S, Quantity, format_time, parse_size
 
 if TYPE_CHECKING:
-    from collectives.core.matching import Matches
+    from collectives.core._matches import Matches
 
 NAME = "tacos"
 DEFAULT_RUNS = 8
@@ -169,7 +169,7 @@ def _best(
     n: int, n_blocks: int, ends: tuple[tuple[int, int], ...], costs: tuple[int, ...], seed: int, runs: int
 ) -> Matches:
     """The best of several runs; the first where an NPU cannot be reached."""
-    from collectives.core.matching import match  # loads the compiler, so only when needed
+    from collectives.core._matches import match  # loads the compiler, so only when needed
 
     total, found = n_blocks * (n - 1), []
     for run in range(runs):

@@ -38,10 +38,10 @@ TOLD: set[str] = set()
 """Folders that were asked for and cannot be used, of which that was said."""
 
 
-def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Function:
+def cached(function: Function, sources: Iterable[Path] = (), **flags: Any) -> Function:
     """Compile a function when it is first called, and keep the code for the next process.
 
-    `sources`: all files whose change makes the code stale: numba itself looks only at the file the function stands in.
+    `sources`: all files whose change makes the code stale; default: the one that the function stands in.
     `**flags`: of `numba.njit`.
 
     Examples
@@ -56,8 +56,9 @@ def cached(function: Function, sources: Iterable[Path], **flags: Any) -> Functio
     config: Any = numba.config
     compiled: Function = njit(**flags)(function)
     if not config.DISABLE_JIT:
-        stamp = _digest(tuple(sources))
-        folder = cache_folder(Path(function.__code__.co_filename).parent, stamp)
+        own_file = Path(function.__code__.co_filename)
+        stamp = _digest(tuple(sources) or (own_file,))
+        folder = cache_folder(own_file.parent, stamp)
         own = None if folder is None else _Cache(function, _Place(folder, stamp))
         caches = _Caches(function.__name__, own, _shipped(function, stamp))
         compiled._cache = caches  # type: ignore[attr-defined]  # numba's own

@@ -1,16 +1,116 @@
-"""Tiers of switches: k-ary fat-trees, and leaves under spines."""
+"""Tiers of switches: k-ary fat-trees, and leaves under spines; routes go up to a common switch and down again."""
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Unpack
 
 import numpy as np
+import numpy.typing as npt
 
 from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_memory
 from topologies.core.links import MOST_KEPT_NODES, Links, at_tier_rates, in_tiers
+from topologies.core.paths import Ints, Paths
+from topologies.core.routing import ShortestPathRouter, hash64
 from topologies.core.topology import Topology
-from topologies.core.updown import Tiers, UpDownRouter, tier_coordinates, tier_links
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Node numbering of a network with two or three tiers."""
+
+    hosts: int  # NPUs per edge switch (or leaf)
+    edges: int  # edge switches per pod; all leaves if there are no pods
+    pods: int
+    ups: int  # switches above each edge switch: aggregation switches per pod, or spines
+    cores: int  # switches above each aggregation switch; 0 without a third tier
+
+    @property
+    def n_npus(self) -> int:
+        return self.hosts * self.edges * self.pods
+
+    @property
+    def n_nodes(self) -> int:
+        return self.first_core + self.ups * self.cores
+
+    @property
+    def first_up(self) -> int:
+        """The first switch of the second tier."""
+        return self.n_npus + self.edges * self.pods
+
+    @property
+    def first_core(self) -> int:
+        """The first switch of the third tier; core c of aggregation position a is `first_core + a * cores + c`."""
+        return self.first_up + self.ups * self.pods
+
+    def edge_of(self, npu: Ints) -> Ints:
+        """Edge switch of each NPU."""
+        return self.n_npus + npu // self.hosts
+
+    def pod_of(self, npu: Ints) -> Ints:
+        """Pod of each NPU."""
+        return npu // (self.hosts * self.edges)
+
+
+@dataclass(frozen=True)
+class UpDownRouter:
+    """Minimal routes between NPUs; ties are between the switches at the top.
+
+    `first`: by destination. Its position under the edge switch selects the second tier, the position of its edge switch
+    the third, so that flows to the NPUs of one edge switch diverge (D-mod-k). `alternating`: likewise by source
+    (S-mod-k). `split`: two routes, that of `first` and that of the next position. `ecmp`: a seeded hash of
+    (source, destination). Pairs with a switch at either end take the shortest path.
+
+    References
+    ----------
+    .. [1] E. Zahavi et al., "Optimized InfiniBand fat-tree routing for shift all-to-all communication patterns",
+       Concurrency and Computation 2010 (D-mod-k).
+    """
+
+    tiers: Tiers
+
+    def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+        """Routes of the pairs; see `topologies.core.paths` for the tie rules."""
+        between = (src < self.tiers.n_npus) & (dst < self.tiers.n_npus)
+        if not np.all(between):
+            return ShortestPathRouter().paths(topology, src, dst, tie, seed)
+        pair = np.arange(src.size)
+        if tie == "split":
+            apart = self.tiers.edge_of(src) != self.tiers.edge_of(dst)
+            pair = np.repeat(pair, 1 + (apart & (self.tiers.ups > 1)))
+            second = np.diff(pair, prepend=-1) == 0
+            top = _by_place(self.tiers, dst[pair])
+            top = (top[0] + second, top[1] + second)
+        elif tie == "ecmp":
+            drawn = [(hash64(seed, src, dst, tier) >> np.uint64(1)).astype(np.int64) for tier in (0, 1)]
+            top = (drawn[0], drawn[1])
+        else:
+            top = _by_place(self.tiers, src if tie == "alternating" else dst)
+        return self._walk(topology, src[pair], dst[pair], top, pair)
+
+    def _walk(self, topology: Topology, src: Ints, dst: Ints, top: tuple[Ints, Ints], pair: Ints) -> Paths:
+        t = self.tiers
+        up = top[0] % t.ups
+        core = t.first_core + up * t.cores + top[1] % max(t.cores, 1)
+        # the nodes of the longest route; shorter ones skip the middle
+        nodes = np.stack([
+            src, t.edge_of(src), t.first_up + t.pod_of(src) * t.ups + up, core,
+            t.first_up + t.pod_of(dst) * t.ups + up, t.edge_of(dst), dst,
+        ])
+        height = (src != dst) * (1 + (t.edge_of(src) != t.edge_of(dst)) + (t.pod_of(src) != t.pod_of(dst)))
+        last = np.array([0, 2, 4, 6])[height]
+        order = np.array([[0] * 7, [0, 1, 6, 0, 0, 0, 0], [0, 1, 2, 5, 6, 0, 0], [0, 1, 2, 3, 4, 5, 6]])[height]
+        route = np.repeat(np.arange(src.size), last)
+        ptr = np.concatenate(([0], np.cumsum(last)))
+        hop = np.arange(route.size) - ptr[route]
+        tail, head = nodes[order[route, hop], route], nodes[order[route, hop + 1], route]
+        return Paths(ptr, topology.link_ids(tail, head), pair)
+
+
+def _by_place(tiers: Tiers, npu: Ints) -> tuple[Ints, Ints]:
+    """Position of each NPU under its edge switch, and of that edge switch in its pod."""
+    return npu % tiers.hosts, npu // tiers.hosts % tiers.edges
 
 
 @checked
@@ -18,7 +118,7 @@ def fat_tree(k: int, hosts: Count | None = None, **links: Unpack[Links]) -> Topo
     """A k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, and (k/2)^2 core switches.
 
     NPUs have coordinates (position under the edge switch, edge switch in the pod, pod). Routes go up to the nearest
-    common switches; see `topologies.core.updown` for the choice among them.
+    common switches; see `UpDownRouter` for the choice among them.
 
     Parameters
     ----------
@@ -85,9 +185,9 @@ def build_tiers(name: str, tiers: Tiers, shape: tuple[int, ...], links: Links) -
 
 @lru_cache(maxsize=4)
 def _frame(name: str, tiers: Tiers, shape: tuple[int, ...]) -> Topology:
-    both_ways = [(np.concatenate([lower, upper]), np.concatenate([upper, lower])) for lower, upper in tier_links(tiers)]
+    both_ways = [(np.concatenate([one, other]), np.concatenate([other, one])) for one, other in _tier_links(tiers)]
     return in_tiers(
-        name, both_ways, tiers.n_npus, shape=shape, coords=tier_coordinates(tiers)[:, : len(shape)],
+        name, both_ways, tiers.n_npus, shape=shape, coords=_tier_coordinates(tiers)[:, : len(shape)],
         router=UpDownRouter(tiers), node_names=_names(tiers),
     )
 
@@ -100,3 +200,34 @@ def _names(tiers: Tiers) -> tuple[str, ...]:
     }
     assert math.fsum(counts.values()) == tiers.n_nodes
     return tuple(f"{kind}{i}" for kind, count in counts.items() for i in range(count))
+
+
+def _tier_links(tiers: Tiers) -> list[tuple[Ints, Ints]]:
+    """Ends (lower, upper) of the cables of each tier."""
+    npus = np.arange(tiers.n_npus)
+    edges = np.arange(tiers.edges * tiers.pods)
+    found = [(npus, tiers.edge_of(npus)), (
+        np.repeat(tiers.n_npus + edges, tiers.ups),
+        (tiers.first_up + (edges // tiers.edges * tiers.ups)[:, None] + np.arange(tiers.ups)).ravel(),
+    )]
+    if tiers.cores:
+        ups = np.arange(tiers.ups * tiers.pods)
+        found.append((
+            np.repeat(tiers.first_up + ups, tiers.cores),
+            (tiers.first_core + (ups % tiers.ups * tiers.cores)[:, None] + np.arange(tiers.cores)).ravel(),
+        ))
+    return found
+
+
+def _tier_coordinates(tiers: Tiers) -> npt.NDArray[np.int32]:
+    """Coordinates (n_nodes, 3) over host, edge and pod; those of a switch are negative in the dimensions it spans."""
+    npus, edges = np.arange(tiers.n_npus), np.arange(tiers.edges * tiers.pods)
+    ups, cores = np.arange(tiers.ups * tiers.pods), np.arange(tiers.ups * tiers.cores)
+    per = max(tiers.cores, 1)
+    rows = [
+        np.stack([npus % tiers.hosts, npus // tiers.hosts % tiers.edges, tiers.pod_of(npus)], axis=1),
+        np.stack([np.full_like(edges, -1), edges % tiers.edges, edges // tiers.edges], axis=1),
+        np.stack([np.full_like(ups, -1), -1 - ups % tiers.ups, ups // tiers.ups], axis=1),
+        np.stack([-1 - cores % per, -1 - cores // per, np.full_like(cores, -1)], axis=1),
+    ]
+    return np.concatenate(rows).astype(np.int32)

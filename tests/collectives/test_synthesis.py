@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from collectives import build, synthesis
-from collectives.core import matching
-from collectives.core.matching import Matches, match
+from collectives.core import _matches
+from collectives.core._matches import Matches, match
 from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
 from collectives.core.transfers import Transfers
@@ -77,7 +77,7 @@ def test_random_numbers_are_one_stream_however_many_are_drawn_at_a_time(
     t = from_spec("random-regular:12x3")
     given = t.n_npus, t.n_npus * 11, *network(t, 1000, False)
     at_once, told = compiled(*given), list[int]()
-    monkeypatch.setattr(matching, "DRAWS", draws)
+    monkeypatch.setattr(_matches, "DRAWS", draws)
     found = match(*given, np.random.default_rng(7), told.append)
     assert rows(found) == at_once
     assert len(told) > 10 and told == sorted(told) and told[-1] == len(at_once)
@@ -90,7 +90,7 @@ def test_more_lanes_than_random_numbers_are_left_for_is_where_a_search_pauses_to
     """Many lanes draw for few blocks: what is left may do for the next block, and not for the lanes that are ready."""
     ends = [(one, (one + 1) % 3) for one in range(3) for _ in range(many)]
     costs = [1 + number % 5 for number in range(len(ends))]
-    monkeypatch.setattr(matching, "DRAWS", 1)
+    monkeypatch.setattr(_matches, "DRAWS", 1)
     assert compiled(3, 30, ends, costs) == plain(3, 30, ends, costs)
 
 

@@ -5,7 +5,7 @@ extent 1 has neither links nor a switch. Products of blocks are in topologies/mu
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,48 +16,6 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 AT_SWITCH = -1
-
-
-class Leg(Protocol):
-    """The segments of many routes along one line."""
-
-    @property
-    def hops(self) -> Ints:
-        """Number of links of each route, (n_routes,)."""
-
-    def position(self, route: Ints, k: Ints) -> Ints:
-        """Position of each `route` (n,) after `k` (n,) hops."""
-
-
-class Block(Protocol):
-    """How the NPUs of one line are connected."""
-
-    kind: ClassVar[str]
-
-    @property
-    def extent(self) -> int:
-        """Number of NPUs on the line."""
-
-    @property
-    def direct(self) -> bool:
-        """Whether NPUs are connected to each other without a switch between them."""
-
-    @property
-    def has_switch(self) -> bool:
-        """Whether the line has a switch."""
-
-    @property
-    def n_links(self) -> int:
-        """Number of links of the line."""
-
-    def links(self) -> tuple[Ints, Ints]:
-        """Source and destination position of each link of the line, (n_links,) each."""
-
-    def tied(self, a: Ints, b: Ints) -> Bools:
-        """Whether two routes from `a` to `b` are equally short."""
-
-    def leg(self, a: Ints, b: Ints, second: Bools) -> Leg:
-        """Shortest walks from `a` to `b`, (n_routes,) each; the `second` one at a tie."""
 
 
 class Walk(NamedTuple):
@@ -72,26 +30,66 @@ class Walk(NamedTuple):
         return (self.start[route] + self.step[route] * k) % self.extent
 
 
-@dataclass(frozen=True)
-class Cabled:
-    """What blocks without a switch share: NPUs cabled to each other, and no ties unless they say so."""
+class Detour(NamedTuple):
+    """Steps to `exit`, then the switch, then from `entry` to the end; on one board only the steps."""
 
-    extent: int
+    start: Ints
+    exit: Ints
+    entry: Ints
+    end: Ints
+    hops: Ints
+
+    def position(self, route: Ints, k: Ints) -> Ints:
+        start, leave, enter, end = self.start[route], self.exit[route], self.entry[route], self.end[route]
+        past = k - np.abs(leave - start)  # hops after the exit: 1 is the switch, 2 the entry
+        arriving = np.where(past == 1, AT_SWITCH, enter + np.sign(end - enter) * (past - 2))
+        return np.where(past > 0, arriving, start + np.sign(leave - start) * k)
+
+
+Leg = Walk | Detour
+"""The segments of many routes along one line: `hops` (n_routes,), the number of links of each, and `position`: where
+each `route` (n,) is after `k` (n,) hops."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """How the NPUs of one line are connected: without a switch, and without ties, unless it says so."""
+
+    extent: int  # number of NPUs on the line
     kind: ClassVar[str]
-    has_switch: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return f"{self.kind}({self.extent})"
 
     @property
     def direct(self) -> bool:
+        """Whether NPUs are connected to each other without a switch between them."""
         return self.extent > 1
 
+    @property
+    def has_switch(self) -> bool:
+        """Whether the line has a switch."""
+        return False
+
+    @property
+    def n_links(self) -> int:
+        """Number of links of the line."""
+        raise NotImplementedError
+
+    def links(self) -> tuple[Ints, Ints]:
+        """Source and destination position of each link of the line, (n_links,) each."""
+        raise NotImplementedError
+
     def tied(self, a: Ints, b: Ints) -> Bools:
+        """Whether two routes from `a` to `b` are equally short."""
         return np.zeros(a.shape, np.bool_)
 
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Leg:
+        """Shortest walks from `a` to `b`, (n_routes,) each; the `second` one at a tie."""
+        raise NotImplementedError
 
-class Ring(Cabled):
+
+class Ring(Block):
     """Each NPU connected to both neighbors; two NPUs by one cable, not by two in parallel."""
 
     kind = "RI"
@@ -113,7 +111,7 @@ class Ring(Cabled):
         return Walk(a, np.where(backward, -1, 1), np.where(backward, self.extent - ahead, ahead), self.extent)
 
 
-class FullyConnected(Cabled):
+class FullyConnected(Block):
     """Each NPU connected to every other."""
 
     kind = "FC"
@@ -129,7 +127,7 @@ class FullyConnected(Cabled):
         return Walk(a, b - a, (a != b).astype(np.int64), self.extent)
 
 
-class Line(Cabled):
+class Line(Block):
     """A ring without its wrap-around: the block of a mesh."""
 
     kind = "LI"
@@ -146,24 +144,8 @@ class Line(Cabled):
         return Walk(a, np.sign(b - a), np.abs(b - a), self.extent)
 
 
-class Detour(NamedTuple):
-    """Steps to `exit`, then the switch, then from `entry` to the end; on one board only the steps."""
-
-    start: Ints
-    exit: Ints
-    entry: Ints
-    end: Ints
-    hops: Ints
-
-    def position(self, route: Ints, k: Ints) -> Ints:
-        start, leave, enter, end = self.start[route], self.exit[route], self.entry[route], self.end[route]
-        past = k - np.abs(leave - start)  # hops after the exit: 1 is the switch, 2 the entry
-        arriving = np.where(past == 1, AT_SWITCH, enter + np.sign(end - enter) * (past - 2))
-        return np.where(past > 0, arriving, start + np.sign(leave - start) * k)
-
-
 @dataclass(frozen=True)
-class Switched:
+class Switched(Block):
     """Boards of NPUs in a line, the edges of each board cabled to one switch.
 
     With boards of 1 this is the plain switch block: every NPU has one cable to the switch. Routes between NPUs of one
@@ -172,7 +154,6 @@ class Switched:
     switch.
     """
 
-    extent: int  # number of NPUs on the line
     board: int = 1  # NPUs per board along the line; divides the extent
     kind: ClassVar[str] = "SW"
 

@@ -1,14 +1,10 @@
 """The compiled search in breadth from one node, for fabrics of millions of nodes."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 from topologies.compiled import cached
 
-
-def _jit(function: Callable[..., Any]) -> Any:
-    return cached(function, [Path(__file__)], nogil=True)
+_jit = partial(cached, nogil=True)
 
 
 @_jit

@@ -5,9 +5,7 @@ last: an array, unlike a linked list, lets the processor load the next arc while
 beyond 64 bits the functions also run as plain Python (`augment.py_func`) on arrays of Python integers.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 from topologies.compiled import cached
 
@@ -18,8 +16,7 @@ PATIENCE = 1 << 28
 """Steps after which it is interrupted, so that somebody can be told or stop it: about half a second."""
 
 
-def _jit(function: Callable[..., Any]) -> Any:
-    return cached(function, [Path(__file__)], nogil=True)
+_jit = partial(cached, nogil=True)
 
 
 @_jit

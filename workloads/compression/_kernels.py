@@ -2,18 +2,14 @@
 
 # mypy: ignore-errors
 
-from pathlib import Path
+from functools import partial
 
 import numba
 import numpy as np
 
 from topologies.compiled import cached
 
-
-def _jit(function):
-    return cached(function, [Path(__file__)], nogil=True, error_model="numpy")
-
-
+_jit = partial(cached, nogil=True, error_model="numpy")
 _inline = numba.njit(nogil=True, error_model="numpy", inline="always")
 """For functions called in inner loops: a call that is not inlined prevents vectorization."""
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -16,54 +16,30 @@ Array = npt.NDArray[np.generic]
 Elements = Annotated[int, Integer(0, MOST_COUNT)]
 
 
-class Index(Protocol):
-    """A set of positions, in bytes that can be combined in transit."""
-
-    @property
-    def n_elements(self) -> int: ...
-
-    @property
-    def n_bytes(self) -> int: ...
-
-    @property
-    def max_workers(self) -> int | None:
-        """Workers beyond which combining fails."""
-
-    def encode(self, x: Array) -> Bytes:
-        """The positions of an array that are not zero."""
-
-    def combine(self, one: Bytes, other: Bytes) -> Bytes:
-        """The union, as the network forms it."""
-
-    def bits(self, packed: Bytes) -> Bytes:
-        """One bit per element, least significant first."""
-
-
-class _ByOr:
-    """Indexes that combine by OR, whatever the number of workers."""
-
-    def combine(self: Index, one: Bytes, other: Bytes) -> Bytes:
-        return _packed(one, self) | _packed(other, self)
-
-
 @checked
 @dataclass(frozen=True)
-class Bitmap(_ByOr):
+class Bitmap:
     """One bit per element, combined by OR: for transports that have it."""
 
     n_elements: Elements
-    max_workers: None = None
+    max_workers: None = None  # beyond which combining fails
 
     @property
     def n_bytes(self) -> int:
         return -(-self.n_elements // 8)
 
     def encode(self, x: Array) -> Bytes:
+        """The positions of an array that are not zero."""
         packed = np.zeros(self.n_bytes, np.uint8)
         kernels.pack_bits(_plain(x, self), packed)
         return packed
 
+    def combine(self, one: Bytes, other: Bytes) -> Bytes:
+        """The union, as the network forms it."""
+        return _packed(one, self) | _packed(other, self)
+
     def bits(self, packed: Bytes) -> Bytes:
+        """One bit per element, least significant first."""
         return _packed(packed, self)
 
 
@@ -80,6 +56,7 @@ class NibbleSum:
         return -(-self.n_elements // 2)
 
     def encode(self, x: Array) -> Bytes:
+        """See `Bitmap`, as of what follows."""
         packed = np.zeros(self.n_bytes, np.uint8)
         kernels.pack_nibbles(_plain(x, self), packed)
         return packed
@@ -95,7 +72,7 @@ class NibbleSum:
 
 @checked
 @dataclass(frozen=True)
-class Bloom(_ByOr):
+class Bloom:
     """A Bloom filter, combined by OR; one size for all workers, made for their union.
 
     A position held by mistake is an item of value 0: it decodes to 0 and only fills the sketch.
@@ -115,10 +92,17 @@ class Bloom(_ByOr):
         kernels.pack_bloom(_plain(x, self), packed, self.hashes, 0)
         return packed
 
+    def combine(self, one: Bytes, other: Bytes) -> Bytes:
+        return _packed(one, self) | _packed(other, self)
+
     def bits(self, packed: Bytes) -> Bytes:
         bits = np.zeros(-(-self.n_elements // 8), np.uint8)
         kernels.unpack_bloom(_packed(packed, self), bits, self.n_elements, self.hashes, 0)
         return bits
+
+
+Index = Bitmap | NibbleSum | Bloom
+"""A set of positions, in bytes that can be combined in transit."""
 
 
 def _plain(x: Array, index: Index) -> Array:
