@@ -56,7 +56,7 @@ class GroupCollectives:
 
     def add(
         self, job: Job, label: str, kind: str, size: int, members: Sequence[int], after: Iterable[int],
-        called: str = "", priority: int = 0,
+        called: str = "", priority: int = 0, together: bool = False,
     ) -> int:
         """A collective of some NPUs; `size` of its array as nccl-tests counts it. Returns the operation.
 
@@ -68,7 +68,7 @@ class GroupCollectives:
         if kind == "barrier":
             return _barrier(job, label, members, after)
         return job.collective(label, self._schedule(kind, size, members), kind=called or kind, npus=members,
-                              after=after, priority=priority)
+                              after=after, priority=priority, together=together)
 
     def _schedule(self, kind: str, size: int, members: tuple[int, ...]) -> Schedule:
         key = kind, size, members

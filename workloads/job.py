@@ -129,6 +129,8 @@ class Operation:
         Smaller first, when a stream or a dimension has a choice.
     turn : int
         Small first, where what has arrived at a server at one time waits for it; then earlier operations go first.
+    together : bool
+        Whether a collective begins on all its NPUs at once, when the last of them is there.
     tenant : str or None
         Whose it is, where several share the fabric.
     """
@@ -140,6 +142,7 @@ class Operation:
     after: tuple[int, ...]
     priority: Priority
     turn: Priority = 0
+    together: bool = False
     tenant: str | None = None
 
 
@@ -230,7 +233,7 @@ class Job:
     @checked
     def collective(
         self, name: str, schedule: Schedule, *, kind: str | None = None, npus: Iterable[int] | None = None,
-        after: Iterable[int] = (), priority: Priority = 0, turn: Priority = 0,
+        after: Iterable[int] = (), priority: Priority = 0, turn: Priority = 0, together: bool = False,
     ) -> int:
         """Add a collective; returns its index.
 
@@ -247,10 +250,13 @@ class Job:
         priority : int
         turn : int
             Of operations whose transfers arrive at a server at one time, those of the smallest turn go first.
+        together : bool
+            Whether nothing is sent before the last NPU is there, as nothing is received before; otherwise each NPU
+            sends when it is there.
         """
         if schedule.topology is not self.topology:
             raise WeftError(f"operation {name!r} runs on {schedule.topology.name}, not on the topology of the job")
-        return self._add(name, kind or schedule.kind.name, Communicate(schedule), npus, after, priority, turn)
+        return self._add(name, kind or schedule.kind.name, Communicate(schedule), npus, after, priority, turn, together)
 
     @checked
     def send(
@@ -337,7 +343,7 @@ class Job:
 
     def _add(
         self, name: str, kind: str | None, work: Work, npus: Iterable[int] | None, after: Iterable[int], priority: int,
-        turn: Priority = 0,
+        turn: Priority = 0, together: bool = False,
     ) -> int:
         waits = tuple(dict.fromkeys(after))
         if waits and not 0 <= min(waits) <= max(waits) < len(self.operations):
@@ -349,7 +355,7 @@ class Job:
         operation = object.__new__(Operation)  # without its check: all of it was read before
         vars(operation).update(
             name=name, kind=kind or name, work=work, npus=covered, after=waits, priority=priority, turn=turn,
-            tenant=None,
+            together=together, tenant=None,
         )
         self.operations.append(operation)
         return len(self.operations) - 1

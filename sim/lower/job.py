@@ -108,7 +108,7 @@ def _expected_tasks(job: Job, orbits: Orbits, templates: Sequence[Template | Non
     total = 0
     for operation, template in zip(job.operations, templates, strict=True):
         if template is not None:
-            total += template.tie.size + 2 * template.ranks.size
+            total += template.tie.size + 2 * template.ranks.size + operation.together * (template.ranks.size + 1)
             continue
         if operation.npus not in of:
             of[operation.npus] = _representatives(job, orbits, operation).size
@@ -226,8 +226,10 @@ class _Lowering:
         shape, tasks, n_ranks = template.shape, template.tasks, template.ranks.size
         row, port = shape.task_row[tasks], self.ports.of(self.patterns[number], template.transfers)
         route, cutting = self._of_shape(shape)
-        begin = self._add_joins(number, template.ranks)
-        self._wait(operation, template.ranks, begin)
+        begin = there = self._add_joins(number, template.ranks)
+        if operation.together:
+            there = self._meeting(number, template.ranks, begin)
+        self._wait(operation, template.ranks, there)
         first = self._add_tasks(template.tie.size, _Block(
             shape.task_bytes(_block_bytes(operation), tasks), cutting if isinstance(cutting, int) else cutting[tasks],
             route + shape.task_route[tasks], (self.turns[operation.turn] << TURN_BITS) + self.next_class + template.tie,
@@ -245,6 +247,13 @@ class _Lowering:
         if (pattern := self.patterns[number]) is not None and self.alone is None:
             self.pools.add(operation.name, pattern.pools, shape, first)
         self.begin[number], self.end[number] = Span(template.ranks, begin), Span(template.ranks, end)
+
+    def _meeting(self, number: int, ranks: I64, begin: int) -> int:
+        """Joins of what each rank waits for, and of all of them, which all wait for; returns the first."""
+        there, met = self._add_joins(number, ranks), self._add_joins(number, ranks[:1])
+        self._edges(there + np.arange(ranks.size), np.full(ranks.size, met))
+        self._edges(np.full(ranks.size, met), begin + np.arange(ranks.size))
+        return there
 
     def _priority(self, operation: Operation, shape: Shape) -> I32 | int:
         return operation.priority if self.alone is None else shape.quotient.transfers.step[shape.task_row]

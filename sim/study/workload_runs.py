@@ -14,7 +14,9 @@ from sim.study.spec import Spec
 from sim.study.workload_files import Opened, open_workload, source_of
 from sim.timeline.perfetto import check_size
 from topologies import Topology
+from topologies.units import format_time
 from workloads.formats.recognize import LAYERS
+from workloads.passes.iteration import iterate
 
 FEW_MICROBATCHES = 16
 """Of no more than so many no estimate is made before their job is built: it takes a second or two."""
@@ -32,7 +34,9 @@ def open_of(spec: Spec, how: How = AS_USUAL) -> Opened:
     """The workload of a spec as a job, or its plan inlined."""
     if spec.iteration.model is not None:
         one = fitting(spec, how)
-        return Opened(inlined(one), one.plan.model.name, "inlined", True, (one.plan.assumptions,), one.plan)
+        job, found = inlined(one), iterate(one.plan, one.times)
+        alone = f"composed of passes {format_time(found.time_ps)}: {found.certificate}"
+        return Opened(job, one.plan.model.name, "inlined", True, (one.plan.assumptions, alone), one.plan)
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     _check_microbatches(spec, topology, model_of_jobs(spec))
     return open_workload(spec.workload, spec.training, topology, spec.collective.algorithms or (), gpu_of(spec))

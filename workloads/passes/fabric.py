@@ -28,14 +28,14 @@ class FabricGroups:
 
     def add(
         self, job: Job, kind: str, size_bytes: int, group: str, after: Iterable[int] = (),
-        ranks: range | None = None,
+        ranks: range | None = None, together: bool = False,
     ) -> list[int]:
         """A collective of all groups of a kind, or of those of some ranks; returns the operations."""
         after, label = list(after), f"{group} {kind}"
         if kind == SEND:
             src, dst = zip(*self._messages(group, ranks), strict=True)
             return [job.send(label, size_bytes, src, dst, kind=label, after=after)]
-        return [self.collectives.add(job, label, kind, size_bytes, members, after, label)
+        return [self.collectives.add(job, label, kind, size_bytes, members, after, label, together=together)
                 for members in self.members(group, ranks)]
 
     def members(self, group: str, ranks: range | None = None) -> Iterator[tuple[int, ...]]:

@@ -3,13 +3,19 @@
 A pass is made once for each distinct shape (layers, ends, kind) and used as one duration.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement, groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from topologies.text.brief import one_line
 from workloads.passes.layers import Layers
-from workloads.passes.orders import Slot, order_of
+from workloads.passes.orders import Pass, Slot, order_of
 from workloads.passes.plan import Plan
 from workloads.passes.stages import Parameters, layer_parameters, outer_parameters, rank_parameters, stage_parameters
 from workloads.passes.tape import Begun, Tape, Times, Wait, Work
@@ -22,7 +28,7 @@ BARRIER_BYTES = 8
 INSIDE, BETWEEN = 0.15, 0.02
 """Shares that products lose beside traffic on NVLink and on NICs (calculon-ai/calculon caa4b11)."""
 
-WAITING = "waiting for other stages"
+WAITING, SENT, RECEIVED = "waiting for other stages", "pp send", "pp receive"
 
 
 @one_line
@@ -39,6 +45,8 @@ class Iteration:
         Of each rank of the pipeline, in ps, by kind; each sums to the iteration.
     scripts : dict
         By stage and kind of a pass: its kernels and collectives.
+    reductions : list of list of tuple of int
+        Of each rank, begin and end of the reductions of gradients behind or beside its passes, in ps.
     compute : tuple of str
         Kinds of parts that are computation; the others are exposed.
     """
@@ -47,6 +55,7 @@ class Iteration:
     pipeline: Timeline
     parts: list[dict[str, int]]
     scripts: dict[tuple[int, str], list[Work | Begun | Wait]]
+    reductions: list[list[tuple[int, int]]]
     compute: tuple[str, ...] = ("compute", "optimizer")
 
     @property
@@ -65,10 +74,38 @@ class Iteration:
     @property
     def certificate(self) -> str:
         """Whether passes and messages may stand for themselves: each takes what it takes alone."""
-        messages, shared = len(self.pipeline.messages), self.pipeline.shared()
-        if not shared:
-            return f"{messages} messages between stages, none beside another one to its rank"
-        return f"of {messages} messages between stages {shared} arrive beside another one, which is not simulated"
+        pairs = [f"{one} beside {', '.join(other for _, other in some)}"
+                 for one, some in groupby(self.beside, lambda pair: pair[0])]
+        return f"each collective and message as if alone; at once on a rank: {'; '.join(pairs) or 'none'}"
+
+    @cached_property
+    def beside(self) -> list[tuple[str, str]]:
+        """Pairs of kinds of communication that a rank has at once, and of passes: none, and ports of its own, and all
+        are alone."""
+        found = {("pass", "pass") for mine in self.pipeline.ranks for one in mine if len(one.slot) > 1}
+        for rank in range(len(self.parts)):
+            spans = {kind: _Spans.of(some) for kind, some in sorted(self._spans(rank).items())}
+            found.update(pair for pair in combinations_with_replacement(spans, 2) if pair not in found
+                         and pair != (RECEIVED, SENT) and spans[pair[0]].meet(spans[pair[1]]))
+        return sorted(found)
+
+    def _spans(self, rank: int) -> dict[str, list[Any]]:
+        """Begins and ends of communication at a rank by its kind, each (n, 2), in ps."""
+        begins, found = defaultdict[tuple[int, str], list[int]](list), defaultdict[str, list[Any]](list)
+        stages = order_of(self.plan.schedule).stages(self.plan.pp, self.plan.vp)[rank]
+        for timed in self.pipeline.ranks[rank]:
+            for one in timed.slot:
+                begins[stages[one.chunk], one.kind].append(timed.begin)
+        for key, at in begins.items():
+            for call in self.scripts[key]:
+                if isinstance(call, Begun):
+                    found[call.named].append(np.add.outer(at, (call.begin, call.end)))
+        for src, dst, begin, end, arrived in self.pipeline.messages:
+            if rank in (src, dst):
+                found[SENT if rank == src else RECEIVED].append([(begin, end if rank == src else arrived)])
+        if self.reductions[rank]:
+            found["dp gradients"].append(self.reductions[rank])
+        return found
 
     @property
     def bubble(self) -> float:
@@ -76,13 +113,33 @@ class Iteration:
         return sum(one.get(WAITING, 0) for one in self.parts) / len(self.parts) / self.time_ps
 
 
+class _Spans(NamedTuple):
+    """Spans of time in the order of their begins, (n,), in ps."""
+
+    begin: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+    until: npt.NDArray[np.int64]  # the latest end so far
+
+    @classmethod
+    def of(cls, parts: Sequence[Any]) -> "_Spans":
+        begin, end = (every := np.concatenate(parts).astype(np.int64))[np.argsort(every[:, 0], kind="stable")].T
+        return cls(begin, end, np.maximum.accumulate(end))
+
+    def meet(self, other: "_Spans") -> bool:
+        """Whether one of these is under way with one of the others, or with another one of these."""
+        if other is self:
+            return bool(np.any(self.begin[1:] < self.until[:-1]))
+        before = np.searchsorted(other.begin, self.end)  # of the others, begin before the end of each
+        return bool(np.any(np.append(other.until, 0)[before - 1] > self.begin))
+
+
 def iterate(plan: Plan, times: Times) -> Iteration:
     """The iteration of a plan; `times`: of collectives (see `Times`)."""
     return Passes(plan, times).run()
 
 
-_Key = tuple[int, bool, tuple[tuple[str, int], ...]]
-"""What slots are alike: rank, whether gradients are reduced after it, and kinds and chunks of its passes."""
+_Key = tuple[int, tuple[int, ...], tuple[tuple[str, int], ...]]
+"""What slots are alike: rank, chunks whose gradients are reduced after it, and kinds and chunks of its passes."""
 
 
 class Passes:
@@ -158,10 +215,8 @@ class Passes:
         return {"compute": compute, **{kind: left * time // waits for kind, time in exposed.items() if left}}
 
     def message_ps(self, src: int, dst: int) -> int:
-        """An activation: each tensor rank sends its share, and those without sequence parallelism gather the whole."""
-        whole = self.layers.activation
-        sent = self.times("send", whole / self.plan.tp, "pp")
-        return sent if self.plan.sequence_parallel else sent + self.times("all-gather", whole, "tp")
+        """An activation, of which each tensor rank sends its share."""
+        return self.times("send", self.layers.activation / self.plan.tp, "pp")
 
     # --- the iteration
 
@@ -171,38 +226,42 @@ class Passes:
         lengths: dict[_Key, int] = {}
 
         def duration(rank: int, slot: Slot) -> int:
-            flushed = self.flushes and slot[-1].batch == plan.microbatches - 1 and slot[-1].kind in ("BW", "W")
+            flushed = tuple(one.chunk for one in slot if self.flushes and self.is_last(one))
             key = rank, flushed, tuple(one[:2] for one in slot)
             counts[key] += 1
             if key not in parts:
                 parts[key] = self.slot_parts(rank, slot)
-                if flushed:
-                    stage = self.stages[rank][slot[-1].chunk]
-                    parts[key][self.reduction] = self.reduction_ps(stage_parameters(plan, stage))
+                for chunk in flushed:
+                    parts[key][self.reduction] = parts[key].get(self.reduction, 0) + self.reduction_ps(
+                        stage_parameters(plan, self.stages[rank][chunk]))
                 lengths[key] = sum(parts[key].values())
             return lengths[key]
 
+        gather = 0 if plan.sequence_parallel else self.times("all-gather", self.layers.activation, "tp")
         pipeline = timeline(plan.schedule, plan.pp, plan.vp, plan.microbatches, duration, self.message_ps,
-                            blocks=not plan.send_overlap)
+                            blocks=not plan.send_overlap, gather_ps=gather)
         totals = [Counter[str]() for _ in pipeline.ranks]
         for key, times in counts.items():
             totals[key[0]].update({kind: time * times for kind, time in parts[key].items()})
-        ends = [self._reduced(rank, mine) for rank, mine in enumerate(pipeline.ranks)]
-        after = self._after()
-        for end, total, mine in zip(ends, totals, pipeline.ranks, strict=True):
-            total["pp send"] += sum(one.free - one.end for one in mine)
-            total[self.reduction] += end - mine[-1].free
-            total[WAITING] = max(ends) - sum(total.values())
-            total.update(after)
+        reductions = [list(self._reductions(rank, mine)) for rank, mine in enumerate(pipeline.ranks)]
+        for rank, (total, mine) in enumerate(zip(totals, pipeline.ranks, strict=True)):
+            total[SENT] += sum(one.free - one.end for one in mine)
+            total[WAITING] = mine[-1].free - sum(total.values())
+            total[self.reduction] += max([0, *(end - mine[-1].free for _, end in reductions[rank])])
+        self._finish(totals)
         kinds = {(self.stages[rank][chunk], kind) for rank, _, some in counts for kind, chunk in some}
         scripts = {one: self.tape(*one).script for one in sorted(kinds)}
         parts_ps = [{kind: time for kind, time in one.items() if time} for one in totals]
-        return Iteration(plan, pipeline, parts_ps, scripts)
+        return Iteration(plan, pipeline, parts_ps, scripts, reductions)
 
     @property
     def flushes(self) -> bool:
         """Whether a rank reduces the gradients of a chunk when it has ended, and waits."""
         return self.plan.stack.flushes and self.plan.zero == 2
+
+    def is_last(self, one: Pass) -> bool:
+        """Whether the gradients of a chunk are there after a pass."""
+        return one.batch == self.plan.microbatches // self.ways - 1 and one.kind in ("BW", "W")
 
     @property
     def reduction(self) -> str:
@@ -222,21 +281,20 @@ class Passes:
     def gather_bytes(self) -> int:
         return self.plan.stack.fp8_gather if self.plan.precision == "fp8" else 2
 
-    def _reduced(self, rank: int, mine: list[Timed]) -> int:
-        """When the gradients of a rank are reduced."""
-        if self.plan.zero == 3 or self.flushes:
-            return mine[-1].free
-        at = 0 if self.plan.data_overlap else mine[-1].free
-        for ready, parameters in sorted(self._buckets(rank, mine)):
-            at = max(at, ready if self.plan.data_overlap else 0) + self.reduction_ps(parameters)
-        return max(at, mine[-1].free)
+    def _reductions(self, rank: int, mine: list[Timed]) -> Iterator[tuple[int, int]]:
+        """Begin and end of the reductions of gradients of a rank."""
+        at = 0 if self.plan.data_overlap or self.flushes else mine[-1].free
+        for ready, parameters in sorted(self._buckets(rank, mine)) if self.plan.zero != 3 else ():
+            time = self.reduction_ps(parameters)
+            at = ready - time if self.flushes else max(at, ready if self.plan.data_overlap else 0)
+            yield at, (at := at + time)
 
     def _buckets(self, rank: int, mine: list[Timed]) -> Iterator[tuple[int, Parameters]]:
         """Gradients that are reduced together, and when they are there."""
         last: dict[int, tuple[int, int]] = {}
         for one in mine:
             for passed in one.slot:
-                if passed.kind in ("BW", "W"):
+                if self.is_last(passed):
                     last[passed.chunk] = one.begin, one.end
         for chunk, (begin, end) in last.items():
             buckets = self.buckets(self.stages[rank][chunk])
@@ -246,20 +304,28 @@ class Passes:
     def buckets(self, stage: int) -> list[Parameters]:
         """Gradients of a stage that are reduced together, as they are there: after equal parts of its last pass."""
         whole = stage_parameters(self.plan, stage)
-        n = max(1, int(whole.all // self.bucket)) if stage == 0 or self.plan.zero == 2 else 1
+        cut = not self.flushes and (stage == 0 or self.plan.zero == 2)
+        n = max(1, int(whole.all // self.bucket)) if cut else 1
         return [whole.times(1 / n)] * n
 
     @property
     def bucket(self) -> int:
         return max(BUCKET, 1_000_000 * self.plan.dp)
 
-    def _after(self) -> dict[str, int]:
-        """What follows the last gradient, on all ranks at once, in ps."""
-        found = Counter[str]()
+    def _finish(self, totals: list[Counter[str]]) -> None:
+        """What follows the last gradients; ranks of the pipeline wait where a collective has several of them."""
         for kind, amount, group in self.tail():
             name, time = (f"{group} {kind}", self.times(kind, amount, group)) if group else (kind, round(amount * 1e12))
-            found["norm all-reduce" if group == "all" else name] += time
-        return dict(found)
+            taking = self.across(group) or range(len(totals))
+            met = max(sum(totals[rank].values()) for rank in taking)
+            for rank in taking:
+                if self.across(group):
+                    totals[rank][WAITING] += met - sum(totals[rank].values())
+                totals[rank]["norm all-reduce" if group == "all" else name] += time
+
+    def across(self, group: str) -> Sequence[int]:
+        """Ranks of the pipeline that a collective of a group joins; none if each has its own."""
+        return {"all": range(self.plan.pp), "ends": (0, self.plan.pp - 1)}.get(group, ())
 
     def tail(self) -> Iterator[tuple[str, float, str]]:
         """What follows the last gradient: collectives (kind, bytes, group), and "optimizer" (seconds, no group).

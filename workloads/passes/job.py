@@ -53,13 +53,14 @@ class _Writer:
         for rank in range(self.plan.pp):
             self._reduce(rank)
         for kind, amount, group in self.passes.tail():
+            if taking := self.passes.across(group):
+                self._across(kind, amount, group, taking)
+                continue
             for rank in range(self.plan.pp):
-                if not group:
-                    self.at[rank] = [self._compute(rank, kind, round(amount * 1e12), self.at[rank])]
-                elif group not in ("all", "ends"):
+                if group:
                     self._call(rank, kind, amount, group)
-            if group in ("all", "ends"):
-                self._across(kind, amount, group)
+                else:
+                    self.at[rank] = [self._compute(rank, kind, round(amount * 1e12), self.at[rank])]
 
     def _check_room(self) -> None:
         n, plan = 0, self.plan
@@ -93,12 +94,12 @@ class _Writer:
         if size_bytes and self.plan.groups[group].size > 1:
             self.at[rank] = self._collective(rank, kind, size_bytes, group, self.at[rank])
 
-    def _across(self, kind: str, size_bytes: float, group: str) -> None:
-        """A collective over ranks of the pipeline."""
+    def _across(self, kind: str, size_bytes: float, group: str, taking: Sequence[int]) -> None:
+        """A collective over ranks of the pipeline: nothing is sent to one that is not there yet, as it has no room."""
         if self.plan.groups[group].size > 1:
-            after = [one for at in self.at for one in at]
-            found = self.groups.add(self.job, kind, max(1, round(size_bytes)), group, after)
-            for rank in range(self.plan.pp) if group == "all" else (0, self.plan.pp - 1):
+            after = [one for rank in taking for one in self.at[rank]]
+            found = self.groups.add(self.job, kind, max(1, round(size_bytes)), group, after, together=True)
+            for rank in taking:
                 self.at[rank] = [*self.at[rank], *found]
 
     # --- passes
@@ -109,8 +110,7 @@ class _Writer:
         for one in slot:
             stage = self.passes.stages[rank][one.chunk]
             tape = self.passes.tape(stage, one.kind)
-            final = one.batch == self.plan.microbatches // self.passes.ways - 1 and one.kind in ("BW", "W")
-            buckets = self.passes.buckets(stage) if final and self.plan.zero != 3 else []
+            buckets = self.passes.buckets(stage) if self.passes.is_last(one) and self.plan.zero != 3 else []
             marks = [tape.now * number // len(buckets) for number in range(1, len(buckets) + 1)]
             *_, last = ready = list(self._pass(rank, tape, begin, marks))
             self.ready[rank] += zip([stage] * len(buckets), ready, strict=False)
@@ -165,7 +165,7 @@ class _Writer:
         """The gradients that are there, one bucket after the other; a rank goes on when all are reduced."""
         last: list[int] = []
         for stage, ready in self.ready[rank]:
-            after = [*(ready if self.plan.data_overlap or self.passes.flushes else self.at[rank]), *last]
+            after = [*(ready if self.plan.data_overlap and not self.passes.flushes else self.at[rank]), *last]
             for kind, size, group in self.passes.reduction_of(self.passes.buckets(stage)[0]):
                 if size and self.plan.groups[group].size > 1:
                     after = last = self._collective(rank, kind, size, group, after)

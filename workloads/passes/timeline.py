@@ -23,6 +23,7 @@ class Message(NamedTuple):
     dst: int
     begin: int
     end: int
+    arrived: int  # later where those that it was sent to gather its parts
 
 
 class Timeline(NamedTuple):
@@ -34,18 +35,6 @@ class Timeline(NamedTuple):
     @property
     def end(self) -> int:
         return max(mine[-1].free for mine in self.ranks)
-
-    def shared(self) -> int:
-        """Messages that begin while another one to the same rank is on its way.
-
-        None certifies that every message has its ports alone, so that it takes what it takes alone: those of one
-        source leave one after the other.
-        """
-        count, last = 0, dict[int, int]()
-        for one in sorted(self.messages, key=lambda message: message.begin):
-            count += one.begin < last.get(one.dst, -1)
-            last[one.dst] = max(last.get(one.dst, 0), one.end)
-        return count
 
 
 Key = tuple[str, int, int, int]
@@ -109,13 +98,14 @@ def walk(schedule: str, p: int, v: int, m: int) -> Iterator[Step]:
 
 def timeline(
     schedule: str, p: int, v: int, m: int, duration: Callable[[int, Slot], int], message_ps: Callable[[int, int], int],
-    *, blocks: bool = False,
+    *, blocks: bool = False, gather_ps: int = 0,
 ) -> Timeline:
     """Times of all slots of a schedule.
 
     `duration`: of a slot on a rank, in ps.
     `message_ps`: between two ranks.
     `blocks`: whether a rank goes on only when its message has been sent, as with blocking sends and receives.
+    `gather_ps`: what those that it was sent to do with it before it is used.
     WeftError: an order in which the ranks wait for each other.
     """
     done, port, arrived = [0] * p, [0] * p, dict[Key, int]()
@@ -125,13 +115,13 @@ def timeline(
         begin = max(done[r], *(arrived[key] for key in needs)) if needs else done[r]
         end = free = begin + duration(r, slot)
         for key, to in gives:
-            sent = end
+            arrived[key] = end
             if to != r:  # the port of a rank sends one message at a time
                 leaves = max(end, port[r])
-                sent = port[r] = leaves + message_ps(r, to)
-                messages.append(Message(r, to, leaves, sent))
-                free = max(free, sent) if blocks else free
-            arrived[key] = sent
+                port[r] = leaves + message_ps(r, to)
+                arrived[key] = port[r] + gather_ps
+                messages.append(Message(r, to, leaves, port[r], arrived[key]))
+                free = max(free, port[r]) if blocks else free
         found[r].append(Timed(slot, begin, end, free))
         done[r] = free
     return Timeline(found, messages)

@@ -60,7 +60,6 @@ def test_a_pipeline_is_that_of_the_engine_to_the_picosecond() -> None:
             return each[slot[0].kind] + rank * 1001
 
         found = timeline(name, p, 1, m, duration, lambda src, dst: sent)
-        assert found.shared() == 0
         job = Job(fabric)
         done: dict[tuple[str, int, int], int] = {}
         last: list[list[int]] = [[] for _ in range(p)]
