@@ -15,16 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import Schedule, Transfers
-from collectives.reconfigured import (
-    Unswitchable,
-    has_routes,
-    in_matchings,
-    of_steps,
-    part,
-    step_pairs,
-    switched,
-    waits_of,
-)
+from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_steps, part, step_pairs, switched, waits
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
 from sim.program.model import Model
@@ -188,10 +179,10 @@ class Planner:
         ends = np.minimum(times.max(axis=2)[:, :, None], times.max(axis=1)[:, None])
         widest = np.where(states.hops == 1, times, ends)
         each = size // self.model.chunks if self.model.chunks else size * 0  # what waits follows chunk by chunk
-        ended, (waits, source) = np.zeros((t.src.size, every.size)), waits_of(t)
+        ended, (owner, source) = np.zeros((t.src.size, every.size)), waits(t)
         for row in np.argsort(t.step, kind="stable").tolist():
             pair = slice(None), t.src[row], t.dst[row]
-            begun = ended[source[waits == row]].max(axis=0, initial=0.0)
+            begun = ended[source[owner == row]].max(axis=0, initial=0.0)
             ended[row] = begun + states.hops[pair] * link_ps + each[row] * ps_per_byte / widest[pair] * (
                 t.src[row] != t.dst[row])
         far = (states.hops == n)[:, t.src, t.dst].any(axis=1)
