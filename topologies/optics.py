@@ -341,7 +341,7 @@ class States(NamedTuple):
     def fabric(self, fabric: Topology, state: int) -> Topology:
         """A fabric with the circuits of a state."""
         times = self.circuits[state]
-        return between(fabric, [pair for pair in np.argwhere(times).tolist() for _ in range(times[*pair])])
+        return between(fabric, [(a, b) for a, b in np.argwhere(times).tolist() for _ in range(times[a, b])])
 
 
 def all_states(fabric: Topology) -> States | None:
