@@ -89,8 +89,8 @@ POLICIES = ("", "demand", "provisioned")
 _FLAGS = ("duplex", "per-port", "paid", "single")
 _VALUES = ("delay", "circuits", "policy")
 
-MOST_STATES = 40_000
-"""Limit on the circuits of few servers that are all looked at: those of 6 with 2 ports are 27,990."""
+MOST_SERVERS, MOST_STATES = 7, 40_000
+"""Limits on servers, and on their circuits, that are all looked at: those of 6 servers with 2 ports are 27,990."""
 
 CUBE = 4
 """Chips along an edge of a pod's cube, inside which cables are electrical."""
@@ -347,7 +347,7 @@ class States(NamedTuple):
 def all_states(fabric: Topology) -> States | None:
     """All circuits of a few servers; None where there are more than `MOST_STATES`, or ports are duplex."""
     optics, n = _of(fabric)
-    if optics.duplex or optics.single or optics.only or n < 2 or n < fabric.n_nodes:
+    if optics.duplex or optics.single or optics.only or not 2 <= n <= MOST_SERVERS or n < fabric.n_nodes:
         return None
     matchings = sum((-1) ** k * math.perm(n, n - k) for k in range(n + 1))  # in which nobody is its own destination
     return _states(n, optics.ports) if math.comb(matchings + optics.ports - 1, optics.ports) <= MOST_STATES else None

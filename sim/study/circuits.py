@@ -33,8 +33,9 @@ EVERY_STEP, PLANNED = "every step", "planned"
 POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
 """Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these."""
 
-MOST_PARTS, MOST_TRIED = 36, 300
-"""Limits on the parts of a schedule that are tried on all circuits of few servers, and on those that are simulated."""
+MOST_PARTS, MOST_BOUNDS, MOST_TRIED = 120, 1_100_000, 100
+"""Limits on the parts of a schedule that are tried on all circuits of few servers, on these times the circuits, and on
+the circuits on which a part is simulated."""
 
 MOST_PRICED = 24
 """Limit on the steps of a schedule whose single steps are priced on circuits that are not their own."""
@@ -135,7 +136,8 @@ class Planner:
                         break
                     yield piece
             yield 0, n - 1, 0
-            if n * (n + 1) // 2 <= MOST_PARTS and (states := all_states(self.schedule.topology)) is not None:
+            states, parts = all_states(self.schedule.topology), n * (n + 1) // 2
+            if states is not None and parts <= min(MOST_PARTS, MOST_BOUNDS // len(states.circuits)):
                 yield from (self._fastest(first, last, states) for first in range(n) for last in range(first, n))
         others = [] if policy == EVERY_STEP else [0]
         if policy in ("stride rings", PLANNED) and n <= MOST_PRICED:
