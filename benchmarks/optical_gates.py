@@ -32,6 +32,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "optical_gates.md"
 SERVERS, PORTS = (8, 16, 64), (1, 2, 4)
 SIZES, DELAYS = ("64KiB", "1MiB", "16MiB", "256MiB"), ("0s", "10us", "1ms", "25ms")
 
+SMALL = ((4, 1), (4, 2), (6, 1), (6, 2))
+"""Servers and ports whose circuits are all tried; of the last in a quarter of an hour."""
+
 Fabric = tuple[int, int, str, str]
 """Servers, ports, size, delay."""
 NAMES = ("swing", "mirrored-recursive-doubling", "bucket", "totient-rings", "pipelined", "bfb", "recursive-doubling",
@@ -151,7 +154,7 @@ def main() -> None:
     lines = ["# Gates of plans of circuits", "", "Made by `python -m benchmarks.optical_gates`: "
              f"{', '.join(map(str, servers))} servers of {', '.join(map(str, PORTS))} simplex ports; "
              f"{', '.join(SIZES)}; delays of {', '.join(DELAYS)}.", "", "| gate | holds | |", "|---|---|---|"]
-    for gates in (targets(), planes(quick), exhaustive(((4, 1), (4, 2), (6, 1))), cells(fabrics),
+    for gates in (targets(), planes(quick), exhaustive(SMALL[: 2 if quick else None]), cells(fabrics),
                   plans([one for one in fabrics if one[0] < 64])):
         for gate in gates:
             lines.append(f"| {gate.what} | {gate.holds} of {gate.of} | {gate.note} |")

@@ -168,7 +168,7 @@ def _moved(
     return Schedule(pattern, schedule.size_bytes, schedule.element_bytes)
 
 
-def _waits(t: Transfers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def waits(t: Transfers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The row that waits of each dependency, and the row that it waits for."""
     p = int(max(t.src.max(initial=0), t.dst.max(initial=0))) + 1
     key = t.slot.astype(np.int64) * p + t.src  # ascending: rows are in this order
@@ -177,14 +177,14 @@ def _waits(t: Transfers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
 
 
 def _check_order(t: Transfers, epoch: npt.NDArray[np.int64], name: str) -> None:
-    waits, source = _waits(t)
-    if np.any(epoch[source] > epoch[waits]):
+    owner, source = waits(t)
+    if np.any(epoch[source] > epoch[owner]):
         raise Unswitchable(f"{name} has transfers that wait for those of later steps: its circuits cannot be switched")
 
 
 def _kept(t: Transfers, kept: Bools) -> Transfers:
     """Some of the transfers, without what they wait for among the others."""
-    owner, source = _waits(t)
+    owner, source = waits(t)
     stays = kept[owner] & kept[source]
     among = t._replace(
         dep_ptr=np.concatenate(([0], np.cumsum(np.bincount(owner[stays], minlength=t.src.size)))),

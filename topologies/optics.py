@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations_with_replacement, cycle, islice, permutations
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +88,9 @@ POLICIES = ("", "demand", "provisioned")
 
 _FLAGS = ("duplex", "per-port", "paid", "single")
 _VALUES = ("delay", "circuits", "policy")
+
+MOST_SERVERS, MOST_STATES = 7, 40_000
+"""Limits on servers, and on their circuits, that are all looked at: those of 6 servers with 2 ports are 27,990."""
 
 CUBE = 4
 """Chips along an edge of a pod's cube, inside which cables are electrical."""
@@ -328,17 +331,41 @@ def stride_rings(fabric: Topology) -> list[Topology]:
     ]
 
 
-def all_states(fabric: Topology, most: int) -> list[Topology]:
-    """All circuits that take every simplex port; none where there are more than `most`, or ports are duplex."""
+class States(NamedTuple):
+    """All circuits that take every simplex port of n servers; (n_states, n, n) from row to column."""
+
+    circuits: npt.NDArray[np.int8]
+    hops: npt.NDArray[np.int8]  # of a shortest route; n where there is none
+    onward: npt.NDArray[np.int8]  # where the first shortest route goes next
+
+    def fabric(self, fabric: Topology, state: int) -> Topology:
+        """A fabric with the circuits of a state."""
+        times = self.circuits[state]
+        return between(fabric, [(a, b) for a, b in np.argwhere(times).tolist() for _ in range(times[a, b])])
+
+
+def all_states(fabric: Topology) -> States | None:
+    """All circuits of a few servers; None where there are more than `MOST_STATES`, or ports are duplex."""
     optics, n = _of(fabric)
-    if optics.duplex or optics.single or optics.only or n < 2 or n < fabric.n_nodes:
-        return []
+    if optics.duplex or optics.single or optics.only or not 2 <= n <= MOST_SERVERS or n < fabric.n_nodes:
+        return None
     matchings = sum((-1) ** k * math.perm(n, n - k) for k in range(n + 1))  # in which nobody is its own destination
-    if math.comb(matchings + optics.ports - 1, optics.ports) > most:
-        return []
-    found = [one for one in permutations(range(n)) if all(a != b for a, b in enumerate(one))]
-    return [between(fabric, [(a, b) for one in some for a, b in enumerate(one)])
-            for some in combinations_with_replacement(found, optics.ports)]
+    return _states(n, optics.ports) if math.comb(matchings + optics.ports - 1, optics.ports) <= MOST_STATES else None
+
+
+@lru_cache(maxsize=4)
+def _states(n: int, ports: int) -> States:
+    self = np.eye(n, dtype=np.int8)
+    full = np.array([self[[*one]] for one in permutations(range(n)) if all(a != b for a, b in enumerate(one))])
+    some = [*combinations_with_replacement(range(len(full)), ports)]
+    circuits = np.unique(full[np.array(some)].sum(axis=1, dtype=np.int8), axis=0)
+    up, reached = circuits > 0, np.broadcast_to(self, circuits.shape)
+    hops = np.where(self, 0, n).astype(np.int8) + np.zeros_like(circuits)
+    for hop in range(1, n):
+        reached = (reached + reached @ up > 0).astype(np.int8)
+        hops = np.where((reached > 0) & (hops == n), hop, hops).astype(np.int8)
+    nearer = up[..., None] & (hops[:, None] == hops[:, :, None] - 1)  # from, next, to
+    return States(circuits, hops, np.where(self, np.arange(n), nearer.argmax(axis=2)).astype(np.int8))
 
 
 def joining(fabric: Topology, pairs: Collection[Pair]) -> Topology | None:

@@ -1,5 +1,7 @@
 """The twisted torus: a torus whose wrap-around links of the short dimensions also shift the long ones.
 
+Of equal routes the first is one by a hash: the first of all would pile onto few links.
+
 N. Jouppi et al., "TPU v4: An Optically Reconfigurable Supercomputer for Machine Learning with Hardware Support for
 Embeddings", ISCA 2023: the optical circuits on the faces of the cubes switch between the two.
 """
@@ -46,7 +48,8 @@ def twisted_torus(shape: Sequence[int], **links: Unpack[EqualLinks]) -> Topology
     for dim in range(3):
         onward = _neighbor(coords, extents, dim, shifts.get(dim, {}))
         tiers.append((np.concatenate([node, onward]), np.concatenate([onward, node])))
-    frame = in_tiers(name, tiers, n, shape=extents, coords=coords.astype(np.int32), router=ShortestPathRouter())
+    router, places = ShortestPathRouter(spread=True), coords.astype(np.int32)
+    frame = in_tiers(name, tiers, n, shape=extents, coords=places, router=router)
     each = Links(bandwidth=[links["bandwidth"]] * 3, latency=[links["latency"]] * 3, hop_latency=links["hop_latency"])
     return at_tier_rates(frame, 3, each, npus_forward=True)
 

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -429,13 +430,10 @@ def best_all_reduce(n: int, degree: int) -> str:
     network = expander(n, degree, 100).topology
     time_ps: dict[str, int] = {}
     for name in algorithms_for("all-reduce"):
-        if name in REDUCES_ON_THE_WAY:
-            continue
-        try:
-            schedule = build_schedule(name, "all-reduce", network, "16MiB")
-        except WeftError:  # it does not run here
-            continue
-        time_ps[name] = simulate(schedule, chunks=JOINED.message_chunks, tie=JOINED.tie).time_ps
+        with suppress(WeftError):  # it does not run here
+            if name not in REDUCES_ON_THE_WAY:
+                schedule = build_schedule(name, "all-reduce", network, "16MiB")
+                time_ps[name] = simulate(schedule, chunks=JOINED.message_chunks, tie=JOINED.tie).time_ps
     return min(time_ps, key=lambda name: time_ps[name])
 
 
@@ -734,8 +732,8 @@ def twisted(quick: bool) -> Iterator[Row]:
         demand = np.ones((fabric.n_npus, fabric.n_npus)) - np.eye(fabric.n_npus)
         found = simulate(all_to_all(fabric, "16MiB"), chunks=4, tie="ecmp", symmetry="off")
         yield {"torus": name, "shape": "x".join(map(str, shape)), "diameter": diameter(fabric),
-                     "average_path": average_path(fabric), "largest_load": float(spread_loads(fabric, demand).max()),
-                     "simulated_us": found.time_ps / US}
+               "average_path": average_path(fabric), "largest_load": float(spread_loads(fabric, demand).max()),
+               "simulated_us": found.time_ps / US}
 
 
 RELEASED_MS = {25: 2187.408, 100: 544.487, 200: 314.888}
@@ -748,9 +746,8 @@ def searches(quick: bool) -> Iterator[Row]:
         ("CANDLE", 16, 40 if quick else 100, f"fat-tree {rate} Gb/s", _fixed(one_ring(tree(16, rate))))
         for rate in RELEASED_MS
     ]
-    for name, n, moves in (("DLRM", 16, 40),) if quick else (
-            ("DLRM", 16, 100), ("NCF", 16, 100), ("CANDLE", 16, 100)):
-        points.append((name, n, moves, "TopoOpt 4 x 100 Gb/s", optical_fabric(n, 4)))
+    points += [(name, 16, 40 if quick else 100, "TopoOpt 4 x 100 Gb/s", optical_fabric(16, 4))
+               for name in (("DLRM",) if quick else ("DLRM", "NCF", "CANDLE"))]
     for at, (name, n, moves, fabric, fabric_for) in enumerate(points):
         found = search(model(name, n), fabric_for, Settings(budget=moves, transport=ROUTED))
         yield {
@@ -763,14 +760,7 @@ def searches(quick: bool) -> Iterator[Row]:
 
 
 STUDIES: dict[str, Callable[[bool], Iterable[Row]]] = {
-    "iterations": measured_iterations,
-    "twisted": twisted,
-    "switching": switching_inside,
-    "following": following_demand,
-    "all_to_all": all_to_all_share,
-    "money": money,
-    "dedicated": dedicated,
-    "hashing": hashing,
-    "cluster": shared_cluster,
-    "search": searches,
+    "iterations": measured_iterations, "twisted": twisted, "switching": switching_inside, "following": following_demand,
+    "all_to_all": all_to_all_share, "money": money, "dedicated": dedicated, "hashing": hashing,
+    "cluster": shared_cluster, "search": searches,
 }

@@ -12,9 +12,10 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives import Schedule, Transfers
-from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_steps, part, step_pairs, switched
+from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_steps, part, step_pairs, switched, waits
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
 from sim.program.model import Model
@@ -24,7 +25,7 @@ from sim.simulation import simulate
 from sim.study.choice import BestForm
 from topologies import Topology, WeftError
 from topologies.core.paths import distinct_of
-from topologies.optics import all_states, joining, layouts, stride_rings
+from topologies.optics import States, all_states, joining, layouts, stride_rings
 from topologies.stages import count, staged
 from topologies.units import PS_PER_S, format_time
 
@@ -32,8 +33,9 @@ EVERY_STEP, PLANNED = "every step", "planned"
 POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
 """Own circuits in each step; or those, or the first ones; the first ones, or stride rings; all of these."""
 
-MOST_STATES, MOST_TRIED = 300, 10_000
-"""Limits on all states of few servers, and on them times the parts of a schedule, for trying each part on each."""
+MOST_PARTS, MOST_BOUNDS, MOST_TRIED = 120, 1_100_000, 100
+"""Limits on the parts of a schedule that are tried on all circuits of few servers, on these times the circuits, and on
+the circuits on which a part is simulated."""
 
 MOST_PRICED = 24
 """Limit on the steps of a schedule whose single steps are priced on circuits that are not their own."""
@@ -62,7 +64,7 @@ class Planner:
         schedule = in_matchings(schedule)
         self.schedule, self.model, self.how, self.optics = schedule, model, how, optics
         self.pairs = step_pairs(schedule)
-        self.states = [schedule.topology]
+        self.states, self._numbers = [schedule.topology], {_circuits(schedule.topology): 0}
         self.own: dict[frozenset[tuple[int, int]], int | None] = {}
         self._prices: dict[tuple[object, ...], int | None] = {}
         self._keys: dict[Piece, tuple[object, ...]] = {}
@@ -134,9 +136,9 @@ class Planner:
                         break
                     yield piece
             yield 0, n - 1, 0
-            small = [self._state(one) for one in all_states(self.schedule.topology, MOST_STATES)]
-            if len(small) * n * n <= MOST_TRIED:
-                yield from (self._fastest(first, last, small) for first in range(n) for last in range(first, n))
+            states, parts = all_states(self.schedule.topology), n * (n + 1) // 2
+            if states is not None and parts <= min(MOST_PARTS, MOST_BOUNDS // len(states.circuits)):
+                yield from (self._fastest(first, last, states) for first in range(n) for last in range(first, n))
         others = [] if policy == EVERY_STEP else [0]
         if policy in ("stride rings", PLANNED) and n <= MOST_PRICED:
             others += [self._state(ring) for ring in stride_rings(self.schedule.topology)]
@@ -145,31 +147,56 @@ class Planner:
         if n <= MOST_PRICED or policy != PLANNED:
             yield from ((step, step, state) for step in range(n) for state in dict.fromkeys(others))
 
-    def _fastest(self, first: int, last: int, states: Sequence[int]) -> Piece | None:
-        """Those circuits on which some steps end first, which are simulated as long as their loads leave it open."""
+    def _fastest(self, first: int, last: int, states: States) -> Piece | None:
+        """Those of all circuits on which some steps end first: what their bound excludes is not simulated."""
         found: tuple[float, int] = inf, 0
-        for least_ps, state in sorted((self._load_ps(first, last, state), state) for state in states):
-            if least_ps < found[0] and (price := self.price_ps(first, last, state)) is not None:
+        least_ps = self._least_ps(first, last, states)
+        for at in np.argsort(least_ps, kind="stable")[:MOST_TRIED].tolist():
+            if least_ps[at] >= found[0]:
+                break
+            state = self._state(states.fabric(self.schedule.topology, at))
+            if (price := self.price_ps(first, last, state)) is not None:
                 found = min(found, (price, state))
         return (first, last, found[1]) if found[0] < inf else None
 
-    def _load_ps(self, first: int, last: int, state: int) -> float:
-        """What the busiest circuit sends in some steps; infinity without a route."""
-        t, fabric = self._of(first, last), self.states[state]
-        with suppress(WeftError):
-            paths = fabric.paths(t.src, t.dst)
-            blocks = np.bincount(paths.links, np.repeat(t.blocks, np.diff(paths.ptr)), fabric.n_links)
-            return float((blocks * self.schedule.block_bytes / fabric.bandwidth_Bps).max(initial=0) * PS_PER_S)
-        return inf
+    def _least_ps(self, first: int, last: int, states: States) -> npt.NDArray[np.float64]:
+        """What some steps take at least on each state: what its busiest circuit sends, and what waits for each other.
+
+        (n_states,); infinity without a route.
+        """
+        t, fabric, n = self._of(first, last), self.schedule.topology, len(states.circuits[0])
+        ps_per_byte = 0.0 if self.model.deliver == "head" else PS_PER_S / self.optics.rate_Bps
+        link_ps, size = float(fabric.latency_ps.min()), t.blocks * self.schedule.block_bytes
+        sent, every = np.zeros((n, n)), np.arange(len(states.circuits))
+        np.add.at(sent, (t.src, t.dst), size)
+        load = np.zeros(states.circuits.shape)
+        for src, dst in np.argwhere(sent).tolist():
+            at = np.full(every.size, src)
+            for _ in range(n - 1):
+                onward = states.onward[every, at, dst]
+                load[every, at, onward] += sent[src, dst] * (at != dst)
+                at = onward
+        times = np.maximum(states.circuits, 1)
+        least_ps = (load / times).max(axis=(1, 2)) * ps_per_byte + link_ps
+        ends = np.minimum(times.max(axis=2)[:, :, None], times.max(axis=1)[:, None])
+        widest = np.where(states.hops == 1, times, ends)
+        each = size // self.model.chunks if self.model.chunks else size * 0  # what waits follows chunk by chunk
+        ended, (owner, source) = np.zeros((t.src.size, every.size)), waits(t)
+        for row in np.argsort(t.step, kind="stable").tolist():
+            pair = slice(None), t.src[row], t.dst[row]
+            begun = ended[source[owner == row]].max(axis=0, initial=0.0)
+            ended[row] = begun + states.hops[pair] * link_ps + each[row] * ps_per_byte / widest[pair] * (
+                t.src[row] != t.dst[row])
+        far = (states.hops == n)[:, t.src, t.dst].any(axis=1)
+        found: npt.NDArray[np.float64] = np.where(far, inf, np.maximum(least_ps, ended.max(axis=0)) * (1 - 1e-9))
+        return found
 
     def _state(self, fabric: Topology) -> int:
         """The number of a fabric; equal ones have one."""
-        for number, other in enumerate(self.states):
-            if all(np.array_equal(getattr(fabric, name), getattr(other, name))
-                   for name in ("src", "dst", "bandwidth_Bps")):
-                return number
-        self.states.append(fabric)
-        return len(self.states) - 1
+        number = self._numbers.setdefault(_circuits(fabric), len(self.states))
+        if number == len(self.states):
+            self.states.append(fabric)
+        return number
 
     def _own(self, first: int, last: int) -> Piece | None:
         """Circuits for all pairs of some steps; None if the ports do not suffice."""
@@ -211,6 +238,11 @@ class Planner:
             rates = self.states[state].bandwidth_Bps[links]
             return "direct", int(t.blocks.max(initial=0)), float(rates.min(initial=0)), float(rates.max(initial=0))
         return state, *(column.tobytes() for column in (t.src, t.dst, t.blocks, t.slot, t.dep_src, t.dep_slot))
+
+
+def _circuits(fabric: Topology) -> bytes:
+    """What tells the circuits of a fabric from others."""
+    return b"".join(column.tobytes() for column in (fabric.src, fabric.dst, fabric.bandwidth_Bps))
 
 
 def planned(schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED) -> Schedule:

@@ -14,7 +14,6 @@ from sim.study.spec import Spec
 from sim.study.tables import Row, range_words, tied_with, width_of
 from sim.why.spread import RUNS
 from topologies import Topology, WeftError
-from topologies.optics import TWISTED
 from topologies.units import format_rate, format_size, format_time
 
 WORTH_SAYING = 0.05
@@ -94,10 +93,8 @@ def _alternatives(spec: Spec, topology: Topology, rows: Sequence[Row]) -> Iterat
         yield _alternative(f"{_names(recut)} in as many chunks as suit it", f"{DEFAULT_CHUNKS} for all",
                            f"--chunks {DEFAULT_CHUNKS}", spec, {"model": {"chunks": DEFAULT_CHUNKS}}, recut)
     if spec.model.tie is None and spec.build_model().tie == "first":
-        twisted = topology.name.startswith("twisted") or (topology.optics and TWISTED in topology.optics.only)
-        for tie, instead in [("split", "all of them"), ("ecmp", "one by a hash")][: 1 + bool(twisted)]:
-            yield _alternative("of routes of equal length, the first", instead, f"--tie {tie}", spec,
-                               {"model": {"tie": tie}}, every)
+        yield _alternative("of routes of equal length, the first", "all of them", "--tie split", spec,
+                           {"model": {"tie": "split"}}, every)
     if spec.build_model().deliver == "head":
         yield _alternative("a chunk is delivered with its head", "its tail", "--deliver tail", spec,
                            {"model": {"deliver": "tail"}}, every)

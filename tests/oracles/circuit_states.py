@@ -1,44 +1,102 @@
-"""Slow and obvious: all states of a few ports, all sequences of states, each part of a schedule simulated on each."""
+"""Slow and obvious: all states of a few ports, all sequences of states, each part of a schedule simulated on each.
+
+Ports that change places make no other state; and a state on which the routes alone take longer than another takes whole
+is not simulated.
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from functools import lru_cache
 
-from collectives import Schedule
-from collectives.reconfigured import has_routes, in_matchings, of_steps, part, step_pairs
+import numpy as np
+
+from collectives import Schedule, Transfers
+from collectives.reconfigured import in_matchings, of_steps, part, step_pairs
 from sim import simulate
 from sim.program.model import Model
-from topologies import Topology, optical
+from topologies import Topology, WeftError, from_spec, optical
 from topologies.optics import links_of
 
+Pair = tuple[int, int]
+Routes = dict[Pair, list[tuple[int, float]]]
+"""Links, and their rates, from each server to each other; none where there is no way."""
 
-def states(fabric: Topology) -> list[Topology]:
+
+def states(n: int, ports: int) -> list[tuple[Pair, ...]]:
     """All circuits that take every simplex port."""
-    n, ports = fabric.n_npus, fabric.optics.ports
     full = [one for one in itertools.permutations(range(n)) if all(a != b for a, b in enumerate(one))]
-    return [
-        optical(n, ports, tuple((a, b) for one in some for a, b in enumerate(one)), False, **links_of(fabric))
+    return list(dict.fromkeys(
+        tuple(sorted((a, b) for one in some for a, b in enumerate(one)))
         for some in itertools.combinations_with_replacement(full, ports)
-    ]
+    ))
 
 
-def least_ps(schedule: Schedule, model: Model, delays_ps: list[int]) -> list[int]:
+def made(fabric: Topology, state: tuple[Pair, ...]) -> Topology:
+    return optical(fabric.n_npus, fabric.optics.ports, state, False, **links_of(fabric))
+
+
+@lru_cache(maxsize=1)
+def every(n: int, ports: int) -> list[tuple[tuple[Pair, ...], Routes]]:
+    """Every state with its routes."""
+    found, plain = [], from_spec(f"ocs:{n}x{ports}")
+    for state in states(n, ports):
+        routes, one = {}, made(plain, state)
+        for pair in itertools.permutations(range(n), 2):
+            try:
+                links = one.paths(*np.array(pair)[:, None]).links.tolist()
+            except WeftError:
+                continue
+            routes[pair] = [(link, float(one.bandwidth_Bps[link])) for link in links]
+        found.append((state, routes))
+    return found
+
+
+def bound_ps(t: Transfers, block_bytes: int, routes: Routes, link_ps: int) -> float:
+    """What routes take at least: the link that carries most, and transfers that wait for each other, whole."""
+    busy, ended = Counter[int](), dict[Pair, float]()
+    for row in np.argsort(t.step, kind="stable").tolist():
+        src, dst, size = int(t.src[row]), int(t.dst[row]), int(t.blocks[row]) * block_bytes
+        waits = range(t.dep_ptr[row], t.dep_ptr[row + 1])
+        begun = max((ended.get((int(t.dep_src[at]), int(t.dep_slot[at])), 0.0) for at in waits), default=0.0)
+        if src != dst and (src, dst) not in routes:
+            return np.inf
+        links = [] if src == dst else routes[src, dst]
+        for link, rate in links:
+            busy[link] += size / rate * 1e12
+        slowest = max((size / rate * 1e12 for _, rate in links), default=0.0)
+        ended[src, int(t.slot[row])] = begun + len(links) * link_ps + slowest
+    return max(*ended.values(), *(time + link_ps for time in busy.values()), 0.0) * (1 - 1e-9)
+
+
+def part_ps(schedule: Schedule, model: Model, first: int, last: int, whole: bool) -> float:
+    """The least that some steps take on any state; `whole`: with every state simulated."""
+    fabric, t = schedule.topology, of_steps(schedule, first, last)
+    assert model.chunks == 1 and model.deliver == "tail"
+    least = []
+    for state, routes in every(fabric.n_npus, fabric.optics.ports):
+        least.append((bound_ps(t, schedule.block_bytes, routes, int(fabric.latency_ps.min())), state))
+    found = np.inf
+    for bound, state in sorted(least):
+        if bound == np.inf or (bound >= found and not whole):
+            break
+        time_ps = simulate(part(schedule, t, made(fabric, state)), model=model).time_ps
+        assert time_ps >= bound
+        found = min(found, time_ps)
+    return found
+
+
+def least_ps(schedule: Schedule, model: Model, delays_ps: list[int], whole: bool = False) -> list[float]:
     """The least time of any sequence of states, the first of which is up, for each delay of the whole fabric."""
-    every, schedule = states(schedule.topology), in_matchings(schedule)
+    schedule = in_matchings(schedule)
     n = len(step_pairs(schedule))
-    price: dict[tuple[int, int], list[int | None]] = {}
-    for first, last in itertools.combinations_with_replacement(range(n), 2):
-        t = of_steps(schedule, first, last)
-        price[first, last] = [
-            simulate(part(schedule, t, one), model=model).time_ps if has_routes(one, t) else None for one in every
-        ]
+    price = {(first, last): part_ps(schedule, model, first, last, whole)
+             for first, last in itertools.combinations_with_replacement(range(n), 2)}
     found = []
     for delay_ps in delays_ps:
-        best = [0] + [2**62] * n  # after so many steps; a run of steps on one state ends there
-        for last in range(n):
-            for first in range(last + 1):
-                runs = [one for one in price[first, last] if one is not None]
-                if runs:
-                    best[last + 1] = min(best[last + 1], best[first] + min(runs) + delay_ps * (first > 0))
+        best = [0.0] + [np.inf] * n  # after so many steps; a run of steps on one state ends there
+        for first, last in sorted(price, key=lambda one: one[1]):
+            best[last + 1] = min(best[last + 1], best[first] + price[first, last] + delay_ps * (first > 0))
         found.append(best[n])
     return found

@@ -39,6 +39,16 @@ def test_every_npu_has_six_cables_and_the_wraps_shift():
     assert np.all((coords[fabric.dst[wrap]] - coords[fabric.src[wrap]])[:, 1:] % 8 == 4)
 
 
+@pytest.mark.parametrize("shape", [(4, 4, 8), (3, 3, 6), (4, 8, 8)])
+def test_the_routes_by_default_carry_an_all_to_all_faster_than_those_of_the_regular_torus(shape):
+    """As many links on each route as there have to be, and no link as busy as the busiest of the regular torus."""
+    n = int(np.prod(shape))
+    src, dst = np.divmod(np.arange(n * n), n)
+    twisted, regular = (fabric.paths(src, dst) for fabric in (twisted_torus(shape), torus(shape)))
+    assert np.array_equal(np.diff(twisted.ptr), np.diff(twisted_torus(shape).paths(src, dst, "alternating").ptr))
+    assert np.bincount(twisted.links).max() < np.bincount(regular.links).max()
+
+
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (1, 1, 2), (4, 8, 4)])
 def test_other_shapes_are_refused(shape):
     with pytest.raises(WeftError, match="a twisted torus is K x K x 2K or K x 2K x 2K"):

@@ -30,9 +30,12 @@ class ShortestPathRouter:
     ----------
     numbering : int or None
         Seed of another numbering of the nodes, in whose order the links of a node come; None for the topology's own.
+    spread : bool
+        Whether the first of equal routes is one by a hash of each pair, which no seed changes.
     """
 
     numbering: int | None = None
+    spread: bool = False
 
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """Routes of the pairs; tie rules are described in the module docstring.
@@ -42,6 +45,8 @@ class ShortestPathRouter:
         WeftError
             A pair without a route.
         """
+        if self.spread and tie == "first":
+            tie, seed = "ecmp", 0
         targets, row = _targets(topology, dst)
         size = _batch_size(topology)
         members = [np.flatnonzero(row // size == batch) for batch in range(-(-targets.size // size))]

@@ -12,25 +12,11 @@ _PS_PER_MS = 10**9
 VGG16_FORWARD_MS = 29.5927
 
 VGG16_BACKWARD: tuple[tuple[int, float, tuple[int, ...]], ...] = (
-    (1, 0.003994, ()),
-    (1, 0.097998, (16384000, 4000)),
-    (1, 0.299520, (67108864, 16384)),
-    (1, 3.785220, (1015021568, 16384)),
-    (1, 0.031437, ()),
-    (1, 3.041590, ()),
-    (3, 3.299330, (9437184, 2048)),
-    (1, 3.041590, ()),
-    (2, 3.299330, (9437184, 2048)),
-    (1, 3.299330, (4718592, 2048)),
-    (1, 3.041590, ()),
-    (2, 3.215360, (2359296, 1024)),
-    (1, 3.215360, (1179648, 1024)),
-    (1, 3.041590, ()),
-    (1, 4.828160, (589824, 512)),
-    (1, 4.828160, (294912, 512)),
-    (1, 3.041590, ()),
-    (1, 6.179840, (147456, 256)),
-    (1, 6.179840, (6912, 256)),
+    (1, 0.003994, ()), (1, 0.097998, (16384000, 4000)), (1, 0.299520, (67108864, 16384)),
+    (1, 3.785220, (1015021568, 16384)), (1, 0.031437, ()), (1, 3.041590, ()), (3, 3.299330, (9437184, 2048)),
+    (1, 3.041590, ()), (2, 3.299330, (9437184, 2048)), (1, 3.299330, (4718592, 2048)), (1, 3.041590, ()),
+    (2, 3.215360, (2359296, 1024)), (1, 3.215360, (1179648, 1024)), (1, 3.041590, ()), (1, 4.828160, (589824, 512)),
+    (1, 4.828160, (294912, 512)), (1, 3.041590, ()), (1, 6.179840, (147456, 256)), (1, 6.179840, (6912, 256)),
 )
 """Times over, backward time, all-reduces of each: last layer first."""
 
@@ -39,24 +25,17 @@ BERT_FORWARD_MS = 21.0352
 BERT_BACKWARD_ORDER = "HDDAMDADMADMDAMDADMADMDAMDADMADMDAMDADMADMDAMDADMADMDAMDADMAM"
 
 BERT_BACKWARD: dict[str, tuple[float, tuple[int, ...]]] = {
-    "H": (0.048538, (3072, 4)),
-    "D": (0.595354, (2359296, 3072)),
-    "A": (0.055501, ()),
-    "M": (1.435030, (9437184,)),
+    "H": (0.048538, (3072, 4)), "D": (0.595354, (2359296, 3072)), "A": (0.055501, ()), "M": (1.435030, (9437184,)),
 }
 """Head, dense, add, multi-head attention."""
-
-
-def _ps(ms: float) -> int:
-    return round(ms * _PS_PER_MS)
 
 
 def _chain(name: str, forward_ms: float, backward: Sequence[tuple[str, float, tuple[int, ...]]]) -> Iteration:
     """An iteration of 16 servers in which each operation waits for the one before it."""
     def add(to: Carriage) -> None:
-        last = to.compute("forward", _ps(forward_ms))
+        last = to.compute("forward", round(forward_ms * _PS_PER_MS))
         for name, ms, sizes in backward:
-            last = to.compute(f"backward {name}", _ps(ms), after=[last])
+            last = to.compute(f"backward {name}", round(ms * _PS_PER_MS), after=[last])
             for size in sizes:
                 to.gradients(f"backward {name}", size, last)
 

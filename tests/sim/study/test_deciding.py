@@ -155,15 +155,3 @@ def test_split_ties_that_win_or_save_the_winner_time(
     found = lines(monkeypatch, [row("ring", 10), row("direct", 12)], times_us, discipline="fifo")
     start = "of routes of equal length, the first; with all of them, "
     assert found == ([f"{start}{said} (--tie split)"] if said else [])
-
-
-@pytest.mark.parametrize(("fabric", "ties"), [
-    ("torus:2x2x4", ["split"]), ("twisted-torus:2x2x4", ["split", "ecmp"]), ("pod:4x4x4", ["split"]),
-    ("pod:4x4x8", ["split", "ecmp"]), ("pod:4x4x8,circuits=twisted", ["split", "ecmp"]),
-])
-def test_routes_by_a_hash_are_tried_where_a_torus_may_be_twisted(
-    monkeypatch: pytest.MonkeyPatch, fabric: str, ties: list[str]
-) -> None:
-    rows = [row("ring", 10), row("direct", 12)]
-    found = lines(monkeypatch, rows, {"ring": 9, "direct": 12}, fabric, discipline="fifo")
-    assert [line.rsplit(" ", 1)[1] for line in found] == [f"{tie})" for tie in ties]
