@@ -297,7 +297,7 @@ _ALGORITHMS = (
     _entry(
         synthesis,
         "a randomized greedy search that fills the links over time (TACOS)",
-        "any fabric of up to 2,500,000 transfers, 40,000 past switches: blocks x NPUs, twice as many in an all-reduce",
+        "any fabric of up to 2,500,000 transfers, 300,000 past switches: blocks x NPUs, twice as many in an all-reduce",
         options={
             "parts": "blocks per rank (default: 1)", "seed": "random seed (default: 0)",
             "runs": "searches, of which the best is used (default: 3)",

@@ -82,18 +82,43 @@ def test_bine_crosses_between_groups_less_than_the_butterfly_by_dimensions_and_m
         assert share <= most if kind not in ("broadcast", "scatter") else share > 1, kind
 
 
-@pytest.mark.parametrize(("p", "per"), [(64, 8), (128, 8), (256, 16), (512, 16), (512, 32)])
-def test_over_all_places_where_a_job_may_start_bine_crosses_a_fifth_less_than_near_first_binomial(
+def in_rank_order(kind: str, p: int, far_first: bool) -> list[tuple[int, int, float]]:
+    """Messages of the binomial butterfly of a reduce-scatter, or the tree of a broadcast: from, to, in arrays.
+
+    A reduce-scatter of MPI libraries halves with the far ranks first, and a broadcast as often doubles its distances.
+    """
+    rounds = range(p.bit_length() - 1)
+    distances = [p >> (i + 1) if far_first else 1 << i for i in rounds]
+    if kind == "reduce-scatter":
+        return [(rank, rank ^ far, 0.5 ** (i + 1)) for i, far in enumerate(distances) for rank in range(p)]
+    tree, have = [], [0]
+    for far in reversed(distances):  # of trees the last messages are the many
+        tree += [(rank, rank ^ far, 1.0) for rank in have]
+        have += [rank ^ far for rank in have]
+    return tree
+
+
+def crossing(messages: list[tuple[int, int, float]], group: np.ndarray) -> float:
+    return sum(amount for one, other, amount in messages if group[one] != group[other])
+
+
+@pytest.mark.parametrize(("p", "per"), [(64, 8), (128, 16), (256, 16), (512, 16), (512, 32)])
+def test_bine_crosses_a_quarter_of_far_first_binomial_wherever_a_job_is_and_a_fifth_less_than_near_first(
     p: int, per: int
 ) -> None:
-    """A job of ranks in turn that starts anywhere in a group; against near peers first."""
-    t = from_spec(f"switch:{p}")
-    for kind, least, most in (("all-reduce", 0.76, 0.81), ("broadcast", 0.76, 0.84)):
-        name, form = RIVALS[kind]
-        built = build("bine", kind, t, "64MiB", FORMS[kind]), build(name, kind, t, "64MiB", form)
-        sums = [0.0, 0.0]
-        for at, one in enumerate(built):
-            rows = one.pattern.transfers()
-            for start in range(per):
-                sums[at] += rows.blocks[(rows.src + start) // per != (rows.dst + start) // per].sum() * one.block_bytes
-        assert least < sums[0] / sums[1] < most, (kind, sums[0] / sums[1])
+    """Groups that are full, those of a job of ranks in turn that starts anywhere, and fragments of any size."""
+    rng = np.random.default_rng(p + per)
+    fragments = [np.repeat(np.arange(p), rng.integers(1, per + 1, p))[:p] for _ in range(20)]
+    anywhere = [(np.arange(p) + start) // per for start in range(per)]
+    for kind, form in (("reduce-scatter", None), ("broadcast", "latency")):
+        built = build("bine", kind, from_spec(f"switch:{p}"), "64MiB", form)
+        rows = built.pattern.transfers()
+        sent = (rows.blocks * built.block_bytes / built.size_bytes).tolist()
+        bine = list(zip(rows.src.tolist(), rows.dst.tolist(), sent, strict=True))
+        near, far = (in_rank_order(kind, p, far_first) for far_first in (False, True))
+        aligned = np.arange(p) // per
+        assert crossing(bine, aligned) > 1.7 * crossing(near, aligned)
+        for groups in ([aligned], anywhere, fragments):
+            ours, nearest, farthest = (sum(crossing(of, group) for group in groups) for of in (bine, near, far))
+            assert ours < 0.4 * farthest
+            assert len(groups) == 1 or 0.76 < ours / nearest < 0.88
