@@ -299,7 +299,7 @@ class _Platform:
         if zone.routing == "vivaldi":
             ends = [end if end not in self.zones else f"router_{end}" for end in (src, dst)]
             if missing := next((end for end in ends if end not in self.place), ""):
-                raise WeftError(f"{self.name}: {told(missing)} lacks coordinates for the Vivaldi zone {told(zone.name)}")
+                raise WeftError(f"{self.name}: {told(missing)} lacks coordinates in the Vivaldi zone {told(zone.name)}")
             way = *zone.spokes.get(src, ((), ()))[0], self._apart(*ends), *zone.spokes.get(dst, ((), ()))[1]
             return [(ends[0], *way, ends[1])]
         ups, downs = zone.spokes.get(src, ([], []))[0], zone.spokes.get(dst, ([], []))[1]

@@ -113,7 +113,7 @@ def test_distances_of_peers() -> None:
                     for name, where in (("p", "0 0 1"), ("q", "3 4 -2")))
     t = parse_simgrid(platform(peers, "Vivaldi"), "p.xml")
     assert latencies(t, "p", "q") == [8000.0]
-    with pytest.raises(WeftError, match="'p' lacks coordinates for the Vivaldi zone 'world'"):
+    with pytest.raises(WeftError, match="'p' lacks coordinates in the Vivaldi zone 'world'"):
         parse_simgrid(platform(peers.replace('coordinates="0 0 1"', ""), "Vivaldi"), "p.xml")
 
 
