@@ -8,6 +8,7 @@ as the Topology Zoo has it, or the one that is given.
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from topologies.checks import WeftError, number, told
@@ -83,6 +84,7 @@ _SECONDS = {
 }
 
 
+@lru_cache
 def foreign_Bps(text: str, what: str, bare: int = 8) -> float:
     """A rate in bytes per second; `bare`: bits of the unit of a number without one.
 
@@ -97,6 +99,7 @@ def foreign_Bps(text: str, what: str, bare: int = 8) -> float:
     return from_bytes_per_s(float(Fraction(number) * base ** _POWERS[prefix or ""] * bits / 8), what)
 
 
+@lru_cache
 def foreign_ps(text: str, what: str) -> int:
     """A time in integer picoseconds; a number without a unit is in seconds.
 

@@ -1,10 +1,11 @@
-"""Platform files of SimGrid (XML, DTD 3 to 4.1) with one cluster: FLAT, TORUS, FAT_TREE or DRAGONFLY.
+"""Platform files of SimGrid (XML, DTD 3 to 4.1): one cluster with a shape, TORUS, FAT_TREE or DRAGONFLY; others have
+routes, see `topologies.formats.simgrid_zones`.
 
-Links are split-duplex, each direction with the cluster's bandwidth and latency; nodes add no time of their own. A
-backbone is one link that all messages cross, a limiter one that all messages of a node cross, whichever way. Hosts and
-links beside the cluster are passed over: between its own nodes nothing crosses them. Factors of SimGrid's network
-models (0.97 of the bandwidth, 13 times the latency in LV08) are no part of the file, and not applied.
-Routes are the shortest: of several, SimGrid may take others (d-mod-k in fat-trees).
+Links of a shape are split-duplex, each direction with the cluster's bandwidth and latency; nodes add no time of their
+own. A limiter is one link that all messages of a node cross, whichever way. Hosts beside it are passed over: between
+its own nodes nothing crosses theirs. Factors of SimGrid's network models (0.97 of the bandwidth, 13 times the latency)
+are no part of the file, and not applied.
+Routes in a shape are the shortest: of several, SimGrid may take others (d-mod-k in fat-trees).
 """
 
 import itertools
@@ -16,20 +17,31 @@ from dataclasses import replace
 from topologies.checks import WeftError, told
 from topologies.core.topology import Topology
 from topologies.formats.graph import Graph, check_size, foreign_Bps, foreign_ps
+from topologies.formats.simgrid_zones import BYPASSES, DUPLEX, ROUTES, network_of_zones, radical
 from topologies.products import torus
 from topologies.text.plain_xml import Element, parse_xml
 from topologies.text.schema import Absent, Known, Producer, fill, pass_over
 from topologies.units import bytes_per_s
 
+_OUTER = ("zone", "AS", "cluster")
+_INSIDE = (*_OUTER, "host", "router", "peer", "cabinet", "host_link", "link", "backbone", *ROUTES, *BYPASSES)
+_ENDS = ("src", "dst", "gw_src", "gw_dst", "symmetrical")
 KNOWN: Known = {
-    "platform": (("version",), ("zone", "AS", "cluster")),
-    "zone": (("id", "routing"), ("zone", "AS", "cluster")),
-    "AS": (("id", "routing"), ("zone", "AS", "cluster")),
+    "platform": (("version",), _OUTER),
+    **dict.fromkeys(("zone", "AS"), (("id", "routing"), _INSIDE)),
+    "host": (("id", "speed", "power", "core", "coordinates", "pstate"), ()),
+    "router": (("id", "coordinates"), ()),
+    "peer": (("id", "speed", "power", "coordinates", "bw_in", "bw_out"), ()),
+    "cabinet": (("id", "prefix", "suffix", "radical", "speed", "power", "bw", "lat"), ()),
+    "host_link": (("id", "up", "down"), ()),
+    **dict.fromkeys(("link", "backbone"), (("id", "bandwidth", "latency", "sharing_policy"), ())),
+    **dict.fromkeys((*ROUTES, *BYPASSES), (_ENDS, ("link_ctn",))),
+    "link_ctn": (("id", "direction"), ()),
     "cluster": (("id", "prefix", "suffix", "radical", "speed", "power", "core", "bw", "lat", "sharing_policy",
                  "topology", "topo_parameters", "bb_bw", "bb_lat", "bb_sharing_policy", "router_id", "limiter_link",
                  "loopback_bw", "loopback_lat"), ()),
 }
-_SAY_NOTHING = ("config", "prop", "actor", "process", "argument")
+_SAY_NOTHING = ("config", "prop", "actor", "process", "argument", "disk", "mount")
 """Elements without which the network is the same."""
 
 ABSENT = (
@@ -40,15 +52,22 @@ ABSENT = (
     Absent("cluster", "bb_lat", "0s", "simgrid.dtd"),
     Absent("cluster", "bb_sharing_policy", "SHARED", "simgrid.dtd"),
     Absent("cluster", "limiter_link", "", "simgrid.dtd"),
+    Absent("link", "latency", "0", "simgrid.dtd"),
+    Absent("link", "sharing_policy", "SHARED", "simgrid.dtd"),
+    Absent("route", "symmetrical", "YES", "simgrid.dtd"),
+    Absent("zoneRoute", "symmetrical", "YES", "simgrid.dtd"),
+    Absent("link_ctn", "direction", "NONE", "simgrid.dtd"),
 )
-_DUPLEX = ("SPLITDUPLEX", "FULLDUPLEX")
 
 PRODUCERS = (
     Producer(
-        "SimGrid platform XML", "SimGrid", "sources of 2024, DTD 4.1", "--topology FILE.xml",
-        "one cluster: FLAT with a backbone, TORUS, FAT_TREE, DRAGONFLY, limiters",
-        "hosts with routes alone, several clusters, links that both directions share: routes there are lists of links, "
-        "not a graph; platforms in C++, which are programs", ABSENT,
+        "SimGrid platform XML", "SimGrid", "12a63c7, August 2026, DTD 4.1", "--topology FILE.xml",
+        "one cluster: TORUS, FAT_TREE, DRAGONFLY; else zones in each other, with routes as SimGrid finds them: Full, "
+        "Floyd, Dijkstra, Cluster, Vivaldi, gateways, bypasses, backbones, cabinets, limiters; shared links; all hosts "
+        "are NPUs, in the order of the file",
+        "Wi-Fi; clusters with a shape beside other clusters, and limiters of a torus; a FATPIPE that is the slowest "
+        "link of several pairs; rates that change: those of the file are taken; platforms in C++, which are programs",
+        ABSENT,
     ),
 )
 
@@ -62,23 +81,19 @@ def parse_simgrid(text: str, name: str) -> Topology:
     """The network of a platform file.
 
     `name`: of the file, for messages.
-    WeftError: names file and line: not one cluster, a policy or a shape that is not read, or a bad quantity.
+    WeftError: names file and line: a policy or a shape that is not read, or a bad quantity.
     """
-    root = parse_xml(text, name, named_type=True)
+    root = parse_xml(text, name, ("trace",), named_type=True)
     if root.tag != "platform":
         raise WeftError(f"{root.where} is not the root of a SimGrid platform, which is <platform>")
-    clusters = [one for one in root.every() if one.tag == "cluster"]
-    others = [one for one in root.every() if one.tag not in (*KNOWN, *_SAY_NOTHING)]
-    if refused := [one for one in others if not clusters or one.tag.startswith("bypass")]:
-        raise WeftError(f"{refused[0].where} is not read: only platforms of one <cluster> are, whose links have a "
-                        "shape")
-    if len(clusters) != 1:
-        raise WeftError(f"{name} has {len(clusters)} clusters: platforms of one are read")
     for one in root.every():
         one.children[:] = [child for child in one.children if child.tag not in _SAY_NOTHING]
-    pass_over(root, KNOWN, "weft", name)
+    clusters = [one for one in root.every() if one.tag == "cluster"]
+    shaped = len(clusters) == 1 and clusters[0].attributes.get("topology", "FLAT") != "FLAT"
+    around = dict.fromkeys(("zone", "AS"), (("id", "routing"), _OUTER)) if shaped else {}
+    pass_over(root, {**KNOWN, **around}, "weft", name)
     fill(root, ABSENT)
-    return replace(_Cluster(clusters[0], name).topology(), name=name)
+    return replace(_Cluster(clusters[0], name).topology(), name=name) if shaped else network_of_zones(root, name)
 
 
 class _Cluster:
@@ -86,12 +101,12 @@ class _Cluster:
 
     def __init__(self, element: Element, name: str) -> None:
         self.element, self.name = element, name
-        self.hosts = _radical(element)
+        self.hosts = sum(map(len, radical(element)))
         check_size(name, self.hosts)
         policy = element.text("sharing_policy")
-        if policy not in _DUPLEX:
-            raise WeftError(f"{element.where} has sharing_policy={policy!r}: links that both directions share, or that "
-                            "nobody shares, are not simulated here; read is SPLITDUPLEX")
+        if policy not in DUPLEX:
+            raise WeftError(f"{element.where} has sharing_policy={policy!r}: links that both directions share, or "
+                            "that nobody shares, are not simulated here; read is SPLITDUPLEX")
         self.rate = foreign_Bps(element.text("bw"), f"{element.where} bw")
         self.latency = foreign_ps(element.text("lat"), f"{element.where} lat")
         limit = element.text("limiter_link")
@@ -100,23 +115,8 @@ class _Cluster:
     def topology(self) -> Topology:
         """By its shape."""
         shapes: dict[str, Callable[[], Topology]] = {
-            "FLAT": self._flat, "TORUS": self._torus, "FAT_TREE": self._fat_tree, "DRAGONFLY": self._dragonfly}
-        return shapes[self.element.choice("topology", shapes)]()
-
-    def _flat(self) -> Topology:
-        element, graph = self.element, Graph(self.name)
-        up, down = graph.add("router"), "router"
-        if bandwidth := element.text("bb_bw"):
-            if element.text("bb_sharing_policy") != "SHARED":
-                raise WeftError(f"{element.where} has bb_sharing_policy={element.text('bb_sharing_policy')!r}: a "
-                                "backbone that nobody shares is not simulated here; read is SHARED")
-            down = graph.add("backbone")
-            latency = foreign_ps(element.text("bb_lat"), f"{element.where} bb_lat")
-            graph.link(up, down, foreign_Bps(bandwidth, f"{element.where} bb_bw"), latency, 1)
-        for host in self._hosts(graph):
-            graph.link(self._out(graph, host), up, self.rate, self.latency, 0)
-            graph.link(down, self._in(host), self.rate, self.latency, 0)
-        return graph.topology()
+            "TORUS": self._torus, "FAT_TREE": self._fat_tree, "DRAGONFLY": self._dragonfly}
+        return shapes[self.element.choice("topology", ("FLAT", *shapes))]()
 
     def _torus(self) -> Topology:
         extents = self._numbers(self.element.text("topo_parameters"))
@@ -233,16 +233,3 @@ def _places(extents: list[int]) -> Iterator[tuple[int, ...]]:
     """Coordinates, the first of which counts fastest."""
     for place in itertools.product(*(range(extent) for extent in reversed(extents))):
         yield place[::-1]
-
-
-def _radical(element: Element) -> int:
-    """How many hosts "0-15,20" are."""
-    total = 0
-    for part in element.text("radical").split(","):
-        found = re.fullmatch(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*", part)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if last < first:
-            raise WeftError(f"{element.where} has radical={told(element.text('radical'))}: ranges such as 0-15 are "
-                            "expected")
-        total += last - first + 1
-    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
@@ -59,7 +60,7 @@ def parse_xml(text: str, name: str, numbered: Collection[str] = (), *, named_typ
 
     `name`: of the file, for messages.
     `named_type`: whether a document type may be named, as some tools demand; it is not read, and declares nothing here.
-    `numbered`: elements whose text may be a number, which says nothing of them: some tools count elements there.
+    `numbered`: elements whose text may be numbers, which say nothing of them: some tools count elements there.
     WeftError: not well-formed, nested too deeply, or with a document type: entities could expand to any size.
     """
     stack: list[Element] = []
@@ -87,7 +88,7 @@ def parse_xml(text: str, name: str, numbered: Collection[str] = (), *, named_typ
             refuse()
 
     def characters(text: str) -> None:
-        if stack and stack[-1].tag in numbered and (text.isspace() or text.strip().isdecimal()):
+        if stack and stack[-1].tag in numbered and re.fullmatch(r"[\d.eE+\s-]*", text):
             return
         if text.strip():
             where = stack[-1].where if stack else f"{name}, line {parser.CurrentLineNumber}"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_toml
-from topologies.text.schema import Absent, Producer
+from topologies.text.schema import Absent, Producer, note
 from topologies.text.strict_yaml import parse_yaml
 from workloads.models.language import LanguageModel, language_models
 
@@ -256,6 +256,9 @@ def _megatron(path: str, text: str) -> TrainingJob:
         if shared % max(width, 1):
             raise WeftError(f"job file {path}: --moe-shared-expert-intermediate-size {shared} is no multiple of the "
                             f"{width} of an expert, as which shared experts are counted")
+        if tp > 1 and "expert-tensor-parallel-size" not in found:
+            note(f"job file {path}: Megatron-LM divides experts among the {tp} ranks of tensor parallelism, as "
+                 "--expert-tensor-parallel-size is not there; they are timed whole, as of 1")
         sizes |= {"experts": whole("num-experts"), "active": whole("moe-router-topk"), "expert_width": width,
                   "shared": shared // max(width, 1)}
     if "multi-latent-attention" in found:

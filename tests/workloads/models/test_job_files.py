@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,3 +210,14 @@ def test_every_second_layer_is_computed_again(tmp_path: Path) -> None:
     for option, name in (("'op'", "selective"), ("'2'", "layers"), ("1", "full")):
         more = f"[activation_checkpoint]\nmode = 'selective'\nselective_ac_option = {option}\n"
         assert plan(tmp_path, TITAN + more, ".toml").recompute == name
+
+
+@pytest.mark.parametrize(("more", "told"), [("", True), (" --expert-tensor-parallel-size 1", False)])
+def test_experts_that_megatron_divides_are_told(tmp_path: Path, more: str, told: bool) -> None:
+    """Absent is the degree of tensor parallelism there, which no plan has."""
+    path = tmp_path / "a.sh"
+    path.write_text(MEGATRON + " --num-experts 4 --moe-router-topk 2 --tensor-model-parallel-size 2" + more)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        read_job(str(path))
+    assert any("divides experts among the 2 ranks" in str(one.message) for one in found) == told
