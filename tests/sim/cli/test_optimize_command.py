@@ -274,7 +274,7 @@ def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["--loop", "overlap"], "unknown to the simulated evaluator"),
         (["--chunks", "0"], "--chunks 0"),
         (["--evaluations", "0"], "at least 1"),
-        (["--collective", "all-reduce"], "give either --workload or --collective"),
+        (["--collective", "all-reduce"], "give either --workload, --collective or --model"),
         (["--budget", "500"], "budget '500' is not a rate"),
         (["--budget-rule", "some"], "budget rule 'some' is unknown"),
         (["--counting", "1999"], "counting '1999' is unknown"),
