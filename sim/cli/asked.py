@@ -36,13 +36,14 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
     WeftError: a section or key that the command does not use, a value that is not accepted, a file that would be
     written over one that is read, or what is missing.
     """
-    spec = Spec().updated(by_section(COMMANDS[arguments.command].defaults))
+    changes: Mapping[str, Any] = {}
     if path := arguments.spec:
         sections, where = sections_of(Path(path), "spec file", arguments.command), f"spec file {path}"
         changes = changes_in(sections, where)
         check_used(sections, arguments.command, where)
-        spec = spec.updated(changes)
-    spec = spec.updated(changes_of(arguments))
+    given = Spec().updated(changes).updated(changes_of(arguments))
+    defaults = by_section(COMMANDS[arguments.command].defaults) if given.iteration.model is None else {}
+    spec = Spec().updated(defaults).updated(changes).updated(changes_of(arguments))
     check_apart(arguments, spec.to_dict())
     required(arguments, spec)
     if COMMANDS[arguments.command].chooses:

@@ -227,13 +227,13 @@ COMMANDS: dict[str, Command] = {
     ),
     "optimize": Command(
         help="split a bandwidth budget across the dimensions of a network",
-        needs=("optimize.network", "optimize.workload|collective.name",
+        needs=("optimize.network", "optimize.workload|collective.name|iteration.model",
                "optimize.budget|optimize.budget_cost|optimize.constraint"),
         uses=(
             "optimize", "topology.link_latency", "topology.hop_latency", "collective.name", "collective.algorithms",
             "collective.form", "sweep.begin", "model.symmetry", "workload.samples", "workload.peak",
             "workload.efficiency", "workload.compute_scale", "training.loop", "training.microbatches",
-            "training.activation", "training.pipeline_order",
+            "training.activation", "training.pipeline_order", "iteration",
         ),
         defaults={"workload.peak": 312.0, "workload.efficiency": 0.75, "training.loop": "no-overlap"}, run_flags=RUNS,
         outputs=("json", "csv", "plot"),

@@ -41,9 +41,8 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
 
 def head(plan: Plan, where: str) -> str:
     """What is run."""
-    groups = " ".join(f"{name}={getattr(plan, name)}" for name in ("tp", "pp", "vp", "cp", "dp", "ep")
-                      if getattr(plan, name) > 1 or name == "dp")
-    return (f"{plan.model.name}, {plan.model.parameters / 1e9:.4g} G parameters, on {where}, "
+    name, _, groups = plan.words.partition(" ")
+    return (f"{name}, {plan.model.parameters / 1e9:.4g} G parameters, on {where}, "
             f"{counted(plan.n_ranks, 'NPU')}: {groups}, {plan.schedule}, ZeRO {plan.zero}")
 
 

@@ -102,6 +102,7 @@ class Simulated:
         self.floors = tuple(part.floor() for _, part in self.parts)
         self.runs = 0
         self._known: dict[bytes, Evaluation] = {}
+        self._each: dict[bytes, tuple[Part, ...]] = {}
         self._spreads: dict[bytes, Spread] = {}
         self._is_small = False
 
@@ -147,16 +148,24 @@ class Simulated:
         key = bandwidth.tobytes()
         if key not in self._known:
             parts = tuple(self._part(index, bandwidth) for index in range(len(self.parts)))
-            self._known[key] = Evaluation(bandwidth, self.constant_ns, parts)
+            self._each[key] = parts
+            self._known[key] = Evaluation(bandwidth, self.constant_ns, self._joined(parts))
         return self._known[key]
+
+    def _joined(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """What the parts are to the search, which adds up the times of these."""
+        return parts
+
+    def _total_ps(self, times_ps: Sequence[float] | F64) -> float:
+        """The time that parts make."""
+        return self.constant_ns * 1e3 + float(np.dot([weight for weight, _ in self.parts], times_ps))
 
     def time_ns(self, bandwidth_GBps: F64) -> float:
         """The time alone: engine runs without a log, for a black-box search."""
         bandwidth = np.asarray(bandwidth_GBps, np.float64)
         self.runs += len(self.parts)
-        programs = ((weight, part.retimed(bandwidth).at(bandwidth)) for weight, part in self.parts)
-        times = (weight * self._outcome(program).makespan_ps for weight, program in programs)
-        return self.constant_ns + sum(times) / 1e3
+        programs = (part.retimed(bandwidth).at(bandwidth) for _, part in self.parts)
+        return self._total_ps([self._outcome(program).makespan_ps for program in programs]) / 1e3
 
     def spread(self, bandwidth_GBps: F64) -> Spread:
         """The time and its range, as `sim.why.spread` has it; of each point once.
@@ -170,11 +179,11 @@ class Simulated:
             for number in range(RUNS):
                 rng = np.random.default_rng([0, number])
                 away = np.random.default_rng([1, number]).uniform(-SHARE, SHARE, self.n_dims)
-                changed = 0.0
-                for (weight, timed), part in zip(self.parts, found.parts, strict=True):
+                changed = []
+                for (_, timed), part in zip(self.parts, self._each[key], strict=True):
                     program = timed.perturbed(found.bandwidth_GBps, away, number, rng)
-                    changed += weight * self._outcome(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps
-                times.append(round(self.constant_ns * 1e3 + changed))
+                    changed.append(self._outcome(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps)
+                times.append(round(self._total_ps(changed)))
             self._spreads[key] = Spread(round(found.time_ns * 1e3), tuple(times), self._alone_ps(found))
         return self._spreads[key]
 
@@ -183,10 +192,9 @@ class Simulated:
         others = [timed.alone(found.bandwidth_GBps) for _, timed in self.parts]
         if all(one is None for one in others):
             return None
-        times = (part.time_ns * 1e3 if other is None else self._outcome(other).makespan_ps
-                 for part, other in zip(found.parts, others, strict=True))
-        changed = sum(weight * time for (weight, _), time in zip(self.parts, times, strict=True))
-        return round(self.constant_ns * 1e3 + changed)
+        parts = self._each[found.bandwidth_GBps.tobytes()]
+        return round(self._total_ps([part.time_ns * 1e3 if other is None else self._outcome(other).makespan_ps
+                                     for part, other in zip(parts, others, strict=True)]))
 
     def _part(self, index: int, bandwidth: F64) -> Part:
         weight, part = self.parts[index]

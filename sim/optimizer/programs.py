@@ -6,10 +6,10 @@ links (`Algorithm.built_from_rates`): these are built anew at all bandwidths.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.lower.progress import progress_told
-from sim.optimizer.objective import Simulated, Timed
+from sim.optimizer.model import convex_model
+from sim.optimizer.objective import Part, Simulated, Timed
 from sim.optimizer.retime import Retimed, links_per_npu, retimed, with_bandwidths, with_base_rates
 from sim.program import Program
 from sim.program.model import Model
@@ -31,6 +32,9 @@ from topologies.checks import Positive, checked
 from topologies.core.product import DimensionOrderRouter
 from topologies.units import Quantity
 from workloads.job import Communicate, Job, on_network
+from workloads.passes.fabric import FabricGroups
+from workloads.passes.iteration import iterate
+from workloads.passes.plan import Plan
 from workloads.pipeline import pipeline_job
 from workloads.training import Collectives, Training, gradient_buckets, process_groups, training_job
 from workloads.workload import Call
@@ -216,6 +220,80 @@ def iteration_objective(
             build_job = partial(training_job, workload=one.workload, groups=one.groups, training=training)
             parts.append((one.weight, make.part(build_job)))
     return Simulated(parts, constant_ns, how)
+
+
+def plan_objective(
+    topology: Topology, plan: Plan, algorithm: str, *, model: Model = Model(chunks=1), symmetry: str = "auto",
+    most_GBps: float | None = None, how: How = AS_USUAL,
+) -> "Composed":
+    """The time of an iteration of a plan, composed of passes: each distinct collective is simulated alone.
+
+    Parameters as in `collective_objective`.
+    """
+    make, calls = _Parts(topology, algorithm, model, symmetry, most_GBps or math.inf), dict[Called, None]()
+
+    def called(*call: Any) -> int:
+        calls.setdefault(call)
+        return 1
+
+    def job(on: Topology, call: Called) -> Job:
+        found, (kind, size_bytes, group) = Job(on), call
+        FabricGroups(on, plan.groups, algorithm).add(found, kind, max(1, round(size_bytes)), group)
+        return found
+
+    iterate(plan, called)
+    return Composed(plan, {call: make.part(partial(job, call=call)) for call in calls}, how)
+
+
+Called = tuple[str, float, str]
+"""A collective of a plan: kind, bytes, group."""
+
+TRIED_PS = 10**6
+"""By how much a collective is made longer and shorter, to see whether a path has it."""
+
+
+class Composed(Simulated):
+    """An iteration of a plan: the longest path through its passes, of collectives that are simulated alone.
+
+    To the search it is one part. Its time is convex in those of the collectives, but for what kernels beside them lose:
+    without that, the collectives on one longest path and the work between them bound it from below.
+    """
+
+    def __init__(self, plan: Plan, parts: Mapping[Called, Timed], how: How) -> None:
+        self.plan, self.calls = plan, tuple(parts)
+        super().__init__([(1.0, part) for part in parts.values()], 0.0, how)
+        self.floors = (self._floor(),)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return (1.0,)
+
+    def _total_ps(self, times_ps: Sequence[float] | F64, beside: bool = True) -> float:
+        known = {call: round(time) for call, time in zip(self.calls, times_ps, strict=True)}
+        return iterate(self.plan, lambda *call: known[call], beside=beside).time_ps
+
+    def _joined(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        times, services = (np.array([getattr(part, name) for part in parts]) for name in ("time_ns", "service_ns"))
+        here = self._total_ps(times * 1e3)
+        along = [(self._total_ps(times * 1e3 + one) - here) / 1e3 for one in services.T]  # a thousandth more of each
+        return (Part(1.0, here / 1e3, 1e3 * np.array(along)),)
+
+    def _floor(self) -> Epigraph:
+        """Of a path that is the longest with bandwidths that are all alike; without collectives where several are."""
+        bandwidth = np.full(self.n_dims, ALIKE_GBPS)
+        times = np.array([self._outcome(part.retimed(bandwidth).at(bandwidth)).makespan_ps for _, part in self.parts])
+        here = self._total_ps(times, beside=False)
+        more, less = (np.array([self._total_ps(times + step, beside=False) - here for step in sign * np.eye(times.size)
+                                * TRIED_PS]) * sign / TRIED_PS for sign in (1, -1))
+        if np.abs(more - less).max() > 1e-3:
+            return flat_epigraph(self._total_ps(0 * times, beside=False) / 1e3, np.zeros(1),
+                                 [(0, 0.0, np.zeros(self.n_dims))], self.n_dims)
+        share = np.minimum(more, less)
+        constant = (here - share @ times) * (1 - 1e-9) / 1e3
+        return convex_model(constant, share.tolist(), [part.floor() for _, part in self.parts], [], self.n_dims)
+
+
+ALIKE_GBPS = 100.0
 
 
 def _collectives(make: _Parts, one: Placed, training: Training, checkpointed: bool) -> list[tuple[float, Timed]]:

@@ -38,13 +38,14 @@ from sim.optimizer.lanes import in_lanes, loosened, whole_lanes
 from sim.optimizer.model import positive
 from sim.optimizer.objective import Objective, Simulated
 from sim.optimizer.problem import Network
-from sim.optimizer.programs import collective_objective, iteration_objective
+from sim.optimizer.programs import collective_objective, iteration_objective, plan_objective
 from sim.optimizer.splits import side_by_side
 from sim.program.model import Model
 from topologies import WeftError
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import format_size
+from workloads.passes.plan import Plan
 from workloads.training import Training
 
 FEW_CHUNKS, WORTH_CUTTING = (1, 2, 4), 0.01
@@ -57,7 +58,8 @@ class Study:
     """A design problem with its knobs."""
 
     network: Network
-    placed: tuple[Placed, ...]  # empty where one collective is studied
+    plan: Plan | None  # of a language model, whose iteration is studied
+    placed: tuple[Placed, ...]  # empty where one collective is studied, or a plan
     collective: str
     size_bytes: int  # of the collective
     feasible: Feasible
@@ -78,13 +80,15 @@ class Study:
 
     @property
     def title(self) -> str:
+        if self.plan:
+            return f"{self.plan.words} on {self.network.name}"
         if not self.placed:
             return f"{self.collective} of {format_size(self.size_bytes)} on {self.network.name}"
         return f"{' + '.join(one.workload.name for one in self.placed)} on {self.network.name}"
 
     def settings(self) -> list[str]:
         """What the answer depends on, for people."""
-        said = [f"least {_GOALS[self.goal]}", f"{self.loop} loop"]
+        said = [f"least {_GOALS[self.goal]}", self.plan.assumptions if self.plan else f"{self.loop} loop"]
         said += [constraint.text for constraint in self.feasible.constraints]
         if self.lane_GBps is not None:
             said.append(f"lanes of {self.lane_GBps:g} GB/s (a sum is missed by less than one per dimension)")
@@ -129,7 +133,7 @@ class Study:
     def _recut(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """The fastest of other numbers of chunks at the split of a row of one collective, where one was asked for."""
         asked = {one.chunks for one in self.knobs}
-        if self.placed or len(asked) > 1:
+        if self.plan or self.placed or len(asked) > 1:
             return None
         at, worth_ns = np.array(row["bandwidth_GBps"]), (1 - WORTH_CUTTING) * row["time_s"] / NS
         found = None
@@ -223,6 +227,8 @@ class Study:
 
     def _load(self, knobs: Knobs) -> str:
         """What bounds the simulated time from below."""
+        if self.plan:
+            return ONE_PATH
         return SENT if algorithm(knobs.algorithm).built_from_rates else LOAD
 
     def _objective(self, knobs: Knobs) -> Simulated:
@@ -241,6 +247,11 @@ class Study:
         model = Model(chunks=1 if knobs.is_pipelined else knobs.chunks)
         topology = self.network.topology
         most_GBps = budget_GBps if math.isfinite(budget_GBps) else None
+        if self.plan:
+            return plan_objective(
+                topology, self.plan, knobs.algorithm, model=replace(model, chunks=knobs.chunks), symmetry=self.symmetry,
+                most_GBps=most_GBps, how=self.how,
+            )
         if not self.placed:
             return collective_objective(
                 topology, self.collective, knobs.algorithm, self.size_bytes, model=model, symmetry=self.symmetry,
@@ -289,7 +300,7 @@ class Study:
             "workload": self.title.rpartition(" on ")[0],
             "objective": self.goal,
             "evaluator": self.evaluator,
-            "loop": self.loop,
+            "loop": None if self.plan else self.loop,
             "algorithm": shown.algorithm if shown else None,
             "form": shown.form if shown else "",
             "other_forms": {} if forms is None else forms.others(design.bandwidth_GBps),
@@ -354,6 +365,7 @@ _GOALS = {"time": "time", "time-cost": "time x cost"}
 LIBRA, LOAD = "LIBRA's formulas", "the busiest links and the longest chain"
 SENT = "the bytes that NPUs have to send in any schedule"
 """Of schedules that are built from the bandwidths: it holds for every order, and for this budget only."""
+ONE_PATH = "one path of passes and collectives"
 
 
 def _evaluator(objective: Objective | Forms) -> Callable[[F64], float]:

@@ -12,12 +12,15 @@ from sim.optimizer.knobs import HIERARCHICAL, Asked
 from sim.optimizer.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
 from sim.optimizer.study import Study
 from sim.study.keys import filled
+from sim.study.plans import ALGORITHM, no_model, plan_on
 from sim.study.spec import DEFAULT_SIZE, Spec
+from sim.study.workload_keys import said
 from topologies.checks import WeftError, number
 from topologies.units import parse_bandwidth, parse_size, parse_sweep_size
 from workloads.compute import TERA, Accelerator
 from workloads.formats.libra_files import read_prices
 from workloads.models import MODELS
+from workloads.passes.plan import Plan
 from workloads.training import LOOPS as SIMULATED_LOOPS
 
 
@@ -36,7 +39,8 @@ def make_studies(spec: Spec, how: How = AS_USUAL) -> list[Study]:
 def _make_study(spec: Spec, name: str, how: How) -> Study:
     asked, loop, kind = spec.optimize, filled(spec.training).loop, spec.kind.name if spec.collective.name else ""
     network = read_any_network(name, spec.topology.link_latency, spec.topology.hop_latency)
-    placed = _place(spec, network)
+    plan = _plan(spec, name, network)
+    placed = () if plan else _place(spec, network)
     cost = _cost(spec, network)
     if asked.objective == "time-cost" and cost is None:
         raise WeftError("--objective time-cost needs prices: give --cost FILE, or a network of RI, FC and SW")
@@ -48,12 +52,13 @@ def _make_study(spec: Spec, name: str, how: How) -> Study:
     if placed and asked.evaluator == "analytic" and not network.has_formulas:
         raise WeftError(f"{name}: LIBRA's formulas need dimensions of NPUs: omit --evaluator analytic")
     knobs = Asked(
-        algorithms=_algorithms(spec), chunks=_chunks(asked.chunks), options=asked.option or (), orders=asked.orders,
+        algorithms=_algorithms(spec), chunks=_chunks(asked.chunks or ((1,) if plan else (16,))),
+        options=asked.option or (), orders=asked.orders,
         dimension_algorithms=asked.dimension_algorithms, forms=_forms(spec),
     )
     begin = spec.sweep.begin
     return Study(
-        network=network, placed=placed, collective=kind,
+        network=network, plan=plan, placed=placed, collective=kind,
         size_bytes=parse_sweep_size(DEFAULT_SIZE if begin is None else begin), feasible=feasible, cost=cost,
         goal=asked.objective, evaluator=asked.evaluator, loop=loop, checkpointed=asked.checkpointed,
         knobs=knobs.choices(network.topology.shape, placed, kind),
@@ -85,11 +90,28 @@ def _check(spec: Spec, placed: Sequence[Placed]) -> None:
                 raise WeftError(f"{flag} has no effect in LIBRA's formulas of a workload: omit --evaluator analytic")
 
 
+def _plan(spec: Spec, name: str, network: Network) -> Plan | None:
+    """The plan of a language model; None where none is named."""
+    asked = spec.optimize
+    if spec.iteration.model is None:
+        no_model(spec)
+        return None
+    for key in ("workload", "communicator", "parallelism", "weight", "checkpointed", *_OF_KNOBS):
+        if value := getattr(asked, key):
+            what = "collectives, which --model has as in weft train" if key in _OF_KNOBS else "layers"
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
+            raise WeftError(f"{said(key, shown)} is of {what}: omit it beside --model")
+    return plan_on(spec, name, network.topology.n_npus)
+
+
+_OF_KNOBS = ("option", "orders", "dimension_algorithms")
+
+
 def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
     asked = spec.optimize
     names = asked.workload or ()
     if bool(names) == bool(spec.collective.name):
-        raise WeftError("give either --workload or --collective")
+        raise WeftError("give either --workload, --collective or --model")
     own = {"--weight": asked.weight, "--communicator": asked.communicator, "--parallelism": asked.parallelism}
     if not names and (given := [flag for flag, value in own.items() if value]):
         raise WeftError(f"{', '.join(given)}: of workloads, and --collective is given")
@@ -141,7 +163,7 @@ def _cost(spec: Spec, network: Network) -> Cost | None:
 
 
 def _algorithms(spec: Spec) -> tuple[str, ...]:
-    names = spec.collective.algorithms or (HIERARCHICAL,)
+    names = spec.collective.algorithms or (ALGORITHM if spec.iteration.model else HIERARCHICAL,)
     for name in names:
         algorithm(name)
     return names

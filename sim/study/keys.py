@@ -378,8 +378,8 @@ class OptimizeKeys:
     objective: str = key("text", "time, or time-cost: time x cost", "NAME", value="time", choices=("time", "time-cost"))
     evaluator: str = key("text", "simulated: the chunk simulation; analytic: formulas alone, LIBRA's for a workload",
                          "NAME", value="simulated", choices=("analytic", "simulated"))
-    chunks: tuple[int, ...] = key("integers", "chunks in the pipeline; the best of several is taken", "N[,N]",
-                                  value=(16,))
+    chunks: tuple[int, ...] | None = key("integers", "chunks in the pipeline; the best of several is taken", "N[,N]",
+                                         default="16; of --model 1")
     orders: str | None = key(
         "text", 'orders of the dimensions in hierarchical collectives, 0 the innermost, such as "0,1,2;2,1,0"; all: '
         "every order, for each collective of a workload separately", "all|ORDER[;ORDER]", default="innermost first")

@@ -12,6 +12,7 @@ from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.group_times import fabric_times, library_times, torus_times
+from sim.study.jobs import with_npu_bandwidth
 from sim.study.keys import (
     AUTO,
     AccountKeys,
@@ -58,6 +59,8 @@ def check_no_engine(spec: Spec, who: str = "--library") -> None:
 
     WeftError: the first such key.
     """
+    if (rates := spec.workload.npu_bandwidth) is not None:
+        raise WeftError(f"{who} has its own: omit --npu-bandwidth {rates}; rates are those of the machine")
     for section, used in _USED.items():
         keys = getattr(spec, section)
         for name, default in vars(_DEFAULTS[section]).items():
@@ -97,21 +100,10 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
 
     WeftError: keys that contradict each other, or a plan that cannot be.
     """
-    for section, default in (("workload", WorkloadKeys(efficiency=spec.workload.efficiency)),
-                             ("training", TrainingKeys())):
-        for name, value in vars(getattr(spec, section)).items():
-            if value != getattr(default, name):
-                flag, scheme = name.replace("_", "-"), plain_scheme(str(value))
-                instead = f"which has --zero {scheme}" if name == "loop" and scheme in SCHEMES else ""
-                raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model"
-                                + (instead and f", {instead}"))
-    of_collectives = replace(spec.collective, algorithms=None) != CollectiveKeys() or spec.sweep != SweepKeys()
-    if of_collectives:
-        raise WeftError("a plan has collectives and sizes of its own: of [collective] only algorithms, and no [sweep], "
-                        "may stand beside its model")
+    _check_beside(spec)
     machine = _machine(spec)
     _device(spec.iteration, machine)  # first, for a fabric may be large
-    topology = spec.build_topology()
+    topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     slices = _launched(spec.iteration)[0].replicas if machine is not None and machine.dimensions else 1
     plan = plan_of(spec, machine, topology.n_npus * slices)
     if spec.library.name is not None:
@@ -130,6 +122,37 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
     run = runner(spec, how)
     times = fabric_times(topology, plan.groups, names[0], lambda job: run(job).time_ps)
     return Asked(plan, times, topology.name, topology, names[0])
+
+
+def _check_beside(spec: Spec) -> None:
+    """Reject keys of layers and of collectives beside a model."""
+    own = {name: getattr(spec.workload, name) for name in ("efficiency", "npu_bandwidth")}
+    for section, default in (("workload", WorkloadKeys(**own)), ("training", TrainingKeys())):
+        for name, value in vars(getattr(spec, section)).items():
+            if value != getattr(default, name):
+                flag, scheme = name.replace("_", "-"), plain_scheme(str(value))
+                instead = f"which has --zero {scheme}" if name == "loop" and scheme in SCHEMES else ""
+                raise WeftError(f"--{flag} {value} is of the layers of --workload: omit it beside --model"
+                                + (instead and f", {instead}"))
+    of_collectives = replace(spec.collective, algorithms=None) != CollectiveKeys() or spec.sweep != SweepKeys()
+    if of_collectives:
+        raise WeftError("a plan has collectives and sizes of its own: of [collective] only algorithms, and no [sweep], "
+                        "may stand beside its model")
+
+
+def plan_on(spec: Spec, network: str, n_npus: int) -> Plan:
+    """The plan of a spec on a network whose bandwidths are chosen.
+
+    WeftError: as `asked`; or it is inlined, or does not fit.
+    """
+    _check_beside(spec)
+    if spec.iteration.inline:
+        raise WeftError("--inline: how long kernels beside collectives are slowed changes with every split, and in one "
+                        "job it is fixed: omit it, and run the answer with weft train --inline --npu-bandwidth B1,B2")
+    machine = _machine(replace(spec, topology=replace(spec.topology, spec=network)))
+    plan = plan_of(spec, machine, n_npus)
+    check_fits(plan)
+    return plan
 
 
 def torus_of(machine: Machine, plan: Plan, how: How = AS_USUAL) -> Times:
@@ -252,7 +275,7 @@ def _device(keys: IterationKeys, machine: Machine | None) -> Device:
     """The device that is named, or that of the machine."""
     name = keys.device or (machine.gpu.name if machine else None)
     if name is None:
-        raise WeftError(f"--model {keys.model} needs --device, one of {', '.join(devices())}, or --machine")
+        raise WeftError(f"--model {keys.model} needs --device, one of {', '.join(devices())}, or a machine")
     return device(name)
 
 

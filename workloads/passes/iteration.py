@@ -133,9 +133,13 @@ class _Spans(NamedTuple):
         return bool(np.any(np.append(other.until, 0)[before - 1] > self.begin))
 
 
-def iterate(plan: Plan, times: Times) -> Iteration:
-    """The iteration of a plan; `times`: of collectives (see `Times`)."""
-    return Passes(plan, times).run()
+def iterate(plan: Plan, times: Times, *, beside: bool = True) -> Iteration:
+    """The iteration of a plan.
+
+    `times`: of collectives (see `Times`).
+    `beside`: whether kernels beside collectives take longer.
+    """
+    return Passes(plan, times, beside).run()
 
 
 _Key = tuple[int, tuple[int, ...], tuple[tuple[str, int], ...]]
@@ -145,8 +149,9 @@ _Key = tuple[int, tuple[int, ...], tuple[tuple[str, int], ...]]
 class Passes:
     """The passes of a plan, and what follows them."""
 
-    def __init__(self, plan: Plan, times: Times) -> None:
+    def __init__(self, plan: Plan, times: Times, beside: bool = True) -> None:
         self.plan, self.layers = plan, Layers(plan)
+        self.inside, self.between = beside * INSIDE, beside * BETWEEN
         self._asked, self._known, self._tapes = times, dict[tuple[str, float, str], int](), dict[object, Tape]()
         self.stages, self.ways = order_of(plan.schedule).stages(plan.pp, plan.vp), order_of(plan.schedule).ways
 
@@ -160,7 +165,7 @@ class Passes:
 
     def slowed(self, group: str) -> float:
         """What kernels lose beside a collective: its kernels take multiprocessors, more of them inside a node."""
-        return INSIDE if self.plan.groups[group].stride < self.plan.node else BETWEEN
+        return self.inside if self.plan.groups[group].stride < self.plan.node else self.between
 
     # --- passes
 
@@ -210,7 +215,7 @@ class Passes:
         for one in tapes:
             exposed.update(one.exposed)
         compute, waits = sum(one.compute for one in tapes), sum(exposed.values())
-        compute += round(min(compute, waits) * INSIDE)
+        compute += round(min(compute, waits) * self.inside)
         left = max(0, waits - compute)
         return {"compute": compute, **{kind: left * time // waits for kind, time in exposed.items() if left}}
 

@@ -155,6 +155,13 @@ class Plan:
                 f"{self.attention}, recomputation {self.recompute}")
 
     @property
+    def words(self) -> str:
+        """Model and parallelism."""
+        groups = " ".join(f"{name}={getattr(self, name)}" for name in ("tp", "pp", "vp", "cp", "dp", "ep")
+                          if getattr(self, name) > 1 or name == "dp")
+        return f"{self.model.name} {groups}"
+
+    @property
     def n_ranks(self) -> int:
         return self.tp * self.cp * self.dp * self.pp
 

@@ -50,6 +50,41 @@ def test_dimensions_without_links(network: str, budget: str, said: str, capsys: 
     assert said in line
 
 
+PLAN = ["optimize", "--network", "RI(4)_SW(3)", "--budget", "300GB/s", "--model", "gpt-1.7b", "--device", "a100",
+        "--tp", "4", "--global-batch", "6", "--evaluations", "12"]
+
+
+def test_a_split_for_a_plan_is_what_train_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--json", str(tmp_path / "split.json")]) == 0
+    assert "gpt-1.7b tp=4 dp=3 on RI(4)_SW(3): least time, a100" in capsys.readouterr().out
+    [row] = json.loads((tmp_path / "split.json").read_text(encoding="utf-8"))["rows"]
+    assert row["loop"] is None and row["lower_bound_s"] <= row["time_s"] <= row["equal_time_s"]
+    rates = ",".join(f"{rate:.12g}GB/s" for rate in row["bandwidth_GBps"])
+    assert main(["train", "--topology", "RI(4)_SW(3)", *PLAN[5:-2], "--npu-bandwidth", rates, "--json",
+                 str(tmp_path / "train.json")]) == 0
+    [iteration] = json.loads((tmp_path / "train.json").read_text(encoding="utf-8"))["rows"]
+    assert iteration["time_s"] == pytest.approx(row["time_s"], rel=1e-9)
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (["--inline"], "run the answer with weft train --inline"), (["--peak", "312"], "--peak 312.0 is of the layers"),
+    (["--workload", "gpt-3"], "--workload gpt-3 is of layers: omit it beside --model"),
+    (["--checkpointed"], "--checkpointed is of layers"), (["--orders", "all"], "--orders all is of collectives"),
+    (["--collective", "all-reduce"], "a plan has collectives and sizes of its own"),
+    (["--tp", "5"], "tp=5 x pp=1 x cp=1 do not divide the 12 NPUs"), (["--loop", "no-overlap"], "--loop no-overlap"),
+    (["--model", "gpt-175b"], "gpt-175b needs"),
+])
+def test_what_a_plan_refuses(more: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, *more]) == EXIT_BAD_INPUT
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_a_plan_needs_a_model(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(flags(files, "--tp", "4")) == EXIT_BAD_INPUT
+    assert "--tp 4 is of a plan: give --model" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("budget", "said"), [
     ("-5GB/s", "budget '-5GB/s' must be above zero and finite"),
     ("-.5GB/s", "budget '-.5GB/s' must be above zero and finite"),
@@ -239,7 +274,7 @@ def test_models_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["--loop", "overlap"], "unknown to the simulated evaluator"),
         (["--chunks", "0"], "--chunks 0"),
         (["--evaluations", "0"], "at least 1"),
-        (["--collective", "all-reduce"], "give either --workload or --collective"),
+        (["--collective", "all-reduce"], "give either --workload, --collective or --model"),
         (["--budget", "500"], "budget '500' is not a rate"),
         (["--budget-rule", "some"], "budget rule 'some' is unknown"),
         (["--counting", "1999"], "counting '1999' is unknown"),
