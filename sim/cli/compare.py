@@ -22,7 +22,17 @@ from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
 from sim.study.ranked import LONG_SERVICES, NEAR, close_together, compute_all, leaves_out
 from sim.study.spec import Spec
-from sim.study.tables import AtLeast, Row, common_notes, comparison_table, legend, named, nccl_table, screen_width
+from sim.study.tables import (
+    AtLeast,
+    Row,
+    common_notes,
+    comparison_table,
+    legend,
+    named,
+    nccl_table,
+    screen_width,
+    time_text,
+)
 from sim.study.workload_keys import check_no_workload
 from sim.study.workload_keys import named as named_workload
 from topologies.checks import WeftError
@@ -144,7 +154,7 @@ def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace, eve
                 tell(task, "can never end" if isinstance(wrong, Deadlock) else "cannot run")
 
             def ended(task: Task, row: Row) -> None:
-                tell(task, format_time(row["time_s"] * 1e12))
+                tell(task, time_text(row["time_s"]))
 
             def left(task: Task, floor_ps: int) -> None:
                 found.at_least[task.size_bytes, called(task.algorithm)] = floor_ps

@@ -8,7 +8,7 @@ from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from sim.study.spec import Spec
-from sim.study.tables import aligned
+from sim.study.tables import aligned, time_text
 from sim.study.workload_files import source_of
 from sim.study.workload_keys import check_no_collective
 from sim.study.workload_runs import row_of, simulate_workload
@@ -59,6 +59,6 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
-    times = [[row["algorithm"], *(format_time(row[key] * 1e12) for key in ("time_s", "exposed_s"))] for row in rows]
+    times = [[row["algorithm"], *(time_text(row[key]) for key in ("time_s", "exposed_s"))] for row in rows]
     notes = [f"# {row['algorithm']}: {note}" for row in rows for note in row["notes"]]
     return [aligned([["algorithm", "time", "exposed, at most"], *times], left=1), *notes]

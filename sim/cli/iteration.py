@@ -9,7 +9,7 @@ from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.study.plans import check_composed, composed, fitting
 from sim.study.spec import Spec
-from sim.study.tables import aligned
+from sim.study.tables import aligned, time_text
 from sim.timeline.passes import write_passes
 from topologies.units import counted, format_size, format_time
 from workloads.passes.iteration import Iteration
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
         found, row = composed(spec, one, how(arguments), spec.account.spread)
     optics = one.topology.optics
     switched = ["# note: each collective begins with its circuits up; --inline counts the changes between them"]
-    ends = [format_time(row[key] * 1e12) for key in ("spread_low_s", "spread_high_s") if key in row]
+    ends = [time_text(row[key]) for key in ("spread_low_s", "spread_high_s") if key in row]
     told = [f"iteration {' to '.join(ends)} in {spec.account.spread} perturbed runs of each collective"] * bool(ends)
     say(arguments, *_lines(found, one.where), *told, *switched * bool(optics and optics.policy))
     write_json(arguments, spec, [row])

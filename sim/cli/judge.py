@@ -32,12 +32,12 @@ from sim.measured.read import read_tables
 from sim.study.paths import from_here
 from sim.study.points import check_joined
 from sim.study.spec import Spec
-from sim.study.tables import aligned
+from sim.study.tables import aligned, time_text
 from sim.whole_file import write_whole
 from topologies import Topology, WeftError
 from topologies.machines.profile import Machine, profiles
 from topologies.stages import staged
-from topologies.units import counted, format_size, format_time
+from topologies.units import counted, format_size
 
 RUN_BY_LIBRARIES = {
     "all-reduce": ("ring", "double-binary-tree", "recursive-doubling"),
@@ -419,7 +419,7 @@ def _rates(rates: Sequence[Rate]) -> list[str]:
         elif not rate.determined:
             said = f"of {rate.nominal}: not determined by these sizes" if rate.name != "latency" else "not determined"
         elif rate.nominal.startswith("per transfer"):
-            ends = [format_time(end * 1e12) for end in rate.share]
+            ends = [time_text(end) for end in rate.share]
             said = f"{ends[0]} [{ends[1]}, {ends[2]}] {rate.nominal}"
         elif rate.name == "latency":
             said = f"{rate.share.value:.2f} [{rate.share.low:.2f}, {rate.share.high:.2f}] times that expected"
@@ -451,11 +451,11 @@ def _rows(table: Diagnosis) -> list[list[str]]:
     if simulated:
         lines = [["size", "measured", "fitted", "error", "busbw", "nominal", "ratio", "limited by"]]
     for row in table.rows():
-        first = [format_size(row["size_bytes"]), format_time(row["measured_s"] * 1e12)]
-        expected, rate = format_time(row["expected_s"] * 1e12), f"{row['busbw_GBps']:.4g} GB/s"
+        first = [format_size(row["size_bytes"]), time_text(row["measured_s"])]
+        expected, rate = time_text(row["expected_s"]), f"{row['busbw_GBps']:.4g} GB/s"
         if simulated:
             error = f"{row['simulated_s'] / row['measured_s'] - 1:+.1%}"
-            lines.append([*first, format_time(row["simulated_s"] * 1e12), error, rate, expected, f"{row['ratio']:.0%}",
+            lines.append([*first, time_text(row["simulated_s"]), error, rate, expected, f"{row['ratio']:.0%}",
                           row["limit"]])
         else:
             lines.append([*first, expected, f"{row['ratio']:.0%}", rate, f"{row['algorithm']} {row['protocol']}",
@@ -471,8 +471,8 @@ def _fits(run: FabricRun) -> list[list[str]]:
             f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}]" if sure else "not determined"
             for share, sure in zip(fit.shares, fit.determined[1:], strict=True)
         )
-        low, high = (format_time(end * 1e12) for end in fit.latency_s[1:])
-        value = format_time(fit.latency_s.value * 1e12)
+        low, high = (time_text(end) for end in fit.latency_s[1:])
+        value = time_text(fit.latency_s.value)
         latency = f"{value} [{low}, {high}]" if fit.determined[0] else "not determined"
         score = f"{fit.score(len(run.points)):.1f}"
         lines.append([fit.algorithm, f"{fit.residual:.1%}", latency, shares + note, score])

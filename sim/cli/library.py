@@ -13,10 +13,10 @@ from sim.measured.nccl_text import nccl_json
 from sim.study.keys import LibraryKeys
 from sim.study.plans import check_no_engine
 from sim.study.spec import Spec
-from sim.study.tables import aligned, nccl_table, screen_width
+from sim.study.tables import aligned, nccl_table, screen_width, time_text
 from topologies.checks import WeftError
 from topologies.machines.profile import Machine
-from topologies.units import counted, format_rate, format_size, format_time
+from topologies.units import counted, format_rate, format_size
 
 COMPARISON = "comparison"
 """The figure of a library: expected times, and those by the engine."""
@@ -56,7 +56,7 @@ def beside_ideal(spec: Spec) -> list[str]:
     except WeftError:  # another fabric, or no machine whose library is modeled
         return []
     sizes = dict.fromkeys((min(spec.sizes_bytes), max(spec.sizes_bytes)))
-    times = [f"{format_time(expected(setting, size).time_s * 1e12)} at {format_size(size)}" for size in sizes]
+    times = [f"{time_text(expected(setting, size).time_s)} at {format_size(size)}" for size in sizes]
     return [f"ideal links: NCCL on {counted(nodes, 'node')} of {machine.name} is expected to take "
             f"{' and '.join(times)}: --library nccl"]
 
@@ -118,8 +118,8 @@ def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> l
     for row in rows:
         engine = row["simulated_s"]
         table.append([
-            format_size(row["size_bytes"]), row["algorithm"], row["protocol"], format_time(row["time_s"] * 1e12),
-            "-" if engine is None else f"{format_time(engine * 1e12)} {engine / row['time_s'] - 1:+.0%}",
+            format_size(row["size_bytes"]), row["algorithm"], row["protocol"], time_text(row["time_s"]),
+            "-" if engine is None else f"{time_text(engine)} {engine / row['time_s'] - 1:+.0%}",
             "-" if engine is None else row["schedule"], f"{row['busbw_GBps']:.4g} GB/s", row["limit"],
         ])
     ports = f", {setting.nics} x {machine.nic.name} a node" if setting.nodes > 1 else ""

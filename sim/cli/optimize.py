@@ -10,9 +10,9 @@ from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.optimizer.study import Study
 from sim.study.designs import make_studies
-from sim.study.tables import aligned, range_s, screen_width
+from sim.study.tables import aligned, range_s, screen_width, time_text
 from topologies.checks import WeftError
-from topologies.units import counted, format_time
+from topologies.units import counted
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -52,7 +52,7 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
         lines += _splits(row)
         lines += _bounds(row)
         if other := row.get("recut"):
-            lines.append(f"  at this split {other['knobs']}: {_time(other['time_s'])}; --chunks 1,2,4,16 searches")
+            lines.append(f"  at this split {other['knobs']}: {time_text(other['time_s'])}; --chunks 1,2,4,16 searches")
         if len(choices := row.get("choices", [])) > 1:
             lines += _choices(choices)
         for dim, saved in enumerate(row.get("saved_s_per_GBps") or (), start=1):
@@ -68,13 +68,9 @@ def _headline(row: dict[str, Any]) -> list[str]:
     said, within = ("; no gain beyond the spread", ", within the spread") if row["tied"] else ("", "")
     return [
         f"{built}{_choice(row)}: {_shares(shares)} GB/s{said}",
-        f"  {found} {_time(row['time_s'])}, equal split {_time(row['equal_time_s'])} "
+        f"  {found} {time_text(row['time_s'])}, equal split {time_text(row['equal_time_s'])} "
         f"({row['speedup']:.3f}x{within}){_cost_words(row)}",
     ]
-
-
-def _time(time_s: float) -> str:
-    return format_time(time_s * 1e12)
 
 
 def _shares(bandwidth_GBps: list[float]) -> str:
@@ -82,21 +78,21 @@ def _shares(bandwidth_GBps: list[float]) -> str:
 
 
 def _saves(saved_s: float) -> str:
-    return f"saves {_time(saved_s)}" if saved_s >= 0 else f"costs {_time(-saved_s)}"
+    return f"saves {time_text(saved_s)}" if saved_s >= 0 else f"costs {time_text(-saved_s)}"
 
 
 def _splits(row: dict[str, Any]) -> list[str]:
     """The equal, the analytic and the simulated split side by side; `=` where the range overlaps that of the answer."""
     table = [["split", "simulated", "perturbed", "by formula", "GB/s of each dimension"]]
     for one in row["splits"]:
-        simulated = "-" if one["simulated_s"] is None else _time(one["simulated_s"])
+        simulated = "-" if one["simulated_s"] is None else time_text(one["simulated_s"])
         ends = range_s(one)
         mark = "=" if one["tied"] and one is not row["splits"][-1] else " "
-        perturbed = "-" if ends is None else f"{_time(ends[0])} to {_time(ends[1])} {mark}"
+        perturbed = "-" if ends is None else f"{time_text(ends[0])} to {time_text(ends[1])} {mark}"
         shares = _shares(one["bandwidth_GBps"]) + ("" if one["allowed"] else " (breaks a constraint)")
         shares += f" ({one['form']} form)" if one["form"] not in ("", row["form"]) else ""
         shares += " (not in whole lanes)" if one["whole_lanes"] is False else ""
-        table.append([one["split"], simulated, perturbed, _time(one["formula_s"]), shares])
+        table.append([one["split"], simulated, perturbed, time_text(one["formula_s"]), shares])
     return [f"  {line}" for line in aligned(table, left=1, width=screen_width() - 2).splitlines()]
 
 
@@ -104,7 +100,7 @@ def _bounds(row: dict[str, Any]) -> list[str]:
     """What is certified, of what, and what more bandwidth is worth."""
     of = "its formula" if row["evaluator"] == "analytic" else "any split's simulated time"
     lines = ["  no bound known"] if row["lower_bound_s"] is None else [
-        f"  lower bound of {of}: {_time(row['lower_bound_s'])}, by {row['bound_of']}; gap of the objective "
+        f"  lower bound of {of}: {time_text(row['lower_bound_s'])}, by {row['bound_of']}; gap of the objective "
         f"{max(row['gap'], 0):.2g}"
     ]
     runs = counted(row["simulations"], "engine run")
@@ -126,7 +122,7 @@ def _choices(choices: list[dict[str, Any]]) -> list[str]:
     legend = "; = its range overlaps that of the best" if any(one["tied"] for one in choices) else ""
     lines = [f"  {len(choices)} choices, best first{legend}:"]
     for one in choices[:MOST_SHOWN]:
-        time = "-" if one["time_s"] is None else _time(one["time_s"])
+        time = "-" if one["time_s"] is None else time_text(one["time_s"])
         lines.append(f"  {'=' if one['tied'] else ' '} {time:>10}  {one['knobs']} ({one['how']})")
     if len(choices) > MOST_SHOWN:
         lines.append(f"    and {len(choices) - MOST_SHOWN} more (--json FILE has all)")
@@ -142,9 +138,9 @@ def _compared(objective: str, rows: list[dict[str, Any]]) -> list[str]:
     best = min(rows, key=value)
     table = [["network", "time", "equal split", ""]]
     for row in rows:
-        times = [format_time(row[key] * 1e12) for key in ("time_s", "equal_time_s")]
+        times = [time_text(row[key]) for key in ("time_s", "equal_time_s")]
         overlap = value(row, "spread_low_s") <= value(best, "spread_high_s")
-        is_tied = overlap or format_time(value(row) * 1e12) == format_time(value(best) * 1e12)
+        is_tied = overlap or time_text(value(row)) == time_text(value(best))
         table.append([row["network"], *times, "best" if row is best else "tied" if is_tied else ""])
     return aligned(table, left=1).splitlines()
 

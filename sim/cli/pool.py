@@ -20,19 +20,10 @@ from sim.scenarios.partial_aggregates import LateWorker, late_worker_run
 from sim.scenarios.pool_streaming import Late, PoolStreaming, Slow, time_ps
 from sim.scenarios.slot_sharing import RULES, Sharing, fallback_share, finishes_ps
 from sim.study.keys import PoolKeys, flags_of, keys_of
-from sim.study.tables import aligned
+from sim.study.tables import aligned, time_text
 from topologies.checks import WeftError, integer
 from topologies.stages import count
-from topologies.units import (
-    PS_PER_S,
-    counted,
-    format_rate,
-    format_size,
-    format_time,
-    parse_bandwidth,
-    parse_size,
-    parse_time,
-)
+from topologies.units import PS_PER_S, counted, format_rate, format_size, parse_bandwidth, parse_size, parse_time
 
 T = TypeVar("T")
 
@@ -124,17 +115,13 @@ def _share(text: str, what: str) -> Fraction:
         raise WeftError(f"{what} {text!r} is not a number, such as 0.5 or 1/2") from None
 
 
-def _time(time_s: float) -> str:
-    return format_time(time_s * PS_PER_S)
-
-
 COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "rule": ("rule", str), "leaf": ("leaf", str), "slots": ("slots", str),
-    "time_s": ("time", _time), "goodput_Gbps": ("goodput Gb/s", "{:.4g}".format),
-    "closed_form_s": ("closed form", _time), "difference": ("difference", "{:+.2%}".format),
-    "mean_s": ("mean of jobs", _time), "fallback": ("to the server", "{:.1%}".format),
-    "p5_s": ("5 %", _time), "p95_s": ("95 %", _time), "slow_down": ("slow-down", "{:.3f}".format),
-    "held_mean_s": ("slot held", _time), "held_most_s": ("at most", _time),
+    "time_s": ("time", time_text), "goodput_Gbps": ("goodput Gb/s", "{:.4g}".format),
+    "closed_form_s": ("closed form", time_text), "difference": ("difference", "{:+.2%}".format),
+    "mean_s": ("mean of jobs", time_text), "fallback": ("to the server", "{:.1%}".format),
+    "p5_s": ("5 %", time_text), "p95_s": ("95 %", time_text), "slow_down": ("slow-down", "{:.3f}".format),
+    "held_mean_s": ("slot held", time_text), "held_most_s": ("at most", time_text),
     "packets_up": ("packets up", str), "partial_sums": ("partial sums", str),
 }
 """Heading of each printed column, and how its values are written."""

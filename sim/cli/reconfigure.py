@@ -10,7 +10,7 @@ from sim.cli.output import say, write_json
 from sim.cli.progress import progress
 from sim.study.points import topology_of
 from sim.study.policies import SHOWN, policies, row_of
-from sim.study.tables import aligned
+from sim.study.tables import aligned, time_text
 from topologies.optics import RINGS
 from topologies.units import format_size, format_time
 
@@ -38,9 +38,9 @@ def report(head: str, rows: list[dict[str, Any]], first: str = RINGS) -> list[st
         known, _, circuits = row["circuits"].partition("circuits=")
         table.append([
             row["policy"], name, circuits.split(",")[0] or (first if ":" in known else known),
-            format_time(row["simulated_s"] * 1e12), _over(row["over_bound"]), str(row["reconfigurations"]),
+            time_text(row["simulated_s"]), _over(row["over_bound"]), str(row["reconfigurations"]),
         ])
-    table.append(["bound", "any", "any", format_time(rows[0]["bound_s"] * 1e12), "", ""])
+    table.append(["bound", "any", "any", time_text(rows[0]["bound_s"]), "", ""])
     parts = [["critical path of the best", "time"]]
     parts += [[name, format_time(part_ps)] for name, part_ps in rows[-1]["why"].items()]
     return [

@@ -19,10 +19,10 @@ from sim.study.processes import dask_executor
 from sim.study.spec import STANDARD_INPUT
 from sim.study.store import Finished, Store
 from sim.study.sweep import IN_FLIGHT, Status, Tally, check_parquet, export, keyed_rows, run_sweep, status_of
-from sim.study.tables import document, to_csv
+from sim.study.tables import document, time_text, to_csv
 from sim.study.workload_keys import works
 from topologies.checks import WeftError
-from topologies.units import counted, format_size, format_time
+from topologies.units import counted, format_size
 
 NAME = "sweep"
 
@@ -110,7 +110,7 @@ def _teller(steps: Steps) -> Callable[[Task, Finished | str | None], None]:
         elif isinstance(point, str):
             said = "did not end"
         else:
-            said = "cannot run" if point.row is None else format_time(point.row["time_s"] * 1e12)
+            said = "cannot run" if point.row is None else time_text(point.row["time_s"])
         steps.advance(f"{_named(task)}: {said}")
 
     return tell

@@ -8,12 +8,12 @@ import numpy as np
 from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json, write_whole
-from sim.study.tables import aligned
+from sim.study.tables import aligned, time_text
 from topologies import TOPOLOGIES, Topology, bisection_Bps, egress_Bps, write_topology
 from topologies.flows.tightest_cut import links_from
 from topologies.formats.files import FORMATS
 from topologies.stages import count, staged
-from topologies.units import format_rate, format_time
+from topologies.units import format_rate
 
 EXACT_DIAMETER_NPUS = 4096
 """NPUs up to which distances are computed from every NPU: 0.3 s at 4,096 of a torus."""
@@ -123,14 +123,10 @@ def lines(facts: dict[str, Any]) -> list[str]:
     for one in facts["dimensions"]:
         table.append([
             "none" if one["dimension"] < 0 else str(one["dimension"]), str(one["links"]),
-            _range(one["link_bandwidth_Bps"], format_rate), _range(one["link_latency_s"], _seconds),
-            _range(one["hop_latency_s"], _seconds), format_rate(one["egress_per_npu_Bps"]),
+            _range(one["link_bandwidth_Bps"], format_rate), _range(one["link_latency_s"], time_text),
+            _range(one["hop_latency_s"], time_text), format_rate(one["egress_per_npu_Bps"]),
         ])
     return [*head, aligned(table)] if facts["dimensions"] else head
-
-
-def _seconds(time_s: float) -> str:
-    return format_time(time_s * 1e12)
 
 
 def _range(pair: list[float], text: Any) -> str:

@@ -9,7 +9,8 @@ from sim.cli.flags import how
 from sim.cli.output import say, write_json
 from sim.cli.progress import progress
 from sim.scenarios.topoopt_search import Settings, optical_fabric, search
-from topologies.units import counted, format_time
+from sim.study.tables import time_text
+from topologies.units import counted
 from workloads.topoopt import PACKETS, data_parallel, model
 
 
@@ -53,7 +54,7 @@ def report(row: dict[str, Any]) -> list[str]:
         more = ", ..." if len(row["matched"]) > 8 else ""
         lines.append(f"  matched     {pairs}{more} ({counted(len(row['matched']), 'circuit')})")
     lines += [
-        f"  iteration   {format_time(row['time_s'] * 1e12)} (start: {format_time(row['start_s'] * 1e12)})",
+        f"  iteration   {time_text(row['time_s'])} (start: {time_text(row['start_s'])})",
         f"  search      {counted(row['evaluations'], 'evaluation')} of {row['seconds_per_evaluation']:.3g} s, "
         f"the best found after {row['evaluations_to_best']}",
     ]

@@ -20,7 +20,7 @@ from sim.program.outcome import Deadlock
 from sim.study.deciding import deciding_alone
 from sim.study.points import Task, range_of, simulate_point
 from sim.study.spec import Spec
-from sim.study.tables import Row, aligned, links_csv, range_words, spent
+from sim.study.tables import Row, aligned, links_csv, range_words, spent, time_text
 from sim.study.validation import MOST_FLOWS, Validation, validate
 from topologies.checks import WeftError
 from topologies.units import counted, format_size, format_time
@@ -73,8 +73,8 @@ def errors(rows: Sequence[Mapping[str, Any]], measured: Measurements) -> list[st
     table = [["size", "algorithm", "measured", "simulated", "error"]]
     table += [
         [
-            format_size(row["size_bytes"]), _form(row), format_time(row["measured_s"] * 1e12),
-            format_time(row["time_s"] * 1e12), f"{row['error']:+.1%}",
+            format_size(row["size_bytes"]), _form(row), time_text(row["measured_s"]),
+            time_text(row["time_s"]), f"{row['error']:+.1%}",
         ]
         for row in rows
     ]

@@ -14,7 +14,7 @@ from sim.report.results import ResultFile
 from sim.simulation import simulate
 from sim.study.points import what_ran
 from sim.study.spec import Spec
-from sim.study.tables import Row
+from sim.study.tables import Row, time_text
 from sim.timeline.timeline import link_load
 from sim.why.path import by_kind
 from topologies import NPU, Topology, WeftError
@@ -299,7 +299,7 @@ def _first_small(spec: Spec, topology: Topology, rows: Sequence[Row], frames: in
         if services <= MOST_SERVICES:
             result = simulate(schedule, model=model, symmetry=spec.symmetry, faults=spec.build_faults())
             if result.time_s != row["time_s"]:
-                times = format_time(result.time_ps), format_time(row["time_s"] * 1e12)
+                times = format_time(result.time_ps), time_text(row["time_s"])
                 raise WeftError(f"run again by the chunk engine it takes {times[0]}, and {times[1]} in the row")
             load = link_load(result.lowered, result.logged, frames)
             return {

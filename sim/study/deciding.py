@@ -11,10 +11,10 @@ from sim.program.model_options import DEFAULT_CHUNKS, LEFT_OPEN
 from sim.program.outcome import Deadlock
 from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees
 from sim.study.spec import Spec
-from sim.study.tables import Row, range_words, tied_with, width_of
+from sim.study.tables import Row, range_words, tied_with, time_text, width_of
 from sim.why.spread import RUNS
 from topologies import Topology, WeftError
-from topologies.units import format_rate, format_size, format_time
+from topologies.units import format_rate, format_size
 
 WORTH_SAYING = 0.05
 """Share of its time that another value of a default must save the fastest, to be told where the ranking stays."""
@@ -159,7 +159,7 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
 
 
 def _takes(name: str, time_s: float, size_bytes: int) -> str:
-    return f"{name} takes {format_time(time_s * 1e12)} at {format_size(size_bytes)}"
+    return f"{name} takes {time_text(time_s)} at {format_size(size_bytes)}"
 
 
 def _sizes(rows: Sequence[Row]) -> list[int]:
@@ -229,4 +229,4 @@ def _candidates(row: Row) -> Iterator[tuple[str, str, Any]]:
 
 
 def _told(row: Row) -> str:
-    return f"{format_time(row['time_s'] * 1e12)}{range_words(row)}"
+    return f"{time_text(row['time_s'])}{range_words(row)}"

@@ -176,7 +176,7 @@ def _cell(row: Row | int | None, best_s: float, tied: Sequence[str], marked: boo
         return f">{format_time(row)}  "
     form = f" {short[row['form']]}" if row["form"] else ""
     mark = "*" if marked and row["time_s"] == best_s else "=" if row["algorithm"] in tied else " "
-    return f"{format_time(row['time_s'] * 1e12)}{range_words(row)}{form} {mark}"
+    return f"{time_text(row['time_s'])}{range_words(row)}{form} {mark}"
 
 
 def range_words(row: Row) -> str:
@@ -199,6 +199,11 @@ def width_of(row: Row) -> float:
     """The range over perturbed runs, as a share of the time; 0 without one."""
     low, high, time = row.get("spread_low_s"), row.get("spread_high_s"), row["time_s"]
     return 0.0 if low is None or high is None or not time else float(high - low) / time
+
+
+def time_text(time_s: float) -> str:
+    """A time of a row: "3.1 us"."""
+    return format_time(time_s * PS_PER_S)
 
 
 def spent(total_ps: int, parts_ps: Mapping[str, int]) -> str:

@@ -61,7 +61,7 @@ class Names:
         kinds, kind = unique_rows(named * (classes.size + 1) + operation)
         some = np.zeros(kinds.size, np.int64)
         some[kind] = np.arange(kind.size)
-        return Trail(*(column[some] for column in trail)).listed(walks.names), kind
+        return trail.at(some).listed(walks.names), kind
 
     def name(self, piece: Piece, by: str = "dimension") -> str:
         """Of a piece by its dimension, operation, kind or tenant; a late start whichever task waits for it."""

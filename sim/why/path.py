@@ -19,7 +19,7 @@ the sum is exact. Where two causes end in the same picosecond, any of them expla
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -112,6 +112,11 @@ class Trail(NamedTuple):
     def length_ps(self) -> I64:
         """Of each piece, in ps."""
         return self.end_ps - self.start_ps
+
+    def at(self, places: I64) -> "Trail":
+        """Some of the pieces."""
+        some: Iterator[Any] = (column[places] for column in self)
+        return Trail(*some)
 
     def listed(self, names: Sequence[str]) -> tuple[Piece, ...]:
         """The same piece by piece."""
@@ -231,12 +236,12 @@ class Walks(ABC):
     def trail(self, waits: Sequence[Wait], rename: Callable[[Trail], Trail] = lambda trail: trail) -> Trail:
         """The paths to some ends in the order of time, one behind the other; what lies before `since_ps` is cut off."""
         piece, since_ps = self.followed(waits[::-1])
-        parts = []
+        parts: list[tuple[Any, ...]] = []
         for some in blocks(max(piece.size, 1)):
             found, source = self.named(piece[some])
             found = found._replace(start_ps=np.maximum(found.start_ps, since_ps[some][source]))
             kept = np.flatnonzero(found.length_ps > 0)[::-1]
-            found = rename(Trail(*(column[kept] for column in found)))
+            found = rename(found.at(kept))
             parts.append((*found[:2], *(column.astype(np.int32) for column in found[2:])))
         return Trail(*(np.concatenate(columns) for columns in zip(*reversed(parts), strict=True)))
 
