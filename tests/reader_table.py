@@ -248,9 +248,9 @@ def readers(folder: Path) -> dict[str, Reader]:
             path, n_ranks=2, collective="all-reduce")),
         "machine": one("topologies.machines.profile", ".toml", MACHINE, lambda path: machine(str(path))),
         "machine of NCCL": one("topologies.machines.from_topology", ".xml", BOX, lambda path: machine(str(path))),
-        "measured machines": one("sim.papers.hardware", ".csv", MEASURED, lambda path: [
+        "measured machines": one("sim.papers.tables", ".csv", MEASURED, lambda path: [
             point_of(row) for row in hardware.read(str(path))]),
-        "training runs": one("sim.papers.training", ".csv", RUNS, lambda path: [
+        "training runs": one("sim.papers.tables", ".csv", RUNS, lambda path: [
             training.point_of(row) for row in training.read(str(path))]),
         "config.json of Hugging Face": one("workloads.models.language", ".json", CONFIG, lambda path: language_model(
             str(path)).parameters),

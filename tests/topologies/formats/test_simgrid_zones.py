@@ -2,6 +2,7 @@
 
 import re
 from itertools import permutations
+from random import Random
 
 import numpy as np
 import pytest
@@ -167,10 +168,10 @@ def test_rates_that_change_are_told() -> None:
 
 
 @given(st.integers(2, 6), st.randoms(use_true_random=False))
-def test_a_table_of_shared_links_is_that_table(n: int, draw: "np.random.Generator") -> None:
+def test_a_table_of_shared_links_is_that_table(n: int, draw: Random) -> None:
     """Each route crosses its links and no other, whichever way, and a link is one, whoever crosses it."""
     names, powers = [f"l{at}" for at in range(7)], [2**at for at in range(7)]
-    table = {(i, j): draw.sample(range(7), draw.randint(1, 4)) for i in range(n) for j in range(i)}  # type: ignore[attr-defined]
+    table = {(i, j): draw.sample(range(7), draw.randint(1, 4)) for i in range(n) for j in range(i)}
     text = platform(hosts(*(f"n{at}" for at in range(n))) + "".join(map(link, names, (f"{one}us" for one in powers)))
                     + "".join(way(f"n{i}", f"n{j}", *(names[at] for at in used)) for (i, j), used in table.items()))
     t = parse_simgrid(text, "t.xml")
