@@ -75,7 +75,7 @@ def crossings(program: Program, tasks: I64 | None = None) -> tuple[I64, I64]:
     route = program.task_route[tasks]
     first = program.route_ptr[route].astype(np.int64)
     hops = program.route_ptr[route + 1] - first
-    return np.repeat(tasks, hops), program.route_server[ranges(first, hops)].astype(np.int64)
+    return np.repeat(tasks, hops), program.hop_server[program.route_hop[ranges(first, hops)]].astype(np.int64)
 
 
 def services_ps(program: Program, task: I64, server: I64) -> I64:
