@@ -4,10 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 
-from topologies.compiled import cached
+from topologies.compiled import cached, part
 
 Function = Callable[..., Any]
 
@@ -18,7 +17,7 @@ _HERE = Path(__file__).parent
 _SOURCES = sorted(_HERE.glob("_[a-z]*.py"))
 """What compiled code depends on: code and flags."""
 
-_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
 def entry(function: Function) -> Any:
@@ -28,5 +27,4 @@ def entry(function: Function) -> Any:
 
 def helper(function: Function) -> Any:
     """A part of a kernel, inlined into its callers."""
-    njit: Any = numba.njit  # its stubs lack flags
-    return njit(**_FLAGS, forceinline=True, no_cpython_wrapper=True)(function)
+    return part(function, **_FLAGS, forceinline=True, no_cfunc_wrapper=True)

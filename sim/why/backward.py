@@ -7,8 +7,7 @@ the other; a MEETS ends them and leads to the piece of an earlier walk from wher
 
 from typing import NamedTuple
 
-from sim.engine.compile.door import entry, helper, u64
-from sim.engine.compile.pointers import by_pointer
+from sim.engine.compile.door import by_pointer, entry, helper, u64
 from sim.engine.compile.rows import Half, Row, Rows, Word
 from sim.engine.core.service import service_ps
 from sim.program.contract import HEAD, I32, I64, UNBOUNDED

@@ -4,7 +4,7 @@ from functools import partial
 
 from topologies.compiled import cached
 
-_jit = partial(cached, nogil=True)
+_jit = partial(cached, nogil=True, _nrt=False)
 
 
 @_jit

@@ -16,7 +16,7 @@ PATIENCE = 1 << 28
 """Steps after which it is interrupted, so that somebody can be told or stop it: about half a second."""
 
 
-_jit = partial(cached, nogil=True)
+_jit = partial(cached, nogil=True, _nrt=False)
 
 
 @_jit

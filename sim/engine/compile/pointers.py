@@ -4,18 +4,16 @@ The pointer leads to what numba keeps of each array, and to a word for each numb
 """
 
 import hashlib
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-import numba
 from llvmlite import ir
 from numba.core import types
 from numba.core.datamodel import PrimitiveModel
 from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
+from numba.extending import infer_getattr, lower_getattr_generic, register_model, typeof_impl
 
 from sim.engine.compile.line import DATA, SIZE, Line, RowAt
-
-Class = TypeVar("Class", bound=type)
 
 _WORD = ir.IntType(64)
 _N_ITEMS, _DATA, _SHAPE = 2, 4, 5
@@ -33,12 +31,19 @@ class Pointer(types.Type):
             self.words += _SHAPE + 2 * kind.ndim if isinstance(kind, types.Array) else 1
         super().__init__(name=f"{to.instance_class.__name__}_{hashlib.sha256(str(to).encode()).hexdigest()[:8]}")
 
+    def of_values(self, builder: Any, values: Sequence[Any]) -> Any:
+        """Write the values down, for as long as the kernel runs."""
+        address = builder.alloca(_WORD, self.words)
+        for (place, _), value in zip(self.place.values(), values, strict=True):
+            held = builder.zext(value, ir.IntType(8)) if value.type == ir.IntType(1) else value
+            builder.store(held, _word(builder, address, place, held.type))
+        return address
 
-def by_pointer(named_tuple: Class) -> Class:
-    """Hand the named tuples of a class, of arrays and numbers, to kernels by pointer."""
-    if not numba.config.DISABLE_JIT:
-        typeof_impl.register(named_tuple)(lambda value, purpose: Pointer(typeof_impl.dispatch(tuple)(value, purpose)))
-    return named_tuple
+
+def go_by_pointer(named_tuples: Iterable[type]) -> None:
+    """Tell the compiler that named tuples of these classes do."""
+    for one in named_tuples:
+        typeof_impl.register(one)(lambda value, purpose: Pointer(typeof_impl.dispatch(tuple)(value, purpose)))
 
 
 @register_model(Pointer)
@@ -64,27 +69,6 @@ def _is_plain(kind: Any) -> bool:
 
 def _is_row(kind: Any) -> bool:
     return isinstance(kind, types.Array) and kind.ndim == 0 and isinstance(kind.dtype, types.Record)
-
-
-@unbox(Pointer)
-def _take(pointer: Pointer, named_tuple: Any, python: Any) -> NativeValue:
-    """Write down what Python has, for as long as the kernel runs."""
-    builder = python.builder
-    with builder.goto_entry_block():
-        address = builder.alloca(_WORD, pointer.words)
-    failed = ir.Constant(ir.IntType(1), 0)
-    for i, (place, kind) in enumerate(pointer.place.values()):
-        item = python.pyapi.tuple_getitem(named_tuple, i)
-        if isinstance(kind, types.Array):
-            whole = builder.bitcast(_word(builder, address, place, _WORD), python.pyapi.voidptr)
-            status = python.pyapi.numba_array_adaptor(item, whole)
-            failed = builder.or_(failed, builder.icmp_unsigned("!=", status, status.type(0)))
-        else:
-            native, model = python.unbox(kind, item), python.context.data_model_manager[kind]
-            value = model.as_data(builder, native.value)
-            builder.store(value, _word(builder, address, place, value.type))
-            failed = builder.or_(failed, native.is_error)
-    return NativeValue(address, is_error=failed)
 
 
 @lower_getattr_generic(Pointer)

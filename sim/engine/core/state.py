@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.engine.compile.pointers import by_pointer
+from sim.engine.compile.door import by_pointer
 from sim.engine.compile.rows import Rows, rows
 from sim.engine.core.layouts import (
     Backlog,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.engine.compile.pointers import by_pointer
+from sim.engine.compile.door import by_pointer
 from sim.program.contract import CLOCK_END_PS, I32, I64
 
 # Registers, kept between calls: present, flows ended, last delivery, top of the stack of released tasks, tasks in the

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sim.engine.compile.door import DISABLED, helper
+from sim.engine.compile.door import helper
+from topologies.compiled import DISABLED
 
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _WORD = 2**64 - 1

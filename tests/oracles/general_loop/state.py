@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sim.engine.compile.pointers import by_pointer
+from sim.engine.compile.door import by_pointer
 from sim.engine.core.status import *  # noqa: F403  the general loop takes all it knows from here
 from sim.program.contract import I32, I64
 

@@ -19,17 +19,15 @@ from tests.places import ROOT
 
 NOT_WARMED = """
 import sys
-from numba.core.registry import CPUDispatcher
-import topologies.compiled
+from topologies.compiled import Kernel
 from sim.__main__ import main
 
 sys.argv = ["weft", "warm", "--jobs", "1"]
 main()
 rooms = [module for name, module in sys.modules.items() if name.split(".")[0] in ("topologies", "workloads", "sim")]
-kernels = {one.__name__: one for room in rooms for one in vars(room).values() if isinstance(one, CPUDispatcher)}
+kernels = {one.__name__: one for room in rooms for one in vars(room).values() if isinstance(one, Kernel)}
 inner = {name for one in kernels.values() for name in one.py_func.__code__.co_names}
-print([name for name, one in kernels.items() if not one.signatures and name not in inner
-       and isinstance(one._cache, topologies.compiled._Caches)])
+print([name for name, one in kernels.items() if not one.signatures and name not in inner])
 """
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import pytest
-from numba.core.errors import TypingError
 
-from sim.engine.compile.pointers import by_pointer
+from sim.engine.compile.door import by_pointer, entry
 from sim.program import I64
 
 
@@ -48,7 +46,7 @@ def givens() -> list[Given]:
 @pytest.mark.parametrize("which", range(len(givens())))
 def test_a_kernel_sees_what_python_sees(which: int) -> None:
     """Of arrays in order, in columns, backward, in part and empty; and what it writes is in the caller's array."""
-    kernel: Any = numba.njit(_nrt=False)(look)
+    kernel: Any = entry(look)
     one, other = givens()[which], givens()[which]
     assert kernel(one, 5) == look(other, 5)
     assert np.array_equal(one.line, other.line)
@@ -57,8 +55,8 @@ def test_a_kernel_sees_what_python_sees(which: int) -> None:
 @pytest.mark.compiled
 def test_what_is_no_number_is_refused() -> None:
     """Another type of a field is another kernel, so that nothing is read as what it is not."""
-    kernel: Any = numba.njit(_nrt=False)(look)
+    kernel: Any = entry(look)
     given = givens()[0]
     kernel(given, 0)
-    with pytest.raises(TypingError):
+    with pytest.raises(TypeError):
         kernel(given._replace(line=None), 0)

@@ -5,13 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import pytest
 
 from sim.engine.compile import door
-from sim.engine.compile.door import DISABLED, helper
-from sim.engine.compile.pointers import by_pointer
+from sim.engine.compile.door import by_pointer, entry, helper
 from sim.engine.compile.rows import Half, Row, Rows, Word, row, rows
 from sim.engine.core.layouts import Node, Return
 from sim.engine.setup import _longer
@@ -91,7 +89,7 @@ def work(state: Any, at: int, key: int) -> tuple[int, ...]:
     return link.after, link.before, link.key, pushed.key, shown, _tick(state, key), state.clock.ticks, big
 
 
-compiled = work if DISABLED else numba.njit(_nrt=False)(work)
+compiled = entry(work)
 
 
 @pytest.mark.parametrize("at", range(3))

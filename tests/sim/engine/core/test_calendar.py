@@ -8,7 +8,6 @@ from types import FunctionType
 import numpy as np
 import pytest
 
-from sim.engine.compile import door
 from sim.engine.core import calendar as _calendar
 from sim.engine.core.state import BLOCK, DIGIT, OPEN, FifoState
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, NONE, PAUSED, STUCK
@@ -29,8 +28,6 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, one in list(vars(_calendar).items()):
         if isinstance(getattr(one, "py_func", None), FunctionType):
             monkeypatch.setattr(_calendar, name, one.py_func)
-        elif name in ("count_leading_zeros", "count_trailing_zeros"):
-            monkeypatch.setattr(_calendar, name, getattr(door, name.removeprefix("count")))
 
 
 class Calendar:
