@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core._follow import Moves, Rows, Sets, arrange, follow
 from collectives.core.collective import Collective
 from collectives.core.transfers import Transfers
-
-if TYPE_CHECKING:
-    from collectives.core._follow import Moves, Rows, Sets
+from topologies.compiled import is_at_hand
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -24,10 +21,6 @@ MOST_WORDS = 1 << 26
 
 FEW_MOVES = 1_000
 """Limit on what is followed in Python in any case: 5 ms."""
-
-KEPT_MOVES = 15_000
-"""What is followed in Python, in all, before compiled code is loaded for it, which takes 0.2 s where the engine has
-loaded the compiler, and 40 MiB: as long as that where many write the same blocks, a third where few do."""
 
 COLD_MOVES = 200_000
 """What is followed in Python, in all, before anything is compiled for it: about as long as that takes."""
@@ -41,18 +34,7 @@ def pays(moves: int) -> bool:
     if moves <= FEW_MOVES:
         return False
     _in_python += moves
-    if _in_python <= KEPT_MOVES:
-        return False
-    from topologies.compiled import is_at_hand  # loads the compiler, so only when needed
-
-    follow = _kernels().follow
     return is_at_hand(follow) or (_in_python > COLD_MOVES and hasattr(follow, "py_func"))
-
-
-def _kernels() -> ModuleType:
-    from collectives.core import _follow  # loads the compiler, so only when needed
-
-    return _follow
 
 
 def holds(
@@ -64,34 +46,33 @@ def holds(
     `carried`: blocks of each row.
     `waits`: rows that wait, in order, what each waits for, and whether entirely.
     """
-    kernels, n = _kernels(), t.src.size
+    n = t.src.size
     block = np.fromiter(chain.from_iterable(carried), np.int64)
     counts = np.fromiter(map(len, carried), np.int64, n)
     ends = _ends(kind, p, n_blocks, root)
     if ends is None or not _are_in_range(t, counts, block, n_blocks):
         return False
     rows = _rows(n, *waits)
-    moves = kernels.Moves(
+    moves = Moves(
         t.src.astype(np.int64), t.dst.astype(np.int64), t.reduces.copy(), _offsets(counts), block,
         np.repeat(np.arange(n), counts), *ends,
     )  # fmt: skip
-    most, longest = kernels.arrange(rows), (int(rows.size.max(initial=0)) >> 6) + 1
+    most, longest = arrange(rows), (int(rows.size.max(initial=0)) >> 6) + 1
     if most < 0 or 2 * most * longest + moves.block.size * moves.masks.shape[1] > MOST_WORDS:
         return False
-    return bool(kernels.follow(rows, moves, _sets(moves, most, longest), not rows.whole.all(), p, n_blocks))
+    return bool(follow(rows, moves, _sets(moves, most, longest), not rows.whole.all(), p, n_blocks))
 
 
 def _rows(n: int, child: Ints, parents: Ints, whole: Bools) -> Rows:
     waiting, order, bit, part, size, first, left = (np.empty(n, np.int64) for _ in range(7))
     ptr, following = _offsets(np.bincount(child, minlength=n)), np.empty(child.size, np.int64)
-    rows: Rows = _kernels().Rows(ptr, child, parents, whole, waiting, order, bit, part, size, first, left, following)
-    return rows
+    return Rows(ptr, child, parents, whole, waiting, order, bit, part, size, first, left, following)
 
 
 def _sets(moves: Moves, most: int, longest: int) -> Sets:
     n, n_moves, words = moves.src.size, moves.block.size, moves.masks.shape[1]
     n_cells = 1 << (2 * n_moves + 1).bit_length()
-    sets: Sets = _kernels().Sets(
+    return Sets(
         keys=np.full(n_cells, -1),
         heads=np.full(n_cells, -1),
         following=np.empty(n_moves, np.int64),
@@ -104,7 +85,6 @@ def _sets(moves: Moves, most: int, longest: int) -> Sets:
         started=np.empty(longest, np.int64),
         value=np.empty(words, np.int64),
     )
-    return sets
 
 
 def _are_in_range(t: Transfers, counts: Ints, blocks: Ints, n_blocks: int) -> bool:

@@ -176,18 +176,15 @@ def test_nothing_is_compiled_before_it_pays(monkeypatch: pytest.MonkeyPatch) -> 
     class Kernel:
         py_func = None
 
-    monkeypatch.setattr("topologies.compiled.is_at_hand", lambda kernel: False)
-    monkeypatch.setattr("collectives.core._follow.follow", Kernel)
+    monkeypatch.setattr("collectives.core.follow.is_at_hand", lambda kernel: False)
+    monkeypatch.setattr("collectives.core.follow.follow", Kernel)
     monkeypatch.setattr(follow, "_in_python", 0)
     assert not pays(follow.FEW_MOVES)
     assert not pays(follow.COLD_MOVES)
     assert pays(follow.FEW_MOVES + 1), "in all"
-    monkeypatch.setattr("topologies.compiled.is_at_hand", lambda kernel: True)
+    monkeypatch.setattr("collectives.core.follow.is_at_hand", lambda kernel: True)
     assert pays(follow.FEW_MOVES + 1)
     assert not pays(follow.FEW_MOVES)
-    monkeypatch.setattr(follow, "_in_python", 0)
-    assert not pays(follow.KEPT_MOVES), "not even loaded"
-    assert pays(follow.FEW_MOVES + 1)
 
 
 def test_what_compiled_code_does_not_show_is_followed_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
