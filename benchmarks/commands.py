@@ -73,6 +73,7 @@ def measured(words: Sequence[str], flags: Sequence[str], entry: Sequence[str]) -
         if process == 0:
             os.chdir(folder)
             os.environ["PYTHONPATH"] = str(HERE.parent)
+            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed weft has its bytecode
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(os.open(errors, os.O_CREAT | os.O_WRONLY), 2)
             os.execv(sys.executable, [sys.executable, *entry, *words, *flags, "--profile"])

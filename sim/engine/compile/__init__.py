@@ -1,1 +1,1 @@
-"""How kernels are compiled: the only access to numba. Imports the contract."""
+"""How kernels are compiled: the only access to the compiler. Imports the contract."""
