@@ -28,7 +28,7 @@ PAGE = HERE.parent / "docs" / "performance_commands.md"
 PLAIN = "as it is"
 ENGINE = "engine"
 LONG_S = 10.0
-NOTE = "User and system time of processes, medians of up to {} rounds, kernels compiled before; made by `make bench-commands`."
+NOTE = "User and system time of processes, medians of {} rounds at most, kernels compiled before: `make bench-commands`."
 
 
 class Used(NamedTuple):
@@ -137,7 +137,8 @@ def main() -> None:
     commands = {name: words for name, words in book().items() if chosen.only in name}
     others = (f"CPU s, {name}" for name in variants if name != PLAIN)
     head = ("command", "CPU s", "of these the engine", "share", "the most beside it", "peak", *others)
-    text = show(Table("Thirty commands", head, lambda: rows(commands, variants, chosen.times), NOTE.format(chosen.times)))
+    note = NOTE.format(chosen.times)
+    text = show(Table("Thirty commands", head, lambda: rows(commands, variants, chosen.times), note))
     if not chosen.only:
         lines = "\n".join(f"- {name}: `weft {shlex.join(words)}`" for name, words in commands.items())
         PAGE.write_text(f"# Performance: thirty commands\n\nMeasured on {machine()}. {text}\n\n{lines}\n")
