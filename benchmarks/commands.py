@@ -28,7 +28,7 @@ PAGE = HERE.parent / "docs" / "performance_commands.md"
 PLAIN = "as it is"
 ENGINE = "engine"
 LONG_S = 10.0
-NOTE = "User and system time of processes, medians of {} rounds at most, kernels compiled before: `make bench-commands`."
+NOTE = "User + system time of processes: medians of {} rounds at most, kernels compiled before; `make bench-commands`."
 
 
 class Used(NamedTuple):
