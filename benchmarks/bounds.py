@@ -134,10 +134,9 @@ counterpart, decide. Over the binomial butterfly of a reduce-scatter (and the tr
 | in turn, from anywhere in a group | 0.77 to 0.80 (0.78 to 0.83) | 0.09 to 0.26 (0.09 to 0.27) |
 | fragments of groups, of any size | 0.79 to 0.84 (0.79 to 0.86) | 0.14 to 0.36 (0.14 to 0.37) |
 
-So Bine sends at most 0.75 of the order that sends most bytes farthest (recursive halving of a reduce-scatter and
-doubling of an all-gather as MPI libraries have them; a tree that doubles its distances) wherever a job is, 14 to 23 %
-less than the other order unless its groups are aligned, and more where they are. The paper's third is that of
-distances. Gathers and scatters gain nothing.
+So Bine sends at most 0.75 of the order that sends most bytes farthest (a recursive halving that begins with the
+farthest rank; a tree that doubles its distances) wherever a job is, 14 to 23 % less than the other order unless its
+groups are aligned, and more where they are. Gathers and scatters gain nothing.
 
 """
 """Asserted by tests/sim/scenarios/test_capable_switches.py."""

@@ -164,8 +164,8 @@ Emit = Callable[[npt.NDArray[np.integer]], Transfers]
 MOST_KEPT = 65_536
 """Limit on the transfers that are kept of a pattern that is emitted in parts."""
 
-
 SAMPLED_TRANSFERS = 1_000
+"""Limit on the transfers of one rank that stand for all of them."""
 
 
 class Sample(NamedTuple):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.pairs import elements
-from collectives.trees.pack import two_phase_rate_Bps
+from collectives.trees.pack import program_variables, two_phase_rate_Bps
 from sim.analytic.cut_bound import cut_bound, pairs_bound
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
@@ -92,7 +92,7 @@ def bound_rows(
         more += " (--program)" if slower and not programs else ""
         reason = f"reduce-scatter, and once it has ended all-gather, each optimal{more}"
         rows.append(_row(topology, kind, "two-phase", phases, (), reason))
-    small = kind == "all-reduce" and reduces and 2 * topology.n_npus * topology.n_links <= SMALL
+    small = kind == "all-reduce" and reduces and program_variables(topology) <= SMALL
     if (programs or small) and topology.n_npus > 1:
         rows += _programs(topology, kind, reducing_switches)
     return rows

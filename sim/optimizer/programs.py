@@ -294,6 +294,7 @@ class Composed(Simulated):
 
 
 ALIKE_GBPS = 100.0
+"""Bandwidth of every dimension at which the path is taken that bounds an iteration; one of any bandwidth does."""
 
 
 def _collectives(make: _Parts, one: Placed, training: Training, checkpointed: bool) -> list[tuple[float, Timed]]:

@@ -31,7 +31,7 @@ RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
 
 
 def walk_of(program: Program, outcome: Outcome, labels: Labels) -> Walks:
-    """Walks over the journal of a run or, without one, its log; arguments as in `sim.why.logged_path.explain`.
+    """Walks over the journal of a run or, without one, its log; `labels`: names for the account.
 
     WeftError: the run kept neither.
     """

@@ -1,4 +1,4 @@
-"""The codec's compiled loops. Their callees are in this file too, so that numba's cache is never stale."""
+"""The codec's compiled loops. Their callees are in this file too, so that what is kept of them is never stale."""
 
 # mypy: ignore-errors
 

@@ -177,7 +177,7 @@ def test_while_a_kernel_is_compiled(number: int, code: int, wait_s: float, tmp_p
         run.send_signal(number)
         out, said = run.communicate(timeout=60)
     assert (run.returncode, out, said) == (code, "", "weft compare: interrupted while the engine was compiled\n")
-    assert not list(tmp_path.rglob("*run_fifo*.nbc"))
+    assert not list(tmp_path.rglob("run_fifo*.o*"))
 
 
 @pytest.mark.usefixtures("ctrl_c")
