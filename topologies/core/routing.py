@@ -45,8 +45,6 @@ class ShortestPathRouter:
         WeftError
             A pair without a route.
         """
-        if self.spread and tie == "first":
-            tie, seed = "ecmp", 0
         targets, row = _targets(topology, dst)
         size = _batch_size(topology)
         members = [np.flatnonzero(row // size == batch) for batch in range(-(-targets.size // size))]
@@ -54,7 +52,7 @@ class ShortestPathRouter:
         for member in members:
             if len(members) > 1:
                 count("parts of the routes", len(parts), len(members))
-            parts.append(_route(topology, src[member], dst[member], tie, seed, self.numbering))
+            parts.append(_route(topology, src[member], dst[member], tie, seed, self))
         if len(parts) <= 1:
             return parts[0] if parts else Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))
         return _reorder(join_paths(parts), np.concatenate(members))
@@ -148,11 +146,13 @@ def distances(topology: Topology, targets: Ints) -> npt.NDArray[np.int32]:
     return distance.reshape(targets.size, n)
 
 
-def _route(topology: Topology, src: Ints, dst: Ints, tie: str, seed: int, numbering: int | None) -> Paths:
+def _route(
+    topology: Topology, src: Ints, dst: Ints, tie: str, seed: int, router: ShortestPathRouter
+) -> Paths:
     targets, row = _targets(topology, dst)
     onward = _onward(topology, targets)
-    if numbering is not None:
-        onward = [_renumbered(topology, way, numbering) for way in onward]
+    if router.numbering is not None:
+        onward = [_renumbered(topology, way, router.numbering) for way in onward]
     cut_off = (np.array([way.distance for way in onward])[row, src] < 0) & (src != dst)
     if np.any(cut_off):
         source, target = (topology.node_name(int(node[cut_off][0])) for node in (src, dst))
@@ -162,13 +162,17 @@ def _route(topology: Topology, src: Ints, dst: Ints, tie: str, seed: int, number
         return _walk(topology, onward, row, src, dst, lambda hop, route: _draw(seed, src[route], dst[route], hop))[0]
     if tie == "alternating":
         return _walk(topology, onward, row, src, dst, lambda hop, route: -(src[route] % 2))[0]
-    paths, tied = _walk(topology, onward, row, src, dst, lambda hop, route: np.zeros_like(route))
+
+    def first(hop: int, pair: Ints) -> Ints:
+        return _draw(0, src[pair], dst[pair], hop) if router.spread else np.zeros_like(pair)
+
+    paths, tied = _walk(topology, onward, row, src, dst, first)
     if tie == "first" or not np.any(tied):
         return paths
     pair = np.repeat(pair, 1 + tied)
     second = np.diff(pair, prepend=-1) == 0
     ends = row[pair], src[pair], dst[pair]
-    paths, _ = _walk(topology, onward, *ends, lambda hop, route: -second[route].astype(np.int64))
+    paths, _ = _walk(topology, onward, *ends, lambda hop, route: first(hop, pair[route]) - second[route])
     return paths._replace(pair=pair)
 
 
