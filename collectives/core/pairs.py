@@ -36,10 +36,13 @@ def demand_of(kind: Collective, p: int) -> Ints:
 def elements(pairs: Pairs | None, p: int, size: Quantity, element_bytes: int) -> Ints:
     """Elements that rank i sends to rank j; `size` is what a rank sends on average, as nccl-tests counts it.
 
-    The largest remainders are rounded up, so that the sum is exact. Without `pairs`, all are equal.
+    The largest remainders are rounded up, so that the sum is exact: of whole elements, the last one filled up. Without
+    `pairs` all are equal, each filled up as a block of any other collective is.
     """
-    share = np.ones((p, p)) if pairs is None else proportions(pairs, p)
-    total = parse_size(size) * p // integer(element_bytes, "element_bytes", 1)
+    sent, one = parse_size(size), integer(element_bytes, "element_bytes", 1)
+    if pairs is None:
+        return np.full((p, p), -(-sent // (p * one)), np.int64)
+    share, total = proportions(pairs, p), -(-sent * p // one)
     exact = share / share.sum() * total
     found: Ints = np.floor(exact).astype(np.int64)
     short = total - int(found.sum())

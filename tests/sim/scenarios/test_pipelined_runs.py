@@ -179,6 +179,22 @@ def test_no_algorithm_beats_the_bound(spec, case, size, chunks, forwarding, disc
     assert result.lower_bound_ps <= result.time_ps
 
 
+@pytest.mark.parametrize("spec", ["torus:2", "ring:3", "switch:5", "dgx-h100:1"])
+@pytest.mark.parametrize("size", [1, 3, 9, 1001])
+def test_no_algorithm_loses_the_last_bytes(spec: str, size: int) -> None:
+    """A size that no number of blocks divides is filled up, never cut: all-to-all of one byte has something to send."""
+    t = from_spec(spec)
+    for name, kind in CASES:
+        try:
+            schedule = build(name, kind, t, size)
+        except WeftError:
+            continue
+        reducing = (schedule.pattern.n_sources or t.n_npus) > t.n_npus
+        bound = cut_bound(t, kind, schedule.pattern.root, reducing_switches=reducing)
+        time_ps = simulate(schedule, chunks=1).time_ps
+        assert time_ps >= max(1, int(bound.s_per_byte * size * PS_PER_S)), (name, kind)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(CASES))
 def test_no_algorithm_beats_the_bound_on_random_fabrics(seed, case):
