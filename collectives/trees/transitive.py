@@ -206,12 +206,20 @@ class _Edges:
         down = slot >= first and not self.phases[-1]
         edge = slot - first if down else slot
         tree, parent, child = self._lists
-        return [tree[edge] * self.grid.p + self.grid.displace(source, parent[edge] if down else child[edge], -1)]
+        node = parent[edge] if down else child[edge]
+        if node not in self._roots:
+            self._roots[node] = self.grid.displace(np.arange(self.grid.p), node, -1).tolist()
+        return [tree[edge] * self.grid.p + self._roots[node][source]]
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[int], list[int]]:
         """Tree, parent and child of each edge, to be read one by one."""
         return self.tree.tolist(), self.parent.tolist(), self.child.tolist()
+
+    @cached_property
+    def _roots(self) -> dict[int, list[int]]:
+        """The root relative to which each rank is a node, by node: a proof asks for all ranks."""
+        return {}
 
 
 def _children(trees: RootTrees, number: Ints) -> Ints:
