@@ -208,7 +208,7 @@ class _Edges:
         tree, parent, child = self._lists
         node = parent[edge] if down else child[edge]
         if node not in self._roots:
-            self._roots[node] = self.grid.displace(np.arange(self.grid.p), node, -1).tolist()
+            self._roots[node] = self.grid.displace(np.arange(self.grid.p), np.array(node), -1).tolist()
         return [tree[edge] * self.grid.p + self._roots[node][source]]
 
     @cached_property
