@@ -107,6 +107,7 @@ class Integer(_Looked):
 
     @property
     def accepted(self) -> str:
+        """What is accepted, in words."""
         return f"an integer{_range(self.least, self.most)}"
 
     def might_be(self, value: Any) -> bool:
@@ -120,6 +121,7 @@ class Integer(_Looked):
         return {*map(type, values)} == _INT and self.least <= min(values) and max(values) <= self.most
 
     def read(self, value: Any, what: str) -> int:
+        """The value as an int. Unfit: it is none, or out of range."""
         if type(value) is not int:
             if not self.might_be(value):
                 raise Unfit(value, what, self.accepted)
@@ -139,6 +141,7 @@ class Number(_Looked):
 
     @property
     def accepted(self) -> str:
+        """What is accepted, in words."""
         return f"a number{_range(self.least, self.most, self.above)}"
 
     def might_be(self, value: Any) -> bool:
@@ -146,6 +149,7 @@ class Number(_Looked):
         return issubclass(type(value), Real) and not isinstance(value, bool)
 
     def read(self, value: Any, what: str) -> Any:
+        """The value as a plain number. Unfit: it is none, or out of range."""
         if not self.might_be(value):
             raise Unfit(value, what, self.accepted)
         if not (-inf < value < inf and self.least <= value <= self.most) or (self.above and value == self.least):
@@ -161,9 +165,11 @@ class Choice(_Looked):
 
     @property
     def accepted(self) -> str:
+        """What is accepted, in words."""
         return f"one of {', '.join(self.words)}"
 
     def read(self, value: Any, what: str) -> str:
+        """The word. WeftError: it is none of them."""
         return choice(value, self.words, what)
 
 
@@ -193,6 +199,7 @@ class Reads(_Looked):
     accepted: str = "a number with a unit"
 
     def read(self, value: Any, what: str) -> Any:
+        """What the reader makes of the value, or the value itself. WeftError: as the reader has it."""
         found = self.reader(value, what)
         return value if self.keep else found
 
@@ -207,9 +214,11 @@ class InUnit(_Looked):
 
     @property
     def accepted(self) -> str:
+        """What is accepted, in words."""
         return f"{self.number.accepted}, or text such as {self.example}"
 
     def read(self, value: Any, what: str) -> Any:
+        """The number, or the text in its unit. WeftError: neither."""
         if isinstance(value, str):
             return self.number.read(self.reader(value, what), what)
         if not self.number.might_be(value):

@@ -28,10 +28,12 @@ class Tiers:
 
     @property
     def n_npus(self) -> int:
+        """Hosts of all pods."""
         return self.hosts * self.edges * self.pods
 
     @property
     def n_nodes(self) -> int:
+        """Hosts and switches."""
         return self.first_core + self.ups * self.cores
 
     @property

@@ -47,6 +47,7 @@ class Parallelism:
 
     @property
     def n_npus(self) -> int:
+        """NPUs of all groups."""
         return self.tp * self.dp * self.pp
 
     def groups(self, extents: Sequence[int]) -> Groups:

@@ -107,6 +107,7 @@ class Memory:
         return gpu, buffer, at
 
     def read(self, gpu: int, place: Buffer) -> Value:
+        """What a buffer of a GPU holds. ScheduleError: nothing yet."""
         found = self.values.get(self.place(gpu, place))
         if found is None:
             chunk = place[1] // self.cells
@@ -114,6 +115,7 @@ class Memory:
         return found
 
     def add(self, gpu: int, one: Value, other: Value) -> Value:
+        """The sum of two values. ScheduleError: a contribution would count twice."""
         twice = one & other
         if twice:
             rank, chunk = min(twice)
@@ -155,6 +157,7 @@ def msccl_pattern(algo: Algo, topology: Topology, cut: Cut = Cut(), note: str = 
 
 
 def unnamed(source: int, slot: int) -> Sequence[int]:
+    """The blocks of a transfer of a program, which have no names: always a WeftError."""
     raise WeftError("the chunks of an MSCCL program move between buffers: its transfers have no named blocks")
 
 

@@ -174,6 +174,7 @@ class BestRoots(NamedTuple):
 
     @property
     def n_trees(self) -> int:
+        """Trees of all roots, each counted as often as it is used."""
         return sum(tree.multiplicity for tree in self.down.trees)
 
     @property

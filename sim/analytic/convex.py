@@ -62,6 +62,7 @@ class Epigraph(NamedTuple):
 
     @property
     def n_dims(self) -> int:
+        """Dimensions of the fabric."""
         return int(self.slope_bytes.shape[1])
 
     def variables(self, bandwidth_GBps: npt.ArrayLike) -> F64:

@@ -36,6 +36,8 @@ ALIKE_LINKS = 20_000
 
 @one_line
 class CutBound(NamedTuple):
+    """The least time that any schedule takes, by the set of nodes that is slowest to enter or leave."""
+
     s_per_byte: Fraction  # least time for each byte of the size, as nccl-tests counts it; 0 for one NPU
     # the bottleneck: the set of nodes that must send (or receive); several parts may be named together
     nodes: tuple[int, ...]

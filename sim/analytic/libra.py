@@ -66,6 +66,7 @@ class Placed(NamedTuple):
 
     @property
     def n_dims(self) -> int:
+        """Dimensions of the network."""
         return len(next(iter(self.groups.values())))
 
     def traffic(self, call: Call) -> F64:

@@ -16,6 +16,8 @@ KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 class PhaseSpec(NamedTuple):
+    """A phase of a collective: one algorithm among some NPUs."""
+
     kind: str  # one of `KINDS`
     algorithm: str  # {"ring", "direct", "halvingDoubling"}
     members: tuple[int, ...]  # NPUs of the phase in their order, n of them
@@ -82,6 +84,7 @@ class Phase:
             self._offset, self._falling = (n // 2, True) if gathers else (1, False)
 
     def begin(self) -> None:
+        """Prepare as many packets as go at once."""
         for _ in range(self.parallel):
             self._prepare()
 

@@ -110,6 +110,8 @@ class Planned(NamedTuple):
 
 
 class Stream:
+    """A collective, or a part of one, on its way through the queues of an NPU."""
+
     __slots__ = ("done", "opened", "phases", "priority", "queue", "tag")
 
     def __init__(self, tag: int, phases: list[Planned], priority: int, done: Callable[[], None]) -> None:

@@ -167,6 +167,8 @@ MOST_EVENTS = 200_000_000
 
 @dataclass(frozen=True)
 class AstraResult:
+    """What ASTRA-sim prints of a run, and what it was of."""
+
     network: AstraNetwork
     system: System
     backend: str  # {"aware", "unaware"}

@@ -83,6 +83,8 @@ class Implementation(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
+    """What a system file says, with ASTRA-sim's defaults."""
+
     policy: str  # "LIFO" (the collective begun last goes first), "FIFO" or "EXPLICIT"
     optimization: str  # "baseline", "localBWAware" or "" if not given: how an all-reduce uses several dimensions
     endpoint_delay_ns: int

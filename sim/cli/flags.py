@@ -70,6 +70,7 @@ class Parser(argparse.ArgumentParser):
         self._negative_number_matcher = NEGATIVE  # else "-5GB/s" is taken for a flag, and its own flag has no value
 
     def error(self, message: str) -> NoReturn:
+        """End with one line and exit code 2; what was meant is named where it can be guessed."""
         unknown = next((word for word in message.split() if word.startswith("-")), "")
         first = message.removeprefix("unrecognized arguments: ").split()[0]
         if unknown in ("--version", "-V"):

@@ -57,7 +57,8 @@ class Emitter(Protocol):
     """What a quotient needs to know of a pattern, or of the messages of a job."""
 
     @property
-    def topology(self) -> Topology: ...
+    def topology(self) -> Topology:
+        """The fabric whose routes are taken."""
 
     @property
     def p(self) -> int:

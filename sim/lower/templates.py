@@ -33,6 +33,7 @@ class Template(NamedTuple):
 
     @property
     def transfers(self) -> Transfers:
+        """The transfers of the ranks that are simulated."""
         return self.shape.quotient.transfers
 
 

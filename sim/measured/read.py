@@ -348,6 +348,7 @@ def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measur
 
 
 def osu_text(lines: Sequence[str], name: str, n_ranks: int | None) -> Measurements:
+    """The rows of an OSU micro-benchmark's output. WeftError: no title or rows of one."""
     kind, columns, unit = None, 0, 1.0
     notes: tuple[str, ...] = ()
     last = max(number for number, line in enumerate(lines, start=1) if line.strip())

@@ -23,6 +23,8 @@ VIOLATION = 1e-6
 
 @dataclass(frozen=True)
 class Design:
+    """Bandwidths of the dimensions, their time and money, and what nothing allowed is better than."""
+
     bandwidth_GBps: F64  # (D,)
     time_ns: float  # at the bandwidths
     equal_time_ns: float  # at the equal split

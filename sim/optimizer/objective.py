@@ -44,6 +44,7 @@ class Evaluation(NamedTuple):
 
     @property
     def time_ns(self) -> float:
+        """The time of all parts, weighted, and what no bandwidth changes."""
         return self.constant_ns + sum(part.weight * part.time_ns for part in self.parts)
 
     @property
@@ -57,34 +58,48 @@ class Objective(Protocol):
     """Anything whose time depends on D bandwidths."""
 
     @property
-    def n_dims(self) -> int: ...
+    def n_dims(self) -> int:
+        """Dimensions that share the budget."""
     @property
-    def constant_ns(self) -> float: ...
+    def constant_ns(self) -> float:
+        """What no bandwidth changes."""
     @property
-    def weights(self) -> tuple[float, ...]: ...  # of the parts of every evaluation
+    def weights(self) -> tuple[float, ...]:
+        """Of the parts of every evaluation."""
     @property
-    def evaluations(self) -> int: ...  # bandwidths that were asked for, each once
+    def evaluations(self) -> int:
+        """Bandwidths that were asked for, each once."""
     @property
-    def runs(self) -> int: ...  # programs simulated by the engine
+    def runs(self) -> int:
+        """Programs simulated by the engine."""
     @property
-    def is_small(self) -> bool: ...  # whether an evaluation is cheap, as a rule
+    def is_small(self) -> bool:
+        """Whether an evaluation is cheap, as a rule."""
     @property
-    def floors(self) -> tuple[Epigraph, ...]: ...  # lower bounds on the times of its parts; empty if none is known
-    def evaluate(self, bandwidth_GBps: F64) -> Evaluation: ...
+    def floors(self) -> tuple[Epigraph, ...]:
+        """Lower bounds on the times of its parts; empty if none is known."""
+    def evaluate(self, bandwidth_GBps: F64) -> Evaluation:
+        """The times at bandwidths, (D,)."""
 
 
 class Timed(Protocol):
     """A part of an objective: a program at any bandwidths, whose structure may depend on them."""
 
     @property
-    def n_dims(self) -> int: ...
+    def n_dims(self) -> int:
+        """Dimensions that share the budget."""
     @property
-    def rank_progress(self) -> str: ...  # what ranks wait for before their next step
-    def retimed(self, bandwidth_GBps: F64) -> Retimed: ...  # the structure at these bandwidths
+    def rank_progress(self) -> str:
+        """What ranks wait for before their next step."""
+    def retimed(self, bandwidth_GBps: F64) -> Retimed:
+        """The structure at these bandwidths, (D,)."""
     # of a perturbed run, before rates and starts are changed: other cuts and routes, and the structure nearby
-    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program: ...
-    def alone(self, bandwidth_GBps: F64) -> Program | None: ...  # with ports that go on alone, where ranks wait
-    def floor(self) -> Epigraph: ...  # below its time at any bandwidths
+    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program:
+        """The program of a perturbed run."""
+    def alone(self, bandwidth_GBps: F64) -> Program | None:
+        """The program with ports that go on alone, where ranks wait; None elsewhere."""
+    def floor(self) -> Epigraph:
+        """A lower bound on its time at any bandwidths."""
 
 
 class Simulated:
@@ -111,10 +126,12 @@ class Simulated:
 
     @property
     def n_dims(self) -> int:
+        """Dimensions that share the budget."""
         return self.parts[0][1].n_dims
 
     @property
     def evaluations(self) -> int:
+        """Bandwidths that were asked for, each once."""
         return len(self._known)
 
     @property
@@ -138,6 +155,7 @@ class Simulated:
 
     @property
     def weights(self) -> tuple[float, ...]:
+        """Of the parts, in their order."""
         return tuple(weight for weight, _ in self.parts)
 
     def evaluate(self, bandwidth_GBps: F64) -> Evaluation:

@@ -51,6 +51,7 @@ class Network:
 
     @property
     def n_dims(self) -> int:
+        """Dimensions of the fabric."""
         return int(self.topology.dimension.max(initial=-1)) + 1
 
     @property

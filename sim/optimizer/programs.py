@@ -68,6 +68,7 @@ class Rebuilt:
 
     @property
     def rank_progress(self) -> str:
+        """What ranks wait for before their next step."""
         return progress_told(self.build(self.topology), self.model)
 
     def retimed(self, bandwidth_GBps: F64, model: Model | None = None) -> Retimed:
@@ -266,6 +267,7 @@ class Composed(Simulated):
 
     @property
     def weights(self) -> tuple[float, ...]:
+        """One part, which is the iteration."""
         return (1.0,)
 
     def _total_ps(self, times_ps: Sequence[float] | F64, beside: bool = True) -> float:

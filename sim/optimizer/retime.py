@@ -43,6 +43,7 @@ class Retimed:
 
     @property
     def n_dims(self) -> int:
+        """Dimensions of the fabric."""
         return int(self.servers_per_npu.size)
 
     def retimed(self, bandwidth_GBps: F64) -> "Retimed":

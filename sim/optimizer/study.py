@@ -80,6 +80,7 @@ class Study:
 
     @property
     def title(self) -> str:
+        """What is optimized, and on which network."""
         if self.plan:
             return f"{self.plan.words} on {self.network.name}"
         if not self.placed:
@@ -348,6 +349,7 @@ class Formula(NamedTuple):
     times: tuple[Epigraph, ...]  # of each form; of LIBRA, which knows none, one
 
     def time_ns(self, bandwidth_GBps: F64) -> float:
+        """The least time of the algorithms by their formulas."""
         return min(time.time_ns(bandwidth_GBps) for time in self.times)
 
     def least(self, feasible: Feasible, cost: Cost | None = None) -> Design:

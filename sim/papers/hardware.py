@@ -61,6 +61,7 @@ class Point(NamedTuple):
 
     @property
     def counted(self) -> bool:
+        """Whether the row counts among the errors: it was predicted, and nothing speaks against it."""
         return self.found is not None and not self.reason
 
 

@@ -208,6 +208,7 @@ Value = tuple[str, tuple[str, ...], str, str]
 
 @lru_cache
 def published() -> list[Value]:
+    """Set, case, value and unit of every published value."""
     with PUBLISHED.open(encoding="utf-8") as file:
         return [(row["set"], tuple(row["case"].split("|")), row["value"], row["unit"]) for row in csv.DictReader(file)]
 

@@ -180,6 +180,7 @@ def predict(row: Mapping[str, str], plan: Plan) -> Iteration:
 
 
 def stack_of(row: Mapping[str, str]) -> Stack:
+    """The software stack of a row, by its source."""
     return stack(_named(STACKS, row["source"], "megatron"))
 
 
@@ -307,10 +308,12 @@ class Pair(NamedTuple):
 
     @property
     def published(self) -> float:
+        """The published ratio of the two times."""
         return self.one.published_s / self.other.published_s
 
     @property
     def predicted(self) -> float:
+        """weft's ratio of the two times."""
         assert self.one.found and self.other.found
         return self.one.found.time_s / self.other.found.time_s
 

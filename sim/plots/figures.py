@@ -23,21 +23,26 @@ class Rooted(Protocol):
     """A collective's keys, of which a figure reads the root."""
 
     @property
-    def root(self) -> int | None: ...
+    def root(self) -> int | None:
+        """The root of the collective; None where it has none."""
 
 
 class FigureSpec(Protocol):
     """What a figure needs to know of a spec: its fabric, its model and its collective."""
 
-    def build_topology(self) -> Topology: ...
+    def build_topology(self) -> Topology:
+        """The fabric."""
 
-    def build_model(self) -> Model: ...
+    def build_model(self) -> Model:
+        """The model of its links."""
 
     @property
-    def kind(self) -> Collective: ...
+    def kind(self) -> Collective:
+        """The collective."""
 
     @property
-    def collective(self) -> Rooted: ...
+    def collective(self) -> Rooted:
+        """The collective and its root."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Drawing:
 
     @property
     def width(self) -> str:
+        """Width of the drawing, by its columns."""
         return COLUMNS[self.columns]
 
 

@@ -28,6 +28,8 @@ _STUB_ANGLES = np.radians([45, 20, 70])
 
 
 class Layout(NamedTuple):
+    """Where the nodes and links of a fabric are drawn."""
+
     nodes: Floats  # (n_nodes, 2): NaN for switches that are not drawn
     links: list[Floats]  # (k, 2) each: the line of each link, barb included
 

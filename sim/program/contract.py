@@ -376,10 +376,12 @@ class Program(NamedTuple):
 
     @property
     def n_servers(self) -> int:
+        """Servers."""
         return int(self.server_rate.size)
 
     @property
     def n_tasks(self) -> int:
+        """Tasks."""
         return int(self.task_cut.size)
 
     @property

@@ -155,6 +155,7 @@ class Flows(NamedTuple):
 
     @property
     def n_tasks(self) -> int:
+        """Tasks."""
         return int(self.tie.size)
 
     @property

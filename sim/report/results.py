@@ -17,6 +17,8 @@ UNITS = ("_s", "_ps", "_bytes", "_Bps", "_GBps")
 
 
 class ResultFile(NamedTuple):
+    """A file of results that weft wrote."""
+
     name: str  # its path below the folder
     data: Mapping[str, Any]  # all of it
     rows: list[Row]

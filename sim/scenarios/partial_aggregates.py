@@ -59,6 +59,7 @@ class LateWorker:
 
     @property
     def timer_ps(self) -> int | None:
+        """The switch's timer; None if it has none."""
         return None if self.timeout_ps is None else picoseconds(self.timeout_ps, "timeout_ps")
 
     @property

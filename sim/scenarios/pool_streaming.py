@@ -92,6 +92,7 @@ class PoolStreaming:
 
     @property
     def n_packets(self) -> int:
+        """Packets of each worker."""
         return -(-self.size_bytes // self.payload_bytes)
 
     @property

@@ -54,6 +54,8 @@ FabricFor = Callable[[Demand], Fabric]
 
 @dataclass(frozen=True, eq=False)
 class Found:
+    """What a search found: strategy, circuits, and the times before and after."""
+
     strategy: Strategy
     fabric: Fabric
     time_ps: int  # iteration time of the result, every round simulated
@@ -103,6 +105,7 @@ def optical_fabric(
 def iteration_ps(
     model: OperatorModel, strategy: Strategy, fabric: Fabric, transport: Transport = PACKETS, how: How = AS_USUAL
 ) -> int:
+    """Time of an iteration of a strategy on a fabric, simulated."""
     return simulate_iteration(iteration_of(model, strategy), fabric.topology, fabric.rings, transport, how).time_ps
 
 

@@ -218,6 +218,7 @@ def deliver_joins(program, back):
 
 @helper
 def go_to(walk, task, chunk, hop):
+    """Go on from a chunk at a hop."""
     walk.task, walk.chunk, walk.hop = task, chunk, hop
 
 
@@ -230,6 +231,7 @@ def meet(back, piece):
 
 @helper
 def write(back, start_ps, end_ps, what, task, at, size):
+    """Write down a piece of the path, from its last one backwards."""
     piece = back.pieces[back.walk.pieces]
     piece.start_ps, piece.end_ps = start_ps, end_ps
     piece.what, piece.task, piece.at, piece.size = what, task, at, size
@@ -412,6 +414,7 @@ def find_cause(program, back, task, chunk, time_ps):
 
 @helper
 def look_at(program, back, depth, task, chunk):
+    """Begin to look at what a chunk of a task waited for, at a depth of the search."""
     frame, walk = back.frames[depth], back.walk
     frame.task, frame.chunk, frame.looked = task, chunk, 0
     back.seen[back.first[task] + chunk] = walk.mark
@@ -479,6 +482,7 @@ def parents(ptr, task):
 
 @helper
 def delivered_ps(program, back, task, chunk):
+    """When a chunk was delivered."""
     hops = hops_of(program, task)
     if hops == 0:
         return back.join_ps[back.first[task] + chunk] if back.join_ps.size else back.finish_ps[task]
@@ -502,33 +506,39 @@ def arrival_ps(program, back, task, chunk, hop):
 
 @helper
 def start_of(program, back, task, chunk, hop):
+    """When a chunk began a hop."""
     return back.start_ps[row_of(program, back, task, chunk, hop)]
 
 
 @helper
 def end_of(program, back, task, chunk, hop):
+    """When a chunk had passed a hop."""
     return start_of(program, back, task, chunk, hop) + duration_ps(program, task, chunk, hop)
 
 
 @helper
 def duration_ps(program, task, chunk, hop):
+    """How long a chunk held the server of a hop."""
     rate = program.server_rate[server_at(program, first_hop(program, task) + hop)]
     return service_ps(program, size_of(program, task, chunk), rate)
 
 
 @helper
 def size_of(program, task, chunk):
+    """The size of a chunk, by its number."""
     cut = program.task_cut[task]
     return program.cut_size[u64(cut), 0 if chunk < program.cut_first[cut] else 1]
 
 
 @helper
 def chunks_of(program, task):
+    """Chunks of a task."""
     return program.cut_chunks[program.task_cut[task]]
 
 
 @helper
 def hops_of(program, task):
+    """Hops of a task."""
     route = program.task_route[task]
     return program.route_ptr[route + 1] - program.route_ptr[route]
 
@@ -541,6 +551,7 @@ def first_hop(program, task):
 
 @helper
 def server_at(program, at):
+    """The server of a hop of a route."""
     return program.hop_server[program.route_hop[at]]
 
 
@@ -555,11 +566,13 @@ def line_at(program, at):
 
 @helper
 def has_nic(program, task):
+    """Whether a task leaves through a NIC."""
     return program.server_nic.size > 0 and program.server_nic[server_at(program, first_hop(program, task))] >= 0
 
 
 @helper
 def row_of(program, back, task, chunk, hop):
+    """The row of the log of a chunk at a hop."""
     return back.base[task] + chunk * hops_of(program, task) + hop
 
 
@@ -571,6 +584,7 @@ def task_of(back, row):
 
 @helper
 def chunk_and_hop(program, back, task, row):
+    """The chunk and the hop of a row of the log."""
     hops = hops_of(program, task)
     return (row - back.base[task]) // hops, (row - back.base[task]) % hops
 

@@ -77,6 +77,7 @@ class Steps(Walks):
     def _delivered(self, task: int, chunk: int) -> int: ...
 
     def walked(self, waits: Sequence[Wait]) -> tuple[Rows[PieceRow], I64]:
+        """Pieces of all paths walked so far, and the first one of each wait, (n,)."""
         first = np.array([self._walk_from(wait) for wait in waits], np.int64)
         if len(self._pieces) < len(self.found):
             new = np.array(self.found[len(self._pieces) :], PieceRow.words)
@@ -96,10 +97,12 @@ class Steps(Walks):
         return first
 
     def named(self, piece: Any) -> tuple[Trail, I64]:
+        """A path with the number of the name of each piece."""
         columns = (piece[word].astype(np.int64) for word in ("start_ps", "end_ps", "size", "task", "at"))
         return Trail(*columns), np.arange(piece.size)
 
     def served(self, piece: Any) -> dict[str, int]:
+        """Time on each server, ps, by its label."""
         found: dict[str, int] = {}
         for name, start, end in zip(*(piece[word].tolist() for word in ("size", "start_ps", "end_ps")), strict=True):
             what, _, label = self.names[name].partition(", ")

@@ -41,6 +41,7 @@ class LoggedWalk(Walks):
         self._parts: dict[int, list[tuple[int, int]]] = {}
 
     def walked(self, waits: Sequence[Wait]) -> tuple[Rows[PieceRow], I64]:
+        """Pieces of the paths of some waits, and the first one of each, (n,)."""
         program, task = self.program, np.array([wait.task for wait in waits], np.int64)
         ends = np.array([wait.delivered for wait in waits], np.bool_)
         self.back.walk["asked"], first = 0, np.zeros(task.size, np.int64)
@@ -57,6 +58,7 @@ class LoggedWalk(Walks):
         return self.back.pieces, first
 
     def named(self, piece: Any) -> tuple[Trail, I64]:
+        """A path with the number of the name of each piece."""
         p = self.program
         hop = p.route_hop[piece["at"]].astype(np.int64)
         kinds, kind = unique_rows(piece["what"] * np.int64(p.hop_server.size) + hop)
@@ -77,6 +79,7 @@ class LoggedWalk(Walks):
         return self._parts[kind]
 
     def served(self, piece: Any) -> dict[str, int]:
+        """Time on each server, ps, by its label."""
         found: dict[str, int] = {}
         services = self.served_ps(piece)
         for server in np.flatnonzero(services).tolist():

@@ -60,14 +60,17 @@ class Spread(NamedTuple):
 
     @property
     def alone_s(self) -> float | None:
+        """Time with ports that go on alone; None where that was not run."""
         return None if self.alone_ps is None else self.alone_ps / PS_PER_S
 
     @property
     def low_s(self) -> float:
+        """The shortest time."""
         return self.low_ps / PS_PER_S
 
     @property
     def high_s(self) -> float:
+        """The longest time."""
         return self.high_ps / PS_PER_S
 
     def __str__(self) -> str:

@@ -27,6 +27,7 @@ class Walk(NamedTuple):
     extent: int
 
     def position(self, route: Ints, k: Ints) -> Ints:
+        """Position of each route after k hops."""
         return (self.start[route] + self.step[route] * k) % self.extent
 
 
@@ -40,6 +41,7 @@ class Detour(NamedTuple):
     hops: Ints
 
     def position(self, route: Ints, k: Ints) -> Ints:
+        """Position of each route after k hops; `AT_SWITCH` at the switch."""
         start, leave, enter, end = self.start[route], self.exit[route], self.entry[route], self.end[route]
         past = k - np.abs(leave - start)  # hops after the exit: 1 is the switch, 2 the entry
         arriving = np.where(past == 1, AT_SWITCH, enter + np.sign(end - enter) * (past - 2))
@@ -96,16 +98,20 @@ class Ring(Block):
 
     @property
     def n_links(self) -> int:
+        """Links of one line of NPUs."""
         return self.extent * min(self.extent - 1, 2)
 
     def links(self) -> tuple[Ints, Ints]:
+        """Sources and destinations, by position."""
         offsets = sorted({1, self.extent - 1}) if self.extent > 1 else []
         return _offset_links(self.extent, offsets)
 
     def tied(self, a: Ints, b: Ints) -> Bools:
+        """Whether both ways are equally short, for pairs of positions."""
         return np.asarray((2 * ((b - a) % self.extent) == self.extent) & (self.extent > 2))
 
     def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
+        """The ways between pairs of positions; the second one of two where asked for."""
         ahead = (b - a) % self.extent
         backward = (2 * ahead > self.extent) | (self.tied(a, b) & second)
         return Walk(a, np.where(backward, -1, 1), np.where(backward, self.extent - ahead, ahead), self.extent)
@@ -118,12 +124,15 @@ class FullyConnected(Block):
 
     @property
     def n_links(self) -> int:
+        """Links of one line of NPUs."""
         return self.extent * (self.extent - 1)
 
     def links(self) -> tuple[Ints, Ints]:
+        """Sources and destinations, by position."""
         return _offset_links(self.extent, range(1, self.extent))
 
     def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
+        """The ways between pairs of positions."""
         return Walk(a, b - a, (a != b).astype(np.int64), self.extent)
 
 
@@ -134,13 +143,16 @@ class Line(Block):
 
     @property
     def n_links(self) -> int:
+        """Links of one line of NPUs."""
         return 2 * (self.extent - 1)
 
     def links(self) -> tuple[Ints, Ints]:
+        """Sources and destinations, by position."""
         left = np.arange(self.extent - 1)
         return np.concatenate([left, left + 1]), np.concatenate([left + 1, left])
 
     def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
+        """The ways between pairs of positions."""
         return Walk(a, np.sign(b - a), np.abs(b - a), self.extent)
 
 
@@ -166,18 +178,22 @@ class Switched(Block):
 
     @property
     def direct(self) -> bool:
+        """Whether NPUs of a board are linked directly."""
         return self.board > 1
 
     @property
     def has_switch(self) -> bool:
+        """Whether there are boards to join."""
         return self.extent > self.board
 
     @property
     def n_links(self) -> int:
+        """Links of one line of NPUs."""
         boards = self.extent // self.board
         return 2 * boards * (self.board - 1 + min(self.board, 2) * self.has_switch)
 
     def links(self) -> tuple[Ints, Ints]:
+        """Sources and destinations, by position; `AT_SWITCH` for the switch."""
         npus = np.arange(self.extent)
         left = npus[npus % self.board < self.board - 1]
         first, last = npus % self.board == 0, npus % self.board == self.board - 1
@@ -186,10 +202,12 @@ class Switched(Block):
         return np.concatenate([left, left + 1, edge, switch]), np.concatenate([left + 1, left, switch, edge])
 
     def tied(self, a: Ints, b: Ints) -> Bools:
+        """Whether two ways are equally short, for pairs of positions."""
         between = (a // self.board != b // self.board) & (self._in_middle(a) | self._in_middle(b))
         return np.asarray(between | self._across(a, b))
 
     def leg(self, a: Ints, b: Ints, second: Bools) -> Detour:
+        """The ways between pairs of positions; the second one of two where asked for."""
         same = (a // self.board == b // self.board) & ~(second & self._across(a, b))
         leave, enter = np.where(same, b, self._edge(a, second)), self._edge(b, second)
         hops = np.abs(leave - a) + np.where(same, 0, 2 + np.abs(b - enter))

@@ -13,14 +13,19 @@ class Wired(Protocol):
     """Of a topology, what is read here."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What messages call it."""
     @property
-    def src(self) -> npt.NDArray[np.int32]: ...
+    def src(self) -> npt.NDArray[np.int32]:
+        """Source of each link, (n_links,)."""
     @property
-    def dst(self) -> npt.NDArray[np.int32]: ...
+    def dst(self) -> npt.NDArray[np.int32]:
+        """Destination of each link, (n_links,)."""
     @property
-    def router(self) -> object: ...
-    def node_name(self, node: int) -> str: ...
+    def router(self) -> object:
+        """What chooses paths."""
+    def node_name(self, node: int) -> str:
+        """What messages call a node."""
 
 
 def check_paths(paths: Paths, topology: Wired, src: Ints, dst: Ints, tie: str) -> Paths:

@@ -41,7 +41,8 @@ class Router(Protocol):
 
     def paths(
         self, topology: Topology, src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64], tie: str, seed: int
-    ) -> Paths: ...
+    ) -> Paths:
+        """The links from each source to each destination; `tie`, `seed`: which of equally good ones."""
 
 
 class Aggregation(NamedTuple):
@@ -200,6 +201,7 @@ class Topology:
 
     @cached_property
     def n_npus(self) -> int:
+        """NPUs, which are the first nodes."""
         return int(np.count_nonzero(self.kind == NPU))
 
     def check_root(self, root: int) -> None:

@@ -43,6 +43,7 @@ class FlowNetwork:
 
     @property
     def n_nodes(self) -> int:
+        """Nodes."""
         return int(self._begin.size)
 
     def add(self, tail: int, head: int, capacity: int = 0) -> int:

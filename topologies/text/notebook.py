@@ -94,4 +94,5 @@ class Rows(list[dict[str, Any]], Tabular):
         return f"<{cut(f'{len(self)} x {len(columns)}: ' + ', '.join(columns), WIDTH - 2)}>"
 
     def rows(self) -> Rows:
+        """The rows themselves: what `rows()` of any result gives."""
         return self

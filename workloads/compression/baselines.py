@@ -36,6 +36,7 @@ class Part(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
+        """Size of the message."""
         return int(self.places.nbytes + self.values.nbytes)
 
 
@@ -160,6 +161,7 @@ class Quantized(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
+        """Size of the message."""
         return -(-self.indices.size * self.bits // 8)
 
 

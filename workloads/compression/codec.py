@@ -71,6 +71,7 @@ class Message(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
+        """Size on the wire, with the check."""
         return int(self.cells.nbytes + self.support.nbytes) + CHECK_BYTES
 
     @property

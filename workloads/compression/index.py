@@ -26,6 +26,7 @@ class Bitmap:
 
     @property
     def n_bytes(self) -> int:
+        """Size of the index."""
         return -(-self.n_elements // 8)
 
     def encode(self, x: Array) -> Bytes:
@@ -53,6 +54,7 @@ class NibbleSum:
 
     @property
     def n_bytes(self) -> int:
+        """Size of the index."""
         return -(-self.n_elements // 2)
 
     def encode(self, x: Array) -> Bytes:
@@ -62,9 +64,11 @@ class NibbleSum:
         return packed
 
     def combine(self, one: Bytes, other: Bytes) -> Bytes:
+        """The index of the sum of two arrays."""
         return _packed(one, self) + _packed(other, self)
 
     def bits(self, packed: Bytes) -> Bytes:
+        """A bit for each element that may not be zero."""
         bits = np.zeros(-(-self.n_elements // 8), np.uint8)
         kernels.unpack_nibbles(_packed(packed, self), bits, self.n_elements)
         return bits
@@ -85,17 +89,21 @@ class Bloom:
 
     @property
     def n_bytes(self) -> int:
+        """Size of the filter."""
         return -(-self.n_filter_bits // 8)
 
     def encode(self, x: Array) -> Bytes:
+        """The filter of the elements that are not zero."""
         packed = np.zeros(self.n_bytes, np.uint8)
         kernels.pack_bloom(_plain(x, self), packed, self.hashes, 0)
         return packed
 
     def combine(self, one: Bytes, other: Bytes) -> Bytes:
+        """The filter of the sum of two arrays."""
         return _packed(one, self) | _packed(other, self)
 
     def bits(self, packed: Bytes) -> Bytes:
+        """A bit for each element that may not be zero: all that are not, and some that are."""
         bits = np.zeros(-(-self.n_elements // 8), np.uint8)
         kernels.unpack_bloom(_packed(packed, self), bits, self.n_elements, self.hashes, 0)
         return bits

@@ -32,6 +32,7 @@ class Matrix(NamedTuple):
 
     @property
     def parameters(self) -> int:
+        """Weights of all copies."""
         return self.rows * self.columns * self.copies
 
 
@@ -109,6 +110,7 @@ class LanguageModel:
 
     @property
     def query_width(self) -> int:
+        """Width of the queries of all heads."""
         return self.heads * self.head_size
 
     @property
@@ -139,6 +141,7 @@ class LanguageModel:
 
     @property
     def attention_out(self) -> Matrix:
+        """The projection behind attention."""
         return Matrix("projection", self.attended_width, self.hidden)
 
     def core_flops(self, context: int, causal: bool = True) -> float:

@@ -69,11 +69,13 @@ def _instruction(function: Function) -> Function:
 
 @_instruction
 def count_leading_zeros(word: int) -> int:
+    """Zeros above the highest bit of a word of 64 bits."""
     return 64 - (int(word) % 2**64).bit_length()
 
 
 @_instruction
 def count_trailing_zeros(word: int) -> int:
+    """Zeros below the lowest bit of a word."""
     return (int(word) & -int(word)).bit_length() - 1
 
 

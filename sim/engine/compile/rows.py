@@ -47,6 +47,7 @@ class Rows(np.ndarray[Any, Any], Generic[Layout]):
 
     @cached_property
     def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Each field as a plain array, by its name."""
         return {word: self.view(np.ndarray)[word] for word in self.dtype.names or ()}
 
     @cached_property

@@ -86,6 +86,7 @@ def _copy_engine(to, engine):
 
 @section
 def add_engine(state, nic, from_ps, key, place):
+    """Put a busy engine into a NIC's heap."""
     hole = state.nics[nic].busy
     state.nics[nic].busy += 1
     while hole > 0:
@@ -116,6 +117,7 @@ def replace_first(state, nic, from_ps, key, place):
 
 @helper
 def remove_first(state, nic):
+    """Take the engine that is free first out of a NIC's heap."""
     state.nics[nic].busy -= 1
     last = engine_at(state, nic, state.nics[nic].busy)
     replace_first(state, nic, last.from_ps, last.next_key, last.next_place)

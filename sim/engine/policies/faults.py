@@ -24,11 +24,13 @@ SPARE_NODES = 4
 
 @helper
 def task_of(state, key):
+    """The task in the key of a service."""
     return key & ((np.int64(1) << state.run.task_bits) - 1)
 
 
 @helper
 def chunk_of(state, key):
+    """The chunk in the key of a service."""
     shift = state.run.task_bits + state.run.hop_bits
     return (key >> shift) & ((np.int64(1) << state.run.chunk_bits) - 1)
 
@@ -131,6 +133,7 @@ def drops(program, server):
 
 @helper
 def is_down(program, state, server):
+    """Whether a server is down at the present epoch."""
     if program.timetable_ptr.size == 0:
         return False
     return _rate(program, server, _row_in_force(program, state, server)) == DOWN

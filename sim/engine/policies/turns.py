@@ -136,6 +136,7 @@ def look_in_turn(program, state, server, channel, faulty):
 
 @helper
 def first_in_turn(state, queue):
+    """The first chunk of the flow whose turn it is."""
     return state.queues[queue].first
 
 

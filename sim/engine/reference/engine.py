@@ -36,6 +36,7 @@ class Clock(simpy.Environment):
 
     @property
     def now_ps(self) -> int:
+        """The present time."""
         return int(self.now)
 
     def at(self, time_ps: int, phase: EventPriority) -> simpy.Event:
@@ -238,6 +239,7 @@ class Visit:
 
     @property
     def service_ps(self) -> int:
+        """How long the server was held."""
         return self.end_ps - self.start_ps
 
     def take(self, way: Visit) -> None:
