@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sim.program.outcome import Outcome
+from topologies.compiled import DISABLED
 
 MOST_CALLS = 50_000
 """Of functions by the kernel as plain Python: the largest of the programs it is for takes a fifth."""
@@ -17,7 +18,13 @@ MOST_CALLS = 50_000
 
 @contextmanager
 def few_calls() -> Iterator[None]:
-    """A loop that never ends is an error; compiled, it is the time limit of the test that ends it."""
+    """A loop that never ends is an error; compiled, it is the time limit of the test that ends it.
+
+    The compiler's own calls are not the kernel's: it may be at work here where a kernel has just been changed.
+    """
+    if not DISABLED:
+        yield
+        return
     made = 0
 
     def count(frame: Any, event: str, argument: object) -> None:
