@@ -35,6 +35,7 @@ from sim.version import RESULTS_VERSION
 from topologies import Router, Topology, WeftError
 from topologies.core.rateless import IDENTIFYING, wiring_of
 from topologies.flows.tightest_cut import remembered
+from topologies.registry import OWN_FAMILIES
 from topologies.text.input_text import read_input_bytes, stamp_of
 from workloads.formats.chakra import MOST_BYTES
 from workloads.job import Job
@@ -136,6 +137,12 @@ def stamps_of(task: Task) -> list[tuple[int | bytes, ...]]:
     return [stamp_of(name) for name in names if name and isinstance(name, str)]
 
 
+def is_wefts_own(task: Task) -> bool:
+    """Whether a point reads no file, and its family and algorithm are weft's own: its key is the same each time."""
+    family = (task.spec.topology.spec or "").strip().partition(":")[0]
+    return family in OWN_FAMILIES and id(ALGORITHMS.get(task.algorithm)) in BUILT_IN and not stamps_of(task)
+
+
 def point_spec(task: Task) -> Spec:
     """The spec of one point alone, to run it again."""
     if works(task.spec):
@@ -172,7 +179,8 @@ def _emitted(task: Task, topology: Topology, form: str) -> str:
 
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
     """What is given of the keys taken as spelled: the form, and any key that a spec may get later."""
-    others = {section: {name: getattr(getattr(spec, section), name) for name in names} for section, names in _OTHERS}
+    others = {section: {name: getattr(keys, name) for name in names} for section, names in _OTHERS
+              if (keys := getattr(spec, section)) is not getattr(Spec, section)}
     usual = {} if str(spec.iteration.model).endswith(SUFFIXES) else USUAL  # of which a job file may say otherwise
     given = {section: {name: value for name, value in keys.items() if value != keys_of(section)[name].default
                        and not (section == "iteration" and name in usual and value == usual[name])}

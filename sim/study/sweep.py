@@ -20,7 +20,7 @@ from collectives import Schedule
 from sim.how import How
 from sim.program.outcome import Deadlock, Progress
 from sim.study.file import Sweep
-from sim.study.key import Keyed, keyed_sweep, point_key, point_spec, stamps_of
+from sim.study.key import Keyed, is_wefts_own, keyed_sweep, point_key, point_spec, stamps_of
 from sim.study.plans import check_composed, fitting, run_plan
 from sim.study.points import Row, Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
@@ -130,7 +130,7 @@ def run_sweep(
     else:
         where, size = nullcontext(_Here(progress)), 1
     with nullcontext(store) if isinstance(store, Store) else Store(store) as opened, Claims(opened.path) as claims:
-        run = _Run(opened, claims, done)
+        run = _Run(opened, claims, done, keys_hold=executor is None)
         waiting = run.missing(keyed)
         if waiting:
             with where as pool:
@@ -138,8 +138,15 @@ def run_sweep(
         return run.tally
 
 
-def finish(task: Task, progress: Callable[[Progress], None] | None = None) -> Finished | str:
-    """Compute a point, wherever it is called; text if it did not end."""
+def finish(
+    task: Task, key: str | None = None, progress: Callable[[Progress], None] | None = None
+) -> Finished | str:
+    """Compute a point, wherever it is called; text if it did not end.
+
+    `key`: as the same weft has found it; found again where a file, or what is not weft's own, may have changed.
+    """
+    if key is not None and is_wefts_own(task):
+        return _finish(task, key, progress)
     stamps = stamps_of(task)
     key = point_key(task)
     found = _finish(task, key, progress)
@@ -185,8 +192,11 @@ def _row_at(
 class _Run:
     """One run of a sweep: hands points out, and stores what comes back."""
 
-    def __init__(self, store: Store, claims: Claims, done: Callable[[Task, Finished | str | None], None]) -> None:
+    def __init__(
+        self, store: Store, claims: Claims, done: Callable[[Task, Finished | str | None], None], *, keys_hold: bool
+    ) -> None:
         self.store, self.claims, self.done, self.tally = store, claims, done, Tally()
+        self.keys_hold = keys_hold  # whether the same weft computes
         self.flying: dict[Future[Finished | str], tuple[str, Task]] = {}
         self.ended: list[tuple[str, Task, Finished | str]] = []  # and not stored yet
         self.stored_s = monotonic()
@@ -231,7 +241,7 @@ class _Run:
             self.tally.refused += found.refused is not None
             self.done(task, None)
             return True
-        future = _submitted(pool, task)
+        future = _submitted(pool, task, key if self.keys_hold else None)
         self.flying[future] = key, task
         future.add_done_callback(self.landed.put)
         return True
@@ -263,9 +273,9 @@ class _Run:
             self.done(task, point)
 
 
-def _submitted(pool: Executor, task: Task) -> Future[Finished | str]:
+def _submitted(pool: Executor, task: Task, key: str | None) -> Future[Finished | str]:
     try:
-        return pool.submit(finish, task)
+        return pool.submit(finish, task, key)
     except BrokenExecutor as fault:
         raise _lost(fault) from None
 

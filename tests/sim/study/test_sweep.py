@@ -224,7 +224,7 @@ def test_lost_workers_are_told(when: str, sweep: Sweep, file: Path) -> None:
 def test_a_result_for_another_experiment_is_refused(sweep: Sweep, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when a worker reads another fabric file under the same name."""
     other = finish(sweep.points[1])
-    monkeypatch.setattr("sim.study.sweep.finish", lambda task, progress: other)
+    monkeypatch.setattr("sim.study.sweep.finish", lambda *task, progress: other)
     with pytest.raises(WeftError, match="is not the same where the point was computed"):
         run_sweep(sweep.points, file)
     with Store(file) as store:
