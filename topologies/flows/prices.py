@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError
+from topologies.core.routing import distances
 from topologies.core.symmetry import link_orbits
 from topologies.core.topology import Topology
 from topologies.flows.cuts import whole_capacities
@@ -40,6 +41,9 @@ TOLERANCE = 1e-6
 
 MOST_ROUTED = 10**8
 """Sources by links whose cheapest routes are counted where NPUs are not alike: about five seconds."""
+
+FEW_LINKS = 5_000
+"""Limit on links for routes found in numpy, which takes less than to load scipy."""
 
 DETOURS = 1e-4
 """Prices below that share of the largest one are of the detours that the program weighs."""
@@ -67,6 +71,8 @@ def best_prices(topology: Topology) -> Priced:
         return best._replace(said=f"{best.said}; routes of all pairs, {work}, are too many to be counted")
     if not is_small_program(topology):
         return best
+    if is_transitive(topology) and _even_rate_Bps(topology) * float(best.s_per_block_byte) >= 1 - TOLERANCE:
+        return best._replace(reached=True)
     flow = concurrent_flow(topology)
     if flow.rate_Bps * float(best.s_per_block_byte) < 1 - TOLERANCE:
         by_program = [
@@ -75,6 +81,25 @@ def best_prices(topology: Topology) -> Priced:
         ]
         best = max(best, *by_program, key=lambda one: one.s_per_block_byte)
     return best._replace(reached=flow.rate_Bps * float(best.s_per_block_byte) >= 1 - TOLERANCE)
+
+
+def _even_rate_Bps(topology: Topology) -> float:
+    """Bytes per second from every NPU to every other along all shortest routes, where all NPUs are alike.
+
+    A concurrent flow: those to NPU 0, in equal shares over the links that lead nearer; what they put on a link is spread
+    over its orbit.
+    """
+    t, (hops,) = topology, distances(topology, np.zeros(1, np.int64))
+    nearer = np.flatnonzero(hops[t.src] == hops[t.dst] + 1)
+    nearer = nearer[np.argsort(-hops[t.src[nearer]], kind="stable")]
+    ways, carried = np.bincount(t.src[nearer], minlength=t.n_nodes), np.zeros(t.n_links)
+    through = np.append(np.ones(t.n_npus), np.zeros(t.n_nodes - t.n_npus))
+    for links in np.split(nearer, np.flatnonzero(np.diff(hops[t.src[nearer]])) + 1):  # all of one distance
+        carried[links] = through[t.src[links]] / ways[t.src[links]]
+        np.add.at(through, t.dst[links], carried[links])
+    orbit = link_orbits(t)
+    used = np.bincount(orbit, carried) * t.n_npus
+    return float((np.bincount(orbit, t.bandwidth_Bps)[used > 0] / used[used > 0]).min(initial=np.inf))
 
 
 def demand_prices(topology: Topology, demand: Ints) -> Priced:
@@ -178,20 +203,34 @@ def _cheapest_sum(topology: Topology, price: Ints, demand: Ints | None = None) -
 
     From one NPU where all are alike and so are the prices of links that are.
     """
-    from scipy.sparse import csr_array  # heavy: loaded where it is used
-    from scipy.sparse.csgraph import dijkstra
-
     n, nodes = topology.n_npus, topology.n_nodes
-    order = np.lexsort((price, topology.dst, topology.src))
-    ends, first = np.unique(topology.src[order].astype(np.int64) * nodes + topology.dst[order], return_index=True)
-    ptr = np.searchsorted(ends, np.arange(nodes + 1) * nodes)
-    graph = csr_array((price[order][first].astype(np.float64), ends % nodes, ptr), shape=(nodes, nodes))
     orbit = link_orbits(topology) if is_transitive(topology) else None
     alike = orbit is not None and np.array_equal(price, price[np.unique(orbit, return_index=True)[1]][orbit])
     alike &= demand is None
-    costs = [dijkstra(graph, indices=source)[:n] for source in range(1 if alike else n)]
+    if alike and topology.n_links <= FEW_LINKS:
+        costs = [_cheapest_to_first(topology, price)[:n]]
+    else:
+        from scipy.sparse import csr_array  # heavy: loaded where it is used
+        from scipy.sparse.csgraph import dijkstra
+
+        order = np.lexsort((price, topology.dst, topology.src))
+        ends, first = np.unique(topology.src[order].astype(np.int64) * nodes + topology.dst[order], return_index=True)
+        ptr = np.searchsorted(ends, np.arange(nodes + 1) * nodes)
+        graph = csr_array((price[order][first].astype(np.float64), ends % nodes, ptr), shape=(nodes, nodes))
+        costs = [dijkstra(graph, indices=source)[:n] for source in range(1 if alike else n)]
     if not all(np.isfinite(cost).all() for cost in costs):
         raise WeftError(f"topology {topology.name}: an NPU cannot be reached from another one")
     if demand is not None:
         return sum(sum(map(int, cost.astype(np.int64) * row)) for cost, row in zip(costs, demand, strict=True))
     return sum(int(cost.astype(np.int64).sum()) for cost in costs) * (n if alike else 1)
+
+
+def _cheapest_to_first(topology: Topology, price: Ints) -> npt.NDArray[np.float64]:
+    """What the cheapest route from each node to NPU 0 costs, (n_nodes,): link by link, until none is cheaper."""
+    cost = np.where(np.arange(topology.n_nodes) == 0, 0, np.inf)
+    leaves = np.flatnonzero(np.diff(topology.link_ptr))
+    before = np.full(1, -1.0)
+    while not np.array_equal(cost, before):
+        before, by_link = cost.copy(), cost[topology.dst] + price
+        cost[leaves] = np.minimum(cost[leaves], np.minimum.reduceat(by_link, topology.link_ptr[leaves]))
+    return cost

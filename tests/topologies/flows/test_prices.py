@@ -11,7 +11,7 @@ from collectives import build
 from sim import cut_bound, simulate
 from tests.fabrics import random_fabric
 from topologies import TOPOLOGIES, Topology, WeftError, from_links, from_spec
-from topologies.flows.prices import TOLERANCE, _candidates, best_prices
+from topologies.flows.prices import TOLERANCE, _candidates, _even_rate_Bps, best_prices
 from topologies.flows.programs import concurrent_flow
 
 SPECS = ("torus:5x3", "torus:3x2", "mesh:4x3", "mesh:5", "ring:7", "switch:5", "dgx-a100:2", "leaf-spine:4x4x1",
@@ -71,3 +71,12 @@ def test_an_npu_out_of_reach_is_named() -> None:
     one_way = from_links([(0, 1, "1GB/s", "1ns"), (1, 0, "1GB/s", "1ns"), (2, 0, "1GB/s", "1ns")], 3)
     with pytest.raises(WeftError, match="cannot be reached"):
         best_prices(one_way)
+
+
+@pytest.mark.parametrize("spec", ["torus:5x3", "torus:4x6", "ring:8", "hypercube:3", "circulant:9x1x2", "RI(4)_FC(3)_SW(2)"])
+def test_an_even_flow_is_a_flow(spec: str) -> None:
+    """It never exceeds the maximum that the linear program finds, and reaches it on these."""
+    topology = from_spec(spec)
+    even, most = _even_rate_Bps(topology), concurrent_flow(topology).rate_Bps
+    assert even <= most * (1 + TOLERANCE)
+    assert even >= most * (1 - TOLERANCE) or not spec.startswith(("torus", "ring", "hypercube"))
