@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 from collectives.formats.files import called
 from collectives.registry import ALGORITHMS
 from sim import plots
-from sim.cli import library
 from sim.cli.asked import spec_of
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_figure, write_json, write_text
 from sim.cli.progress import progress
 from sim.how import How
-from sim.measured.nccl_text import nccl_json
 from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock, Stopped
 from sim.study.deciding import cures, deciding_defaults
@@ -33,7 +31,7 @@ from sim.study.tables import (
     screen_width,
     time_text,
 )
-from sim.study.workload_keys import check_no_workload
+from sim.study.workload_keys import check_no_library, check_no_workload
 from sim.study.workload_keys import named as named_workload
 from topologies.checks import WeftError
 from topologies.units import PS_PER_S, counted, format_size, format_time
@@ -53,9 +51,11 @@ def run(arguments: argparse.Namespace) -> None:
         return
     check_no_workload(spec.workload, spec.training)
     if spec.library.name is not None:
+        from sim.cli import library  # what times libraries: only where one is asked for
+
         library.run(arguments, spec)
         return
-    library.no_library(spec)
+    check_no_library(spec)
     if arguments.tuner:
         raise WeftError("--tuner writes what a library shall choose: add --library nccl, or omit it")
     every = shows_all(spec, arguments)
@@ -76,6 +76,8 @@ def run(arguments: argparse.Namespace) -> None:
     write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | never)
     write_csv(arguments, rows)
     if arguments.nccl_json:
+        from sim.measured.nccl_text import nccl_json  # what reads tables: only where one is asked for
+
         ranks, element = spec.build_topology().n_npus, spec.element_bytes
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
     if found.interrupt is not None:
@@ -220,10 +222,21 @@ def report(
     lines += [f"# {line}" for line in legend(rows)]
     lines += ["# > at least that, by its lower bound: not simulated, as two others are faster (--all)"] * bool(at_least)
     lines += [f"# {line}" for line in [*not_excluded(rows, at_least), *ranges(spec, rows, quick=more is None)]]
-    lines += [f"# {line}" for line in library.beside_ideal(spec)]
+    lines += [f"# {line}" for line in _beside_ideal(spec)]
     decided = [] if more is None else deciding_defaults(spec, topology, rows, more)
     lines += [f"# decided by a default: {line}" for line in decided]
     return [*lines, *missing(refused, stuck), *(f"# note: {note}" for note in _notes(rows))]
+
+
+def _beside_ideal(spec: Spec) -> list[str]:
+    """What a library is expected to take, where the fabric is a machine."""
+    try:
+        found = spec.build_machine()
+    except WeftError:  # another fabric
+        return []
+    from sim.cli.library import beside_ideal  # what times libraries: only for machines
+
+    return beside_ideal(spec, *found)
 
 
 def assumptions(spec: Spec, rows: Sequence[Row]) -> list[str]:

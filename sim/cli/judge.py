@@ -13,7 +13,7 @@ from sim import plots
 from sim.cli.asked import spec_of
 from sim.cli.compare import listed, missing
 from sim.cli.flags import how, refuse_how
-from sim.cli.library import no_library, setting_of
+from sim.cli.library import setting_of
 from sim.cli.output import say, write_csv, write_json, write_text
 from sim.cli.progress import progress
 from sim.how import How
@@ -33,6 +33,7 @@ from sim.study.paths import from_here
 from sim.study.points import check_joined
 from sim.study.spec import Spec
 from sim.study.tables import aligned, time_text
+from sim.study.workload_keys import check_no_library
 from sim.whole_file import write_whole
 from topologies import Topology, WeftError
 from topologies.machines.profile import Machine, profiles
@@ -102,7 +103,7 @@ def _tuner(runs: Sequence[LibraryRun]) -> str:
 def _runs(spec: Spec, files: Sequence[str], refused: dict[str, str], how: How) -> list[tuple[Measurements, Run]]:
     """Every file and what ran there: a library on a machine, or algorithms on a fabric."""
     if not _by_library(spec):
-        no_library(spec)
+        check_no_library(spec)
         topology = spec.build_topology()
         check_joined(topology)
         return [run for file in files for run in _on_fabric(spec, topology, file, refused, len(files) == 1, how)]

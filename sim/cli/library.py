@@ -10,7 +10,6 @@ from sim.library.expected import REPEATS, expected, expected_row
 from sim.library.tuner import ROOTED, SENDRECV, Setting, runs_on, version
 from sim.library.tuner_csv import ranges, told, tuner_csv
 from sim.measured.nccl_text import nccl_json
-from sim.study.keys import LibraryKeys
 from sim.study.plans import check_no_engine
 from sim.study.spec import Spec
 from sim.study.tables import aligned, nccl_table, screen_width, time_text
@@ -20,12 +19,6 @@ from topologies.units import counted, format_rate, format_size
 
 COMPARISON = "comparison"
 """The figure of a library: expected times, and those by the engine."""
-
-
-def no_library(spec: Spec) -> None:
-    """Reject keys of a library that is not named."""
-    if spec.library != LibraryKeys():
-        raise WeftError("[library] says what a library does, but names none: add --library nccl")
 
 
 def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None) -> Setting:
@@ -48,12 +41,11 @@ def setting_of(spec: Spec, machine_and_nodes: tuple[Machine, int] | None = None)
     )
 
 
-def beside_ideal(spec: Spec) -> list[str]:
+def beside_ideal(spec: Spec, machine: Machine, nodes: int) -> list[str]:
     """What a library is expected to take on a fabric that is a machine, whose links a simulation has at raw rates."""
     try:
-        machine, nodes = spec.build_machine()
         setting = Setting(machine=machine, nodes=nodes, gpus=machine.gpus, collective=spec.kind.name)
-    except WeftError:  # another fabric, or no machine whose library is modeled
+    except WeftError:  # no machine whose library is modeled
         return []
     sizes = dict.fromkeys((min(spec.sizes_bytes), max(spec.sizes_bytes)))
     times = [f"{time_text(expected(setting, size).time_s)} at {format_size(size)}" for size in sizes]

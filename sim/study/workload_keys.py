@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from sim.study.keys import TrainingKeys, WorkloadKeys, flags_of, keys_of
+from sim.study.keys import LibraryKeys, TrainingKeys, WorkloadKeys, flags_of, keys_of
 from sim.study.spec import Spec
 from topologies.checks import WeftError
 
@@ -33,6 +33,12 @@ def check_no_workload(work: WorkloadKeys, training: TrainingKeys) -> None:
         for name in OF_WORKLOADS[type(keys)]:
             if (value := getattr(keys, name)) != getattr(type(keys)(), name):
                 raise WeftError(f"{said(name, value)} is of a workload: give --workload FILE, or omit it")
+
+
+def check_no_library(spec: Spec) -> None:
+    """Reject keys of a library that is not named."""
+    if spec.library != LibraryKeys():
+        raise WeftError("[library] says what a library does, but names none: add --library nccl")
 
 
 def label_of_workload(spec: Spec) -> str:
