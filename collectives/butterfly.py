@@ -16,6 +16,7 @@ import numpy as np
 
 from collectives.core.grid import NOBODY, Grid, Ranks, ceil_log2, is_power_of_two
 from collectives.core.rounds import RankMap, Round
+from topologies.core.paths import distinct_of
 
 Peer = Callable[[Ranks], Ranks]
 """The peer of each rank of the core; the relation is symmetric."""
@@ -242,7 +243,7 @@ def block_sets(p: int, peers: Sequence[Peer]) -> BlockSets:
 def _together(one: Ranks, other: Ranks, p: int) -> Ranks:
     """The ranks in either of two sets, ascending; many are marked, for to sort millions hears no signal for seconds."""
     if 32 * (one.size + other.size) < p:
-        return np.unique(np.concatenate([one, other]))
+        return distinct_of(np.concatenate([one, other]))
     there = np.zeros(p, np.bool_)
     there[one] = there[other] = True
     return np.flatnonzero(there)

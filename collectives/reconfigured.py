@@ -16,6 +16,7 @@ from collectives.core.schedule import Schedule
 from collectives.core.transfers import Transfers, sources_only, take
 from topologies import Topology, WeftError
 from topologies.core.epochs import Epochs, circuit_epochs
+from topologies.core.paths import distinct_of
 from topologies.optics import joining
 
 Pair = tuple[int, int]
@@ -32,14 +33,14 @@ class Unswitchable(WeftError):
 
 def step_numbers(t: Transfers) -> npt.NDArray[np.int64]:
     """The step of each transfer, counted from 0; of what moves nothing that of the step before."""
-    return np.maximum(np.searchsorted(np.unique(t.step[t.src != t.dst]), t.step, "right") - 1, 0)
+    return np.maximum(np.searchsorted(distinct_of(t.step[t.src != t.dst]), t.step, "right") - 1, 0)
 
 
 def step_pairs(schedule: Schedule) -> list[frozenset[Pair]]:
     """The pairs of ranks that each step joins, first to last."""
     t = schedule.pattern.transfers()
     moves = t.src != t.dst
-    found: list[set[Pair]] = [set() for _ in range(int(np.unique(t.step[moves]).size))]
+    found: list[set[Pair]] = [set() for _ in range(int(distinct_of(t.step[moves]).size))]
     for step, src, dst in zip(step_numbers(t)[moves].tolist(), t.src[moves].tolist(), t.dst[moves].tolist(),
                               strict=True):
         found[step].add((src, dst))
@@ -140,7 +141,7 @@ def on_epoch(schedule: Schedule, epochs: Epochs, epoch: int, npus: Sequence[int]
 def _named(t: Transfers, epochs: Epochs, epoch: npt.NDArray[np.int64]) -> Transfers:
     """Transfers that name the circuits of the epoch of each, (n,)."""
     hops, links = np.zeros(t.src.size, np.int64), [np.zeros(0, np.int64)] * t.src.size
-    for number in np.unique(epoch).tolist():
+    for number in distinct_of(epoch).tolist():
         rows = np.flatnonzero(epoch == number)
         paths = epochs.fabrics[number].paths(t.src[rows], t.dst[rows])
         hops[rows] = np.diff(paths.ptr)

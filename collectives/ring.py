@@ -145,7 +145,7 @@ def _rotation(topology: Topology, orders: Sequence[Ranks], directions: int) -> G
 def _alike(topology: Topology, links: npt.NDArray[np.int32]) -> bool:
     heads = topology.dst[links]
     columns = (topology.bandwidth_Bps[links], topology.latency_ps[links], topology.hop_latency_ps[heads])
-    return all(np.unique(column).size == 1 for column in columns)
+    return all(column.size and np.ptp(column) == 0 for column in columns)
 
 
 @lru_cache(maxsize=64)

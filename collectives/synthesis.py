@@ -27,7 +27,7 @@ from collectives.trees.edge_splitting import without_switches
 from collectives.trees.shares import gather_shares
 from topologies import Topology, WeftError
 from topologies.checks import Count, Natural
-from topologies.core.paths import ranges
+from topologies.core.paths import distinct_of, ranges
 from topologies.flows.tightest_cut import remembered
 from topologies.stages import count
 from topologies.units import MOST_PS, PS_PER_S, Quantity, format_time, parse_size
@@ -276,7 +276,7 @@ def prove_sends(sends: Sends, n: int, n_blocks: int, kind: str) -> str:
     once, in a transfer that waits for the one that brought it to the sender, or at the root for all that add to it.
     """
     size, root = sends.src.size, sends.block % n
-    waits = np.unique(sends.child * size + sends.parent)
+    waits = distinct_of(sends.child * size + sends.parent)
     child, parent = np.divmod(waits, max(size, 1))
     holds = bool((parent < child).all())
     for reduces, without in ((True, "all-gather"), (False, "reduce-scatter")):

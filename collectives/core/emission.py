@@ -23,6 +23,7 @@ from collectives.core.routes import check_named_links
 from collectives.core.transfers import WHOLE, TooManyTransfers, Transfers, take
 from topologies import Topology, WeftError
 from topologies.checks import INT64, MOST_COUNT, told
+from topologies.core.paths import evenly
 from topologies.core.rateless import digest
 
 MOST_TIE = 2**61 - 1
@@ -232,7 +233,7 @@ class Emission:
             rank = np.array([self._topology.n_npus // 2])
             t = self(rank) if self._kept is not None else self._checked(rank, self._asked(rank))
             n_routes = int(np.count_nonzero(np.bincount(t.dst))) if t.via_ptr is None else t.src.size
-            some = np.unique(np.linspace(0, t.src.size - 1, min(t.src.size, SAMPLED_TRANSFERS)).astype(np.int64))
+            some = evenly(t.src.size, min(t.src.size, SAMPLED_TRANSFERS))
             self._sample = Sample(t.src.size, n_routes, _frozen(take(t, some), copy=True))
         return self._sample
 
@@ -241,7 +242,7 @@ class Emission:
         if self._kept is None and self.sample().n > MOST_KEPT:
             return take(self.sample().some, np.zeros(0, np.int64)), 0
         if self._kept is None:
-            self(np.unique(np.linspace(0, self._topology.n_npus - 1, 4).astype(np.int64)))
+            self(evenly(self._topology.n_npus, 4))
         assert self._kept is not None
         return self._kept, int(np.count_nonzero(self._known))
 

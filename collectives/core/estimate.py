@@ -17,6 +17,7 @@ from collectives.core.routes import paths_of
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.transfers import Transfers
 from topologies import Paths, Topology
+from topologies.core.paths import evenly
 from topologies.core.rateless import wiring_of
 from topologies.units import PS_PER_S, Quantity
 
@@ -37,7 +38,7 @@ def estimate_s(schedule: Schedule) -> float:
 @lru_cache(maxsize=256)
 def _cost(pattern: Pattern) -> tuple[float, float]:
     """Latency in seconds and seconds per byte of a block, summed over all steps, from the transfers of four ranks."""
-    few = np.unique(np.linspace(0, pattern.p - 1, 4).astype(np.int64))
+    few = evenly(pattern.p, 4)
     t, paths = _routed(pattern.emit, wiring_of(pattern.topology), tuple(few.tolist()))
     if t.src.size == 0:
         return 0.0, 0.0

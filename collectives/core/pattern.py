@@ -23,6 +23,7 @@ from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
 from topologies.checks import Choice, Count, Integer, Name, Natural, checked, integer, told
 from topologies.core.epochs import Epochs
+from topologies.core.paths import evenly
 from topologies.core.rateless import wiring_of
 from topologies.stages import staged
 from topologies.text.brief import cut
@@ -260,7 +261,7 @@ class Pattern:
         most_moves, most_transfers = most_moves or PROOF_MOVES, most_moves or PROOF_TRANSFERS
         if self.p > most_transfers:
             return True  # every rank takes part
-        few = np.unique(np.linspace(0, self.p - 1, 4).astype(np.int64))
+        few = evenly(self.p, 4)
         t = self.emit(few)
         most = np.bincount(t.port).max(initial=0) * self.p // few.size
         return bool(int(t.blocks.sum()) * self.p // few.size > most_moves or most > most_transfers)
@@ -371,7 +372,7 @@ class Pattern:
             self.emission.freeze()
         if self.is_unnamed or self.p > CHECKED_RANKS:
             return  # its blocks have no names, or take long to list
-        rows = np.unique(np.linspace(0, t.src.size - 1, min(t.src.size, CHECKED_COUNTS)).astype(np.int64))
+        rows = evenly(t.src.size, min(t.src.size, CHECKED_COUNTS))
         for row in rows.tolist():
             source, slot, declared = int(t.src[row]), int(t.slot[row]), int(t.blocks[row])
             found = len(self._carried(source, slot))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from collectives.trees.aggregation import AggregationTree, minimum_depth_tree, reducing, torus_trees
 from topologies import REDUCER, SWITCH, Topology, WeftError
+from topologies.core.paths import distinct_of
 
 Edge = tuple[int, int]
 
@@ -285,7 +286,7 @@ def _leaf_cables(topology: Topology, inner: npt.NDArray[np.bool_], count: int) -
     """Owner of each cable: all trees for the only cable of an NPU, in turn for the cables of non-reducing NPUs."""
     found: dict[Edge, int] = {}
     for npu in range(topology.n_npus):
-        ends = np.unique(topology.dst[topology.link_ptr[npu] : topology.link_ptr[npu + 1]])
+        ends = distinct_of(topology.dst[topology.link_ptr[npu] : topology.link_ptr[npu + 1]])
         ends = ends[topology.kind[ends] != REDUCER].tolist()
         if len(ends) == 1 and topology.kind[ends[0]] == SWITCH:
             found[npu, ends[0]] = SHARED

@@ -83,9 +83,9 @@ def closed_form_ps(lowered: Lowered, model: Model) -> int | None:
 
 def _is_plain_torus(topology: Topology) -> bool:
     """Whether the fabric is a ring in every dimension, with identical links."""
-    alike = all(np.unique(values).size == 1 for values in (topology.bandwidth_Bps, topology.latency_ps))
+    alike = all(values.size and np.ptp(values) == 0 for values in (topology.bandwidth_Bps, topology.latency_ps))
     torus = topology.name.startswith(("torus:", "ring:")) and topology.n_links > 0
-    return torus and alike and np.unique(topology.hop_latency_ps).size == 1
+    return torus and alike and np.ptp(topology.hop_latency_ps) == 0
 
 
 def all_reduce_phases(algorithm: str, form: str, shape: Shape, ports: int, tie: str = "first") -> list[Phase] | None:

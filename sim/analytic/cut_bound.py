@@ -125,7 +125,7 @@ def _all_reduce(topology: Topology, reducing_switches: bool | None) -> CutBound:
 def pairs_bound(topology: Topology, demand: npt.NDArray[np.int64], element_bytes: int, size_bytes: int) -> CutBound:
     """The bound on an all-to-all with sizes per pair, `demand` in elements, for each byte of its size."""
     priced = demand_prices(topology, demand)
-    ends = np.unique(np.concatenate([of[list(priced.links)] for of in (topology.src, topology.dst)])).tolist()
+    ends = distinct_of(np.concatenate([of[list(priced.links)] for of in (topology.src, topology.dst)])).tolist()
     s_per_byte = priced.s_per_block_byte * element_bytes / size_bytes if size_bytes else Fraction(0)
     return CutBound(s_per_byte, tuple(ends), priced.said)
 
@@ -136,6 +136,6 @@ def _all_to_all(topology: Topology) -> CutBound:
         return CutBound(Fraction(0), (), "one NPU")
     priced = best_prices(topology)
     links = np.array(priced.links)
-    ends = np.unique(np.concatenate([topology.src[links], topology.dst[links]]))
+    ends = distinct_of(np.concatenate([topology.src[links], topology.dst[links]]))
     proof = "; a concurrent flow is as fast" if priced.reached else ""
     return CutBound(priced.s_per_block_byte / topology.n_npus, tuple(ends.tolist()), f"{priced.said}{proof}")

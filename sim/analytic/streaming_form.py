@@ -29,7 +29,7 @@ def streaming_ps(program: Program) -> int | None:
     others = int(program.chunks().max()) - 1
     parent, _, lag = program.stream_edges()
     waits = [turns_ps(others, 1, 0, service)]
-    for window in np.unique(lag[lag > 0]).tolist():
+    for window in distinct_of(lag[lag > 0]).tolist():
         waits.append(turns_ps(others, window, int(first[parent[lag == window]].max()), service))
     return int(first.max()) + max(waits)
 
@@ -44,7 +44,7 @@ def _streams(program: Program) -> bool:
     if program.n_tasks == 0 or not program.is_healthy or program.whole_child.size or program.pool_capacity.size:
         return False
     hops = program.route_server[_hops_of(program, np.arange(program.n_tasks))]
-    return bool(np.unique(program.chunks()).size == 1 and distinct_of(hops).size == hops.size)
+    return bool(distinct_of(program.chunks()).size == 1 and distinct_of(hops).size == hops.size)
 
 
 def _hops_of(program: Program, tasks: I64) -> I64:

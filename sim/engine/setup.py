@@ -36,6 +36,7 @@ from sim.program import FIFO, I32, I64, PER_TASK, Program
 from sim.program.contract import ATTEMPTS, UNBOUNDED, WEIGHTS
 from sim.program.outcome import Stranded, log_base, noted_from
 from topologies import WeftError
+from topologies.core.paths import distinct_of
 
 KEY_BITS = 63
 SAMPLE = 4096
@@ -286,7 +287,7 @@ def nics(program: Program) -> dict[str, Any]:
 
 def _extremes(program: Program) -> I64:
     """(2, 3) least and most of what orders weigh: priorities, ranks of works, chunks."""
-    works = np.unique(program.cut_work).size
+    works = distinct_of(program.cut_work).size
     priorities = program.task_priority if program.task_priority.size else np.zeros(1, np.int32)
     least, most = int(priorities.min()), int(priorities.max())
     return np.array([[least, 0, 0], [most, works - 1, int(program.cut_chunks.max(initial=1)) - 1]], np.int64)
@@ -294,7 +295,7 @@ def _extremes(program: Program) -> I64:
 
 def _most_rank(program: Program) -> int:
     """The highest rank of a chunk at a server, counted from 0."""
-    weights = np.abs(WEIGHTS[np.unique(program.server_discipline)])
+    weights = np.abs(WEIGHTS[distinct_of(program.server_discipline)])
     return int((weights @ np.diff(_extremes(program), axis=0)[0]).max(initial=0))
 
 

@@ -2,8 +2,6 @@
 
 from functools import lru_cache
 
-import numpy as np
-
 from collectives.core.emission import Emission
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
@@ -11,6 +9,7 @@ from collectives.core.transfers import Transfers, take
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from topologies import Topology, WeftError
 from topologies.core.extents import memory_limit, shown_limit
+from topologies.core.paths import evenly
 from topologies.core.rateless import wiring_of
 from topologies.units import format_size
 
@@ -86,5 +85,5 @@ def _of_one(emission: Emission, wiring: Topology) -> tuple[int, float]:
 
 def _mean_hops(t: Transfers, wiring: Topology, many: int) -> float:
     """Hops of the routes of some transfers, evenly spread, for each of them."""
-    rows = np.unique(np.linspace(0, t.src.size - 1, min(many, t.src.size)).astype(np.int64))
+    rows = evenly(t.src.size, min(many, t.src.size))
     return paths_of(take(t, rows), wiring).links.size / rows.size

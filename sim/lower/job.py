@@ -329,7 +329,7 @@ class _Lowering:
         topology, model, streams = self.job.topology, self.model, list(self.stream_route)
         own = used >= first_stream(topology, model)
         rates, server_rate = self._rates(used[~own], [streams[at] for at in used[own] - first_stream(topology, model)])
-        in_order = "priority" if np.any(own) and np.unique(priority).size > 1 else "fifo"
+        in_order = "priority" if np.any(own) and distinct_of(priority).size > 1 else "fifo"
         pools, ordered = self._pools(priority)
         if self.changes:
             crossed = self._column("route", np.int64), hops, keys.astype(np.int64), self._column("operation", np.int32)

@@ -10,6 +10,7 @@ from collectives.core.transfers import Pool
 from sim.lower.shape import Shape
 from sim.program import DISCIPLINES, I64, NO_POOLS, PER_TASK, Pools
 from topologies import WeftError
+from topologies.core.paths import distinct_of
 
 
 def pools_alone(pattern: Pattern, shape: Shape, first: int = 0) -> Pools:
@@ -82,7 +83,7 @@ class PoolUses:
         by_size = np.array([limit.discipline == "priority" for limit in mine])[pool[: asks.shape[1]]]
         place = np.where(by_size, asks[2], 0)
         span = int(place.max(initial=0)) + 1
-        ordered = span > 1 or np.unique(priority).size > 1
+        ordered = span > 1 or distinct_of(priority).size > 1
         if (int(np.abs(priority).max(initial=0)) + 1) * span >= 2**31:
             raise WeftError(f"priorities up to {np.abs(priority).max()} are too far apart for pools of {span} sizes")
         merged = priority.copy()

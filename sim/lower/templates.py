@@ -17,6 +17,7 @@ from sim.lower.shape import Shape, make_shape, rows_waited_for
 from sim.program import I64, PUSHED, WHOLE, unique_rows
 from sim.program.model import Model
 from topologies import WeftError
+from topologies.core.paths import distinct_of
 from topologies.core.rateless import digest, wiring_of
 from workloads.job import Communicate, Job, Operation, Send
 
@@ -184,7 +185,7 @@ def _receivers(pattern: Pattern, q: Quotient) -> I64:
     t = q.transfers
     if not t.dep_src.size:
         return np.zeros(0, np.int64)
-    others = pattern.emit(np.unique(t.dep_src).astype(np.int64))
+    others = pattern.emit(distinct_of(t.dep_src))
     stride = int(max(others.src.max(initial=0), t.dep_src.max(initial=0))) + 1
     key = others.slot.astype(np.int64) * stride + others.src
     want = t.dep_slot.astype(np.int64) * stride + t.dep_src

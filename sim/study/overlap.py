@@ -14,6 +14,7 @@ from collectives import Schedule
 from collectives.reconfigured import of_steps, step_pairs
 from topologies import Topology, WeftError
 from topologies.core.epochs import circuit_epochs
+from topologies.core.paths import distinct_of
 from topologies.optics import joining
 from topologies.units import PS_PER_S
 from workloads.job import Job
@@ -133,7 +134,7 @@ def _plane(fabric: Topology, pairs: frozenset[tuple[int, int]]) -> Topology:
 def _bytes_of(schedule: Schedule, step: int, pairs: frozenset[tuple[int, int]]) -> int:
     """Bytes of each message of a step."""
     t = of_steps(schedule, step, step)
-    blocks = np.unique(t.blocks[t.src != t.dst])
+    blocks = distinct_of(t.blocks[t.src != t.dst])
     ends = [len({pair[end] for pair in pairs}) for end in (0, 1)]
     if blocks.size != 1 or min(ends) < len(pairs) or np.count_nonzero(t.src != t.dst) != len(pairs):
         raise Indivisible(f"step {step} of {schedule.name} is no permutation of equal messages, which planes divide")

@@ -82,7 +82,7 @@ def reducing_nodes(topology: Topology, reducing_switches: bool | None) -> npt.ND
 def boxes(topology: Topology) -> list[Ints]:
     """Parts joined by fast links, for every bandwidth above the least."""
     found = []
-    for least in np.unique(topology.bandwidth_Bps)[1:]:
+    for least in sorted({*topology.bandwidth_Bps.tolist()})[1:]:
         fast = topology.bandwidth_Bps >= least
         label = components(topology.n_nodes, topology.src[fast], topology.dst[fast])
         occupied = distinct_of(label[: topology.n_npus])

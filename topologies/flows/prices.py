@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError
+from topologies.core.paths import distinct_of
 from topologies.core.routing import distances
 from topologies.core.symmetry import link_orbits
 from topologies.core.topology import Topology
@@ -86,8 +87,8 @@ def best_prices(topology: Topology) -> Priced:
 def _even_rate_Bps(topology: Topology) -> float:
     """Bytes per second from every NPU to every other along all shortest routes, where all NPUs are alike.
 
-    A concurrent flow: those to NPU 0, in equal shares over the links that lead nearer; what they put on a link is spread
-    over its orbit.
+    A concurrent flow: those to NPU 0, in equal shares over the links that lead nearer; what they put on a link is
+    spread over its orbit.
     """
     t, (hops,) = topology, distances(topology, np.zeros(1, np.int64))
     nearer = np.flatnonzero(hops[t.src] == hops[t.dst] + 1)
@@ -119,7 +120,7 @@ def _demanded(topology: Topology, demand: Ints) -> Iterator[Priced]:
         rates = np.bincount(ends, topology.bandwidth_Bps, topology.n_nodes)[:n]
         npu = int(np.divide(amount, rates, out=np.where(amount > 0, np.inf, 0.0), where=rates > 0).argmax())
         yield _cut(topology, ends == npu, int(amount[npu]), f"{verb} {topology.node_name(npu)}")
-    sets = [(part == box, "box") for part in boxes(topology) for box in np.unique(part[:n]).tolist()]
+    sets = [(part == box, "box") for part in boxes(topology) for box in distinct_of(part[:n]).tolist()]
     sets += [(topology.coords[:, at] < half // 2, f"half of dimension {at}") for at, half in enumerate(topology.shape)]
     for inside, what in sets:
         yield from _both_ways(topology, inside, what, demand)
@@ -146,7 +147,7 @@ def _candidates(topology: Topology) -> Iterator[Priced]:
         yield from _both_ways(topology, topology.coords[:, dimension] < extent // 2, f"half of dimension {dimension}")
     if not _is_routed(topology):
         return
-    dimensions = np.unique(topology.dimension).tolist()
+    dimensions = distinct_of(topology.dimension).tolist()
     for dimension in dimensions if len(dimensions) > 1 else ():
         its = topology.dimension == dimension
         cost = _cheapest_sum(topology, its.astype(np.int64))

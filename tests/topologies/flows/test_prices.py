@@ -73,7 +73,8 @@ def test_an_npu_out_of_reach_is_named() -> None:
         best_prices(one_way)
 
 
-@pytest.mark.parametrize("spec", ["torus:5x3", "torus:4x6", "ring:8", "hypercube:3", "circulant:9x1x2", "RI(4)_FC(3)_SW(2)"])
+@pytest.mark.parametrize("spec", ["torus:5x3", "torus:4x6", "ring:8", "hypercube:3", "circulant:9x1x2",
+                                  "RI(4)_FC(3)_SW(2)"])
 def test_an_even_flow_is_a_flow(spec: str) -> None:
     """It never exceeds the maximum that the linear program finds, and reaches it on these."""
     topology = from_spec(spec)
