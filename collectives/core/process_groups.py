@@ -20,6 +20,10 @@ GroupSpec = str | Sequence[int | str]
 """Extents, one per dimension; "2@4" for two NPUs 4 apart; -1 or 1 for an unused dimension: "16,-1,-1"."""
 
 
+MOST_KNOWN = 65_536
+"""Limit on the members of a group that are remembered."""
+
+
 @dataclass(frozen=True)
 class ProcessGroup:
     """Groups of equal shape that tile a grid."""
@@ -61,6 +65,11 @@ class ProcessGroup:
         """The ranks whose position differs in one bit."""
         here = self.position(ranks, dim)
         return ranks + ((here ^ bit) - here) * self.strides[dim] * self.grid.strides[dim]
+
+    @cached_property
+    def known_members(self) -> dict[tuple[int, tuple[int, ...]], tuple[int, ...]]:
+        """Of `members` below."""
+        return {}
 
     def members(self, rank: int, alike: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Members of a rank's group that share its positions in the dimensions `alike`, by position."""
@@ -117,10 +126,14 @@ def _parse(part: int | str, spec: GroupSpec) -> tuple[int, int]:
     return pair
 
 
-@lru_cache(maxsize=65_536)
 def members(group: ProcessGroup, rank: int, alike: tuple[int, ...] = ()) -> tuple[int, ...]:
     """`ProcessGroup.members`, remembered: the blocks of many transfers are those of the same few groups."""
-    return group.members(rank, alike)
+    known = group.known_members
+    if (rank, alike) not in known:
+        if len(known) >= MOST_KNOWN:
+            known.clear()
+        known[rank, alike] = group.members(rank, alike)
+    return known[rank, alike]
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,8 @@ class Feasible:
         self.equal = np.array([one.equal for one in self.constraints], bool)
         if (large := next((one for one in self.constraints if abs(one.bound) > MOST), None)) is not None:
             raise WeftError(f"constraint {large.text}: the most that a solver tells apart from its error is {MOST:g}")
-        self._refuse_empty()
+        if self._widest is None:
+            self._refuse_empty()
         self._refuse_starved()
 
     def __repr__(self) -> str:
@@ -150,7 +151,8 @@ class Feasible:
     @cached_property
     def middle_GBps(self) -> F64:
         """A point bounded away from zero in every dimension, (D,)."""
-        return self._widest()[0]
+        assert self._widest is not None  # it was refused
+        return self._widest[0]
 
     def cheapest(self, price: F64) -> float:
         """The least `price . B`."""
@@ -191,14 +193,17 @@ class Feasible:
         result = self._linprog(price)
         return np.asarray(result.x, np.float64) if result.status == 0 else None
 
-    def _widest(self) -> tuple[F64, float]:
-        """The point with the largest minimum bandwidth, and that bandwidth."""
+    @cached_property
+    def _widest(self) -> tuple[F64, float] | None:
+        """The point with the largest minimum bandwidth, and that bandwidth; None where there may be no point."""
         low = np.hstack([-np.eye(self.n_dims), np.ones((self.n_dims, 1))])
         price = np.zeros(self.n_dims + 1)
         price[-1] = -1.0
         result = self._linprog(price, extra_low=low)
         if result.status == 3:  # nothing limits it: any point will do
             return np.ones(self.n_dims), 1.0
+        if result.status != 0:
+            return None
         return np.asarray(result.x[:-1], np.float64), float(result.x[-1])
 
     def _refuse_empty(self) -> None:
@@ -215,7 +220,8 @@ class Feasible:
         raise WeftError(f"constraints {what} with bandwidths of zero or more: {texts}")
 
     def _refuse_starved(self) -> None:
-        point, least = self._widest()
+        assert self._widest is not None, "constraints that can be met have a widest point"
+        point, least = self._widest
         if least <= 1e-9 * max(float(point.max()), 1e-300):
             for dim in range(self.n_dims):
                 best = self._extreme(-np.eye(self.n_dims)[dim])
