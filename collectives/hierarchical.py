@@ -40,7 +40,7 @@ from collectives.core.stages import (
     stage_rounds,
 )
 from collectives.core.symmetry import Group, Groups, node_group
-from collectives.core.transfers import Pool, Ref, Transfers, TransferTable
+from collectives.core.transfers import Mark, Pool, Ref, Transfers, TransferTable, mark, repeat
 from topologies import Topology, WeftError, torus
 from topologies.checks import Choice, Count, Integer, checked, choice
 from topologies.core.blocks import Block, Ring
@@ -270,11 +270,18 @@ def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
         table = TransferTable(ranks)
         if group.dims:
             table.join(0, table.ranks, NOBODY)
-        for mine in plan.stages:
-            last = 0
+        alike: dict[tuple[int, ...], tuple[int, Mark, Mark]] = {}  # by order: the chunk that was emitted, and its rows
+        for order, mine in zip(plan.orders, plan.stages, strict=True):
+            if order in alike:
+                first, begin, end = alike[order]
+                repeat(table, begin, end, mine[0].slot - first)
+                continue
+            last, begin = 0, mark(table)
             for stage in mine:
                 _add_stage(table, plan, stage, last)
                 last = stage.last_slot
+            if mine:
+                alike[order] = mine[0].slot, begin, mark(table)
         return table.build()
 
     def carried(source: int, slot: int) -> Sequence[int]:

@@ -96,6 +96,10 @@ class TooManyTransfers(WeftError):
     """A table that would not fit in memory; whoever knows its algorithm names it."""
 
 
+Mark = tuple[int, int, int, int]
+"""How many rows, dependencies and slots of pools were added, and how many transfers."""
+
+
 @checked
 class TransferTable:
     """Collects transfers, many at a time.
@@ -239,6 +243,27 @@ class TransferTable:
         for at, *columns in self._pooled:
             by_slot[at] = columns
         return by_slot[slot]
+
+
+def mark(table: TransferTable) -> Mark:
+    """What there is in a table by now, for `repeat`."""
+    return len(table._rows), len(table._dependencies), len(table._pooled), table._n_rows
+
+
+def repeat(table: TransferTable, begin: Mark, end: Mark, later: int) -> None:
+    """Add once more what was added between two marks, as many slots later, and so what it waits for but slot 0.
+
+    Ties go by slots.
+    """
+    by = table._n_rows - begin[3]
+    table._check_memory(table._n_rows + end[3] - begin[3])
+    for src, dst, slot, step, port, blocks, reduces, tie_class in table._rows[begin[0] : end[0]]:
+        table._rows.append([src, dst, slot + later, step, port, blocks, reduces, tie_class + later])
+    for rows, source, slots, lag in table._dependencies[begin[1] : end[1]]:
+        table._dependencies.append((rows + by, source, np.where(slots > 0, slots + later, slots), lag))
+    table._pooled += [(slot + later, takes, gives, order) for slot, takes, gives, order in
+                      table._pooled[begin[2] : end[2]]]
+    table._n_rows += end[3] - begin[3]
 
 
 def _chosen(column: Any, kind: type[np.generic], where: npt.NDArray[np.bool_], n: int) -> npt.NDArray[Any]:

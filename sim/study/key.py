@@ -32,7 +32,7 @@ from sim.study.spec import Spec
 from sim.study.workload_files import files_of
 from sim.study.workload_keys import works
 from sim.version import RESULTS_VERSION
-from topologies import Router, Topology, WeftError
+from topologies import TOPOLOGIES, Router, Topology, WeftError
 from topologies.core.rateless import IDENTIFYING, wiring_of
 from topologies.flows.tightest_cut import remembered
 from topologies.registry import OWN_FAMILIES
@@ -139,7 +139,7 @@ def stamps_of(task: Task) -> list[tuple[int | bytes, ...]]:
 
 def is_wefts_own(task: Task) -> bool:
     """Whether a point reads no file, and its family and algorithm are weft's own: its key is the same each time."""
-    family = (task.spec.topology.spec or "").strip().partition(":")[0]
+    family = TOPOLOGIES.get((task.spec.topology.spec or "").strip().partition(":")[0])
     return family in OWN_FAMILIES and id(ALGORITHMS.get(task.algorithm)) in BUILT_IN and not stamps_of(task)
 
 
