@@ -72,10 +72,14 @@ def _emitters(job: Job) -> list[Emitter]:
 
 
 def _candidates(job: Job, emitters: Sequence[Emitter]) -> list[Group]:
-    """Groups that move all ports of a rank alike."""
+    """Groups that move all ports of a rank alike, each once: most collectives of a job declare the same."""
     declared = [group for emitter in emitters if isinstance(emitter, Pattern) for group in emitter.groups]
     groups = declared or translations(job.topology)
-    return [group for group in groups if all(len(action.ranks) == 1 for action in group.generators)]
+    found: dict[tuple[tuple[bytes, bytes], ...], Group] = {}
+    for group in groups:
+        if all(len(action.ranks) == 1 for action in group.generators):
+            found.setdefault(tuple((one.ranks[0].tobytes(), one.links.tobytes()) for one in group.generators), group)
+    return list(found.values())
 
 
 def _keeps(job: Job, action: Action) -> bool:
@@ -90,7 +94,8 @@ def _keeps(job: Job, action: Action) -> bool:
     if any(send.ordered for send in sends):
         return False
     pairs = {frozenset(zip(send.src, send.dst, strict=True)) for send in sends}
-    return all({(int(to[a]), int(to[b])) for a, b in one} == one for one in pairs)
+    image = to.tolist()
+    return all({(image[a], image[b]) for a, b in one} == one for one in pairs)
 
 
 def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int, ranks: Ranks) -> Group:
