@@ -45,7 +45,8 @@ UNUSED: dict[str, dict[str, str]] = {
     "ForestColl XML": {r' index="|height="': "of a tree, whose edges say it"},
     "task graph CSV": {
         r"(forward|backward),\d,(\d,[\d.]+,)?": "a computation has one place, and no bytes",
-        r"message,\d,\d,|allreduce,(\d,){0,2}": "times of its own network", r"allreduce,0,0,0,(\d+,)?": "a group of one",
+        r"message,\d,\d,|allreduce,(\d,){0,2}": "times of its own network",
+        r"allreduce,0,0,0,(\d+,)?": "a group of one",
     },
     "plan of circuits": {r'"(stream|tag)": ': "passed over"},
     "Kineto profile": {
