@@ -212,7 +212,7 @@ def mutated(data: bytes, random: Random) -> bytes:
     ))
 
 
-@pytest.mark.parametrize("seed", ["", pytest.param("2", marks=pytest.mark.full), pytest.param("5", marks=pytest.mark.full)])
+@pytest.mark.parametrize("seed", ["", *(pytest.param(seed, marks=pytest.mark.full) for seed in ("2", "5", "17", "30"))])
 def test_forty_mutants_of_every_format_give_one_line_each(
     seed: str, table: dict[str, Reader], tmp_path: Path
 ) -> None:

@@ -236,9 +236,11 @@ def _megatron(path: str, text: str) -> TrainingJob:
 
     def whole(key: str, otherwise: int | None = None) -> int:
         value = found.get(key, default.get(key, "" if otherwise is None else str(otherwise)))
-        if not (value.isascii() and value.isdecimal() and len(value) < 10):
+        plain = value.isascii() and value.isdecimal() and len(value) < 10
+        if not plain or (key in default and not int(value)):
             said = f"is {told(value)}" if key in found else "is not there"
-            raise WeftError(f"job file {path}: --{key} {said}: Megatron-LM's arguments need it, as a plain integer")
+            raise WeftError(f"job file {path}: --{key} {said}: Megatron-LM's arguments need it, as a plain "
+                            f"integer{' from 1' if plain else ''}")
         return int(value)
 
     layers, hidden, heads = (whole(key) for key in ("num-layers", "hidden-size", "num-attention-heads"))

@@ -60,6 +60,7 @@ UNUSED: dict[str, dict[str, str]] = {
         r"\d+ +": "of a line of no bytes, or errors",
     },
     "nccl-tests JSON": {r'version": |"-g", "|"rank": ': "of the run: the caller says the ranks"},
+    "rccl-tests JSON": {r'(numCycle|ranksPerNode|gpusPerRank)": ': "said by ranks and nodes"},
     "OSU text": {r"\d +[\d.]+ +([\d.]+ +){0,2}": "least, most and iterations, beside the average"},
     "IMB text": {r"\( ": "threads", r"\n +\d+ +(\d+ +([\d.]+ +){0,2})?": "repetitions, least and most"},
     "HCCL text": {r"(bytes|iters) is |\| +[\d.]+ +\| +": "of the command, or a rate of its own"},

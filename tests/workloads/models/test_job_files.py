@@ -157,6 +157,7 @@ def test_tokens_of_a_tokenizer(named: str, tokens: int, tmp_path: Path) -> None:
     (MEGATRON.replace("--num-layers 24", ""), ".sh", "--num-layers is not there"),
     (MEGATRON.replace("TP=2 ", "TP=$1 "), ".sh", "--tensor-model-parallel-size is '.TP'"),
     (MEGATRON.replace("--merge-file", "--x"), ".sh", "--vocab-size is not there"),
+    (MEGATRON + " --make-vocab-size-divisible-by 0", ".sh", "by is '0': .* as a plain integer from 1"),
     (MEGATRON + " --cp-comm-type a2a", ".sh", "--cp-comm-type a2a is not modelled: omit it; p2p is"),
     (MEGATRON + " --overlap-moe-expert-parallel-comm", ".sh", "--overlap-moe-expert-parallel-comm is not modelled"),
     ("MODEL_ARGS:\n  --num-layers: [1, 2]\n", ".yaml", "line 2: --num-layers: expected a single value"),
