@@ -24,7 +24,7 @@ from sim.study.spec import Spec
 from tests.astra_inputs import SYSTEM, network_text
 from tests.collectives.formats.plans import direct
 from tests.collectives.formats.test_teccl_and_trees import PUBLISHED
-from tests.sim.measured.test_measurements import HCCL, IMB, NCCL, OSU, document
+from tests.sim.measured.test_measurements import HCCL, IMB, NCCL, OSU, RECORD, document
 from tests.sim.timeline.test_perfetto import ALL_GATHER_OF_TWO
 from tests.topologies.formats.test_files import BOX, all_to_all, infra, table
 from tests.topologies.formats.test_nccl_xml import TestCompleted, quad
@@ -240,6 +240,8 @@ def readers(folder: Path) -> dict[str, Reader]:
         "nccl-tests JSON": one(
             "sim.measured.read", ".json", document(), lambda path: read_measurements(path, n_ranks=2)
         ),
+        "rccl-tests JSON": one("sim.measured.read", ".json", json.dumps([RECORD, RECORD | {"size": 8192}]),
+                               read_measurements),
         "OSU text": one("sim.measured.read", ".txt", OSU, lambda path: read_measurements(path, n_ranks=2)),
         "IMB text": one("sim.measured.read", ".txt", IMB, read_measurements),
         "HCCL text": one("sim.measured.read", ".txt", HCCL, lambda path: read_measurements(

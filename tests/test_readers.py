@@ -212,10 +212,13 @@ def mutated(data: bytes, random: Random) -> bytes:
     ))
 
 
-def test_forty_mutants_of_every_format_give_one_line_each(table: dict[str, Reader], tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", ["", *(pytest.param(seed, marks=pytest.mark.full) for seed in ("2", "5", "17", "30"))])
+def test_forty_mutants_of_every_format_give_one_line_each(
+    seed: str, table: dict[str, Reader], tmp_path: Path
+) -> None:
     """They are read, or refused in one line; nothing else is raised."""
     for name, one in table.items():
-        random = Random(name)
+        random = Random(f"{name}{seed}")
         for _ in range(MUTANTS):
             said_by(one, tmp_path / "x", mutated(one.good, random))
 

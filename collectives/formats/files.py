@@ -6,6 +6,7 @@ A ForestColl file has trees with their physical paths (liangyuRain/ForestColl).
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import PurePath
@@ -186,6 +187,11 @@ def parse_forestcoll(text: str, topology: Topology, name: str = "ForestColl XML"
         forest.check()
     except WeftError as wrong:
         raise WeftError(f"{name}: {wrong}") from None
+    said, counts = root.attributes.get("nchunkspernode"), Counter[int]()
+    for tree in forest.trees:
+        counts[tree.root] += tree.multiplicity
+    if said is not None and {root.whole("nchunkspernode", 1)} != set(counts.values()):
+        raise WeftError(f"{name}: nchunkspernode is {said}, and trees of a root have {min(counts.values())} chunks")
     return forest
 
 

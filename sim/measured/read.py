@@ -53,13 +53,14 @@ _COLORED = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|</std(?:out|err)>\s*$")
 PRODUCERS = (
     Producer(
         "nccl-tests, rccl-tests", "NVIDIA nccl-tests, ROCm rccl-tests", "a0b82b2, July 2026; ae3e635, September 2024",
-        "weft judge FILE", "text and JSON of all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, "
-        "send/recv; several tables; time stamps, times of every iteration; units as the header has "
-        "them",
+        "weft judge FILE", "text and JSON, records of rccl-tests and rows of mscclpp-test, of all-reduce, all-gather, "
+        "reduce-scatter, all-to-all, broadcast, reduce, send/recv; several tables; time stamps, times of every "
+        "iteration; units as the header has them",
         "gather, scatter, hypercube, all-to-all of unequal parts: no such collective is judged",
     ),
     Producer(
-        "OSU", "OSU Micro-Benchmarks", "7.4", "weft judge FILE", "text of blocking collectives, MPI and NCCL",
+        "OSU", "OSU Micro-Benchmarks", "7.4", "weft judge FILE", "text of blocking collectives, MPI and NCCL; the "
+        "ranks of the command above it",
         "non-blocking ones, whose latency holds a computation; point-to-point tests",
     ),
     Producer(
@@ -67,7 +68,7 @@ PRODUCERS = (
         "point-to-point tests, and parts of unequal size: no such collective is judged",
     ),
     Producer("HCCL", "hccl_test of CANN", "as its manual has it", "weft judge FILE --collective NAME",
-             "its table; the collective of the command above it"),
+             "its table; the collective and the ranks of the command above it"),
     Producer(
         "logs of launchers", "mpirun, srun, pdsh, clush, torchrun, Ray, kubectl, docker compose, syslog, "
         "logging of Python", "",
@@ -134,7 +135,9 @@ def read_tables(
     text = read_input(STANDARD_INPUT if name == "-" else path, "measurements")
     kind = None if collective is None else named(collective).name
     asked = kind or (None if unnamed is None else named(unnamed).name)
-    if text.lstrip().startswith("{"):
+    if '"inPlace"' in text[:2000]:
+        tables = [_records(text, name, placement)]
+    elif text.lstrip().startswith("{"):
         tables = [_json(text, name, placement)]
     else:
         lines = [_COLORED.sub("", line) for line in text.splitlines()]
@@ -151,12 +154,13 @@ def read_tables(
 def _text(
     lines: Sequence[str], name: str, placement: str, asked: str | None, n_ranks: int | None, guess: int | None
 ) -> Measurements:
+    ran = next((int(found[1]) for found in map(_LAUNCHED.search, lines) if found), None)
     if is_osu(lines):
-        return osu_text(lines, name, n_ranks or guess)
+        return replace(osu_text(lines, name, ran or n_ranks or guess), n_ranks=ran)
     if is_imb(lines):
         return imb_text(lines, name)
     if is_hccl(lines):
-        return hccl_text(lines, name, asked)
+        return replace(hccl_text(lines, name, asked), n_ranks=ran)
     return nccl_text(lines, name, placement, asked, n_ranks or guess)
 
 
@@ -247,6 +251,29 @@ def _json(text: str, name: str, placement: str) -> Measurements:
     )
 
 
+def _records(text: str, name: str, placement: str) -> Measurements:
+    """What rccl-tests writes into a file: a record a line, or a list of them; each is in place or not."""
+    lines = text.strip()
+    lines = lines if lines.startswith("[") else f"[{','.join(line.rstrip(',') for line in lines.splitlines() if line)}]"
+    rows = parse_json(f'{{"rows": {lines}}}', name)["rows"]
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) and "size" in row for row in rows):
+        raise WeftError(f"{name}: records of rccl-tests with the key 'size' are expected")
+    for key in ("name", "ranks", "nodes"):
+        if len(some := {str(row.get(key)) for row in rows}) > 1:
+            raise WeftError(f"{name} has records of several: {key} {', '.join(sorted(some))}; one is expected")
+    there = [(f"record {at}", row["size"], row.get("time"), str(row.get("inPlace")) not in ("0", "False"))
+             for at, row in enumerate(rows, 1)]
+    wanted = placement == PLACEMENTS[1]
+    one, kind = rows[0], str(rows[0].get("name")).lower()
+    found = measured(
+        name, "rccl-tests JSON", [row[:3] for row in there if row[3] == wanted],
+        {test.replace("_", ""): known for test, known in NCCL_TESTS.items()}.get(kind),
+        one.get("ranks") if isinstance(one.get("ranks"), int) else None,
+        [row[1:3] for row in there if row[3] != wanted])
+    wrong = sum(int(str(row.get("wrong"))) for row in rows if str(row.get("wrong")).isdecimal())
+    return replace(found, hosts=one.get("nodes") if isinstance(one.get("nodes"), int) else None, wrong=wrong)
+
+
 def _time_of(body: Mapping[str, Any], size: Any) -> Any:
     """Time of a result in us; that of the CPU is none of the collective, whose rate stands beside it."""
     rate = body.get("alg_bw")
@@ -291,6 +318,9 @@ def _times(word: str, by: float) -> Any:
         return word
 
 
+_LAUNCHED = re.compile(r"\b(?:mpirun\w*|mpiexec|srun)\b.*?\s-(?:np?|-ntasks)[ =](\d{1,6})\s.*?\b(?:osu_|\w+_test\b)")
+"""The command above a table, and how many ranks it starts."""
+
 OSU_TESTS = {
     "allreduce": "all-reduce", "reduce_scatter": "reduce-scatter", "allgather": "all-gather",
     "all-to-all personalized exchange": "all-to-all", "broadcast": "broadcast", "reduce": "reduce",
@@ -333,8 +363,8 @@ def hccl_text(lines: Sequence[str], name: str, collective: str | None) -> Measur
         cells = [cell.strip() for cell in line.split("|")]
         if head := _HCCL_HEAD.match(line):
             time = next(filter(None, map(_HCCL_TIME.fullmatch, cells)), None)
-            if time is None:
-                raise WeftError(f"{where}: the table has no column aveg_time(us): or avg_time(us):")
+            if time is None or head[1] not in cells:
+                raise WeftError(f"{where}: the table has no column {head[1] if time else 'aveg_time(us):'}")
             columns, sizes, times = cells, head[1], time[0]
             of_size, of_time = scale("size", head[2], where), scale("time", time[1], where)
         elif columns and cells[0][:1].isdecimal():
@@ -408,7 +438,7 @@ def imb_text(lines: Sequence[str], name: str) -> Measurements:
             ranks = int(found[1])
         elif _IMB_HEAD.match(line):
             found = re.search(r"t_avg\[([^]]*)\]", line)
-            if test.lower() not in IMB_TESTS or found is None:
+            if test.lower() not in IMB_TESTS or found is None or found[0] not in line.split():
                 raise WeftError(f"{name}, line {number}: the benchmark {test!r} is not one of {', '.join(IMB_TESTS)}: "
                                 "give the output of those alone")
             columns, average, unit = line.split(), found[0], scale("time", found[1], f"{name}, line {number}")

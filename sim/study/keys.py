@@ -310,6 +310,7 @@ class IterationKeys:
     vp: int | None = key("integer", "virtual stages of a rank", "N", default="1, or 2 where the schedule has two")
     cp: int | None = key("integer", "context parallelism", "N", default="1")
     ep: int | None = key("integer", "expert parallelism", "N", default="1")
+    etp: int | None = key("integer", "ranks that share each expert (expert tensor parallelism)", "N", default="1")
     replicas: int | None = key("integer", "copies of the shards of ZeRO (HSDP); of a torus of accelerators each is a "
                                "slice", "N", default="1")
     zero: int | str | None = key("scheme", "ZeRO stage; 3 is FSDP, 2 FSDP that gathers once an iteration; or ddp, "
@@ -337,7 +338,7 @@ class IterationKeys:
 
 USUAL: dict[str, Any] = {
     "repeat": 1, "compute_scale": 1.0, "loop": "wfbp", "pipeline_order": "1f1b",
-    "micro_batch": 1, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "replicas": 1, "zero": 1, "recompute": "none",
+    "micro_batch": 1, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "etp": 1, "replicas": 1, "zero": 1, "recompute": "none",
     "precision": "half", "gradient_bytes": 4, "optimizer_bytes": 12, "overlap_tp": False, "sequence_parallel": True,
     "overlap": True,
 }

@@ -323,7 +323,7 @@ def plan_by(
         efficiency=of.constant(on.name, keys.precision)[0] if given is None else given,
         half_efficiency=of.constant(on.name, "half")[0] if given is None else given,
         tp=keys.tp, pp=keys.pp, vp=keys.vp or order_of(schedule).chunks or 1, dp=dp, cp=keys.cp, ep=keys.ep,
-        replicas=keys.replicas, zero=_stage(keys), schedule=schedule, micro_batch=keys.micro_batch,
+        etp=keys.etp, replicas=keys.replicas, zero=_stage(keys), schedule=schedule, micro_batch=keys.micro_batch,
         microbatches=batches, sequence=model.sequence if keys.sequence is None else keys.sequence,
         sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,
         gradient_bytes=keys.gradient_bytes, optimizer_bytes=keys.optimizer_bytes,
@@ -357,7 +357,7 @@ def facts_of(one: Asked) -> dict[str, Any]:
         "efficiency_of": f"kernels {plan.kernels.name}" if plan.kernels else plan.constant, "model": plan.model.name,
         "parameters": plan.model.parameters, "npus": plan.n_ranks, **{
             name: getattr(plan, name)
-            for name in ("tp", "pp", "vp", "cp", "dp", "ep", "zero", "schedule", "global_batch", "sequence")},
+            for name in ("tp", "pp", "vp", "cp", "dp", "ep", "etp", "zero", "schedule", "global_batch", "sequence")},
         "memory_bytes": [{name: round(size) for name, size in memory_of(plan, rank).items()}
                          for rank in range(plan.pp)],
     }

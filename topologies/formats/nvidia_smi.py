@@ -24,6 +24,9 @@ NVLINK, PCIE = 0, 1
 _SPACED = re.compile(r"\bGPU[ [](\d+)\]?(?=\s|$)")
 _GPU = re.compile(r"^GPU[0-9]+$")
 _BUNDLE = re.compile(r"^NV([1-9][0-9]?)$")
+_GLUED = re.compile(r"(NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)(?=NV\d|PIX|PXB|PHB|NODE|SYS|SOC)")
+"""Cells without a space where a terminal broke the line."""
+
 _LEVELS = {"PIX": 0, "PXB": 1, "PHB": 2, "NODE": 3, "SYS": 4, "SOC": 4}
 _SELF = "X"
 _P2P = ("OK", "GNS", "CNS", "TNS", "NS", "DR", "U")
@@ -126,7 +129,7 @@ def _rates(
 
 def _lines(text: str) -> list[list[str]]:
     """The words of each line, without colors and what launchers put before them."""
-    return [_SPACED.sub(r"GPU\1", line).split() for line in plain_lines(text)]
+    return [_GLUED.sub(r"\1 ", _SPACED.sub(r"GPU\1", line)).split() for line in plain_lines(text)]
 
 
 def _is_head(words: list[str]) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from topologies.checks import WeftError
+from topologies.checks import WeftError, integer
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
@@ -130,8 +130,11 @@ def _of_json(text: str, name: str) -> tuple[list[str], dict[str, Rows], dict[int
     """The same of the JSON of either tool; rocm-smi has every pair once."""
     data = parse_json(text, name)
     found: dict[str, dict[tuple[int, int], str]] = {}
-    for what, a, b, value in _of_pairs(data):
-        found.setdefault(_KEYS.get(what, "other"), {})[a, b] = str(value)
+    for what, a, b, value in _of_pairs(data, name):
+        cells = found.setdefault(_KEYS.get(what, "other"), {})
+        if what in _KEYS and (a, b) in cells:
+            raise WeftError(f"{name} has the {what} of GPU {a} and GPU {b} twice")
+        cells[a, b] = str(value)
     found.pop("other", None)
     n = 1 + max((max(pair) for cells in found.values() for pair in cells), default=-1)
     if n > MOST_GPUS:
@@ -149,18 +152,21 @@ def _of_json(text: str, name: str) -> tuple[list[str], dict[str, Rows], dict[int
     return [f"GPU{at}" for at in range(n)], _with_types(tables, name), numa
 
 
-def _of_pairs(data: Any) -> Iterator[tuple[str, int, int, Any]]:
+def _of_pairs(data: Any, name: str) -> Iterator[tuple[str, int, int, Any]]:
     """What is said of which pair of GPUs, and its value."""
     system = data.get("system") if isinstance(data, Mapping) else None
     for key, value in system.items() if isinstance(system, Mapping) else ():
         if (said := _PAIR.match(key)) and len(said[2] + said[3]) < 9:
             yield said[1], int(said[2]), int(said[3]), value
     rows = data if isinstance(data, list) else []
+    def of(row: Mapping[str, Any], at: int) -> int:
+        return integer(row.get("gpu", at), f"{name}: gpu", 0, MOST_GPUS - 1)
+
     for a, row in enumerate(rows):
         links = row.get("links") if isinstance(row, Mapping) else None
         for b, link in enumerate(links if isinstance(links, list) else ()):
             for what, value in link.items() if isinstance(link, Mapping) else ():
-                yield what, a, b, value
+                yield what, of(row, a), of(link, b), value
 
 
 def _check_symmetric(rows: Rows, what: str, gpus: Sequence[str], name: str) -> None:

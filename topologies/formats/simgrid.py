@@ -129,10 +129,11 @@ class _Cluster:
 
     def _fat_tree(self) -> Topology:
         parts = self._parts(4, "levels;down;up;cables, such as 2;4,4;1,2;1,2")
-        (levels,), down, up, cables = (self._numbers(part) for part in parts)
-        if not len(down) == len(up) == len(cables) == levels:
-            raise WeftError(f"{self.element.where} has topo_parameters={told(self.element.text('topo_parameters'))}: "
-                            f"{levels} numbers each of links down, links up and cables are expected")
+        head, down, up, cables = (self._numbers(part) for part in parts)
+        if not [len(down)] == [len(up)] == [len(cables)] == head:
+            raise WeftError(f"{self.element.where} has topo_parameters={told(self.element.text('topo_parameters'))}: a "
+                            "number of levels, and as many of links down, links up and cables are expected")
+        levels = head[0]
         self._check_hosts(math.prod(down))
         extents = [[*up[:level], *down[level:]] for level in range(levels + 1)]
         check_size(self.name, sum(map(math.prod, extents)))

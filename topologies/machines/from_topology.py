@@ -3,7 +3,7 @@
 from typing import Any
 
 from topologies.checks import WeftError
-from topologies.formats.nccl_schema import GPUS_OF_GCN, GPUS_OF_SM, NIC_CLASS
+from topologies.formats.nccl_schema import GPUS_OF_GCN, GPUS_OF_SM, NIC_CLASS, pcie_Bps
 from topologies.formats.nccl_xml import read_system
 from topologies.text.input_text import read_input
 from topologies.text.plain_xml import Element
@@ -13,6 +13,8 @@ _NICS = {"ib": ("ib-edr", "ib-hdr", "ib-ndr", "ib-xdr"), "eth": ("roce-100", "ro
 _RATES = (100, 200, 400, 800)
 _CPUS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "arm64": "arm"}
 _INFINIBAND = NIC_CLASS + "07"
+_OF_A_LANE = 1.3
+"""Bits of a lane of PCIe, of those that NCCL counts of it: a port that is slower is not held back."""
 
 
 def machine_table(path: str) -> dict[str, Any]:
@@ -66,7 +68,11 @@ def _nics(root: Element, where: str) -> dict[str, Any]:
     for card in root.every():
         for net in (net for nic in card.all("nic") for net in nic.all("net") if "dev" in net.attributes):
             fast = net.attributes.get("class", card.attributes.get("class", "")).startswith(_INFINIBAND)
-            found[net.whole("dev")] = max(found.get(net.whole("dev"), (0, False)), (net.whole("speed", -1), fast))
+            mbps, slot = net.whole("speed", -1), round(pcie_Bps(card) * 8e-6)
+            if card.attributes.get("link_speed") and mbps > _OF_A_LANE * slot:
+                note(f"NICs of {mbps / 1000:g} Gb/s are taken at {slot / 1000:g}, as their PCIe is")
+                mbps = slot
+            found[net.whole("dev")] = max(found.get(net.whole("dev"), (0, False)), (mbps, fast))
     if not found:
         return {}
     kinds = {*found.values()}

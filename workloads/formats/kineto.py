@@ -192,6 +192,9 @@ class _Reader:
         self.groups: dict[str, tuple[int, ...]] = {}
 
     def profile(self, rank: int, about: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Profile:
+        if about.get("world_size", self.n_npus) != self.n_npus:
+            raise WeftError(f"{self.where} is of a job of {told(about['world_size'])} ranks: the network has "
+                            f"{self.n_npus} NPUs")
         for one in about.get("pg_config") or ():
             if isinstance(one, dict):
                 self._know(one.get("pg_name"), one.get("ranks"), one.get("pg_size"))
@@ -235,6 +238,8 @@ class _Reader:
             listed = tuple(range(self.n_npus))
         if listed and max(listed) >= self.n_npus:
             raise WeftError(f"{self.where}: process group {told(name)} has rank {max(listed)} of {self.n_npus} NPUs")
+        if listed and isinstance(size, int) and size != len(listed):
+            raise WeftError(f"{self.where}: process group {told(name)} has {len(listed)} ranks, and a size of {size}")
         if listed:
             self.groups.setdefault(str(name), listed)
 

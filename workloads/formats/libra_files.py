@@ -102,7 +102,7 @@ def _group(entry: Entry, extents: tuple[int, ...]) -> tuple[int, ...]:
         raise entry.refuse(f"has {len(items)} entries; the network has {len(extents)} dimensions")
     sizes = [item.integer() for item in items]
     for dim, (item, size, extent) in enumerate(zip(items, sizes, extents, strict=True), start=1):
-        if size == 0 or (size > 0 and extent % size):
+        if size < -1 or size == 0 or extent % size:
             raise item.refuse(f"{size} NPUs of dimension {dim}, which has {extent}: give a divisor of {extent}, or -1")
     return tuple(max(size, 1) for size in sizes)
 

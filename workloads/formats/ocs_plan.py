@@ -109,6 +109,8 @@ class _Plan:
         for flow in self._rows(self.data, "assignments"):
             name = flow.get("flow_uid")
             where = f"{self.name}: flow {name!r}"
+            if name is None:
+                raise WeftError(f"{self.name}: a flow of assignments has no flow_uid")
             if str(name) in names:
                 raise WeftError(f"{where} is there twice")
             names.add(str(name))

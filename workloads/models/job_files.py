@@ -4,6 +4,8 @@ Both are read with the defaults of their own tool. What they say of parallelism 
 names there; the number of GPUs is that of the network, as the launcher would have it.
 """
 
+import ast
+import operator
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -13,13 +15,14 @@ from typing import Any, NamedTuple
 from topologies.checks import WeftError, told
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_toml
-from topologies.text.schema import Absent, Producer, note
+from topologies.text.schema import Absent, Producer
 from topologies.text.strict_yaml import parse_yaml
 from workloads.models.language import LanguageModel, language_models
 
 SUFFIXES = (".toml", ".sh", ".txt", ".args", ".yaml", ".yml")
 
 TITAN, MEGATRON = "torchtitan", "megatron"
+MOST_LAYERS = 10_000
 
 
 class TrainingJob(NamedTuple):
@@ -43,6 +46,7 @@ TITAN_ABSENT = (
     Absent("parallelism", "pipeline_parallel_microbatch_size", "1", "job_config.py, Parallelism"),
     Absent("parallelism", "context_parallel_degree", "1", "job_config.py, Parallelism"),
     Absent("parallelism", "expert_parallel_degree", "1", "job_config.py, Parallelism"),
+    Absent("parallelism", "expert_tensor_parallel_degree", "1", "job_config.py, Parallelism"),
     Absent("activation_checkpoint", "mode", "selective", "job_config.py, ActivationCheckpoint"),
 )
 
@@ -59,29 +63,30 @@ MEGATRON_ABSENT = (
 
 PRODUCERS = (
     Producer("config.json of a decoder", "Hugging Face transformers", "configurations of models of 2024 to 2026",
-             "--model FILE.json", "sizes, GQA and MLA, mixtures, tied or not, of 53 types; other keys are passed over",
+             "--model FILE.json", "sizes, GQA and MLA, tied or not, layers that are mixtures or attend to a window or "
+             "chunk, of 54 types; other keys are passed over",
              "encoders and other types; sizes that are absent and that the type's class would fill in: they are named"),
     Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025: 35 of the 77 files of its history",
              "--model FILE.toml",
              "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8, "
-             "states in bfloat16",
-             "Flux, Llama 4, GPT-OSS and forks, which have no table here; optimizers but Adam; split points of "
-             "pipelines", TITAN_ABSENT),
+             "states in bfloat16; experts that tensor ranks divide",
+             "Flux and forks, which have no table here; optimizers but Adam; split points of pipelines",
+             TITAN_ABSENT),
     Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments.py of 2025",
              "--model FILE.sh, or the model_config.yaml of its tests",
-             "sizes of the model, mixtures and latent attention; batches, all degrees, recomputation, distributed "
-             "optimizer, precision of its states, overlaps, fp8; variables that the script sets to plain values, or "
-             "takes by default",
+             "sizes of the model, mixtures, windows and latent attention; batches, all degrees, recomputation, "
+             "distributed optimizer, precision of its states, overlaps, fp8; variables that the script sets to plain "
+             "values, or takes by default",
              "arguments whose values the script gets from elsewhere, where they matter, and vocabularies of tokenizers "
              "that are not known: they are named", MEGATRON_ABSENT),
 )
 
 NOT_MODELLED = {
     "mtp-num-layers": "", "optimizer-cpu-offload": "",
-    "decoder-first-pipeline-num-layers": "stages have equal numbers of layers", "window-size": "", "fp4-format": "",
+    "decoder-first-pipeline-num-layers": "stages have equal numbers of layers", "fp4-format": "",
     "decoder-last-pipeline-num-layers": "stages have equal numbers of layers", "cpu-offloading-num-layers": "",
     "num-distributed-optimizer-instances": "give --replicas beside the file", "pipeline-model-parallel-layout": "",
-    "optimizer": "Adam is", "cp-comm-type": "p2p is", "expert-tensor-parallel-size": "1 is",
+    "optimizer": "Adam is", "cp-comm-type": "p2p is",
     **dict.fromkeys((
         "hybrid-layer-pattern", "hybrid-override-pattern", "is-hybrid-model", "experimental-attention-variant",
         "attention-output-gate", "moe-latent-size", "moe-shared-expert-overlap", "overlap-moe-expert-parallel-comm",
@@ -92,7 +97,7 @@ NOT_MODELLED = {
 """Arguments of Megatron-LM that change the time and that no plan has, with what there is instead."""
 
 NEUTRAL = {"num-distributed-optimizer-instances": "1", "optimizer": "adam", "cp-comm-type": "p2p",
-           "expert-tensor-parallel-size": "1", "outer-dp-sharding-strategy": "no_shard"}
+           "outer-dp-sharding-strategy": "no_shard"}
 """Values of those that change nothing; 0 of the others."""
 
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
@@ -152,6 +157,8 @@ def _titan(path: str, data: Mapping[str, Any]) -> TrainingJob:
     model = _flavor(path, str(of("model", "name")), str(of("model", "flavor")))
     local, pp = whole("training", "local_batch_size", "batch_size"), whole("parallelism", "pipeline_parallel_degree")
     shard, copies = (whole("parallelism", f"data_parallel_{one}_degree") for one in ("shard", "replicate"))
+    ep, tp = whole("parallelism", "expert_parallel_degree"), whole("parallelism", "tensor_parallel_degree")
+    etp = whole("parallelism", "expert_tensor_parallel_degree") if ep > 1 else tp
     schedule = str(of("parallelism", "pipeline_parallel_schedule")).lower()
     if pp > 1 and schedule not in SCHEDULES:
         raise WeftError(f"job file {path}: schedule {told(schedule)} is not known: known are {', '.join(SCHEDULES)}")
@@ -164,8 +171,8 @@ def _titan(path: str, data: Mapping[str, Any]) -> TrainingJob:
     mode += str(of("activation_checkpoint", "selective_ac_option")) if mode == "selective" else ""
     once = {"default": pp > 1, "always": False, "never": True}.get(str(of("parallelism", "fsdp_reshard_after_forward")))
     keys: dict[str, Any] = {
-        "sequence": whole("training", "seq_len"), "tp": whole("parallelism", "tensor_parallel_degree"), "pp": pp,
-        "cp": whole("parallelism", "context_parallel_degree"), "ep": whole("parallelism", "expert_parallel_degree"),
+        "sequence": whole("training", "seq_len"), "tp": tp, "pp": pp,
+        "cp": whole("parallelism", "context_parallel_degree"), "ep": ep, "etp": etp if model.experts else 1,
         "zero": 0 if shard == 1 else 2 if once else 3, "replicas": 1 if shard == 1 else copies,
         "micro_batch": whole("parallelism", "pipeline_parallel_microbatch_size") if pp > 1 else local,
         "recompute": RECOMPUTED.get(mode, mode),
@@ -210,7 +217,8 @@ def _flavor(path: str, name: str, flavor: str) -> LanguageModel:
                     f"Hugging Face instead; known are {', '.join(language_models())}")
 
 
-_ARGUMENT = re.compile(r"--([a-z][a-z0-9-]*)(?:[ =]+((?!--)[^\s\\\"'()]+))?")
+_PLACES = r"[(\[](?:[\[\]()\d*-]| *[+,] *)+"  # "([0]*3 + [1]*58)", "(127, 0)"
+_ARGUMENT = re.compile(rf"--([a-z][a-z0-9-]*)(?:[ =]+(?:[\"']?({_PLACES})|((?!--)[^\s\\\"'()]+)))?")
 _SET = re.compile(
     r"^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?:\$\{\w+:-[\"']?)?([\w.-]+)[\"']?\}?[\"']?\s*(?:#.*)?$",
     re.MULTILINE,
@@ -222,15 +230,17 @@ def _megatron(path: str, text: str) -> TrainingJob:
     variables = dict(_SET.findall(plain))
     plain = re.sub(r"\$\{?(\w+)(?::-([\w.-]+))?\}?", lambda one: variables.get(one[1]) or one[2] or str(one[0]), plain)
     found = (_of_tests(path, text) if path.endswith((".yaml", ".yml"))
-             else {name: value or "" for name, value in _ARGUMENT.findall(_taken(path, plain))})
+             else {name: (many or value).strip() for name, many, value in _ARGUMENT.findall(_taken(path, plain))})
     _check_modelled(path, found)
     default = {row.name: row.value for row in MEGATRON_ABSENT}
 
     def whole(key: str, otherwise: int | None = None) -> int:
         value = found.get(key, default.get(key, "" if otherwise is None else str(otherwise)))
-        if not (value.isascii() and value.isdecimal() and len(value) < 10):
+        plain = value.isascii() and value.isdecimal() and len(value) < 10
+        if not plain or (key in default and not int(value)):
             said = f"is {told(value)}" if key in found else "is not there"
-            raise WeftError(f"job file {path}: --{key} {said}: Megatron-LM's arguments need it, as a plain integer")
+            raise WeftError(f"job file {path}: --{key} {said}: Megatron-LM's arguments need it, as a plain "
+                            f"integer{' from 1' if plain else ''}")
         return int(value)
 
     layers, hidden, heads = (whole(key) for key in ("num-layers", "hidden-size", "num-attention-heads"))
@@ -247,20 +257,16 @@ def _megatron(path: str, text: str) -> TrainingJob:
         "positions": found.get("position-embedding-type", "learned_absolute") == "learned_absolute"
         and "use-rotary-position-embeddings" not in found,
     }
-    if mixture and found.get("moe-layer-freq", "1") != "1":
-        raise WeftError(f"job file {path}: --moe-layer-freq {told(found['moe-layer-freq'])}: only mixtures in all "
-                        "layers are read; give a config.json of Hugging Face instead")
+    if "window-size" in found:
+        sizes["windows"] = _windows(path, found, layers)
     if mixture:
         width = whole("moe-ffn-hidden-size", wide)
         shared = whole("moe-shared-expert-intermediate-size", 0)
         if shared % max(width, 1):
             raise WeftError(f"job file {path}: --moe-shared-expert-intermediate-size {shared} is no multiple of the "
                             f"{width} of an expert, as which shared experts are counted")
-        if tp > 1 and "expert-tensor-parallel-size" not in found:
-            note(f"job file {path}: Megatron-LM divides experts among the {tp} ranks of tensor parallelism, as "
-                 "--expert-tensor-parallel-size is not there; they are timed whole, as of 1")
         sizes |= {"experts": whole("num-experts"), "active": whole("moe-router-topk"), "expert_width": width,
-                  "shared": shared // max(width, 1)}
+                  "shared": shared // max(width, 1), "mixtures": _layers(path, found, "moe-layer-freq", layers, True)}
     if "multi-latent-attention" in found:
         rotary = whole("qk-pos-emb-head-dim", 64)
         sizes |= {"q_rank": whole("q-lora-rank", 0), "kv_rank": whole("kv-lora-rank"), "rotary": rotary,
@@ -274,6 +280,7 @@ def _megatron(path: str, text: str) -> TrainingJob:
                                             else {"global_batch": None, "local_batch": whole("micro-batch-size")}),
         "micro_batch": whole("micro-batch-size"), "tp": tp, "pp": pp, "cp": whole("context-parallel-size"),
         "ep": whole("expert-model-parallel-size"), "zero": _zero(path, found),
+        "etp": whole("expert-tensor-parallel-size", tp) if mixture else 1,
         "vp": vp, "recompute": recompute or "full", "sequence_parallel": "sequence-parallel" in found,
         "overlap": overlaps, "overlap_tp": "tp-comm-overlap" in found,
         "precision": "fp8" if {"fp8-format", "fp8-hybrid", "fp8-e4m3"} & set(found) else "half", "stack": MEGATRON,
@@ -282,6 +289,43 @@ def _megatron(path: str, text: str) -> TrainingJob:
         "attention": "unfused" if found.get("attention-backend") == "unfused" else None,
     }
     return TrainingJob(LanguageModel(name=Path(path).stem, source=path, **sizes), keys)
+
+
+def _layers(path: str, found: Mapping[str, str], key: str, layers: int, first: bool) -> tuple[int, ...]:
+    """Which layers are of a kind: one of every so many, the first of them or all but the last; or as a list has it.
+
+    WeftError: neither a number nor a list of all layers, such as "([0]*3+[1]*58)".
+    """
+    text = found.get(key) or ("1" if first else str(layers + 1))
+    try:
+        made = _evaluated(ast.parse(text, mode="eval").body)
+    except (SyntaxError, TypeError, KeyError, AttributeError):
+        made = 0
+    if isinstance(made, int) and made > 0:
+        return tuple(int((at % made == 0) if first else (at + 1) % made != 0) for at in range(layers))
+    if not isinstance(made, list) or len(made) != layers or any(one not in (0, 1) for one in made):
+        raise WeftError(f"job file {path}: --{key} {told(text)}: a number, or a list of 0 and 1 for each of the "
+                        f"{layers} layers, is expected")
+    return tuple(made)
+
+
+def _evaluated(one: Any) -> Any:
+    """A list of numbers that is written as sums and multiples of lists."""
+    if isinstance(one, ast.Constant) and type(one.value) is int and one.value <= MOST_LAYERS:
+        return one.value
+    if isinstance(one, ast.List):
+        return [_evaluated(item) for item in one.elts]
+    made = {ast.Add: operator.add, ast.Mult: operator.mul}[type(one.op)](_evaluated(one.left), _evaluated(one.right))
+    return made[: MOST_LAYERS + 1] if isinstance(made, list) else made
+
+
+def _windows(path: str, found: Mapping[str, str], layers: int) -> tuple[int, ...]:
+    """Tokens that those of each layer attend to: `--window-size` counts those before, and -1 is all of them."""
+    said = found["window-size"]
+    if not re.fullmatch(r"\(?(-1|\d{1,9}) *, *(-1|\d{1,9})\)?", said):
+        raise WeftError(f"job file {path}: --window-size {told(said)}: two numbers, such as 128,0, are expected")
+    window = int(said.strip("()").split(",")[0]) + 1
+    return tuple(window * one for one in _layers(path, found, "window-attn-skip-freq", layers, False))
 
 
 def _of_tests(path: str, text: str) -> dict[str, str]:
@@ -352,7 +396,8 @@ READ = (
     *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "num-layers", "hidden-size", "num-attention-heads",
     "ffn-hidden-size", "swiglu", "num-experts", "max-position-embeddings", "seq-length", "num-query-groups",
     "group-query-attention", "kv-channels", "untie-embeddings-and-output-weights", "disable-bias-linear",
-    "position-embedding-type", "use-rotary-position-embeddings", "moe-layer-freq", "moe-ffn-hidden-size",
+    "position-embedding-type", "use-rotary-position-embeddings", "moe-layer-freq", "window-size",
+    "window-attn-skip-freq", "expert-tensor-parallel-size", "moe-ffn-hidden-size",
     "moe-shared-expert-intermediate-size", "multi-latent-attention", "qk-pos-emb-head-dim", "q-lora-rank",
     "kv-lora-rank", "qk-head-dim", "v-head-dim", "num-layers-per-virtual-pipeline-stage",
     "num-virtual-stages-per-pipeline-rank",
@@ -394,7 +439,7 @@ def _taken(path: str, text: str) -> str:
             states.pop()
         elif all(state[1] is not False for state in states):
             unknown = one_line or any(state[1] is None for state in states)
-            read = [name for name, _ in _ARGUMENT.findall(line) if name in READ and name not in OF_TOKENS]
+            read = [name for name, _, _ in _ARGUMENT.findall(line) if name in READ and name not in OF_TOKENS]
             if unknown and read:
                 raise WeftError(f"job file {path}: --{read[0]} stands behind a test that is not known here: write the "
                                 "arguments without it")

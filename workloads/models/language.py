@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from topologies.checks import Count, Integer, WeftError, checked, choice, told
+from topologies.checks import Count, Integer, WeftError, checked, choice, integer, told
 from topologies.text.brief import one_line
 from topologies.text.plain_data import parse_toml, read_json_object
 from topologies.text.schema import note
@@ -63,6 +63,12 @@ class LanguageModel:
     experts, active, shared, expert_width, dense_layers, nodes_per_token : int
         Of a mixture: routed experts, those of a token, those of every token, their width, leading layers without, and
         nodes that a token may go to (0: any).
+    mixtures : tuple of int
+        Which layers behind those are mixtures, 1 or 0, counted from the first of all and then over again; none: all.
+    windows : tuple of int
+        Tokens before it that one of a layer attends to, by layer and then over again; 0, or none: all.
+    chunked : bool
+        Whether a window is that part of the sequence in which the token is, instead of the last tokens.
     """
 
     name: str
@@ -89,6 +95,9 @@ class LanguageModel:
     expert_width: Whole = 0
     dense_layers: Whole = 0
     nodes_per_token: Whole = 0
+    mixtures: tuple[Annotated[int, Integer(0, 1)], ...] = ()
+    windows: tuple[Whole, ...] = ()
+    chunked: bool = False
 
     def __post_init__(self) -> None:
         for key, value in (("kv_heads", self.heads), ("feed_forward", 4 * self.hidden),
@@ -106,7 +115,20 @@ class LanguageModel:
 
     def is_mixture(self, layer: int) -> bool:
         """Whether the feed-forward part of a layer is a mixture of experts."""
-        return bool(self.experts) and layer >= self.dense_layers
+        return (bool(self.experts) and layer >= self.dense_layers
+                and bool(not self.mixtures or self.mixtures[layer % len(self.mixtures)]))
+
+    def window(self, layer: int) -> int:
+        """Tokens that one of a layer attends to, 0: all before."""
+        return self.windows[layer % len(self.windows)] if self.windows else 0
+
+    def attended(self, layer: int, context: int) -> float:
+        """Tokens that one of a sequence attends to, on average."""
+        window = min(self.window(layer) or context, context)
+        if self.chunked:
+            whole, rest = divmod(context, window)
+            return (whole * window**2 + rest**2) / (2 * context)
+        return window * (1 - window / (2 * context))
 
     @property
     def query_width(self) -> int:
@@ -144,9 +166,10 @@ class LanguageModel:
         """The projection behind attention."""
         return Matrix("projection", self.attended_width, self.hidden)
 
-    def core_flops(self, context: int, causal: bool = True) -> float:
-        """Of a token's forward attention to a sequence of a length."""
-        return 2.0 * context * self.heads * (self.head_size + self.value_size) / (2 if causal else 1)
+    def core_flops(self, layer: int, context: int, causal: bool = True) -> float:
+        """Of a token's forward attention to a sequence of a length; `causal`: what a mask hides is left out."""
+        found = self.attended(layer, context) if causal else context
+        return 2.0 * found * self.heads * (self.head_size + self.value_size)
 
     def feed_forward_of(self, layer: int) -> tuple[Matrix, ...]:
         """The matrices of the feed-forward part; routed experts are called "expert"."""
@@ -191,11 +214,14 @@ class LanguageModel:
         norm = self.hidden * (2 if self.biases else 1)
         return sum(map(self.layer_parameters, range(self.layers))) + self.embedding_parameters + head + norm
 
+    def layer_flops(self, layer: int, context: int, causal: bool = True) -> float:
+        """Of a token's forward pass of a layer."""
+        return self.core_flops(layer, context, causal) + sum(one.flops for one in self.matrices(layer))
+
     def token_flops(self, context: int, causal: bool = True, passes: int = 3) -> float:
         """Model FLOP of a trained token: forward times `passes`; without the embedding, with the logits."""
-        core = self.core_flops(context, causal) * self.layers
-        products = sum(one.flops for layer in range(self.layers) for one in self.matrices(layer))
-        return passes * (core + products + 2 * self.hidden * self.vocabulary)
+        inside = sum(self.layer_flops(layer, context, causal) for layer in range(self.layers))
+        return passes * (inside + 2 * self.hidden * self.vocabulary)
 
 
 @cache
@@ -227,7 +253,8 @@ HUGGING_FACE = {
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"), "vocabulary": ("vocab_size",),
     "sequence": ("max_position_embeddings", "n_positions", "max_seq_len"),
     "kv_heads": ("num_key_value_heads", "num_kv_heads"), "head_size": ("head_dim",),
-    "feed_forward": ("intermediate_size", "n_inner", "ffn_hidden_size"), "tied": ("tie_word_embeddings",),
+    "feed_forward": ("intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size"),
+    "tied": ("tie_word_embeddings",),
     "q_rank": ("q_lora_rank",), "kv_rank": ("kv_lora_rank",), "rotary": ("qk_rope_head_dim",),
     "value_size": ("v_head_dim",),
     "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
@@ -242,7 +269,7 @@ _OF_LLAMA = (
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3",
     "phimoe", "olmo", "olmo2", "olmoe", "internlm2", "granite", "granitemoe", "cohere", "cohere2", "stablelm",
     "glm", "glm4", "glm4_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "gpt_oss", "bitnet", "dots1",
-    "ernie4_5", "ernie4_5_moe", "exaone4", "helium", "hunyuan_v1_dense", "seed_oss", "smollm3",
+    "ernie4_5", "ernie4_5_moe", "exaone4", "helium", "hunyuan_v1_dense", "llama4_text", "seed_oss", "smollm3",
 )
 _PLAIN = {"apertus": False, "arcee": False, "nemotron": False, "falcon": False, "persimmon": True, "phi": True,
           "starcoder2": True, "gpt_neox": True, "gptj": True, "codegen": True, "bloom": True}
@@ -253,7 +280,7 @@ _TIED = ("falcon", "bloom", "gemma", "gemma2", "gemma3_text", "cohere", "cohere2
 """Kinds whose head is the embedding where the file does not say."""
 
 _NEEDED = ("layers", "hidden", "heads", "vocabulary")
-_ONE_WIDTH = ("mixtral", "phimoe", "olmoe", "granitemoe", "gpt_oss")
+_ONE_WIDTH = ("mixtral", "phimoe", "olmoe", "granitemoe", "gpt_oss", "llama4_text")
 _MIXTURES = (*_ONE_WIDTH, "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", "dots1",
              "ernie4_5_moe")
 """Mixtures; of the first the intermediate size is that of an expert."""
@@ -263,10 +290,28 @@ _OWN_DEFAULTS = {"kv_heads": ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3
                  "head_size": ("qwen3", "qwen3_moe", "gemma", "gemma2"), "feed_forward": _OF_LLAMA}
 """Kinds of models whose classes have numbers of their own for a key that is absent, which are not guessed here."""
 
-_ALL_ALIKE = ("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval", "mlp_only_layers")
-"""Keys that have other layers than the first without a mixture."""
-
 _OF_MIXTURES = ("active", "shared", "expert_width", "dense_layers", "nodes_per_token")
+
+class _Local(NamedTuple):
+    """Attention of a type to some tokens alone, where a config.json does not say."""
+
+    window: int = 0
+    every: int = 0  # which layers attend to all tokens: every so many; 0: none
+    first: int = 0  # layers before attend to all
+    used: bool = True
+
+
+_LOCAL = {
+    **dict.fromkeys(("mixtral", "phi3", "phimoe", "starcoder2"), _Local()), "mistral": _Local(4096),
+    "gemma2": _Local(4096, 2), "gemma3_text": _Local(4096, 6), "cohere2": _Local(4096, 4), "exaone4": _Local(4096, 4),
+    "gpt_oss": _Local(128, 2), "llama4_text": _Local(8192, 4), "gpt_neo": _Local(256, 2), "dots1": _Local(4096, 0, 62),
+    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), _Local(4096, 0, 28, used=False)),
+    "smollm3": _Local(0, 0, 0, used=False),
+}
+"""Types whose classes have windows; those of others pass over such keys."""
+
+_KINDS = {"sliding_attention": 1, "chunked_attention": 1, "local": 1, "L": 1, "full_attention": 0, "global": 0, "G": 0}
+"""Whether a layer of a kind has a window: of `layer_types`, of GPT-Neo, of EXAONE."""
 
 
 def from_hugging_face(path: str) -> LanguageModel:
@@ -307,10 +352,6 @@ def from_hugging_face(path: str) -> LanguageModel:
         if not any(name in table for name in names):
             raise WeftError(f"model {path}: {' or '.join(names)} is not there, for which a model of type {kind} has a "
                             "number of its own: write it")
-    for key in _ALL_ALIKE if experts else ():
-        if table.get(key) not in (None, 1, []):
-            raise WeftError(f"model {path}: {key} is {told(table[key])}: only mixtures in all layers behind the first "
-                            "are read")
     if experts and (width := table.get("shared_expert_intermediate_size")):
         found["shared"], left = divmod(width, found.get("expert_width", width))
         if left:
@@ -320,12 +361,57 @@ def from_hugging_face(path: str) -> LanguageModel:
         found = {key: value for key, value in found.items() if key not in _OF_MIXTURES}
     if kind == "falcon" and table.get("multi_query") and not table.get("new_decoder_architecture"):
         found["kv_heads"] = 1
-    windows = [table[key] for key in ("sliding_window", "window_size") if isinstance(table.get(key), int)]
-    if windows and table.get("use_sliding_window") is not False:
-        note(f"model {path}: every layer is taken to attend to all tokens before, and none to the last {windows[0]} "
-             "alone")
+    if kind == "llama4_text":
+        found["shared"] = 1
+    if experts:
+        found["mixtures"] = _mixtures(path, table, found["layers"])
+    found["windows"], found["chunked"] = _windows(path, table, kind, found["layers"])
     return LanguageModel(name=str(table.get("_name_or_path") or table.get("model_type") or "model"), source=path, **{
         "gated": not old and kind not in _PLAIN, "tied": old or kind in _TIED, "positions": old and kind != "mpt",
         "biases": _PLAIN.get(kind, old),
         "sequence": 2048, **found,
     })
+
+
+def _mixtures(path: str, table: Mapping[str, Any], layers: int) -> tuple[int, ...]:
+    """Layers that are mixtures, by the keys of Qwen, DeepSeek, ERNIE and Llama 4."""
+    def whole(key: str, default: int) -> int:
+        return integer(default if table.get(key) is None else table[key], f"model {path}: {key}")
+
+    last, first = whole("moe_layer_end_index", -1) % layers, whole("moe_layer_freq", 1)
+    steps = [whole(key, 1) for key in ("decoder_sparse_step", "moe_layer_interval", "interleave_moe_layer_step")]
+    if min(first, *steps) < 1:
+        raise WeftError(f"model {path}: a mixture in every {min(first, *steps)} layers: expected is 1 or more")
+    dense = table.get("mlp_only_layers") or ()
+    only = table.get("moe_layers") or range(layers)
+    return tuple(int(layer in only and layer % first == 0 and layer <= last and layer not in dense
+                     and all((layer + 1) % step == 0 for step in steps)) for layer in range(layers))
+
+
+def _windows(path: str, table: Mapping[str, Any], kind: str, layers: int) -> tuple[tuple[int, ...], bool]:
+    """Windows of layers, as the class of a type has them, and whether they are chunks."""
+    key = next((one for one in ("sliding_window", "window_size", "attention_chunk_size") if table.get(one)), "")
+    if kind not in _LOCAL:
+        if key:
+            note(f"model {path}: {key} is passed over, as {kind} has no windows")
+        return (), False
+    usual = _LOCAL[kind]
+    window = integer(table.get(key, 0) if key in table else usual.window, f"model {path}: {key}", 0)
+    if (key not in table and "sliding_window" in table) or not table.get("use_sliding_window", usual.used):
+        return (), False
+    types, pattern = table.get("layer_types"), table.get("sliding_window_pattern", usual.every)
+    if types is None and kind == "gpt_neo":
+        types = [one for some, times in table.get("attention_types") or [[["global", "local"], layers]]
+                 for one in some * times]
+    if types is None and (rotary := table.get("no_rope_layers")):
+        types = ["L" if one else "G" for one in rotary]
+    if types is None and isinstance(pattern, str):
+        types = [pattern[layer % len(pattern)] for layer in range(layers)]
+    if types is None:
+        every = integer(pattern, f"model {path}: sliding_window_pattern", 0)
+        first = integer(table.get("max_window_layers", usual.first), f"model {path}: max_window_layers", 0)
+        types = ["L" if at >= first and not (every and (at + 1) % every == 0) else "G" for at in range(layers)]
+    if len(types) < layers:
+        raise WeftError(f"model {path}: its {layers} layers have {len(types)} kinds of attention")
+    return tuple(window * _KINDS[choice(one, _KINDS, f"model {path}: attention")] for one in types[:layers]), (
+        kind == "llama4_text")

@@ -31,8 +31,10 @@ def layer(of: LanguageModel, number: int, causal: bool = True) -> tuple[Operator
 
     `causal`: whether a token attends to half of the sequence on average.
     """
-    h, kv, f = of.hidden, of.kv_heads * of.head_size, of.expert_width or of.feed_forward
-    attention, experts = of.sequence * h * (1 if causal else 2), of.experts or 1
+    h, kv, mixture = of.hidden, of.kv_heads * of.head_size, of.is_mixture(number - 1)
+    f, experts = (of.expert_width, of.experts) if mixture else (of.feed_forward, 1)
+    sent = of.active * mixture
+    attention = 2 * h * (of.attended(number - 1, of.sequence) if causal else of.sequence)
 
     def matrix(name: str, rows: int, columns: int, copies: int = 1, **more: bool | int) -> Operator:
         copied = int(more.get("experts", 1))
@@ -41,7 +43,8 @@ def layer(of: LanguageModel, number: int, causal: bool = True) -> tuple[Operator
         called = f"{name}{number}"
         return Operator(called, parameters, flops, rows, columns, sharded=True, **more)  # type: ignore[arg-type]  # its fields
 
-    router = Operator(f"router{number}", h * experts, 2 * h * experts, h, experts)
+    rows = of.experts * mixture
+    router = Operator(f"router{number}", h * rows, 2 * h * rows, h, rows)
     return (
         matrix("Q", h, h, reduces_input=True),
         matrix("K", h, kv),
@@ -49,9 +52,9 @@ def layer(of: LanguageModel, number: int, causal: bool = True) -> tuple[Operator
         Operator(f"QK{number}", 0, attention, h, 0, sharded=True, of_activations=True),
         Operator(f"softmax{number}", 0, attention, 0, h, sharded=True, of_activations=True),
         matrix("concat", h, h, reduces_output=True, keeps_checkpoint=True),
-        *([router] if experts > 1 else []),
-        matrix("W1_", h, f, 2 if of.gated else 1, reduces_input=True, experts=experts, sends_tokens=of.active),
-        matrix("W2_", f, h, reduces_output=True, experts=experts, sends_tokens=of.active),
+        *([router] if of.experts else []),
+        matrix("W1_", h, f, 2 if of.gated else 1, reduces_input=True, experts=experts, sends_tokens=sent),
+        matrix("W2_", f, h, reduces_output=True, experts=experts, sends_tokens=sent),
         Operator(f"layerNorm{number}", 2 * _norm(of), 2 * h, h, h),
     )
 

@@ -172,7 +172,8 @@ class Passes:
     def tape(self, stage: int, kind: str) -> Tape:
         """The pass of a stage, made once for each shape."""
         mine, model = self.plan.layers[stage], self.plan.model
-        key = kind, tuple((model.is_mixture(layer), layer % 2) for layer in mine), stage == 0, stage == self.last
+        shapes = tuple((model.is_mixture(layer), model.window(layer), layer % 2) for layer in mine)
+        key = kind, shapes, stage == 0, stage == self.last
         if key not in self._tapes:
             self._tapes[key] = self._made(stage, kind)
         return self._tapes[key]

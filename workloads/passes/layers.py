@@ -7,7 +7,8 @@ Sizes per rank and microbatch; A is a full activation of T tokens, T x h x 2 byt
 - Tensor parallelism all-reduces A after the projection and fc2, and the gradient of A into QKV and fc1 beside the
   weight gradient of that matrix; sequence parallelism has an all-gather before and a reduce-scatter after instead, and
   gathers the kept input of QKV and fc1 again, beside the input gradient.
-- Experts: tokens travel before fc1 and back after fc2; T / tp tokens of each rank.
+- Experts: tokens travel before fc1 and back after fc2; T / tp tokens of each rank, which the `etp` ranks of an expert
+  gather from each other.
 
 References
 ----------
@@ -62,33 +63,32 @@ class Layers:
         """A matrix product of a microbatch; its gradients take as long."""
         plan, routed = self.plan, one.name.startswith("expert")
         flops = one.flops * self.tokens / plan.tp
-        row = one.name in ("projection", "fc2")
-        rows, columns = (one.rows / plan.tp, one.columns) if row else (one.rows, one.columns / plan.tp)
-        wide = one.active * (one.rows + one.columns) / plan.tp if routed else rows + columns
-        moved = WORD * (one.parameters / (plan.ep if routed else plan.tp) + self.tokens * wide)
+        row, parts = one.name.endswith(("projection", "fc2")), plan.etp if routed else plan.tp
+        rows, columns = (one.rows / parts, one.columns) if row else (one.rows, one.columns / parts)
+        m = self.tokens * one.active * plan.etp / plan.tp if routed else self.tokens
+        moved = WORD * (one.parameters / (parts * (plan.ep if routed else 1)) + m * (rows + columns))
         fp8 = plan.precision == "fp8" and not half
         cast = 4 * self.tokens * one.active * one.rows / plan.tp / self.device.hbm if fp8 else 0.0
         computed = flops / (self.rate if fp8 else self.half_rate)
         if plan.kernels:
-            n, k = (one.rows / plan.tp, one.columns / plan.tp) if routed else (columns, rows)
-            m = self.tokens * one.active / (plan.tp if routed else 1)
-            return plan.kernels.product_s(m, max(n, 1), max(k, 1), "fp8" if fp8 else "half") + cast
+            m = m if routed else m * one.active
+            return plan.kernels.product_s(m, max(columns, 1), max(rows, 1), "fp8" if fp8 else "half") + cast
         return max(computed, moved / self.device.hbm) + cast + self.device.kernel_s
 
     def memory_s(self, element_bytes: float, *, kernels: int = 1) -> float:
         """Memory-bound work on so many bytes a token."""
         return element_bytes * self.tokens * self.factor / self.device.hbm + kernels * self.device.kernel_s
 
-    def core_s(self, backward: bool = False) -> float:
-        """Attention of a microbatch."""
+    def core_s(self, layer: int, backward: bool = False) -> float:
+        """Attention of a microbatch; without fused kernels what a mask hides is computed as well."""
         plan, model = self.plan, self.model
         if plan.attention == "unfused":
-            flops = model.core_flops(plan.sequence, causal=False) * self.tokens / plan.tp
+            flops = model.core_flops(layer, plan.sequence, causal=False) * self.tokens / plan.tp
             moved = UNFUSED * model.heads * plan.sequence * self.tokens / plan.tp
             once = flops / self.half_rate + moved / self.device.hbm + 3 * self.device.kernel_s
             return once * (2 if backward else 1)
         rates = self.device.attention(3 if plan.attention == "flash3" else 2)
-        flops = model.core_flops(plan.sequence) * self.tokens / plan.tp * (2.5 if backward else 1)
+        flops = model.core_flops(layer, plan.sequence) * self.tokens / plan.tp * (2.5 if backward else 1)
         share = plan.stack.context_share if plan.cp > 1 else plan.stack.attention_share
         return flops / (rates[backward] * share) + self.device.kernel_s
 
@@ -147,12 +147,17 @@ class Layers:
         if calls:
             self.leave(tape)
 
-    def route(self, tape: Tape, fp8: bool) -> None:
-        """Tokens to their experts or back; a token goes once to each node."""
-        model = self.model
+    def route(self, tape: Tape, out: bool) -> None:
+        """Tokens to their experts, whose ranks gather them, or back; a token goes once to each node."""
+        model, etp = self.model, self.plan.etp
         copies = min(model.active, model.nodes_per_token or model.active)
-        width = NODE_LIMIT_WIDTH if fp8 and self.plan.precision == "fp8" else WORD
-        tape.call("all-to-all", self.tokens / self.plan.tp * copies * model.hidden * width, "ep")
+        width = NODE_LIMIT_WIDTH if out and self.plan.precision == "fp8" else WORD
+        sent = self.tokens / self.plan.tp * model.hidden * width
+        if not out:
+            tape.call("reduce-scatter", sent * model.active * etp, "etp")
+        tape.call("all-to-all", sent * copies, "ep")
+        if out:
+            tape.call("all-gather", sent * model.active * etp, "etp")
 
     # --- forward
 
@@ -164,7 +169,7 @@ class Layers:
         if self.rotary:
             tape.work(kind, self.memory_s(self.rotary))
         if again.core:
-            self.core(tape, kind)
+            self.core(tape, layer, kind)
         self.scattered(tape, kind, share * self.product_s(self.model.attention_out), again.calls)
         tape.work(kind, self.memory_s(self.norm, kernels=2))
         if self.model.is_mixture(layer):
@@ -175,9 +180,9 @@ class Layers:
         tape.work(kind, self.memory_s(self.activated(self.model.feed_forward)))
         self.scattered(tape, kind, share * second, again.calls)
 
-    def core(self, tape: Tape, kind: str) -> None:
+    def core(self, tape: Tape, layer: int, kind: str) -> None:
         """Attention, with keys and values from the other ranks of context parallelism."""
-        plan, seconds = self.plan, self.core_s()
+        plan, seconds = self.plan, self.core_s(layer)
         shard = self.tokens * self.model.kv_width * WORD / plan.tp
         if plan.stack.context == "gather":
             tape.call("all-gather", shard * plan.cp, "cp")
@@ -196,13 +201,13 @@ class Layers:
             if one.name == "expert fc1":
                 tape.work(kind, self.memory_s(4 * model.active * model.hidden / self.plan.tp))
                 if again.calls:
-                    self.route(tape, fp8=True)
+                    self.route(tape, out=True)
             tape.work(kind, share * self.product_s(one))
             if one.name.endswith("fc1"):
                 tape.work(kind, self.memory_s(self.activated(width * one.active)))
             if one.name == "expert fc2":
                 if again.calls:
-                    self.route(tape, fp8=False)
+                    self.route(tape, out=False)
                 tape.work(kind, self.memory_s(4 * model.active * model.hidden / self.plan.tp))
 
     # --- backward
@@ -215,19 +220,22 @@ class Layers:
             self.mixture_backward(tape, layer, kind)
         else:
             first, second = map(self.product_s, self.model.feed_forward_of(layer))
-            self.block_backward(tape, kind, first, second, 2 * self.memory_s(self.activated(self.model.feed_forward)))
+            between = 2 * self.memory_s(self.activated(self.model.feed_forward))
+            self.block_backward(tape, layer, kind, first, second, between)
         inside = sum(map(self.product_s, self.model.attention_in))
-        self.block_backward(tape, kind, inside, self.product_s(self.model.attention_out), None)
+        self.block_backward(tape, layer, kind, inside, self.product_s(self.model.attention_out), None)
 
     def again(self, tape: Tape, layer: int) -> None:
         """What is computed again before the backward pass of a layer."""
         how = self.plan.recomputed
         if how == "core":
-            tape.work("recomputation", self.core_s())
+            tape.work("recomputation", self.core_s(layer))
         elif how != "none" and (how != "layers" or layer % 2 == 0):
             self.forward(tape, layer, AGAIN[how], "recomputation")
 
-    def block_backward(self, tape: Tape, kind: str, first: float, second: float, middle: float | None) -> None:
+    def block_backward(
+        self, tape: Tape, layer: int, kind: str, first: float, second: float, middle: float | None
+    ) -> None:
         """Attention or feed-forward part; `middle`: of what is between its matrices, None for attention."""
         given, weights = kind != "W", kind != "B"
         sequence = self.plan.sequence_parallel
@@ -237,7 +245,7 @@ class Layers:
             tape.work("weight gradient", second)
         if given:
             if middle is None:
-                self.core_backward(tape)
+                self.core_backward(tape, layer)
             else:
                 tape.work("backward", middle)
             plain = self.plan.stack.dtensor
@@ -261,8 +269,8 @@ class Layers:
                 self.enter(tape)
             tape.work("weight gradient", first)
 
-    def core_backward(self, tape: Tape) -> None:
-        plan, seconds = self.plan, self.core_s(backward=True)
+    def core_backward(self, tape: Tape, layer: int) -> None:
+        plan, seconds = self.plan, self.core_s(layer, backward=True)
         shard = self.tokens * self.model.kv_width * WORD / plan.tp
         if plan.stack.context == "gather":
             tape.call("all-gather", shard * plan.cp, "cp")
@@ -283,7 +291,7 @@ class Layers:
         for one in reversed(model.feed_forward_of(layer)):
             if one.name == "expert fc2" and kind != "W":
                 tape.work("backward", permuted)
-                self.route(tape, fp8=True)
+                self.route(tape, out=True)
             if kind != "W":
                 if one.name.endswith("fc1"):
                     tape.work("backward", 2 * self.memory_s(self.activated(model.expert_width * one.active)))
@@ -291,7 +299,7 @@ class Layers:
             if kind != "B":
                 tape.work("weight gradient", self.product_s(one))
             if one.name == "expert fc1" and kind != "W":
-                self.route(tape, fp8=False)
+                self.route(tape, out=False)
                 tape.work("backward", permuted)
         if kind != "W":
             tape.work("backward", 2 * self.memory_s(self.norm, kernels=2))

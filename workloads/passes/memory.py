@@ -29,7 +29,7 @@ def layer_activations(plan: Plan, layer: int) -> float:
     widths, copies = [model.feed_forward], 0
     if model.is_mixture(layer):
         widths, copies = [model.expert_width * (model.active + model.shared)], model.active
-    split += sum(widths) * (6 if model.gated else 4) + 2 * copies * h * WORD
+    split += sum(widths) * (6 if model.gated else 4) + 2 * copies * plan.etp * h * WORD
     split *= (0.5 if plan.precision == "fp8" else 1.0) * (0.5 if plan.recomputed == "products" else 1.0)
     if plan.recomputed == "memory":  # outputs of matrices are kept, and no others
         whole, split = 0.0, split * 2 / 3

@@ -49,6 +49,8 @@ class Plan:
     tp, pp, vp, dp, cp, ep : int
         Tensor, pipeline, virtual stages a rank, data, context and expert parallelism; ranks count tensor parallelism
         fastest, then context, data, pipeline. Experts are spread over ranks of the first three.
+    etp : int
+        Ranks that share each expert, which gather the tokens of all of them; they count faster than `ep`.
     replicas : int
         Copies of the shards (HSDP), among which gradients are all-reduced; they divide `dp`.
     zero : {0, 1, 2, 3}
@@ -88,6 +90,7 @@ class Plan:
     dp: Count = 1
     cp: Count = 1
     ep: Count = 1
+    etp: Count = 1
     replicas: Count = 1
     zero: Annotated[int, Integer(0, 3)] = 0
     schedule: Annotated[str, Choice(tuple(ORDERS))] = "1f1b"
@@ -116,12 +119,14 @@ class Plan:
         if self.tokens * self.sequence_parallel % self.tp:
             raise WeftError(f"tp={self.tp} does not divide the {self.tokens} tokens of a rank, as sequence parallelism "
                             "does: --no-sequence-parallel")
-        if self.ep > 1 and not model.experts:
-            raise WeftError(f"ep={self.ep}: {name} has no experts")
+        if self.ep * self.etp > 1 and not model.experts:
+            raise WeftError(f"{f'ep={self.ep}' if self.ep > 1 else f'etp={self.etp}'}: {name} has no experts")
         if self.ep > 1 and model.experts % self.ep:
             raise WeftError(f"ep={self.ep} does not divide the {model.experts} experts of {name}")
-        if (self.tp * self.cp * self.dp) % self.ep:
-            raise WeftError(f"ep={self.ep} must divide tp x cp x dp = {self.tp * self.cp * self.dp}")
+        if model.experts and model.expert_width % self.etp:
+            raise WeftError(f"etp={self.etp} does not divide the width {model.expert_width} of an expert of {name}")
+        if (self.tp * self.cp * self.dp) % (self.ep * self.etp):
+            raise WeftError(f"ep={self.ep} x etp={self.etp} must divide tp x cp x dp = {self.tp * self.cp * self.dp}")
         if self.dp % self.replicas or (self.replicas > 1 and (self.ep > 1 or not self.zero)):
             raise WeftError(f"replicas={self.replicas} are copies of ZeRO's shards: they divide dp={self.dp}, with "
                             "zero 1 to 3 and without ep")
@@ -157,7 +162,7 @@ class Plan:
     @property
     def words(self) -> str:
         """Model and parallelism."""
-        groups = " ".join(f"{name}={getattr(self, name)}" for name in ("tp", "pp", "vp", "cp", "dp", "ep")
+        groups = " ".join(f"{name}={getattr(self, name)}" for name in ("tp", "pp", "vp", "cp", "dp", "ep", "etp")
                           if getattr(self, name) > 1 or name == "dp")
         return f"{self.model.name} {groups}"
 
@@ -195,9 +200,10 @@ class Plan:
         most = self.n_ranks * self.device.half * time_s
         half, full = (model.token_flops(self.sequence, causal) * tokens / most for causal in (True, False))
         whole = model.token_flops(self.sequence, passes=1)
-        head, core = 2 * model.hidden * model.vocabulary, model.core_flops(self.sequence) * model.layers
-        more = {"full": whole - head, "layers": (whole - head) / 2, "core": core,
-                "products": (whole - head - core) / 2}.get(self.recomputed, 0.0)
+        head, each = 2 * model.hidden * model.vocabulary, range(model.layers)
+        core = sum(model.core_flops(layer, self.sequence) for layer in each)
+        more = {"full": whole - head, "layers": sum(model.layer_flops(layer, self.sequence) for layer in each[::2]),
+                "core": core, "products": (whole - head - core) / 2}.get(self.recomputed, 0.0)
         return {
             "tokens_per_s": tokens / time_s, "tokens_per_s_per_npu": tokens / time_s / self.n_ranks, "mfu": half,
             "mfu_full_attention": full, "hfu": half * (1 + more / (3 * whole)),
@@ -227,7 +233,8 @@ class Plan:
             "tp": Group(self.tp, 1), "cp": Group(self.cp, self.tp),
             "dp": Group(self.dp * self.cp // self.replicas, self.tp),
             "rep": Group(self.replicas, inner * self.dp // self.replicas),
-            "ep": Group(self.ep, 1), "edp": Group(inner * self.dp // self.ep, self.ep),
+            "etp": Group(self.etp, 1), "ep": Group(self.ep, self.etp),
+            "edp": Group(inner * self.dp // (self.ep * self.etp), self.ep * self.etp),
             "pp": Group(min(self.pp, 2), inner * self.dp), "all": Group(self.n_ranks, 1),
             "ends": Group(min(self.pp, 2), inner * self.dp * max(self.pp - 1, 1)),
         }

@@ -24,7 +24,7 @@ def layer_parameters(plan: Plan, layer: int) -> Parameters:
     """Of a layer."""
     model = plan.model
     experts = model.expert_parameters(layer) if model.is_mixture(layer) else 0
-    return Parameters((model.layer_parameters(layer) - experts) / plan.tp, experts / plan.ep)
+    return Parameters((model.layer_parameters(layer) - experts) / plan.tp, experts / (plan.ep * plan.etp))
 
 
 def outer_parameters(plan: Plan, stage: int) -> float:

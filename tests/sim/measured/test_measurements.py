@@ -593,3 +593,62 @@ def test_a_log_of_pythons_logging_is_read(tmp_path: Path) -> None:
     for prefix in ("2026-01-02 10:00:00,123 - root - INFO - ", "my.tool - WARNING - ", "10:00:00 - a - DEBUG - "):
         lines = "".join(f"{prefix}{line}\n" for line in NCCL.replace("[1,0]<stdout>:", "").splitlines())
         assert read(lines, tmp_path).points == POINTS
+
+
+MSCCLPP = """# minBytes 1048576 maxBytes 2097152 step: 2(factor) warmup iters: 10 iters: 100 validation: 1 graph: 15
+#  Rank  0 Pid  26168 on a device  0 [0001:00:00.0] NVIDIA A100-SXM4-40GB
+#  Rank  1 Pid  26169 on a device  1 [0002:00:00.0] NVIDIA A100-SXM4-40GB
+#
+#                                    in-place                       out-of-place
+#       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144    20.00   52.43   52.43      0
+     2097152        524288    40.00   52.43   52.43      0
+
+# Out of bounds values : 0 OK
+"""
+
+
+def test_one_of_two_placements_of_mscclpp_test(tmp_path: Path) -> None:
+    found = read(MSCCLPP, tmp_path, collective="all-reduce")
+    assert found.n_ranks == 2 and [(point.size_bytes, point.time_s) for point in found.points] == [
+        (1 << 20, pytest.approx(20e-6)), (1 << 21, pytest.approx(40e-6))]
+
+
+RECORD = {"numCycle": 0, "name": "AllReduce", "nodes": 1, "ranks": 8, "ranksPerNode": 8, "gpusPerRank": 1,
+          "size": 4096, "type": "float", "redop": "sum", "inPlace": 0, "time": 30.5, "wrong": "0"}
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_records_of_rccl_tests(lines: bool, tmp_path: Path) -> None:
+    rows = [RECORD, RECORD | {"inPlace": 1, "time": 29.5, "wrong": "3"}, RECORD | {"size": 8192, "time": 31.0}]
+    text = "\n".join(map(json.dumps, rows)) if lines else json.dumps(rows)
+    found = read(text, tmp_path)
+    assert (found.collective, found.n_ranks, found.hosts, found.wrong) == ("all-reduce", 8, 1, 3)
+    assert [(one.size_bytes, one.time_s) for one in found.points] == [(4096, 30.5e-6), (8192, 31e-6)]
+    assert read(text, tmp_path, placement="in-place").points[0].time_s == 29.5e-6
+
+
+@pytest.mark.parametrize(("rows", "why"), [
+    ([RECORD, RECORD | {"ranks": 4}], "records of several: ranks 4, 8"), ([RECORD, 3], "the key 'size' are expected"),
+])
+def test_records_that_are_not_of_one_run(rows: list[Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(WeftError, match=why):
+        read(json.dumps(rows), tmp_path)
+
+
+@pytest.mark.parametrize(("text", "command", "ranks"), [
+    (OSU, "$ mpirun_rsh --export-all -np 2 a b osu_allreduce -d cuda -n 7", 2), (OSU, "srun -n 16 ./osu_allreduce", 16),
+    (OSU, "srun --ntasks=4 ./osu_allreduce", 4), (HCCL, "mpirun -n 8 ./bin/all_reduce_test -b 8K -n 20", 8),
+])
+def test_ranks_of_the_command_above_a_table(text: str, command: str, ranks: int, tmp_path: Path) -> None:
+    assert read(f"{command}\n{text}", tmp_path, unnamed="all-reduce", guess=64).n_ranks == ranks
+
+
+@pytest.mark.parametrize(("text", "old", "new", "why"), [
+    (HCCL, "data_size(Bytes):", "x data_size(Bytes):", "has no column data_size"),
+    (IMB, "t_avg", "xt_avg", "is not one of"),
+])
+def test_columns_that_only_end_as_known_ones(text: str, old: str, new: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(WeftError, match=why):
+        read(text.replace(old, new), tmp_path)

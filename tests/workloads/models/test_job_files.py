@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from sim.study.spec import Spec
 from topologies import WeftError
 from topologies.text.schema import Absent
 from workloads.models.job_files import MEGATRON_ABSENT, TITAN_ABSENT, read_job
+from workloads.models.language import language_model
 from workloads.passes.memory import memory_of
 from workloads.passes.plan import Plan
 
@@ -140,7 +140,7 @@ def test_tokens_of_a_tokenizer(named: str, tokens: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "suffix", "why"), [
     (TITAN.replace("8B", "9B"), ".toml", "model 'llama3' of flavor '9B' is not known"),
-    (TITAN.replace("llama3", "llama4").replace("8B", "17bx16e"), ".toml", "'llama4' of flavor '17bx16e'"),
+    (TITAN.replace("llama3", "flux").replace("8B", "flux-dev"), ".toml", "'flux' of flavor 'flux-dev'"),
     (TITAN.replace("= 2", "= 'two'"), ".toml", "local_batch_size of .training. is 'two': an integer"),
     (TITAN + "pipeline_parallel_degree = 2\npipeline_parallel_schedule = 'x'\n", ".toml", "schedule 'x' is not known"),
     ("[model\n", ".toml", "job file"),
@@ -157,12 +157,16 @@ def test_tokens_of_a_tokenizer(named: str, tokens: int, tmp_path: Path) -> None:
     (MEGATRON.replace("--num-layers 24", ""), ".sh", "--num-layers is not there"),
     (MEGATRON.replace("TP=2 ", "TP=$1 "), ".sh", "--tensor-model-parallel-size is '.TP'"),
     (MEGATRON.replace("--merge-file", "--x"), ".sh", "--vocab-size is not there"),
+    (MEGATRON + " --make-vocab-size-divisible-by 0", ".sh", "by is '0': .* as a plain integer from 1"),
     (MEGATRON + " --cp-comm-type a2a", ".sh", "--cp-comm-type a2a is not modelled: omit it; p2p is"),
     (MEGATRON + " --overlap-moe-expert-parallel-comm", ".sh", "--overlap-moe-expert-parallel-comm is not modelled"),
     ("MODEL_ARGS:\n  --num-layers: [1, 2]\n", ".yaml", "line 2: --num-layers: expected a single value"),
     ("MODE: rl\nMODEL_ARGS:\n  --num-layers: 2\n", ".yaml", "line 1: MODE: 'rl' is no training"),
     ("ARGS:\n  --num-layers: 2\n", ".yaml", "key 'MODEL_ARGS' is missing"),
-    (MEGATRON + " --num-experts 4 --moe-layer-freq 2", ".sh", "only mixtures in all layers"),
+    *((MEGATRON + f" --num-experts 4 --moe-layer-freq {word}", ".sh", "of the 24 layers, is expected") for word in (
+        "0", "x", "[1]*23", "[2]*24", "'([1]*24'", "[1]+2", "[[1]]*24", "[1]*9999999*9999999")),
+    (MEGATRON + " --window-size 128", ".sh", "--window-size '128': two numbers"),
+    (MEGATRON + " --window-size 128,0 --window-attn-skip-freq [1]*3", ".sh", "0 and 1 for each of the 24 layers"),
 ])
 def test_what_is_wrong_is_one_line(text: str, suffix: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / f"job{suffix}"
@@ -212,12 +216,49 @@ def test_every_second_layer_is_computed_again(tmp_path: Path) -> None:
         assert plan(tmp_path, TITAN + more, ".toml").recompute == name
 
 
-@pytest.mark.parametrize(("more", "told"), [("", True), (" --expert-tensor-parallel-size 1", False)])
-def test_experts_that_megatron_divides_are_told(tmp_path: Path, more: str, told: bool) -> None:
-    """Absent is the degree of tensor parallelism there, which no plan has."""
-    path = tmp_path / "a.sh"
-    path.write_text(MEGATRON + " --num-experts 4 --moe-router-topk 2 --tensor-model-parallel-size 2" + more)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        read_job(str(path))
-    assert any("divides experts among the 2 ranks" in str(one.message) for one in found) == told
+@pytest.mark.parametrize(("words", "mixtures"), [
+    ("", [1] * 24), ("--moe-layer-freq 3", [1, 0, 0] * 8), ("--moe-layer-freq [0]*3+[1]*21", [0] * 3 + [1] * 21),
+    ("--moe-layer-freq '([0]*3 + [1]*21)'", [0] * 3 + [1] * 21), ('--moe-layer-freq "([1]*2+[0])*8"', [1, 1, 0] * 8),
+])
+def test_layers_of_megatron_that_are_mixtures(words: str, mixtures: list[int], tmp_path: Path) -> None:
+    model = plan(tmp_path, MEGATRON.rstrip() + f" --num-experts 4 {words} --swiglu", ".sh").model
+    assert [model.is_mixture(layer) for layer in range(24)] == mixtures and model.gated
+
+
+@pytest.mark.parametrize(("words", "windows"), [
+    ("--window-size 127,0", [128] * 24), ("--window-size (127,0) --window-attn-skip-freq 2", [128, 0] * 12),
+    ('--window-size "(511, 0)" --window-attn-skip-freq ([1]*5+[0])*4', ([512] * 5 + [0]) * 4),
+    ("--window-size -1,0", [0] * 24), ("--window-size 9,-1 --window-attn-skip-freq 1", [0] * 24),
+])
+def test_windows_of_megatron(words: str, windows: list[int], tmp_path: Path) -> None:
+    """As many tokens before as the argument says, and the token itself."""
+    model = plan(tmp_path, MEGATRON.rstrip() + f" {words} --swiglu", ".sh").model
+    assert [model.window(layer) for layer in range(24)] == windows and model.gated
+
+
+@pytest.mark.parametrize(("more", "etp"), [("", 2), (" --expert-tensor-parallel-size 1", 1)])
+def test_experts_are_divided_as_megatron_does(tmp_path: Path, more: str, etp: int) -> None:
+    """Absent is the degree of tensor parallelism."""
+    found = plan(tmp_path, MEGATRON.rstrip() + " --num-experts 4 --expert-model-parallel-size 2" + more, ".sh")
+    assert (found.tp, found.etp, found.groups["ep"]) == (2, etp, (2, etp))
+    assert found.groups["edp"] == (8 // 2 // etp, 2 * etp)
+    assert plan(tmp_path, MEGATRON, ".sh").etp == 1
+
+
+@pytest.mark.parametrize(("name", "flavor", "more", "etp"), [
+    ("llama4", "17bx128e", "", 2), ("llama4", "17bx16e", "expert_parallel_degree = 8\n", 1),
+    ("llama4", "debugmodel", "expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2\n", 2),
+    ("gpt_oss", "20b", "", 2), ("gpt_oss", "120B", "expert_parallel_degree = 8\n", 1), ("llama3", "8B", "", 1),
+])
+def test_experts_and_windows_of_torchtitan(name: str, flavor: str, more: str, etp: int, tmp_path: Path) -> None:
+    """Without expert parallelism, tensor ranks divide the experts."""
+    found = plan(tmp_path, TITAN.replace("llama3", name).replace("8B", flavor) + more, ".toml")
+    assert found.etp == etp and bool(found.model.windows) == (name != "llama3")
+
+
+@pytest.mark.parametrize(("name", "billions"), [("gpt-oss-20b", 3.61), ("gpt-oss-120b", 5.13)])
+def test_active_parameters_are_those_that_are_published(name: str, billions: float) -> None:
+    """Of a token, with the head and without the embedding: arXiv 2508.10925, table 1."""
+    model = language_model(name)
+    used = sum(one.flops for layer in range(model.layers) for one in model.matrices(layer)) / 2
+    assert (used + model.vocabulary * model.hidden) / 1e9 == pytest.approx(billions, rel=0.01)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from topologies import WeftError
@@ -23,6 +25,8 @@ PARAMETERS = {
     "deepseek-v3-236b": 235.74, "mpt-7b": 6.65, "mpt-30b": 29.96,
     "llama-3-1b": 1.236, "llama-3-3b": 3.213, "llama-3-debugmodel": 0.00614, "qwen-3-debugmodel": 0.032,
     "qwen-3-debugmodel-moe": 0.316, "deepseek-v3-debugmodel": 0.033,
+    "llama-4-17bx16e": 107.77, "llama-4-17bx128e": 400.71, "llama-4-debugmodel": 0.015, "gpt-oss-20b": 20.91,
+    "gpt-oss-120b": 116.83, "gpt-oss-debugmodel": 0.0813,
 }
 """Published, in billions."""
 
@@ -183,20 +187,98 @@ def test_configurations_of_other_kinds_have_their_published_parameters(name: str
     assert language_model(str(path)).parameters / 1e9 == pytest.approx(billions, rel=2e-3)
 
 
-@pytest.mark.parametrize(("more", "message"), [
-    ({"decoder_sparse_step": 2}, "decoder_sparse_step is 2: only mixtures in all layers behind the first are read"),
-    ({"mlp_only_layers": [3]}, "mlp_only_layers is "),
-    ({"shared_expert_intermediate_size": 1000}, "shared_expert_intermediate_size 1000 is no multiple"),
+def config(folder: Path, table: dict[str, Any], **more: Any) -> LanguageModel:
+    path = folder / "config.json"
+    path.write_text(json.dumps(table | more), encoding="utf-8")
+    return language_model(str(path))
+
+
+def test_shared_experts_are_counted_in_whole_ones(tmp_path: Path) -> None:
+    with pytest.raises(WeftError, match="shared_expert_intermediate_size 1000 is no multiple"):
+        config(tmp_path, PUBLISHED["qwen1.5-moe-a2.7b"][0], shared_expert_intermediate_size=1000)
+
+
+@pytest.mark.parametrize(("name", "more", "dense"), [
+    ("qwen1.5-moe-a2.7b", {"decoder_sparse_step": 2}, range(0, 24, 2)),
+    ("qwen1.5-moe-a2.7b", {"decoder_sparse_step": 3, "mlp_only_layers": [2, 5]}, {*range(24)} - {*range(8, 24, 3)}),
+    ("ernie-4.5-21b-a3b", {"moe_layer_end_index": 20}, [0, *range(21, 28)]),
+    ("ernie-4.5-21b-a3b", {"moe_layer_end_index": -1, "moe_layer_interval": 1}, [0]),
 ])
-def test_mixtures_that_are_none_in_some_layers(more: dict[str, Any], message: str, tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(PUBLISHED["qwen1.5-moe-a2.7b"][0] | more), encoding="utf-8")
-    with pytest.raises(WeftError, match=message):
-        language_model(str(path))
+def test_layers_that_are_no_mixtures(name: str, more: dict[str, Any], dense: Iterable[int], tmp_path: Path) -> None:
+    found = config(tmp_path, PUBLISHED[name][0], **more)
+    assert [layer for layer in range(found.layers) if not found.is_mixture(layer)] == sorted(dense)
 
 
-def test_windows_of_attention_are_told(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(PUBLISHED["gpt-oss-120b"][0] | {"sliding_window": 128}), encoding="utf-8")
-    with pytest.warns(InputNote, match="and none to the last 128 alone"):
-        language_model(str(path))
+GEMMA = _sizes("gemma2", 26, 2304, 8, 9216, 256000, num_key_value_heads=4, head_dim=256)
+QWEN = _sizes("qwen2", 28, 3584, 28, 18944, 152064, num_key_value_heads=4)
+SCOUT = _sizes("llama4_text", 8, 5120, 40, 8192, 202048, num_key_value_heads=8, num_local_experts=16,
+               num_experts_per_tok=1, intermediate_size_mlp=16384)
+NEO = {"model_type": "gpt_neo", "num_layers": 6, "hidden_size": 2048, "num_heads": 16, "vocab_size": 50257}
+WINDOWS: list[tuple[dict[str, Any], dict[str, Any], list[int]]] = [
+    (GEMMA, {}, [4096, 0] * 13), (GEMMA, {"sliding_window": 100}, [100, 0] * 13),
+    (GEMMA, {"sliding_window": None}, [0] * 26),
+    (GEMMA, {"model_type": "gemma3_text"}, ([4096] * 5 + [0]) * 4 + [4096] * 2),
+    (GEMMA, {"layer_types": ["full_attention", "sliding_attention"] * 13}, [0, 4096] * 13),
+    (QWEN, {"sliding_window": 4096, "use_sliding_window": False}, [0] * 28), (QWEN, {"sliding_window": 4096}, [0] * 28),
+    (QWEN, {"sliding_window": 70, "use_sliding_window": True, "max_window_layers": 20}, [0] * 20 + [70] * 8),
+    (PUBLISHED["gpt-oss-120b"][0], {}, [128, 0] * 18), (PUBLISHED["smollm3-3b"][0], {"sliding_window": 9}, [0] * 36),
+    (SCOUT, {}, [8192, 8192, 8192, 0] * 2),
+    (SCOUT, {"attention_chunk_size": 50, "no_rope_layers": [1, 0] * 4}, [50, 0] * 4),
+    (_sizes("exaone4", 6, 1024, 8, 4096, 1000, num_key_value_heads=8), {"sliding_window_pattern": "LLG"},
+     [4096, 4096, 0] * 2),
+    (NEO, {}, [0, 256] * 3), (NEO, {"attention_types": [[["local"], 6]], "window_size": 7}, [7] * 6),
+    (CONFIGS["mixtral-8x7b"], {"sliding_window": None}, [0] * 32),
+    (CONFIGS["mixtral-8x7b"], {"model_type": "mistral", "num_local_experts": None}, [4096] * 32),
+]
+
+
+@pytest.mark.parametrize(("table", "more", "expected"), WINDOWS)
+def test_windows_are_those_of_the_class_of_a_type(
+    table: dict[str, Any], more: dict[str, Any], expected: list[int], tmp_path: Path
+) -> None:
+    found = config(tmp_path, table, **more)
+    assert [found.window(layer) for layer in range(found.layers)] == expected
+    assert found.chunked == (table is SCOUT)
+
+
+@pytest.mark.parametrize(("table", "more", "why"), [
+    (GEMMA, {"layer_types": ["linear_attention"] * 26}, "attention 'linear_attention' is unknown"),
+    (GEMMA, {"layer_types": ["full_attention"] * 3}, "its 26 layers have 3 kinds of attention"),
+    (GEMMA, {"sliding_window": "many"}, "sliding_window is 'many'"),
+    (GEMMA, {"sliding_window_pattern": -1}, "sliding_window_pattern is -1"),
+    (PUBLISHED["qwen1.5-moe-a2.7b"][0], {"decoder_sparse_step": 0}, "a mixture in every 0 layers"),
+])
+def test_layers_that_are_unknown_are_named(
+    table: dict[str, Any], more: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(WeftError, match=why):
+        config(tmp_path, table, **more)
+
+
+def test_windows_that_a_type_does_not_have_are_passed_over_with_a_note(tmp_path: Path) -> None:
+    with pytest.warns(InputNote, match="sliding_window is passed over, as llama has no windows"):
+        assert config(tmp_path, CONFIGS["llama-3-8b"], sliding_window=128).windows == ()
+
+
+@pytest.mark.parametrize("context", [1, 7, 64, 100])
+@pytest.mark.parametrize("window", [0, 1, 5, 64, 99, 200])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_attended_tokens_are_those_of_a_mask(context: int, window: int, chunked: bool) -> None:
+    """Of a matrix of queries and keys, of which the one on the border counts half."""
+    one = LanguageModel(name="one", layers=4, hidden=64, heads=4, vocabulary=100, sequence=64, windows=(window, 0),
+                        chunked=chunked)
+    query, key = np.indices((context, context))
+    near = query // window == key // window if chunked and window else query - key < (window or context)
+    mask = (key <= query) & near
+    for layer, pairs in ((2, mask), (3, key <= query)):
+        assert abs(one.attended(layer, context) - pairs.sum() / context) <= 0.5
+        assert one.core_flops(layer, context, causal=False) == 2 * context * 4 * 32
+
+
+def test_a_window_of_all_is_none() -> None:
+    shape: dict[str, Any] = {"name": "x", "layers": 6, "hidden": 64, "heads": 4, "vocabulary": 100, "sequence": 64}
+    plain = LanguageModel(**shape)
+    for chunked in (False, True):
+        wide = LanguageModel(**shape, windows=(64, 1000), chunked=chunked)
+        assert wide.token_flops(64) == plain.token_flops(64)
+        assert LanguageModel(**shape, windows=(8,), chunked=chunked).token_flops(64) < plain.token_flops(64)

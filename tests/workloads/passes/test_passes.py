@@ -21,7 +21,7 @@ from workloads.passes.memory import _others, check_fits, layer_activations, memo
 from workloads.passes.orders import ORDERS, Slot
 from workloads.passes.plan import Plan
 from workloads.passes.stages import layer_parameters, outer_parameters
-from workloads.passes.tape import Begun, Tape
+from workloads.passes.tape import Begun, Tape, Work
 from workloads.passes.timeline import timeline
 
 SMALL = LanguageModel(name="small", layers=8, hidden=1024, heads=16, vocabulary=32000, sequence=1024)
@@ -255,6 +255,60 @@ def test_tokens_travel_before_the_first_matrix_and_only_those_of_the_rank() -> N
     assert kinds[where[0]:where[1]].count("work") == 3  # fc1, activation, fc2
     layers.backward(Written(free), 0, "BW")
     assert len(sizes) == 4
+
+
+MIXED = replace(SMALL, experts=8, active=2, expert_width=512)
+
+
+def test_windows_spare_the_attention_of_their_layers_alone() -> None:
+    """Of a window of w of s tokens, w (1 - w / 2s) keys a query in place of s / 2: forward, and 2.5 times backward."""
+    window, sequence, rates = 100, 1024, device("a100").attention(2)
+    spared = sequence / 2 - window * (1 - window / (2 * sequence))
+    flops = 2 * spared * SMALL.heads * 2 * SMALL.head_size * sequence
+    once = (flops / rates[0] + 2.5 * flops / rates[1]) / stack("megatron").attention_share
+    for windows, layers in (((window,), 8), ((window, 0), 4), ((0, 0, window), 2), ((sequence, 0), 0)):
+        for pp in (1, 2, 4):
+            times = [sum(part["forward"] + part["backward"] for part in _kernels(plan(one, pp=pp)))
+                     for one in (SMALL, replace(SMALL, windows=windows))]
+            assert (times[0] - times[1]) / 1e12 == pytest.approx(once * layers, rel=1e-6)
+
+
+def _kernels(one: Plan) -> list[Counter[str]]:
+    """Time of kernels of one microbatch by kind, of each stage."""
+    found = iterate(one, free)
+    parts = []
+    for stage in range(one.stages):
+        kinds = Counter[str]()
+        for kind in ("F", "BW"):
+            for work in found.scripts[stage, kind]:
+                if isinstance(work, Work):
+                    kinds[work.kind] += work.end - work.begin
+        parts.append(kinds)
+    return parts
+
+
+def test_ranks_that_share_an_expert_gather_its_tokens() -> None:
+    """Of T / tp tokens of each of them, twice; parts of an expert take as long as a whole one of fewer tokens."""
+    sent = Counter[tuple[str, str]]()
+
+    def count(kind: str, size_bytes: float, group: str) -> int:
+        sent[group, kind] += round(size_bytes)
+        return 1
+
+    whole, parts = (plan(MIXED, tp=2, dp=2, ep=2, etp=etp, sequence_parallel=True) for etp in (1, 2))
+    assert (parts.groups["ep"], parts.groups["etp"]) == ((2, 2), (2, 1)) and parts.groups["edp"].size == 1
+    iterate(parts, count)
+    array = 1024 // 2 * 2 * 1024 * 2 * 2  # tokens of a rank, both ranks, width, copies, bytes
+    assert sent["etp", "all-gather"] == sent["etp", "reduce-scatter"] == array
+    assert memory_of(parts)["weights"] < memory_of(whole)["weights"]
+    gathered = [sum(_kernels(one)[0].values()) for one in (whole, parts)]
+    assert gathered[1] == pytest.approx(gathered[0], rel=0.02)
+
+
+@pytest.mark.parametrize(("etp", "why"), [(3, "etp=3 does not divide the width 512"), (8, "ep=2 x etp=8 must divide")])
+def test_parts_of_experts_that_cannot_be(etp: int, why: str) -> None:
+    with pytest.raises(WeftError, match=why):
+        plan(MIXED, tp=2, dp=2, ep=2, etp=etp)
 
 
 def test_a_pipeline_message_is_the_share_of_a_tensor_rank() -> None:
