@@ -85,10 +85,9 @@ def demand_prices(topology: Topology, demand: Ints) -> Priced:
 def _by_program(topology: Topology, best: Priced, flow: ConcurrentFlow, demand: Ints | None = None) -> Priced:
     """The better of a bound and that of the prices of a linear program, where the bound is not its optimum."""
     if flow.rate_Bps * float(best.s_per_block_byte) < 1 - TOLERANCE:
-        by_program = [
-            _bound(topology, price, _cheapest_sum(topology, price, demand), "by the prices of links in a linear program")
-            for price in _whole(flow.price)
-        ]
+        said = "by the prices of links in a linear program"
+        by_program = [_bound(topology, price, _cheapest_sum(topology, price, demand), said)
+                      for price in _whole(flow.price)]
         best = max(best, *by_program, key=lambda one: one.s_per_block_byte)
     return best._replace(reached=flow.rate_Bps * float(best.s_per_block_byte) >= 1 - TOLERANCE)
 
