@@ -1,9 +1,9 @@
-"""All-to-all along the routes of a linear program: the maximum concurrent flow, cut into equal parts.
+"""All-to-all along the routes of a linear program: the maximum concurrent flow, cut into parts.
 
 The program computes the best rate of each source on every link (P. Basu et al., "Efficient all-to-all collective
 communication schedules for direct-connect topologies", HPDC 2024, arXiv 2309.13541). Its flows become routes with
-rates, the rates of a pair become an integer number of parts of its block, and each route carries its parts as one
-transfer.
+rates, the rates of a pair become an integer number of parts of its block, or with sizes per pair of elements, and each
+route carries its parts as one transfer.
 """
 
 from collections import defaultdict
@@ -13,13 +13,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.builders import by_wiring, plain
+from collectives.core.builders import by_wiring, kept_by_wiring
+from collectives.core.collective import uneven
+from collectives.core.pairs import Pairs, elements
 from collectives.core.pattern import Pattern
+from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import SendList
 from topologies import Topology, WeftError
+from topologies.checks import checked
 from topologies.core.symmetry import Permutation, link_permutation, translation
 from topologies.flows.programs import concurrent_flow
 from topologies.flows.tightest_cut import gather_cut
+from topologies.units import Quantity, parse_size
 
 NAME = "concurrent-flow"
 FEW_NPUS, MOST_NPUS = 64, 512
@@ -70,11 +75,45 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
     return sends.pattern(topology, kind, NAME, parts * n * n)
 
 
-all_to_all = plain("all-to-all", _pattern, """
-    All-to-all along the routes of the maximum concurrent flow; switches must send as much as they receive.
+@checked
+def all_to_all(
+    topology: Topology, size: Quantity, *, pairs: Pairs | None = None, element_bytes: int = ELEMENT_BYTES
+) -> Schedule:
+    """All-to-all along the routes of the maximum concurrent flow; switches must send as much as they receive.
 
+    `size`: what each rank sends, including its own block; with `pairs` on average.
+    `pairs`: how much each rank sends every other (default: equal blocks); see `collectives.core.pairs`.
     WeftError: too many NPUs or links for the linear program, or unreachable NPUs.
-    """)
+    """
+    if pairs is None:
+        return schedule(_pattern(topology, "all-to-all"), size, element_bytes)
+    count = elements(pairs, topology.n_npus, size, element_bytes)
+    return Schedule(_uneven_pattern(topology, count.tobytes()), parse_size(size), element_bytes)
+
+
+@kept_by_wiring(4)
+def _uneven_pattern(topology: Topology, sizes: bytes) -> Pattern:
+    """`sizes`: elements of each pair."""
+    n = topology.n_npus
+    count = np.frombuffer(sizes, np.int64).reshape(n, n)
+    routes = defaultdict[tuple[int, int], list[Route]](list)
+    for route in routes_of(topology, count * ~np.eye(n, dtype=np.bool_)):
+        routes[route.source, route.target].append(route)
+    weights = np.zeros((max(map(len, routes.values()), default=1), n, n), np.int64)
+    weights[0] = np.diag(np.diag(count))
+    sends = SendList()
+    for by in range(1, n):
+        for source in range(n):
+            target, done, share = (source + by) % n, 0, 0.0
+            for part, route in enumerate(routes[source, target]):
+                share += route.share
+                many = round(share * int(count[source, target])) - done
+                done += many
+                weights[part, source, target] = many
+                if many:
+                    block = (part * n + source) * n + target
+                    sends.add(source, target, [block], links=route.links, count=many)
+    return sends.pattern(topology, uneven(tuple(weights.ravel().tolist())), NAME, weights.size)
 
 
 def _whole_routes(topology: Topology) -> tuple[int, dict[tuple[int, int], list[tuple[Links, Sequence[int]]]]]:
@@ -130,15 +169,16 @@ def _fullest(topology: Topology, load: Floats, links: Links) -> float:
     return float(((load[where] + 1) / topology.bandwidth_Bps[where]).max())
 
 
-def routes_of(topology: Topology) -> list[Route]:
-    """The routes of the maximum concurrent flow, pair by pair.
+def routes_of(topology: Topology, demand: npt.NDArray[np.int64] | None = None) -> list[Route]:
+    """The routes of the maximum concurrent flow, pair by pair; the usual one where a pair sends next to nothing.
 
+    `demand`: what each NPU sends every other, (n, n) (default: as much).
     WeftError: too many NPUs or links.
     """
     n = topology.n_npus
     if n > MOST_NPUS:
         raise WeftError(f"{NAME} on {topology.name}: the limit is {MOST_NPUS} NPUs; this fabric has {n:,}")
-    alike = _alike(topology)
+    alike = _alike(topology) if demand is None else []
     variables = topology.n_links * (1 if alike else n)
     if variables > MOST_VARIABLES:
         raise WeftError(
@@ -146,11 +186,15 @@ def routes_of(topology: Topology) -> list[Route]:
             f"{variables:,}"
         )
     gather_cut(topology)  # rejects what cannot be reached, by name
-    flow = concurrent_flow(topology)
+    if demand is not None and not demand.any():
+        return []
+    most = 1 if demand is None else int(demand.max())
+    share = np.ones((n, n)) if demand is None else demand / most
+    flow = concurrent_flow(topology, None if demand is None else tuple(map(tuple, demand.tolist())))
+    flows = flow.flow_Bps / (flow.rate_Bps * most)
     if not alike:
-        return [route for source in range(n) for route in _routes_from(topology, source, flow.flow_Bps[source],
-                                                                       flow.rate_Bps)]
-    own = _routes_from(topology, 0, flow.flow_Bps[0], flow.rate_Bps)
+        return [route for source in range(n) for route in _routes_from(topology, source, flows[source], share[source])]
+    own = _routes_from(topology, 0, flows[0], share[0])
     routes = []
     for nodes, links in alike:
         routes += [
@@ -175,12 +219,14 @@ def _alike(topology: Topology) -> list[tuple[Permutation, Permutation]]:
     return moves
 
 
-def _routes_from(topology: Topology, source: int, flow_Bps: Floats, rate_Bps: float) -> list[Route]:
-    """Decompose the flow of one source into routes to every other rank: shortest paths through the remaining flow."""
-    left = flow_Bps / rate_Bps
+def _routes_from(topology: Topology, source: int, left: Floats, wanted: Floats) -> list[Route]:
+    """Decompose the flow of one source into routes to every other rank: shortest paths through the remaining flow.
+
+    `left`: consumed; `wanted`: of each rank, of which the most is 1, as of the flow.
+    """
     routes = []
-    for target in range(topology.n_npus):
-        due, found = 1.0, []
+    for target in np.flatnonzero(wanted).tolist():
+        due, found = float(wanted[target]), []
         while target != source and due > NOTHING * topology.n_npus:
             links = _shortest(topology, left, source, target)
             if links is None:
@@ -191,6 +237,8 @@ def _routes_from(topology: Topology, source: int, flow_Bps: Floats, rate_Bps: fl
             found.append((tuple(links), share))
         total = sum(share for _, share in found)
         routes += [Route(source, target, links, share / total) for links, share in found]
+        if not found and target != source:
+            routes.append(Route(source, target, (), 1.0))
     return routes
 
 

@@ -158,8 +158,7 @@ def _spread(block: Ints, one: list[int], other: list[int], phases: list[tuple[in
     n, done, left = len(one), 0, block.tolist()
     slots: list[tuple[int, int, int]] = []  # phase, position, and elements; equal to the element in all phases together
     for phase, amount in phases:
-        ends = [(done + amount) * (at + 1) // n - done * (at + 1) // n for at in range(n)]
-        slots += [(phase, at, ends[at] - (ends[at - 1] if at else 0)) for at in range(n)]
+        slots += [(phase, at, (done + amount + n - 1 - at) // n - (done + n - 1 - at) // n) for at in range(n)]
         done += amount
     for own, its in product((True, False), repeat=2):  # of this position of the sending box, of the receiving one
         for number, (phase, at, room) in enumerate(slots):

@@ -17,6 +17,7 @@ from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.aggregation import AggregationTree, check_tree, minimum_depth_tree
 from collectives.trees.edge_disjoint import edge_disjoint_trees
 from collectives.trees.flows import MOST_TRANSFERS, Flows, small_network, small_rails
+from collectives.trees.owned import has_units, is_plain, owned_pattern
 from topologies import SWITCH, Topology, WeftError
 from topologies.checks import Choice, Count, checked, integer
 from topologies.core.reduction_units import unit_of
@@ -26,6 +27,9 @@ NAME = "in-network"
 FORMS = ("push", "pull", "rail-wise")
 MOST_WAITS = 5_000_000
 """Limit on waits of a schedule, each listed in Python: about twenty seconds."""
+
+MOST_OWNED = 3_000_000, 40_000_000
+"""The same limits, on transfers and on waits, of blocks that ranks own, as arrays: within a minute and 3 GiB."""
 
 Trees = tuple[AggregationTree, ...]
 
@@ -108,17 +112,9 @@ def _known(topology: Topology, trees: int | Sequence[AggregationTree], routers: 
 def _pattern(
     topology: Topology, kind: str, form: str, trees: int | Trees, slots: int | None, routers: bool, root: int
 ) -> Pattern:
-    _refuse_too_many(topology, kind, form, trees if isinstance(trees, int) else len(trees))
+    n_trees, own = trees if isinstance(trees, int) else len(trees), _is_owned(kind, form) and not has_units(topology)
+    _refuse_too_many(topology, kind, form, n_trees, own)
     built = () if form == "rail-wise" else _trees(topology, trees, routers)
-    flows = Flows(topology)
-    if form == "rail-wise":
-        n_blocks = _rail_wise(flows, routers)
-    elif kind == "all-reduce" and form == "push":
-        n_blocks = _push(flows, built, slots)
-    elif kind == "all-reduce":
-        n_blocks = _pull(flows, built)
-    else:
-        n_blocks = _one_way(flows, built, kind, root)
 
     def small() -> Pattern:
         if form == "rail-wise":
@@ -128,28 +124,51 @@ def _pattern(
         return _pattern(fewer, kind, form, count, slots, routers, min(root, fewer.n_npus - 1))
 
     its_form = form if kind == "all-reduce" else ""
+    if own and is_plain(topology, built):
+        rows = 2 * topology.n_npus * sum(len(tree.parent) for tree in built)  # up and down
+        if rows > MOST_OWNED[0]:
+            what = f"in-network {kind}{f' ({form})' if its_form else ''} on {topology.name}"
+            raise WeftError(f"{what} would take {rows:,} transfers, more than {MOST_OWNED[0]:,}: use fewer ranks")
+        return owned_pattern(topology, built, kind, NAME, its_form, Smaller(small))
+    _refuse_too_many(topology, kind, form, n_trees)
+    flows = Flows(topology)
+    if form == "rail-wise":
+        n_blocks = _rail_wise(flows, routers)
+    elif kind == "all-reduce" and form == "push":
+        n_blocks = _push(flows, built, slots)
+    elif kind == "all-reduce":
+        n_blocks = _pull(flows, built)
+    else:
+        n_blocks = _one_way(flows, built, kind, root)
     return flows.pattern(kind, NAME, its_form, n_blocks, root, Smaller(small))
 
 
-def _refuse_too_many(topology: Topology, kind: str, form: str, n_trees: int) -> None:
-    """Estimated from the fact that each block goes up and down its tree separately."""
+def _is_owned(kind: str, form: str) -> bool:
+    """Whether each block has an owner."""
+    return form == "pull" or kind in ("reduce-scatter", "all-gather")
+
+
+def _refuse_too_many(topology: Topology, kind: str, form: str, n_trees: int, own: bool = False) -> None:
+    """Estimated from the fact that each block goes up and down its tree separately. `own`: its rows are arrays."""
     blocks = n_trees
-    if form == "pull" or kind in ("reduce-scatter", "all-gather"):
+    if _is_owned(kind, form):
         blocks = topology.n_npus * n_trees
     elif form == "rail-wise":
         blocks = topology.shape[0]
+    most_transfers, most_waits = MOST_OWNED if own else (MOST_TRANSFERS, MOST_WAITS)
     what = f"in-network {kind}{'' if form == 'push' else f' ({form})'} on {topology.name}"
-    if blocks * topology.n_nodes > MOST_TRANSFERS:
+    if blocks * topology.n_nodes > most_transfers:
         raise WeftError(
             f"{what} would send {blocks:,} blocks "
-            f"one by one over {topology.n_nodes:,} nodes, more than {MOST_TRANSFERS:,} transfers: use fewer ranks"
+            f"one by one over {topology.n_nodes:,} nodes, more than {most_transfers:,} transfers: use fewer ranks"
         )
     fan_in = np.bincount(topology.dst[topology.src < topology.n_npus], minlength=topology.n_nodes)
-    waits = blocks * int(fan_in[topology.kind == SWITCH].max(initial=0)) ** 2
-    if waits > MOST_WAITS:
+    fan_in = fan_in[:topology.n_npus] if own else fan_in[topology.kind == SWITCH]  # an owner is the root of its blocks
+    waits = blocks * int(fan_in.max(initial=0)) ** 2
+    if waits > most_waits:
         raise WeftError(
-            f"{what}: every copy that a switch sends waits for all {fan_in.max():,} that arrive there, up to "
-            f"{waits:,} waits, more than {MOST_WAITS:,}: use switches of fewer ports"
+            f"{what}: every copy that a node sends waits for all {fan_in.max():,} that arrive there, up to "
+            f"{waits:,} waits, more than {most_waits:,}: use nodes of fewer ports"
         )
 
 

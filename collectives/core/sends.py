@@ -121,6 +121,16 @@ class SendList:
         )
 
 
+def columns_pattern(columns: Columns, block: Ints, **more: Any) -> Pattern:
+    """The pattern of transfers that carry a block each; ties are broken by slots. `more` as in `Pattern`."""
+    carried = block[np.argsort(columns.src, kind="stable")]
+    first = _offsets(np.bincount(columns.src))
+    return Pattern(
+        emit=partial(sources_only, columns.table(alike_by_slot=True)),
+        blocks_of=lambda source, slot: [int(carried[first[source] + slot])], **more,
+    )
+
+
 def slots_of(src: Ints) -> Ints:
     """Number of each transfer among those of its source."""
     slot = np.zeros(src.size, np.int64)

@@ -155,8 +155,8 @@ DENOMINATORS = (1, 2, 4, 6, 12, 60, 720)
 EXACT_TREES, FEW_TREES = 4096, (16, 32, 64, 128, 256, 512, 1024)
 """Most trees, over all roots, that a solution may take, and the numbers tried where its fractions are finer."""
 
-FEW_OF_ONE = (1, 2, 3, 4, 6, 8, 12, 16, 32)
-"""Trees of each root that are tried where roots are equal."""
+FEW_OF_ONE = (4, 6, 8, 12, 16, 32, 3, 2, 1)
+"""Trees of each root that are tried where roots are equal: few of a root are long in filling, one of small arrays."""
 
 MOST_LOSS, PRECISION = 0.5, 1e-4
 """Of the losses of bandwidth by few trees, the most that is looked at, and how near the least is found."""

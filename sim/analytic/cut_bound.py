@@ -13,7 +13,7 @@ from topologies.checks import checked
 from topologies.core.paths import distinct_of
 from topologies.core.topology import Aggregation
 from topologies.flows.partitions import least_crossing
-from topologies.flows.prices import best_prices, demand_prices
+from topologies.flows.prices import Priced, best_prices, demand_prices
 from topologies.flows.tightest_cut import (
     Cut,
     broadcast_cut,
@@ -127,7 +127,7 @@ def pairs_bound(topology: Topology, demand: npt.NDArray[np.int64], element_bytes
     priced = demand_prices(topology, demand)
     ends = distinct_of(np.concatenate([of[list(priced.links)] for of in (topology.src, topology.dst)])).tolist()
     s_per_byte = priced.s_per_block_byte * element_bytes / size_bytes if size_bytes else Fraction(0)
-    return CutBound(s_per_byte, tuple(ends), priced.said)
+    return CutBound(s_per_byte, tuple(ends), _proved(priced))
 
 
 def _all_to_all(topology: Topology) -> CutBound:
@@ -137,5 +137,8 @@ def _all_to_all(topology: Topology) -> CutBound:
     priced = best_prices(topology)
     links = np.array(priced.links)
     ends = distinct_of(np.concatenate([topology.src[links], topology.dst[links]]))
-    proof = "; a concurrent flow is as fast" if priced.reached else ""
-    return CutBound(priced.s_per_block_byte / topology.n_npus, tuple(ends.tolist()), f"{priced.said}{proof}")
+    return CutBound(priced.s_per_block_byte / topology.n_npus, tuple(ends.tolist()), _proved(priced))
+
+
+def _proved(priced: Priced) -> str:
+    return priced.said + ("; a concurrent flow is as fast" if priced.reached else "")

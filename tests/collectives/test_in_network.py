@@ -300,9 +300,33 @@ def test_small_networks_are_of_the_kind_of_the_large_one(monkeypatch):
             assert best.proof == ("proved" if spec == small else f"proved on {small}")
 
 
+@pytest.mark.table
+@pytest.mark.parametrize("trees", [1, 2])
+@pytest.mark.parametrize(("kind", "form"), [("all-reduce", "pull"), ("all-gather", "push"), ("reduce-scatter", "push")])
+@pytest.mark.parametrize("spec", [
+    "switch:2", "switch:5", "ring:5", "torus:3x4", "mesh:3x2", "fc:4", "leaf-spine:3x2x2", "fat-tree:4", "dgx-h100:3",
+    "mi250:1", "hypercube:3", "dragonfly:3x2", "dgx1:1",
+])
+def test_rows_as_arrays_are_those_added_one_by_one(monkeypatch, spec, kind, form, trees):
+    fabric = from_spec(spec).as_it_reduces()
+    if trees > 1 and spec not in ("torus:3x4", "fc:4", "leaf-spine:3x2x2", "fat-tree:4", "dgx1:1"):
+        return  # there are no two
+    own = in_network._pattern.__wrapped__(fabric, kind, form, trees, None, True, 0)
+    monkeypatch.setattr(in_network, "is_plain", lambda *_: False)
+    wanted = in_network._pattern.__wrapped__(fabric, kind, form, trees, None, True, 0)
+    mine, its = own.transfers(), wanted.transfers()
+    assert all(np.array_equal(one, other) for one, other in zip(mine, its, strict=True))
+    ends = list(zip(mine.src.tolist(), mine.slot.tolist(), strict=True))
+    assert [own.blocks_of(*one) for one in ends] == [list(wanted.blocks_of(*one)) for one in ends]
+
+
 def test_what_would_take_too_long_is_refused_at_once():
-    with pytest.raises(WeftError, match="2,000 blocks one by one over 2,001 nodes, more than 1,000,000"):
+    with pytest.raises(WeftError, match="2,000 blocks one by one over 2,001 nodes, more than 3,000,000"):
         in_network.all_reduce(switch(2000), "1MiB", form="pull")
+    with pytest.raises(WeftError, match="would take 3,001,250 transfers, more than 3,000,000"):
+        in_network.all_gather(switch(1225), "1MiB")
+    with pytest.raises(WeftError, match=r"all 600 that arrive there, up to 216,360,000 waits, more than 40,000,000"):
+        in_network.reduce_scatter(from_spec("fc:601"), "1MiB", routers=True)
     with pytest.raises(WeftError, match="1,024 blocks one by one over 1,025 nodes"):
         in_network.all_reduce(from_spec("SW(1024)_SW(1)"), "1MiB", form="rail-wise")
     with pytest.raises(WeftError, match="let each of 2,099 sends"):

@@ -25,7 +25,7 @@ from topologies.core.symmetry import link_orbits
 from topologies.core.topology import Topology
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.partitions import boxes
-from topologies.flows.programs import concurrent_flow, is_small_program
+from topologies.flows.programs import SMALL, ConcurrentFlow, concurrent_flow, is_small_program
 from topologies.flows.tightest_cut import is_transitive
 from topologies.units import counted
 
@@ -74,14 +74,7 @@ def best_prices(topology: Topology) -> Priced:
         return best
     if is_transitive(topology) and _even_rate_Bps(topology) * float(best.s_per_block_byte) >= 1 - TOLERANCE:
         return best._replace(reached=True)
-    flow = concurrent_flow(topology)
-    if flow.rate_Bps * float(best.s_per_block_byte) < 1 - TOLERANCE:
-        by_program = [
-            _bound(topology, price, _cheapest_sum(topology, price), "by the prices of links in a linear program")
-            for price in _whole(flow.price)
-        ]
-        best = max(best, *by_program, key=lambda one: one.s_per_block_byte)
-    return best._replace(reached=flow.rate_Bps * float(best.s_per_block_byte) >= 1 - TOLERANCE)
+    return _by_program(topology, best, concurrent_flow(topology))
 
 
 def _even_rate_Bps(topology: Topology) -> float:
@@ -110,7 +103,19 @@ def demand_prices(topology: Topology, demand: Ints) -> Priced:
     WeftError: an NPU that another cannot reach.
     """
     best = max(_demanded(topology, demand), key=lambda one: one.s_per_block_byte)
+    if demand.any() and topology.n_npus * topology.n_links <= SMALL:
+        best = _by_program(topology, best, concurrent_flow(topology, tuple(map(tuple, demand.tolist()))), demand)
     return best._replace(said=best.said.replace("block", "element"))
+
+
+def _by_program(topology: Topology, best: Priced, flow: ConcurrentFlow, demand: Ints | None = None) -> Priced:
+    """The better of a bound and that of the prices of a linear program, where the bound is not its optimum."""
+    if flow.rate_Bps * float(best.s_per_block_byte) < 1 - TOLERANCE:
+        said = "by the prices of links in a linear program"
+        by_program = [_bound(topology, price, _cheapest_sum(topology, price, demand), said)
+                      for price in _whole(flow.price)]
+        best = max(best, *by_program, key=lambda one: one.s_per_block_byte)
+    return best._replace(reached=flow.rate_Bps * float(best.s_per_block_byte) >= 1 - TOLERANCE)
 
 
 def _demanded(topology: Topology, demand: Ints) -> Iterator[Priced]:
