@@ -115,6 +115,7 @@ class Stack:
     scanned: bool = False
     late: bool = False
     dtensor: bool = False
+    stops: bool = False
     behind: tuple[str, ...] = ()
     efficiency: Mapping[str, Any]
 

@@ -16,10 +16,8 @@ References
 .. [2] NVIDIA/Megatron-LM d98e8a64, `linear_with_grad_accumulation_and_async_allreduce`.
 """
 
-from typing import NamedTuple
-
 from workloads.models.language import WORD, Matrix
-from workloads.passes.plan import Plan
+from workloads.passes.plan import Again, Plan
 from workloads.passes.tape import Tape
 
 EAGER = 2.8
@@ -29,8 +27,11 @@ UNFUSED = 13
 """Bytes of an unfused attention for each pair of tokens and head: scores, mask and softmax, dropout, and reads."""
 
 TOGETHER = 1.5
-"""Exponent of `beside`: of 1, 1.25, 1.5, 1.75, 2 and more that which is nearest to the products of microsoft/vidur 7d47513
-(`mlp.csv`, 256 tokens or more) on A100, 36,516, and on H100, 21,924."""
+"""Exponent of `beside`: of 1, 1.25, 1.5, 1.75, 2 and more that which is nearest to the products of microsoft/vidur
+7d47513 (`mlp.csv`, 256 tokens or more) on A100, 36,516, and on H100, 21,924."""
+
+NARROW = 4 / 3
+"""Bytes of an element that products in fp8 read or write, of three of them: each reads one, and writes two."""
 
 NODE_LIMIT_WIDTH = 1
 """Bytes of a dispatched element in fp8; combined ones are in half precision."""
@@ -41,16 +42,6 @@ def beside(computed: float, moved: float) -> float:
     return float((computed**TOGETHER + moved**TOGETHER) ** (1 / TOGETHER))
 
 
-class Again(NamedTuple):
-    """What of a forward pass is computed: the share of matrix products, attention, and collectives."""
-
-    products: float = 1.0
-    core: bool = True
-    calls: bool = True
-
-
-AGAIN = {"full": Again(), "layers": Again(), "products": Again(0.5, core=False, calls=False),
-         "memory": Again(0.0, core=False, calls=False)}
 WHOLE = Again()
 
 
@@ -69,21 +60,40 @@ class Layers:
     # --- kernels
 
     def product_s(self, one: Matrix, *, half: bool = False) -> float:
-        """A matrix product of a microbatch; its gradients take as long."""
-        plan, routed = self.plan, one.name.startswith("expert")
-        flops = one.flops * self.tokens / plan.tp
+        """A matrix product of a microbatch, with a third of the casts of all three; its gradients take as long."""
+        plan, model, routed = self.plan, self.model, one.name.startswith("expert")
         row = one.name in ("projection", "fc2")
         rows, columns = (one.rows / plan.tp, one.columns) if row else (one.rows, one.columns / plan.tp)
-        wide = one.active * (one.rows + one.columns) / plan.tp if routed else rows + columns
-        moved = WORD * (one.parameters / (plan.ep if routed else plan.tp) + self.tokens * wide)
         fp8 = plan.precision == "fp8" and not half
-        cast = 4 * self.tokens * one.active * one.rows / plan.tp / self.device.hbm if fp8 else 0.0
-        computed = flops / (self.rate if fp8 else self.half_rate)
-        if plan.kernels:
-            n, k = (one.rows / plan.tp, one.columns / plan.tp) if routed else (columns, rows)
-            m = self.tokens * one.active / (plan.tp if routed else 1)
-            return plan.kernels.product_s(m, max(n, 1), max(k, 1), "fp8" if fp8 else "half") + cast
-        return beside(computed, moved / self.device.hbm) + cast + self.device.kernel_s
+        apart = [1.0]  # linears of one input
+        if plan.stack.dtensor and one.name in ("qkv", "fc1"):
+            keys = model.kv_width / 2 / one.columns
+            apart = [1 - 2 * keys, keys, keys] if one.name == "qkv" else [1 / (1 + model.gated)] * (1 + model.gated)
+        found = self.cast_s(one, row) if fp8 else 0.0
+        for share in apart:
+            n, flops = columns * share, one.flops * share * self.tokens / plan.tp
+            if plan.kernels:
+                n, k = (one.rows / plan.tp, one.columns / plan.tp) if routed else (n, rows)
+                m = self.tokens * one.active / (plan.tp if routed else 1)
+                found += plan.kernels.product_s(m, max(n, 1), max(k, 1), "fp8" if fp8 else "half")
+                continue
+            wide = one.active * (one.rows + one.columns) / plan.tp if routed else rows + n
+            moved = (NARROW if fp8 else WORD) * (
+                one.parameters * share / (plan.ep if routed else plan.tp) + self.tokens * wide)
+            found += beside(flops / (self.rate if fp8 else self.half_rate), moved / self.device.hbm)
+            found += self.device.kernel_s
+        return found
+
+    def cast_s(self, one: Matrix, row: bool) -> float:
+        """Casts to fp8 for one of the three products: of the input, its transpose, and the gradient in both orders;
+        weights are transposed.
+
+        What travels is cast before, and transposed behind.
+        """
+        t, whole = self.plan.tp, (3 / self.plan.shards + 2)  # read, written; read and written again
+        moved = 5 * one.rows / t + whole * one.columns if row else whole * one.rows + 5 * one.columns / t
+        weights = 2 * one.parameters / t / (self.plan.ep if one.copies > 1 else 1)
+        return (moved * one.active * self.tokens + weights) / 3 / self.device.hbm
 
     def memory_s(self, element_bytes: float, *, kernels: int = 1) -> float:
         """Memory-bound work on so many bytes a token."""
@@ -99,8 +109,8 @@ class Layers:
             return once * (2 if backward else 1)
         rates = self.device.attention(3 if plan.attention == "flash3" else 2)
         flops = model.core_flops(plan.sequence) * self.tokens / plan.tp * (2.5 if backward else 1)
-        share = plan.stack.context_share if plan.cp > 1 else plan.stack.attention_share
-        return flops / (rates[backward] * share) + self.device.kernel_s
+        pieces = (1 + (plan.cp - 1) / plan.stack.context_share) / plan.cp  # the first is a rank's own
+        return pieces * flops / (rates[backward] * plan.stack.attention_share) + self.device.kernel_s
 
     @property
     def norm(self) -> float:
@@ -167,23 +177,22 @@ class Layers:
     # --- forward
 
     def forward(self, tape: Tape, layer: int, again: Again = WHOLE, kind: str = "forward") -> None:
-        share = again.products
         tape.work(kind, self.memory_s(self.norm, kernels=2))
-        gathers = again.calls or (share > 0 and self.plan.stack.dtensor)
-        self.gathered(tape, kind, share * sum(map(self.product_s, self.model.attention_in)), gathers)
+        gathers = again.calls or self.plan.stack.dtensor
+        self.gathered(tape, kind, again.inside * sum(map(self.product_s, self.model.attention_in)), gathers)
         if self.rotary:
             tape.work(kind, self.memory_s(self.rotary))
         if again.core:
             self.core(tape, kind)
-        self.scattered(tape, kind, share * self.product_s(self.model.attention_out), again.calls)
+        self.scattered(tape, kind, again.outside * self.product_s(self.model.attention_out), again.calls)
         tape.work(kind, self.memory_s(self.norm, kernels=2))
         if self.model.is_mixture(layer):
             self.mixture(tape, layer, again, kind)
             return
         first, second = map(self.product_s, self.model.feed_forward_of(layer))
-        self.gathered(tape, kind, share * first, gathers)
+        self.gathered(tape, kind, again.first * first, gathers)
         tape.work(kind, self.memory_s(self.activated(self.model.feed_forward)))
-        self.scattered(tape, kind, share * second, again.calls)
+        self.scattered(tape, kind, again.second * second, again.calls and again.second > 0)
 
     def core(self, tape: Tape, kind: str) -> None:
         """Attention, with keys and values from the other ranks of context parallelism."""
@@ -200,17 +209,16 @@ class Layers:
         tape.work(kind, seconds / plan.cp)
 
     def mixture(self, tape: Tape, layer: int, again: Again, kind: str) -> None:
-        model, share = self.model, again.products
-        width = model.expert_width
+        model, width = self.model, self.model.expert_width
         for one in model.feed_forward_of(layer):
             if one.name == "expert fc1":
                 tape.work(kind, self.memory_s(4 * model.active * model.hidden / self.plan.tp))
                 if again.calls:
                     self.route(tape, fp8=True)
-            tape.work(kind, share * self.product_s(one))
+            tape.work(kind, (again.second if one.name.endswith("fc2") else again.first) * self.product_s(one))
             if one.name.endswith("fc1"):
                 tape.work(kind, self.memory_s(self.activated(width * one.active)))
-            if one.name == "expert fc2":
+            if one.name == "expert fc2" and again.second:
                 if again.calls:
                     self.route(tape, fp8=False)
                 tape.work(kind, self.memory_s(4 * model.active * model.hidden / self.plan.tp))
@@ -235,7 +243,7 @@ class Layers:
         if how == "core":
             tape.work("recomputation", self.core_s())
         elif how != "none" and (how != "layers" or layer % 2 == 0):
-            self.forward(tape, layer, AGAIN[how], "recomputation")
+            self.forward(tape, layer, self.plan.again, "recomputation")
 
     def block_backward(self, tape: Tape, kind: str, first: float, second: float, middle: float | None) -> None:
         """Attention or feed-forward part; `middle`: of what is between its matrices, None for attention."""
