@@ -256,6 +256,7 @@ class Plan:
             "rep": Group(self.replicas, inner * self.dp // self.replicas),
             "ep": Group(self.ep, 1), "edp": Group(inner * self.dp // self.ep, self.ep),
             "pp": Group(min(self.pp, 2), inner * self.dp), "all": Group(self.n_ranks, 1),
+            "copies": Group(min(self.pp, 2), inner * self.dp * max(self.pp // 2, 1)),
             "ends": Group(min(self.pp, 2), inner * self.dp * max(self.pp - 1, 1)),
         }
 

@@ -317,7 +317,7 @@ def test_nothing_is_beside_the_collectives_of_plain_tensor_parallelism(recompute
     sent = [item.end - item.begin for item in tape.script if isinstance(item, Begun)]
     assert sum(tape.exposed.values()) == sum(sent)
     of_tensors = [item for item in tape.script if isinstance(item, Begun) and item.group == "tp"]
-    assert len(of_tensors) == {"none": 4, "selective": 6, "full": 7}[recompute]  # the last product is not computed again
+    assert len(of_tensors) == {"none": 4, "selective": 6, "full": 7}[recompute]  # the last product is not again
     assert sum(beside.exposed.values()) < sum(sent)
 
 
