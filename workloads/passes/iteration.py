@@ -336,7 +336,7 @@ class Passes:
     def tail(self) -> Iterator[tuple[str, float, str]]:
         """What follows the last gradient: collectives (kind, bytes, group), and "optimizer" (seconds, no group).
 
-        Norms, tied embeddings, copies of stages, the norm of all gradients, the optimizer, and weights updated by others.
+        Norms, tied embeddings, copies of stages, the norm of all gradients, the update, and weights updated by others.
         """
         plan, model = self.plan, self.plan.model
         if plan.sequence_parallel:
