@@ -40,10 +40,11 @@ COLUMNS = (
 STACKS = (
     (r"2104\.04473", "megatron-2021"), (r"torchtitan", "torchtitan"),
     (r"fms-fsdp.*0d319983", "fms-2023"), (r"fms-fsdp", "fms"),
-    (r"llm-foundry|mosaicml", "llm-foundry"), (r"maxtext", "maxtext"), (r"DeepSeek", "deepseek"),
+    (r"llm-foundry.*A100-40GB", "llm-foundry-2023"), (r"llm-foundry|mosaicml", "llm-foundry"),
+    (r"maxtext", "maxtext"), (r"DeepSeek", "deepseek"),
     (r"2407\.21783", "meta"),
 )
-"""Software by the source of a run; Megatron-LM where none of these is named."""
+"""Software by the source of a run and its GPU; Megatron-LM where none of these is named."""
 
 DEVICES = (
     (r"v5p", "tpu-v5p"), (r"GB200", "gb200"), (r"B200", "b200"), (r"H200", "h200"), (r"H800", "h800"),
@@ -180,8 +181,8 @@ def predict(row: Mapping[str, str], plan: Plan) -> Iteration:
 
 
 def stack_of(row: Mapping[str, str]) -> Stack:
-    """The software stack of a row, by its source."""
-    return stack(_named(STACKS, row["source"], "megatron"))
+    """The software stack of a row, by its source and GPU."""
+    return stack(_named(STACKS, f"{row['source']} {row['gpu']}", "megatron"))
 
 
 def plan_of(row: Mapping[str, str]) -> Plan:

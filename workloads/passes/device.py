@@ -108,13 +108,14 @@ class Stack:
     microbatches: str = ""
     context_share: float = 1.0
     attention_share: float = 1.0
-    eager: bool = False
+    eager: float = 1.0
     copies: float = 0.0
     network: float = 1.0
     flushes: bool = False
     scanned: bool = False
     late: bool = False
     dtensor: bool = False
+    stops: bool = False
     behind: tuple[str, ...] = ()
     efficiency: Mapping[str, Any]
 

@@ -331,12 +331,13 @@ class Passes:
 
     def across(self, group: str) -> Sequence[int]:
         """Ranks of the pipeline that a collective of a group joins; none if each has its own."""
-        return {"all": range(self.plan.pp), "ends": (0, self.plan.pp - 1)}.get(group, ())
+        whole = range(self.plan.pp)
+        return {"all": whole, "copies": whole, "ends": (0, self.plan.pp - 1)}.get(group, ())
 
     def tail(self) -> Iterator[tuple[str, float, str]]:
         """What follows the last gradient: collectives (kind, bytes, group), and "optimizer" (seconds, no group).
 
-        Norms, tied embeddings, the norm of all gradients, the optimizer, and weights that others updated.
+        Norms, tied embeddings, copies of stages, the norm of all gradients, the update, and weights updated by others.
         """
         plan, model = self.plan, self.plan.model
         if plan.sequence_parallel:
@@ -344,11 +345,13 @@ class Passes:
             yield "all-reduce", norms * plan.gradient_bytes, "tp"
         if model.tied and plan.pp > 1:
             yield "all-reduce", model.vocabulary * model.hidden * plan.gradient_bytes / plan.tp, "ends"
-        yield "all-reduce", BARRIER_BYTES, "all"
         mine = [rank_parameters(plan, rank) for rank in range(plan.pp)]
         most = max(mine, key=lambda one: one.all)
         n, e = (plan.groups["dp"].size, plan.groups["edp"].size) if plan.zero else (1, 1)
         updated = max(one.dense / n + one.experts / e for one in mine)
+        if self.ways == 2:  # every stage is on two ranks
+            yield "all-reduce", updated * plan.gradient_bytes, "copies"
+        yield "all-reduce", BARRIER_BYTES, "all"
         yield "optimizer", updated * plan.update_bytes / plan.device.hbm, ""
         if plan.zero in (1, 2):
             share = 1.0

@@ -2,7 +2,8 @@
 
 Sizes per rank and microbatch; A is a full activation of T tokens, T x h x 2 bytes.
 
-- A matrix product takes max(FLOP / (peak x efficiency), bytes / memory's rate) and a kernel's fixed time.
+- A matrix product takes what FLOP / (peak x efficiency) and bytes / memory's rate take together (`beside`), and a
+  kernel's fixed time.
 - Memory-bound work takes its bytes over the memory's rate.
 - Tensor parallelism all-reduces A after the projection and fc2, and the gradient of A into QKV and fc1 beside the
   weight gradient of that matrix; sequence parallelism has an all-gather before and a reduce-scatter after instead, and
@@ -16,10 +17,8 @@ References
 .. [2] NVIDIA/Megatron-LM d98e8a64, `linear_with_grad_accumulation_and_async_allreduce`.
 """
 
-from typing import NamedTuple
-
 from workloads.models.language import WORD, Matrix
-from workloads.passes.plan import Plan
+from workloads.passes.plan import Again, Plan
 from workloads.passes.tape import Tape
 
 EAGER = 2.8
@@ -28,20 +27,22 @@ EAGER = 2.8
 UNFUSED = 13
 """Bytes of an unfused attention for each pair of tokens and head: scores, mask and softmax, dropout, and reads."""
 
+TOGETHER = 1.5
+"""Exponent of `beside`: of 1, 1.25, 1.5, 1.75, 2 and more that which is nearest to the products of microsoft/vidur
+7d47513 (`mlp.csv`, 256 tokens or more) on A100, 36,516, and on H100, 21,924."""
+
+NARROW = 4 / 3
+"""Bytes of an element that products in fp8 read or write, of three of them: each reads one, and writes two."""
+
 NODE_LIMIT_WIDTH = 1
 """Bytes of a dispatched element in fp8; combined ones are in half precision."""
 
 
-class Again(NamedTuple):
-    """What of a forward pass is computed: the share of matrix products, attention, and collectives."""
-
-    products: float = 1.0
-    core: bool = True
-    calls: bool = True
+def beside(computed: float, moved: float) -> float:
+    """Seconds of a kernel that computes and moves: less than one after the other, more than the longer alone."""
+    return float((computed**TOGETHER + moved**TOGETHER) ** (1 / TOGETHER))
 
 
-AGAIN = {"full": Again(), "layers": Again(), "products": Again(0.5, core=False, calls=False),
-         "memory": Again(0.0, core=False, calls=False)}
 WHOLE = Again()
 
 
@@ -53,27 +54,45 @@ class Layers:
         self.tokens, self.device = plan.tokens, device
         self.rate = device.peak(plan.precision) * plan.efficiency
         self.half_rate = device.peak("half") * plan.half_efficiency
-        self.factor = 1.0 if plan.compiled and not plan.stack.eager else EAGER
+        self.factor = plan.stack.eager if plan.compiled else EAGER
         self.activation = plan.tokens * self.model.hidden * WORD
         self.gathers = self.activation / (2 if plan.precision == "fp8" else 1)  # fp8 products take what is fp8
 
     # --- kernels
 
     def product_s(self, one: Matrix, *, half: bool = False) -> float:
-        """A matrix product of a microbatch; its gradients take as long."""
-        plan, routed = self.plan, one.name.startswith("expert")
-        flops = one.flops * self.tokens / plan.tp
+        """A matrix product of a microbatch, with a third of the casts of all three; its gradients take as long."""
+        plan, model, routed = self.plan, self.model, one.name.startswith("expert")
         row, parts = one.name.endswith(("projection", "fc2")), plan.etp if routed else plan.tp
         rows, columns = (one.rows / parts, one.columns) if row else (one.rows, one.columns / parts)
-        m = self.tokens * one.active * plan.etp / plan.tp if routed else self.tokens
-        moved = WORD * (one.parameters / (parts * (plan.ep if routed else 1)) + m * (rows + columns))
+        m = self.tokens * one.active * (plan.etp / plan.tp if routed else 1)
         fp8 = plan.precision == "fp8" and not half
-        cast = 4 * self.tokens * one.active * one.rows / plan.tp / self.device.hbm if fp8 else 0.0
-        computed = flops / (self.rate if fp8 else self.half_rate)
-        if plan.kernels:
-            m = m if routed else m * one.active
-            return plan.kernels.product_s(m, max(columns, 1), max(rows, 1), "fp8" if fp8 else "half") + cast
-        return max(computed, moved / self.device.hbm) + cast + self.device.kernel_s
+        apart = [1.0]  # linears of one input
+        if plan.stack.dtensor and one.name in ("qkv", "fc1"):
+            keys = model.kv_width / 2 / one.columns
+            apart = [1 - 2 * keys, keys, keys] if one.name == "qkv" else [1 / (1 + model.gated)] * (1 + model.gated)
+        weights = one.parameters / (parts * (plan.ep if routed else 1))
+        found = self.cast_s(m, rows, columns, row, weights) if fp8 else 0.0
+        for share in apart:
+            n, flops = columns * share, one.flops * share * self.tokens / plan.tp
+            if plan.kernels:
+                found += plan.kernels.product_s(m, max(n, 1), max(rows, 1), "fp8" if fp8 else "half")
+                continue
+            moved = weights * share + (m if routed else self.tokens) * (rows + n)
+            moved *= NARROW if fp8 else WORD
+            found += beside(flops / (self.rate if fp8 else self.half_rate), moved / self.device.hbm)
+            found += self.device.kernel_s
+        return found
+
+    def cast_s(self, m: float, rows: float, columns: float, row: bool, weights: float) -> float:
+        """Casts to fp8 for one of the three products: of the input, its transpose, and the gradient in both orders;
+        weights are transposed.
+
+        What travels is cast before, and transposed behind.
+        """
+        whole = 3 / self.plan.shards + 2  # read, written; read and written again
+        moved = 5 * rows + whole * columns if row else whole * rows + 5 * columns
+        return (moved * m + 2 * weights) / 3 / self.device.hbm
 
     def memory_s(self, element_bytes: float, *, kernels: int = 1) -> float:
         """Memory-bound work on so many bytes a token."""
@@ -89,8 +108,8 @@ class Layers:
             return once * (2 if backward else 1)
         rates = self.device.attention(3 if plan.attention == "flash3" else 2)
         flops = model.core_flops(layer, plan.sequence) * self.tokens / plan.tp * (2.5 if backward else 1)
-        share = plan.stack.context_share if plan.cp > 1 else plan.stack.attention_share
-        return flops / (rates[backward] * share) + self.device.kernel_s
+        pieces = (1 + (plan.cp - 1) / plan.stack.context_share) / plan.cp  # the first is a rank's own
+        return pieces * flops / (rates[backward] * plan.stack.attention_share) + self.device.kernel_s
 
     @property
     def norm(self) -> float:
@@ -162,23 +181,22 @@ class Layers:
     # --- forward
 
     def forward(self, tape: Tape, layer: int, again: Again = WHOLE, kind: str = "forward") -> None:
-        share = again.products
         tape.work(kind, self.memory_s(self.norm, kernels=2))
-        gathers = again.calls or (share > 0 and self.plan.stack.dtensor)
-        self.gathered(tape, kind, share * sum(map(self.product_s, self.model.attention_in)), gathers)
+        gathers = again.calls or self.plan.stack.dtensor
+        self.gathered(tape, kind, again.inside * sum(map(self.product_s, self.model.attention_in)), gathers)
         if self.rotary:
             tape.work(kind, self.memory_s(self.rotary))
         if again.core:
             self.core(tape, layer, kind)
-        self.scattered(tape, kind, share * self.product_s(self.model.attention_out), again.calls)
+        self.scattered(tape, kind, again.outside * self.product_s(self.model.attention_out), again.calls)
         tape.work(kind, self.memory_s(self.norm, kernels=2))
         if self.model.is_mixture(layer):
             self.mixture(tape, layer, again, kind)
             return
         first, second = map(self.product_s, self.model.feed_forward_of(layer))
-        self.gathered(tape, kind, share * first, gathers)
+        self.gathered(tape, kind, again.first * first, gathers)
         tape.work(kind, self.memory_s(self.activated(self.model.feed_forward)))
-        self.scattered(tape, kind, share * second, again.calls)
+        self.scattered(tape, kind, again.second * second, again.calls and again.second > 0)
 
     def core(self, tape: Tape, layer: int, kind: str) -> None:
         """Attention, with keys and values from the other ranks of context parallelism."""
@@ -195,17 +213,16 @@ class Layers:
         tape.work(kind, seconds / plan.cp)
 
     def mixture(self, tape: Tape, layer: int, again: Again, kind: str) -> None:
-        model, share = self.model, again.products
-        width = model.expert_width
+        model, width = self.model, self.model.expert_width
         for one in model.feed_forward_of(layer):
             if one.name == "expert fc1":
                 tape.work(kind, self.memory_s(4 * model.active * model.hidden / self.plan.tp))
                 if again.calls:
                     self.route(tape, out=True)
-            tape.work(kind, share * self.product_s(one))
+            tape.work(kind, (again.second if one.name.endswith("fc2") else again.first) * self.product_s(one))
             if one.name.endswith("fc1"):
                 tape.work(kind, self.memory_s(self.activated(width * one.active)))
-            if one.name == "expert fc2":
+            if one.name == "expert fc2" and again.second:
                 if again.calls:
                     self.route(tape, out=False)
                 tape.work(kind, self.memory_s(4 * model.active * model.hidden / self.plan.tp))
@@ -231,7 +248,7 @@ class Layers:
         if how == "core":
             tape.work("recomputation", self.core_s(layer))
         elif how != "none" and (how != "layers" or layer % 2 == 0):
-            self.forward(tape, layer, AGAIN[how], "recomputation")
+            self.forward(tape, layer, self.plan.again, "recomputation")
 
     def block_backward(
         self, tape: Tape, layer: int, kind: str, first: float, second: float, middle: float | None

@@ -31,6 +31,24 @@ class Group(NamedTuple):
     stride: int
 
 
+class Again(NamedTuple):
+    """What of a forward pass is computed: shares of the products into and out of attention and of both behind it,
+    attention, and collectives."""
+
+    inside: float = 1.0
+    outside: float = 1.0
+    first: float = 1.0
+    second: float = 1.0
+    core: bool = True
+    calls: bool = True
+
+    def share(self, name: str) -> float:
+        """Of a product by its name."""
+        if name == "projection":
+            return self.outside
+        return self.second if name.endswith("fc2") else self.first if name.endswith(("fc1", "router")) else self.inside
+
+
 @checked
 @one_line
 @dataclass(frozen=True, kw_only=True)
@@ -199,11 +217,10 @@ class Plan:
         model, tokens = self.model, self.global_batch * self.sequence
         most = self.n_ranks * self.device.half * time_s
         half, full = (model.token_flops(self.sequence, causal) * tokens / most for causal in (True, False))
-        whole = model.token_flops(self.sequence, passes=1)
-        head, each = 2 * model.hidden * model.vocabulary, range(model.layers)
-        core = sum(model.core_flops(layer, self.sequence) for layer in each)
-        more = {"full": whole - head, "layers": sum(model.layer_flops(layer, self.sequence) for layer in each[::2]),
-                "core": core, "products": (whole - head - core) / 2}.get(self.recomputed, 0.0)
+        whole, again = model.token_flops(self.sequence, passes=1), self.again
+        more = sum(again.core * model.core_flops(layer, self.sequence)
+                   + sum(one.flops * again.share(one.name) for one in model.matrices(layer))
+                   for layer in range(0, model.layers, 2 if self.recomputed == "layers" else 1))
         return {
             "tokens_per_s": tokens / time_s, "tokens_per_s_per_npu": tokens / time_s / self.n_ranks, "mfu": half,
             "mfu_full_attention": full, "hfu": half * (1 + more / (3 * whole)),
@@ -225,6 +242,15 @@ class Plan:
         found = self.stack.selective if self.recompute == "selective" else self.recompute
         return "none" if found == "core" and self.attention != "unfused" else found
 
+    @property
+    def again(self) -> Again:
+        """What is computed again; of "products" every second one as PyTorch calls them: keys, projection, gate."""
+        how, keys = self.recomputed, self.model.kv_width / 2 / (self.model.query_width + self.model.kv_width)
+        if how in ("full", "layers"):
+            return Again(second=0.0 if self.stack.stops else 1.0)
+        kept = (keys, 1.0, self.model.gated / 2) if how == "products" else (0.0, 0.0, 0.0)
+        return Again(*kept, second=0.0, core=how == "core", calls=False)
+
     @cached_property
     def groups(self) -> dict[str, Group]:
         """The groups by name, and where their ranks are."""
@@ -236,6 +262,7 @@ class Plan:
             "etp": Group(self.etp, 1), "ep": Group(self.ep, self.etp),
             "edp": Group(inner * self.dp // (self.ep * self.etp), self.ep * self.etp),
             "pp": Group(min(self.pp, 2), inner * self.dp), "all": Group(self.n_ranks, 1),
+            "copies": Group(min(self.pp, 2), inner * self.dp * max(self.pp // 2, 1)),
             "ends": Group(min(self.pp, 2), inner * self.dp * max(self.pp - 1, 1)),
         }
 

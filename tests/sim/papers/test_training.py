@@ -39,10 +39,11 @@ def test_runs_kept_aside() -> None:
     """In half precision on models from 1 B, and of the others; what is further off is named in the page of training."""
     points = [point_of(row) for row in training.read(str(ROOT / "examples/published_training.csv"))]
     assert not fitted() & {point.row["id"] for point in points} and all(point.found for point in points)
-    for pattern, number, most in ((r"mpt-\d+b-(?!.*fp8)", 140, 0.037), ("fms", 9, 0.045), ("mb", 2, 0.042)):
+    known = ((r"mpt-\d+b-(?!.*fp8)", 136, 0.037), ("fms", 7, 0.05), ("mb", 2, 0.042), ("tt-", 16, 0.055))
+    for pattern, number, most in known:
         mine = [point for point in points if re.match(pattern, point.row["id"])]
         assert len(mine) == number and errors(mine)[1] <= most, pattern
-    assert sum(abs(point.error) <= 0.1 for point in points) >= 208
+    assert errors(points)[1] <= 0.036 and sum(abs(point.error) <= 0.1 for point in points) >= 217
 
 
 def test_runs_with_measured_kernels_are_a_class_of_their_own(tmp_path: Path) -> None:
@@ -98,6 +99,7 @@ def test_phases_of_deepseek(points: list[Point]) -> None:
     for name, published in (("1F", 1.13), ("1B", 1.99), ("1W", 0.48), ("1F1B", 13.95)):
         assert first[name] == pytest.approx(published, rel=0.1)
     assert fmean(one["bubble"] for one in (first, *others)) == pytest.approx(2.06, rel=0.1)
+    assert first["optimizer"] > 0.17  # of 0.29: the copies of a stage add up their gradients
     for one in (first, *others):  # gradients may be reduced behind the last pass of a rank, while it waits
         assert sum(one.values()) == pytest.approx(point.found.time_s, rel=2e-3)
     sent = {(one.size_bytes, one.end - one.begin) for script in point.found.scripts.values() for one in script
