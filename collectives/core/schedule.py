@@ -42,7 +42,8 @@ class Schedule:
             elements = f" in elements of {self.element_bytes} B" if self.size_bytes <= MOST_BYTES else ""
             raise WeftError(f"size {self.size_bytes} B{elements} is out of range: at most 1 EiB (2^60 B)")
         weights = self.kind.weights
-        if weights is not None and sum(weights) != self.size_bytes * self.pattern.p // self.element_bytes:
+        filled = sum(weights or ()) * self.element_bytes - self.size_bytes * self.pattern.p
+        if weights is not None and not 0 <= filled < self.pattern.p**2 * self.element_bytes:  # an element of each pair
             raise WeftError(f"{self.name}: its pairs have {sum(weights):,} elements, not those of another size")
         self.pattern.prove_unless_later()
 

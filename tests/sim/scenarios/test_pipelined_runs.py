@@ -186,9 +186,10 @@ def test_no_algorithm_loses_the_last_bytes(spec: str, size: int) -> None:
     t = from_spec(spec)
     for name, kind in CASES:
         try:
-            schedule = build(name, kind, t, size)
-        except WeftError:
+            build(name, kind, t, 2**20)
+        except WeftError:  # not on this fabric
             continue
+        schedule = build(name, kind, t, size)
         reducing = (schedule.pattern.n_sources or t.n_npus) > t.n_npus
         bound = cut_bound(t, kind, schedule.pattern.root, reducing_switches=reducing)
         time_ps = simulate(schedule, chunks=1).time_ps
