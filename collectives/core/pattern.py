@@ -41,9 +41,6 @@ PROGRESS = ("free", "any", "all")
 OWN_TRANSFERS = 100_000
 """Limit on the transfers of a pattern with a proof of its own that are emitted once for all."""
 
-AT_ONCE_RANKS = 64
-"""Ranks whose transfers are emitted at once, which takes as long as those of four; they are kept for the proof."""
-
 CHECKED_COUNTS = 16
 CHECKED_RANKS = 1024
 """Of a pattern too large to prove: transfers whose blocks are counted, and the most ranks for which they are."""
@@ -258,13 +255,13 @@ class Pattern:
         return self.emit(np.arange(self.n_sources or self.p))
 
     def is_too_large(self, most_moves: int | None = None) -> bool:
-        """Whether a proof would be too expensive, judging by the transfers of four ranks; of all where they are few."""
+        """Whether a proof would be too expensive, judging by the transfers of four ranks."""
         if self.kind.weights is not None:
             return self.n_blocks > most_moves if most_moves else False  # of messages that are made one by one
         most_moves, most_transfers = most_moves or PROOF_MOVES, most_moves or PROOF_TRANSFERS
         if self.p > most_transfers:
             return True  # every rank takes part
-        few = evenly(self.p, 4 if self.p > AT_ONCE_RANKS or self.in_switches else self.p)
+        few = evenly(self.p, 4)
         t = self.emit(few)
         most = np.bincount(t.port).max(initial=0) * self.p // few.size
         return bool(int(t.blocks.sum()) * self.p // few.size > most_moves or most > most_transfers)

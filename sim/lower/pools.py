@@ -27,12 +27,17 @@ def pools_alone(pattern: Pattern, shape: Shape, first: int = 0) -> Pools:
         key = transfers.pool[shape.task_row, column]
         tasks = np.flatnonzero(key >= 0)
         pool = owner[tasks] * n_pools + key[tasks]
-        uses.append([(first + int(task), int(one), 1, PER_TASK) for task, one in zip(tasks, pool, strict=True)])
+        uses.append(_one_each(first + tasks, pool))
     return Pools(
         [pool.capacity for pool in pattern.pools] * owners.size,
         [DISCIPLINES.index(pool.discipline) for pool in pattern.pools] * owners.size,
         *uses,
     )
+
+
+def _one_each(task: I64, pool: I64) -> I64:
+    """Rows of `Pools`: a unit of a pool for each task."""
+    return np.stack([task, pool, np.ones_like(task), np.full_like(task, PER_TASK)], axis=1)
 
 
 class PoolUses:
@@ -89,9 +94,6 @@ class PoolUses:
         merged = priority.copy()
         merged[asks[0]] = priority[asks[0]] * span + place
         uses = np.split(pool, [asks.shape[1]])
-        ask, give = (
-            [(int(task), int(one), 1, PER_TASK) for task, one in zip(rows[0], use, strict=True)]
-            for rows, use in zip((asks, gives), uses, strict=True)
-        )
+        ask, give = (_one_each(rows[0], use) for rows, use in zip((asks, gives), uses, strict=True))
         discipline = DISCIPLINES.index("priority" if ordered else "fifo")
         return Pools([limit.capacity for limit in mine], [discipline] * len(mine), ask, give), merged

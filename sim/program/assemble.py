@@ -66,8 +66,8 @@ class Pools(NamedTuple):
 
     capacity: list[int]
     discipline: list[int]
-    ask: list[tuple[int, int, int, int]]
-    give: list[tuple[int, int, int, int]]
+    ask: list[tuple[int, int, int, int]] | I64
+    give: list[tuple[int, int, int, int]] | I64
 
 
 NO_POOLS = Pools([], [], [], [])
@@ -246,13 +246,18 @@ def _pool_arrays(pools: Pools, n_tasks: int) -> dict[str, Any]:
     n_pools = len(pools.capacity)
     rows = n_tasks if n_pools else 0
     pool, units, per = np.full(rows, -1, np.int32), np.zeros(rows, np.int32), np.zeros(rows, np.int8)
-    for task, asked, count, mode in pools.ask:
-        if pool[task] != -1:
-            raise WeftError(f"task {task} asks two pools; a task may ask one")
-        if not 1 <= count <= pools.capacity[asked]:
-            raise WeftError(f"task {task} asks {count} units of pool {asked}, which has {pools.capacity[asked]}")
-        pool[task], units[task], per[task] = asked, count, mode
-    give = np.array(sorted(pools.give), dtype=np.int64).reshape(-1, 4)
+    task, asked, count, mode = np.array(pools.ask, np.int64).reshape(-1, 4).T
+    again = np.ones(task.size, np.bool_)
+    again[np.unique(task, return_index=True)[1]] = False
+    beyond = (count < 1) | (count > np.array(pools.capacity, np.int64)[asked])
+    for at in np.flatnonzero(again | beyond)[:1].tolist():
+        if again[at]:
+            raise WeftError(f"task {task[at]} asks two pools; a task may ask one")
+        whole = pools.capacity[asked[at]]
+        raise WeftError(f"task {task[at]} asks {count[at]} units of pool {asked[at]}, which has {whole}")
+    pool[task], units[task], per[task] = asked, count, mode
+    give = np.array(pools.give, np.int64).reshape(-1, 4)
+    give = give[np.lexsort(give.T[::-1])]
     give_ptr = np.zeros(n_tasks + 1 if n_pools else 0, np.int32)
     if n_pools:
         np.cumsum(np.bincount(give[:, 0], minlength=n_tasks), out=give_ptr[1:])

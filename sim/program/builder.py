@@ -56,7 +56,9 @@ class ProgramBuilder:
     _edges: list[tuple[int, int, int]] = field(default_factory=list)
     _many: list[_Many] = field(default_factory=list)
     _orders: list[tuple[I64, I64]] = field(default_factory=list)
-    _pools: Pools = field(default_factory=lambda: Pools([], [], [], []))
+    _pools: Pools = field(default_factory=lambda: Pools([], [], [], []))  # of these the capacities and disciplines
+    _asks: list[tuple[int, int, int, int]] = field(default_factory=list)
+    _gives: list[tuple[int, int, int, int]] = field(default_factory=list)
     _nics: dict[int, int] = field(default_factory=dict)
     _buffers: dict[int, tuple[int, int]] = field(default_factory=dict)
     _sends: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -157,11 +159,11 @@ class ProgramBuilder:
 
     def ask(self, task: int, pool: int, units: int = 1, per: int = PER_CHUNK) -> None:
         """Let each chunk of a task (or its first, for the whole) take units of a pool."""
-        self._pools.ask.append((task, pool, units, per))
+        self._asks.append((task, pool, units, per))
 
     def give(self, task: int, pool: int, units: int = 1, per: int = PER_CHUNK) -> None:
         """Let each delivered chunk of a task (or the delivered task) return units to a pool."""
-        self._pools.give.append((task, pool, units, per))
+        self._gives.append((task, pool, units, per))
 
     def build(self) -> Program:
         """The program, checked."""
@@ -205,7 +207,8 @@ class ProgramBuilder:
             every = [self._buffers.get(server, (UNBOUNDED, 1)) for server in range(len(self._servers))]
             buffers = tuple(np.array(every, np.int64).T)
         return assemble(
-            columns, cuttings, self.forwarding, self.deliver, self._pools, nics=nics, buffers=buffers,
+            columns, cuttings, self.forwarding, self.deliver,
+            self._pools._replace(ask=self._asks, give=self._gives), nics=nics, buffers=buffers,
             bubble=self.bubble, task_flow=flow if np.any(columns.server_discipline == ROUND_ROBIN_FLOW) else None,
         )
 
@@ -263,6 +266,6 @@ class ProgramBuilder:
         for parent, child, _ in self._edges:
             if not 0 <= parent < len(self._tasks):
                 raise WeftError(f"task {child} waits for task {parent}; there are {len(self._tasks)}")
-        for task, pool, _, _ in (*self._pools.ask, *self._pools.give):
+        for task, pool, _, _ in (*self._asks, *self._gives):
             if not (0 <= task < len(self._tasks) and 0 <= pool < len(self._pools.capacity)):
                 raise WeftError(f"task {task} uses pool {pool}; there is no such pair")
