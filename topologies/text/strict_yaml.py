@@ -55,8 +55,10 @@ class Entry:
         """The error to raise about this value."""
         return WeftError(f"{self.where}: {why}")
 
-    def mapping(self, accepted: tuple[str, ...] | None = None, required: tuple[str, ...] = ()) -> dict[str, Entry]:
-        """The entries of a mapping; unknown, repeated and missing keys are rejected."""
+    def mapping(
+        self, accepted: tuple[str, ...] | None = None, required: tuple[str, ...] = (), *, last: bool = False
+    ) -> dict[str, Entry]:
+        """The entries of a mapping; unknown, missing and repeated keys are rejected; `last`: or the last counts."""
         if self._node.id != "mapping":
             raise self.refuse("expected a mapping of keys to values")
         found: dict[str, Entry] = {}
@@ -65,7 +67,7 @@ class Entry:
             name = str(key.value) if key.id == "scalar" else "?"
             if accepted is not None and name not in accepted:
                 raise WeftError(f"{line}: unknown key {name!r}; accepted are {', '.join(accepted)}")
-            if name in found:
+            if name in found and not last:
                 raise WeftError(f"{line}: key {name!r} is given twice")
             found[name] = Entry(value, f"{line}: {name}", self._source)
         for name in required:

@@ -66,7 +66,7 @@ PRODUCERS = (
              "--model FILE.json", "sizes, GQA and MLA, tied or not, layers that are mixtures or attend to a window or "
              "chunk, of 54 types; other keys are passed over",
              "encoders and other types; sizes that are absent and that the type's class would fill in: they are named"),
-    Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025: 35 of the 77 files of its history",
+    Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025: 25 of the 32 files up to then",
              "--model FILE.toml",
              "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8, "
              "states in bfloat16; experts that tensor ranks divide",
@@ -205,7 +205,7 @@ def _check_spelling(path: str, data: Mapping[str, Any]) -> None:
 def _flavor(path: str, name: str, flavor: str) -> LanguageModel:
     """A model of torchtitan by name and flavor, "llama3" and "8B"; one of a name alone must have as many parameters."""
     plain = {re.sub(r"[-_.]", "", one.lower()): one for one in language_models()}
-    base = re.sub(r"[-_.]", "", name.lower())
+    base = "llama2" if name == "llama" else re.sub(r"[-_.]", "", name.lower())  # its name at first
     exact, alone = plain.get(base + re.sub(r"[-_.]", "", flavor.lower())), plain.get(base)
     billions = re.match(r"[\d.]+(?=B)", flavor)
     for called in (exact, alone):
@@ -334,7 +334,7 @@ def _of_tests(path: str, text: str) -> dict[str, str]:
     if "MODE" in whole and whole["MODE"].written() != "pretraining":
         raise whole["MODE"].refuse(f"{told(whole['MODE'].written())} is no training: only that is modelled")
     found = {}
-    for name, entry in whole["MODEL_ARGS"].mapping().items():
+    for name, entry in whole["MODEL_ARGS"].mapping(last=True).items():  # as of arguments that a command has twice
         value, name = entry.written(), name.removeprefix("--")
         if value is None and name in READ:
             raise entry.refuse("expected a single value")

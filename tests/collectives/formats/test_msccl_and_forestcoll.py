@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
@@ -140,6 +141,12 @@ def test_forestcoll_trees_come_back(spec):
     again = parse_forestcoll(to_forestcoll(forest), t)
     assert again.trees == forest.trees
     assert all_gather_pattern(again).proof == "proved"
+
+
+def test_chunks_of_a_node_are_those_of_its_trees():
+    t = from_spec("fc:3")
+    with pytest.raises(WeftError, match="nchunkspernode is 7, and trees of a root have 1 chunks"):
+        parse_forestcoll(re.sub(r'nchunkspernode="\d+"', 'nchunkspernode="7"', to_forestcoll(gather_forest(t))), t)
 
 
 def to_forestcoll(forest: Forest) -> str:

@@ -163,6 +163,11 @@ DGX1 = ("02112000", "20120100", "11020020", "12200001", "20000211", "01002012", 
 
 
 class TestNvidiaSmi:
+    def test_cells_that_a_terminal_glued_together(self) -> None:
+        text = table(all_to_all(4, 18)).replace("NV18\tSYS", "NV18SYS").replace("NV18\tNV18", "NV18NV18")
+        t = parse_nvidia_smi(text, "a", nvlink="4")
+        assert (t.n_npus, t.n_nodes) == (4, 5)
+
     def test_bundles_beyond_the_links_of_a_gpu_share_an_nvswitch(self) -> None:
         t = parse_nvidia_smi("$ nvidia-smi topo -m\n" + table(all_to_all(8, 12)), "a", nvlink="3")
         assert (t.n_npus, t.n_nodes) == (8, 9)

@@ -259,7 +259,16 @@ class TestJson:
         t = parse_rocm_smi(amd_json(4), "a")
         assert (t.n_links, set(t.bandwidth_Bps.tolist())) == (12, {64e9})
 
+    def test_gpus_of_amd_smi_are_those_of_their_numbers(self) -> None:
+        rows = json.loads(amd_json(3))
+        turned = [{**row, "links": row["links"][::-1]} for row in rows[::-1]]
+        rows[0]["links"][1]["bandwidth"] = rows[1]["links"][0]["bandwidth"] = "1-2000"
+        tables = [parse_rocm_smi(json.dumps(some), "a").bandwidth_Bps.tolist() for some in (rows, turned)]
+        assert tables[0] == tables[1] and sorted(tables[0]) == [2e9, 2e9, 64e9, 64e9, 64e9, 64e9]
+
     @pytest.mark.parametrize(("text", "message"), [
+        (amd_json(3).replace('"gpu": 2, "links"', '"gpu": 1, "links"'), "has the weight of GPU 1 and GPU 0 twice"),
+        (amd_json(2).replace('"gpu": 1, "links"', '"gpu": 256, "links"'), "gpu is 256: give an integer from 0 to 255"),
         (rocm_json(3).replace("Link type between DRM devices 0 and 1", "x"), "lacks the type of GPU 0 and GPU 1"),
         (rocm_json(2).replace("XGMI", "WIFI"), "GPU0 to GPU1 is 'WIFI': known are XGMI and PCIE"),
         (rocm_json(0), "has no table of link types"),

@@ -11,6 +11,7 @@ from tests.topologies.formats.test_files import bridge, gpu, nic, system
 from tests.topologies.formats.test_nccl_xml import quad
 from topologies import WeftError
 from topologies.machines.profile import FIELDS, Gpu, Nic, machine, machine_and_nodes, part, profiles, sources
+from topologies.text.schema import InputNote
 
 BOXES = tuple(profiles("boxes"))
 
@@ -118,7 +119,8 @@ def _dgx(sm: int, links: int, rate: int, cpu: str, nics: int = 8) -> str:
     switched = f'<nvlink target="0000:f0:00.0" count="{links}" tclass="0x068000"/>'
     parts = [bridge(f"b{at}", gpu(f"g{at}", at, switched, sm) + (nic(f"n{at}", at, rate) if at < nics else ""))
              for at in range(8)]
-    return system("".join(parts[:4]), "".join(parts[4:])).replace("AuthenticAMD", cpu)
+    whole = system("".join(parts[:4]), "".join(parts[4:])).replace("AuthenticAMD", cpu)
+    return whole.replace("16.0 GT/s", "32.0 GT/s") if rate > 200000 else whole
 
 
 @pytest.mark.filterwarnings("ignore::topologies.text.schema.InputNote")
@@ -140,6 +142,15 @@ def test_a_topology_of_rccl_is_the_machine(tmp_path: Path) -> None:
     path.write_text(quad("gfx942"), encoding="utf-8")
     found = machine(str(path))
     assert (found.gpu, found.gpus, found.inside, found.nics) == (machine("mi300x").gpu, 4, "mesh", 0)
+
+
+@pytest.mark.parametrize(("speed", "Gbps"), [("16.0", 200), ("8.0", 96), ("2.5", 24)])
+def test_nics_are_no_faster_than_their_pcie(speed: str, Gbps: float, tmp_path: Path) -> None:
+    """As NCCL counts lanes; ports that a slot carries are not held back by what it counts less."""
+    path = tmp_path / "box.xml"
+    path.write_text(_dgx(80, 12, 200000, "AuthenticAMD").replace("16.0 GT/s", f"{speed} GT/s"), encoding="utf-8")
+    with pytest.warns(InputNote, match="as their PCIe is" if Gbps < 200 else "are taken as ib-hdr"):
+        assert machine(str(path)).nic.port == Gbps * 1e9 / 8
 
 
 @pytest.mark.parametrize(("text", "message"), [

@@ -32,6 +32,12 @@ def test_communicator(tmp_path: Path) -> None:
     assert found == {"forward": (16, 1, 1), "input_grad": (16, 1, 1), "weight_grad": (1, 8, 32)}
 
 
+@pytest.mark.parametrize("size", ["0", "-2", "3"])
+def test_a_size_that_is_none_is_named(size: str, tmp_path: Path) -> None:
+    with pytest.raises(WeftError, match=f"{size} NPUs of dimension 1, which has 16: give a divisor of 16, or -1"):
+        read_communicator(write(tmp_path, GROUPS.replace("16", size, 1)), EXTENTS)
+
+
 def test_prices(tmp_path: Path) -> None:
     found = read_prices(write(tmp_path, "Pod:\n  Link: 7.8\n  Switch: 18\n  Nic: 31.6\nTile:\n  Link: 2.0\n"))
     assert found == {"Pod": Prices(7.8, 18.0, 31.6), "Tile": Prices(2.0)}

@@ -98,6 +98,7 @@ def test_planes_change_when_they_are_idle(synchronize, paid, force, ns, tmp_path
     (lambda one: [some.update(matching=[[0, 3]]) for some in one["rounds"][0]["configurations"]], "no route"),
     (lambda one: one["assignments"].pop(), "no flow has stripe 'C.1'"),
     (lambda one: one["assignments"].append(one["assignments"][0]), "flow 'A' is there twice"),
+    (lambda one: one["assignments"][0].pop("flow_uid"), "a flow of assignments has no flow_uid"),
     (lambda one: one["rounds"][1].update(index=0), "round 1 has index 0; it is 1 elsewhere"),
     (lambda one: circuits_of(one).append(circuits_of(one)[0]), "stripe 'A.0' crosses plane 0 of round 0 twice"),
     (lambda one: circuits_of(one)[0].update(source=2), "the circuit of stripe 'A.0' has source 2; it is 0 elsewhere"),

@@ -63,6 +63,7 @@ def test_a_job_of_torchtitan(tmp_path: Path) -> None:
     assert (two.pp, two.vp, two.replicas, two.zero, two.micro_batch, two.microbatches) == (2, 2, 2, 2, 1, 2)
     assert (two.schedule, two.recompute, two.precision) == ("interleaved", "full", "fp8")
     assert plan(tmp_path, TITAN + "data_parallel_shard_degree = 1\n", ".toml").zero == 0
+    assert plan(tmp_path, TITAN.replace("llama3", "llama").replace("8B", "7B"), ".toml").model.name == "llama-2-7b"
 
 
 def test_arguments_of_megatron(tmp_path: Path) -> None:
@@ -123,7 +124,8 @@ def test_arguments_of_a_test_are_those_of_a_script(tmp_path: Path) -> None:
              "tensor-model-parallel-size": "2"}
     script = plan(tmp_path, " ".join(f"--{name} {value}" for name, value in words.items()), ".args")
     lines = "\n".join(f"  --{name}: {value or 'true'}" for name, value in words.items()).replace(": 512", ": ${S:-512}")
-    found = plan(tmp_path, f"TEST_TYPE: regular\nMODEL_ARGS:\n{lines}\n  --data-path: [a, b]\n", ".yaml")
+    lines = f"  --seq-length: 9\n{lines}\n  --data-path: [a, b]\n"
+    found = plan(tmp_path, f"TEST_TYPE: regular\nMODEL_ARGS:\n{lines}", ".yaml")
     assert replace(found, model=replace(found.model, source=script.model.source)) == script
 
 
