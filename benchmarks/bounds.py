@@ -294,10 +294,10 @@ def plain() -> list[str]:
     title = "Of the optimum at 256 MiB: one slow link, decimal rates, four to one, switches that only forward"
     return [
         *_table(title, ["fabric", "flags", *PLAIN_KINDS], rows),
-        "By `weft compare FLAGS --collective NAME --algorithm pipelined -b 256M` (all-to-all: `concurrent-flow`), over the",
-        "cut, or with all-reduce and all-to-all the linear program, of `weft bound FLAGS --collective NAME --program",
-        "--no-reducing-switches`. `slow.json` is what `weft topology --topology mesh:4x4 --link-bandwidth 10GB/s",
-        "--output slow.json` writes, with 9.99e9 for the `bandwidth_Bps` of one of its edges.",
+        "By `weft compare FLAGS --collective NAME --algorithm pipelined -b 256M` (all-to-all: `concurrent-flow`),",
+        "over the cut, or for all-reduce and all-to-all the linear program, of `weft bound FLAGS --collective NAME",
+        "--program --no-reducing-switches`. `slow.json` is written by `weft topology --topology mesh:4x4",
+        "--link-bandwidth 10GB/s --output slow.json`, with 9.99e9 for the `bandwidth_Bps` of one of its edges.",
         "",
     ]
 
