@@ -6,14 +6,18 @@ CPU seconds of this process, compiled beforehand, every fabric fresh.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import chdir, redirect_stdout
 from functools import partial
+from io import StringIO
 from itertools import starmap
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import process_time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +27,7 @@ from collectives.trees.shares import gather_shares
 from sim import simulate
 from sim.analytic.bounds import bounds
 from sim.analytic.cut_bound import cut_bound
+from sim.cli import main as weft
 from sim.cli.bound import bound_rows
 from sim.papers.pipeline import LARGE, all_at_once
 from sim.program.model import make_model
@@ -86,6 +91,18 @@ THOUSANDS: tuple[tuple[str, str, str, dict[str, object]], ...] = (
     *(("dragonfly:33x32", kind, "pipelined", {}) for kind in ("all-gather", "all-reduce")),
     ("torus:8x8x8", "all-to-all", "concurrent-flow", {}),
 )
+PLAIN = (
+    ("mesh:4x4, one link at 9.99 of 10 GB/s", "--topology slow.json"),
+    ("mesh:4x4, decimal rates", "--topology mesh:4x4 --link-bandwidth 9.7GB/s,3.3GB/s"),
+    ("torus:3x5, decimal rates", "--topology torus:3x5 --link-bandwidth 12.5GB/s,7.3GB/s"),
+    ("leaf-spine, 4:1", "--topology leaf-spine:4x8x2"),
+    ("fat-tree:4", "--topology fat-tree:4"),
+    ("dgx-a100:2", "--topology dgx-a100:2"),
+    ("dgx-h100:2", "--topology dgx-h100:2"),
+)
+PLAIN_KINDS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce", "all-to-all")
+SLOW = "edges", 5, 9.99e9  # of the file that weft topology --topology mesh:4x4 --link-bandwidth 10GB/s --output writes
+
 SKEWED = "dgx-h100:4"
 SKEWS = ("zipf:0", "zipf:0.5", "zipf:0.9", "zipf:1.2", "zipf:2", "zipf:3", "moe:0.5", "moe:0.9", "moe:1.2", "moe:3")
 
@@ -174,6 +191,7 @@ def main() -> None:
         map(_scattered, SCATTERED),
     )
     lines += switched()
+    lines += plain()
     lines += BETWEEN.splitlines()
     lines += thousands()
     lines += skewed()
@@ -253,6 +271,43 @@ def _over_ideal(
     built = build(name, kind, topology, "64MiB", form or None, **options)
     ideal = float(cut_bound(topology, kind, reducing_switches=True).s_per_byte) * built.size_bytes
     return f"{simulate(built, chunks=256).time_s / ideal:.4f}"
+
+
+def plain() -> list[str]:
+    """What plain commands say of fabrics with rates for which nothing was chosen."""
+    rows = []
+    with TemporaryDirectory() as folder, chdir(folder):
+        _run("topology --topology mesh:4x4 --link-bandwidth 10GB/s --output slow.json")
+        slow, (edges, at, rate_Bps) = json.loads(Path("slow.json").read_text()), SLOW
+        slow[edges][at]["bandwidth_Bps"] = rate_Bps
+        Path("slow.json").write_text(json.dumps(slow))
+        for what, flags in PLAIN:
+            shares = []
+            for kind in PLAIN_KINDS:
+                name = "concurrent-flow" if kind == "all-to-all" else "pipelined"
+                (ran,) = _run(f"compare {flags} --collective {kind} --algorithm {name} -b 256M")
+                known = _run(f"bound {flags} --collective {kind} --program --no-reducing-switches")
+                best = {one["by"]: one["s_per_GB"] for one in known}
+                ideal_s = best.get("linear program", best["cut"]) * 2**28 / 1e9
+                shares.append(f"{100 * ideal_s / ran['time_s']:.1f} %")
+            rows.append([what, f"`{flags}`", *shares])
+    title = "Of the optimum at 256 MiB: one slow link, decimal rates, four to one, switches that only forward"
+    return [
+        *_table(title, ["fabric", "flags", *PLAIN_KINDS], rows),
+        "By `weft compare FLAGS --collective NAME --algorithm pipelined -b 256M` (all-to-all: `concurrent-flow`),",
+        "over the cut, or for all-reduce and all-to-all the linear program, of `weft bound FLAGS --collective NAME",
+        "--program --no-reducing-switches`. `slow.json` is written by `weft topology --topology mesh:4x4",
+        "--link-bandwidth 10GB/s --output slow.json`, with 9.99e9 for the `bandwidth_Bps` of one of its edges.",
+        "",
+    ]
+
+
+def _run(command: str) -> list[dict[str, Any]]:
+    """The rows of a command of weft."""
+    shown = [] if command.startswith("topology") else ["--json", "out.json"]
+    with redirect_stdout(StringIO()):
+        assert weft([*command.split(), *shown]) == 0, command
+    return json.loads(Path("out.json").read_text())["rows"] if shown else []
 
 
 def thousands() -> list[str]:
