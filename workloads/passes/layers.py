@@ -72,7 +72,7 @@ class Layers:
             keys = model.kv_width / 2 / one.columns
             apart = [1 - 2 * keys, keys, keys] if one.name == "qkv" else [1 / (1 + model.gated)] * (1 + model.gated)
         weights = one.parameters / (parts * (plan.ep if routed else 1))
-        found = self.cast_s(m, rows, columns, row, weights) if fp8 else 0.0
+        found = self.cast_s(m, rows, columns, row, weights, parts) if fp8 else 0.0
         for share in apart:
             n, flops = columns * share, one.flops * share * self.tokens / plan.tp
             if plan.kernels:
@@ -84,13 +84,13 @@ class Layers:
             found += self.device.kernel_s
         return found
 
-    def cast_s(self, m: float, rows: float, columns: float, row: bool, weights: float) -> float:
+    def cast_s(self, m: float, rows: float, columns: float, row: bool, weights: float, parts: int) -> float:
         """Casts to fp8 for one of the three products: of the input, its transpose, and the gradient in both orders;
         weights are transposed.
 
         What travels is cast before, and transposed behind.
         """
-        whole = 3 / self.plan.shards + 2  # read, written; read and written again
+        whole = 2 + 3 / (self.plan.shards if parts > 1 else 1)  # read and written again; read, written
         moved = 5 * rows + whole * columns if row else whole * rows + 5 * columns
         return (moved * m + 2 * weights) / 3 / self.device.hbm
 

@@ -70,7 +70,7 @@ def test_every_command_says_the_constant_of_a_plan(tiny: list[str], capsys: pyte
     for words in (["train", *tiny, "--inline", "--stack", "meta"], ["trace", *tiny, "--stack", "meta"],
                   ["share", *tiny[:2], "--quiet", "--tenant", tenant, "--tenant", "all-reduce bucket 1KiB"]):
         assert main(words) == 0
-        assert "a100, half precision at 0.77 of the peak (meta, that of megatron), flash2" in capsys.readouterr().out
+        assert "a100, half precision at 0.781 of the peak (meta, that of megatron), flash2" in capsys.readouterr().out
 
 
 def test_what_is_switched_off_is_off(tmp_path: Path) -> None:

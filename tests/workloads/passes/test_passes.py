@@ -13,14 +13,14 @@ from sim.simulation import simulate
 from topologies import ring, switch
 from topologies.checks import WeftError
 from workloads.job import Job
-from workloads.models.language import LanguageModel, language_model
+from workloads.models.language import LanguageModel, Matrix, language_model
 from workloads.passes.device import device, stack
-from workloads.passes.iteration import WAITING, iterate
+from workloads.passes.iteration import WAITING, Passes, iterate
 from workloads.passes.layers import Layers
 from workloads.passes.memory import _others, check_fits, layer_activations, memory_of
 from workloads.passes.orders import ORDERS, Slot
 from workloads.passes.plan import Plan
-from workloads.passes.stages import layer_parameters, outer_parameters
+from workloads.passes.stages import layer_parameters, outer_parameters, rank_parameters
 from workloads.passes.tape import Begun, Tape, Work
 from workloads.passes.timeline import timeline
 
@@ -519,3 +519,58 @@ def test_shards_of_a_pipeline_are_gathered_in_every_pass(order: dict[str, Any], 
             assert sent["all-gather"][-1].end == sum(round(2 * size * 1e6) for size in gathers)
     quick = [iterate(replace(one, zero=zero), free).time_ps for zero in (1, 3)]
     assert quick[0] == quick[1]  # passes differ in what they send alone
+
+
+# --- rates
+
+
+def test_a_product_that_moves_much_is_as_slow_as_measured() -> None:
+    """Azure/AI-benchmarking-guide 8fd0c6e, A100: 257 TFLOP/s at most, 158 of 802816 x 192 x 768, 251 of another."""
+    fast = replace(plan(), half_efficiency=257 / 312)
+    for (m, n, k), measured in {(802_816, 192, 768): 158, (6144, 12288, 12288): 251}.items():
+        layers = Layers(replace(fast, sequence=m))
+        assert 2 * m * n * k / layers.product_s(Matrix("some", k, n)) / 1e12 == pytest.approx(measured, rel=0.05)
+
+
+@pytest.mark.parametrize(("tp", "name", "moved"), [
+    (1, "fc1", 5 * 96 + 5 * 40), (1, "fc2", 5 * 96 + 5 * 40),
+    (4, "fc1", (3 / 4 + 2) * 96 + 5 * 40 / 4), (4, "fc2", 5 * 96 / 4 + (3 / 4 + 2) * 40),
+])
+def test_casts_are_of_what_a_rank_has(tp: int, name: str, moved: float) -> None:
+    """Read in half precision and written in fp8 where a tensor is whole, then transposed where it is gathered."""
+    one = plan(tp=tp, sequence_parallel=True, precision="fp8", device=replace(device("h100"), spread=0.0))
+    row = name == "fc2"
+    rows, columns = (96 / tp, 40) if row else (96, 40 / tp)
+    seconds = 3 * Layers(one).cast_s(1024, rows, columns, row, 96 * 40 / tp, tp) * one.device.hbm
+    assert seconds == pytest.approx(moved * 1024 + 2 * 96 * 40 / tp)
+
+
+def test_what_is_computed_again_ends_before_the_last_product() -> None:
+    whole = plan(recompute="full", stack=replace(stack("fms"), stops=False))
+    ended = replace(whole, stack=replace(whole.stack, stops=True))
+    last = Layers(whole).product_s(SMALL.feed_forward_of(0)[1])
+    times = []
+    for one in (whole, ended):
+        tape = Tape(free)
+        Layers(one).again(tape, 0)
+        times.append(tape.now)
+    assert times[0] - times[1] == pytest.approx(1e12 * last, rel=1e-6)
+    flops = 2 * SMALL.feed_forward * SMALL.hidden * SMALL.layers / 3
+    assert (whole.figures(1.0)["hfu"] - ended.figures(1.0)["hfu"]) / whole.figures(1.0)["mfu"] == pytest.approx(
+        flops / SMALL.token_flops(1024, passes=1))
+
+
+def test_attention_to_the_tokens_of_others_is_slower() -> None:
+    """Of cp equal parts the first is a rank's own."""
+    bare = replace(device("a100"), kernel_s=0.0)
+    one = plan(cp=4, device=bare, stack=replace(stack("torchtitan"), context_share=0.5))
+    alone = replace(one, stack=replace(one.stack, context_share=1.0))
+    assert Layers(one).core_s(0) == pytest.approx(Layers(alone).core_s(0) * (1 + 3 * 2) / 4)
+
+
+def test_two_copies_of_a_stage_add_up_their_gradients() -> None:
+    one = plan(pp=4, vp=2, schedule="dualpipe", microbatches=16, dp=2, zero=1)
+    sent = [(kind, size) for kind, size, group in Passes(one, free).tail() if group == "copies"]
+    most = max(rank_parameters(one, rank).all for rank in range(4))
+    assert sent == [("all-reduce", 4 * most / 2)]
+    assert not [1 for *_, group in Passes(plan(pp=4, microbatches=16), free).tail() if group == "copies"]
