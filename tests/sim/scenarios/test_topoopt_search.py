@@ -110,7 +110,7 @@ def test_bad_input_is_named():
 
 @pytest.mark.table
 @pytest.mark.parametrize("degree", [2, 4])
-@pytest.mark.parametrize("k, first, kept", [(8, 0, 1), (4, 1, 2), (2, 3, 4), (1, 5, 8)])
+@pytest.mark.parametrize(("k", "first", "kept"), [(8, 0, 1), (4, 1, 2), (2, 3, 4), (1, 5, 8)])
 def test_every_so_many_servers_stand_for_the_others(k, first, kept, degree):
     """An operator on every other server leaves a symmetry, with which the iteration takes the same."""
     small = OperatorModel("small", 8, tuple(
