@@ -132,7 +132,9 @@ def _read(
         if bool(equals) != (name in values) or not (equals or name in flags):
             raise WeftError(f"{what}: option {option!r} is unknown: choose among {', '.join(accepted)}"
                             f"{nearest(name, accepted)}")
-        given[name.replace("-", "_")] = value if equals else True
+        if (key := name.replace("-", "_")) in given:
+            raise WeftError(f"{what}: option {name!r} is given twice")
+        given[key] = value if equals else True
     return extents, given
 
 

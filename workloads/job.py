@@ -291,7 +291,7 @@ class Job:
             raise WeftError(f"operation {name!r} needs as many destinations and sizes as sources")
         if via and not (several and len(via) == len(sizes)):
             raise WeftError(f"operation {name!r} needs the links and the size of each message")
-        if not several and len(src) > 1:
+        if not several and list(ends[0]) != sorted(ends[0]):
             pairs = sorted(zip(*ends, strict=True))
             ends = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
         routes = tuple(map(tuple, via)) if via else ()

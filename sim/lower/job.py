@@ -399,11 +399,12 @@ class _Lowering:
         of_links, column = distinct_rates(bandwidths(self.job.topology, self.model, self.at_once), links)
         own = [1.0 if speed is None or rank == NO_RANK or name.startswith(CLOCK) else float(speed[rank])
                for rank, name in streams]
-        of_streams = [Fraction(one) * PS_PER_S for one in own]
-        rates = sorted({*of_links, *of_streams})
+        of_streams = {one: Fraction(one) * PS_PER_S for one in set(own)}
+        rates = sorted({*of_links, *of_streams.values()})
         number = {rate: at for at, rate in enumerate(rates)}
+        of_stream = {one: number[rate] for one, rate in of_streams.items()}
         row = np.array([number[rate] for rate in of_links], np.int32)[column]
-        return rates, np.append(row, np.array([number[rate] for rate in of_streams], np.int32))
+        return rates, np.append(row, np.array([of_stream[one] for one in own], np.int32))
 
     def _pools(self, priority: npt.NDArray[np.integer]) -> tuple[Pools, npt.NDArray[np.integer]]:
         """Pools, and the priorities of the tasks, which name their places in a pool's line as well."""

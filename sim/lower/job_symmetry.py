@@ -1,6 +1,6 @@
 """Which NPUs of a job behave alike, so that one of each kind represents the others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,6 +10,7 @@ from collectives.core.symmetry import Action, Group, translations
 from sim.lower.marks import Marks, keeping
 from sim.lower.messages import Messages
 from sim.lower.quotient import LINKS_ONLY, Emitter, Orbits, Ranks, check, divide, orbits_of, turns_differ, turns_of
+from sim.program import I32
 from workloads.job import Communicate, Job, Operation, Reconfigure, Send
 
 
@@ -27,10 +28,10 @@ def job_orbits(
 ) -> tuple[Orbits, str]:
     """Representatives of NPUs and links, and how they were found.
 
-    The symmetries that the collectives declare are tried one after the other; a generator stays if it keeps the NPUs
-    and messages of every operation, and if every collective, by itself, passes the check of `sim.lower.quotient`.
-    Transfers of different operations never tie, so that what holds for each holds for all together, but for what takes
-    turns at a link: that is looked at of all at once.
+    The symmetries that the collectives declare are tried one after the other; a generator, or its power, stays if it
+    keeps the NPUs and messages of every operation, and if every collective, by itself, passes the check of
+    `sim.lower.quotient`. Transfers of different operations never tie, so that what holds for each holds for all
+    together, but for what takes turns at a link: that is looked at of all at once.
 
     `tie`: rule for equally short routes.
     `symmetry`: {"auto", "off"}.
@@ -45,9 +46,10 @@ def job_orbits(
         return everyone, "all ranks simulated (switches send as well)"
     best: Group | None = None
     few = job.topology.n_npus
+    power = _powers(job)
     for declared in _candidates(job, emitters) if symmetry == "auto" else ():
         group = declared if marks is None else keeping(declared, marks)
-        kept = tuple(action for action in group.generators if _keeps(job, action))
+        kept = tuple(found for action in group.generators if (found := power(action)) is not None)
         held = _holding(emitters, Group(group.name, kept), tie, seed, ranks)
         count = orbits_of(held, sources, job.topology.n_links).sources.size
         if count < few:
@@ -82,20 +84,30 @@ def _candidates(job: Job, emitters: Sequence[Emitter]) -> list[Group]:
     return list(found.values())
 
 
-def _keeps(job: Job, action: Action) -> bool:
-    """Whether a move maps the NPUs, speeds and messages of a job onto themselves."""
-    to = action.ranks[0]
-    if job.speed is not None and np.any(job.speed != job.speed[to]):
-        return False
+def _powers(job: Job) -> Callable[[Action], Action | None]:
+    """What gives a move, doubled until it maps the NPUs, speeds and messages of a job onto themselves, as where
+    operations are on every other NPU; None if it moves nothing then."""
     covered = {operation.npus for operation in job.operations if operation.npus is not None}
-    if any(set(to[list(npus)].tolist()) != set(npus) for npus in covered):
-        return False
     sends = [operation.work for operation in job.operations if isinstance(operation.work, Send)]
-    if any(send.ordered for send in sends):
-        return False
-    pairs = {frozenset(zip(send.src, send.dst, strict=True)) for send in sends}
-    image = to.tolist()
-    return all({(image[a], image[b]) for a, b in one} == one for one in pairs)
+    ordered = any(send.ordered for send in sends)
+    pairs = set() if ordered else {frozenset(zip(send.src, send.dst, strict=True)) for send in sends}
+
+    def keeps(to: I32) -> bool:
+        if job.speed is not None and np.any(job.speed != job.speed[to]):
+            return False
+        if any(set(to[list(npus)].tolist()) != set(npus) for npus in covered):
+            return False
+        image = to.tolist()
+        return all({(image[a], image[b]) for a, b in one} == one for one in pairs)
+
+    def power(action: Action) -> Action | None:
+        while not ordered and not np.array_equal(action.ranks[0], np.arange(action.ranks.size)):
+            if keeps(action.ranks[0]):
+                return action
+            action = Action(action.ranks[:, action.ranks[0]], action.links[action.links])
+        return None
+
+    return power
 
 
 def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int, ranks: Ranks) -> Group:

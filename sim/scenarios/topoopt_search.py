@@ -36,8 +36,8 @@ from workloads.topoopt import (
 from workloads.topoopt.strategy import legal_sizes
 
 SEARCH_ROUNDS, SEARCH_CHUNKS = (8, 32), (1, 4)
-"""Rounds that an all-reduce is merged into while searching, and chunks of a message: the fewest, on 512 servers or
-more, and the most, on 128 or fewer: mostly within 2 % of all rounds; the result uses all of them."""
+"""Rounds that an all-reduce is merged into while searching, the fewest on 512 servers or more and the most on 128 or
+fewer, and chunks of a message, from 64 and on 16; the result uses all of them."""
 
 DRAFTS, WARM = 30, 0.05
 """Moves by their loads for each move of the search; at first one that loses 5 % is kept with probability 1/e."""
@@ -113,7 +113,7 @@ def coarser(transport: Transport, n: int) -> Transport:
     """The transport of a search on n servers."""
     (rounds, most_rounds), (chunks, most_chunks) = SEARCH_ROUNDS, SEARCH_CHUNKS
     return replace(transport, most_rounds=min(max(4096 // n, rounds), most_rounds),
-                   message_chunks=min(max(512 // n, chunks), most_chunks))
+                   message_chunks=min(max(64 // n, chunks), most_chunks))
 
 
 class _Chain:

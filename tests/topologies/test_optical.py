@@ -101,6 +101,7 @@ def test_delays_are_kept_apart():
         (lambda: from_spec("pod:4x4x6"), "a slice is of cubes of 4x4x4"),
         (lambda: from_spec("pod:4x4x16,circuits=twisted"), "circuits 'twisted' is unknown"),
         (lambda: from_spec("rails:4"), "1 extent: write BOXESxGPUS or BOXESxGPUSxPORTS, such as rails:8x8"),
+        (lambda: from_spec("ocs:5x2,delay=1us,delay=2us"), "option 'delay' is given twice"),
         (lambda: from_spec("hybrid:4x1,duplex"), "joins 4 servers in pairs only"),
     ],
 )

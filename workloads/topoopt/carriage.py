@@ -13,6 +13,9 @@ from workloads.job import Job
 
 Ints = npt.NDArray[np.int64]
 
+FEW = 8
+"""Messages of a source that are sends of their own where all sources have as many, of one size."""
+
 MOST_ROUTES = 1_024
 """Limit on the shortest paths of a pair, which are looked for one after another."""
 
@@ -112,10 +115,16 @@ class Carriage:
         elif (flow := self._flow()) is not None:
             paths = self.job.topology.paths(src, dst, "ecmp", flow)
             via = [part.tolist() for part in np.split(paths.links, paths.ptr[1:-1])]
-        return [*waits, self.job.send(
-            f"to {name}", tuple(size.tolist()), tuple(src.tolist()), tuple(dst.tolist()), via=via, after=[producer],
-            laps=2 if self.transport.acknowledged else 1, detached=True,
-        )]
+        count = np.bincount(src)
+        several = int(count.max())
+        alike = several <= FEW and not via and src.size == several * np.count_nonzero(count) and np.ptp(size) == 0
+        # Where all sources send alike, each message of them is a send, whose symmetry shows.
+        parts = np.argsort(src, kind="stable").reshape(-1, several).T if alike else [np.arange(src.size)]
+        return waits + [self.job.send(
+            f"to {name}", int(size[0]) if alike else tuple(size.tolist()), tuple(src[one].tolist()),
+            tuple(dst[one].tolist()), via=via, after=[producer], laps=2 if self.transport.acknowledged else 1,
+            detached=True,
+        ) for one in parts]
 
     def gradients(self, name: str, size_bytes: int, after: int, group: tuple[int, ...] | None = None) -> None:
         """An all-reduce of some servers, in the order of the ring +1, or of all; begins as an operation ends on each.

@@ -4,7 +4,7 @@ An operator runs on k of the n servers, which are n/k apart; each takes an equal
 parameters. On all servers that is data parallelism; on one, model parallelism, as for an embedding table.
 """
 
-from functools import partial
+from functools import cache, partial
 from math import lcm
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ Shares = npt.NDArray[np.float64]
 """Of each server, (n,)."""
 
 
+@cache
 def servers_of(placement: Placement, n: int) -> tuple[int, ...]:
     """Servers of a placement, in the order of the batch.
 

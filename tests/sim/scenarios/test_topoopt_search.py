@@ -3,6 +3,7 @@ from itertools import product
 
 import pytest
 
+from sim import simulate
 from sim.scenarios.topoopt_search import Settings, iteration_ps, optical_fabric, search
 from topologies import WeftError, fat_tree, switch
 from workloads.topoopt import (
@@ -105,3 +106,19 @@ def test_the_fabric_of_the_start_is_that_of_its_demand():
 def test_bad_input_is_named():
     with pytest.raises(WeftError, match="a search of -1 moves in 4 turns"):
         Settings(budget=-1)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("degree", [2, 4])
+@pytest.mark.parametrize(("k", "first", "kept"), [(8, 0, 1), (4, 1, 2), (2, 3, 4), (1, 5, 8)])
+def test_every_so_many_servers_stand_for_the_others(k, first, kept, degree):
+    """An operator on every other server leaves a symmetry, with which the iteration takes the same."""
+    small = OperatorModel("small", 8, tuple(
+        Operator(f"dense{at}", 0.4, 0.8, 10**6 + at, 8 * 10**5, (at - 1,) if at else ()) for at in range(3)
+    ))
+    strategy = Placement(8, 0), Placement(k, first), Placement(8, 0)
+    fabric = optical_fabric(8, degree)(Demand.of(iteration_of(small, strategy).job()))
+    job = iteration_of(small, strategy).job(fabric.topology, fabric.rings, QUICK)
+    one, whole = (simulate(job, chunks=1, symmetry=symmetry) for symmetry in ("auto", "off"))
+    assert one.time_ps == whole.time_ps
+    assert one.lowered.orbits.sources.size == kept or fabric.matched
