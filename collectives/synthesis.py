@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core._matches import match
 from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
 from collectives.core.pattern import ALONE_MOVES, PROOF_TRANSFERS, OwnProof, Pattern
@@ -172,8 +173,6 @@ def _best(
     n: int, n_blocks: int, ends: tuple[tuple[int, int], ...], costs: tuple[int, ...], seed: int, runs: int
 ) -> Matches:
     """The best of several runs; the first where an NPU cannot be reached."""
-    from collectives.core._matches import match  # loads the compiler, so only when needed
-
     total, found = n_blocks * (n - 1), []
     for run in range(runs):
         tell = partial(_count, run * total, runs * total)

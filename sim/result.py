@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from sim.why.spans import Span, Spans
     from sim.why.spread import Spread
 
-# The methods that look into a run import what they need themselves: it loads the compiler, which `weft --help` and
-# readers of stored results do without.
+# The methods that look into a run import what they need themselves: it takes a moment, and `weft --help` and
+# readers of stored results do without it.
 
 GB = 10**9
 
@@ -223,7 +223,7 @@ class Result(Tabular):
 
         WeftError: a result with faults, or of the analytic engine.
         """
-        from sim.why.spread import spread  # loads the compiler
+        from sim.why.spread import spread  # only where it is asked for
 
         self._check_services()
         if self.faults is not None or self.outcome is None:
@@ -233,7 +233,7 @@ class Result(Tabular):
     @checked
     def timeline(self) -> Timeline:
         """Every service with its name, for `sim.timeline.perfetto.write_perfetto` and other pictures."""
-        from sim.timeline.timeline import timeline  # loads the compiler
+        from sim.timeline.timeline import timeline  # only where it is asked for
 
         return timeline(self.lowered, self.logged)
 
@@ -280,7 +280,7 @@ class Result(Tabular):
     @cached_property
     def _spans(self) -> Spans:
         """The operations; a schedule alone is run once more, with the joins that show when each NPU has finished."""
-        from sim.why.spans import Spans, run_with_joins  # loads the compiler
+        from sim.why.spans import Spans, run_with_joins  # only where it is asked for
 
         if self.outcome is not None and self.job.alone is None:
             return Spans(self.lowered, self.outcome)
@@ -380,6 +380,6 @@ def _padding(schedule: Schedule) -> list[str]:
 
 
 def _explain() -> ModuleType:
-    from sim.why import explain  # loads the compiler
+    from sim.why import explain  # only where it is asked for
 
     return explain

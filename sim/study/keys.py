@@ -566,4 +566,5 @@ TENANT = "tenant"
 
 @cache
 def keys_of(section: str) -> Mapping[str, Field[Any]]:
+    """The keys of a section of a file, by their names."""
     return {one.name: one for one in fields(SECTIONS[section])}

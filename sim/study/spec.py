@@ -302,14 +302,17 @@ class Spec(Sections):
 
     @property
     def engine(self) -> str:
+        """The engine that runs it."""
         return self.model.engine or "chunk"
 
     @property
     def symmetry(self) -> str:
+        """What is made of symmetries."""
         return self.model.symmetry or "auto"
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
+        """The sizes to run."""
         return sweep_sizes(self.sweep)
 
     def forms_of(self, name: str) -> tuple[str, ...]:

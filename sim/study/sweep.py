@@ -309,6 +309,8 @@ Counts = dict[str, Counter[int]]
 
 
 class Status(NamedTuple):
+    """How far a sweep has come."""
+
     points: int  # distinct ones
     finished: int
     # those of them that cannot run, by reason: names of algorithms and fabrics, with the sizes unless it holds at all
@@ -316,6 +318,7 @@ class Status(NamedTuple):
 
     @property
     def left(self) -> int:
+        """Points that are not finished."""
         return self.points - self.finished
 
 

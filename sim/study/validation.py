@@ -73,6 +73,7 @@ class Validation(Tabular):
         return f"{signed(part)} {reason if isinstance(reason, str) else reason(self)}"
 
     def rows(self) -> list[dict[str, Any]]:
+        """The row of the point, as the list that tables take."""
         return [self.row()]
 
     def row(self) -> dict[str, Any]:

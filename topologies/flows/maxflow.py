@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from topologies.flows._maxflow import REGISTERS, augment, repair
 from topologies.stages import count
 
 LARGEST = 2**61
@@ -23,8 +24,6 @@ class FlowNetwork:
     """
 
     def __init__(self, n_nodes: int, exact: bool = False) -> None:
-        from topologies.flows._maxflow import REGISTERS, augment, repair  # the compiler, so only when a flow is needed
-
         self._augment, self._repair = (getattr(one, "py_func", one) if exact else one for one in (augment, repair))
         self._type: Any = object if exact else np.int64
         self._begin = ROOM * np.arange(n_nodes)  # the arcs of a node have room up to the next power of two

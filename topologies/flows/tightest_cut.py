@@ -22,6 +22,7 @@ from topologies.core.paths import distinct_of
 from topologies.core.rateless import alike, wiring_of
 from topologies.core.symmetry import link_permutation, translation
 from topologies.core.topology import Topology
+from topologies.flows._breadth import farthest
 from topologies.flows.cuts import proportions, together_Bps, whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.stages import count
@@ -218,8 +219,6 @@ def links_from(
 
     `scratch` (2, n_nodes): the first row is what is returned.
     """
-    from topologies.flows._breadth import farthest  # loads the compiler, so only when needed
-
     hops, queue = np.empty((2, topology.n_nodes), np.int32) if scratch is None else scratch
     return hops, int(farthest(topology.link_ptr, topology.dst, source, topology.n_npus, hops, queue))
 

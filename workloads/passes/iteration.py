@@ -60,10 +60,12 @@ class Iteration:
 
     @property
     def time_ps(self) -> int:
+        """Of the whole iteration: the parts of any rank sum to it."""
         return sum(self.parts[0].values())
 
     @property
     def time_s(self) -> float:
+        """The same in seconds."""
         return self.time_ps / 1e12
 
     @property
@@ -156,6 +158,7 @@ class Passes:
         self.stages, self.ways = order_of(plan.schedule).stages(plan.pp, plan.vp), order_of(plan.schedule).ways
 
     def times(self, kind: str, size_bytes: float, group: str) -> int:
+        """Time in ps of a collective of a size within a group, each asked for once."""
         key = kind, size_bytes, group
         if self.plan.groups[group].size == 1 or not size_bytes:
             return 0
@@ -180,6 +183,7 @@ class Passes:
 
     @property
     def last(self) -> int:
+        """The last stage."""
         return self.plan.stages - 1
 
     def _made(self, stage: int, kind: str) -> Tape:
@@ -227,6 +231,7 @@ class Passes:
     # --- the iteration
 
     def run(self) -> Iteration:
+        """The iteration, pass by pass."""
         plan, counts = self.plan, Counter[_Key]()
         parts: dict[_Key, dict[str, int]] = {}
         lengths: dict[_Key, int] = {}
@@ -271,9 +276,11 @@ class Passes:
 
     @property
     def reduction(self) -> str:
+        """What reduces gradients over the replicas."""
         return f"dp {'reduce-scatter' if self.plan.zero else 'all-reduce'}"
 
     def reduction_ps(self, parameters: Parameters) -> int:
+        """Time of the reduction of some gradients, alone."""
         return sum(self.times(*one) for one in self.reduction_of(parameters))
 
     def reduction_of(self, parameters: Parameters) -> Iterator[tuple[str, float, str]]:
@@ -285,6 +292,7 @@ class Passes:
 
     @property
     def gather_bytes(self) -> int:
+        """Bytes of a parameter that is gathered."""
         return self.plan.stack.fp8_gather if self.plan.precision == "fp8" else 2
 
     def _reductions(self, rank: int, mine: list[Timed]) -> Iterator[tuple[int, int]]:
@@ -316,6 +324,7 @@ class Passes:
 
     @property
     def bucket(self) -> int:
+        """Parameters of a bucket of gradients, as Megatron-LM has it."""
         return max(BUCKET, 1_000_000 * self.plan.dp)
 
     def _finish(self, totals: list[Counter[str]]) -> None:

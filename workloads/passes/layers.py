@@ -118,23 +118,28 @@ class Layers:
 
     @property
     def rotary(self) -> float:
+        """Bytes that rotary embedding moves for a token; 0 with learned positions."""
         model = self.model
         return 0.0 if model.positions else 4 * (model.query_width + model.kv_width / 2) / self.plan.tp
 
     def activated(self, width: float) -> float:
+        """Bytes that an activation of a width moves for a token."""
         return (6 if self.model.gated else 4) * width / self.plan.tp
 
     # --- collectives
 
     def enter(self, tape: Tape) -> None:
+        """Gather what sequence parallelism has split."""
         if self.plan.sequence_parallel:
             tape.call("all-gather", self.gathers, "tp")
 
     def leave(self, tape: Tape) -> None:
+        """Sum over the tensor group."""
         tape.call(self.reduction, self.activation, "tp")
 
     @property
     def reduction(self) -> str:
+        """What sums over the tensor group."""
         return "reduce-scatter" if self.plan.sequence_parallel else "all-reduce"
 
     def gathered(self, tape: Tape, kind: str, seconds: float, calls: bool = True) -> None:
@@ -181,6 +186,7 @@ class Layers:
     # --- forward
 
     def forward(self, tape: Tape, layer: int, again: Again = WHOLE, kind: str = "forward") -> None:
+        """The forward pass of a layer, or the parts that run again."""
         tape.work(kind, self.memory_s(self.norm, kernels=2))
         gathers = again.calls or self.plan.stack.dtensor
         self.gathered(tape, kind, again.inside * sum(map(self.product_s, self.model.attention_in)), gathers)
@@ -213,6 +219,7 @@ class Layers:
         tape.work(kind, seconds / plan.cp)
 
     def mixture(self, tape: Tape, layer: int, again: Again, kind: str) -> None:
+        """The experts of a layer, forward."""
         model, width = self.model, self.model.expert_width
         for one in model.feed_forward_of(layer):
             if one.name == "expert fc1":
@@ -287,6 +294,7 @@ class Layers:
             tape.work("weight gradient", first)
 
     def core_backward(self, tape: Tape, layer: int) -> None:
+        """Attention backward, with the calls of context parallelism."""
         plan, seconds = self.plan, self.core_s(layer, backward=True)
         shard = self.tokens * self.model.kv_width * WORD / plan.tp
         if plan.stack.context == "gather":
@@ -303,6 +311,7 @@ class Layers:
             tape.work("backward", 2 * self.memory_s(self.rotary))
 
     def mixture_backward(self, tape: Tape, layer: int, kind: str) -> None:
+        """The experts of a layer, backward."""
         model = self.model
         permuted = self.memory_s(4 * model.active * model.hidden / self.plan.tp)
         for one in reversed(model.feed_forward_of(layer)):
@@ -325,9 +334,11 @@ class Layers:
 
     @property
     def head(self) -> Matrix:
+        """The matrix that gives the logits."""
         return Matrix("output", self.model.hidden, self.model.vocabulary)
 
     def embed(self, tape: Tape, kind: str) -> None:
+        """The embedding in a pass of a kind."""
         if kind == "F":
             tape.work("forward", self.memory_s(4 * self.model.hidden))
             self.leave(tape)

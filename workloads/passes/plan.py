@@ -186,6 +186,7 @@ class Plan:
 
     @property
     def n_ranks(self) -> int:
+        """Ranks of all groups."""
         return self.tp * self.cp * self.dp * self.pp
 
     @property
@@ -206,6 +207,7 @@ class Plan:
 
     @property
     def global_batch(self) -> int:
+        """Sequences of an iteration."""
         return self.micro_batch * self.microbatches * self.dp
 
     def figures(self, time_s: float) -> dict[str, float]:

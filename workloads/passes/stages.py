@@ -14,9 +14,11 @@ class Parameters(NamedTuple):
 
     @property
     def all(self) -> float:
+        """Those of experts and the others."""
         return self.dense + self.experts
 
     def times(self, share: float) -> "Parameters":
+        """A share of each."""
         return Parameters(self.dense * share, self.experts * share)
 
 

@@ -34,6 +34,7 @@ class Timeline(NamedTuple):
 
     @property
     def end(self) -> int:
+        """When the last rank is free."""
         return max(mine[-1].free for mine in self.ranks)
 
 
