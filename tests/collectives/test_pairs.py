@@ -110,6 +110,16 @@ def test_few_pairs_send_nearly_all(name, spec, given, seed):
     arrays.run(built.pattern, seed)
 
 
+@pytest.mark.parametrize("name", TAKES)
+@pytest.mark.parametrize("pairs", [None, "zipf:1"])
+@pytest.mark.parametrize(("spec", "size", "element"), [
+    ("ring:2", 1, 4), ("dgx-a100:2", 100, 4), ("ring:5", 3, 7), ("ring:7", 2**16, 3),
+])
+def test_sizes_that_no_number_of_elements_divides(name, pairs, spec, size, element):
+    built = build(name, "all-to-all", from_spec(spec), size, pairs=pairs, element_bytes=element)
+    assert simulate(built, check=True).time_ps > 0
+
+
 HARD = {  # of positions a in boxes of eight, and chance
     "inside of boxes": lambda rng: rng.random((32, 32)) * np.kron(29 * np.eye(4) + 1, np.ones((8, 8))),
     "far apart": lambda rng: rng.lognormal(0, 2, (32, 32)),
