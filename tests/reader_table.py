@@ -103,6 +103,13 @@ MEASURED = (
 )
 
 _RUN = {key: value for key, value in training.shipped()[0].items() if key in training.COLUMNS}
+MIXTURE = json.dumps({
+    "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 32,
+    "head_dim": 128,
+    "num_hidden_layers": 48, "num_key_value_heads": 4, "vocab_size": 151936, "num_experts": 128,
+    "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 2, "mlp_only_layers": [1, 5],
+    "use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 28, "tie_word_embeddings": False,
+})
 RUNS = f"{','.join(_RUN)}\n" + ",".join(value.replace(",", ";") for value in _RUN.values()) + "\n"
 CONFIG = json.dumps({
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
@@ -256,6 +263,8 @@ def readers(folder: Path) -> dict[str, Reader]:
             training.point_of(row) for row in training.read(str(path))]),
         "config.json of Hugging Face": one("workloads.models.language", ".json", CONFIG, lambda path: language_model(
             str(path)).parameters),
+        "config.json of a mixture": one("workloads.models.language", ".json", MIXTURE, lambda path: language_model(
+            str(path))),
         "job file of torchtitan": one("workloads.models.job_files", ".toml", TITAN, lambda path: read_job(str(path))),
         "arguments of Megatron-LM": one("workloads.models.job_files", ".sh", MEGATRON,
                                         lambda path: read_job(str(path))),

@@ -12,17 +12,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from topologies.checks import WeftError, told
+from topologies.checks import WeftError, integer, told
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_toml
 from topologies.text.schema import Absent, Producer
 from topologies.text.strict_yaml import parse_yaml
-from workloads.models.language import LanguageModel, language_models
+from workloads.models.language import MOST_LAYERS, LanguageModel, language_models
 
 SUFFIXES = (".toml", ".sh", ".txt", ".args", ".yaml", ".yml")
 
 TITAN, MEGATRON = "torchtitan", "megatron"
-MOST_LAYERS = 10_000
 
 
 class TrainingJob(NamedTuple):
@@ -244,6 +243,7 @@ def _megatron(path: str, text: str) -> TrainingJob:
         return int(value)
 
     layers, hidden, heads = (whole(key) for key in ("num-layers", "hidden-size", "num-attention-heads"))
+    integer(layers, f"job file {path}: --num-layers", 1, MOST_LAYERS)
     tp, pp = whole("tensor-model-parallel-size"), whole("pipeline-model-parallel-size")
     gated, mixture = "swiglu" in found, "num-experts" in found
     wide = whole("ffn-hidden-size", 8 * hidden // 3 // 64 * 64 if gated else 4 * hidden)

@@ -12,6 +12,7 @@ from topologies.text.plain_data import parse_toml, read_json_object
 from topologies.text.schema import note
 
 Whole = Annotated[int, Integer(0, 2**40)]
+MOST_LAYERS = 10_000
 WORD = 2
 """Bytes of an activation in half precision."""
 
@@ -73,7 +74,7 @@ class LanguageModel:
 
     name: str
     source: str = ""
-    layers: Annotated[int, Integer(1, 10_000)]
+    layers: Annotated[int, Integer(1, MOST_LAYERS)]
     hidden: Count
     heads: Count
     vocabulary: Count
@@ -331,6 +332,7 @@ def from_hugging_face(path: str) -> LanguageModel:
     for key in _NEEDED:
         if key not in found:
             raise WeftError(f"model {path} lacks {' or '.join(HUGGING_FACE[key])}: is it a decoder's config.json?")
+    integer(found["layers"], f"model {path}: layers", 1, MOST_LAYERS)
     kind = table.get("model_type", "llama")
     if kind not in (*_OF_GPT, *_OF_LLAMA, *_PLAIN) or table.get("is_encoder_decoder"):
         known = ", ".join((*_OF_LLAMA, *_OF_GPT, *_PLAIN))
@@ -382,10 +384,17 @@ def _mixtures(path: str, table: Mapping[str, Any], layers: int) -> tuple[int, ..
     steps = [whole(key, 1) for key in ("decoder_sparse_step", "moe_layer_interval", "interleave_moe_layer_step")]
     if min(first, *steps) < 1:
         raise WeftError(f"model {path}: a mixture in every {min(first, *steps)} layers: expected is 1 or more")
-    dense = table.get("mlp_only_layers") or ()
-    only = table.get("moe_layers") or range(layers)
+    dense, only = _listed(path, table, "mlp_only_layers") or (), _listed(path, table, "moe_layers") or range(layers)
     return tuple(int(layer in only and layer % first == 0 and layer <= last and layer not in dense
                      and all((layer + 1) % step == 0 for step in steps)) for layer in range(layers))
+
+
+def _listed(path: str, table: Mapping[str, Any], key: str) -> list[Any] | None:
+    """A list of layers, if it is there."""
+    found = table.get(key)
+    if found is not None and not isinstance(found, list):
+        raise WeftError(f"model {path}: {key} is {told(found)}: a list is expected")
+    return found
 
 
 def _windows(path: str, table: Mapping[str, Any], kind: str, layers: int) -> tuple[tuple[int, ...], bool]:
@@ -399,13 +408,16 @@ def _windows(path: str, table: Mapping[str, Any], kind: str, layers: int) -> tup
     window = integer(table.get(key, 0) if key in table else usual.window, f"model {path}: {key}", 0)
     if (key not in table and "sliding_window" in table) or not table.get("use_sliding_window", usual.used):
         return (), False
-    types, pattern = table.get("layer_types"), table.get("sliding_window_pattern", usual.every)
+    types, pattern = _listed(path, table, "layer_types"), table.get("sliding_window_pattern", usual.every)
     if types is None and kind == "gpt_neo":
-        types = [one for some, times in table.get("attention_types") or [[["global", "local"], layers]]
-                 for one in some * times]
-    if types is None and (rotary := table.get("no_rope_layers")):
+        try:
+            types = [one for some, times in _listed(path, table, "attention_types") or [[["global", "local"], layers]]
+                     for one in [*some] * min(times, layers)]
+        except (TypeError, ValueError):
+            raise WeftError(f"model {path}: attention_types: kinds of layers and their number are expected") from None
+    if types is None and (rotary := _listed(path, table, "no_rope_layers")):
         types = ["L" if one else "G" for one in rotary]
-    if types is None and isinstance(pattern, str):
+    if types is None and isinstance(pattern, str) and pattern:
         types = [pattern[layer % len(pattern)] for layer in range(layers)]
     if types is None:
         every = integer(pattern, f"model {path}: sliding_window_pattern", 0)

@@ -81,7 +81,7 @@ UNUSED: dict[str, dict[str, str]] = {
         "ns-3 topology", "htsim topology", "ASTRA-sim network", "pairs", "GOAL", "LIBRA network", "LIBRA cost",
         "communicator groups", "Chakra JSON", "flight recorder", "remote memory", "system file", "spec TOML",
         "spec JSON", "sweep", "fault plan", "machine", "measured machines", "training runs",
-        "config.json of Hugging Face",
+        "config.json of Hugging Face", "config.json of a mixture",
         "job file of torchtitan", "tenants", "result")},
 }
 """What stands before numbers that change nothing, and why, by reader."""

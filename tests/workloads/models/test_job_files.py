@@ -167,6 +167,7 @@ def test_tokens_of_a_tokenizer(named: str, tokens: int, tmp_path: Path) -> None:
     ("ARGS:\n  --num-layers: 2\n", ".yaml", "key 'MODEL_ARGS' is missing"),
     *((MEGATRON + f" --num-experts 4 --moe-layer-freq {word}", ".sh", "of the 24 layers, is expected") for word in (
         "0", "x", "[1]*23", "[2]*24", "'([1]*24'", "[1]+2", "[[1]]*24", "[1]*9999999*9999999")),
+    (MEGATRON.replace("layers 24", "layers 999999999"), ".sh", "--num-layers is 999999999"),
     (MEGATRON + " --window-size 128", ".sh", "--window-size '128': two numbers"),
     (MEGATRON + " --window-size 128,0 --window-attn-skip-freq [1]*3", ".sh", "0 and 1 for each of the 24 layers"),
 ])

@@ -246,6 +246,14 @@ def test_windows_are_those_of_the_class_of_a_type(
     (GEMMA, {"layer_types": ["full_attention"] * 3}, "its 26 layers have 3 kinds of attention"),
     (GEMMA, {"sliding_window": "many"}, "sliding_window is 'many'"),
     (GEMMA, {"sliding_window_pattern": -1}, "sliding_window_pattern is -1"),
+    (GEMMA, {"sliding_window_pattern": ""}, "sliding_window_pattern is ''"),
+    (GEMMA, {"num_hidden_layers": 0}, "layers is 0"), (GEMMA, {"num_hidden_layers": 10**9}, "layers is 1000000000"),
+    (GEMMA, {"layer_types": "full"}, "layer_types is 'full': a list is expected"),
+    (SCOUT, {"no_rope_layers": 7}, "no_rope_layers is 7: a list"),
+    (SCOUT, {"moe_layers": 5}, "moe_layers is 5: a list"),
+    (SCOUT, {"mlp_only_layers": "3"}, "mlp_only_layers is '3': a list"),
+    (NEO, {"attention_types": [["local", "x"]]}, "kinds of layers and their number"),
+    (NEO, {"attention_types": [[["local"], 2]]}, "its 6 layers have 2 kinds of attention"),
     (PUBLISHED["qwen1.5-moe-a2.7b"][0], {"decoder_sparse_step": 0}, "a mixture in every 0 layers"),
 ])
 def test_layers_that_are_unknown_are_named(
