@@ -101,7 +101,9 @@ def _powers(job: Job) -> Callable[[Action], Action | None]:
         return all({(image[a], image[b]) for a, b in one} == one for one in pairs)
 
     def power(action: Action) -> Action | None:
-        while not ordered and not np.array_equal(action.ranks[0], np.arange(action.ranks.size)):
+        for _ in range(0 if ordered else action.ranks.size.bit_length()):  # beyond, doubled ones come again
+            if np.array_equal(action.ranks[0], np.arange(action.ranks.size)):
+                break
             if keeps(action.ranks[0]):
                 return action
             action = Action(action.ranks[:, action.ranks[0]], action.links[action.links])

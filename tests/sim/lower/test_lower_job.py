@@ -212,6 +212,19 @@ def test_the_group_of_a_job_is_the_largest_that_all_its_collectives_keep():
     check_alike(job)
 
 
+@pytest.mark.parametrize("n", [3, 6, 7, 9, 12])
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_turns_of_any_order_are_doubled_until_a_job_keeps_them(n: int, every: int) -> None:
+    """Of an odd order they never end at the identity; messages from every so many NPUs are kept by few of them."""
+    topology = from_spec(f"ring:{n}")
+    job = Job(topology)
+    src = list(range(0, n - 1, every))
+    job.send("some", 1000, src, [rank + 1 for rank in src])
+    lowered = lower(job, PLAIN)
+    assert ("all ranks" in lowered.symmetry) == (every != 2 or n % 2 == 1)
+    check_alike(job)
+
+
 def test_process_groups_of_a_spec_and_of_an_object_are_the_same():
     topology = from_spec("SW(4)_FC(4)")
     group = process_group(topology.shape, "4,-1")
