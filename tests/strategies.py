@@ -232,7 +232,7 @@ def _add_pool(drawn: _Drawn, disciplines: tuple[str, ...], sent: Collection[int]
     """Let tasks that no NIC sends ask a pool, and give back what they took."""
     capacity = drawn.integer(1, 3)
     pool = drawn.builder.pool(capacity, drawn.draw(st.sampled_from(ORDERS if disciplines[1:] else disciplines)))
-    taken = {row[0] for row in drawn.builder._pools.ask}.union(sent)
+    taken = {row[0] for row in drawn.builder._asks}.union(sent)
     free = [task for task in range(len(drawn.chunks)) if task not in taken]
     for task in drawn.some(free, 6):
         units, per = drawn.integer(1, capacity), drawn.draw(st.sampled_from((PER_CHUNK, PER_TASK)))
