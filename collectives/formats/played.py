@@ -1,8 +1,9 @@
 """A schedule among ranks as thread blocks of GPUs, for the writers of programs: what each does, and in which order.
 
 A transfer becomes a send at its source and a receive at its destination for each run of chunks side by side. One
-execution is played through, with links that are busy and FIFOs that hold two messages; the order in which sends and
-receives happen there is their order in the thread blocks, so that what was possible there can never hang.
+execution is played through, a unit of time for every link and FIFOs that hold two messages; the order in which sends
+and receives happen there is their order in the thread blocks, so that what was possible there can never hang. No link
+is busy there: what is nearer to its root comes first, and in a pipeline waits for no more than it has to.
 
                  one execution                            thread blocks of rank 1
     0->1 chunk 0 |====|                                   from 0: receive 0, receive 1
@@ -264,10 +265,7 @@ def _executed(
     """Sends and receives in the order in which they happen in one execution."""
     t, topology = pattern.transfers(), pattern.topology
     routes = topology.paths(t.src, t.dst)
-    path_of = dict(zip(routes.pair.tolist(), zip(routes.ptr[:-1].tolist(), routes.ptr[1:].tolist(), strict=True),
-                       strict=True))
-    links, rate = routes.links.tolist(), topology.bandwidth_Bps.tolist()
-    busy = [0.0] * len(rate)
+    hops = dict(zip(routes.pair.tolist(), np.diff(routes.ptr).tolist(), strict=True))
     left = [len(one) for pair in zip(sends, receives, strict=True) for one in pair]
     after: dict[int, list[int]] = defaultdict(list)
     for at, pair in enumerate(zip(sends, receives, strict=True)):
@@ -279,7 +277,7 @@ def _executed(
     queued: dict[tuple[int, int], deque[int]] = defaultdict(deque)
     flying: dict[tuple[int, int], deque[int]] = defaultdict(deque)
     arrived = [False] * len(pieces)
-    events = [(0.0, at, False) for at in range(len(pieces)) if not left[2 * at]]
+    events = [(0, at, False) for at in range(len(pieces)) if not left[2 * at]]
     while events:
         now, at, lands = heapq.heappop(events)
         flow = pieces[at].src, pieces[at].dst
@@ -297,7 +295,7 @@ def _executed(
                 one = queued[flow].popleft()
                 flying[flow].append(one)
                 done.append(2 * one)
-                heapq.heappush(events, (_lands(pieces[one], path_of, links, rate, busy, now), one, True))
+                heapq.heappush(events, (now + hops[pieces[one].row], one, True))
             order += done
             for op in done:
                 for other in after[op]:
@@ -311,19 +309,6 @@ def _executed(
     if len(order) < 2 * len(pieces):
         raise WeftError(f"{what}: ranks add in place, and would have to keep apart what they add here")
     return order
-
-
-def _lands(
-    piece: Piece, path_of: dict[int, tuple[int, int]], links: list[int], rate: list[float], busy: list[float],
-    now: float,
-) -> float:
-    """When a piece has arrived, on links that are busy with earlier ones."""
-    end = now
-    for link in links[slice(*path_of[piece.row])]:
-        now = max(now, busy[link])
-        busy[link] = now + len(piece.blocks) / rate[link]
-        end = max(end, busy[link])
-    return end
 
 
 def _connected(
