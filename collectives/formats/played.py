@@ -320,7 +320,8 @@ def _takes_ps(schedule: Schedule) -> dict[int, int]:
     slice_ps = schedule.block_bytes / SLICES / topology.bandwidth_Bps * 1e12
     each = topology.latency_ps + topology.hop_latency_ps[topology.src] + slice_ps.astype(np.int64)
     until = np.concatenate(([0], np.cumsum(each[routes.links])))
-    return dict(zip(routes.pair.tolist(), np.diff(until[routes.ptr]).tolist(), strict=True))
+    takes = np.diff(until[routes.ptr]) - topology.hop_latency_ps[t.src[routes.pair]]  # it passes what is between
+    return dict(zip(routes.pair.tolist(), takes.tolist(), strict=True))
 
 
 def _connected(

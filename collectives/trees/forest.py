@@ -21,7 +21,6 @@ from collectives.core.sends import SendList
 from topologies import Topology, WeftError
 from topologies.flows.tightest_cut import remembered
 
-
 Routes = frozenset[tuple[int, ...]]
 """Ways between NPUs, each as links in order."""
 
