@@ -24,7 +24,7 @@ from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees.capable import capable_forests
-from collectives.trees.forest import Forest, forest_pattern, reversed_forest
+from collectives.trees.forest import Forest, Routes, forest_pattern, reversed_forest, routes_of
 from collectives.trees.pack import (
     EXACT_TREES,
     FEW_TREES,
@@ -55,6 +55,7 @@ ROOTED_NPUS = 1024
 FORMS = ("two-phase", "best-roots")
 Form = Annotated[str, Choice(FORMS)]
 Switches = Annotated[str, Choice(("forward", "reduce"))]
+Paths = Annotated[str, Choice(("any", "routes"))]
 
 TRIES = 8
 """Numbers of trees tried if trees do not fit past switches, whose links are rounded down one by one."""
@@ -62,16 +63,16 @@ TRIES = 8
 
 def _of_all(
     kind: str, topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None,
-    loss: float | None = None, element_bytes: int = ELEMENT_BYTES,
+    loss: float | None = None, paths: Paths = "any", element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    return _schedule(topology, kind, "", size, element_bytes, k, Limits(most_k, loss))
+    return _schedule(topology, kind, "", size, element_bytes, k, Limits(most_k, loss), paths)
 
 
 def _rooted(
     kind: str, topology: Topology, size: Quantity, *, root: int = 0, most_k: int | None = None,
-    loss: float | None = None, element_bytes: int = ELEMENT_BYTES,
+    loss: float | None = None, paths: Paths = "any", element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
-    return _schedule(topology, kind, "", size, element_bytes, None, Limits(most_k, loss), root)
+    return _schedule(topology, kind, "", size, element_bytes, None, Limits(most_k, loss), paths, root)
 
 
 all_gather = of_kind("all-gather", _of_all, """
@@ -83,6 +84,7 @@ all_gather = of_kind("all-gather", _of_all, """
     `most_k`: limit on the default for `k`: if the optimum takes more, fewer are used at a loss. Default: 128.
     `loss`: loss of bandwidth accepted with fewer trees, from 0 to below 1; it is an error if `most_k` trees lose more.
         Default: 0.01, or the smallest that `most_k` trees reach.
+    `paths`: past switches "any", or "routes": those of the fabric, which programs take that name ranks and no links.
     WeftError: unreachable NPUs, a k that does not fit past the switches or whose blocks could not be held, or a loss
         that cannot be reached.
     """)
@@ -96,17 +98,19 @@ reduce = of_kind("reduce", _rooted, "Reduce along trees toward one root; the rev
 @checked
 def all_reduce(
     topology: Topology, size: Quantity, *, k: int | None = None, most_k: int | None = None, loss: float | None = None,
-    form: Form | None = None, switches: Switches = "forward", element_bytes: int = ELEMENT_BYTES,
+    form: Form | None = None, switches: Switches = "forward", paths: Paths = "any",
+    element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """All-reduce: every block is reduced along one tree and broadcast along another, with the same root.
 
     `k`: trees per root in each direction.
-    `most_k`, `loss`: as for `all_gather`. Like `k` they are for equal roots: an error where "best-roots" has others.
+    `most_k`, `loss`, `paths`: as for `all_gather`. Like `k` they are for equal roots: an error where "best-roots" has
+        others.
     `form`: "two-phase": reduce-scatter and all-gather, with every rank the root of an equal part. "best-roots": the
         roots, and the bandwidth of either direction, come from a linear program: better if the nodes of the network are
         not alike, such as on a mesh; where its fractions are fine, with few trees and a stated loss. Where it is no
-        better than two phases, all have the trees of those. Default: best-roots; two-phase with `k`, `most_k` or
-        `loss`, where the program is too large, or where blocks would pad the array by more than 1 %.
+        better than two phases, all have the trees of those. Default: best-roots; two-phase with `k`, `most_k`,
+        `loss` or `paths`, where the program is too large, or where blocks would pad the array by more than 1 %.
     `switches`: "forward", or "reduce": they also multicast, are nodes of the trees, and roots are chosen with them
         (`best-roots`), at the rate that the fabric says, else that of their links. Those that it says reduce, or all;
         of several tiers the lower, where that is faster. The other collectives gain nothing: every shard crosses a cut
@@ -118,14 +122,16 @@ def all_reduce(
     if switches == "reduce":
         few = partial(capable_forests, topology)
         best = _of_few(few, parse_size(size), max(1, element_bytes))
-        if form == "two-phase" or k is not None or limits != Limits():
-            raise WeftError(f"{NAME}: trees through switches that reduce choose roots: omit k, most_k, loss, form")
+        if form == "two-phase" or k is not None or limits != Limits() or paths != "any":
+            raise WeftError(
+                f"{NAME}: trees through switches that reduce choose roots: omit k, most_k, loss, paths, form"
+            )
         return schedule(_reducing_pattern(topology.as_it_reduces(), best), size, element_bytes)
-    if form is None and k is None and limits == Limits() and topology.n_npus <= PACK_NPUS:
+    if form is None and k is None and limits == Limits() and paths == "any" and topology.n_npus <= PACK_NPUS:
         with suppress(WeftError):  # the program is too large, or its trees do not fit past the switches
             if _roots_pay(topology, parse_size(size), max(1, element_bytes)):
                 form = "best-roots"
-    return _schedule(topology, "all-reduce", form or "two-phase", size, element_bytes, k, limits)
+    return _schedule(topology, "all-reduce", form or "two-phase", size, element_bytes, k, limits, paths)
 
 
 def _roots_pay(topology: Topology, size_bytes: int, element_bytes: int) -> bool:
@@ -145,11 +151,12 @@ def chooses_roots(topology: Topology, form: str) -> bool:
 
 def _schedule(
     topology: Topology, kind: str, form: str, size: Quantity, element_bytes: int, k: int | None, limits: Limits,
-    root: int = 0,
+    paths: str, root: int = 0,
 ) -> Schedule:
     """The schedule with as many trees as the optimum takes, or with fewer if those are too many."""
     is_large = _is_large(topology, kind)
-    if is_large and (collective(kind).rooted or k is not None or limits != Limits() or not is_direct(topology)):
+    if is_large and (collective(kind).rooted or k is not None or limits != Limits() or not is_direct(topology)
+                     or paths != "any"):
         raise _too_many(topology, kind)
     if k is not None:
         if limits != Limits():
@@ -157,24 +164,24 @@ def _schedule(
         if chooses_roots(topology, form):
             raise WeftError(f"{NAME}: k is for equal roots, and best-roots chooses others here")
         check_blocks(topology, k, topology.n_npus)
-        return schedule(_pattern(topology, kind, k, form, root, ""), size, element_bytes)
+        return schedule(_pattern(topology, kind, k, form, root, "", paths), size, element_bytes)
     if chooses_roots(topology, form):
-        if limits != Limits():
-            raise WeftError(f"{NAME}: most_k and loss are for equal roots, and best-roots chooses others here")
+        if limits != Limits() or paths != "any":
+            raise WeftError(f"{NAME}: most_k, loss and paths are for equal roots, and best-roots chooses others here")
         best = _best_roots(topology, parse_size(size), max(1, element_bytes))
-        return schedule(_pattern(topology, kind, best.n_trees, form, root, best.note), size, element_bytes)
+        return schedule(_pattern(topology, kind, best.n_trees, form, root, best.note, paths), size, element_bytes)
     if is_large:
         return schedule(_shortest(topology, kind, form), size, element_bytes)
     refused, of = None, " of two phases in turn" if kind == "all-reduce" else ""
     sides = Sides.of(topology, kind, root)
     for few in islice(fewer_trees(sides, limits, parse_size(size), max(1, element_bytes)), TRIES):
         try:
-            return schedule(_pattern(topology, kind, few.k, form, root, few.told(of)), size, element_bytes)
+            return schedule(_pattern(topology, kind, few.k, form, root, few.told(of), paths), size, element_bytes)
         except WeftError as error:  # rounded down, a switch may receive less than it sends
             refused = error
     if refused is not None:
         raise refused
-    return schedule(_pattern(topology, kind, None, form, root, ""), size, element_bytes)
+    return schedule(_pattern(topology, kind, None, form, root, "", paths), size, element_bytes)
 
 
 def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> BestRoots:
@@ -223,45 +230,51 @@ def _too_many(topology: Topology, kind: str) -> WeftError:
 
 
 @by_wiring
-def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int, note: str) -> Pattern:
+def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int, note: str, paths: str) -> Pattern:
     """The pattern of k trees per root, or in all of chosen roots; a note: they are fewer than the optimum takes."""
     if collective(kind).rooted:
-        down = broadcast_forest(topology, root, k) if kind == "broadcast" else None
-        up = reduce_forest(topology, root, k) if kind == "reduce" else None
+        routes = _routes(topology, paths, mirrored=kind == "reduce")
+        down = broadcast_forest(topology, root, k, routes) if kind == "broadcast" else None
+        up = reduce_forest(topology, root, k, routes) if kind == "reduce" else None
         return forest_pattern(topology, kind, NAME, up=up, down=down, root=root, note=note)
     chooses = chooses_roots(topology, form)
     if form == "best-roots" and not chooses:
-        return _pattern(topology, kind, k, "two-phase", root, note).named(form)
-    trees = root_trees(topology, k) if (k is None or note) and not chooses else None
+        return _pattern(topology, kind, k, "two-phase", root, note, paths).named(form)
+    trees = root_trees(topology, k) if (k is None or note) and not chooses and paths == "any" else None
     if trees is not None:
         return transitive_pattern(topology, trees, kind, NAME, form, note=note)
-    up, down = forests(topology, kind, k, form)
+    up, down = forests(topology, kind, k, form, paths)
     return forest_pattern(topology, kind, NAME, up=up, down=down, form=form, note=note)
 
 
 @remembered
 def forests(
-    topology: Topology, kind: str, k: int | None = None, form: str = "two-phase"
+    topology: Topology, kind: str, k: int | None = None, form: str = "two-phase", paths: str = "any"
 ) -> tuple[Forest | None, Forest | None]:
     """The trees toward and away from the roots, as required by the collective.
 
     `kind`: "all-gather", "reduce-scatter" or "all-reduce".
-    `k`, `form`: as for `all_reduce`; of chosen roots `k` is the most trees in all.
+    `k`, `form`, `paths`: as for `all_reduce`; of chosen roots `k` is the most trees in all.
     WeftError: as for `all_gather`.
     """
     if chooses_roots(topology, form):
         best = best_root_forests(topology, k or EXACT_TREES)
         return best.up, best.down
-    trees = root_trees(topology) if k is None else None
+    trees = root_trees(topology) if k is None and paths == "any" else None
     if trees is not None:
         down_trees = moved_around(topology, trees)
         up_trees = reversed_forest(down_trees)
         return (None if kind == "all-gather" else up_trees), (None if kind == "reduce-scatter" else down_trees)
     if topology.n_npus > PACK_NPUS:
         raise _too_many(topology, kind)
-    up = None if kind == "all-gather" else scatter_forest(topology, k)
-    down = None if kind == "reduce-scatter" else gather_forest(topology, k)
+    up = None if kind == "all-gather" else scatter_forest(topology, k, _routes(topology, paths, mirrored=True))
+    down = None if kind == "reduce-scatter" else gather_forest(topology, k, None, _routes(topology, paths))
     return _in_step(up, down) if up and down else (up, down)
+
+
+def _routes(topology: Topology, paths: str, *, mirrored: bool = False) -> Routes | None:
+    """Where trees may go past switches; None: anywhere."""
+    return routes_of(topology, mirrored) if paths == "routes" and topology.n_nodes > topology.n_npus else None
 
 
 def _in_step(up: Forest, down: Forest) -> tuple[Forest, Forest]:

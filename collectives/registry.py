@@ -236,6 +236,7 @@ _ALGORITHMS = (
             "k": "trees per root (default: as many as the optimum takes)",
             "most_k": "limit on k by default: fewer trees than the optimum takes lose bandwidth (default: 128)",
             "loss": "loss accepted with fewer trees, as a fraction (default: 0.01, or the smallest that is reached)",
+            "paths": "past switches any, or the fabric's routes, which programs take that name ranks (default: any)",
             "switches": "all-reduce: whether they forward, or reduce and multicast inside the trees (default: forward)",
         },
         discipline="lowest-chunk-first",

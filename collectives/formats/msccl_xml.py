@@ -47,7 +47,7 @@ def to_msccl(schedule: Schedule) -> str:
     """
     pattern = schedule.pattern
     what = f"MSCCL XML of {pattern.name} on {pattern.topology.name}"
-    played = play(pattern, what, max(one.blocks for one in FITS))
+    played = play(schedule, what, max(one.blocks for one in FITS))
     why, found, copies = "", None, pattern.kind.name == "all-to-all"
     few = min(one.elements for one in FITS if one.elements)
     for steps, blocks, cut in _tries():

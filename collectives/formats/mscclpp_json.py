@@ -44,10 +44,10 @@ def to_mscclpp(schedule: Schedule) -> str:
     what = f"MSCCL++ plan of {pattern.name} on {pattern.topology.name}"
     if pattern.kind.name not in _COLL:
         raise WeftError(f"{what}: no plan is a {pattern.kind.name}: choose one of {', '.join(_COLL)}")
-    played, why = play(pattern, what, MOST_BLOCKS), ""
+    played, why = play(schedule, what, MOST_BLOCKS), ""
     run = gcd(*(len(piece.blocks) for piece in played.pieces)) or 1
     if any(len(piece.blocks) > run for piece in played.pieces):
-        played = play(pattern, what, MOST_BLOCKS, run)
+        played = play(schedule, what, MOST_BLOCKS, run)
     ends = Counter(rank for piece in played.pieces for rank in (piece.src, piece.dst))
     if (least := -(-max(ends.values(), default=0) * LEAST_OPS // MOST_OPS)) > MOST_BLOCKS:
         raise WeftError(f"{what}: at least {least} thread blocks of a GPU, more than {MOST_BLOCKS}; use fewer ranks")

@@ -1,8 +1,9 @@
 """A schedule among ranks as thread blocks of GPUs, for the writers of programs: what each does, and in which order.
 
 A transfer becomes a send at its source and a receive at its destination for each run of chunks side by side. One
-execution is played through, with links that are busy and FIFOs that hold two messages; the order in which sends and
-receives happen there is their order in the thread blocks, so that what was possible there can never hang.
+execution is played through, with FIFOs that hold two messages; the order in which sends and receives happen there is
+their order in the thread blocks, so that what was possible there can never hang. It is that of the first slice of a
+pipeline, which finds all links free: so a thread block serves first what comes first, and in no slice waits for long.
 
                  one execution                            thread blocks of rank 1
     0->1 chunk 0 |====|                                   from 0: receive 0, receive 1
@@ -38,6 +39,9 @@ from topologies import WeftError
 
 COLL = {kind: coll for coll, kind in reversed(KINDS.items())}
 
+SLICES = 256
+"""Of a block, the first of which is played through."""
+
 MOST_PIECES = 200_000
 """Limit on runs of chunks that are sent: half a minute."""
 
@@ -70,8 +74,8 @@ class Played(NamedTuple):
     p: int
 
 
-def play(pattern: Pattern, what: str, most_blocks: int, most_run: int = MOST_COUNT) -> Played:
-    """One execution of a pattern.
+def play(schedule: Schedule, what: str, most_blocks: int, most_run: int = MOST_COUNT) -> Played:
+    """One execution of a schedule.
 
     `what`: for messages.
     `most_blocks`: thread blocks of a rank.
@@ -79,6 +83,7 @@ def play(pattern: Pattern, what: str, most_blocks: int, most_run: int = MOST_COU
     WeftError: switches that send; a root other than 0; a collective without a name there; ranks that would have to keep
         apart what they add; more chunks or peers than any runtime takes.
     """
+    pattern = schedule.pattern
     if (pattern.n_sources or pattern.p) > pattern.p or pattern.is_unnamed:
         raise WeftError(f"{what}: {'its blocks have no names' if pattern.is_unnamed else 'its switches reduce'}")
     if pattern.kind.weights is not None:
@@ -94,7 +99,7 @@ def play(pattern: Pattern, what: str, most_blocks: int, most_run: int = MOST_COU
     if peers > most_blocks:
         raise WeftError(f"{what}: {peers} peers of a rank, and {most_blocks} thread blocks are the most of any runtime")
     pieces = list(_pieces(pattern, what, most_run))
-    return Played(pieces, _executed(pieces, *_rules(pattern, pieces), pattern, what), pattern.p)
+    return Played(pieces, _executed(pieces, *_rules(pattern, pieces), schedule, what), pattern.p)
 
 
 def busiest_s(schedule: Schedule, *, named: bool) -> float:
@@ -259,15 +264,10 @@ def _ancestors(parents: Sequence[Parents]) -> list[int]:
 
 
 def _executed(
-    pieces: Sequence[Piece], sends: list[set[int]], receives: list[set[int]], pattern: Pattern, what: str
+    pieces: Sequence[Piece], sends: list[set[int]], receives: list[set[int]], schedule: Schedule, what: str
 ) -> list[int]:
     """Sends and receives in the order in which they happen in one execution."""
-    t, topology = pattern.transfers(), pattern.topology
-    routes = topology.paths(t.src, t.dst)
-    path_of = dict(zip(routes.pair.tolist(), zip(routes.ptr[:-1].tolist(), routes.ptr[1:].tolist(), strict=True),
-                       strict=True))
-    links, rate = routes.links.tolist(), topology.bandwidth_Bps.tolist()
-    busy = [0.0] * len(rate)
+    takes = _takes_ps(schedule)
     left = [len(one) for pair in zip(sends, receives, strict=True) for one in pair]
     after: dict[int, list[int]] = defaultdict(list)
     for at, pair in enumerate(zip(sends, receives, strict=True)):
@@ -279,7 +279,7 @@ def _executed(
     queued: dict[tuple[int, int], deque[int]] = defaultdict(deque)
     flying: dict[tuple[int, int], deque[int]] = defaultdict(deque)
     arrived = [False] * len(pieces)
-    events = [(0.0, at, False) for at in range(len(pieces)) if not left[2 * at]]
+    events = [(0, at, False) for at in range(len(pieces)) if not left[2 * at]]
     while events:
         now, at, lands = heapq.heappop(events)
         flow = pieces[at].src, pieces[at].dst
@@ -297,7 +297,7 @@ def _executed(
                 one = queued[flow].popleft()
                 flying[flow].append(one)
                 done.append(2 * one)
-                heapq.heappush(events, (_lands(pieces[one], path_of, links, rate, busy, now), one, True))
+                heapq.heappush(events, (now + takes[pieces[one].row], one, True))
             order += done
             for op in done:
                 for other in after[op]:
@@ -313,17 +313,15 @@ def _executed(
     return order
 
 
-def _lands(
-    piece: Piece, path_of: dict[int, tuple[int, int]], links: list[int], rate: list[float], busy: list[float],
-    now: float,
-) -> float:
-    """When a piece has arrived, on links that are busy with earlier ones."""
-    end = now
-    for link in links[slice(*path_of[piece.row])]:
-        now = max(now, busy[link])
-        busy[link] = now + len(piece.blocks) / rate[link]
-        end = max(end, busy[link])
-    return end
+def _takes_ps(schedule: Schedule) -> dict[int, int]:
+    """Of each row, how long the first slice of a block takes along its route."""
+    t, topology = schedule.pattern.transfers(), schedule.topology
+    routes = topology.paths(t.src, t.dst)
+    slice_ps = schedule.block_bytes / SLICES / topology.bandwidth_Bps * 1e12
+    each = topology.latency_ps + topology.hop_latency_ps[topology.src] + slice_ps.astype(np.int64)
+    until = np.concatenate(([0], np.cumsum(each[routes.links])))
+    takes = np.diff(until[routes.ptr]) - topology.hop_latency_ps[t.src[routes.pair]]  # it passes what is between
+    return dict(zip(routes.pair.tolist(), takes.tolist(), strict=True))
 
 
 def _connected(

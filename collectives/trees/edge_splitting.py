@@ -8,8 +8,10 @@ consists of, with their multiplicities.
 import random
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
+from collectives.trees.forest import Routes
 from topologies import Topology, WeftError
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.flows.tightest_cut import remembered
@@ -34,7 +36,8 @@ class Logical(NamedTuple):
 
 
 def without_switches(
-    topology: Topology, link_capacity: Sequence[int], demand: Mapping[int, int], *, spread: bool = True
+    topology: Topology, link_capacity: Sequence[int], demand: Mapping[int, int], *, spread: bool = True,
+    routes: Routes | None = None,
 ) -> Logical:
     """Replace every switch by logical links past it.
 
@@ -42,16 +45,18 @@ def without_switches(
     `demand`: trees per root.
     `spread`: whether a node is connected to as many others as possible, each with its share, which keeps trees shallow;
         otherwise each pair takes all it can, which keeps trees few.
+    `routes`: the ways that logical links may take. Default: all.
     WeftError: the trees do not fit past a switch, named in the message, such as one that sends more than it receives.
     """
-    return _split_off(topology, tuple(link_capacity), tuple(demand.items()), spread)
+    return _split_off(topology, tuple(link_capacity), tuple(demand.items()), spread, routes)
 
 
 @remembered
 def _split_off(
-    topology: Topology, link_capacity: tuple[int, ...], demand: tuple[tuple[int, int], ...], spread: bool
+    topology: Topology, link_capacity: tuple[int, ...], demand: tuple[tuple[int, int], ...], spread: bool,
+    routes: Routes | None,
 ) -> Logical:
-    split = _Splitting(topology, link_capacity, dict(demand))
+    split = _Splitting(topology, link_capacity, dict(demand), routes)
     switches = split.order()
     for number, switch in enumerate(switches):
         count("switches that are split off", number, len(switches))
@@ -63,15 +68,20 @@ def _split_off(
 class _Splitting:
     """The network while its switches are removed; node n_nodes feeds all roots."""
 
-    def __init__(self, topology: Topology, link_capacity: Sequence[int], demand: Mapping[int, int]) -> None:
+    def __init__(
+        self, topology: Topology, link_capacity: Sequence[int], demand: Mapping[int, int], routes: Routes | None
+    ) -> None:
         self.topology, self.demand = topology, demand
+        self.parts = None if routes is None else {
+            way[first:last] for way in routes for first, last in combinations(range(len(way) + 1), 2)
+        }  # of the ways that logical links may take
         n = topology.n_nodes
         self.feed, self.source, self.sink = n, n + 1, n + 2
         self.need = sum(demand.values())
         self.capacity: dict[Pair, int] = defaultdict(int)
         self.paths: dict[Pair, Shares] = defaultdict(deque)
         for link, cap in enumerate(link_capacity):
-            if cap:
+            if cap and (self.parts is None or (link,) in self.parts):
                 pair = (int(topology.src[link]), int(topology.dst[link]))
                 self.capacity[pair] += cap
                 self.paths[pair].append(((link,), cap))
@@ -206,7 +216,15 @@ class _Splitting:
         others = self.out[w] - self.capacity[w, u]
         return max(1, self.capacity[u, w] * self.capacity[w, t] // others)
 
+    def _leads(self, u: int, w: int, t: int) -> bool:
+        """Whether all paths from u past w to t are among the ways that logical links may take."""
+        return self.parts is None or u == t or all(
+            (*one, *other) in self.parts for one, _ in self.paths[u, w] for other, _ in self.paths[w, t]
+        )
+
     def _split(self, u: int, w: int, t: int, most: int, tested: bool) -> bool:
+        if not self._leads(u, w, t):
+            return False
         amount = min(most, self.capacity[u, w], self.capacity[w, t])
         if tested and not self._passed_through(w):
             amount = self._allowed(u, w, t, amount)

@@ -13,12 +13,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
 from topologies import Topology, WeftError
 from topologies.flows.tightest_cut import remembered
+
+Routes = frozenset[tuple[int, ...]]
+"""Ways between NPUs, each as links in order."""
 
 
 class Edge(NamedTuple):
@@ -171,10 +175,29 @@ def mirror_of(topology: Topology) -> Topology:
     return topology if same else mirror
 
 
+@remembered
+def routes_of(topology: Topology, mirrored: bool = False) -> Routes:
+    """The routes of the fabric between NPUs that pass no other NPU, as links in order.
+
+    `mirrored`: backwards, on the links of its mirror.
+    """
+    npus = np.arange(topology.n_npus)
+    src, dst = (ends.ravel() for ends in np.meshgrid(npus, npus))
+    found = topology.paths(src[src != dst], dst[src != dst])
+    back = np.argsort(_original_of(topology)) if mirrored else np.arange(topology.n_links)
+    routes = (found.links[first:last] for first, last in pairwise(found.ptr.tolist()))
+    past = (links for links in routes if links.size and (topology.dst[links[:-1]] >= topology.n_npus).all())
+    return frozenset(tuple(back[links[::-1] if mirrored else links].tolist()) for links in past)
+
+
+def _original_of(topology: Topology) -> npt.NDArray[np.int64]:
+    """The link here of every link of the mirror."""
+    return np.lexsort((topology.src, topology.dst))
+
+
 def turned_back(forest: Forest, topology: Topology) -> Forest:
     """A forest on the reversed network, converted to trees toward the roots of the original."""
-    original = np.lexsort((topology.src, topology.dst)).tolist()  # link i of the mirror is this link
-    return forest.turned(topology, original, inward=True)
+    return forest.turned(topology, _original_of(topology).tolist(), inward=True)
 
 
 @dataclass(frozen=True)

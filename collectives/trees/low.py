@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from collectives.trees.forest import Edge, Tree
+from collectives.trees.forest import Edge, Routes, Tree
 from topologies import Topology
 from topologies.flows.tightest_cut import remembered
 
@@ -39,12 +39,15 @@ class _Ways:
     exist : (n_npus, n_npus) bool
     """
 
-    def __init__(self, topology: Topology) -> None:
-        n = topology.n_npus
+    def __init__(self, topology: Topology, routes: Routes | None) -> None:
+        n, tails, heads = topology.n_npus, topology.src.tolist(), topology.dst.tolist()
         onward: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
-        for link, (tail, head) in enumerate(zip(topology.src.tolist(), topology.dst.tolist(), strict=True)):
+        for link, (tail, head) in enumerate(zip(tails, heads, strict=True)):
             onward[tail].append((link, head))
-        found = {(npu, other): ways for npu in range(n) for other, ways in _ways_from(npu, n, onward).items()}
+        if routes is None:
+            found = {(npu, other): ways for npu in range(n) for other, ways in _ways_from(npu, n, onward).items()}
+        else:
+            found = {(tails[way[0]], heads[way[-1]]): [way] for way in sorted(routes)}
         ways, hops = (max(map(measure, found.values()), default=1) for measure in (len, _longest))
         self.none = topology.n_links
         self.links = np.full((n, n, ways, hops), self.none, np.int32)
@@ -65,8 +68,8 @@ class _Ways:
 
 
 @remembered
-def _ways(topology: Topology) -> _Ways:
-    return _Ways(topology)
+def _ways(topology: Topology, routes: Routes | None) -> _Ways:
+    return _Ways(topology, routes)
 
 
 def _longest(ways: list[tuple[int, ...]]) -> int:
@@ -100,16 +103,19 @@ class _Growing:
         self.missing = np.arange(n) != root
 
 
-def low_trees(topology: Topology, roots: Mapping[int, int], links: Sequence[int]) -> tuple[Tree, ...] | None:
+def low_trees(
+    topology: Topology, roots: Mapping[int, int], links: Sequence[int], routes: Routes | None = None
+) -> tuple[Tree, ...] | None:
     """Trees from each root past switches, as many as asked for, or None if this does not find them.
 
     `roots`: trees by NPU.
     `links`: trees that each link may carry.
+    `routes`: the ways there are. Default: the shortest.
     """
     n, many = topology.n_npus, sum(roots.values())
     if topology.n_nodes == n or many * n > MOST_EDGES or many > MOST_OF_A_ROOT * n:
         return None
-    ways = _ways(topology)
+    ways = _ways(topology, routes)
     carry = np.asarray(links, np.int64)
     scarce = ways.scarce(max(1, many // n), carry)
     left, share = np.append(carry.astype(float), np.inf), np.append(1 / np.maximum(carry, 1), 1)

@@ -16,7 +16,7 @@ import numpy as np
 
 from collectives.trees.edge_splitting import Pair, take_paths, without_switches
 from collectives.trees.edge_splitting import Shares as PathShares
-from collectives.trees.forest import Edge, Forest, Tree, mirror_of, turned_back
+from collectives.trees.forest import Edge, Forest, Routes, Tree, mirror_of, turned_back
 from collectives.trees.low import low_trees
 from collectives.trees.packing import Batch, pack_trees
 from collectives.trees.shares import LOSS, Shares, broadcast_shares, gather_shares, roots_reach_all
@@ -45,17 +45,19 @@ FINER_NPUS = 32
 
 
 @remembered
-def gather_forest(topology: Topology, k: int | None = None, level: bool | None = None) -> Forest:
+def gather_forest(
+    topology: Topology, k: int | None = None, level: bool | None = None, routes: Routes | None = None
+) -> Forest:
     """Trees away from every root that reach the bandwidth optimum of an all-gather.
 
     `k`: trees per root. Default: as many as the optimum takes, or `FINER` times as many if those are shallower.
-    `level`: as in `pack_forest`.
+    `level`, `routes`: as in `pack_forest`.
     WeftError: unreachable NPUs, or a k that does not fit past the switches.
     """
     shares = gather_shares(topology, k)
-    forest = pack_forest(topology, shares, level)
+    forest = pack_forest(topology, shares, level, None, routes)
     if k is None and _may_be_lower(topology, shares, forest):
-        finer = pack_forest(topology, shares.times(FINER), level)
+        finer = pack_forest(topology, shares.times(FINER), level, None, routes)
         return finer if finer.hops < forest.hops else forest
     return forest
 
@@ -67,43 +69,47 @@ def _may_be_lower(topology: Topology, shares: Shares, forest: Forest) -> bool:
 
 
 @remembered
-def scatter_forest(topology: Topology, k: int | None = None) -> Forest:
-    """Trees toward every root: those of an all-gather on the reversed network."""
-    return turned_back(gather_forest(mirror_of(topology), k), topology)
+def scatter_forest(topology: Topology, k: int | None = None, routes: Routes | None = None) -> Forest:
+    """Trees toward every root: those of an all-gather on the reversed network, where the `routes` are."""
+    return turned_back(gather_forest(mirror_of(topology), k, None, routes), topology)
 
 
 @remembered
-def broadcast_forest(topology: Topology, root: int, k: int | None = None) -> Forest:
+def broadcast_forest(topology: Topology, root: int, k: int | None = None, routes: Routes | None = None) -> Forest:
     """Trees away from one root, at the largest rate of a broadcast, or of one with k trees.
 
     Behind switches one tree is a chain, in which everybody sends once; more trees, in each of which few send often, are
     lower. By default as many are taken as the optimum takes, or a multiple that makes them lowest.
     """
     shares = broadcast_shares(topology, root, k)
-    forest = pack_forest(topology, shares)
+    forest = pack_forest(topology, shares, None, None, routes)
     if k is None and topology.n_nodes > topology.n_npus and forest.height > 2:
-        finer = (low_trees(topology, more.roots, more.links) for more in map(shares.times, FINER_OF_ONE))
+        finer = (low_trees(topology, more.roots, more.links, routes) for more in map(shares.times, FINER_OF_ONE))
         lower = (Forest(topology, trees) for trees in finer if trees is not None)
         return min((forest, *lower), key=lambda one: one.hops)
     return forest
 
 
 @remembered
-def reduce_forest(topology: Topology, root: int, k: int | None = None) -> Forest:
-    """Trees toward one root, at the largest rate of a reduction, or of one with k trees."""
-    return turned_back(broadcast_forest(mirror_of(topology), root, k), topology)
+def reduce_forest(topology: Topology, root: int, k: int | None = None, routes: Routes | None = None) -> Forest:
+    """Trees toward one root, at the largest rate of a reduction, or of one with k trees; `routes` of the mirror."""
+    return turned_back(broadcast_forest(mirror_of(topology), root, k, routes), topology)
 
 
-def pack_forest(topology: Topology, shares: Shares, level: bool | None = None, spread: bool | None = None) -> Forest:
+def pack_forest(
+    topology: Topology, shares: Shares, level: bool | None = None, spread: bool | None = None,
+    routes: Routes | None = None,
+) -> Forest:
     """The forest with the given shares; its link loads are checked against them.
 
     `level`: whether trees grow level by level. Default: up to `LEVEL_NPUS` NPUs.
+    `routes`: the ways that edges of trees may take. Default: all.
     `spread`: as in `without_switches`. Default: up to `SPREAD_TREES` and `SPREAD_NEIGHBORS`.
     Without both, low trees are taken where they are found (`low_trees`).
     """
     if topology.n_npus == 1:
         return Forest(topology, (Tree(0, shares.roots[0], ()),))
-    low = low_trees(topology, shares.roots, shares.links) if level is None and spread is None else None
+    low = low_trees(topology, shares.roots, shares.links, routes) if level is None and spread is None else None
     if low is not None:
         forest = Forest(topology, low)
         _check_shares(forest, shares)
@@ -112,7 +118,7 @@ def pack_forest(topology: Topology, shares: Shares, level: bool | None = None, s
     if spread is None:
         neighbors = np.bincount(topology.src, minlength=topology.n_nodes)[topology.n_npus :].max(initial=0)
         spread = max(shares.roots.values()) <= SPREAD_TREES and neighbors <= SPREAD_NEIGHBORS
-    logical = without_switches(topology, shares.links, shares.roots, spread=spread)
+    logical = without_switches(topology, shares.links, shares.roots, spread=spread, routes=routes)
     batches = pack_trees(topology.n_npus, logical.capacity, shares.roots, level=level)
     paths = {pair: deque(found) for pair, found in logical.paths.items()}
     trees = tuple(tree for batch in batches for tree in _mapped(batch, paths))

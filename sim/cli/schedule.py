@@ -36,8 +36,9 @@ from workloads.formats.goal_writer import schedule_to_goal
 MOST_LINES = 200
 """Transfers shown of one rank; the JSON has all."""
 
-FEWER, MOST_BLOCKS = (16, 8, 4, 2, 1), 1_024
-"""Trees of a root that are tried in programs, and blocks above which they are."""
+FEWER, MOST_BLOCKS, NEAR = (16, 8, 4, 2, 1), 1_024, 1.03
+"""Trees of a root that are tried in programs, blocks above which they are, and load of the busiest link, in times of
+the least, up to which the fewest are taken."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -111,8 +112,8 @@ def _program(
     """
     pattern = schedule.pattern
     own, away = (busiest_s(schedule, named=named) for named in (True, False))
-    chosen = {"k", "most_k", "loss"} & spec.options_of(pattern.algorithm).keys()
-    may = pattern.algorithm == pipelined.NAME and not pattern.kind.rooted and not chosen
+    chosen = {"k", "most_k", "loss", "paths"} & spec.options_of(pattern.algorithm).keys()
+    may = pattern.algorithm == pipelined.NAME and not chosen
     many = may and (away > 1.01 * own or pattern.n_blocks > MOST_BLOCKS)
     refused: WeftError | None = None
     for one in (*([] if many else [schedule]), *(_fewer(spec, schedule) if may else ())):
@@ -122,7 +123,8 @@ def _program(
             refused = wrong
             continue
         if (loss := busiest_s(one, named=False) / own - 1) > 0.001:
-            trees = "" if one is schedule else f", with {one.pattern.n_blocks // pattern.p} trees of a root"
+            roots = 1 if pattern.kind.rooted else pattern.p
+            trees = "" if one is schedule else f", with {counted(one.pattern.n_blocks // roots, 'tree')} of a root"
             say(arguments, f"# programs take the routes of the fabric: {100 * loss:.1f} % more on the busiest "
                            f"link than here{trees}")
         return text
@@ -131,14 +133,17 @@ def _program(
 
 
 def _fewer(spec: Spec, schedule: Schedule) -> Iterator[Schedule]:
-    """The schedule and others with fewer trees, the fewest of those that load links the least first."""
-    choices = [schedule]
-    for k in FEWER:
+    """The schedule and trees along routes of the fabric, the fewest of those that load links the least first."""
+    choices, rooted = [schedule], schedule.pattern.kind.rooted
+    for more in [{}] if rooted else [{"k": k} for k in FEWER]:
         with suppress(WeftError):  # does not fit past the switches
-            choices.append(spec.build_schedule(pipelined.NAME, schedule.topology, schedule.size_bytes, k=k))
+            built = spec.build_schedule(
+                pipelined.NAME, schedule.topology, schedule.size_bytes, paths="routes", **more
+            )
+            choices.append(built)
     load = [busiest_s(one, named=False) for one in choices]
     near = zip(choices, load, strict=True)
-    yield from (one for one, _ in sorted(near, key=lambda at: (at[1] > 1.02 * min(load), at[0].pattern.n_blocks)))
+    yield from (one for one, _ in sorted(near, key=lambda at: (at[1] > NEAR * min(load), at[0].pattern.n_blocks)))
 
 
 def _schedules(spec: Spec) -> list[Schedule]:
