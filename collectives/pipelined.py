@@ -15,6 +15,7 @@ exact loss.
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Annotated
@@ -37,14 +38,14 @@ from collectives.trees.pack import (
     scatter_forest,
     two_phase_rate_Bps,
 )
-from collectives.trees.shares import Limits, Sides, check_blocks, fewer_trees, padded_little
+from collectives.trees.shares import FewTrees, Limits, Sides, check_blocks, fewer_trees, padded_little
 from collectives.trees.shortest import is_direct, shortest_pattern
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
 from topologies.flows.programs import best_roots
 from topologies.flows.tightest_cut import remembered
-from topologies.units import Quantity, parse_size
+from topologies.units import PS_PER_S, Quantity, parse_size
 
 NAME = "pipelined"
 PACK_NPUS = 256
@@ -91,7 +92,9 @@ all_gather = of_kind("all-gather", _of_all, """
 reduce_scatter = of_kind("reduce-scatter", _of_all, """
     Reduce-scatter along k trees toward every root; parameters as for `all_gather`.""")
 broadcast = of_kind("broadcast", _rooted, """
-    Broadcast along trees from one root, at the rate of the minimum cut between it and any NPU.""")
+    Broadcast along trees from one root, at the rate of the minimum cut between it and any NPU.
+
+    Where that is earlier, as of small arrays, along a single lower tree, whose loss is stated.""")
 reduce = of_kind("reduce", _rooted, "Reduce along trees toward one root; the reverse of `broadcast`.")
 
 
@@ -176,12 +179,28 @@ def _schedule(
     sides = Sides.of(topology, kind, root)
     for few in islice(fewer_trees(sides, limits, parse_size(size), max(1, element_bytes)), TRIES):
         try:
-            return schedule(_pattern(topology, kind, few.k, form, root, few.told(of), paths), size, element_bytes)
+            built = schedule(_pattern(topology, kind, few.k, form, root, few.told(of), paths), size, element_bytes)
+            return built if limits != Limits() or paths != "any" else _or_one_tree(built, sides, few.k, few.loss)
         except WeftError as error:  # rounded down, a switch may receive less than it sends
             refused = error
     if refused is not None:
         raise refused
-    return schedule(_pattern(topology, kind, None, form, root, "", paths), size, element_bytes)
+    built = schedule(_pattern(topology, kind, None, form, root, "", paths), size, element_bytes)
+    return built if limits != Limits() or paths != "any" else _or_one_tree(built, sides)
+
+
+def _or_one_tree(many: Schedule, sides: Sides, k: int | None = None, loss: Fraction = Fraction(0)) -> Schedule:
+    """A broadcast or reduce along one tree, where it is so much lower than k that a small array arrives earlier."""
+    topology, kind, root = sides.topology, sides.kind, sides.root
+    least_s = many.size_bytes * sides.least_s_per_byte()
+    trees = broadcast_forest if kind == "broadcast" else reduce_forest
+    if root is None or least_s >= (wait_s := Fraction(trees(topology, root, k).latency_ps, PS_PER_S)):
+        return many
+    with suppress(WeftError):  # one does not fit past the switches
+        one, sooner_s = FewTrees(1, sides.loss(1)), wait_s - Fraction(trees(topology, root, 1).latency_ps, PS_PER_S)
+        if least_s / (1 - one.loss) - least_s / (1 - loss) < sooner_s:
+            return schedule(_pattern(topology, kind, 1, "", root, one.told(), "any"), many.size_bytes, many.element_bytes)
+    return many
 
 
 def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> BestRoots:

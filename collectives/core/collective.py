@@ -8,6 +8,7 @@ block b belongs to rank b mod p, so that a schedule may cut the array into sever
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from topologies.checks import checked, choice
 from topologies.text.brief import Registry, one_line
@@ -113,6 +114,21 @@ COLLECTIVES = Registry("collectives", {
         Collective("scatter", _root, _owner, _one_each, _all, _once, rooted=True),
     )
 })
+
+
+class Ends(NamedTuple):
+    """What is asked of blocks: ranks that have and that want one, each pair of them once, and which every block has."""
+
+    pairs: tuple[tuple[Sequence[int], Sequence[int]], ...]
+    of_block: Sequence[int]
+
+    @classmethod
+    def of(cls, kind: Collective, p: int, n_blocks: int, root: int) -> "Ends":
+        """Those of a collective; both of its functions are asked once a block, which takes as long as a proof."""
+        numbers: dict[tuple[Sequence[int], Sequence[int]], int] = {}
+        ends = ((kind.sources(block, p, root), kind.wanted_by(block, p, root)) for block in range(n_blocks))
+        of_block = [numbers.setdefault(one, len(numbers)) for one in ends]
+        return cls(tuple(numbers), of_block)
 
 
 @dataclass(frozen=True)

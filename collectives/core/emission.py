@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.collective import Collective
+from collectives.core.collective import Ends
 from collectives.core.proof import ScheduleError
 from collectives.core.routes import check_named_links
 from collectives.core.transfers import WHOLE, TooManyTransfers, Transfers, take
@@ -290,16 +290,14 @@ class Emission:
 
 
 def digest_of(
-    kind: Collective, p: int, n_blocks: int, root: int, t: Transfers, carried: Sequence[Sequence[int]]
+    kind: str, ends: Ends, p: int, root: int, t: Transfers, carried: Sequence[Sequence[int]]
 ) -> bytes:
     """All that a proof depends on: the transfers, the blocks of each, and what the collective asks of every block."""
-    numbers: dict[tuple[Sequence[int], Sequence[int]], int] = {}
-    ends = ((kind.sources(block, p, root), kind.wanted_by(block, p, root)) for block in range(n_blocks))
-    found = np.array([numbers.setdefault(one, len(numbers)) for one in ends], np.int64)
+    found = np.array(ends.of_block, np.int64)
     blocks = np.fromiter(chain.from_iterable(carried), np.int64)
     counts = np.fromiter(map(len, carried), np.int64)
     there = [name for name, column in zip(t._fields, t, strict=True) if column is not None]
-    text = repr((kind.name, p, n_blocks, root, list(numbers), there))
+    text = repr((kind, p, found.size, root, list(ends.pairs), there))
     return digest(text, *(column for column in t if column is not None), found, counts, blocks)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core._follow import Moves, Rows, Sets, arrange, follow
-from collectives.core.collective import Collective
+from collectives.core.collective import Ends
 from collectives.core.transfers import Transfers
 from topologies.compiled import is_at_hand
 
@@ -38,8 +38,7 @@ def pays(moves: int) -> bool:
 
 
 def holds(
-    kind: Collective, p: int, n_blocks: int, root: int, t: Transfers, carried: Sequence[Sequence[int]],
-    waits: tuple[Ints, Ints, Bools],
+    ends: Ends, p: int, t: Transfers, carried: Sequence[Sequence[int]], waits: tuple[Ints, Ints, Bools]
 ) -> bool:
     """Whether a table is shown to implement its collective; False also where its sets would be too large to tell.
 
@@ -49,13 +48,13 @@ def holds(
     n = t.src.size
     block = np.fromiter(chain.from_iterable(carried), np.int64)
     counts = np.fromiter(map(len, carried), np.int64, n)
-    ends = _ends(kind, p, n_blocks, root)
-    if ends is None or not _are_in_range(t, counts, block, n_blocks):
+    n_blocks, bits = len(ends.of_block), _in_bits(ends, p)
+    if bits is None or not _are_in_range(t, counts, block, n_blocks):
         return False
     rows = _rows(n, *waits)
     moves = Moves(
         t.src.astype(np.int64), t.dst.astype(np.int64), t.reduces.copy(), _offsets(counts), block,
-        np.repeat(np.arange(n), counts), *ends,
+        np.repeat(np.arange(n), counts), *bits,
     )  # fmt: skip
     most, longest = arrange(rows), (int(rows.size.max(initial=0)) >> 6) + 1
     if most < 0 or 2 * most * longest + moves.block.size * moves.masks.shape[1] > MOST_WORDS:
@@ -94,27 +93,21 @@ def _are_in_range(t: Transfers, counts: Ints, blocks: Ints, n_blocks: int) -> bo
     return bool(ranks and there and np.array_equal(counts, t.blocks))
 
 
-def _ends(kind: Collective, p: int, n_blocks: int, root: int) -> tuple[Ints, Ints, Ints, Ints] | None:
+def _in_bits(ends: Ends, p: int) -> tuple[Ints, Ints, Ints, Ints] | None:
     """Sources as bits and which of them each block has; ranks that want a block, and the block. None: not all ranks."""
     numbers: dict[Sequence[int], int] = {}
-    mask_of = np.array(
-        [numbers.setdefault(kind.sources(block, p, root), len(numbers)) for block in range(n_blocks)], np.int64
-    )
-    arrays: dict[Sequence[int], Ints] = {}
-    wanted = [
-        arrays.setdefault(one, np.array(one, np.int64)) if one not in arrays else arrays[one]
-        for one in (kind.wanted_by(block, p, root) for block in range(n_blocks))
-    ]
+    of_pair = np.array([numbers.setdefault(ranks, len(numbers)) for ranks, _ in ends.pairs], np.int64)
     masks = np.zeros((len(numbers), (p + 63) >> 6), np.int64)
     for one, number in numbers.items():
         ranks = np.array(one, np.int64)
         if ranks.min(initial=0) < 0 or ranks.max(initial=0) >= p:
             return None
         np.bitwise_or.at(masks[number], ranks >> 6, np.left_shift(np.int64(1), ranks & 63))
-    rank = np.concatenate([np.zeros(0, np.int64), *wanted])
+    wanted = [ends.pairs[pair][1] for pair in ends.of_block]
+    rank = np.fromiter(chain.from_iterable(wanted), np.int64)
     if rank.min(initial=0) < 0:
         return None
-    return masks, mask_of, rank, np.repeat(np.arange(n_blocks), [one.size for one in wanted])
+    return masks, of_pair[ends.of_block], rank, np.repeat(np.arange(len(wanted)), [*map(len, wanted)])
 
 
 def _offsets(counts: Ints) -> Ints:

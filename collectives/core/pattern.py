@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core import by_value
-from collectives.core.collective import Collective
+from collectives.core.collective import Collective, Ends
 from collectives.core.emission import Accepted, Emission, Emit, digest_of
 from collectives.core.process_groups import check_reserved
 from collectives.core.proof import BlocksOf, ScheduleError, prove_carried
@@ -312,11 +312,11 @@ class Pattern:
 
     def _prove_whole(self) -> str:
         """Prove the transfers that will be emitted, unless the same ones were proved before."""
-        t, carried, digest = self._all()
+        ends, t, carried, digest = self._all()
         if self.kind.weights is not None:
             t = t._replace(blocks=self._counted(t, carried))
         if digest not in _PROVED:
-            prove_carried(self.kind, self.p, self.n_blocks, self.root, t, carried)
+            prove_carried(ends, self.p, t, carried)
             _PROVED.add(digest)
         return "proved"
 
@@ -335,13 +335,14 @@ class Pattern:
 
     def _is_proved(self) -> bool:
         """Whether exactly these transfers were proved, as those of a smaller member that is none."""
-        return self._all()[2] in _PROVED
+        return self._all()[3] in _PROVED
 
-    def _all(self) -> tuple[Transfers, list[tuple[int, ...]], bytes]:
-        """The transfers of every source, from now on frozen, their blocks, and the digest of what is to be proved."""
+    def _all(self) -> tuple[Ends, Transfers, list[tuple[int, ...]], bytes]:
+        """What is asked, the transfers of every source, from now on frozen, their blocks, and the digest of it all."""
         t = self.emission.freeze()
         carried = self._all_carried(t.src.tolist(), t.slot.tolist())
-        return t, carried, digest_of(self.kind, self.p, self.n_blocks, self.root, t, carried)
+        ends = Ends.of(self.kind, self.p, self.n_blocks, self.root)
+        return ends, t, carried, digest_of(self.kind.name, ends, self.p, self.root, t, carried)
 
     def _all_carried(self, sources: Sequence[int], slots: Sequence[int]) -> list[tuple[int, ...]]:
         """The blocks of many transfers; looked at one by one only where not all of them are as they should be."""

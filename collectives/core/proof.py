@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.collective import Collective
+from collectives.core.collective import Collective, Ends
 from collectives.core.follow import holds, pays
 from collectives.core.transfers import STREAM, WHOLE, Transfers
 from topologies.checks import Count, WeftError, checked
@@ -125,36 +125,33 @@ def prove(kind: Collective, p: Count, n_blocks: Count, root: int, transfers: Tra
         number of blocks it declares, or a unit is given back to a pool before it is sure to be taken.
     """
     pairs = zip(transfers.src.tolist(), transfers.slot.tolist(), strict=True)
-    prove_carried(kind, p, n_blocks, root, transfers, [blocks_of(source, slot) for source, slot in pairs])
+    carried = [blocks_of(source, slot) for source, slot in pairs]
+    prove_carried(Ends.of(kind, p, n_blocks, root), p, transfers, carried)
 
 
-def prove_carried(
-    kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, carried: Sequence[Sequence[int]]
-) -> None:
+def prove_carried(ends: Ends, p: int, transfers: Transfers, carried: Sequence[Sequence[int]]) -> None:
     """The same as `prove`, with the blocks of each row of the table."""
-    _Proof(kind, p, n_blocks, root, transfers, carried).run()
+    _Proof(ends, p, transfers, carried).run()
 
 
 class _Proof:
-    def __init__(
-        self, kind: Collective, p: int, n_blocks: int, root: int, transfers: Transfers, carried: Sequence[Sequence[int]]
-    ) -> None:
-        self.kind, self.p, self.n_blocks, self.root = kind, p, n_blocks, root
-        self.t = transfers
+    def __init__(self, ends: Ends, p: int, transfers: Transfers, carried: Sequence[Sequence[int]]) -> None:
+        self.ends, self.p, self.t = ends, p, transfers
         self.src, self.dst = transfers.src.tolist(), transfers.dst.tolist()
         self.reduces, self.counts = transfers.reduces.tolist(), transfers.blocks.tolist()
         self.carried = carried
         self.writes: dict[tuple[int, int], list[_Write]] = {}
         self.pool = [] if transfers.pool is None else transfers.pool[:, :2].tolist()
         self.units: dict[tuple[int, int, int], Units] = {}  # by source, pool and part of the dependency graph
-        masks = {r: sum(1 << one for one in r) for r in (kind.sources(b, p, root) for b in range(n_blocks))}
-        self.sources = [masks[kind.sources(block, p, root)] for block in range(n_blocks)]
+        masks = {ranks: sum(1 << one for one in ranks) for ranks, _ in ends.pairs}
+        of_pair = [masks[ranks] for ranks, _ in ends.pairs]
+        self.sources = [of_pair[pair] for pair in ends.of_block]
 
     def run(self) -> None:
         waits = self._dependencies()
         moves = sum(map(len, self.carried)) + len(self.src)
         compiled = pays(moves)
-        shown = compiled and holds(self.kind, self.p, self.n_blocks, self.root, self.t, self.carried, waits)
+        shown = compiled and holds(self.ends, self.p, self.t, self.carried, waits)
         if compiled and not shown and moves > MOST_IN_PYTHON:
             raise ScheduleError(
                 f"{moves:,} transfers and blocks do not bring every contribution where it is wanted, or wait for more "
@@ -163,8 +160,8 @@ class _Proof:
         if not shown or self.pool:
             self._follow(*waits, sends=not shown)
         if not shown:
-            for block in range(self.n_blocks):
-                for rank in self.kind.wanted_by(block, self.p, self.root):
+            for block, pair in enumerate(self.ends.of_block):
+                for rank in self.ends.pairs[pair][1]:
                     self._check_arrived(rank, block)
 
     def _follow(self, child: Ints, parent: Ints, entirely: npt.NDArray[np.bool_], *, sends: bool) -> None:

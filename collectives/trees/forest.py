@@ -6,7 +6,7 @@ all-reduce each block is reduced to a root and broadcast from it, chunk by chunk
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -71,7 +71,17 @@ class Forest:
     @property
     def hops(self) -> int:
         """Largest number of links from a root to a leaf."""
-        return max((max(_hops(tree), default=0) for tree in self.trees), default=0)
+        return self._farthest(lambda links: max(1, len(links)))
+
+    @property
+    def latency_ps(self) -> int:
+        """Largest latency from a root to a leaf, of links and of what they enter."""
+        each = (self.topology.latency_ps + self.topology.hop_latency_ps[self.topology.dst]).tolist()
+        return self._farthest(lambda links: sum(each[link] for link in links))
+
+    def _farthest(self, length: Callable[[Sequence[int]], int]) -> int:
+        """The most from a root to a leaf, of the length of an edge with its links."""
+        return max((max(_lengths(tree, length)) for tree in self.trees), default=0)
 
     def blocks_of_root(self, root: int) -> int:
         """Blocks of one root."""
@@ -145,11 +155,11 @@ def _check_route(t: Topology, what: str, links: Sequence[int], start: int, end: 
         raise WeftError(f"{what} leads to {t.node_name(at)} instead of {t.node_name(end)}")
 
 
-def _hops(tree: Tree) -> Iterable[int]:
-    depth = {tree.root: 0}
+def _lengths(tree: Tree, length: Callable[[Sequence[int]], int]) -> Iterable[int]:
+    found = {tree.root: 0}
     for edge in tree.edges:
-        depth[edge.child] = depth[edge.parent] + max(1, len(edge.links))
-    return depth.values()
+        found[edge.child] = found[edge.parent] + length(edge.links)
+    return found.values()
 
 
 def reversed_forest(forest: Forest) -> Forest:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collectives.core import follow
-from collectives.core.collective import Collective, collective
+from collectives.core.collective import Collective, Ends, collective
 from collectives.core.follow import holds, pays
 from collectives.core.proof import ScheduleError, _Proof, prove
 from collectives.core.transfers import WHOLE, Transfers
@@ -20,7 +20,7 @@ from tests.collectives.core.test_proof_conditions import STREAM, Row, table
 
 def plain(kind: Collective, p: int, n_blocks: int, root: int, t: Transfers, carried: Sequence[Sequence[int]]) -> bool:
     """What the plain proof says, of blocks alone."""
-    proof = _Proof(kind, p, n_blocks, root, t._replace(pool=None), carried)
+    proof = _Proof(Ends.of(kind, p, n_blocks, root), p, t._replace(pool=None), carried)
     try:
         proof.run()
     except ScheduleError:
@@ -31,11 +31,12 @@ def plain(kind: Collective, p: int, n_blocks: int, root: int, t: Transfers, carr
 def compiled(
     kind: Collective, p: int, n_blocks: int, root: int, t: Transfers, carried: Sequence[Sequence[int]]
 ) -> bool:
+    ends = Ends.of(kind, p, n_blocks, root)
     try:
-        waits = _Proof(kind, p, n_blocks, root, t, carried)._dependencies()
+        waits = _Proof(ends, p, t, carried)._dependencies()
     except ScheduleError:
         return False
-    return holds(kind, p, n_blocks, root, t, carried, waits)
+    return holds(ends, p, t, carried, waits)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -231,3 +231,13 @@ def test_an_all_reduce_without_a_form_takes_the_better_one(fabric: str, form: st
     chosen = build("pipelined", "all-reduce", topology, "1MiB")
     assert chosen.pattern.form == form
     assert build("pipelined", "all-reduce", topology, "1MiB", k=4).pattern.form == "two-phase"
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+@pytest.mark.parametrize("size", [97, 16_384, 65_536, 2**20])
+def test_a_rooted_tree_is_alone_where_it_is_earlier(kind: str, size: int) -> None:
+    """Where two DGX H100 take one, it is the earlier; where they take several, those are."""
+    t = from_spec("dgx-h100:2")
+    chosen, one = build("pipelined", kind, t, size), build("pipelined", kind, t, size, most_k=1)
+    several = build("pipelined", kind, t, size, most_k=128)  # an option: its number of trees is not looked at again
+    assert simulate(chosen).time_ps == min(simulate(one).time_ps, simulate(several).time_ps)
