@@ -199,7 +199,8 @@ def _or_one_tree(many: Schedule, sides: Sides, k: int | None = None, loss: Fract
     with suppress(WeftError):  # one does not fit past the switches
         one, sooner_s = FewTrees(1, sides.loss(1)), wait_s - Fraction(trees(topology, root, 1).latency_ps, PS_PER_S)
         if least_s / (1 - one.loss) - least_s / (1 - loss) < sooner_s:
-            return schedule(_pattern(topology, kind, 1, "", root, one.told(), "any"), many.size_bytes, many.element_bytes)
+            pattern = _pattern(topology, kind, 1, "", root, one.told(), "any")
+            return schedule(pattern, many.size_bytes, many.element_bytes)
     return many
 
 
