@@ -135,12 +135,11 @@ def _program(
 def _fewer(spec: Spec, schedule: Schedule) -> Iterator[Schedule]:
     """The schedule and trees along routes of the fabric, the fewest of those that load links the least first."""
     choices, rooted = [schedule], schedule.pattern.kind.rooted
-    for more in [{}] if rooted else [{"k": k} for k in FEWER]:
+    numbers: list[dict[str, object]] = [{}] if rooted else [{"k": k} for k in FEWER]
+    for more in numbers:
         with suppress(WeftError):  # does not fit past the switches
-            built = spec.build_schedule(
-                pipelined.NAME, schedule.topology, schedule.size_bytes, paths="routes", **more
-            )
-            choices.append(built)
+            on, size = schedule.topology, schedule.size_bytes
+            choices.append(spec.build_schedule(pipelined.NAME, on, size, None, paths="routes", **more))
     load = [busiest_s(one, named=False) for one in choices]
     near = zip(choices, load, strict=True)
     yield from (one for one, _ in sorted(near, key=lambda at: (at[1] > NEAR * min(load), at[0].pattern.n_blocks)))

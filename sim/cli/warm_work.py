@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from collectives import build
-from collectives.core.collective import collective
+from collectives.core.collective import Ends, collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
@@ -34,7 +34,8 @@ def _proofs() -> None:
     sends = SendList()
     sends.add(0, 1, [0])
     none = np.zeros(0, np.int64)
-    holds(collective("broadcast"), 2, 1, 0, sends.build()[0], [[0]], (none, none, none.astype(np.bool_)))
+    ends = Ends.of(collective("broadcast"), 2, 1, 0)
+    holds(ends, 2, sends.build()[0], [[0]], (none, none, none.astype(np.bool_)))
 
 
 def _matches() -> None:

@@ -77,8 +77,8 @@ def test_branches_that_lead_to_switches_alone_are_cut_off() -> None:
     ("torus:3x3", {}, "torus:3x3 has no switches that reduce"),
     ("switch:1", {}, "switch:1 has no switches that reduce"),
     ("dgx-h100:16", {}, r"221,184 variables \(limit: 12,000\)"),
-    ("switch:4", {"k": 1}, "choose roots: omit k, most_k, loss, form"),
-    ("switch:4", {"form": "two-phase"}, "choose roots: omit k, most_k, loss, form"),
+    ("switch:4", {"k": 1}, "choose roots: omit k, most_k, loss, paths, form"),
+    ("switch:4", {"form": "two-phase"}, "choose roots: omit k, most_k, loss, paths, form"),
     ("switch:4", {"switches": "add"}, "switches 'add' is unknown: choose one of forward, reduce"),
 ])
 def test_what_it_does_not_take_is_refused(spec: str, options: dict[str, object], message: str) -> None:
