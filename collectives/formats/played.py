@@ -39,8 +39,8 @@ from topologies import WeftError
 
 COLL = {kind: coll for coll, kind in reversed(KINDS.items())}
 
-SLICES = 256
-"""Of a block, the first of which is played through."""
+SLICES = 64
+"""Of a block, the first of which is played through; as many chunks suit large arrays, give or take a factor of 4."""
 
 MOST_PIECES = 200_000
 """Limit on runs of chunks that are sent: half a minute."""
