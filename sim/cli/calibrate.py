@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     with progress("calibrate", 1, arguments.quiet):
         found = calibrate(tables)
     taken = [_taken(measured, ran.setting) for measured, ran in runs]
-    notes = _notes(found)
+    notes = [*_notes(found), *(f"note: {measured.source}: {note}" for measured, _ in runs for note in measured.notes)]
     say(arguments, *report(found, tables, [*taken, *notes]))
     rows = [
         {"constant": name, "value": _value(found.machine, name), "low": low, "high": high}

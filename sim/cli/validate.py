@@ -78,7 +78,8 @@ def errors(rows: Sequence[Mapping[str, Any]], measured: Measurements) -> list[st
         ]
         for row in rows
     ]
-    lines = ["#", f"# against {measured.source} ({measured.format})", aligned(table)]
+    lines = ["#", f"# against {measured.source} ({measured.format})", *(f"# note: {note}" for note in measured.notes),
+             aligned(table)]
     for name in dict.fromkeys(row["algorithm"] for row in rows):
         own = [row for row in rows if row["algorithm"] == name]
         lines.append(

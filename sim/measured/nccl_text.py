@@ -90,8 +90,13 @@ class _Text:
 
 def is_head(line: str) -> bool:
     """Whether a line names the columns of a table."""
+    return column_count(line) > 0
+
+
+def column_count(line: str) -> int:
+    """How many columns of a table a line names; 0 if it is no header."""
     columns = tuple(name for name, _ in _columns(line))
-    return columns[:1] == ("size",) and len(columns) > 1 and bool({*_TIMED, "count"} & set(columns[1:]))
+    return len(columns) if columns[:1] == ("size",) and {*_TIMED, "count"} & set(columns[1:]) else 0
 
 
 def is_row(line: str) -> bool:
@@ -345,7 +350,7 @@ def _unnamed(found: _Text, n_ranks: int) -> str | None:
 
 def _contradictions(found: _Text, kind: str | None, n: int) -> list[str]:
     """What parts of the file say of each other, where they disagree."""
-    notes = []
+    notes = [f"the run failed behind its last row ({found.failed})"] if found.failed.startswith("Test") else []
     gpus = list(dict.fromkeys(gpu for _, gpu in found.ranks.values() if gpu))
     if len(gpus) > 1:
         notes.append(f"ranks have different GPUs ({', '.join(gpus)}): judged as if all were the first")

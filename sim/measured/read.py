@@ -15,6 +15,7 @@ from typing import Any
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
+from sim.measured.nccl_log import past_log
 from sim.measured.nccl_text import (
     NCCL_TESTS,
     collective_of_args,
@@ -42,7 +43,8 @@ _PREFIX = re.compile(
     r"|std(?:out|err) [FP](?=\s)|>(?=\s)|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]+)?:|\d+:"
     r"|(?:-\s+)?[\w.]+\s+-\s+(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s+-(?=\s|$)"
     r"|[A-Za-z]\w*(?:-\w+)*-\d+\s+\|(?=\s)"
-    r"|\([\w.-]+(?: pid=\d+[^)]*)?\)(?=\s)|[\w.,-]+(?:\[[\d,-]+\])?(?::\d+)?:(?=[\s\[<#]|$)))*(?:\s+(?=#))?"
+    r"|[\w.-]+ \d+:(?=\s)|\([\w.-]+(?: pid=\d+[^)]*)?\)(?=\s)"
+    r"|[\w.,-]+(?:\[[\d,-]+\])?(?::\d+)?:(?=[\s\[<#]|$)))*(?:\s+(?=#))?"
 )
 """Of `mpirun --tag-output` and `--timestamp-output`, `srun -l`, pods, containers and logging, of tools that put a time,
 a rank or the name of a host; and what comments are indented by."""
@@ -55,7 +57,7 @@ PRODUCERS = (
         "nccl-tests, rccl-tests", "NVIDIA nccl-tests, ROCm rccl-tests", "a0b82b2, July 2026; ae3e635, September 2024",
         "weft judge FILE", "text and JSON, records of rccl-tests and rows of mscclpp-test, of all-reduce, all-gather, "
         "reduce-scatter, all-to-all, broadcast, reduce, send/recv; several tables; time stamps, times of every "
-        "iteration; units as the header has them",
+        "iteration; units as the header has them; lines of NCCL's log among them, and the rows that it cuts",
         "gather, scatter, hypercube, all-to-all of unequal parts: no such collective is judged",
     ),
     Producer(
@@ -70,7 +72,7 @@ PRODUCERS = (
     Producer("HCCL", "hccl_test of CANN", "as its manual has it", "weft judge FILE --collective NAME",
              "its table; the collective and the ranks of the command above it"),
     Producer(
-        "logs of launchers", "mpirun, srun, pdsh, clush, torchrun, Ray, kubectl, docker compose, syslog, "
+        "logs of launchers", "mpirun, srun, PALS, pdsh, clush, torchrun, Ray, kubectl, docker compose, syslog, "
         "logging of Python", "",
         "weft judge FILE", "the tables above with what these put before each line: hosts, ranks, times, tags",
     ),
@@ -141,11 +143,12 @@ def read_tables(
         tables = [_json(text, name, placement)]
     else:
         lines = [_COLORED.sub("", line) for line in text.splitlines()]
-        each, empty = _split([_PREFIX.sub("", line).rstrip() for line in lines])
+        lines, of_log = past_log([_PREFIX.sub("", line).rstrip() for line in lines])
+        each, empty = _split(lines)
         names = [name] if len(each) == 1 else [f"{name}, table {at}" for at in range(1, len(each) + 1)]
         tables = [_text(own, one, placement, asked, n_ranks, guess) for own, one in zip(each, names, strict=True)]
-        left = tuple(f"a table without rows (line {line}) is left out" for line in empty)
-        tables[0] = replace(tables[0], notes=(*left, *tables[0].notes))
+        left = [f"a table without rows (line {line}) is left out" for line in empty]
+        tables[0] = replace(tables[0], notes=(*of_log, *left, *tables[0].notes))
     must = kind if len(tables) == 1 else None
     agreed = (_agreed(table, must, n_ranks, asked) for table in tables)
     return tuple(replace(table, n_ranks=table.n_ranks or guess) for table in agreed)

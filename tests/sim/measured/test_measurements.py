@@ -472,7 +472,7 @@ PREFIXES = {
     "a container runtime": "2026-01-02T03:04:05.123456789Z stdout F ", "docker compose": "nccl-tests-1  | ",
     "torchrun": "[default0]:", "logging of Python": "INFO:root:", "a rank": "rank0: ", "a quotation": "> ",
     "syslog": "Jan  2 03:04:05 node1 run[123]: ", "Ray": "(RayWorker pid=123, ip=10.0.0.1) ", "a port": "node1:0: ",
-    "mpirun --xml": '<stdout rank="0">', "a tab": "\t", "a color": "\x1b[32m",
+    "mpirun --xml": '<stdout rank="0">', "a tab": "\t", "PALS": "x1c0.example.org 0: ", "a color": "\x1b[32m",
 }
 
 
@@ -652,3 +652,41 @@ def test_ranks_of_the_command_above_a_table(text: str, command: str, ranks: int,
 def test_columns_that_only_end_as_known_ones(text: str, old: str, new: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(WeftError, match=why):
         read(text.replace(old, new), tmp_path)
+
+
+LOG = "host1:100:107 [0] NCCL INFO AllReduce: opCount 2 sendbuff 0x7f count 256 datatype 7 op 0 root 0 [nranks=2]\n"
+
+
+def _cut(by: str, tag: str = "") -> str:
+    """The table with a line of the log behind each of the three pieces of a row, as nccl-tests prints them."""
+    def cut(row: re.Match[str]) -> str:
+        return "".join(piece + tag + LOG + tag for piece in re.findall(by, row[0])).removesuffix(tag + LOG + tag) + "\n"
+    plain = NCCL.replace("[1,0]<stdout>:", "")
+    rows = re.sub(r"(?m)^ {8}.*\n", cut, plain)
+    return f"{tag}{LOG}" + "".join(f"{tag}{line}" for line in rows.splitlines(True)) if tag else LOG + rows
+
+
+PIECES = r"^(?:\s*\S+){5}|(?:\s+\S+){4}"
+
+
+@pytest.mark.parametrize("text", [
+    _cut(".+"), _cut(PIECES), _cut(PIECES, "[1,0]<stdout>:"),
+    _cut(PIECES).replace("host1:", "[2026-01-02 03:04:05] host1:"),
+    _cut(PIECES).replace("host1", "10a.b-c"), _cut(PIECES).replace("\n", "\n    "),
+    NCCL.replace("#wrong\n", "#wrong\n" + LOG).replace("# Out", LOG + "# Out"),
+    LOG + NCCL.replace("        1024 ", LOG.rstrip() + "        1024 "),
+])
+def test_lines_of_nccls_log_are_passed_over(text: str, tmp_path: Path) -> None:
+    found = read(text, tmp_path)
+    assert (found.points, found.collective, found.n_ranks) == (POINTS, "all-reduce", 2)
+    assert re.fullmatch(r"passed over: \d+ lines? of NCCL's log", found.notes[0])
+    assert found.others == read(NCCL, tmp_path).others
+
+
+def test_a_row_that_the_log_cut_within_a_number_is_left_out(tmp_path: Path) -> None:
+    text = LOG + NCCL.replace("8.50    0.12", f"8.{LOG}50    0.12")
+    found = read(text, tmp_path)
+    assert [size for size, _ in found.points] == [1048576]
+    assert "left out: 1 row that it cut, at line" in found.notes[1]
+    lost = read(LOG + NCCL.replace("0.12       0     8.25", LOG + LOG), tmp_path)
+    assert [size for size, _ in lost.points] == [1048576]
