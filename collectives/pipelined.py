@@ -157,9 +157,8 @@ def _schedule(
     paths: str, root: int = 0,
 ) -> Schedule:
     """The schedule with as many trees as the optimum takes, or with fewer if those are too many."""
-    is_large = _is_large(topology, kind)
-    if is_large and (collective(kind).rooted or k is not None or limits != Limits() or not is_direct(topology)
-                     or paths != "any"):
+    is_large, limited = _is_large(topology, kind), limits != Limits() or paths != "any"
+    if is_large and (collective(kind).rooted or k is not None or limited or not is_direct(topology)):
         raise _too_many(topology, kind)
     if k is not None:
         if limits != Limits():
@@ -169,7 +168,7 @@ def _schedule(
         check_blocks(topology, k, topology.n_npus)
         return schedule(_pattern(topology, kind, k, form, root, "", paths), size, element_bytes)
     if chooses_roots(topology, form):
-        if limits != Limits() or paths != "any":
+        if limited:
             raise WeftError(f"{NAME}: most_k, loss and paths are for equal roots, and best-roots chooses others here")
         best = _best_roots(topology, parse_size(size), max(1, element_bytes))
         return schedule(_pattern(topology, kind, best.n_trees, form, root, best.note, paths), size, element_bytes)
@@ -180,21 +179,22 @@ def _schedule(
     for few in islice(fewer_trees(sides, limits, parse_size(size), max(1, element_bytes)), TRIES):
         try:
             built = schedule(_pattern(topology, kind, few.k, form, root, few.told(of), paths), size, element_bytes)
-            return built if limits != Limits() or paths != "any" else _or_one_tree(built, sides, few.k, few.loss)
+            return built if limited or sides.root is None else _or_one_tree(built, sides, few.k, few.loss)
         except WeftError as error:  # rounded down, a switch may receive less than it sends
             refused = error
     if refused is not None:
         raise refused
     built = schedule(_pattern(topology, kind, None, form, root, "", paths), size, element_bytes)
-    return built if limits != Limits() or paths != "any" else _or_one_tree(built, sides)
+    return built if limited or sides.root is None else _or_one_tree(built, sides)
 
 
 def _or_one_tree(many: Schedule, sides: Sides, k: int | None = None, loss: Fraction = Fraction(0)) -> Schedule:
     """A broadcast or reduce along one tree, where it is so much lower than k that a small array arrives earlier."""
-    topology, kind, root = sides.topology, sides.kind, sides.root
+    topology, kind, root = sides.topology, sides.kind, many.pattern.root
     least_s = many.size_bytes * sides.least_s_per_byte()
     trees = broadcast_forest if kind == "broadcast" else reduce_forest
-    if root is None or least_s >= (wait_s := Fraction(trees(topology, root, k).latency_ps, PS_PER_S)):
+    wait_s = Fraction(trees(topology, root, k).latency_ps, PS_PER_S)
+    if least_s >= wait_s:
         return many
     with suppress(WeftError):  # one does not fit past the switches
         one, sooner_s = FewTrees(1, sides.loss(1)), wait_s - Fraction(trees(topology, root, 1).latency_ps, PS_PER_S)

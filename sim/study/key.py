@@ -180,7 +180,7 @@ def _emitted(task: Task, topology: Topology, form: str) -> str:
 def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
     """What is given of the keys taken as spelled: the form, and any key that a spec may get later."""
     others = {section: {name: getattr(keys, name) for name in names} for section, names in _OTHERS
-              if (keys := getattr(spec, section)) is not getattr(Spec, section)}
+              if (keys := getattr(spec, section)) != getattr(Spec, section)}
     usual = {} if str(spec.iteration.model).endswith(SUFFIXES) else USUAL  # of which a job file may say otherwise
     given = {section: {name: value for name, value in keys.items() if value != keys_of(section)[name].default
                        and not (section == "iteration" and name in usual and value == usual[name])}
