@@ -21,7 +21,7 @@ from topologies.checks import WeftError, integer, number
 from topologies.core.custom import Cable, wired
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
 from topologies.core.topology import Topology
-from topologies.text.schema import Producer, note, tell_over
+from topologies.text.schema import Absent, Producer, note, tell_over
 from topologies.text.strict_yaml import loader
 from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
 
@@ -31,20 +31,24 @@ MOST_NODES, MOST_DEPTH = 200_000, 16
 MOST_YAML = 2 * 2**20
 """Limit on characters of YAML, which is parsed at about 100,000 per second; JSON is a thousand times faster."""
 
+ABSENT = (
+    Absent("ep1, ep2", "slice", "[:]", "infragraph_service.py, _split_endpoint: all of a component or an instance"),
+    Absent("ep1, ep2", "step", "1", "infragraph_service.py, _resolve_slice_indices"),
+)
 PRODUCERS = (
     Producer(
         "InfraGraph, YAML or JSON", "infragraph, schema 2 and 3",
-        "2.4.0 and 3.1.0, October 2026, whose blueprints are alike: 28 of 29 files of them",
+        "2.4.0 and 3.1.0, October 2026, whose blueprints are alike: all 29 files of them",
         "--topology FILE --link-bandwidth RATE", "devices, instances, one2one, many2many, ring; rates from words: "
         "NVLink and PCIe by generation, GPUs that are known",
-        "annotations; devices alone, without an xpu; edges of components that are not there (DGX-2); rates in "
-        "transfers per second; drafts with `connections`",
+        "annotations; devices alone, without an xpu; edges of components that are not there (NVLinks of the DGX-2), "
+        "which join nothing there either; rates in transfers per second; drafts with `connections`", ABSENT,
     ),
 )
 
 _BITS = {"gigabits_per_second": 1e9 / 8, "gigabytes_per_second": 1e9}
 _SECONDS = {"ms": 10**9, "us": 10**6, "ns": 10**3}
-_PART = re.compile(r"^([^\[\].]+)(?:\[([0-9]*)(:)?([0-9]*)(?::([0-9]+))?\])?$")
+_PART = re.compile(r"^([^\[\].]+)(?:\[([-0-9: ]*)\])?$")
 _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "file": (("name", "description", "devices", "links", "instances", "edges"), ("devices", "instances")),
     "device": (("name", "description", "components", "links", "edges"), ("name", "components")),
@@ -113,6 +117,8 @@ def parse_infragraph(
         where = f"{name}: edges[{at}]"
         _check(edge, "edge", where)
         graph.add_edge(edge, where, links, _instance_end)
+    if graph.missing:
+        note(f"{name}: {'; '.join(graph.missing)}: its edges join nothing, as in the InfraGraph service")
     hop_ps = parse_time(hop_latency, "hop latency")
     return graph.topology(hop_ps, str(data.get("name") or name), rate)
 
@@ -224,10 +230,12 @@ def _link(data: Mapping[str, Any], where: str, latency_ps: int, device: str = ""
 
 
 def _chosen(data: Any, units: Mapping[str, float], where: str) -> float | None:
-    """The number under the key named by `choice`, in SI units (times in ps)."""
+    """The number under the key named by `choice`, if there is one, in SI units (times in ps)."""
     if data is None:
         return None
     choice = data.get("choice") if isinstance(data, Mapping) else None
+    if isinstance(data, Mapping) and data.get(choice) is None and choice in (*units, "gigatransfers_per_second"):
+        return None  # a file that was written after its graph was made has choices without numbers
     if choice == "gigatransfers_per_second":
         raise WeftError(f"{where} is in transfers per second, not bytes; write gigabits_per_second")
     if not isinstance(choice, str) or choice not in units or set(data) != {"choice", choice}:
@@ -244,6 +252,7 @@ class _Graph:
         self.words: dict[str, str] = {}
         self.instances: dict[str, tuple[str, int]] = {}
         self.cables: dict[tuple[str, str], _Link] = {}
+        self.missing: dict[str, None] = {}
 
     def add_instance(self, name: str, device: str, count: int, where: str) -> None:
         if device not in self.devices:
@@ -295,6 +304,10 @@ class _Graph:
     def expand(self, device: str, text: str, where: str) -> list[str]:
         """Locations inside a device that "cx5[0:2].port" refers to."""
         places = [""]
+        alone = _PART.match(text)
+        if alone and device in self.devices and alone[1] not in self.devices[device].components:
+            self.missing.setdefault(f"{alone[1]!r} is no component of the device {device!r}")
+            return []
         for part in text.split("."):
             found = _PART.match(part)
             if found is None or device not in self.devices or found[1] not in self.devices[device].components:
@@ -419,17 +432,17 @@ def _check_end(end: Any, accepted: tuple[str, ...], where: str) -> None:
 
 
 def _slice(found: re.Match[str], count: int, where: str) -> range:
-    """Indices selected by "[1]", "[0:2]" or no brackets."""
-    _, first, colon, last, step = found.groups()
-    if first is None:
-        return range(count)
-    if not colon:
-        low, high = (int(first), int(first) + 1) if first else (0, 0)
-    else:
-        low, high = int(first or 0), int(last) if last else count
-    if not 0 <= low < high <= count:
-        raise WeftError(f"{where}: {found[0]} selects indices outside 0 to {count - 1}")
-    return range(low, high, max(1, int(step or 1)))
+    """Indices that "[1]", "[-1]", "[0:2]", "[:-1]" or no brackets select, by Python's rules."""
+    text = found[2] or ":"
+    try:
+        words = [int(one) if one.strip() else None for one in text.split(":")]
+        one = range(count)[words[0]] if words[0] is not None and len(words) == 1 else None
+        chosen = range(count)[slice(*words)] if one is None else range(one, one + 1)
+    except (ValueError, TypeError, IndexError):
+        raise WeftError(f"{where}: {found[0]} selects none of indices 0 to {count - 1}: write [1] or [0:2]") from None
+    if one is None and (not chosen or any(abs(bound or 0) > count for bound in words[:2])):
+        note(f"{where}: {found[0]} selects {len(chosen)} of {count}, as the InfraGraph service reads it")
+    return chosen
 
 
 def _cut_dead_ends(near: dict[str, set[str]], npus: set[str]) -> None:

@@ -316,8 +316,10 @@ class TestInfraGraph:
         [
             ({"scheme": "star"}, "scheme is 'star': choose one2one, many2many or ring"),
             ({"link": "wifi"}, "link 'wifi' is not one of eth"),
-            ({"ep1": {"instance": "host[5]", "component": "nic"}}, "host[5] selects indices outside 0 to 1"),
-            ({"ep1": {"instance": "host", "component": "fan"}}, "'fan' is not a component of the device 'server'"),
+            ({"ep1": {"instance": "host[5]", "component": "nic"}}, "host[5] selects none of indices 0 to 1"),
+            ({"ep1": {"instance": "host[-3]", "component": "nic"}}, "host[-3] selects none of indices 0 to 1"),
+            ({"ep1": {"instance": "host[::0]", "component": "nic"}}, "host[::0] selects none of indices 0 to 1"),
+            ({"ep1": {"instance": "host", "component": "fan.nic"}}, "'fan' is not a component of the device 'server'"),
             ({"ep1": {"instance": "rack", "component": "nic"}}, "instance 'rack' is not one of host, leaf"),
         ],
     )

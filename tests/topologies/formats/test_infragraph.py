@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from tests.topologies.formats.test_files import infra, rates
 from topologies import Topology, WeftError
 from topologies.accelerators import gpu_links_Bps, nvlinks_Bps, of_cpu_Bps, pcie_Bps
-from topologies.formats.infragraph import parse_infragraph
-from topologies.text.schema import InputNote
+from topologies.formats.infragraph import ABSENT, parse_infragraph
+from topologies.text.schema import Absent, InputNote
 
 MANY = {"scheme": "many2many"}
 
@@ -32,6 +33,20 @@ def box(name: str = "dgx_h100", links: tuple[tuple[str, str], ...] = (("xpu_fabr
     device = {"name": name, "components": components, "edges": edges,
               "links": [{"name": one, "description": words} for one, words in links]}
     return {"name": name, "devices": [device], "instances": [{"name": "box", "device": name, "count": 1}]}
+
+
+def _paired(text: str) -> set[tuple[int, int]]:
+    """Which NIC is joined with which of five GPUs by an edge from some of these, one to one."""
+    data = box()
+    device = data["devices"][0]
+    device["components"] += [{"name": "nic", "count": 5, "choice": "nic"}]
+    device["components"][1]["count"] = 5
+    device["edges"] += [
+        {"ep1": {"component": f"xpu{text}"}, "ep2": {"component": "nic"}, "link": "xpu_fabric", "scheme": "one2one"},
+        {"ep1": {"component": "nic"}, "ep2": {"component": "nvsw"}, "link": "xpu_fabric", **MANY}]
+    t = read(data)
+    ends = {(t.node_name(int(a)), t.node_name(int(b))) for a, b in zip(t.src, t.dst, strict=True)}
+    return {(nic, gpu) for nic in range(5) for gpu in range(5) if (f"box.0.nic.{nic}", f"box.0.xpu.{gpu}") in ends}
 
 
 def read(data: dict[str, Any], **given: Any) -> Topology:
@@ -113,6 +128,19 @@ class TestSchemes:
         data["devices"][0]["edges"][0] |= {"ep2": {"component": "xpu"}, "scheme": "ring"}
         assert read(data).n_links == 2
 
+    @pytest.mark.parametrize("row", ABSENT, ids=lambda row: row.name)
+    def test_absent_equals_explicit(self, row: Absent) -> None:
+        absent, explicit = {"slice": ("", row.value), "step": ("[1:5]", f"[1:5:{row.value}]")}[row.name]
+        assert _paired(absent) == _paired(explicit)
+
+    def test_units_without_a_number_are_absent(self) -> None:
+        """As a file has them that is written after its graph was made."""
+        data = infra(links=[{"name": "eth", "physical": {
+            "bandwidth": {"choice": "gigabits_per_second"}, "latency": {"choice": "ns"}}}])
+        t, bare = (parse_infragraph(json.dumps(one), "i", bandwidth="10GB/s")
+                   for one in (data, infra(links=[{"name": "eth"}])))
+        assert (t.bandwidth_Bps == bare.bandwidth_Bps).all() and (t.latency_ps == bare.latency_ps).all()
+
     def test_keys_that_the_service_does_not_know_are_noted_once(self) -> None:
         data = infra(color="red")
         data["edges"][0]["speed"] = 3
@@ -122,8 +150,23 @@ class TestSchemes:
         assert [str(one.message) for one in notes] == [
             "i.json: passed over, as the InfraGraph service does: color of a file, speed of a edge"]
 
-    def test_a_component_that_is_none_is_named(self) -> None:
-        data = box()
+    def test_edges_of_a_component_that_is_none_join_nothing(self) -> None:
+        """As in the blueprint of a DGX-2, whose edges name "nvlsw" where its switches are "nvsw"."""
+        data = box(links=(("xpu_fabric", "nvlink_4"), ("pcie", "PCIe gen5")))
         data["devices"][0]["edges"][0]["ep2"] = {"component": "nvlsw[0:6]"}
-        with pytest.raises(WeftError, match=re.escape("'nvlsw[0:6]' is not a component of the device 'dgx_h100'")):
-            read(data)
+        with pytest.warns(InputNote, match="'nvlsw' is no component of the device 'dgx_h100': its edges join nothing"):
+            assert len(set(read(data).bandwidth_Bps.tolist())) == 1  # of PCIe
+
+    @pytest.mark.parametrize(("text", "chosen"), [
+        ("", range(5)), ("[]", range(5)), ("[:]", range(5)), ("[1]", [1]), ("[-1]", [4]), ("[:-1]", range(4)),
+        ("[-2:]", [3, 4]), ("[::2]", [0, 2, 4]), ("[1:5:3]", [1, 4]), ("[::-1]", [4, 3, 2, 1, 0]),
+        ("[ 0 : 2 ]", [0, 1]),
+    ])
+    def test_slices_are_those_of_python(self, text: str, chosen: Sequence[int]) -> None:
+        """Paired in their order with NICs, which a switch joins too."""
+        assert _paired(text) == set(enumerate(chosen))
+
+    @pytest.mark.parametrize(("text", "chosen"), [("[0:9]", range(5)), ("[5:]", []), ("[-9:1]", [0])])
+    def test_slices_beyond_the_last_index_are_told(self, text: str, chosen: Sequence[int]) -> None:
+        with pytest.warns(InputNote, match=re.escape(f"xpu{text} selects {len(chosen)} of 5")):
+            assert _paired(text) == set(enumerate(chosen))
