@@ -17,7 +17,13 @@ from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_toml
 from topologies.text.schema import Absent, Producer
 from topologies.text.strict_yaml import parse_yaml
-from workloads.models.language import MOST_LAYERS, LanguageModel, language_models
+from workloads.models.language import (
+    HUGGING_FACE_ABSENT,
+    MOST_LAYERS,
+    LanguageModel,
+    hugging_face_types,
+    language_models,
+)
 
 SUFFIXES = (".toml", ".sh", ".txt", ".args", ".yaml", ".yml")
 
@@ -61,10 +67,12 @@ MEGATRON_ABSENT = (
 )
 
 PRODUCERS = (
-    Producer("config.json of a decoder", "Hugging Face transformers", "configurations of models of 2024 to 2026",
+    Producer("config.json of a decoder", "Hugging Face transformers", "5.24.0, October 2026; models of 2019 to 2026",
              "--model FILE.json", "sizes, GQA and MLA, tied or not, layers that are mixtures or attend to a window or "
-             "chunk, of 54 types; other keys are passed over",
-             "encoders and other types; sizes that are absent and that the type's class would fill in: they are named"),
+             f"chunk, of {len(hugging_face_types())} types; the text of models of several media; other keys are passed "
+             "over",
+             "encoders; layers of states (Mamba) or of linear attention, sparse attention (DSA), other types",
+             HUGGING_FACE_ABSENT),
     Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025: 25 of the 32 files up to then",
              "--model FILE.toml",
              "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8, "

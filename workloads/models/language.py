@@ -1,5 +1,6 @@
 """Decoders by their published hyper-parameters, and what a token costs in each part of them."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from topologies.checks import Count, Integer, WeftError, checked, choice, integer, told
 from topologies.text.brief import one_line
 from topologies.text.plain_data import parse_toml, read_json_object
-from topologies.text.schema import note
+from topologies.text.schema import Absent, note
 
 Whole = Annotated[int, Integer(0, 2**40)]
 MOST_LAYERS = 10_000
@@ -251,128 +252,133 @@ def language_model(name: str) -> LanguageModel:
 HUGGING_FACE = {
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "hidden": ("hidden_size", "n_embd", "d_model"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"), "vocabulary": ("vocab_size",),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+    "vocabulary": ("vocab_size",),
     "sequence": ("max_position_embeddings", "n_positions", "max_seq_len"),
     "kv_heads": ("num_key_value_heads", "num_kv_heads"), "head_size": ("head_dim",),
-    "feed_forward": ("intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size"),
+    "feed_forward": ("intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"),
     "tied": ("tie_word_embeddings",),
     "q_rank": ("q_lora_rank",), "kv_rank": ("kv_lora_rank",), "rotary": ("qk_rope_head_dim",),
     "value_size": ("v_head_dim",),
     "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
-    "active": ("num_experts_per_tok", "moe_k"), "shared": ("n_shared_experts", "moe_num_shared_experts"),
+    "active": ("num_experts_per_tok", "moe_k", "moe_topk"),
+    "shared": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
     "expert_width": ("moe_intermediate_size", "intermediate_size"),
     "dense_layers": ("first_k_dense_replace", "moe_layer_start_index"), "nodes_per_token": ("topk_group",),
 }
 """Keys of a config.json for each hyper-parameter; the first that is there counts."""
 
-_OF_GPT = ("gpt2", "gpt_neo", "gpt_bigcode", "opt", "mpt")
-_OF_LLAMA = (
-    "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3",
-    "phimoe", "olmo", "olmo2", "olmoe", "internlm2", "granite", "granitemoe", "cohere", "cohere2", "stablelm",
-    "glm", "glm4", "glm4_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "gpt_oss", "bitnet", "dots1",
-    "ernie4_5", "ernie4_5_moe", "exaone4", "helium", "hunyuan_v1_dense", "llama4_text", "seed_oss", "smollm3",
-)
-_PLAIN = {"apertus": False, "arcee": False, "nemotron": False, "falcon": False, "persimmon": True, "phi": True,
-          "starcoder2": True, "gpt_neox": True, "gptj": True, "codegen": True, "bloom": True}
-"""Kinds without a gate and without learned positions, and whether they have biases."""
+_FORMS: dict[str, Mapping[str, Any]] = {
+    "gpt": {}, "gated": {"gated": True, "positions": False, "biases": False},
+    "plain": {"positions": False, "biases": False}, "biased": {"positions": False},
+}
+"""What a form of `hugging_face.toml` is: with or without a gate, learned positions and biases."""
 
-_TIED = ("falcon", "bloom", "gemma", "gemma2", "gemma3_text", "cohere", "cohere2", "smollm3",
-         "starcoder2")
-"""Kinds whose head is the embedding where the file does not say."""
-
-_NEEDED = ("layers", "hidden", "heads", "vocabulary")
-_ONE_WIDTH = ("mixtral", "phimoe", "olmoe", "granitemoe", "gpt_oss", "llama4_text")
-_MIXTURES = (*_ONE_WIDTH, "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", "dots1",
-             "ernie4_5_moe")
-"""Mixtures; of the first the intermediate size is that of an expert."""
-
-_LATENT = ("deepseek_v2", "deepseek_v3", "kimi_k2")
-_OWN_DEFAULTS = {"kv_heads": ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2"),
-                 "head_size": ("qwen3", "qwen3_moe", "gemma", "gemma2"), "feed_forward": _OF_LLAMA}
-"""Kinds of models whose classes have numbers of their own for a key that is absent, which are not guessed here."""
+_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "vocabulary", "feed_forward", "experts", "active",
+          "expert_width", "q_rank", "kv_rank")
+_WHERE = ("form", "full_at", "like")
+_SAME = ("intermediate_size", "intermediate_size_mlp", "moe_intermediate_size")
+"""Keys of two hyper-parameters: neither stands for the other where it is absent."""
 
 _OF_MIXTURES = ("active", "shared", "expert_width", "dense_layers", "nodes_per_token")
-
-class _Local(NamedTuple):
-    """Attention of a type to some tokens alone, where a config.json does not say."""
-
-    window: int = 0
-    every: int = 0  # which layers attend to all tokens: every so many; 0: none
-    first: int = 0  # layers before attend to all
-    used: bool = True
-
-
-_LOCAL = {
-    **dict.fromkeys(("mixtral", "phi3", "phimoe", "starcoder2"), _Local()), "mistral": _Local(4096),
-    "gemma2": _Local(4096, 2), "gemma3_text": _Local(4096, 6), "cohere2": _Local(4096, 4), "exaone4": _Local(4096, 4),
-    "gpt_oss": _Local(128, 2), "llama4_text": _Local(8192, 4), "gpt_neo": _Local(256, 2), "dots1": _Local(4096, 0, 62),
-    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), _Local(4096, 0, 28, used=False)),
-    "smollm3": _Local(0, 0, 0, used=False),
-}
-"""Types whose classes have windows; those of others pass over such keys."""
+_WINDOWS = ("sliding_window", "window_size", "attention_chunk_size")
+_TEXT = ("text_config", "llm_config", "language_config")
+"""Of a model of several media, where its decoder is."""
 
 _KINDS = {"sliding_attention": 1, "chunked_attention": 1, "local": 1, "L": 1, "full_attention": 0, "global": 0, "G": 0}
 """Whether a layer of a kind has a window: of `layer_types`, of GPT-Neo, of EXAONE."""
 
 
+@cache
+def hugging_face_types() -> dict[str, Mapping[str, Any]]:
+    """Tables of `hugging_face.toml` by model_type, with what they take from another (`like`)."""
+    found: dict[str, Mapping[str, Any]] = {}
+    path = Path(__file__).parent / "hugging_face.toml"
+    for name, table in parse_toml(path.read_text(encoding="utf-8"), path.name).items():
+        found[name] = {**(found[table["like"]] if "like" in table else {}), **table}
+    return found
+
+
+HUGGING_FACE_ABSENT = (
+    Absent("any type", "num_key_value_heads", "null", "null is num_attention_heads: configuration_llama.py"),
+    Absent("any type", "head_dim", "null", "null is hidden_size / num_attention_heads: configuration_llama.py"),
+    *(Absent(kind, ", ".join(own), ", ".join(json.dumps(value) for value in own.values()),
+             f"transformers 5.24.0, configuration of {kind}")
+      for kind, table in hugging_face_types().items()
+      if (own := {key: value for key, value in table.items() if key not in _WHERE})),
+)
+
+
 def from_hugging_face(path: str) -> LanguageModel:
     """A decoder from the config.json of a Hugging Face model: dense or mixture, GQA or MLA, tied or not.
 
-    WeftError: unreadable, or without what a decoder needs.
+    What is absent has the value of the class of its type; of a model of several media the text is read.
+    WeftError: unreadable, of a type that is not known, or without what a decoder needs.
     """
     table = read_json_object(path, "model")
+    inner = next((name for name in _TEXT if isinstance(table.get(name), Mapping)), None)
+    if any(name in table for name in HUGGING_FACE["layers"]):
+        inner = None
+    if inner or "vision_config" in table:
+        note(f"model {path}: the model of its text is read{f', which {inner} has,' if inner else ''} and nothing else")
+    if inner:
+        table = {**{key: table[key] for key in ("tie_word_embeddings",) if key in table}, **table[inner]}
+    kind, types = table.get("model_type", "llama"), hugging_face_types()
+    if not isinstance(kind, str) or kind not in types or table.get("is_encoder_decoder"):
+        raise WeftError(f"model {path} is of type {told(kind)}: known are the decoders {', '.join(types)}")
+    usual = types[kind] if "model_type" in table else {"form": "gated"}
+    named = {name for names in HUGGING_FACE.values() if set(names) & set(table) for name in names if name not in _SAME}
+    taken = {key: value for key, value in usual.items() if key not in named and key not in (*_WHERE, *table)}
+    told_of = [f"{name} {taken[name]}" for key in _SIZES for name in HUGGING_FACE[key] if name in taken]
+    if told_of:
+        note(f"model {path}: {', '.join(told_of)}: not there, and as the class of {kind} has them")
+    table = {**taken, **table}
     found: dict[str, Any] = {}
     for key, names in HUGGING_FACE.items():
         value = next((table[name] for name in names if table.get(name) is not None), None)
         if value is not None:
-            kind = bool if key == "tied" else int
-            if type(value) is not kind:
-                raise WeftError(f"model {path}: {names[0]} is {told(value)}: expected is {kind.__name__}")
+            wanted = bool if key == "tied" else int
+            if type(value) is not wanted:
+                raise WeftError(f"model {path}: {names[0]} is {told(value)}: expected is {wanted.__name__}")
             found[key] = value
-    for key in _NEEDED:
+    for key in ("layers", "hidden", "heads", "vocabulary"):
         if key not in found:
             raise WeftError(f"model {path} lacks {' or '.join(HUGGING_FACE[key])}: is it a decoder's config.json?")
     integer(found["layers"], f"model {path}: layers", 1, MOST_LAYERS)
-    kind = table.get("model_type", "llama")
-    if kind not in (*_OF_GPT, *_OF_LLAMA, *_PLAIN) or table.get("is_encoder_decoder"):
-        known = ", ".join((*_OF_LLAMA, *_OF_GPT, *_PLAIN))
-        raise WeftError(f"model {path} is of type {told(kind)}: known are the decoders {known}")
-    old = kind in _OF_GPT
     if found.get("rotary"):
-        found["head_size"] = found["rotary"] + int(table.get("qk_nope_head_dim", 0))
+        nope = integer(table.get("qk_nope_head_dim", 0), f"model {path}: qk_nope_head_dim", 0)
+        found["head_size"] = found["rotary"] + nope
         found["kv_heads"] = found["heads"]
     else:
         found = {key: value for key, value in found.items() if key not in ("q_rank", "kv_rank", "value_size")}
+    mixture = "moe_intermediate_size" in usual or any(name in usual for name in HUGGING_FACE["experts"])
+    if not mixture and len(usual) > 1 and found.pop("experts", None):
+        note(f"model {path}: experts are passed over, as {kind} has none")
     experts = found.get("experts", 0)
-    needed = [key for key, kinds in _OWN_DEFAULTS.items() if kind in kinds and "model_type" in table and not old]
-    if kind in _MIXTURES:
-        needed += ["experts", "active", *([] if kind in _ONE_WIDTH else ["moe_intermediate_size"])]
-    if kind in _LATENT:
-        needed += ["kv_rank", "rotary", "value_size", "shared", "dense_layers", "qk_nope_head_dim"]
-    for key in needed:
-        names = HUGGING_FACE.get(key, (key,))
-        if not any(name in table for name in names):
-            raise WeftError(f"model {path}: {' or '.join(names)} is not there, for which a model of type {kind} has a "
-                            "number of its own: write it")
-    if experts and (width := table.get("shared_expert_intermediate_size")):
+    for key in ("experts", "active") if mixture else ():
+        if not any(name in table for name in HUGGING_FACE[key]):
+            raise WeftError(f"model {path}: {' or '.join(HUGGING_FACE[key])} is not there, for which type {kind} has "
+                            "no number: write it")
+    width = table.get("shared_expert_intermediate_size") or table.get("shared_intermediate_size")
+    if experts and width:
+        width = integer(width, f"model {path}: shared_expert_intermediate_size", 1)
         found["shared"], left = divmod(width, found.get("expert_width", width))
         if left:
             raise WeftError(f"model {path}: shared_expert_intermediate_size {told(width)} is no multiple of the width "
                             "of an expert, as which shared experts are counted")
+    if found.get("nodes_per_token", 0) >= integer(table.get("n_group") or 1, f"model {path}: n_group", 1):
+        found.pop("nodes_per_token", None)  # any group
     if not experts:
         found = {key: value for key, value in found.items() if key not in _OF_MIXTURES}
-    if kind == "falcon" and table.get("multi_query") and not table.get("new_decoder_architecture"):
+    if table.get("multi_query") and not table.get("new_decoder_architecture"):
         found["kv_heads"] = 1
     if kind == "llama4_text":
         found["shared"] = 1
     if experts:
         found["mixtures"] = _mixtures(path, table, found["layers"])
-    found["windows"], found["chunked"] = _windows(path, table, kind, found["layers"])
+    found["windows"], found["chunked"] = _windows(path, table, kind, usual, found["layers"])
     return LanguageModel(name=str(table.get("_name_or_path") or table.get("model_type") or "model"), source=path, **{
-        "gated": not old and kind not in _PLAIN, "tied": old or kind in _TIED, "positions": old and kind != "mpt",
-        "biases": _PLAIN.get(kind, old),
-        "sequence": 2048, **found,
-    })
+        **_FORMS[usual.get("form", "gated")], "tied": False, "sequence": 2048, **found})
 
 
 def _mixtures(path: str, table: Mapping[str, Any], layers: int) -> tuple[int, ...]:
@@ -380,6 +386,10 @@ def _mixtures(path: str, table: Mapping[str, Any], layers: int) -> tuple[int, ..
     def whole(key: str, default: int) -> int:
         return integer(default if table.get(key) is None else table[key], f"model {path}: {key}")
 
+    if kinds := _listed(path, table, "mlp_layer_types"):
+        if len(kinds) < layers or not set(kinds) <= {"sparse", "dense"}:
+            raise WeftError(f"model {path}: mlp_layer_types: sparse or dense is expected for each of {layers} layers")
+        return tuple(int(one == "sparse") for one in kinds[:layers])
     last, first = whole("moe_layer_end_index", -1) % layers, whole("moe_layer_freq", 1)
     steps = [whole(key, 1) for key in ("decoder_sparse_step", "moe_layer_interval", "interleave_moe_layer_step")]
     if min(first, *steps) < 1:
@@ -397,18 +407,20 @@ def _listed(path: str, table: Mapping[str, Any], key: str) -> list[Any] | None:
     return found
 
 
-def _windows(path: str, table: Mapping[str, Any], kind: str, layers: int) -> tuple[tuple[int, ...], bool]:
+def _windows(
+    path: str, table: Mapping[str, Any], kind: str, usual: Mapping[str, Any], layers: int
+) -> tuple[tuple[int, ...], bool]:
     """Windows of layers, as the class of a type has them, and whether they are chunks."""
-    key = next((one for one in ("sliding_window", "window_size", "attention_chunk_size") if table.get(one)), "")
-    if kind not in _LOCAL:
-        if key:
-            note(f"model {path}: {key} is passed over, as {kind} has no windows")
+    key = next((one for one in _WINDOWS if one in usual), None)
+    if key is None:
+        over = [one for one in _WINDOWS if table.get(one)]
+        if over:
+            note(f"model {path}: {over[0]} is passed over, as {kind} has no windows")
         return (), False
-    usual = _LOCAL[kind]
-    window = integer(table.get(key, 0) if key in table else usual.window, f"model {path}: {key}", 0)
-    if (key not in table and "sliding_window" in table) or not table.get("use_sliding_window", usual.used):
+    window = integer(table[key] or 0, f"model {path}: {key}", 0)
+    types, pattern = _listed(path, table, "layer_types"), table.get("sliding_window_pattern")
+    if not window or not table.get("use_sliding_window", True):
         return (), False
-    types, pattern = _listed(path, table, "layer_types"), table.get("sliding_window_pattern", usual.every)
     if types is None and kind == "gpt_neo":
         try:
             types = [one for some, times in _listed(path, table, "attention_types") or [[["global", "local"], layers]]
@@ -420,9 +432,10 @@ def _windows(path: str, table: Mapping[str, Any], kind: str, layers: int) -> tup
     if types is None and isinstance(pattern, str) and pattern:
         types = [pattern[layer % len(pattern)] for layer in range(layers)]
     if types is None:
-        every = integer(pattern, f"model {path}: sliding_window_pattern", 0)
-        first = integer(table.get("max_window_layers", usual.first), f"model {path}: max_window_layers", 0)
-        types = ["L" if at >= first and not (every and (at + 1) % every == 0) else "G" for at in range(layers)]
+        every = integer(0 if pattern is None else pattern, f"model {path}: sliding_window_pattern", 0)
+        first = integer(table.get("max_window_layers") or 0, f"model {path}: max_window_layers", 0)
+        full = usual.get("full_at", every - 1)
+        types = ["L" if at >= first and not (every and at % every == full) else "G" for at in range(layers)]
     if len(types) < layers:
         raise WeftError(f"model {path}: its {layers} layers have {len(types)} kinds of attention")
     return tuple(window * _KINDS[choice(one, _KINDS, f"model {path}: attention")] for one in types[:layers]), (

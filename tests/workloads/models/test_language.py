@@ -11,8 +11,14 @@ import numpy as np
 import pytest
 
 from topologies import WeftError
-from topologies.text.schema import InputNote
-from workloads.models.language import LanguageModel, from_hugging_face, language_model, language_models
+from topologies.text.schema import Absent, InputNote
+from workloads.models.language import (
+    HUGGING_FACE_ABSENT,
+    LanguageModel,
+    from_hugging_face,
+    language_model,
+    language_models,
+)
 
 PARAMETERS = {
     "gpt-1.7b": 1.7, "gpt-3.6b": 3.6, "gpt-7.5b": 7.5, "gpt-18.4b": 18.4, "gpt-39.1b": 39.1, "gpt-76.1b": 76.1,
@@ -88,23 +94,102 @@ def test_a_config_is_the_model_of_that_name(name: str, tmp_path: Path) -> None:
     assert language_model(str(file)) == found
 
 
-MATTER = [(name, key) for name, keys in {
-    "llama-3-8b": ("intermediate_size",),
-    "mixtral-8x7b": ("num_local_experts", "num_experts_per_tok", "num_key_value_heads", "intermediate_size"),
-    "qwen-3-30b-a3b": ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "num_key_value_heads",
-                       "head_dim"),
-    "deepseek-v3": ("n_routed_experts", "moe_intermediate_size", "n_shared_experts", "first_k_dense_replace",
-                    "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
-}.items() for key in keys]
+UNKNOWN: dict[str, dict[str, Any]] = {
+    "deepseek_v2": {"num_experts_per_tok": 6}, "dots1": {"n_routed_experts": 128, "num_experts_per_tok": 6},
+    "internlm2": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100},
+    "any type": CONFIGS["llama-3-8b"],
+}
+"""What the class of a type has no number for."""
 
 
-@pytest.mark.parametrize(("name", "key"), MATTER)
-def test_what_the_class_of_a_model_would_fill_in_is_asked_for(name: str, key: str, tmp_path: Path) -> None:
-    """A mixture without its number of experts is no dense model; `num_routed_experts` is none of its keys."""
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({("x_" if one == key else "") + one: value for one, value in CONFIGS[name].items()}))
-    with pytest.raises(WeftError, match=f"{key}.* is not there, for which a model of type"):
-        from_hugging_face(str(file))
+@pytest.mark.parametrize("row", HUGGING_FACE_ABSENT, ids=lambda row: f"{row.where} {row.name}"[:40])
+@pytest.mark.filterwarnings("ignore::topologies.text.schema.InputNote")
+def test_absent_equals_explicit(row: Absent, tmp_path: Path) -> None:
+    """Each key of a type, one at a time, and all."""
+    own = dict(zip(row.name.split(", "), json.loads(f"[{row.value}]"), strict=True))
+    kind = {} if row.where == "any type" else {"model_type": row.where}
+    explicit = UNKNOWN.get(row.where, {}) | kind | own
+    found = config(tmp_path, explicit)
+    for gone in (*([key] for key in own), list(own)):
+        assert config(tmp_path, {key: value for key, value in explicit.items() if key not in gone}) == found
+
+
+OF_CLASSES = {
+    "llama": 6_738_415_616, "mistral": 7_241_732_096, "mixtral": 46_702_792_704, "qwen2": 12_049_846_272,
+    "qwen2_moe": 14_315_784_192, "qwen3": 12_049_461_248, "qwen3_moe": 15_350_731_776, "gemma": 8_537_680_896,
+    "gemma2": 2_614_341_888, "gemma3_text": 2_628_658_432, "phi3": 3_821_079_552, "phimoe": 41_872_793_600,
+    "olmo": 6_888_095_744, "olmo2": 6_888_624_128, "olmoe": 13_361_612_800, "granite": 6_738_415_616,
+    "granitemoe": 37_039_116_288, "cohere": 34_980_831_232, "cohere2": 34_980_831_232, "stablelm": 2_795_443_200,
+    "glm": 9_399_951_360, "glm4": 9_400_279_040, "glm4_moe": 103_481_200_640, "deepseek_v2": 38_612_307_968,
+    "deepseek_v3": 671_026_404_352, "gpt_oss": 116_829_156_672, "bitnet": 2_741_155_840, "ernie4_5": 360_748_032,
+    "ernie4_5_moe": 21_825_437_888, "exaone4": 9_429_069_824, "helium": 2_172_643_840, "llama4_text": 107_769_861_120,
+    "seed_oss": 28_921_040_896, "smollm3": 3_075_098_624, "apertus": 6_979_596_352, "arcee": 4_022_766_080,
+    "falcon": 6_921_720_704, "persimmon": 9_397_175_296, "phi": 1_418_270_720, "starcoder2": 3_030_371_328,
+    "gpt_neox": 20_554_567_680, "gptj": 6_050_882_784, "codegen": 6_050_882_784, "bloom": 16_156_544,
+    "gpt2": 124_439_808, "gpt_neo": 1_315_575_808, "gpt_bigcode": 111_446_784, "opt": 125_239_296, "mpt": 1_311_213_568,
+    "apertus1p5_text": 8_091_086_912, "cwm": 32_581_097_472, "exaone": 7_818_448_896, "hyperclovax": 6_738_677_760,
+    "internlm3": 8_804_241_408, "iquestcoder": 39_794_283_520, "ministral3": 8_489_553_920, "olmo3": 6_888_624_128,
+    "vaultgemma": 2_614_222_080, "granite_swa": 2_144_463_840, "nanochat": 256_573_440, "jais2": 8_090_401_280,
+    "axk1": 518_983_052_288, "exaone_moe": 28_550_639_616, "flex_olmo": 33_270_665_216, "glm4_moe_lite": 29_943_390_976,
+    "hy_v3": 295_033_528_320, "granitemoeshared": 37_039_116_288, "granitemoe_swa": 37_039_117_312,
+    "minimax_m2": 228_689_748_992, "mellum": 12_149_923_072, "kolibri1": 78_103_055_360, "sarvam_mla": 106_031_763_456,
+    "sarvam_moe": 32_152_648_064, "solar_open": 102_651_793_408, "youtu": 1_961_560_064, "minicpm3": 4_073_875_968,
+    "biogpt": 346_763_264, "xglm": 564_463_616, "aria_text": 18_517_069_824,
+}
+"""Parameters of the model that transformers 5.24.0 makes of a type alone."""
+
+
+@pytest.mark.parametrize("kind", OF_CLASSES)
+@pytest.mark.filterwarnings("ignore::topologies.text.schema.InputNote")
+def test_a_type_alone_is_the_model_of_its_class(kind: str, tmp_path: Path) -> None:
+    """Up to norms inside of attention, sinks and biases of some matrices, which are not counted."""
+    found = config(tmp_path, UNKNOWN.get(kind, {}) | {"model_type": kind})
+    assert found.parameters == pytest.approx(OF_CLASSES[kind], rel=4e-4)
+
+
+@pytest.mark.parametrize(("name", "key"), [
+    ("mixtral-8x7b", "num_local_experts"), ("qwen-3-30b-a3b", "moe_intermediate_size"),
+    ("deepseek-v3", "kv_lora_rank")])
+def test_what_the_class_of_a_model_fills_in_is_told(name: str, key: str, tmp_path: Path) -> None:
+    own = {one: value for one, value in CONFIGS[name].items() if one != key}
+    with pytest.warns(InputNote, match=f"{key} {CONFIGS[name][key]}: not there, and as the class of"):
+        assert config(tmp_path, own).parameters == language_model(name).parameters
+
+
+def test_experts_that_a_type_does_not_have_are_passed_over_with_a_note(tmp_path: Path) -> None:
+    with pytest.warns(InputNote, match="experts are passed over, as llama has none"):
+        assert config(tmp_path, CONFIGS["llama-3-8b"], num_local_experts=8) == config(tmp_path, CONFIGS["llama-3-8b"])
+
+
+def test_groups_of_experts_limit_nodes_where_there_are_several(tmp_path: Path) -> None:
+    """Kimi-K2 and GLM-4.5 have one group, of which a token takes one: any expert."""
+    own = CONFIGS["deepseek-v3"]
+    limits = [config(tmp_path, own, **more).nodes_per_token for more in (
+        {}, {"n_group": 1, "topk_group": 1}, {"n_group": 8, "topk_group": 8}, {"n_group": 8, "topk_group": 3})]
+    assert limits == [4, 0, 0, 3]
+
+
+@pytest.mark.parametrize(("kind", "kv_heads"), [("falcon", 1), ("gpt_bigcode", 1)])
+def test_keys_and_values_are_shared_where_a_type_shares_them(kind: str, kv_heads: int, tmp_path: Path) -> None:
+    own = {"model_type": kind, "hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100}
+    assert [config(tmp_path, own, **more).kv_heads for more in ({}, {"multi_query": False})] == [kv_heads, 4]
+
+
+@pytest.mark.parametrize("inner", ["text_config", "llm_config", "language_config"])
+def test_the_text_of_a_model_of_several_media_is_read(inner: str, tmp_path: Path) -> None:
+    """With what its own class has where it says nothing, as Gemma 3 does of its heads."""
+    with pytest.warns(InputNote, match=f"the model of its text is read, which {inner} has"):
+        found = config(tmp_path, {"model_type": "gemma3", "vision_config": {"hidden_size": 1152}, inner: {
+            "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}})
+    assert (found.heads, found.kv_heads, found.head_size, found.vocabulary, found.tied) == (8, 4, 256, 262208, True)
+    assert found.windows[4:7] == (4096, 0, 4096)
+
+
+def test_layers_that_are_mixtures_may_be_listed(tmp_path: Path) -> None:
+    own = {"model_type": "exaone_moe", "num_hidden_layers": 4}
+    assert config(tmp_path, own, mlp_layer_types=["sparse", "dense", "sparse", "dense"]).mixtures == (1, 0, 1, 0)
+    with pytest.raises(WeftError, match="mlp_layer_types: sparse or dense is expected for each of 4 layers"):
+        config(tmp_path, own, mlp_layer_types=["sparse"])
 
 
 def test_gpt_2_is_tied_and_has_positions(tmp_path: Path) -> None:
@@ -121,7 +206,7 @@ def test_gpt_2_is_tied_and_has_positions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("more", "why"), [
     ({"model_type": "mamba"}, "is of type 'mamba': known are the decoders llama"),
     ({"is_encoder_decoder": True}, "known are the decoders"),
-    ({"num_local_experts": 8, "num_experts_per_tok": 20}, "20 active of 8 experts"),
+    ({"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 20}, "20 active of 8 experts"),
 ])
 def test_another_kind_of_model_is_named(more: dict[str, Any], why: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
