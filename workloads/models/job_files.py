@@ -38,6 +38,12 @@ class TrainingJob(NamedTuple):
 
 
 TITAN_ABSENT = (
+    Absent("model", "name", "llama3", "job_config.py, Model"),
+    Absent("model", "flavor", "debugmodel", "job_config.py, Model"),
+    Absent("optimizer", "name", "AdamW", "job_config.py, Optimizer"),
+    Absent("training", "dtype", "float32", "job_config.py, Training"),
+    Absent("training", "mixed_precision_param", "bfloat16", "job_config.py, Training"),
+    Absent("training", "mixed_precision_reduce", "float32", "job_config.py, Training"),
     Absent("training", "local_batch_size", "8", "job_config.py, Training"),
     Absent("training", "global_batch_size", "-1", "job_config.py: local_batch_size for each data-parallel rank"),
     Absent("training", "seq_len", "2048", "job_config.py, Training"),
@@ -53,18 +59,34 @@ TITAN_ABSENT = (
     Absent("parallelism", "expert_parallel_degree", "1", "job_config.py, Parallelism"),
     Absent("parallelism", "expert_tensor_parallel_degree", "1", "job_config.py, Parallelism"),
     Absent("activation_checkpoint", "mode", "selective", "job_config.py, ActivationCheckpoint"),
+    Absent("activation_checkpoint", "selective_ac_option", "2", "job_config.py, ActivationCheckpoint"),
 )
 
 _ARGUMENTS = "arguments.py"
 
-MEGATRON_ABSENT = (
-    Absent("arguments", "tensor-model-parallel-size", "1", _ARGUMENTS),
-    Absent("arguments", "pipeline-model-parallel-size", "1", _ARGUMENTS),
-    Absent("arguments", "context-parallel-size", "1", _ARGUMENTS),
-    Absent("arguments", "expert-model-parallel-size", "1", _ARGUMENTS),
-    Absent("arguments", "make-vocab-size-divisible-by", "128", _ARGUMENTS),
-    Absent("arguments", "moe-router-topk", "2", _ARGUMENTS),
-)
+MEGATRON_ABSENT = tuple(Absent("arguments", name, value, source) for name, value, source in (
+    *((f"{kind}-parallel-size", "1", _ARGUMENTS) for kind in (
+        "tensor-model", "pipeline-model", "context", "expert-model")),
+    ("expert-tensor-parallel-size", "that of tensor-model-parallel-size", f"{_ARGUMENTS}: None"),
+    ("make-vocab-size-divisible-by", "128", _ARGUMENTS), ("position-embedding-type", "learned_absolute", _ARGUMENTS),
+    ("ffn-hidden-size", "4 hidden-size; with swiglu 8/3 of it, down to a multiple of 64",
+     f"{_ARGUMENTS}, validate_args"),
+    ("kv-channels", "hidden-size / num-attention-heads", f"{_ARGUMENTS}, validate_args"),
+    ("num-query-groups", "num-attention-heads", "transformer_config.py"),
+    ("moe-router-topk", "2", "transformer_config.py"), ("moe-layer-freq", "1", _ARGUMENTS),
+    ("moe-ffn-hidden-size", "ffn-hidden-size", f"{_ARGUMENTS}, validate_args"),
+    ("moe-shared-expert-intermediate-size", "0", "transformer_config.py: None, no shared expert"),
+    ("window-attn-skip-freq", "all layers have the window of window-size", f"{_ARGUMENTS}: None"),
+    ("kv-lora-rank", "32", _ARGUMENTS), ("qk-head-dim", "128", _ARGUMENTS), ("qk-pos-emb-head-dim", "64", _ARGUMENTS),
+    ("v-head-dim", "128", _ARGUMENTS), ("q-lora-rank", "0", f"{_ARGUMENTS}: None, no such matrix"),
+    ("recompute-modules", "core_attn", "transformer_config.py"),
+    ("data-parallel-sharding-strategy", "optim_grads_params", _ARGUMENTS), ("optimizer", "adam", _ARGUMENTS),
+    ("outer-dp-sharding-strategy", "no_shard", _ARGUMENTS), ("cp-comm-type", "p2p", _ARGUMENTS),
+    ("num-distributed-optimizer-instances", "1", _ARGUMENTS),
+    *((f"{name}-dtype", "fp32", _ARGUMENTS) for name in ("main-grads", "main-params", "exp-avg", "exp-avg-sq")),
+    ("global-batch-size", "micro-batch-size of every data-parallel rank", f"{_ARGUMENTS}, validate_args"),
+))
+_NUMBERS = {row.name: row.value for row in MEGATRON_ABSENT if row.value.isdecimal()}
 
 PRODUCERS = (
     Producer("config.json of a decoder", "Hugging Face transformers", "5.24.0, October 2026; models of 2019 to 2026",
@@ -73,13 +95,14 @@ PRODUCERS = (
              "over",
              "encoders; layers of states (Mamba) or of linear attention, sparse attention (DSA), other types",
              HUGGING_FACE_ABSENT),
-    Producer("job files (TOML)", "torchtitan", "job_config.py 000204a, 2025: 25 of the 32 files up to then",
+    Producer("job files (TOML)", "torchtitan", "job_config.py of 2025 to its last, 2026-02-22: 17 of its 23 files",
              "--model FILE.toml",
              "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8, "
              "states in bfloat16; experts that tensor ranks divide",
-             "Flux and forks, which have no table here; optimizers but Adam; split points of pipelines",
+             "Flux, VLM and models of Hugging Face, whose sizes are in Python; optimizers but Adam; split points of "
+             "pipelines",
              TITAN_ABSENT),
-    Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments.py of 2025",
+    Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments.py d98e8a6, August 2026",
              "--model FILE.sh, or the model_config.yaml of its tests",
              "sizes of the model, mixtures, windows and latent attention; batches, all degrees, recomputation, "
              "distributed optimizer, precision of its states, overlaps, fp8; variables that the script sets to plain "
@@ -94,6 +117,7 @@ NOT_MODELLED = {
     "decoder-last-pipeline-num-layers": "stages have equal numbers of layers", "cpu-offloading-num-layers": "",
     "num-distributed-optimizer-instances": "give --replicas beside the file", "pipeline-model-parallel-layout": "",
     "optimizer": "Adam is", "cp-comm-type": "p2p is",
+    **dict.fromkeys(("vision-model-type", "language-model-type"), "of several media none but text is"),
     **dict.fromkeys((
         "hybrid-layer-pattern", "hybrid-override-pattern", "is-hybrid-model", "experimental-attention-variant",
         "attention-output-gate", "moe-latent-size", "moe-shared-expert-overlap", "overlap-moe-expert-parallel-comm",
@@ -126,7 +150,7 @@ MODELLED = {
 }
 """Values of keys of torchtitan that change the time."""
 
-RECOMPUTED = {"selectiveNone": "selective", "selectiveop": "selective", "selective2": "layers", "selective1": "full"}
+RECOMPUTED = {"selectiveop": "selective", "selective2": "layers", "selective1": "full"}
 """Of torchtitan: all of every so many layers, or what an operation is cheap to compute."""
 
 CLOSE = 0.03
@@ -137,7 +161,8 @@ VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "Llama3Toke
 (tiktoken_tokenizer.py, DEFAULT_TIKTOKEN_MAX_VOCAB)."""
 
 OF_MODELS = {r"llama-?2|mistral-7b(?!.*v0\.3)|mixtral-8x7b": 32000, r"llama-?3": 128256, r"gpt2": 50257,
-             r"nemotron_2_256k": 256000}
+             r"nemotron(_2_256k|-mini)": 256000, r"mistral-7b.*v0\.3": 32768, r"qwen-?2[.p]?5|distill-qwen": 151665,
+             r"qwen-?3": 151669, r"qwen-?2(?!\d)": 151646}
 """Tokens of what --tokenizer-model names, by a part of the name; from the models' cards and their config.json."""
 
 
@@ -239,7 +264,7 @@ def _megatron(path: str, text: str) -> TrainingJob:
     found = (_of_tests(path, text) if path.endswith((".yaml", ".yml"))
              else {name: (many or value).strip() for name, many, value in _ARGUMENT.findall(_taken(path, plain))})
     _check_modelled(path, found)
-    default = {row.name: row.value for row in MEGATRON_ABSENT}
+    default = {name: value for name, value in _NUMBERS.items() if value != "0"}
 
     def whole(key: str, otherwise: int | None = None) -> int:
         value = found.get(key, default.get(key, "" if otherwise is None else str(otherwise)))
@@ -253,8 +278,8 @@ def _megatron(path: str, text: str) -> TrainingJob:
     layers, hidden, heads = (whole(key) for key in ("num-layers", "hidden-size", "num-attention-heads"))
     integer(layers, f"job file {path}: --num-layers", 1, MOST_LAYERS)
     tp, pp = whole("tensor-model-parallel-size"), whole("pipeline-model-parallel-size")
-    gated, mixture = "swiglu" in found, "num-experts" in found
-    wide = whole("ffn-hidden-size", 8 * hidden // 3 // 64 * 64 if gated else 4 * hidden)
+    gated, mixture = not {"swiglu", "quick-geglu"}.isdisjoint(found), "num-experts" in found
+    wide = whole("ffn-hidden-size", 8 * hidden // 3 // 64 * 64 if "swiglu" in found else 4 * hidden)
     sizes: dict[str, Any] = {
         "layers": layers, "hidden": hidden, "heads": heads, "feed_forward": wide, "gated": gated,
         "vocabulary": _padded(path, found, whole, tp),
@@ -275,10 +300,12 @@ def _megatron(path: str, text: str) -> TrainingJob:
                             f"{width} of an expert, as which shared experts are counted")
         sizes |= {"experts": whole("num-experts"), "active": whole("moe-router-topk"), "expert_width": width,
                   "shared": shared // max(width, 1), "mixtures": _layers(path, found, "moe-layer-freq", layers, True)}
+        if whole("moe-router-group-topk", 0) < whole("moe-router-num-groups", 0):
+            sizes["nodes_per_token"] = whole("moe-router-group-topk", 0)
     if "multi-latent-attention" in found:
-        rotary = whole("qk-pos-emb-head-dim", 64)
+        rotary = whole("qk-pos-emb-head-dim")
         sizes |= {"q_rank": whole("q-lora-rank", 0), "kv_rank": whole("kv-lora-rank"), "rotary": rotary,
-                  "head_size": whole("qk-head-dim", 128) + rotary, "value_size": whole("v-head-dim", 128)}
+                  "head_size": whole("qk-head-dim") + rotary, "value_size": whole("v-head-dim")}
     each, virtual = "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"
     vp = layers // (pp * max(whole(each), 1)) if each in found else whole(virtual) if virtual in found else None
     recompute = found.get("recompute-granularity", "selective" if "recompute-activations" in found else "none")
@@ -367,7 +394,7 @@ def _zero(path: str, found: Mapping[str, str]) -> int:
     if "use-torch-fsdp2" in found:
         return 3
     if {"use-megatron-fsdp", "use-custom-fsdp"} & set(found):
-        word = found.get("data-parallel-sharding-strategy", "no_shard")
+        word = found.get("data-parallel-sharding-strategy", "optim_grads_params")
         if word not in SHARDING:
             raise WeftError(f"job file {path}: --data-parallel-sharding-strategy {told(word)} is not known: known are "
                             f"{', '.join(SHARDING)}")
@@ -401,21 +428,16 @@ OF_TOKENS = ("tokenizer-type", "merge-file", "vocab-size", "vocab-file", "tokeni
 """Arguments that count the same in every branch of a script: each names a vocabulary."""
 
 READ = (
-    *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "num-layers", "hidden-size", "num-attention-heads",
-    "ffn-hidden-size", "swiglu", "num-experts", "max-position-embeddings", "seq-length", "num-query-groups",
-    "group-query-attention", "kv-channels", "untie-embeddings-and-output-weights", "disable-bias-linear",
-    "position-embedding-type", "use-rotary-position-embeddings", "moe-layer-freq", "window-size",
-    "window-attn-skip-freq", "expert-tensor-parallel-size", "moe-ffn-hidden-size",
-    "moe-shared-expert-intermediate-size", "multi-latent-attention", "qk-pos-emb-head-dim", "q-lora-rank",
-    "kv-lora-rank", "qk-head-dim", "v-head-dim", "num-layers-per-virtual-pipeline-stage",
-    "num-virtual-stages-per-pipeline-rank",
-    "recompute-granularity", "recompute-activations", "recompute-method", "recompute-modules", "recompute-num-layers",
-    "overlap-grad-reduce", "overlap-param-gather", "global-batch-size", "micro-batch-size", "sequence-parallel",
+    *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "num-layers", "hidden-size", "num-attention-heads", "swiglu",
+    "quick-geglu", "num-experts", "max-position-embeddings", "seq-length", "group-query-attention",
+    "untie-embeddings-and-output-weights", "disable-bias-linear", "use-rotary-position-embeddings", "window-size",
+    "moe-router-num-groups", "moe-router-group-topk", "multi-latent-attention",
+    "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank",
+    "recompute-granularity", "recompute-activations", "recompute-method", "recompute-num-layers",
+    "overlap-grad-reduce", "overlap-param-gather", "micro-batch-size", "sequence-parallel",
     "use-distributed-optimizer", "tp-comm-overlap", "fp8-format", "fp8-hybrid", "fp8-e4m3", "attention-backend",
-    "grad-reduce-in-bf16", "main-grads-dtype", "use-precision-aware-optimizer", "main-params-dtype", "exp-avg-dtype",
-    "exp-avg-sq-dtype",
-    "use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2", "data-parallel-sharding-strategy", "bf16", "fp16",
-    *OF_TOKENS,
+    "grad-reduce-in-bf16", "use-precision-aware-optimizer", "use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2",
+    "bf16", "fp16", *OF_TOKENS,
 )
 """Arguments of Megatron-LM that are read."""
 

@@ -55,7 +55,7 @@ def plan(folder: Path, text: str, suffix: str, **keys: Any) -> Plan:
 def test_a_job_of_torchtitan(tmp_path: Path) -> None:
     one = plan(tmp_path, TITAN, ".toml")
     assert (one.model.name, one.tp, one.dp, one.zero, one.replicas, one.sequence) == ("llama-3-8b", 2, 8, 3, 1, 8192)
-    assert (one.micro_batch, one.microbatches, one.global_batch, one.recompute) == (2, 1, 16, "selective")
+    assert (one.micro_batch, one.microbatches, one.global_batch, one.recompute) == (2, 1, 16, "layers")
     assert (one.stack.name, one.precision) == ("torchtitan", "half")
     more = TITAN + ('data_parallel_replicate_degree = 2\npipeline_parallel_degree = 2\n'
                     'pipeline_parallel_schedule = "Interleaved1F1B"\n[activation_checkpoint]\nmode = "full"\n')
@@ -75,7 +75,7 @@ def test_arguments_of_megatron(tmp_path: Path) -> None:
     assert (one.tp, one.pp, one.dp, one.zero, one.global_batch, one.sequence) == (2, 2, 4, 0, 64, 2048)
     assert one.sequence_parallel and not one.data_overlap and one.stack.name == "megatron"
     for words, zero in (("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params", 3),
-                        ("--use-megatron-fsdp", 0), ("--use-torch-fsdp2", 3), ("--use-distributed-optimizer", 1)):
+                        ("--use-megatron-fsdp", 3), ("--use-torch-fsdp2", 3), ("--use-distributed-optimizer", 1)):
         alone = MEGATRON.replace("--bf16", f"--bf16 {words}").replace('PP="2"', 'PP="1"')
         assert plan(tmp_path, alone, ".sh").zero == zero
     test = 'if [[ "$TP" == "2" ]]; then\nA="--fp8-format hybrid"\nelse\nA="--swiglu"\nfi\n'
@@ -103,18 +103,45 @@ def test_flags_are_over_files_even_where_they_are_usual(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", TITAN_ABSENT, ids=lambda row: row.name)
 def test_absent_of_torchtitan_equals_explicit(row: Absent, tmp_path: Path) -> None:
-    plain = "[model]\nname = 'llama3'\nflavor = '8B'\n"
-    value = row.value if row.value.lstrip("-").isdecimal() or row.value == "false" else f"'{row.value}'"
+    plain = "[job]\n" if row.where == "model" else "[model]\nname = 'llama3'\nflavor = '8B'\n"
+    number = (row.value.lstrip("-").isdecimal() or row.value == "false") and row.name != "selective_ac_option"
+    value = row.value if number else f"'{row.value}'"
     explicit = plan(tmp_path, f"{plain}[{row.where}]\n{row.name} = {value}\n", ".toml")
     assert explicit == plan(tmp_path, plain, ".toml")
 
 
+FILLED = {
+    "expert-tensor-parallel-size": "2", "ffn-hidden-size": "4096", "kv-channels": "128", "num-query-groups": "8",
+    "moe-ffn-hidden-size": "4096", "window-attn-skip-freq": "[1,1,1,1]", "global-batch-size": "16",
+}
+"""Values of what is filled in, in the arguments below: of 16 NPUs 2 are tensor ranks, of micro-batches of 2."""
+
+
 @pytest.mark.parametrize("row", MEGATRON_ABSENT, ids=lambda row: row.name)
-def test_absent_of_megatron_equals_explicit(row: Absent, tmp_path: Path) -> None:
-    plain = ("--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 512 --micro-batch-size 1 "
-             "--global-batch-size 16 --vocab-size 1000 --num-experts 4 --bf16 ")
-    models = [plan(tmp_path, text, ".args") for text in (plain, f"{plain} --{row.name} {row.value}")]
-    assert models[0] == models[1]
+@pytest.mark.parametrize("more", ["", "--multi-latent-attention", "--use-megatron-fsdp", "--group-query-attention",
+                                  "--use-precision-aware-optimizer", "--window-size 127,0"])
+def test_absent_of_megatron_equals_explicit(row: Absent, more: str, tmp_path: Path) -> None:
+    tp = "" if row.name == "tensor-model-parallel-size" else "--tensor-model-parallel-size 2 "
+    plain = ("--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 512 --micro-batch-size 2 "
+             f"--vocab-size 1000 --num-experts 4 --bf16 {tp}{more}")
+    explicit = f"{plain} --{row.name} {FILLED.get(row.name, row.value)}"
+    assert plan(tmp_path, plain, ".args") == plan(tmp_path, explicit, ".args")
+
+
+def test_the_width_of_a_gate_is_that_of_swiglu_alone(tmp_path: Path) -> None:
+    """--quick-geglu, of GPT-OSS, is a gate too, and takes four times the hidden size."""
+    shape = "--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 512 --micro-batch-size 2 --bf16 "
+    found = [plan(tmp_path, f"{shape} --vocab-size 1000 {gate}", ".args").model for gate in (
+        "", "--swiglu", "--quick-geglu")]
+    assert [(one.gated, one.feed_forward) for one in found] == [(False, 4096), (True, 2688), (True, 4096)]
+
+
+def test_groups_of_experts_are_nodes(tmp_path: Path) -> None:
+    shape = ("--num-layers 4 --hidden-size 64 --num-attention-heads 8 --seq-length 512 --micro-batch-size 2 --bf16 "
+             "--vocab-size 1000 --num-experts 16 ")
+    found = [plan(tmp_path, f"{shape} --moe-router-num-groups 8 --moe-router-group-topk {few}", ".args").model
+             for few in (4, 8)]
+    assert [one.nodes_per_token for one in found] == [4, 0]
 
 
 def test_arguments_of_a_test_are_those_of_a_script(tmp_path: Path) -> None:
