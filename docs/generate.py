@@ -205,7 +205,8 @@ def formats() -> str:
     text += table(["format", "written or read by", "version read", "given as", "what is read", "what is not, and why"],
                   [[one.format, one.tool, one.version, f"`{one.command}`" if one.command else "", one.read, one.unread]
                    for one in producers])
-    text += ["\n## What is absent\n"]
+    text += ["\n## What is absent\n", "A test of each row holds that a file without it is as one with it. Of a format "
+             "without rows all that is read must be there.\n"]
     text += table(["format", "where", "attribute", "value that is taken", "where the tool says so"], [
         [one.format, f"`{row.where}`", f"`{row.name}`", f"`{row.value}`" if row.value else "empty", row.source]
         for one in producers for row in one.absent])

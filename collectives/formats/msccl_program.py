@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from topologies import WeftError
 from topologies.text.plain_xml import Element, parse_xml
-from topologies.text.schema import Known, Producer, pass_over
+from topologies.text.schema import Absent, Known, Producer, pass_over
 from topologies.units import format_size
 
 KINDS = {
@@ -50,11 +50,17 @@ RUNTIMES = {
 }
 """Who executes these files: microsoft/msccl, Azure/msccl-executor-nccl, ROCm/rccl."""
 
+ABSENT = (
+    Absent("algo", "minBytes", "0", "microsoft/msccl; RCCL has no default"),
+    Absent("algo", "maxBytes", "134217728", "microsoft/msccl, which runs what is smaller; RCCL has no default"),
+    Absent("algo", "outofplace", "1 where inplace is 0, else 0", "msccl-tools, which write inplace alone"),
+)
+
 PRODUCERS = (
     Producer(
         "MSCCL XML", "msccl-tools, microsoft/msccl, Azure msccl-scheduler, ROCm RCCL", "RCCL 0cbce2a7, October 2024",
         "--algorithm FILE.xml", "programs, proved; limits of each runtime are noted",
-        "programs that no runtime would load",
+        "programs that no runtime would load", ABSENT,
     ),
 )
 

@@ -23,9 +23,10 @@ PRODUCERS = (
         "plans of v0.8.0 and later, proved: data, deadlocks, races (`--option races=strict`: relaxed signals order no "
         "data; `told`: a plan that races is timed, with a note)",
         "older dialects, which are named; plans that the executor would not load",
-        tuple(Absent("plan", key, value, "execution_plan.cc") for key, value in (
+        (*(Absent("plan", key, value, "execution_plan.cc") for key, value in (
             ("reuse_resources", "false"), ("use_double_scratch_buffer", "false"), ("buffer_alignment", "16"),
             ("min_message_size", "0"), ("max_message_size", str(2**64 - 1)))),
+         Absent("operation", "tbg_info", '{"tb_id": 0, "tbg_size": 1}', "execution_plan.cc: no group of blocks")),
     ),
 )
 

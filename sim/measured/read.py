@@ -31,7 +31,7 @@ from sim.measured.points import PLACEMENTS, Measurements, measured, scale
 from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input
 from topologies.text.plain_data import parse_json
-from topologies.text.schema import Producer
+from topologies.text.schema import Absent, Producer
 
 MOST_POINTS = 100_000
 _STAMP = (
@@ -59,6 +59,7 @@ PRODUCERS = (
         "reduce-scatter, all-to-all, broadcast, reduce, send/recv; several tables; time stamps, times of every "
         "iteration; units as the header has them; lines of NCCL's log among them, and the rows that it cuts",
         "gather, scatter, hypercube, all-to-all of unequal parts: no such collective is judged",
+        (Absent("header", "units", "B, us, GB/s", "common.cu: those of its own header"),),
     ),
     Producer(
         "OSU", "OSU Micro-Benchmarks", "7.4", "weft judge FILE", "text of blocking collectives, MPI and NCCL; the "

@@ -2,6 +2,7 @@
 
 from topologies.text.schema import Absent, Producer
 from workloads.formats import goal, simai
+from workloads.formats.chakra_schema import ROWS
 
 _ASTRA = "weft astra; --workload PREFIX of trace, train, compare; --tenant job=PREFIX of share"
 _WORK = "--workload FILE of trace, train, compare; --tenant workload=FILE of share"
@@ -18,7 +19,9 @@ PRODUCERS = (
     Producer("Chakra traces", "feeders of Chakra: et_feeder, JSON wrapper, V3", "mlcommons/chakra 21585d8; "
              "astra-sim/chakra `feederv3`, 2025", _ASTRA, "what each asks for, with its defaults; control "
              "dependencies unless they contradict the data, as V3; JSON of the wrapper and of the jsonizer",
-             "the JSON of the wrapper's own tests (json_trace), whose collectives say neither kind nor size"),
+             "the JSON of the wrapper's own tests (json_trace), whose collectives say neither kind nor size",
+             tuple(Absent(", ".join(one.of), one.name, one.told, one.source)
+                   for one in ROWS if one.absent is not None)),
     Producer("Chakra traces", "STAGE", "astra-sim/stage 9ec6c02, 2026-06-01", _ASTRA,
              "all: sets of dp, tp, pp, weight sharding and experts; `comm_group` or `pg_name`, groups of one; JSON"),
     Producer("Chakra traces", "Chakra's MPI converter", "mlcommons/chakra branch `mpi_converter`, 26eb19c, 2025-09-22",
@@ -32,7 +35,8 @@ PRODUCERS = (
              "--comm-group FILE, or --communicator; comm-group=FILE in a --tenant of share",
              "all; names need not be numbers in jobs, and may have several groups; layers take them too"),
     Producer("remote memory (JSON)", "astra-memory-analytical", "as of 2026-03-25", "--remote-memory FILE",
-             "latency and bandwidth of an NPU; in `weft astra` those of a node and of a pool, one access at a time"),
+             "latency and bandwidth of an NPU; in `weft astra` those of a node and of a pool, one access at a time",
+             "", (Absent("memory", "remote-mem-latency", "0", "AnalyticalRemoteMemory.cc"),)),
     Producer("text workloads", "ASTRA-sim 1.0, LIBRA", "LIBRA of 2024", _WORK, "layers of twelve columns, or with a "
              "parallelism of their own (HYBRID_CUSTOMIZED); checkpoints, and passes that start there again; what the "
              "loop of a keyword leaves out", "DLRM's own order of layers: all run first to last, and back",
@@ -60,11 +64,18 @@ PRODUCERS = (
              "October 2026", "--workload FOLDER, or what the names of all ranks' files begin with",
              "kernels, copies and the host's launches as they took; collectives and messages by their metadata, in the "
              "order of streams, behind what PyTorch has them wait for",
-             "profiles without the GPU; metadata before 2.2, without sizes; clocks of ranks, which all begin at 0"),
+             "profiles without the GPU; metadata before 2.2, without sizes; clocks of ranks, which all begin at 0",
+             (Absent("record_param_comms", "Seq", "its turn in its process group", "saveNcclMeta, before it had one"),
+              Absent("record_param_comms", "Process Group Ranks", "all, if Group size is that of the job",
+                     "saveNcclMeta: long lists are cut"),
+              Absent("distributedInfo", "rank", "the last number of the file's name", "tensorboard_trace_handler"))),
     Producer("host traces", "PyTorch's ExecutionTraceObserver", "2.x", "", "", "calls of a host: Chakra's trace_link "
              "and converter make traces of them, which are read; named as such"),
     Producer("NCCL flight recorder (JSON)", "PyTorch", "FlightRecorder.hpp of dumps 2.4 and 2.5",
              "--workload PREFIX of PREFIX0.json, PREFIX1.json, ...", "collectives and messages, called when the host "
              "called them, in their process groups; what all ranks of a group still have",
-             "computations, which are not there; pickles, which may run any program"),
+             "computations, which are not there; pickles, which may run any program",
+             (Absent("pg_config", "ranks", "all NPUs", "FlightRecorder.hpp: empty for the default group"),
+              Absent("entry", "process_group", "that of pg_id", "dumps before 2.0"),
+              Absent("entry", "is_p2p", "false", "dumps before 2.3"))),
 )
