@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from benchmarks.between import HEADS, WHY, crossings
 from collectives import Schedule, build, concurrent_flow, direct, pipelined
 from collectives.trees.pack import gather_forest, pack_forest
 from collectives.trees.shares import gather_shares
@@ -135,37 +136,6 @@ Line = list[str]
 T = TypeVar("T")
 
 
-BETWEEN = """## Bine: bytes between groups, over those of the binomial butterfly or tree
-
-| fabric | ranks | all-reduce, all-gather, reduce-scatter | broadcast | scatter |
-|---|---|---|---|---|
-| leaf-spine:8x8x4 | 64 | 0.57 | 2.14 | 1.17 |
-| leaf-spine:16x8x8 | 128 | 0.35 | 2.71 | 1.25 |
-| leaf-spine:16x16x8 | 256 | 0.35 | 2.60 | 1.19 |
-| leaf-spine:32x16x16 | 512 | 0.21 | 3.13 | 1.28 |
-| dragonfly:8x1x8 | 64 | 0.57 | 2.14 | 1.17 |
-| dragonfly:16x1x32 | 512 | 0.21 | 3.13 | 1.28 |
-| dragonfly:9x8 | 72 | 0.89 (all-reduce) | 1.25 | 0.90 |
-| dragonfly:17x4x2 | 136 | 1.13 (all-reduce) | 4.06 | 1.63 |
-
-The butterfly is `recursive-doubling`, which takes dimensions in turn. Where ranks are, and the order of the
-counterpart, decide. Over the binomial butterfly of a reduce-scatter (and the tree of a broadcast) in rank order, 64 to
-512 ranks, groups of 8 to 32:
-
-| ranks of a job | nearest rank first | farthest first |
-|---|---|---|
-| full groups of a power of two | 1.7 to 2.4 (2.1 to 3.1) | 0.07 to 0.21 (0.10 to 0.27) |
-| in turn, from anywhere in a group | 0.77 to 0.80 (0.78 to 0.83) | 0.09 to 0.26 (0.09 to 0.27) |
-| fragments of groups, of any size | 0.79 to 0.84 (0.79 to 0.86) | 0.14 to 0.36 (0.14 to 0.37) |
-
-So Bine sends at most 0.75 of the order that sends most bytes farthest (a recursive halving that begins with the
-farthest rank; a tree that doubles its distances) wherever a job is, 14 to 23 % less than the other order unless its
-groups are aligned, and more where they are. Gathers and scatters gain nothing.
-
-"""
-"""Asserted by tests/sim/scenarios/test_capable_switches.py."""
-
-
 def main() -> None:
     """Measure everything, print it and write the page."""
     _warm()
@@ -192,7 +162,7 @@ def main() -> None:
     )
     lines += switched()
     lines += plain()
-    lines += BETWEEN.splitlines()
+    lines += between()
     lines += thousands()
     lines += skewed()
     write_text_whole(PAGE, "\n".join(lines).rstrip() + "\n")
@@ -308,6 +278,12 @@ def _run(command: str) -> list[dict[str, Any]]:
     with redirect_stdout(StringIO()):
         assert weft([*command.split(), *shown]) == 0, command
     return json.loads(Path("out.json").read_text())["rows"] if shown else []
+
+
+def between() -> list[str]:
+    """What Bine sends between groups."""
+    title = "Bine: bytes between groups of a dragonfly or 2:1 leaf-spine, over the binomial algorithms in use"
+    return [*_table(title, HEADS, crossings()), *WHY.splitlines(), ""]
 
 
 def thousands() -> list[str]:

@@ -75,6 +75,18 @@ def test_bine_trees_flip_the_digits_of_base_minus_two() -> None:
     ]
 
 
+@pytest.mark.parametrize("p", [2, 6, 8, 22, 32])
+def test_blocks_of_a_bine_all_to_all_go_as_those_of_the_reduce_scatter_to_the_same_ranks(p: int) -> None:
+    ring = from_spec(f"ring:{p}")
+    at = {(origin, to): origin for origin in range(p) for to in range(p)}
+    found = sent(build("bine", "all-to-all", ring, "1MiB"))
+    for step, scattered in zip(found, sent(build("bine", "reduce-scatter", ring, "1MiB")), strict=True):
+        gone = {pair: other for one, other, to in scattered for pair in at if at[pair] == one and pair[1] in to}
+        assert {divmod(block, p): other for _, other, blocks in step for block in blocks} == gone
+        at |= gone
+    assert all(rank == to for (_, to), rank in at.items())
+
+
 def test_bruck_moves_blocks_by_a_digit_of_their_distance() -> None:
     steps = sent(build("bruck", "all-to-all", from_spec("ring:8"), "1MiB"))
     assert [[blocks for source, _, blocks in step if source == 0] for step in steps] == [
@@ -119,7 +131,7 @@ def test_trivance_is_the_fastest_of_small_ones_on_tori_of_powers_of_three(spec: 
 
 SHAPES = ("ring:1", "ring:2", "ring:3", "ring:7", "ring:10", "ring:27", "torus:9x3", "torus:4x6", "torus:5x7",
           "mesh:2x3x4", "switch:11", "fat-tree:4", "dgx-a100:2", "torus:1x6", "ring:100")
-CHOICES = {"radix": (2, 3, 5), "aggregation": (None, 2), "root": (0, -1)}
+CHOICES = {"radix": (2, 3, 5), "aggregation": (None, 2), "root": (0, -1), "pairs": ("aligned", "shifted")}
 
 
 @pytest.mark.table

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.between import CELLS, bine, bruck, near_first, parted_tree, tree
+from benchmarks.between import crossing as counted_crossing
 from collectives import build
 from collectives.core.routes import paths_of
 from collectives.core.schedule import Schedule
@@ -118,7 +120,38 @@ def test_bine_crosses_a_quarter_of_far_first_binomial_wherever_a_job_is_and_a_fi
         near, far = (in_rank_order(kind, p, far_first) for far_first in (False, True))
         aligned = np.arange(p) // per
         assert crossing(bine, aligned) > 1.7 * crossing(near, aligned)
+        shifted = [(-a % p, -b % p, much) for a, b, much in bine]
+        better = sum(min(crossing(bine, group), crossing(shifted, group)) for group in anywhere)
+        assert better < 0.72 * sum(crossing(near, group) for group in anywhere)
         for groups in ([aligned], anywhere, fragments):
             ours, nearest, farthest = (sum(crossing(of, group) for group in groups) for of in (bine, near, far))
             assert ours < 0.4 * farthest
             assert len(groups) == 1 or 0.76 < ours / nearest < 0.88
+
+
+@pytest.mark.parametrize("spec", ["dragonfly:9x4x2", "leaf-spine:8x8x4"])
+@pytest.mark.parametrize("pairs", ["aligned", "shifted"])
+def test_counted_messages_of_bine_are_what_its_routes_carry_between_groups(spec: str, pairs: str) -> None:
+    t = from_spec(spec)
+    groups = np.arange(t.n_npus) // 8
+    for _, kind, form, _, least in CELLS:
+        (counted,) = counted_crossing(bine(t.n_npus, kind, form, pairs), t, 8, range(1))
+        routed = between_groups(build("bine", kind, t, "64MiB", form, pairs=pairs), groups_of(t, 8))
+        assert counted == pytest.approx(routed, rel=1e-6)
+        assert (2 if spec.startswith("leaf") else 1) * least(groups) <= counted
+
+
+@pytest.mark.parametrize("p", [8, 12, 32])
+def test_binomial_counterparts_are_complete(p: int) -> None:
+    """Every rank is reached from the root once; a reduce-scatter and Bruck's all-to-all bring all that they must."""
+    for doubling in (False, True):
+        edges = tree(p, doubling)
+        assert sorted(to for _, to, _ in edges) == list(range(1, p))
+        assert all(one < to for one, to, _ in edges)
+    parts = parted_tree(p)
+    for rank in range(1, p):
+        (came,) = [much for _, to, much in parts if to == rank]
+        assert came == pytest.approx(1 / p + sum(much for one, _, much in parts if one == rank))
+    for groups in (np.arange(p), np.arange(p) // 4):
+        assert crossing(near_first(p), groups) >= len(set(groups)) - 1
+        assert crossing(bruck(p), groups) >= np.mean(groups[:, None] != groups) * p
