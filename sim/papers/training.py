@@ -60,6 +60,12 @@ RECOMPUTED = (
 RECOMPUTES = "^(none|)$|" + "|".join(pattern for pattern, _ in RECOMPUTED)
 SCHEDULES = ("dualpipe", "interleaved", "1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v")
 
+DEEPSEEK = "DeepSeek-(V3|R1)"
+"""Models that were trained to predict one token more (MTP)."""
+
+OF_PHASES = "Seconds of an iteration; all that follows the last pass is the optimizer.\n"
+
+
 class Point(NamedTuple):
     """A published run and its prediction; `reason`: why there is none."""
 
@@ -214,7 +220,7 @@ def plan_of(row: Mapping[str, str]) -> Plan:
         kernels=row.get("kernels") or None,
     ))
     return replace(
-        plan_by(keys, model_of(row), on, gpus, _node(row)), data_overlap=_flag(row, "dp_overlap", unsaid=True),
+        plan_by(keys, model_of(row), on, gpus, _node(row)), data_overlap=_flag(row, "dp_overlap", unsaid=not of.waits),
         send_overlap=_flag(row, "p2p_overlap"), gradient_bytes=_cell(row, "grad_bytes", 4),
         compiled="without torch.compile" not in row["notes"],
     )
@@ -239,8 +245,9 @@ def model_of(row: Mapping[str, str]) -> LanguageModel:
             "nodes_per_token": _after(r"at most (\d+) nodes", row["notes"]),
         }
     old = not gated and "MPT" not in row["model"]  # MPT has ALiBi and no biases
+    ahead = int(bool(re.search(DEEPSEEK, row["model"], re.IGNORECASE)) and "without MTP" not in row["notes"])
     return LanguageModel(
-        name=row["model"], layers=_cell(row, "layers"), hidden=_cell(row, "hidden"),
+        name=row["model"], layers=_cell(row, "layers") + ahead, ahead=ahead, hidden=_cell(row, "hidden"),
         heads=_cell(row, "heads"), kv_heads=_cell(row, "kv_heads", 0), feed_forward=_cell(row, "ffn"), gated=gated,
         vocabulary=_cell(row, "vocab"), tied=_flag(row, "tied"), sequence=_cell(row, "seq"), positions=old,
         biases=old, **mixture, **(_latent(row) if "MLA" in row["kv_heads"] else {}),
@@ -251,7 +258,7 @@ def _latent(row: Mapping[str, str]) -> dict[str, Any]:
     """Multi-head latent attention: of the notes, or of DeepSeek-V3 where that is the model."""
     widths = [_after(rf"\b{name} (\d+)", row["notes"]) for name in ("q rank", "kv rank", "nope", "rope", "v")]
     if not all(widths):
-        if not re.search(r"DeepSeek-(V3|R1)", row["model"], re.IGNORECASE):
+        if not re.search(DEEPSEEK, row["model"], re.IGNORECASE):
             raise WeftError("kv_heads is MLA: expected in the notes are q rank N, kv rank N, nope N, rope N, v N")
         known = language_model("deepseek-v3")
         widths = [known.q_rank, known.kv_rank, known.head_size - known.rotary, known.rotary, known.value_size]
@@ -415,17 +422,11 @@ def _phases(points: Sequence[Point]) -> Iterator[str]:
         if point.found is None or not told_:
             continue
         each = [phases(point.found, rank) for rank in range(point.found.plan.pp)]
-        table = md_table(("phase", "published", "first rank", "mean of the ranks"), [
-            (name, published, f"{each[0][name]:.2f}", f"{statistics.fmean(one[name] for one in each):.2f}")
-            for name, published in told_ if name in each[0]
-        ], 3)
-        yield "\n".join([f"\n## Phases of {point.row['id']}\n", *OF_PHASES, *table, ""])
-
-
-OF_PHASES = (
-    "Seconds of an iteration. Ranks have unlike stages; which one is published is not known. All that",
-    "follows the last pass is the optimizer; what else the published one has is not known.", "",
-)
+        table = md_table(("phase", "published", "first rank", "error", "mean of the ranks"), [
+            (name, published, f"{each[0][name]:.2f}", f"{each[0][name] / float(published) - 1:+.1%}",
+             f"{statistics.fmean(one[name] for one in each):.2f}") for name, published in told_ if name in each[0]
+        ], 4)
+        yield "\n".join([f"\n## Phases of {point.row['id']}\n", OF_PHASES, *table, ""])
 
 
 def _parts(points: Sequence[Point]) -> list[str]:

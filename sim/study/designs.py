@@ -1,6 +1,9 @@
 """Design problems of a spec: its section `[optimize]`, one study per network."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from collectives.registry import algorithm
@@ -11,8 +14,8 @@ from sim.how import AS_USUAL, How
 from sim.optimizer.knobs import HIERARCHICAL, Asked
 from sim.optimizer.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
 from sim.optimizer.study import Study
-from sim.study.keys import filled
-from sim.study.plans import ALGORITHM, no_model, plan_on
+from sim.study.keys import OptimizeKeys, filled
+from sim.study.plans import ALGORITHM, label_of, no_model, plan_on
 from sim.study.spec import DEFAULT_SIZE, Spec
 from sim.study.workload_keys import said
 from topologies.checks import WeftError, number
@@ -31,9 +34,41 @@ def make_studies(spec: Spec, how: How = AS_USUAL) -> list[Study]:
 
     WeftError: keys that contradict each other, and errors in the files.
     """
+    return [_make_study(one, str(one.fabric), how) for one in each_network(spec)]
+
+
+def each_network(spec: Spec) -> list[Spec]:
+    """The spec with each of its networks alone."""
     asked = spec.optimize
     names = [name for text in asked.network or () for name in circulants(text, asked.degrees)]
-    return [_make_study(spec, name, how) for name in names]
+    return [replace(spec, optimize=replace(asked, network=(name,), degrees=None)) for name in names]
+
+
+def label_of_design(spec: Spec) -> str:
+    """What a network is designed for: "gpt-3 budget=100GB/s"."""
+    of = label_of(spec) if spec.iteration.model else spec.collective.name or "+".join(spec.optimize.workload or ())
+    given = {name: value for name, value in vars(spec.optimize).items() if value != getattr(OptimizeKeys(), name)}
+    more = [f"{name}={cell_of(value)}" for name, value in given.items() if name not in ("network", "workload")]
+    return " ".join([of, *more])
+
+
+def cell_of(value: Any) -> Any:
+    """A value of a key in a cell of a table."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else value
+
+
+def files_of_design(spec: Spec) -> list[str]:
+    """Networks, workloads, groups and prices that are files; those that are not there are told as the study is made."""
+    asked = spec.optimize
+    some = (*(asked.network or ()), *(asked.workload or ()), *(asked.communicator or ()), asked.cost or "")
+    return [name for name in some if Path(name).is_file()]
+
+
+def design_row(study: Study) -> dict[str, Any]:
+    """The row of a network in a sweep."""
+    begun = perf_counter()
+    (row,) = study.rows()
+    return row | {"wall_s": perf_counter() - begun}
 
 
 def _make_study(spec: Spec, name: str, how: How) -> Study:

@@ -9,11 +9,12 @@ from typing import Any
 
 from sim.how import How
 from sim.program.model_options import Mismatch
+from sim.study.designs import each_network, label_of_design
 from sim.study.keys import AUTO, SWEPT
 from sim.study.plans import label_of, no_model
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
-from sim.study.workload_keys import check_no_collective, check_no_workload, label_of_workload, works
+from sim.study.workload_keys import check_no_collective, check_no_workload, designs, label_of_workload, works
 from topologies import Topology, WeftError
 from topologies.checks import checked
 from topologies.core.rateless import wiring_of
@@ -21,6 +22,9 @@ from topologies.stages import count
 from topologies.text.brief import one_line
 
 MAX_POINTS = 1_000_000
+
+SEVERAL = ("names", "options", "texts", "numbers", "integers")
+"""Kinds of keys that take several values: of those a list of lists is an axis."""
 
 Axes = dict[str, tuple[Any, ...]]
 """By "section.key": the values of an axis."""
@@ -111,6 +115,9 @@ def _named(spec: Spec) -> Iterator[tuple[Spec, str]]:
     if spec.iteration.model is None and not works(spec):
         yield from ((spec, name) for name in spec.algorithms)
         return
+    if designs(spec):
+        yield from ((one, label_of_design(one)) for one in each_network(spec))
+        return
     label = label_of_workload if spec.iteration.model is None else label_of
     for name in spec.algorithms if spec.collective.algorithms else ("",):
         one = replace(spec, collective=replace(spec.collective, algorithms=(name,))) if name else spec
@@ -134,7 +141,7 @@ def _axes(data: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, tuple
 def _is_axis(key: Field[Any], value: Any) -> bool:
     if not isinstance(value, list):
         return False
-    return key.metadata["kind"] not in ("names", "options") or any(isinstance(one, list) for one in value)
+    return key.metadata["kind"] not in SEVERAL or any(isinstance(one, list) for one in value)
 
 
 def _check_axis(what: str, values: list[Any]) -> None:
@@ -169,10 +176,10 @@ def _specs(
         spec = _checked(spec)
         mismatches.append(_mismatch(spec))
         spec.build_faults()
-        topology = _built(spec)
-        if (wiring := wiring_of(topology)) is not joined:
-            check_joined(topology)
-            joined = wiring
+        for topology in map(_built, each_network(spec) if designs(spec) else (spec,)):
+            if (wiring := wiring_of(topology)) is not joined:
+                check_joined(topology)
+                joined = wiring
         sizes = (0,) if works(spec) else spec.sizes_bytes
         points += len([*_named(spec)]) * len(sizes)
         _check_count(points, where)
@@ -184,7 +191,7 @@ def _specs(
 
 def _checked(spec: Spec) -> Spec:
     """A combination without keys that its points do not use, and with chunks to choose where they are collectives."""
-    if spec.iteration.model is not None:
+    if spec.iteration.model is not None or designs(spec):
         return spec
     no_model(spec)
     if not works(spec):
@@ -201,7 +208,7 @@ def _built(spec: Spec) -> Topology:
     try:
         return topology_of(spec)
     except WeftError as wrong:
-        name = spec.topology.spec or ""
+        name = spec.fabric or ""
         raise wrong if name in str(wrong) else WeftError(f"topology {name}: {wrong}") from None
 
 

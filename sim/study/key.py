@@ -25,12 +25,13 @@ from collectives.formats.files import SUFFIX, called, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm
 from sim.program.model import Model
 from sim.program.model_options import OPTIONS, Mismatch
+from sim.study.designs import files_of_design
 from sim.study.file import Axes, Place, Sweep
 from sim.study.keys import AUTO, SWEPT, USUAL, ModelKeys, TopologyKeys, keys_of
 from sim.study.points import Task, forms_of, schedule_of, topology_of
 from sim.study.spec import Spec
 from sim.study.workload_files import files_of
-from sim.study.workload_keys import works
+from sim.study.workload_keys import designs, works
 from sim.version import RESULTS_VERSION
 from topologies import TOPOLOGIES, Router, Topology, WeftError
 from topologies.core.rateless import IDENTIFYING, wiring_of
@@ -96,6 +97,7 @@ def _of_work(task: Task) -> dict[str, Any]:
         "results": RESULTS_VERSION, "fabric": fabric_digest(topology_of(spec), spec.fabric_file),
         "machine": spec.topology.machine, "algorithms": spec.collective.algorithms, "model": _model(spec),
         "engine": spec.engine, "symmetry": spec.symmetry, "other": _other_keys(spec), "spread": task.spread,
+        **({"for": (spec.collective.name, spec.collective.form, spec.sweep.begin)} if designs(spec) else {}),
         "files": [_content(name, stamp_of(name)) for name in _files(spec)], **({"why": True} if task.why else {}),
         **({} if faults is None else {"faults": faults.to_dict()}),
     }
@@ -112,7 +114,7 @@ def _files(spec: Spec) -> list[str]:
     some = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
     kernels = [spec.iteration.kernels] if spec.iteration.kernels else []
     own = [name for name in some if name.endswith((".json", *SUFFIXES))]
-    return [*own, *kernels, *files_of(spec.workload), *_pairs(spec).values()]
+    return [*own, *kernels, *files_of_design(spec), *files_of(spec.workload), *_pairs(spec).values()]
 
 
 def _pairs(spec: Spec) -> dict[str, str]:

@@ -557,8 +557,8 @@ SECTIONS: dict[str, type[Any]] = {one.name: type(one.default) for one in fields(
 EXPERIMENT = {name: SECTIONS[name] for name in ("topology", "collective", "model", "sweep")}
 """Sections of a comparison, in their order; a sweep goes through lists of their values."""
 
-SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "training", "iteration")}
-"""Sections of a sweep: of an experiment, of plans of training, or of workloads."""
+SWEPT = EXPERIMENT | {name: SECTIONS[name] for name in ("library", "workload", "training", "iteration", "optimize")}
+"""Sections of a sweep: of an experiment, of plans of training, of workloads, or of designs."""
 
 TENANT = "tenant"
 """Name of these tables."""

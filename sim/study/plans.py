@@ -320,8 +320,8 @@ def plan_by(
         raise WeftError(f"--efficiency {given:g}: a share of the peak, above 0 and at most 1")
     return Plan(
         model=model, device=on, stack=of, precision=keys.precision,
-        efficiency=of.constant(on.name, keys.precision)[0] if given is None else given,
-        half_efficiency=of.constant(on.name, "half")[0] if given is None else given,
+        efficiency=given or of.constant(on.name, keys.precision)[0],
+        half_efficiency=given or of.head or of.constant(on.name, "half")[0],
         tp=keys.tp, pp=keys.pp, vp=keys.vp or order_of(schedule).chunks or 1, dp=dp, cp=keys.cp, ep=keys.ep,
         etp=keys.etp, replicas=keys.replicas, zero=_stage(keys), schedule=schedule, micro_batch=keys.micro_batch,
         microbatches=batches, sequence=model.sequence if keys.sequence is None else keys.sequence,

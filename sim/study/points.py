@@ -31,6 +31,7 @@ from sim.simulation import check_limits, simulate
 from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms
 from sim.study.circuits import PLANNED, planned, switched_form
 from sim.study.spec import Spec
+from sim.study.workload_keys import designs
 from sim.why.spread import RUNS, Spread, spread
 from topologies import TOPOLOGIES, Topology, WeftError
 from topologies.checks import choice
@@ -386,6 +387,10 @@ def topology_of(spec: Spec) -> Topology:
 
     One of a family that is not weft's own is built each time: nothing tells when what builds it has changed.
     """
+    if designs(spec):
+        from sim.optimizer.problem import read_any_network  # heavy: loaded where it is used
+
+        return read_any_network(str(spec.fabric), spec.topology.link_latency, spec.topology.hop_latency).topology
     most, why = MAX_LINKS, ""
     if spec.collective.algorithms is None and not spec.messages:
         many = len(spec.algorithms)

@@ -182,7 +182,9 @@ class Spec(Sections):
 
     @property
     def fabric(self) -> str | None:
-        """The topology or machine as it was named."""
+        """The topology, the machine, or the network whose bandwidths are asked for, as it was named."""
+        if self.optimize.network is not None:
+            return ",".join(self.optimize.network)
         return self.topology.spec if self.topology.machine is None else self.topology.machine
 
     @property

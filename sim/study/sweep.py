@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from collectives import Schedule
 from sim.how import How
 from sim.program.outcome import Deadlock, Progress
+from sim.study.designs import cell_of, design_row, make_studies
 from sim.study.file import Sweep
 from sim.study.key import Keyed, is_wefts_own, keyed_sweep, point_key, point_spec, stamps_of
 from sim.study.plans import check_composed, fitting, run_plan
@@ -26,7 +27,7 @@ from sim.study.points import Row, Task, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
 from sim.study.store import Claims, Finished, Store
 from sim.study.tables import to_csv
-from sim.study.workload_keys import named, works
+from sim.study.workload_keys import designs, named, works
 from sim.study.workload_runs import open_of, run_workload
 from sim.version import weft_version
 from topologies import WeftError
@@ -160,7 +161,9 @@ def _finish(task: Task, key: str, progress: Callable[[Progress], None] | None) -
     how = How(check=task.check, max_events=task.max_events)
     run: Callable[[], Row]
     try:
-        if task.spec.iteration.model is not None:
+        if designs(task.spec):
+            run = partial(design_row, *make_studies(task.spec, how))
+        elif task.spec.iteration.model is not None:
             one = fitting(task.spec, how)
             if not task.spec.iteration.inline:
                 check_composed(one, task.spread, task.why)
@@ -360,7 +363,7 @@ def keyed_rows(swept: Keyed, store: Store) -> Rows:
     places = counting("rows", swept.sweep.places)
     for task, place, key, fabric in zip(swept.sweep.points, places, swept.keys, swept.fabrics, strict=True):
         if (found := store.get(key)) is not None:
-            rows.append({name: _cell(value) for name, value in place.items()} | _row(task, fabric, found))
+            rows.append({name: cell_of(value) for name, value in place.items()} | _row(task, fabric, found))
     columns = dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row)
     return Rows({name: row.get(name) for name in columns} for row in rows)
 
@@ -369,16 +372,14 @@ def _row(task: Task, fabric: str, found: Finished) -> Row:
     """`fabric`: its name as its file has it now, which may have been another when the point was computed."""
     if found.row is not None:
         return found.row | {"topology": fabric, "refused": None}
+    if designs(task.spec):
+        return {"topology": fabric, "network": fabric, "workload": task.algorithm, "refused": found.refused}
     if works(task.spec):
         work = {"model": task.spec.iteration.model} if task.spec.iteration.model else {
             "workload": named(task.spec.workload), "algorithm": ",".join(task.spec.collective.algorithms or ())}
         return {"topology": fabric, **work, "refused": found.refused}
     what = {"topology": fabric, "collective": task.spec.kind.name}
     return what | {"algorithm": task.algorithm, "size_bytes": task.size_bytes, "refused": found.refused}
-
-
-def _cell(value: Any) -> Any:
-    return ",".join(value) if isinstance(value, tuple) else value
 
 
 @checked

@@ -18,8 +18,13 @@ def named(work: WorkloadKeys) -> str | None:
 
 
 def works(spec: Spec) -> bool:
-    """Whether a plan or a workload is run, which have no sizes, and not a collective."""
-    return spec.iteration.model is not None or named(spec.workload) is not None
+    """Whether a plan or a workload is run, or a network designed, which have no sizes, and not a collective."""
+    return spec.iteration.model is not None or named(spec.workload) is not None or designs(spec)
+
+
+def designs(spec: Spec) -> bool:
+    """Whether bandwidths of a network are asked for."""
+    return spec.optimize.network is not None
 
 
 OF_WORKLOADS: Mapping[type, tuple[str, ...]] = {

@@ -112,7 +112,7 @@ PRODUCERS = (
 )
 
 NOT_MODELLED = {
-    "mtp-num-layers": "", "optimizer-cpu-offload": "",
+    "optimizer-cpu-offload": "",
     "decoder-first-pipeline-num-layers": "stages have equal numbers of layers", "fp4-format": "",
     "decoder-last-pipeline-num-layers": "stages have equal numbers of layers", "cpu-offloading-num-layers": "",
     "num-distributed-optimizer-instances": "give --replicas beside the file", "pipeline-model-parallel-layout": "",
@@ -306,6 +306,10 @@ def _megatron(path: str, text: str) -> TrainingJob:
         rotary = whole("qk-pos-emb-head-dim")
         sizes |= {"q_rank": whole("q-lora-rank", 0), "kv_rank": whole("kv-lora-rank"), "rotary": rotary,
                   "head_size": whole("qk-head-dim") + rotary, "value_size": whole("v-head-dim")}
+    if ahead := whole("mtp-num-layers", 0):  # as the last layer
+        more = {name: (*(some[at % len(some)] for at in range(layers)), *[some[(layers - 1) % len(some)]] * ahead)
+                for name in ("windows", "mixtures") if (some := sizes.get(name))}
+        sizes |= more | {"layers": layers + ahead, "ahead": ahead}
     each, virtual = "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"
     vp = layers // (pp * max(whole(each), 1)) if each in found else whole(virtual) if virtual in found else None
     recompute = found.get("recompute-granularity", "selective" if "recompute-activations" in found else "none")
@@ -428,7 +432,8 @@ OF_TOKENS = ("tokenizer-type", "merge-file", "vocab-size", "vocab-file", "tokeni
 """Arguments that count the same in every branch of a script: each names a vocabulary."""
 
 READ = (
-    *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "num-layers", "hidden-size", "num-attention-heads", "swiglu",
+    *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "num-layers", "mtp-num-layers", "hidden-size",
+    "num-attention-heads", "swiglu",
     "quick-geglu", "num-experts", "max-position-embeddings", "seq-length", "group-query-attention",
     "untie-embeddings-and-output-weights", "disable-bias-linear", "use-rotary-position-embeddings", "window-size",
     "moe-router-num-groups", "moe-router-group-topk", "multi-latent-attention",

@@ -48,6 +48,8 @@ class LanguageModel:
     ----------
     name, source : str
     layers, hidden, heads, vocabulary, sequence : int
+    ahead : int
+        Of the layers, the last ones: each predicts one more token, by a product of its own and the head (MTP).
     kv_heads : int
         Heads of keys and values; 0: as many as heads.
     head_size, value_size : int
@@ -80,6 +82,7 @@ class LanguageModel:
     heads: Count
     vocabulary: Count
     sequence: Count
+    ahead: Whole = 0
     kv_heads: Whole = 0
     head_size: Whole = 0
     value_size: Whole = 0
@@ -108,6 +111,8 @@ class LanguageModel:
                 object.__setattr__(self, key, value)
         if not self.value_size:
             object.__setattr__(self, "value_size", self.head_size)
+        if self.ahead >= self.layers:
+            raise WeftError(f"model {self.name}: {self.ahead} of {self.layers} layers predict further tokens")
         if self.heads % self.kv_heads:
             raise WeftError(f"model {self.name}: {self.heads} heads do not share {self.kv_heads} of keys and values")
         if self.experts < self.active:
@@ -147,19 +152,23 @@ class LanguageModel:
         """Of keys and values together, that context parallelism sends."""
         return self.kv_rank + self.rotary if self.kv_rank else self.kv_heads * (self.head_size + self.value_size)
 
-    @property
-    def attention_in(self) -> tuple[Matrix, ...]:
-        """What makes queries, keys and values of a token."""
+    def is_ahead(self, layer: int) -> bool:
+        """Whether a layer predicts a further token."""
+        return layer >= self.layers - self.ahead
+
+    def attention_in(self, layer: int) -> tuple[Matrix, ...]:
+        """What makes queries, keys and values of a token; before, a further token is joined to what is known."""
         h, a = self.hidden, self.heads
+        joined = (Matrix("joined", 2 * h, h),) * self.is_ahead(layer)
         if not self.kv_rank:
-            return (Matrix("qkv", h, self.query_width + self.kv_width),)
+            return (*joined, Matrix("qkv", h, self.query_width + self.kv_width))
         nope = self.head_size - self.rotary
         queries = (
             (Matrix("q down", h, self.q_rank), Matrix("q up", self.q_rank, a * self.head_size)) if self.q_rank
             else (Matrix("q", h, a * self.head_size),)
         )
         return (
-            *queries, Matrix("kv down", h, self.kv_rank + self.rotary),
+            *joined, *queries, Matrix("kv down", h, self.kv_rank + self.rotary),
             Matrix("kv up", self.kv_rank, a * (nope + self.value_size)),
         )
 
@@ -187,7 +196,7 @@ class LanguageModel:
 
     def matrices(self, layer: int) -> tuple[Matrix, ...]:
         """The products of one layer."""
-        return (*self.attention_in, self.attention_out, *self.feed_forward_of(layer))
+        return (*self.attention_in(layer), self.attention_out, *self.feed_forward_of(layer))
 
     def norms(self) -> int:
         """Parameters of the norms and biases of a layer."""
@@ -223,7 +232,7 @@ class LanguageModel:
     def token_flops(self, context: int, causal: bool = True, passes: int = 3) -> float:
         """Model FLOP of a trained token: forward times `passes`; without the embedding, with the logits."""
         inside = sum(self.layer_flops(layer, context, causal) for layer in range(self.layers))
-        return passes * (inside + 2 * self.hidden * self.vocabulary)
+        return passes * (inside + 2 * self.hidden * self.vocabulary * (1 + self.ahead))
 
 
 @cache

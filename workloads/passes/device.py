@@ -109,6 +109,8 @@ class Stack:
     context_share: float = 1.0
     attention_share: float = 1.0
     eager: float = 1.0
+    head: float = 0.0
+    waits: bool = False
     copies: float = 0.0
     network: float = 1.0
     flushes: bool = False

@@ -28,6 +28,10 @@ BARRIER_BYTES = 8
 INSIDE, BETWEEN = 0.15, 0.02
 """Shares that products lose beside traffic on NVLink and on NICs (calculon-ai/calculon caa4b11)."""
 
+PAIRED = 132 / (132 - 20)
+"""Of two passes beside each other, what products take while one sends: of 132 multiprocessors 20 are kept for what is
+sent (DeepSeek-V3, arXiv 2412.19437, section 3.2.2)."""
+
 WAITING, SENT, RECEIVED = "waiting for other stages", "pp send", "pp receive"
 
 
@@ -153,7 +157,7 @@ class Passes:
 
     def __init__(self, plan: Plan, times: Times, beside: bool = True) -> None:
         self.plan, self.layers = plan, Layers(plan)
-        self.inside, self.between = beside * INSIDE, beside * BETWEEN
+        self.inside, self.between, self.paired = beside * INSIDE, beside * BETWEEN, PAIRED if beside else 1.0
         self._asked, self._known, self._tapes = times, dict[tuple[str, float, str], int](), dict[object, Tape]()
         self.stages, self.ways = order_of(plan.schedule).stages(plan.pp, plan.vp), order_of(plan.schedule).ways
 
@@ -175,7 +179,7 @@ class Passes:
     def tape(self, stage: int, kind: str) -> Tape:
         """The pass of a stage, made once for each shape."""
         mine, model = self.plan.layers[stage], self.plan.model
-        shapes = tuple((model.is_mixture(layer), model.window(layer), layer % 2) for layer in mine)
+        shapes = tuple((model.is_mixture(one), model.window(one), model.is_ahead(one), one % 2) for one in mine)
         key = kind, shapes, stage == 0, stage == self.last
         if key not in self._tapes:
             self._tapes[key] = self._made(stage, kind)
@@ -198,10 +202,10 @@ class Passes:
                 units.ready(layer)
                 make.forward(tape, layer)
             if last:
-                make.loss(tape, kind)
+                make.losses(tape, kind)
             return tape
         if last:
-            make.loss(tape, kind)
+            make.losses(tape, kind)
         for layer in reversed(mine):
             units.ready(layer)
             make.backward(tape, layer, kind)
@@ -220,7 +224,7 @@ class Passes:
         for one in tapes:
             exposed.update(one.exposed)
         compute, waits = sum(one.compute for one in tapes), sum(exposed.values())
-        compute += round(min(compute, waits) * self.inside)
+        compute = round(compute * (self.paired if waits else 1.0))
         left = max(0, waits - compute)
         return {"compute": compute, **{kind: left * time // waits for kind, time in exposed.items() if left}}
 

@@ -189,7 +189,7 @@ class Layers:
         """The forward pass of a layer, or the parts that run again."""
         tape.work(kind, self.memory_s(self.norm, kernels=2))
         gathers = again.calls or self.plan.stack.dtensor
-        self.gathered(tape, kind, again.inside * sum(map(self.product_s, self.model.attention_in)), gathers)
+        self.gathered(tape, kind, again.inside * sum(map(self.product_s, self.model.attention_in(layer))), gathers)
         if self.rotary:
             tape.work(kind, self.memory_s(self.rotary))
         if again.core:
@@ -246,7 +246,7 @@ class Layers:
             first, second = map(self.product_s, self.model.feed_forward_of(layer))
             between = 2 * self.memory_s(self.activated(self.model.feed_forward))
             self.block_backward(tape, layer, kind, first, second, between)
-        inside = sum(map(self.product_s, self.model.attention_in))
+        inside = sum(map(self.product_s, self.model.attention_in(layer)))
         self.block_backward(tape, layer, kind, inside, self.product_s(self.model.attention_out), None)
 
     def again(self, tape: Tape, layer: int) -> None:
@@ -344,6 +344,11 @@ class Layers:
             self.leave(tape)
         elif kind != "B":
             tape.work("weight gradient", self.memory_s(6 * self.model.hidden))
+
+    def losses(self, tape: Tape, kind: str) -> None:
+        """Of every token that is predicted."""
+        for _ in range(1 + self.model.ahead):
+            self.loss(tape, kind)
 
     def loss(self, tape: Tape, kind: str) -> None:
         """Final norm, output projection and cross entropy; of the logits in half precision one copy is in fp32."""

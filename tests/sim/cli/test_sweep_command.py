@@ -196,3 +196,49 @@ def test_values_that_do_not_go_together_are_points_that_cannot_run(
     rows = json.loads((tmp_path / "a.json").read_text())["rows"]
     assert sum(row.get("refused") is not None for row in rows) == refused < len(rows)
     assert ("cannot run: " in capsys.readouterr().out) == bool(refused)
+
+
+DESIGNS = """
+[optimize]
+network = ["RI(3)_FC(2)", "RI(2)_SW(2)"]
+workload = [["turing-nlg"], ["turing-nlg", "resnet-50"]]
+budget = ["90GB/s", "200GB/s"]
+evaluations = 3
+"""
+
+
+@pytest.mark.full
+def test_points_of_designs_are_what_optimize_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each network for each workload or several together: the row of `weft optimize` alone."""
+    file, table, alone = tmp_path / "d.toml", tmp_path / "d.csv", tmp_path / "alone.json"
+    file.write_text(DESIGNS)
+    assert main(["sweep", str(file), "--quiet", "--export", str(table)]) == 0
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert len(rows) == 8 and not any(row["refused"] for row in rows)
+    for row in rows:
+        words = [word for one in row["optimize.workload"].split(",") for word in ("--workload", one)]
+        words += ["--network", row["network"], "--budget", row["optimize.budget"], "--evaluations", "3"]
+        assert main(["optimize", *words, "--json", str(alone), "--quiet"]) == 0
+        (found,) = json.loads(alone.read_text())["rows"]
+        assert [float(row[key]) for key in ("time_s", "equal_time_s")] == [found["time_s"], found["equal_time_s"]]
+        assert json.loads(row["bandwidth_GBps"]) == found["bandwidth_GBps"] and row["topology"] == found["network"]
+    capsys.readouterr()
+    assert main(["sweep", str(file)]) == 0
+    assert "8 were stored before, 0 computed now" in capsys.readouterr().out
+    file.write_text(file.read_text().replace("evaluations = 3", "evaluations = 4"))
+    assert main(["sweep", str(file), "--status"]) == 0
+    assert "0 finished, 8 left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ('[topology]\nspec = "ring:4"\n' + DESIGNS, "weft optimize does not use 'spec' of [topology]"),
+    (DESIGNS.replace("network", "#"), "[optimize] has no network"),
+    (DESIGNS.replace("RI(3)", "XX(3)"), "'XX(3)' is not a block"),
+])
+def test_designs_that_are_wrong_are_one_line(
+    text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "d.toml").write_text(text)
+    assert main(["sweep", str(tmp_path / "d.toml"), "--quiet"]) == EXIT_BAD_INPUT
+    error = capsys.readouterr().err.strip().splitlines()
+    assert why in error[-1]

@@ -180,7 +180,7 @@ def test_tokens_of_a_tokenizer(named: str, tokens: int, tmp_path: Path) -> None:
     (MEGATRON + " --use-precision-aware-optimizer --exp-avg-dtype int4", ".sh", "--exp-avg-dtype 'int4' is not known"),
     (MEGATRON.replace(" --bf16", ""), ".sh", "neither --bf16 nor --fp16"),
     (MEGATRON.replace("--num-layers 24", "--num-layers 24 --tensor-modle-parallel-size 4"), ".sh", "mean --tensor"),
-    (MEGATRON.replace("--num-layers 24", "--num-layers 24 --mtp-num-layers 1"), ".sh", "--mtp-num-layers 1 is not mod"),
+    (MEGATRON.replace("--num-layers 24", "--num-layers 24 --mtp-num-layers x"), ".sh", "--mtp-num-layers is 'x'"),
     (MEGATRON.replace("ARGS=(", "if [ -n \"$A\" ]; then\nB=\"--swiglu\"\nfi\nARGS=("), ".sh", "--swiglu stands behind"),
     (MEGATRON.replace("--bf16", "--bf16 --use-megatron-fsdp --data-parallel-sharding-strategy x"), ".sh", "'x' is not"),
     (MEGATRON.replace("--num-layers 24", ""), ".sh", "--num-layers is not there"),
@@ -253,6 +253,21 @@ def test_every_second_layer_is_computed_again(tmp_path: Path) -> None:
 def test_layers_of_megatron_that_are_mixtures(words: str, mixtures: list[int], tmp_path: Path) -> None:
     model = plan(tmp_path, MEGATRON.rstrip() + f" --num-experts 4 {words} --swiglu", ".sh").model
     assert [model.is_mixture(layer) for layer in range(24)] == mixtures and model.gated
+
+
+def test_further_tokens_of_megatron(tmp_path: Path) -> None:
+    """Each has a layer like the last one, a product of its own and the head again."""
+    words = " --num-experts 4 --moe-layer-freq [0]*3+[1]*21 --window-size 9,0 --window-attn-skip-freq [1]*23+[0]"
+    plain, more = (plan(tmp_path, MEGATRON.rstrip() + words + mtp, ".sh").model for mtp in ("", " --mtp-num-layers 2"))
+    assert (more.layers, more.ahead) == (26, 2)
+    assert [more.is_ahead(layer) for layer in (23, 24, 25)] == [False, True, True]
+    for layer in range(26):
+        like = min(layer, 23)
+        assert (more.is_mixture(layer), more.window(layer)) == (plain.is_mixture(like), plain.window(like))
+    h = plain.hidden
+    assert more.parameters - plain.parameters == 2 * (plain.layer_parameters(23) + 2 * h * h)
+    once = plain.layer_flops(23, 64) + 4 * h * h + 2 * h * plain.vocabulary
+    assert more.token_flops(64) - plain.token_flops(64) == 3 * 2 * once
 
 
 @pytest.mark.parametrize(("words", "windows"), [

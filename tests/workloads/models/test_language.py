@@ -25,7 +25,8 @@ PARAMETERS = {
     "gpt-145.6b": 145.6, "gpt-310b": 310.1, "gpt-530b": 529.6, "gpt-1t": 1008.0, "gpt-22b": 22.0, "gpt-175b": 174.6,
     "gpt-3": 174.6, "turing-nlg": 17.2, "msft-1t": 1008.0, "llama-2-7b": 6.74, "llama-2-13b": 13.02,
     "llama-2-70b": 68.98, "llama-3-8b": 8.03, "llama-3-70b": 70.55, "llama-3-405b": 405.85, "code-llama-34b": 33.74,
-    "mixtral-8x7b": 46.7, "mixtral-8x22b": 140.6, "deepseek-v3": 671.0, "qwen-2.5-7b": 7.62, "qwen-2.5-72b": 72.71,
+    "mixtral-8x7b": 46.7, "mixtral-8x22b": 140.6, "deepseek-v3": 671.0, "deepseek-v3-mtp": 682.6,
+    "qwen-2.5-7b": 7.62, "qwen-2.5-72b": 72.71,
     "qwen-3-0.6b": 0.6, "qwen-3-1.7b": 1.72, "qwen-3-4b": 4.02, "qwen-3-8b": 8.19, "qwen-3-14b": 14.77,
     "qwen-3-32b": 32.76, "qwen-3-30b-a3b": 30.5, "qwen-3-235b-a22b": 235.1, "deepseek-v3-16b": 15.71,
     "deepseek-v3-236b": 235.74, "mpt-7b": 6.65, "mpt-30b": 29.96,
@@ -38,6 +39,7 @@ PARAMETERS = {
 
 FLOPS = [("llama-3-70b", 8192, True, 449.2), ("llama-3-70b", 8192, False, 481.4), ("gpt-22b", 2048, False, 139.6),
          ("gpt-1t", 2048, False, 6128.2), ("deepseek-v3", 4096, True, 250.4), ("deepseek-v3", 4096, False, 281.2),
+         ("deepseek-v3-mtp", 4096, True, 260.6),
          ("mixtral-8x7b", 4096, False, 82.9), ("llama-3-405b", 8192, True, 2524.0),
          ("llama-2-70b", 4096, False, 444.5)]
 """GFLOP of a trained token behind published TFLOP/s, by whether half of the attention is counted."""
