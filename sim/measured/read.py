@@ -27,6 +27,7 @@ from sim.measured.nccl_text import (
     version_of_code,
 )
 from sim.measured.nccl_text import is_head as is_nccl
+from sim.measured.neuron import is_nccom, lines_of_json, nccom_text
 from sim.measured.points import PLACEMENTS, Measurements, measured, scale
 from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input
@@ -60,6 +61,13 @@ PRODUCERS = (
         "iteration; units as the header has them; lines of NCCL's log among them, and the rows that it cuts",
         "gather, scatter, hypercube, all-to-all of unequal parts: no such collective is judged",
         (Absent("header", "units", "B, us, GB/s", "common.cu: those of its own header"),),
+    ),
+    Producer(
+        "nccom-test", "AWS Neuron", "its guide of Neuron 2.29, 2026", "weft judge FILE",
+        "text and JSON of the collectives of nccl-tests; rates in GiB/s where it counts them so; the average, or the "
+        "first percentile; the collective, ranks and nodes of the command above it",
+        "permute, alltoallv, groups that ran at once; algorithms, sizes of one rank and other percentiles, which are "
+        "passed over",
     ),
     Producer(
         "OSU", "OSU Micro-Benchmarks", "7.4", "weft judge FILE", "text of blocking collectives, MPI and NCCL; the "
@@ -141,7 +149,7 @@ def read_tables(
     if '"inPlace"' in text[:2000]:
         tables = [_records(text, name, placement)]
     elif text.lstrip().startswith("{"):
-        tables = [_json(text, name, placement)]
+        tables = [_json(text, name, placement, asked, n_ranks or guess)]
     else:
         lines = [_COLORED.sub("", line) for line in text.splitlines()]
         lines, of_log = past_log([_PREFIX.sub("", line).rstrip() for line in lines])
@@ -165,6 +173,8 @@ def _text(
         return imb_text(lines, name)
     if is_hccl(lines):
         return replace(hccl_text(lines, name, asked), n_ranks=ran)
+    if is_nccom(lines):
+        return nccom_text(lines, name, placement, asked, n_ranks or guess)
     return nccl_text(lines, name, placement, asked, n_ranks or guess)
 
 
@@ -208,7 +218,7 @@ def _agreed(found: Measurements, collective: str | None, n_ranks: int | None, un
     return replace(found, points=points, collective=name, n_ranks=found.n_ranks or n_ranks)
 
 
-def _json(text: str, name: str, placement: str) -> Measurements:
+def _json(text: str, name: str, placement: str, asked: str | None, n_ranks: int | None) -> Measurements:
     data = parse_json(text, name)
     if "weft" in data:
         return _own_json(data, name)
@@ -216,6 +226,8 @@ def _json(text: str, name: str, placement: str) -> Measurements:
     results = data.get("results")
     if not isinstance(results, list):
         raise WeftError(f"{name} lacks the key 'results', a list")
+    if results and all(isinstance(row, Mapping) and "size(B)" in row for row in results):
+        return nccom_text(lines_of_json(results), name, placement, asked, n_ranks)
     names = {str(row.get("experiment_name")) for row in results if isinstance(row, Mapping)}
     if len(names) > 1:
         raise WeftError(f"{name} has rows of several: experiment_name {', '.join(sorted(names))}; one is expected")

@@ -30,13 +30,16 @@ ABSENT = (
 )
 
 PRODUCERS = (
-    Producer("htsim connection matrix (.cm)", "Broadcom csg-htsim, and weft schedule --htsim", "csg-htsim 841d9e7, "
-             "March 2026", "--workload FILE of trace, train; --tenant workload=FILE of share",
-             "flows with starts, and triggers of one flow or of all of several; prio is passed over",
+    Producer("htsim connection matrix (.cm)", "Broadcom csg-htsim, uet-htsim, and weft schedule --htsim",
+             "csg-htsim 841d9e7, March 2026; uet-htsim 40ccb05, August 2025: 107 of its 108",
+             "--workload FILE of trace, train; --tenant workload=FILE of share",
+             "flows with starts, and triggers of one flow or of all of several; prio and msg are passed over",
              "failures, which are of --faults; flows without an end (size 0), or that grow; a multishot of several "
              "flows, which are started as others happen to end", ABSENT),
 )
 
+_MESSAGE = re.compile(r"\smsg(?:\s+\d+)?(?=\s|$)")
+"""Of flows that are messages on one connection, which here have no connection."""
 _KEYS = {"id", "start", "size", "trigger", "send_done_trigger", "recv_done_trigger", "prio"}
 
 
@@ -89,9 +92,9 @@ def _clocks(job: Job, flows: Sequence[_Flow]) -> dict[tuple[int, int], int]:
 def _flows(name: str, n_npus: int) -> tuple[list[_Flow], list[str]]:
     flows: list[_Flow] = []
     kinds: dict[int, tuple[str, int]] = {}
-    said = {"Nodes": n_npus}
-    for number, line in enumerate(read_input(name, "connection matrix").splitlines(), start=1):
-        where, words = f"{name}, line {number}", line.partition("#")[0].split()
+    said, text = {"Nodes": n_npus}, read_input(name, "connection matrix")
+    for number, line in enumerate(text.splitlines(), start=1):
+        where, words = f"{name}, line {number}", _MESSAGE.sub("", line.partition("#")[0]).split()
         if not words:
             continue
         if words[0] in ("Nodes", "Connections", "Triggers", "Failures"):
@@ -116,8 +119,8 @@ def _flows(name: str, n_npus: int) -> tuple[list[_Flow], list[str]]:
     if said.get("Connections", len(flows)) != len(flows) or not flows:
         raise WeftError(f"{name} says {said.get('Connections', 0)} connections, and has {len(flows)}")
     _wait(flows, kinds, name)
-    over = any("prio" in flow.said for flow in flows)
-    return flows, ["prio of flows is passed over: it is of htsim's transports"] if over else []
+    over = ["prio"] * any("prio" in flow.said for flow in flows) + ["msg"] * (_MESSAGE.search(text) is not None)
+    return flows, [f"{' and '.join(over)} of flows is passed over: it is of htsim's transports"] if over else []
 
 
 def _flow(words: Sequence[str], n_npus: int, where: str) -> _Flow:

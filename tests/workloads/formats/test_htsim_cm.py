@@ -45,6 +45,15 @@ def test_flows_start_at_their_time_and_behind_each_other(tmp_path: Path) -> None
         "prio of flows is passed over: it is of htsim's transports"]
 
 
+def test_messages_of_a_connection_are_flows(tmp_path: Path) -> None:
+    """As uet-htsim has them, with a number or without."""
+    rows = "0->1 id 1{} start 0 size 40860\n" * 2
+    plain = time_us(tmp_path, f"Nodes 2\nConnections 2\n{rows.format('', '')}")
+    assert time_us(tmp_path, f"Nodes 2\nConnections 2\n{rows.format(' msg', ' msg 3')}") == plain
+    assert open_matrix(str(tmp_path / "a.cm"), switch(4))[1] == [
+        "msg of flows is passed over: it is of htsim's transports"]
+
+
 @pytest.mark.parametrize(("spec", "algorithm", "kind"), [
     ("switch:4", "ring", "all-reduce"), ("switch:8", "recursive-doubling", "all-gather"), ("torus:2x4", "swing",
      "all-reduce"), ("switch:5", "pairwise", "all-to-all")])
