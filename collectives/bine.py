@@ -41,13 +41,12 @@ def _pattern(topology: Topology, kind: str, form: str, pairs: Pairs = "aligned")
             "accepts any"
         )
     butterfly = _butterfly(p, floor_power_of_two(p) if form == "latency" else p, pairs)
-    rounds = {
-        "all-reduce": butterfly.latency if form == "latency" else butterfly.bandwidth,
-        "reduce-scatter": butterfly.scatter, "all-gather": butterfly.gather,
-        "all-to-all": partial(_exchange, butterfly),
-    }[kind]()
+    way: dict[str, Callable[[Butterfly], list[Round]]] = {
+        "all-reduce": Butterfly.latency if form == "latency" else Butterfly.bandwidth,
+        "reduce-scatter": Butterfly.scatter, "all-gather": Butterfly.gather, "all-to-all": _exchange,
+    }
     return rounds_pattern(
-        topology, kind, NAME, form, rounds,
+        topology, kind, NAME, form, way[kind](butterfly),
         n_blocks=p * p if kind == "all-to-all" else butterfly.part if form == "bandwidth" else 1,
         groups=Groups(topology, partial(swing.group, butterfly.regular_dims())) if len(topology.shape) == 1 else (),
         smaller=Smaller(lambda: _pattern(shrink(topology), kind, form, pairs)), progress=butterfly.progress,
@@ -244,7 +243,7 @@ def _placed(rank_of: Ranks, index_of: Ranks, one: Round, parted: bool) -> Round:
 
     def blocks(rank: int) -> Sequence[int]:
         sent = one.blocks(int(index_of[rank]))
-        return rank_of[list(sent)].tolist() if parted else sent  # type: ignore[no-any-return]
+        return rank_of[list(sent)].tolist() if parted else sent
 
     return replace(one, receiver=partial(moved, one.receiver), sender=partial(moved, one.sender), blocks=blocks)
 

@@ -31,6 +31,9 @@ SEARCH_STEPS = 50_000
 FEW_BOXES = 4
 """Through which rings are proved that go through twice as many or more, or one more of an odd number."""
 
+FEW_RANKS = 32
+"""Of other rings: a ring is the same through any ranks."""
+
 MOST_LANES = 16
 """Of a link, however fast beside the slowest: each is used by a cycle of its own."""
 
@@ -42,17 +45,18 @@ def _pattern(topology: Topology, kind: str, share_links: bool = False, posted: b
     orders = [np.array(ring, np.int64) for ring in _rings(topology, share_links)]
     boxes, dims = boxes_of(topology), len(topology.shape)
     n, size = len(boxes), len(boxes[0])
-    few = n if n < 2 * FEW_BOXES else FEW_BOXES + n % 2
-    is_through = all({*order[: few * size].tolist()} == {*range(few * size)} for order in orders)
+    few = size * (n if n < 2 * FEW_BOXES else FEW_BOXES + n % 2)
+    if n == 1 or not all({*order[:few].tolist()} == {*range(few)} for order in orders):
+        few = FEW_RANKS + n * size % 2
 
     def smaller() -> Pattern:
-        """The same rings through the first boxes; every two of them but the last two are alike."""
-        short = [order[: few * size] for order in orders]
-        return cycles_pattern(torus((few * size,)), kind, NAME, short, posted=posted)
+        """The same rings through the first boxes, every two of which but the last two are alike, or ranks."""
+        short = [order[order < few] for order in orders]
+        return cycles_pattern(torus((few,)), kind, NAME, short, posted=posted)
 
     return cycles_pattern(
         topology, kind, NAME, orders, posted=posted, groups=translations(topology, dims - 1) if n > 1 else (),
-        smaller=Smaller(smaller) if few < n and is_through else None,
+        smaller=Smaller(smaller) if few < n * size else None,
     )
 
 

@@ -82,6 +82,13 @@ def test_rings_that_share_links_use_all_of_them_alike(gpus: int, nodes: int) -> 
     assert len(between) == (nodes > 1) * nodes * gpus and len(set(between.values())) < 2
 
 
+def test_long_rings_through_one_fabric_are_proved_on_short_ones() -> None:
+    """1,056 ranks all at once are more than a proof follows."""
+    large = nccl_rings.all_gather(from_spec("dragonfly:33x32"), "1MiB")
+    assert large.proof == "proved on torus:32"
+    assert nccl_rings.all_gather(from_spec("dragonfly:9x8"), "1MiB").proof == "proved"
+
+
 def test_posted_rings_do_not_wait_for_their_slow_sends() -> None:
     """The last block has crossed each slow hop once in two rounds, not once a step."""
     fabric = machine("dgx-h100").topology(2, latency=("1us", "20us"))
