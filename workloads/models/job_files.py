@@ -85,7 +85,7 @@ NOT_MODELLED = {
     "decoder-first-pipeline-num-layers": "stages have equal numbers of layers", "fp4-format": "",
     "decoder-last-pipeline-num-layers": "stages have equal numbers of layers", "cpu-offloading-num-layers": "",
     "num-distributed-optimizer-instances": "give --replicas beside the file", "pipeline-model-parallel-layout": "",
-    "optimizer": "Adam is", "cp-comm-type": "p2p is",
+    "optimizer": "Adam is",
     **dict.fromkeys((
         "hybrid-layer-pattern", "hybrid-override-pattern", "is-hybrid-model", "experimental-attention-variant",
         "attention-output-gate", "moe-latent-size", "moe-shared-expert-overlap", "overlap-moe-expert-parallel-comm",
@@ -95,7 +95,7 @@ NOT_MODELLED = {
 }
 """Arguments of Megatron-LM that change the time and that no plan has, with what there is instead."""
 
-NEUTRAL = {"num-distributed-optimizer-instances": "1", "optimizer": "adam", "cp-comm-type": "p2p",
+NEUTRAL = {"num-distributed-optimizer-instances": "1", "optimizer": "adam",
            "outer-dp-sharding-strategy": "no_shard"}
 """Values of those that change nothing; 0 of the others."""
 
@@ -283,7 +283,7 @@ def _megatron(path: str, text: str) -> TrainingJob:
         "sequence": whole("seq-length"), **({"global_batch": whole("global-batch-size")} if "global-batch-size" in found
                                             else {"global_batch": None, "local_batch": whole("micro-batch-size")}),
         "micro_batch": whole("micro-batch-size"), "tp": tp, "pp": pp, "cp": whole("context-parallel-size"),
-        "ep": whole("expert-model-parallel-size"), "zero": _zero(path, found),
+        "context": _context(path, found), "ep": whole("expert-model-parallel-size"), "zero": _zero(path, found),
         "etp": whole("expert-tensor-parallel-size", tp) if mixture else 1,
         "vp": vp, "recompute": recompute or "full", "sequence_parallel": "sequence-parallel" in found,
         "overlap": overlaps, "overlap_tp": "tp-comm-overlap" in found,
@@ -293,6 +293,17 @@ def _megatron(path: str, text: str) -> TrainingJob:
         "attention": "unfused" if found.get("attention-backend") == "unfused" else None,
     }
     return TrainingJob(LanguageModel(name=Path(path).stem, source=path, **sizes), keys)
+
+
+CONTEXTS = {"p2p": "ring", "all_gather": "gather", "a2a": "ulysses"}
+"""Context parallelism by the words of Megatron-LM."""
+
+
+def _context(path: str, found: Mapping[str, str]) -> str:
+    said = found.get("cp-comm-type", "p2p")
+    if said not in CONTEXTS:
+        raise WeftError(f"job file {path}: --cp-comm-type {said} is not modelled: {', '.join(CONTEXTS)} are")
+    return CONTEXTS[said]
 
 
 def _layers(path: str, found: Mapping[str, str], key: str, layers: int, first: bool) -> tuple[int, ...]:
@@ -397,8 +408,9 @@ OF_TOKENS = ("tokenizer-type", "merge-file", "vocab-size", "vocab-file", "tokeni
 """Arguments that count the same in every branch of a script: each names a vocabulary."""
 
 READ = (
-    *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "num-layers", "mtp-num-layers", "hidden-size",
-    "num-attention-heads", "ffn-hidden-size", "swiglu", "num-experts", "max-position-embeddings", "seq-length",
+    *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "cp-comm-type", "num-layers", "mtp-num-layers",
+    "hidden-size", "num-attention-heads", "ffn-hidden-size", "swiglu", "num-experts", "max-position-embeddings",
+    "seq-length",
     "num-query-groups", "group-query-attention", "kv-channels", "untie-embeddings-and-output-weights",
     "disable-bias-linear", "position-embedding-type", "use-rotary-position-embeddings", "moe-layer-freq", "window-size",
     "window-attn-skip-freq", "expert-tensor-parallel-size", "moe-ffn-hidden-size",
