@@ -26,7 +26,7 @@ from sim.program.options import parse_value
 from sim.scenarios.placement import MOST_NODES, WAYS, Npus, Wanted, fragmentation, placed, spans_of, spread
 from sim.scenarios.tenants import Shares, share_fabric
 from sim.study.keys import KINDS, keys_of
-from sim.study.plans import ALGORITHM, gpu_of, plan_job
+from sim.study.plans import ALGORITHM, machine_of, plan_job
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
 from sim.study.workload_files import open_workload
@@ -35,6 +35,7 @@ from sim.why.path import by_kind
 from topologies import Topology, switch
 from topologies.checks import LONGEST_TOLD, WeftError, told
 from topologies.core.routing import ShortestPathRouter
+from topologies.machines.profile import Machine
 from topologies.units import PS_PER_S, counted, format_size, format_time, parse_sweep_size, parse_time
 from workloads.group_collectives import among
 from workloads.job import Job, on_npus
@@ -45,8 +46,8 @@ def run(arguments: argparse.Namespace) -> None:
     spec = read(arguments)
     check_looks_into(spec)
     topology = spec.build_topology()
-    made: dict[str, Described] = {}
-    asked = [ask(table, topology, number, gpu_of(spec), made) for number, table in enumerate(spec.tenant, 1)]
+    box, made = machine_of(spec), dict[str, Described]()
+    asked = [ask(table, topology, number, box, made) for number, table in enumerate(spec.tenant, 1)]
     model = model_of(spec, made.values())
     wanted = [one for one in asked if isinstance(one, Wanted)]
     # those that are placed, all at once, each alone, and the accounts
@@ -232,11 +233,11 @@ def read_tenant(text: str) -> dict[str, Any]:
     return table
 
 
-def make_tenant(table: Table, topology: Topology, number: int, gpu: str = "") -> Described:
+def make_tenant(table: Table, topology: Topology, number: int, box: Machine | None = None) -> Described:
     """The tenant of a table of `read_tenant`, or of TOML.
 
     `number`: it is called t1, t2, ... unless it has a name.
-    `gpu`: of the machine, if the fabric is one.
+    `box`: the machine, if the fabric is one.
     WeftError: a key or a value that is not accepted.
     """
     name = table.get("name", f"t{number}")
@@ -250,7 +251,7 @@ def make_tenant(table: Table, topology: Topology, number: int, gpu: str = "") ->
         npus = _npus(rest.pop("npus"), topology.n_npus) if "npus" in rest else None
         if npus is not None:
             check_npus(npus, topology.n_npus, f"tenant {told(name)}")
-        made = WORK[kinds[0]](rest, topology, gpu, npus)
+        made = WORK[kinds[0]](rest, topology, box, npus)
         tenant = Tenant(name=name, work=made.work, arrival=start, priority=priority,
                         npus=None if isinstance(made.work, Job) else npus)
         return Described(tenant, made.what, made.notes, npus)
@@ -259,10 +260,12 @@ def make_tenant(table: Table, topology: Topology, number: int, gpu: str = "") ->
         raise WeftError(f"{where}{str(wrong).removeprefix(where)}") from None
 
 
-def ask(table: Table, topology: Topology, number: int, gpu: str, made: dict[str, Described]) -> Tenant | Wanted:
+def ask(
+    table: Table, topology: Topology, number: int, box: Machine | None, made: dict[str, Described]
+) -> Tenant | Wanted:
     """The tenant of a table, or what one is that is placed when it arrives; `made` gets it, and each one anew."""
     def make(change: Table) -> Tenant:
-        one = make_tenant({**table, **change}, topology, number, gpu)
+        one = make_tenant({**table, **change}, topology, number, box)
         made[one.tenant.name] = one
         return one.tenant
 
@@ -308,7 +311,9 @@ def _check_plain(key: str, value: object) -> None:
         raise WeftError(f"{told(key)} is {told(value)}: give printable text, or a finite number")
 
 
-def _collective(table: dict[str, Any], topology: Topology, _gpu: str, npus: Sequence[int] | None = None) -> Made:
+def _collective(
+    table: dict[str, Any], topology: Topology, _box: Machine | None, npus: Sequence[int] | None = None
+) -> Made:
     """The schedule of a collective, of any NPUs, or of whole process groups if it has some."""
     for key in POSITIONS:
         if key not in table:
@@ -346,13 +351,15 @@ WORKLOAD_KEYS = {
 """Keys of a workload, and where they stand in a spec."""
 
 
-def _workload(table: dict[str, Any], topology: Topology, gpu: str, npus: Sequence[int] | None = None) -> Made:
+def _workload(
+    table: dict[str, Any], topology: Topology, box: Machine | None, npus: Sequence[int] | None = None
+) -> Made:
     """An iteration or a file, on some NPUs as on a switch; the keys are those of `[workload]` and `[training]`."""
     spec = _spec_of(table, WORKLOAD_KEYS)
     named = table["algorithm"].split(",") if "algorithm" in table else ()
     part = topology if npus is None else replace(switch(len(npus)), name=f"a part of {counted(len(npus), 'NPU')}",
                                                  router=ShortestPathRouter())  # of no dimensions
-    opened = open_workload(spec.workload, spec.training, part, named, gpu)
+    opened = open_workload(spec.workload, spec.training, part, named, box.gpu.name if box else "")
     job = opened.job if npus is None else on_npus(opened.job, topology, npus)
     return Made(job, f"iteration of {opened.name}" if opened.is_layers else opened.name, opened.notes)
 
@@ -361,11 +368,11 @@ PLAN_KEYS = {name: ("iteration", name) for name in keys_of("iteration") if name 
     "efficiency": ("workload", "efficiency")}
 
 
-def _plan(table: dict[str, Any], topology: Topology, _gpu: str, npus: Sequence[int] | None = None) -> Made:
+def _plan(table: dict[str, Any], topology: Topology, box: Machine | None, npus: Sequence[int] | None = None) -> Made:
     """An iteration of a language model; the keys are those of `[iteration]`."""
     spec = _spec_of(table, PLAN_KEYS)
     algorithm = table.get("algorithm", ALGORITHM)
-    plan, job = plan_job(spec.iteration, spec.workload.efficiency, topology, algorithm, npus)
+    plan, job = plan_job(spec.iteration, spec.workload.efficiency, topology, algorithm, npus, box)
     what = f"iteration of {plan.model.name} on {counted(plan.n_ranks, 'NPU')}"
     return Made(job, what, (plan.assumptions,))
 
@@ -392,7 +399,7 @@ def _as_text(parse: Callable[[str], Any], value: Any) -> Any:
     return str(value) if parse is str and not isinstance(value, bool) else value
 
 
-Make = Callable[[dict[str, Any], Topology, str, Sequence[int] | None], Made]
+Make = Callable[[dict[str, Any], Topology, Machine | None, Sequence[int] | None], Made]
 
 WORK: Mapping[str, Make] = {"collective": _collective, "workload": _workload, "job": _workload, "model": _plan}
 """Constructors of the work of a tenant, by its identifying key."""

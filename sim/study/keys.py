@@ -309,6 +309,8 @@ class IterationKeys:
     pp: int | None = key("integer", "stages of the pipeline", "N", default="1")
     vp: int | None = key("integer", "virtual stages of a rank", "N", default="1, or 2 where the schedule has two")
     cp: int | None = key("integer", "context parallelism", "N", default="1")
+    context: str | None = key("text", "how context parallelism attends: ring, gather or ulysses (all-to-all)", "NAME",
+                              default="that of the stack")
     ep: int | None = key("integer", "expert parallelism", "N", default="1")
     etp: int | None = key("integer", "ranks that share each expert (expert tensor parallelism)", "N", default="1")
     replicas: int | None = key("integer", "copies of the shards of ZeRO (HSDP); of a torus of accelerators each is a "

@@ -101,7 +101,7 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
     WeftError: keys that contradict each other, or a plan that cannot be.
     """
     _check_beside(spec)
-    machine = _machine(spec)
+    machine = machine_of(spec)
     _device(spec.iteration, machine)  # first, for a fabric may be large
     topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     slices = _launched(spec.iteration)[0].replicas if machine is not None and machine.dimensions else 1
@@ -149,7 +149,7 @@ def plan_on(spec: Spec, network: str, n_npus: int) -> Plan:
     if spec.iteration.inline:
         raise WeftError("--inline: how long kernels beside collectives are slowed changes with every split, and in one "
                         "job it is fixed: omit it, and run the answer with weft train --inline --npu-bandwidth B1,B2")
-    machine = _machine(replace(spec, topology=replace(spec.topology, spec=network)))
+    machine = machine_of(replace(spec, topology=replace(spec.topology, spec=network)))
     plan = plan_of(spec, machine, n_npus)
     check_fits(plan)
     return plan
@@ -236,13 +236,14 @@ def inlined(one: Asked) -> Job:
 
 
 def plan_job(keys: IterationKeys, efficiency: float | None, topology: Topology, algorithm: str,
-             npus: Sequence[int] | None = None) -> tuple[Plan, Job]:
+             npus: Sequence[int] | None = None, machine: Machine | None = None) -> tuple[Plan, Job]:
     """A plan on some NPUs of a fabric, as a job.
 
     `npus`: where its ranks are; default: everywhere, in order.
+    `machine`: which the fabric is, if it is one.
     """
     spec = Spec(iteration=keys, workload=WorkloadKeys(efficiency=efficiency))
-    plan = plan_of(spec, None, topology.n_npus if npus is None else len(npus))
+    plan = plan_of(spec, machine, topology.n_npus if npus is None else len(npus))
     times = fabric_times(topology, plan.groups, algorithm, lambda job: simulate(job, chunks=1).time_ps, npus)
     return plan, iteration_job(plan, topology, times, algorithm, npus)
 
@@ -256,7 +257,8 @@ def no_model(spec: Spec) -> None:
         raise WeftError("--library times collectives of a plan: give --model")
 
 
-def _machine(spec: Spec) -> Machine | None:
+def machine_of(spec: Spec) -> Machine | None:
+    """The machine of a spec; None of any other fabric."""
     try:
         return spec.build_machine()[0]
     except WeftError:
@@ -267,7 +269,7 @@ def _machine(spec: Spec) -> Machine | None:
 
 def gpu_of(spec: Spec) -> str:
     """The GPU of the machine of a spec; "" of any other fabric."""
-    machine = _machine(spec)
+    machine = machine_of(spec)
     return machine.gpu.name if machine is not None else ""
 
 
@@ -322,7 +324,8 @@ def plan_by(
         model=model, device=on, stack=of, precision=keys.precision,
         efficiency=given or of.constant(on.name, keys.precision)[0],
         half_efficiency=given or of.head or of.constant(on.name, "half")[0],
-        tp=keys.tp, pp=keys.pp, vp=keys.vp or order_of(schedule).chunks or 1, dp=dp, cp=keys.cp, ep=keys.ep,
+        context=keys.context or of.context, tp=keys.tp, pp=keys.pp, vp=keys.vp or order_of(schedule).chunks or 1, dp=dp,
+        cp=keys.cp, ep=keys.ep,
         etp=keys.etp, replicas=keys.replicas, zero=_stage(keys), schedule=schedule, micro_batch=keys.micro_batch,
         microbatches=batches, sequence=model.sequence if keys.sequence is None else keys.sequence,
         sequence_parallel=keys.tp > 1 and keys.sequence_parallel, recompute=keys.recompute,

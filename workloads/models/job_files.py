@@ -116,7 +116,7 @@ NOT_MODELLED = {
     "decoder-first-pipeline-num-layers": "stages have equal numbers of layers", "fp4-format": "",
     "decoder-last-pipeline-num-layers": "stages have equal numbers of layers", "cpu-offloading-num-layers": "",
     "num-distributed-optimizer-instances": "give --replicas beside the file", "pipeline-model-parallel-layout": "",
-    "optimizer": "Adam is", "cp-comm-type": "p2p is",
+    "optimizer": "Adam is",
     **dict.fromkeys(("vision-model-type", "language-model-type"), "of several media none but text is"),
     **dict.fromkeys((
         "hybrid-layer-pattern", "hybrid-override-pattern", "is-hybrid-model", "experimental-attention-variant",
@@ -127,7 +127,7 @@ NOT_MODELLED = {
 }
 """Arguments of Megatron-LM that change the time and that no plan has, with what there is instead."""
 
-NEUTRAL = {"num-distributed-optimizer-instances": "1", "optimizer": "adam", "cp-comm-type": "p2p",
+NEUTRAL = {"num-distributed-optimizer-instances": "1", "optimizer": "adam",
            "outer-dp-sharding-strategy": "no_shard"}
 """Values of those that change nothing; 0 of the others."""
 
@@ -318,7 +318,7 @@ def _megatron(path: str, text: str) -> TrainingJob:
         "sequence": whole("seq-length"), **({"global_batch": whole("global-batch-size")} if "global-batch-size" in found
                                             else {"global_batch": None, "local_batch": whole("micro-batch-size")}),
         "micro_batch": whole("micro-batch-size"), "tp": tp, "pp": pp, "cp": whole("context-parallel-size"),
-        "ep": whole("expert-model-parallel-size"), "zero": _zero(path, found),
+        "context": _context(path, found), "ep": whole("expert-model-parallel-size"), "zero": _zero(path, found),
         "etp": whole("expert-tensor-parallel-size", tp) if mixture else 1,
         "vp": vp, "recompute": recompute or "full", "sequence_parallel": "sequence-parallel" in found,
         "overlap": overlaps, "overlap_tp": "tp-comm-overlap" in found,
@@ -328,6 +328,17 @@ def _megatron(path: str, text: str) -> TrainingJob:
         "attention": "unfused" if found.get("attention-backend") == "unfused" else None,
     }
     return TrainingJob(LanguageModel(name=Path(path).stem, source=path, **sizes), keys)
+
+
+CONTEXTS = {"p2p": "ring", "all_gather": "gather", "a2a": "ulysses"}
+"""Context parallelism by the words of Megatron-LM."""
+
+
+def _context(path: str, found: Mapping[str, str]) -> str:
+    said = found.get("cp-comm-type", "p2p")
+    if said not in CONTEXTS:
+        raise WeftError(f"job file {path}: --cp-comm-type {said} is not modelled: {', '.join(CONTEXTS)} are")
+    return CONTEXTS[said]
 
 
 def _layers(path: str, found: Mapping[str, str], key: str, layers: int, first: bool) -> tuple[int, ...]:
@@ -433,16 +444,14 @@ OF_TOKENS = ("tokenizer-type", "merge-file", "vocab-size", "vocab-file", "tokeni
 
 READ = (
     *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "num-layers", "mtp-num-layers", "hidden-size",
-    "num-attention-heads", "swiglu",
-    "quick-geglu", "num-experts", "max-position-embeddings", "seq-length", "group-query-attention",
-    "untie-embeddings-and-output-weights", "disable-bias-linear", "use-rotary-position-embeddings", "window-size",
-    "moe-router-num-groups", "moe-router-group-topk", "multi-latent-attention",
-    "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank",
-    "recompute-granularity", "recompute-activations", "recompute-method", "recompute-num-layers",
-    "overlap-grad-reduce", "overlap-param-gather", "micro-batch-size", "sequence-parallel",
-    "use-distributed-optimizer", "tp-comm-overlap", "fp8-format", "fp8-hybrid", "fp8-e4m3", "attention-backend",
-    "grad-reduce-in-bf16", "use-precision-aware-optimizer", "use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2",
-    "bf16", "fp16", *OF_TOKENS,
+    "num-attention-heads", "swiglu", "quick-geglu", "num-experts", "max-position-embeddings", "seq-length",
+    "group-query-attention", "untie-embeddings-and-output-weights", "disable-bias-linear",
+    "use-rotary-position-embeddings", "window-size", "moe-router-num-groups", "moe-router-group-topk",
+    "multi-latent-attention", "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank",
+    "recompute-granularity", "recompute-activations", "recompute-method", "recompute-num-layers", "overlap-grad-reduce",
+    "overlap-param-gather", "micro-batch-size", "sequence-parallel", "use-distributed-optimizer", "tp-comm-overlap",
+    "fp8-format", "fp8-hybrid", "fp8-e4m3", "attention-backend", "grad-reduce-in-bf16", "use-precision-aware-optimizer",
+    "use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2", "bf16", "fp16", *OF_TOKENS,
 )
 """Arguments of Megatron-LM that are read."""
 

@@ -10,6 +10,8 @@ from workloads.passes.plan import Group
 SEND = "send"
 PIPELINE = "pp"
 """The group whose ranks send to the next one; those of others send around a ring."""
+ALL, IN_ROUNDS = "all", "recursive-doubling"
+"""The group of all ranks, which reduce a number alone: in log2 n rounds where the algorithm runs."""
 
 
 class FabricGroups:
@@ -24,6 +26,7 @@ class FabricGroups:
     ) -> None:
         self.topology, self.groups = topology, groups
         self.collectives = GroupCollectives(topology, (name, "pairwise"))
+        self.scalars = GroupCollectives(topology, (IN_ROUNDS, name))
         self.npus = range(topology.n_npus) if npus is None else npus
 
     def add(
@@ -35,7 +38,8 @@ class FabricGroups:
         if kind == SEND:
             src, dst = zip(*self._messages(group, ranks), strict=True)
             return [job.send(label, size_bytes, src, dst, kind=label, after=after)]
-        return [self.collectives.add(job, label, kind, size_bytes, members, after, label, together=together)
+        found = self.scalars if group == ALL else self.collectives
+        return [found.add(job, label, kind, size_bytes, members, after, label, together=together)
                 for members in self.members(group, ranks)]
 
     def members(self, group: str, ranks: range | None = None) -> Iterator[tuple[int, ...]]:

@@ -18,7 +18,7 @@ References
 """
 
 from workloads.models.language import WORD, Matrix
-from workloads.passes.plan import Again, Plan
+from workloads.passes.plan import ULYSSES, Again, Plan
 from workloads.passes.tape import Tape
 
 EAGER = 2.8
@@ -108,7 +108,8 @@ class Layers:
             return once * (2 if backward else 1)
         rates = self.device.attention(3 if plan.attention == "flash3" else 2)
         flops = model.core_flops(layer, plan.sequence) * self.tokens / plan.tp * (2.5 if backward else 1)
-        pieces = (1 + (plan.cp - 1) / plan.stack.context_share) / plan.cp  # the first is a rank's own
+        others = 0 if plan.context == ULYSSES else plan.cp - 1  # of the parts, of which the first is a rank's own
+        pieces = (1 + others / plan.stack.context_share) / (1 + others)
         return pieces * flops / (rates[backward] * plan.stack.attention_share) + self.device.kernel_s
 
     @property
@@ -121,6 +122,19 @@ class Layers:
         """Bytes that rotary embedding moves for a token; 0 with learned positions."""
         model = self.model
         return 0.0 if model.positions else 4 * (model.query_width + model.kv_width / 2) / self.plan.tp
+
+    @property
+    def of_heads(self) -> float:
+        """Bytes of queries, keys and values that a rank sends for whole sequences of fewer heads; keys of too few heads
+        go to several ranks."""
+        model, ranks = self.model, self.plan.tp * self.plan.cp
+        keys = max(model.kv_heads, ranks) * (model.head_size + model.value_size)
+        return self.tokens * (model.query_width + keys) * WORD / self.plan.tp
+
+    @property
+    def of_output(self) -> float:
+        """Of what attention leaves."""
+        return self.tokens * self.model.attended_width * WORD / self.plan.tp
 
     def activated(self, width: float) -> float:
         """Bytes that an activation of a width moves for a token."""
@@ -208,7 +222,12 @@ class Layers:
         """Attention, with keys and values from the other ranks of context parallelism."""
         plan, seconds = self.plan, self.core_s(layer)
         shard = self.tokens * self.model.kv_width * WORD / plan.tp
-        if plan.stack.context == "gather":
+        if plan.context == ULYSSES:
+            tape.call("all-to-all", self.of_heads, "cp")
+            tape.work(kind, seconds)
+            tape.call("all-to-all", self.of_output, "cp")
+            return
+        if plan.context == "gather":
             tape.call("all-gather", shard * plan.cp, "cp")
             tape.work(kind, seconds)
             return
@@ -297,7 +316,11 @@ class Layers:
         """Attention backward, with the calls of context parallelism."""
         plan, seconds = self.plan, self.core_s(layer, backward=True)
         shard = self.tokens * self.model.kv_width * WORD / plan.tp
-        if plan.stack.context == "gather":
+        if plan.context == ULYSSES:
+            tape.call("all-to-all", self.of_output, "cp")
+            tape.work("backward", seconds)
+            tape.call("all-to-all", self.of_heads, "cp")
+        elif plan.context == "gather":
             tape.call("all-gather", shard * plan.cp, "cp")
             tape.work("backward", seconds)
             tape.call("reduce-scatter", shard * plan.cp, "cp")

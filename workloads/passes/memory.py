@@ -93,8 +93,8 @@ def check_fits(plan: Plan) -> None:
 def _others(plan: Plan) -> Iterator[tuple[str, Plan]]:
     if plan.recompute != "full":
         yield "--recompute full", replace(plan, recompute="full")
-    if plan.zero == 0:
-        yield "--zero 1", replace(plan, zero=1)
+    for zero in range(plan.zero + 1, 3):
+        yield f"--zero {zero}", replace(plan, zero=zero)
     if plan.micro_batch > 1:
         yield "--micro-batch 1", replace(plan, micro_batch=1, microbatches=plan.microbatches * plan.micro_batch)
     if plan.recompute != "full" and plan.zero == 0:

@@ -22,6 +22,9 @@ MOST_PASSES = 5_000_000
 """Of an iteration: about half a minute and 2 GB."""
 
 OVERLAPS = ("none", "pipelined")
+ULYSSES = "ulysses"
+CONTEXTS = ("ring", "gather", ULYSSES)
+"""Context parallelism: keys and values go around, or are gathered; or sequences are whole for a share of the heads."""
 
 
 class Group(NamedTuple):
@@ -69,6 +72,8 @@ class Plan:
         fastest, then context, data, pipeline. Experts are spread over ranks of the first three.
     etp : int
         Ranks that share each expert, which gather the tokens of all of them; they count faster than `ep`.
+    context : {"ring", "gather", "ulysses"}
+        How context parallelism attends.
     replicas : int
         Copies of the shards (HSDP), among which gradients are all-reduced; they divide `dp`.
     zero : {0, 1, 2, 3}
@@ -107,6 +112,7 @@ class Plan:
     vp: Count = 1
     dp: Count = 1
     cp: Count = 1
+    context: Annotated[str, Choice(CONTEXTS)] = "ring"
     ep: Count = 1
     etp: Count = 1
     replicas: Count = 1
@@ -132,6 +138,9 @@ class Plan:
         if model.heads % self.tp or model.feed_forward % self.tp:
             raise WeftError(f"tp={self.tp} does not divide the {model.heads} heads and the width {model.feed_forward} "
                             f"of {name}")
+        if self.context == ULYSSES and model.heads % (self.tp * self.cp):
+            raise WeftError(f"--context {ULYSSES}: tp={self.tp} x cp={self.cp} do not divide the {model.heads} heads "
+                            f"of {name}, which ranks share: choose ring or gather")
         if self.sequence % self.cp:
             raise WeftError(f"cp={self.cp} does not divide sequences of {self.sequence} tokens")
         if self.tokens * self.sequence_parallel % self.tp:

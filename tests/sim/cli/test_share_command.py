@@ -237,3 +237,15 @@ def test_engines_that_are_offered_run(engine: str, capsys: pytest.CaptureFixture
     offered = engine in COMMANDS["share"].helps["model.engine"][1].split()
     assert main([*RING, *TWO, "--engine", engine]) == (0 if offered else EXIT_BAD_INPUT)
     assert offered or f"--engine {engine}: the table says" in capsys.readouterr().err
+
+
+def test_a_plan_on_a_machine_is_that_of_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The device and the nodes are those of the machine, as in `weft train --inline`."""
+    asked, file = ["--machine", "dgx-h100:2"], tmp_path / "out.json"
+    tenant = "model=gpt-1.7b tp=4 global_batch=4 zero=0 sequence=512"
+    assert main(["share", *asked, "--chunks", "1", "--tenant", tenant, "--json", str(file)]) == 0
+    (row,) = json.loads(file.read_text())["rows"]
+    words = ["--model", "gpt-1.7b", "--tp", "4", "--global-batch", "4", "--zero", "0", "--sequence", "512"]
+    assert main(["train", *asked, *words, "--inline", "--json", str(file), "--quiet"]) == 0
+    alone = json.loads(file.read_text())["rows"][0]
+    assert row["time_s"] == alone["time_s"]

@@ -187,7 +187,7 @@ def test_tokens_of_a_tokenizer(named: str, tokens: int, tmp_path: Path) -> None:
     (MEGATRON.replace("TP=2 ", "TP=$1 "), ".sh", "--tensor-model-parallel-size is '.TP'"),
     (MEGATRON.replace("--merge-file", "--x"), ".sh", "--vocab-size is not there"),
     (MEGATRON + " --make-vocab-size-divisible-by 0", ".sh", "by is '0': .* as a plain integer from 1"),
-    (MEGATRON + " --cp-comm-type a2a", ".sh", "--cp-comm-type a2a is not modelled: omit it; p2p is"),
+    (MEGATRON + " --cp-comm-type a2a+p2p", ".sh", "--cp-comm-type a2a.p2p is not modelled: p2p, all_gather, a2a are"),
     (MEGATRON + " --overlap-moe-expert-parallel-comm", ".sh", "--overlap-moe-expert-parallel-comm is not modelled"),
     ("MODEL_ARGS:\n  --num-layers: [1, 2]\n", ".yaml", "line 2: --num-layers: expected a single value"),
     ("MODE: rl\nMODEL_ARGS:\n  --num-layers: 2\n", ".yaml", "line 1: MODE: 'rl' is no training"),
@@ -253,6 +253,11 @@ def test_every_second_layer_is_computed_again(tmp_path: Path) -> None:
 def test_layers_of_megatron_that_are_mixtures(words: str, mixtures: list[int], tmp_path: Path) -> None:
     model = plan(tmp_path, MEGATRON.rstrip() + f" --num-experts 4 {words} --swiglu", ".sh").model
     assert [model.is_mixture(layer) for layer in range(24)] == mixtures and model.gated
+
+
+def test_context_parallelism_of_megatron(tmp_path: Path) -> None:
+    for words, context in (("", "ring"), (" --cp-comm-type a2a", "ulysses"), (" --cp-comm-type all_gather", "gather")):
+        assert plan(tmp_path, MEGATRON.rstrip() + words, ".sh").context == context
 
 
 def test_further_tokens_of_megatron(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ ALONE: list[dict[str, Any]] = [
     {"tp": 4}, {"tp": 4, "sequence_parallel": True}, {"pp": 4, "microbatches": 8}, {"dp": 4, "zero": 1},
     {"pp": 2, "vp": 2, "schedule": "interleaved", "microbatches": 4}, {"dp": 4, "zero": 3}, {"dp": 4, "zero": 2},
     {"pp": 4, "microbatches": 8, "schedule": "zb-h1", "send_overlap": True}, {"cp": 4, "data_overlap": False},
+    {"cp": 4, "data_overlap": False, "context": "ulysses"},
     {"pp": 4, "microbatches": 8, "schedule": "gpipe", "recompute": "full"}, {"dp": 4, "zero": 3, "stack": stack("fms")},
 ]
 

@@ -18,7 +18,7 @@ from workloads.passes.device import device, stack
 from workloads.passes.iteration import WAITING, Passes, iterate
 from workloads.passes.layers import Layers
 from workloads.passes.memory import _others, check_fits, layer_activations, memory_of
-from workloads.passes.orders import ORDERS, Slot
+from workloads.passes.orders import ORDERS, Pass, Slot
 from workloads.passes.plan import Plan
 from workloads.passes.stages import layer_parameters, outer_parameters, rank_parameters
 from workloads.passes.tape import Begun, Tape, Work
@@ -566,6 +566,35 @@ def test_attention_to_the_tokens_of_others_is_slower() -> None:
     one = plan(cp=4, device=bare, stack=replace(stack("torchtitan"), context_share=0.5))
     alone = replace(one, stack=replace(one.stack, context_share=1.0))
     assert Layers(one).core_s(0) == pytest.approx(Layers(alone).core_s(0) * (1 + 3 * 2) / 4)
+
+
+@pytest.mark.parametrize(("tp", "cp", "kv_heads", "copies"), [(1, 2, 16, 1), (1, 8, 4, 2), (2, 8, 4, 4), (2, 4, 2, 4)])
+def test_whole_sequences_of_a_share_of_the_heads(tp: int, cp: int, kv_heads: int, copies: int) -> None:
+    """Q, K and V to the ranks that have their heads, and what attention leaves back; as much backward. Keys and values
+    of fewer heads than ranks go to several."""
+    model = replace(SMALL, kv_heads=kv_heads)
+    one = plan(model, tp=tp, cp=cp, context="ulysses")
+    tokens, h, size = 1024 // cp, 1024, 64
+    inside = tokens * (h + 2 * kv_heads * copies * size) * 2 / tp
+    for kind, sent in (("F", [inside, tokens * h * 2 / tp]), ("BW", [tokens * h * 2 / tp, inside])):
+        script = Passes(one, lambda *_: 1).tape(0, kind).script
+        calls = [item for item in script if isinstance(item, Begun) and item.group == "cp"]
+        assert [item.size_bytes for item in calls] == sent * model.layers
+        assert {item.kind for item in calls} == {"all-to-all"}
+    ring = replace(one, context="ring", stack=replace(one.stack, context_share=1.0))
+    assert Layers(one).core_s(0) == pytest.approx(Layers(ring).core_s(0))
+    with pytest.raises(WeftError, match="--context ulysses: tp=1 x cp=32 do not divide the 16 heads of small"):
+        plan(cp=32, context="ulysses")
+
+
+def test_of_two_passes_one_of_which_sends_products_have_fewer_multiprocessors() -> None:
+    """What they share is kept for all of both; nothing where none sends."""
+    for tp in (1, 4):
+        made = Passes(plan(tp=tp, pp=4, vp=2, schedule="dualpipe", microbatches=16), lambda *_: 1000)
+        both = Pass("F", 0, 0), Pass("BW", 1, 0)
+        alone = [made.slot_parts(0, (one,)) for one in both]
+        longer = 132 / 112 if tp > 1 else 1
+        assert made.slot_parts(0, both)["compute"] == round(longer * sum(part["compute"] for part in alone))
 
 
 def test_two_copies_of_a_stage_add_up_their_gradients() -> None:
