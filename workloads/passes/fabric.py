@@ -15,6 +15,7 @@ PIPELINE = "pp"
 class FabricGroups:
     """Adds collectives of the groups of a plan to jobs; all-to-alls are pairwise where the algorithm has none.
 
+    `name`: of several with commas, each collective takes the first that has it.
     `npus`: where the ranks are; default: everywhere, in order.
     WeftError: the algorithm is made for whole fabrics.
     """
@@ -23,7 +24,7 @@ class FabricGroups:
         self, topology: Topology, groups: Mapping[str, Group], name: str, npus: Sequence[int] | None = None
     ) -> None:
         self.topology, self.groups = topology, groups
-        self.collectives = GroupCollectives(topology, (name, "pairwise"))
+        self.collectives = GroupCollectives(topology, (*name.split(","), "pairwise"))
         self.npus = range(topology.n_npus) if npus is None else npus
 
     def add(
