@@ -62,7 +62,7 @@ class Training:
         Whether the weight update takes the time given by the workload, after the reduction of its gradients and before
         ZeRO's gathers of weights, which wait for all of them; LIBRA omits it.
     algorithm : str
-        Algorithm of all collectives; if it has no all-to-all, "hierarchical" is used for that.
+        Of all collectives, or several with commas: each takes the first that has it, or "hierarchical".
     options : mapping
         Options of the algorithm: `pipeline_chunks`, `active_chunks`, `algorithms`, ...
     orders : mapping from str to tuple of int
@@ -79,7 +79,13 @@ class Training:
     orders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        algorithm(self.algorithm)
+        for name in self.names:
+            algorithm(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of `algorithm`."""
+        return tuple(self.algorithm.split(","))
 
 
 class Bucket(NamedTuple):
@@ -200,12 +206,13 @@ class Collectives:
         return self._known[key]
 
     def _build(self, call: Call, size_bytes: int, group: ProcessGroup) -> Schedule:
-        kind, name, options = call.kind, self.training.algorithm, dict(self.training.options)
+        kind, options = call.kind, dict(self.training.options)
         order = self.training.orders.get(kind_of(call))
         if order is not None:
             options["order"] = order
-        if order is not None or kind not in algorithm(name).functions:
-            name = "hierarchical"
+        has = [] if order is not None else [one for one in self.training.names if kind in algorithm(one).functions]
+        name = has[0] if has else "hierarchical"
+        options = {key: value for key, value in options.items() if key in algorithm(name).options}
         if not group.is_whole:
             options["group"] = group
         return build(name, kind, self.topology, size_bytes, None, **options)
@@ -246,9 +253,10 @@ class Layers:
     ) -> None:
         self.job, self.layers, self.numbers, self.npus = job, workload.layers, numbers, npus
         self.collectives, self.training = collectives, training
-        named = () if training.algorithm == "hierarchical" else training.algorithm
+        named = () if training.algorithm == "hierarchical" else training.names
         parts = any(not group.is_whole for group in collectives.groups.values())
-        together = is_product(job.topology) and not (parts and "group" not in algorithm(training.algorithm).options)
+        together = is_product(job.topology) and not (
+            parts and any("group" not in algorithm(name).options for name in training.names))
         self.among = None if together else GroupCollectives(job.topology, named, training.options)
         self.buckets = gradient_buckets(workload, training.bucket_bytes, numbers)
         self._begun: dict[int, list[Bucket]] = {}  # by their first layer

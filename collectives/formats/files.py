@@ -52,13 +52,6 @@ PRODUCERS = (
     ),
 )
 
-NAMED: tuple[tuple[str, str], ...] = (
-    (r"<system\b", "a topology of NCCL or RCCL: give it as --topology"),
-    (r"<platform\b", "a platform of SimGrid: give it as --topology"),
-    (r"<graphs\b", "an NCCL graph (NCCL_GRAPH_DUMP_FILE): rings and trees of one box, and no schedule"),
-)
-"""What files that are recognized and are no schedule are, by what they contain."""
-
 _FORESTCOLL = re.compile(r"<tree[\s>]")
 
 
@@ -68,7 +61,6 @@ def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
     WeftError: a file that cannot be read or is of no format that is known.
     """
     text = _text(path)
-    _refuse_others(text, path)
     if is_teccl(text):
         return {read_teccl(text, path)[0]: partial(_build_teccl, path)}
     if path.endswith(".json"):
@@ -81,13 +73,7 @@ def functions_of(path: str) -> Mapping[str, Callable[..., Schedule]]:
 def check_is_no_file(name: str) -> None:
     """WeftError: a name is that of a file of another suffix, and what the file is is known."""
     if "\0" not in name and os.path.isfile(name):
-        _refuse_others(read_input(name, "schedule file"), name)
-
-
-def _refuse_others(text: str, path: str) -> None:
-    for pattern, what in NAMED:
-        if re.search(pattern, text[:65536]):
-            raise WeftError(f"schedule file {path} is {what}")
+        read_input(name, "schedule file")
 
 
 def _build_forestcoll(path: str, topology: Topology, size: Quantity, *, element_bytes: int = ELEMENT_BYTES) -> Schedule:

@@ -17,6 +17,7 @@ from sim.cli.flags import KEPT, WRITTEN, accepted
 from sim.study.keys import AUTO, TENANT, flags_of, keys_of
 from sim.study.paths import files_in, with_paths_from
 from sim.study.spec import Spec, changes_in, read_sections
+from sim.study.workload_keys import works
 from topologies.checks import WeftError, printable
 from topologies.stages import staged
 from topologies.text.input_text import is_special
@@ -41,16 +42,15 @@ def spec_of(arguments: argparse.Namespace) -> Spec:
         sections, where = sections_of(Path(path), "spec file", arguments.command), f"spec file {path}"
         changes = changes_in(sections, where)
         check_used(sections, arguments.command, where)
-    given = Spec().updated(changes).updated(changes_of(arguments))
-    defaults = by_section(COMMANDS[arguments.command].defaults) if given.iteration.model is None else {}
-    spec = Spec().updated(defaults).updated(changes).updated(changes_of(arguments))
+    own = COMMANDS[arguments.command]
+    spec = Spec().updated(by_section(own.defaults)).updated(changes).updated(changes_of(arguments))
     check_apart(arguments, spec.to_dict())
     required(arguments, spec)
-    if COMMANDS[arguments.command].chooses:
+    if own.chooses and not works(spec):
         return spec.choosing()
     if spec.chooses:
         raise WeftError(
-            f"--chunks {AUTO} is for compare, validate and sweep, which try several on one collective; give a number"
+            f"--chunks {AUTO} tries several on one collective alone, in compare, validate and sweep: give a number"
         )
     return spec
 

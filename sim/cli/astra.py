@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from sim.astra.run import MOST_EVENTS, AstraResult, run_astra
@@ -20,7 +21,7 @@ def run(arguments: argparse.Namespace) -> None:
     most = MOST_EVENTS if arguments.max_events is None else arguments.max_events
     inputs, work = spec.astra, spec.workload
     name, source = str(named(work)), source_of(work)
-    if source not in (CHAKRA, LAYERS):
+    if source != CHAKRA and (source != LAYERS or Path(name).is_file()):
         raise WeftError(f"ASTRA-sim runs Chakra traces, and {name} is {source}: weft train and weft trace run it")
     with progress("astra", 1, arguments.quiet):
         result = run_astra(

@@ -200,21 +200,21 @@ COMMANDS: dict[str, Command] = {
     "share": Command(
         help="run several collectives and training iterations on one fabric at once: the time of each, and alone",
         needs=(FABRIC, "tenant"),
-        uses=("topology", "model", "tenant"),
+        uses=("topology", "model", "workload.npu_bandwidth", "tenant"),
         run_flags=RUNS,
         helps={
             **_OF_JOBS,
             "model.discipline": ("NAME", "of links: one of those of compare (default: fifo; priority where tenants "
                                  "differ in it)"),
             "model.chunks": ("N", "chunks per transfer of all tenants at once, so that none is tried alone: auto is "
-                             "for compare (default: 16)"),
+                             "for compare (default: 16; 1 where none is a collective, as in weft train)"),
         },
         outputs=("json", "csv", "perfetto"), more=_share,
     ),
     "trace": Command(
         help="write every chunk on every link, and every computation, as a timeline for Perfetto",
         uses=("topology", "collective", "model", "sweep", "account.spread", "workload", "training", "iteration"),
-        without=("model.preset", "iteration.inline", *SIZES), run_flags=RUNS, outputs=("json", "perfetto"),
+        without=("iteration.inline", *SIZES), run_flags=RUNS, outputs=("json", "perfetto"),
         needs=(FABRIC, "collective.algorithms|workload.name|workload.job|iteration.model"),
         helps={
             "collective.algorithms": ("NAME|FILE", "name of one algorithm, or a schedule file; of a workload as in "
@@ -235,7 +235,14 @@ COMMANDS: dict[str, Command] = {
             "workload.efficiency", "workload.compute_scale", "training.loop", "training.microbatches",
             "training.activation", "training.pipeline_order", "iteration",
         ),
-        defaults={"workload.peak": 312.0, "workload.efficiency": 0.75, "training.loop": "no-overlap"}, run_flags=RUNS,
+        run_flags=RUNS,
+        helps={
+            "workload.peak": ("TFLOPS", "peak rate of an NPU in TFLOP/s, for models of --workload (default: 312)"),
+            "workload.efficiency": ("X", "share of the peak that computation reaches (default: 0.75; of --model as "
+                                    "measured)"),
+            "training.loop": ("NAME", "no-overlap, wfbp, dear, or with --evaluator analytic overlap (default: "
+                              "no-overlap)"),
+        },
         outputs=("json", "csv", "plot"),
     ),
     "topoopt": Command(

@@ -1,7 +1,6 @@
 """`weft compare --workload`: one workload by several algorithms of its collectives, the fastest first."""
 
 import argparse
-from dataclasses import replace
 from typing import Any
 
 from sim.cli.flags import how
@@ -10,7 +9,7 @@ from sim.cli.progress import progress
 from sim.study.spec import Spec
 from sim.study.tables import aligned, time_text
 from sim.study.workload_files import source_of
-from sim.study.workload_keys import check_no_collective
+from sim.study.workload_keys import by_each, check_no_collective
 from sim.study.workload_runs import row_of, simulate_workload
 from topologies.checks import WeftError
 from topologies.units import counted, format_time
@@ -23,8 +22,6 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     for flag in ("all", "plot", "nccl_json", "tuner"):
         if getattr(arguments, flag, None):
             raise WeftError(f"--{flag.replace('_', '-')} is of the comparison of a collective over sizes: omit it")
-    if spec.chooses:  # per collective; a workload has chunks of its own, or none, as in `weft train`
-        spec = replace(spec, model=replace(spec.model, chunks=None))
     names = spec.collective.algorithms or ()
     if (source := source_of(spec.workload)) in (GOAL, MATRIX):
         raise WeftError(f"{source} has messages, and no collectives whose algorithms could be compared: weft train "
@@ -35,8 +32,7 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     refused: dict[str, str] = {}
     head: list[str] = []
     with progress("compare", len(names), arguments.quiet) as steps:
-        for name in names:
-            one = replace(spec, collective=replace(spec.collective, algorithms=(name,)))
+        for name, one in by_each(spec).items():
             try:
                 opened, result = simulate_workload(one, drawn=False, how=how(arguments))
             except WeftError as wrong:

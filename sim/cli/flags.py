@@ -97,6 +97,37 @@ class Parser(argparse.ArgumentParser):
             )
 
 
+OF_TENANTS = ("workload", "training", "iteration")
+"""Sections whose keys a tenant has as NAME=VALUE."""
+
+
+def with_places(message: str, name: str) -> str:
+    """A message of a command, and how what it names is given that is no flag of this command.
+
+    Examples
+    --------
+    >>> with_places("give --peak TFLOPS", "share"), with_places("give --peak TFLOPS", "train")
+    ('give --peak TFLOPS (here --peak is peak=VALUE in --tenant)', 'give --peak TFLOPS')
+    """
+    flags = dict.fromkeys(re.findall(r"(?<![\w-])--[a-z][a-z-]+", message))
+    others = [flag for flag in flags if flag not in command_parser(name)._option_string_actions] if flags else []
+    places = [place for flag in others if (place := _place(flag, name, message))]
+    return f"{message} ({'; '.join(places)})" if places else message
+
+
+def _place(flag: str, name: str, message: str) -> str:
+    section, key = next(((section, key) for section in SECTIONS for key, one in keys_of(section).items()
+                         if flag in flags_of(one)), ("", ""))
+    if name == "share" and (section in OF_TENANTS or key == "algorithms"):
+        key = {"algorithms": "algorithm"}.get(key, flag[2:].replace("-", "_"))
+        return f"here {flag} is {key}=VALUE in --tenant"
+    if name == "sweep" and key in accepted(COMMANDS[name]).get(section, ()):
+        return f"here {flag} is {key} of [{section}]"
+    having = [one for one in COMMANDS if flag in command_parser(one)._option_string_actions]
+    told = not having or any(f"weft {one}" in message for one in having)
+    return "" if told else f"{flag} is of weft {', '.join(having[:4])}{', ...' * (len(having) > 4)}"
+
+
 def end_of_help(name: str) -> str:
     """What the help of a command ends with: its examples, and what else there is to say."""
     return (HELP / f"{name}.txt").read_text(encoding="utf-8").rstrip() + COMMANDS[name].notes

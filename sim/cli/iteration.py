@@ -42,8 +42,9 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
 def head(plan: Plan, where: str) -> str:
     """What is run."""
     name, _, groups = plan.words.partition(" ")
+    scheme = " (HSDP)" if plan.replicas > 1 else {0: " (DDP)", 3: " (FSDP)"}.get(plan.zero, "")
     return (f"{name}, {plan.model.parameters / 1e9:.4g} G parameters, on {where}, "
-            f"{counted(plan.n_ranks, 'NPU')}: {groups}, {plan.schedule}, ZeRO {plan.zero}")
+            f"{counted(plan.n_ranks, 'NPU')}: {groups}, {plan.schedule}, ZeRO {plan.zero}{scheme}")
 
 
 def rates(plan: Plan, time_ps: int) -> Iterator[str]:

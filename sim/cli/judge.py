@@ -29,6 +29,7 @@ from sim.measured.judge import Judgment, judge
 from sim.measured.library_run import LibraryRun
 from sim.measured.points import Measurements
 from sim.measured.read import read_tables
+from sim.study.keys import filled
 from sim.study.paths import from_here
 from sim.study.points import check_joined
 from sim.study.spec import Spec
@@ -143,7 +144,7 @@ def on_machine(spec: Spec, file: str, alone: bool) -> list[tuple[Measurements, L
     ranks = named[1] * named[0].gpus if named is not None and ":" in (spec.fabric or "") else None
     kind = spec.collective.name
     tables = read_tables(file, collective=kind if alone else None, unnamed=kind, guess=ranks,
-                         placement=spec.measured.placement)
+                         placement=filled(spec.measured).placement)
     return [_library_run(spec, named, table) for table in tables]
 
 
@@ -262,7 +263,7 @@ def _on_fabric(
 ) -> list[tuple[Measurements, FabricRun]]:
     asked = spec.collective.name
     tables = read_tables(file, collective=asked if alone else None, unnamed=asked, n_ranks=topology.n_npus,
-                         placement=spec.measured.placement)
+                         placement=filled(spec.measured).placement)
     return [(table, _fabric_run(spec, topology, table, refused, how)) for table in tables]
 
 
@@ -300,9 +301,10 @@ def _candidates(spec: Spec, kind: str) -> tuple[str, ...]:
 def _changes(arguments: argparse.Namespace, spec: Spec, runs: Sequence[tuple[Measurements, Run]]) -> list[Changes]:
     """Every table against the earlier one of its collective and ranks."""
     found, used = [], set()
+    placement = filled(spec.measured).placement
     earlier = [
         table for file in spec.judge.baseline or ()
-        for table in read_tables(from_here(file), unnamed=spec.collective.name, placement=spec.measured.placement,
+        for table in read_tables(from_here(file), unnamed=spec.collective.name, placement=placement,
                                  guess=runs[0][0].n_ranks)
     ]
     for measured, one in runs:

@@ -25,8 +25,9 @@ from sim.program.model import Model
 from sim.program.options import parse_value
 from sim.scenarios.placement import MOST_NODES, WAYS, Npus, Wanted, fragmentation, placed, spans_of, spread
 from sim.scenarios.tenants import Shares, share_fabric
+from sim.study.jobs import with_npu_bandwidth
 from sim.study.keys import KINDS, keys_of
-from sim.study.plans import ALGORITHM, machine_of, plan_job
+from sim.study.plans import ALGORITHM, machine_of, model_of_jobs, plan_job
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
 from sim.study.workload_files import open_workload
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Simulate all at once and each alone, print and write."""
     spec = read(arguments)
     check_looks_into(spec)
-    topology = spec.build_topology()
+    topology = with_npu_bandwidth(spec.build_topology(), spec.workload, spec.topology.link_bandwidth)
     box, made = machine_of(spec), dict[str, Described]()
     asked = [ask(table, topology, number, box, made) for number, table in enumerate(spec.tenant, 1)]
     model = model_of(spec, made.values())
@@ -117,8 +118,9 @@ def given(spec: Spec, tenants: Sequence[Described]) -> Spec:
 
 
 def model_of(spec: Spec, tenants: Iterable[Described]) -> Model:
-    """The model; links serve by priority if tenants differ in it, unless the spec names a discipline."""
-    model = spec.build_model()
+    """The model; as of `weft train` where all are jobs; links serve by priority if tenants differ in it, unless the
+    spec names a discipline."""
+    model = model_of_jobs(spec) if all(isinstance(one.tenant.work, Job) for one in tenants) else spec.build_model()
     if spec.model.discipline is None and len({one.tenant.priority for one in tenants}) > 1:
         return replace(model, discipline="priority")
     return model

@@ -78,7 +78,7 @@ def _schedule(arguments: argparse.Namespace, spec: Spec) -> "Told":
     result = simulate(schedule, model=model, symmetry=symmetry, log=True, faults=faults, **asked)
     what = f"{schedule.name}, {schedule.kind.name} of {format_size(schedule.size_bytes)} on {schedule.topology.name}"
     row = found.row() | (ends := range_of(task, found))
-    told = [line for line in ranges(spec, [row]) if range_words(row)]
+    told = [*spec.preset_notes, *(line for line in ranges(spec, [row]) if range_words(row))]
     told += [f"decided by a default: {line}" for line in deciding_alone(spec, [row], how(arguments))]
     return _told(result, what, ends, *(f"# {line}" for line in told))
 
@@ -87,7 +87,7 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> "Told":
     check_no_collective(spec)
     opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
     what = f"{opened.name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
-    notes = [f"# note: {note}" for note in opened.notes]
+    notes = [*(f"# {note}" for note in spec.preset_notes), *(f"# note: {note}" for note in opened.notes)]
     return _told(result, what, {}, *notes, *([] if opened.is_layers else _ends(result)))
 
 

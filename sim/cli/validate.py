@@ -18,6 +18,7 @@ from sim.measured.points import Measurements, geometric_error, mean_error, with_
 from sim.measured.read import read_measurements
 from sim.program.outcome import Deadlock
 from sim.study.deciding import deciding_alone
+from sim.study.keys import MeasuredKeys, filled
 from sim.study.points import Task, range_of, simulate_point
 from sim.study.spec import Spec
 from sim.study.tables import Row, aligned, links_csv, range_words, spent, time_text
@@ -53,12 +54,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _measured(spec: Spec) -> Measurements | None:
     if spec.measured.file is None:
+        if spec.measured != MeasuredKeys():
+            raise WeftError(f"--placement {spec.measured.placement} is of --measured FILE: omit it")
         return None
     if spec.sweep != type(spec.sweep)():
         raise WeftError("--measured brings its own sizes: leave out -b, -e, -f and -i")
     return read_measurements(
         spec.measured.file, collective=spec.collective.name, n_ranks=spec.build_topology().n_npus,
-        placement=spec.measured.placement,
+        placement=filled(spec.measured).placement,
     )
 
 

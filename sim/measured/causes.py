@@ -172,13 +172,14 @@ def causes(setting: Setting, nics_assumed: bool = False) -> list[Cause]:
 
 
 def _fewer_nics(setting: Setting) -> Iterator[Cause]:
-    """Other numbers of NICs than were assumed, of any fabric: what a step takes there is not known either."""
+    """Other numbers of NICs than were assumed, of the same fabric or of one whose steps take longer."""
     left = setting.nics // 2
     while left and setting.nodes > 1:
         share = {2: "half", 4: "a quarter", 8: "an eighth"}.get(setting.nics // left, f"1/{setting.nics // left}")
         fewer = with_nics(setting, left)
         words = f"{share} of the {setting.nics} NICs that were assumed: {left} in use, or a node that has {left}"
-        yield Cause(f"{left}-nics", "slow-hw", words, fewer, priors(setting, latency=_LATE), COMMON, most(fewer))
+        for latency in (DELAY, _LATE):
+            yield Cause(f"{left}-nics", "slow-hw", words, fewer, priors(setting, latency=latency), COMMON, most(fewer))
         left //= 2
 
 

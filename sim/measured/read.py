@@ -31,6 +31,7 @@ from sim.measured.neuron import is_nccom, lines_of_json, nccom_text
 from sim.measured.points import PLACEMENTS, Measurements, measured, scale
 from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input
+from topologies.text.kinds import MEASURED, refuse_other
 from topologies.text.plain_data import parse_json
 from topologies.text.schema import Absent, Producer
 
@@ -146,6 +147,16 @@ def read_tables(
     text = read_input(STANDARD_INPUT if name == "-" else path, "measurements")
     kind = None if collective is None else named(collective).name
     asked = kind or (None if unnamed is None else named(unnamed).name)
+    try:
+        return _tables(text, name, placement, kind, asked, n_ranks, guess)
+    except WeftError:
+        refuse_other(text, name, MEASURED)
+        raise
+
+
+def _tables(
+    text: str, name: str, placement: str, kind: str | None, asked: str | None, n_ranks: int | None, guess: int | None
+) -> tuple[Measurements, ...]:
     if '"inPlace"' in text[:2000]:
         tables = [_records(text, name, placement)]
     elif text.lstrip().startswith("{"):

@@ -20,6 +20,8 @@ from topologies.units import Quantity, parse_bandwidth
 from workloads.compute import Accelerator
 from workloads.formats.comm_groups import read_extents
 from workloads.formats.libra_files import NetworkFile, Prices, read_network
+from workloads.formats.recognize import LAYERS, format_of
+from workloads.formats.text_groups import own_groups
 from workloads.formats.text_workload import read_text_workload
 from workloads.model_workload import training_workload
 from workloads.models import MODELS, model
@@ -173,16 +175,21 @@ def place_workload(
     """
     shape = network.topology.shape
     if name not in MODELS:
+        if (source := format_of(name)) != LAYERS:
+            raise WeftError(f"bandwidth is split by collectives of layers, and {name} is {source}: weft train times "
+                            "it on a given network")
         if not Path(name).is_file():
             raise WeftError(f"workload {name!r} is neither a file nor a model: models are {', '.join(MODELS)}"
                             f"{nearest(name, MODELS)}")
-        if communicator is None:
-            raise WeftError(f"workload {name} does not define its process groups: give a communicator file")
         if microbatches is not None:
             raise WeftError(f"workload {name} has no pipeline stages: microbatches are of a model with pp above 1")
         workload = read_text_workload(name, network.topology.n_npus).scaled(compute_scale)
-        place = partial(process_groups, workload, shape=shape)
-        return Placed(workload, read_extents(communicator, shape, place), weight)
+        if communicator is not None:
+            place = partial(process_groups, workload, shape=shape)
+            return Placed(workload, read_extents(communicator, shape, place), weight)
+        if (found := own_groups(workload, shape)) is None:
+            raise WeftError(f"workload {name} does not define its process groups: give --communicator FILE")
+        return Placed(*found, weight)
     if communicator is not None:
         raise WeftError(f"model {name} has groups by its parallelism: leave out the communicator file {communicator}")
     if accelerator is None:

@@ -14,6 +14,7 @@ from sim.study.tables import aligned, to_csv
 from sim.whole_file import write_text_whole
 from topologies.checks import WeftError
 from topologies.text.input_text import read_input
+from topologies.text.kinds import refuse_other
 
 Row = dict[str, Any]
 
@@ -79,11 +80,12 @@ def read_rows(path: str, what: str, columns: Sequence[str]) -> list[dict[str, st
     """
     name = f"{what} {path}"
     try:
-        rows = list(csv.DictReader(read_input(path, what).splitlines()))
+        rows = list(csv.DictReader((text := read_input(path, what)).splitlines()))
     except csv.Error as wrong:
         raise WeftError(f"{name} are not CSV: {wrong}") from None
     for column in columns:
         if not rows or column not in rows[0]:
+            refuse_other(text, path, what)
             raise WeftError(f"{name} lack the column {column!r}: expected are {', '.join(columns)}")
     for number, row in enumerate(rows, start=2):
         if None in row.values() or None in row:

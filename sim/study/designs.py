@@ -26,6 +26,9 @@ from workloads.models import MODELS
 from workloads.passes.plan import Plan
 from workloads.training import LOOPS as SIMULATED_LOOPS
 
+LOOP, PEAK, EFFICIENCY = "no-overlap", 312.0, 0.75
+"""Where none is given."""
+
 
 def make_studies(spec: Spec, how: How = AS_USUAL) -> list[Study]:
     """One study for each network.
@@ -72,7 +75,7 @@ def design_row(study: Study) -> dict[str, Any]:
 
 
 def _make_study(spec: Spec, name: str, how: How) -> Study:
-    asked, loop, kind = spec.optimize, filled(spec.training).loop, spec.kind.name if spec.collective.name else ""
+    asked, loop, kind = spec.optimize, spec.training.loop or LOOP, spec.kind.name if spec.collective.name else ""
     network = read_any_network(name, spec.topology.link_latency, spec.topology.hop_latency)
     plan = _plan(spec, name, network)
     placed = () if plan else _place(spec, network)
@@ -104,8 +107,10 @@ def _make_study(spec: Spec, name: str, how: How) -> Study:
 
 
 def _check(spec: Spec, placed: Sequence[Placed]) -> None:
-    asked, loop = spec.optimize, filled(spec.training).loop
+    asked, loop = spec.optimize, spec.training.loop or LOOP
     loops = ANALYTIC_LOOPS if asked.evaluator == "analytic" else SIMULATED_LOOPS
+    if asked.evaluator == "analytic" and spec.iteration.model:
+        raise WeftError("--evaluator analytic is of collectives and layers, and --model has no formulas: omit it")
     if loop not in loops:
         known = ", ".join(loops)
         raise WeftError(f"--loop {loop!r} is unknown to the {asked.evaluator} evaluator: choose one of {known}")
@@ -147,9 +152,17 @@ def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
     names = asked.workload or ()
     if bool(names) == bool(spec.collective.name):
         raise WeftError("give either --workload, --collective or --model")
-    own = {"--weight": asked.weight, "--communicator": asked.communicator, "--parallelism": asked.parallelism}
-    if not names and (given := [flag for flag, value in own.items() if value]):
-        raise WeftError(f"{', '.join(given)}: of workloads, and --collective is given")
+    of_both = (spec.workload, spec.training)
+    of_workloads: list[tuple[Any, str]] = [(keys, name) for keys in of_both for name in vars(keys)]
+    of_workloads += [(asked, name) for name in ("weight", "communicator", "parallelism", "checkpointed")]
+    for keys, name in of_workloads if not names else ():
+        if (value := getattr(keys, name)) not in (None, False):
+            value = ",".join(map(str, value)) if isinstance(value, tuple) else value
+            raise WeftError(f"{said(name, value)} is of workloads, and --collective is given: omit it")
+    if spec.training.microbatches is None:
+        for name in ("activation", "pipeline_order"):
+            if (value := getattr(spec.training, name)) is not None:
+                raise WeftError(f"{said(name, value)} is of a pipeline: give --microbatches, or omit it")
     if spec.sweep.begin is not None and names:
         raise WeftError("--size belongs to --collective; a workload has its own sizes")
     files = [name for name in names if name not in MODELS]
@@ -158,8 +171,12 @@ def _place(spec: Spec, network: Network) -> tuple[Placed, ...]:
     parallelism = _one_each(asked.parallelism, models, "--parallelism", "models", None)
     weight = _one_each(asked.weight, names, "--weight", "workloads", 1.0)
     work = filled(spec.workload)
-    assert work.peak is not None and work.efficiency is not None  # the command has defaults
-    accelerator = Accelerator(number(work.peak, "peak", 0, above=True) * TERA, work.efficiency)
+    for name in ("samples", "peak", "efficiency") if not models else ():
+        if (value := getattr(work, name)) is not None:
+            raise WeftError(f"{said(name, value)} is for models: a workload file states its own compute times")
+    peak, efficiency = PEAK if work.peak is None else work.peak, work.efficiency
+    accelerator = Accelerator(
+        number(peak, "peak", 0, above=True) * TERA, EFFICIENCY if efficiency is None else efficiency)
     return tuple(
         place_workload(
             name, network, communicator=communicator.pop(0) if name in files else None,

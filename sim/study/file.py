@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sim.study.keys import AUTO, SWEPT
 from sim.study.plans import label_of, no_model
 from sim.study.points import Task, check_joined, topology_of
 from sim.study.spec import Spec, read_sections
-from sim.study.workload_keys import check_no_collective, check_no_workload, designs, label_of_workload, works
+from sim.study.workload_keys import by_each, check_no_collective, check_no_workload, designs, label_of_workload, works
 from topologies import Topology, WeftError
 from topologies.checks import checked
 from topologies.core.rateless import wiring_of
@@ -119,8 +119,7 @@ def _named(spec: Spec) -> Iterator[tuple[Spec, str]]:
         yield from ((one, label_of_design(one)) for one in each_network(spec))
         return
     label = label_of_workload if spec.iteration.model is None else label_of
-    for name in spec.algorithms if spec.collective.algorithms else ("",):
-        one = replace(spec, collective=replace(spec.collective, algorithms=(name,))) if name else spec
+    for one in by_each(spec).values() if spec.collective.algorithms else (spec,):
         yield one, label(one)
 
 

@@ -1,6 +1,4 @@
-"""Jobs of a spec: its sections `[workload]` and `[training]` on a fabric; process groups of a SimAI workload, from the
-sizes on its first line.
-"""
+"""Jobs of a spec: its sections `[workload]` and `[training]` on a fabric."""
 
 from dataclasses import replace
 from functools import partial
@@ -21,63 +19,13 @@ from topologies.units import parse_bandwidth, parse_size
 from workloads import read_text_workload, training_workload
 from workloads.compute import TERA, Accelerator
 from workloads.formats.comm_groups import read_extents
-from workloads.formats.simai import EVERYONE, EXPERTS, STAGES, TENSOR
-from workloads.formats.text_workload import BY_POLICY, OWN
+from workloads.formats.text_groups import own_groups
 from workloads.job import Job, check_room
 from workloads.models import MODELS, model
-from workloads.parallelism import (
-    DATA,
-    EXPERT,
-    EXPERT_DATA,
-    HSDP,
-    PIPELINE,
-    SCHEMES,
-    Parallelism,
-    parse_parallelism,
-    plain_scheme,
-)
-from workloads.parallelism import TENSOR as TENSOR_GROUP
+from workloads.parallelism import HSDP, PIPELINE, SCHEMES, parse_parallelism, plain_scheme
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
 from workloads.training import LOOPS, Training, is_product, process_groups, training_job
-from workloads.workload import PHASES, Groups, Phase, Workload
-
-NAMED = {"forward": TENSOR_GROUP, "input_grad": TENSOR_GROUP, "weight_grad": DATA, "ep": EXPERT, "dp_ep": EXPERT_DATA}
-"""Groups of a text workload by what they are."""
-
-
-def header_groups(workload: Workload, topology: Topology) -> tuple[Workload, Groups] | None:
-    """The workload with groups by their parallelism, and the groups; None of a file that does not say their sizes.
-
-    WeftError: sizes that do not fit the fabric.
-    """
-    sizes = dict(workload.header)
-    if TENSOR not in sizes:
-        return None
-    tensor, experts, stages = (sizes.get(key, 1) for key in (TENSOR, EXPERTS, STAGES))
-    n_npus = sizes.get(EVERYONE, topology.n_npus)
-    how = Parallelism(tp=tensor, dp=max(n_npus // (tensor * stages), 1), pp=stages, ep=experts)
-    groups = dict(how.groups(topology.shape))
-    groups.setdefault(EXPERT, (1,) * len(topology.shape))
-    groups.setdefault(EXPERT_DATA, groups[DATA])
-
-    def of(phase: Phase) -> Phase:
-        return replace(phase, calls=tuple(replace(call, group=NAMED[call.group]) for call in phase.calls))
-
-    layers = tuple(
-        replace(one, forward=of(one.forward), input_grad=of(one.input_grad), weight_grad=of(one.weight_grad))
-        for one in workload.layers
-    )
-    return replace(workload, layers=layers), groups
-
-
-def policy_groups(policy: str, shape: tuple[int, ...]) -> Groups:
-    """The groups that the first word of a file means."""
-    taken = {"": (), "all": range(len(shape)), "first": range(1), "others": range(1, len(shape))}
-    sizes = {word: tuple(size if dim in dims else 1 for dim, size in enumerate(shape)) for word, dims in taken.items()}
-    if policy == OWN:
-        return {word: extents for word, extents in sizes.items() if word}
-    passes, gradients = BY_POLICY[policy]
-    return {"forward": sizes[passes], "input_grad": sizes[passes], "weight_grad": sizes[gradients]}
+from workloads.workload import PHASES, Groups, Workload
 
 
 def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
@@ -99,7 +47,7 @@ def build_job(
 ) -> tuple[Workload, Job]:
     """A workload, and an iteration of it as a job.
 
-    `algorithm`: of all collectives.
+    `algorithm`: as of `Training`.
     WeftError: keys that are missing or contradict each other, and errors in the files.
     """
     workload, groups = build_workload(work, training, topology)
@@ -155,11 +103,8 @@ def _of_file(work: WorkloadKeys, training: TrainingKeys, topology: Topology) -> 
         raise WeftError(f"workload {work.name!r} is neither a file nor a model: models are {', '.join(MODELS)}"
                         f"{nearest(work.name, MODELS)}")
     workload = read_text_workload(str(work.name), topology.n_npus)
-    if work.communicator is None and work.groups is None:
-        if found := header_groups(workload, topology):
-            return found
-        if workload.policy in (*BY_POLICY, OWN):
-            return workload, policy_groups(workload.policy, topology.shape)
+    if work.communicator is None and work.groups is None and (found := own_groups(workload, topology.shape)):
+        return found
     if (work.communicator is None) == (work.groups is None):
         raise WeftError("give the process groups: either --communicator FILE or --groups TEXT")
     if work.communicator is not None:
@@ -185,7 +130,7 @@ def parse_groups(text: str) -> Groups:
             sizes = tuple(int(extent) for extent in extents.split(","))
         except ValueError:
             sizes = ()
-        if not (name and equals and sizes):
+        if not (name and equals and sizes) or min(sizes) < -1:
             raise WeftError(f"--groups: {part!r} is not a group, such as forward=16,-1,-1")
         if name.strip() in groups:
             raise WeftError(f"--groups: group {name.strip()!r} is given twice")
@@ -214,7 +159,7 @@ def _iteration(
         raise WeftError(f"{flag} is of hierarchical collectives, which need a product of dimensions: {topology.name} "
                         "is none, and groups run an algorithm among their NPUs")
     for name in options:
-        if name not in registered(algorithm).options:
+        if not any(name in registered(one).options for one in algorithm.split(",")):
             raise WeftError(f"--{name.replace('_', '-')} is of hierarchical collectives, and {algorithm} has no such "
                             "option: omit it")
     training = Training(

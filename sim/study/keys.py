@@ -252,7 +252,7 @@ class WorkloadKeys:
                            "flight recorder or Kineto profiles (or the folder of these)", "NAME|FILE",
                            ("--workload",))
     job: str | None = key("text", "the same as --workload, of a file", "FILE")
-    parallelism: str | None = key("text", "of a model, such as tp=16,dp=256,pp=1,ep=1,zero=0", "TEXT",
+    parallelism: str | None = key("text", "of a model, such as tp=16,dp=256,pp=1,ep=1,zero=0, or fsdp (zero=3)", "TEXT",
                                   default="data-parallel")
     samples: float | None = key("number", "per tensor-parallel group and iteration, or microbatch: tokens, images or "
                                 "rows", "N")
@@ -342,7 +342,7 @@ USUAL: dict[str, Any] = {
     "repeat": 1, "compute_scale": 1.0, "loop": "wfbp", "pipeline_order": "1f1b",
     "micro_batch": 1, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "etp": 1, "replicas": 1, "zero": 1, "recompute": "none",
     "precision": "half", "gradient_bytes": 4, "optimizer_bytes": 12, "overlap_tp": False, "sequence_parallel": True,
-    "overlap": True,
+    "overlap": True, "placement": "out-of-place",
 }
 """What keys of workloads are that are not given: None tells whether they are. Of a plan a job file may say others."""
 
@@ -363,7 +363,8 @@ class OptimizeKeys:
     degrees: str | None = key("text", "numbers of ports per NPU to try for circulant:N", "N[,N]")
     workload: tuple[str, ...] | None = key(
         "texts", "a model (gpt-3, resnet-50, ...) or a text workload file; repeatable", "NAME|FILE")
-    communicator: tuple[str, ...] | None = key("texts", "process groups, one file per text workload", "FILE")
+    communicator: tuple[str, ...] | None = key("texts", "process groups, one file per text workload", "FILE",
+                                               ("--communicator", "--comm-group"), default="those that it says")
     weight: tuple[float, ...] | None = key("numbers", "weight of a workload's time, one per workload", "W", default="1")
     parallelism: tuple[str, ...] | None = key(
         "texts", "tp, dp, pp, ep, zero of a model, one per model", "tp=N,...",
@@ -454,7 +455,7 @@ class MeasuredKeys:
 
     file: str | None = key("text", "nccl-tests text or JSON, OSU, IMB or HCCL text, or JSON of weft compare", "FILE",
                            ("--measured",))
-    placement: str = key("text", "of nccl-tests: out-of-place or in-place", "WORD", value="out-of-place")
+    placement: str | None = key("text", "of nccl-tests: out-of-place or in-place", "WORD", default="out-of-place")
 
 
 @dataclass(frozen=True, kw_only=True)

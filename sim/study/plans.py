@@ -116,12 +116,9 @@ def asked(spec: Spec, how: How = AS_USUAL) -> Asked:
     if machine is not None and machine.dimensions:
         check_no_engine(spec, machine.name)
         return Asked(plan, torus_of(machine, plan, how), topology.name, topology, "")
-    names = spec.collective.algorithms or (ALGORITHM,)
-    if len(names) != 1:
-        raise WeftError(f"--algorithm {','.join(names)}: an iteration has one algorithm for all its collectives")
-    run = runner(spec, how)
-    times = fabric_times(topology, plan.groups, names[0], lambda job: run(job).time_ps)
-    return Asked(plan, times, topology.name, topology, names[0])
+    names, run = ",".join(spec.collective.algorithms or (ALGORITHM,)), runner(spec, how)
+    times = fabric_times(topology, plan.groups, names, lambda job: run(job).time_ps)
+    return Asked(plan, times, topology.name, topology, names)
 
 
 def _check_beside(spec: Spec) -> None:
@@ -310,6 +307,9 @@ def plan_by(
     if inner < 1 or n_ranks % inner:
         raise WeftError(f"tp={keys.tp} x pp={keys.pp} x cp={keys.cp} do not divide the {counted(n_ranks, 'NPU')}")
     dp = n_ranks // inner
+    for name in ("global_batch", "micro_batch"):
+        if (value := getattr(keys, name)) is not None and value < 1:
+            raise WeftError(f"--{name.replace('_', '-')} {value}: at least 1")
     if keys.global_batch is None:
         raise WeftError(f"--model {keys.model} needs --global-batch: sequences of an iteration, a multiple of "
                         f"{dp * keys.micro_batch}")

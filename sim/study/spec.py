@@ -294,8 +294,10 @@ class Spec(Sections):
         named = self.collective.algorithms
         if named is None:
             return algorithms_for(self.kind.name, pairs=self.collective.pairs is not None)
+        of_jobs = self.workload.name or self.workload.job or self.iteration.model
         for place, name in enumerate(named):
-            algorithm(name)
+            for one in name.split("+") if of_jobs else (name,):  # each collective takes the first that has it
+                algorithm(one)
             if name in named[:place]:
                 raise WeftError(f"algorithm {told(name)} is given twice")
             if alike := [one for one in named[:place] if called(one) == called(name)]:

@@ -77,8 +77,7 @@ def open_workload(
 ) -> Opened:
     """The job of a model, layers, Chakra traces, GOAL, a task graph, a plan of circuits or the flight recorder.
 
-    `algorithms`: of layers at most one, of all collectives (default: hierarchical); of traces, each collective takes
-        the first that implements it; of GOAL none.
+    `algorithms`: each collective takes the first that implements it (default of layers: hierarchical); of GOAL none.
     `gpu`: of the machine, whose rates time operations of traces that nothing else times.
     WeftError: two files, a format that is not read, keys that the format or the file does not use, and errors in it.
     """
@@ -93,13 +92,10 @@ def _open(
 ) -> Opened:
     name, source = named(work), source_of(work)
     if source == LAYERS:
-        if len(algorithms) > 1:
-            raise WeftError(
-                f"--algorithm {','.join(algorithms)}: an iteration has one algorithm for all its collectives"
-            )
         only = {key: getattr(work, key) for key in OF_WORKLOADS[WorkloadKeys] if key not in ("name", "job")}
         _check_used(work, training, LAYERS, (*only, *OF_WORKLOADS[TrainingKeys]), "remote_memory", "system")
-        workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *algorithms)
+        by = [",".join(algorithms)] if algorithms else []
+        workload, job = build_job(WorkloadKeys(name=name, **only), training, topology, *by)
         what = f"{counted(len(workload.layers), 'layer')}, loop {filled(training).loop}"
         notes = notes_of(workload.header, workload.policy)
         if not algorithms and not is_product(topology):

@@ -1,7 +1,7 @@
 """Keys of workloads, for commands that may have none: what reads their files is loaded where there is one."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from topologies.checks import WeftError
 
 def named(work: WorkloadKeys) -> str | None:
     """The model or file; WeftError: two."""
+    if "" in (work.name, work.job):
+        raise WeftError("--workload is empty: give a model or a file")
     if work.name and work.job:
         raise WeftError("--workload and --job are two jobs: give one of them")
     return work.job or work.name
@@ -53,6 +55,13 @@ def label_of_workload(spec: Spec) -> str:
              if (value := getattr(keys, name)) != getattr(type(keys)(), name) and name not in ("name", "job")]
     by = [f"by {','.join(spec.collective.algorithms)}"] if spec.collective.algorithms else []
     return " ".join([Path(str(named(spec.workload))).name, *given, *by])
+
+
+def by_each(spec: Spec) -> Mapping[str, Spec]:
+    """A spec by each of its algorithms; of several joined by "+" each collective takes the first that has it.
+    """
+    return {name: replace(spec, collective=replace(spec.collective, algorithms=tuple(name.split("+"))))
+            for name in spec.collective.algorithms or ()}
 
 
 OF_COLLECTIVES = ("sweep", "account", "library", "collective")

@@ -1,7 +1,6 @@
 """Topology files: the formats, how each is recognized, and what the caller may add."""
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,15 +77,12 @@ SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(suffix for one in FORMATS for su
 def _format_of(text: str, name: str) -> FileFormat:
     """The format of a text.
 
-    WeftError: it is none that is read; what it is, if that is known.
+    WeftError: it is none that is read.
     """
     candidates = [one for one in FORMATS if name.endswith(one.suffixes)]
     sure = [one for one in candidates or FORMATS if one.recognizes is not _anything and one.recognizes(text)]
     if sure:
         return sure[0]
-    for pattern, what in NAMED:
-        if re.search(pattern, text[:65536]):
-            raise WeftError(f"topology file {name} is {what}")
     if taken := [one for one in candidates if one.recognizes is _anything]:
         return taken[-1]
     expected = " or ".join(one.name for one in candidates or FORMATS)
@@ -103,28 +99,6 @@ _FLAGS = {
     "nvlink": "NVLink generation", "nic_bandwidth": "NIC bandwidth",
 }
 _OF_SOME_FILES = ("boxes", "nvlink", "nic_bandwidth")
-
-
-NAMED: tuple[tuple[str, str], ...] = (
-    (r"<graphs\b", "an NCCL graph (NCCL_GRAPH_DUMP_FILE): rings and trees that it searched; NCCL_TOPO_DUMP_FILE writes "
-     "the network"),
-    (r"<algo\b", "an MSCCL program: give it as --algorithm"),
-    (r'"threadblocks"', "an execution plan of MSCCL++: give it as --algorithm"),
-    (r"<topology\b", "an lstopo file of hwloc, which has no links between GPUs: NCCL_TOPO_DUMP_FILE writes them"),
-    (r"(?im)^\s*nodes\s+\d+\s+connections\s", "a connection matrix of htsim: flows, and no network: --workload"),
-    (r'"topology-name"|"topology_configuration"', "a network of ASTRA-sim before 1.0, of one shape by its name: "
-     "that of 1.0 is read, with topologies-per-dim"),
-    (r'"logical-dims"', "the logical dimensions of ASTRA-sim's ns-3: the network is in its topology text"),
-    (r'"scheduling-policy"', "a system file of ASTRA-sim: give it as weft astra --system"),
-    (r"\+-+\+\s*\n\|\s*NVIDIA-SMI", "the status of nvidia-smi: nvidia-smi topo -m writes the table"),
-    (r"(?m)^GPU \d+: .*\n\s*Link \d+:", "the status of NVLinks: nvidia-smi topo -m writes the table"),
-    (r"\bNCCL INFO ", "a log of NCCL: NCCL_TOPO_DUMP_FILE writes the topology"),
-    (r'(?m)^(?:Switch|Ca)\s+\d+\s+"', "the output of ibnetdiscover, whose hosts have no GPUs"),
-    (r"(?m)^(infrastructure|devices?)\s*:", "a part or a draft of InfraGraph, as its documentation has them: an "
-     "infrastructure of schema 2 or 3 is read, with instances and edges"),
-    (r"(?m)^\s*SwitchName=", "Slurm's topology.conf, whose links have no rates"),
-)
-"""What files that are recognized and not read are, by what they contain."""
 
 
 def read_topology_file(path: str | Path, given: Given = Given()) -> Topology:

@@ -23,6 +23,8 @@ from topologies.core.topology import Topology
 from topologies.machines.from_topology import machine_table
 from topologies.products import torus
 from topologies.text.brief import one_line
+from topologies.text.input_text import read_input
+from topologies.text.kinds import MACHINE
 from topologies.text.plain_data import parse_toml, read_toml
 from topologies.units import PS_PER_S, Quantities, bytes_per_s, parse_bandwidth, parse_time
 
@@ -202,6 +204,8 @@ def machine(name: str) -> Machine:
         return _machine(Path(name).stem, machine_table(name), f"machine {name}")
     if name.endswith(".toml"):
         return _machine(Path(name).stem, read_toml(name, "machine"), f"machine {name}")
+    if Path(name).is_file():
+        read_input(name, MACHINE)
     known = profiles("boxes")[choice(name, profiles("boxes"), "machine", ", or a file FILE.toml or FILE.xml")]
     return _machine(name, {key: value for key, value in known.items() if key != "source"}, f"machine {name}")
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from topologies.checks import WeftError, told
+from topologies.text.kinds import HEAD, MEASURED, refuse_other
 
 MOST_BYTES = 64 * 2**20
 """Size limit for a foreign file; parsing this much text takes seconds."""
@@ -22,13 +23,16 @@ def read_input(path: str | Path, what: str, most_bytes: int = MOST_BYTES) -> str
 
     `what`: what the file is for, for messages: "topology file".
     `most_bytes`: larger files are rejected before being read.
-    WeftError: the file cannot be read, is too large, is empty, or is not UTF-8 text.
+    WeftError: the file cannot be read, is too large, is empty, is not UTF-8 text, or is known to be something else.
     """
     data = read_input_bytes(path, what, most_bytes)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
+        refuse_other(data[:HEAD].decode("latin-1"), path, what)
         raise WeftError(f"{what} {path} is not UTF-8 text") from None
+    if what != MEASURED or "\0" in text:  # whose tables may stand behind whatever else a job has written
+        refuse_other(text, path, what)
     if "\0" in text:
         raise WeftError(f"{what} {path} is not text: it contains zero bytes")
     if not text.strip():

@@ -9,6 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 from topologies.checks import Count, Integer, WeftError, checked, choice, integer, told
 from topologies.text.brief import one_line
+from topologies.text.input_text import read_input
+from topologies.text.kinds import MODEL
 from topologies.text.plain_data import parse_toml, read_json_object
 from topologies.text.schema import Absent, note
 
@@ -254,6 +256,8 @@ def language_model(name: str) -> LanguageModel:
     """
     if name.endswith(".json"):
         return from_hugging_face(name)
+    if Path(name).is_file():
+        read_input(name, MODEL)
     known, name = language_models(), name.replace("llama-3.1-", "llama-3-")  # of the same shape
     return LanguageModel(name=name, **known[choice(name, known, "model", ", or a Hugging Face config.json")])
 

@@ -17,6 +17,7 @@ ALL, IN_ROUNDS = "all", "recursive-doubling"
 class FabricGroups:
     """Adds collectives of the groups of a plan to jobs; all-to-alls are pairwise where the algorithm has none.
 
+    `name`: of several with commas, each collective takes the first that has it.
     `npus`: where the ranks are; default: everywhere, in order.
     WeftError: the algorithm is made for whole fabrics.
     """
@@ -25,8 +26,9 @@ class FabricGroups:
         self, topology: Topology, groups: Mapping[str, Group], name: str, npus: Sequence[int] | None = None
     ) -> None:
         self.topology, self.groups = topology, groups
-        self.collectives = GroupCollectives(topology, (name, "pairwise"))
-        self.scalars = GroupCollectives(topology, (IN_ROUNDS, name))
+        names = name.split(",")
+        self.collectives = GroupCollectives(topology, (*names, "pairwise"))
+        self.scalars = GroupCollectives(topology, (IN_ROUNDS, *names))
         self.npus = range(topology.n_npus) if npus is None else npus
 
     def add(

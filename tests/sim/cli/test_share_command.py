@@ -160,7 +160,7 @@ COLLECTIVE = "collective = 'all-reduce'\nalgorithm = 'ring'\nsize = '1K'\n"
     [
         ("[topology]", "no tenant is given"),
         ("[tenant]\na = 1", "write it as [[tenant]] with its keys below"),
-        ("[sweep]\nbegin = '1K'", "weft share does not use [sweep]: it takes topology, model, tenant"),
+        ("[sweep]\nbegin = '1K'", "weft share does not use [sweep]: it takes topology, model, workload, tenant"),
         ("[other]\na = 1\n[[tenant]]\njob = 'a'", "unknown section 'other'"),
         ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = 'ring'\nsize = true", "size True is not a text"),
         ("[[tenant]]\ncollective = 'all-reduce'\nalgorithm = ['ring']", "algorithm is ['ring']: give text"),
