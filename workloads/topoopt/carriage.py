@@ -1,6 +1,6 @@
 """An iteration of a job on servers of a fabric, alone or beside other jobs: computations, messages and all-reduces."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +9,17 @@ import numpy.typing as npt
 from collectives import build, ring_rounds
 from topologies import Topology, WeftError, switch
 from topologies.core.k_shortest import k_shortest_paths
-from workloads.job import Job
+from workloads.job import Job, Operation
 
 Ints = npt.NDArray[np.int64]
 
 FEW = 8
 """Messages of a source that are sends of their own where all sources have as many, of one size."""
+
+PAIRS = 512
+"""Placements whose messages are kept for further jobs."""
+
+_known: dict[tuple[int, bool, bytes, bytes, bytes], list[Operation]] = {}
 
 MOST_ROUTES = 1_024
 """Limit on the shortest paths of a pair, which are looked for one after another."""
@@ -115,16 +120,30 @@ class Carriage:
         elif (flow := self._flow()) is not None:
             paths = self.job.topology.paths(src, dst, "ecmp", flow)
             via = [part.tolist() for part in np.split(paths.links, paths.ptr[1:-1])]
-        count = np.bincount(src)
-        several = int(count.max())
-        alike = several <= FEW and not via and src.size == several * np.count_nonzero(count) and np.ptp(size) == 0
-        # Where all sources send alike, each message of them is a send, whose symmetry shows.
-        parts = np.argsort(src, kind="stable").reshape(-1, several).T if alike else [np.arange(src.size)]
-        return waits + [self.job.send(
-            f"to {name}", int(size[0]) if alike else tuple(size.tolist()), tuple(src[one].tolist()),
-            tuple(dst[one].tolist()), via=via, after=[producer], laps=2 if self.transport.acknowledged else 1,
-            detached=True,
-        ) for one in parts]
+        if via:
+            return [*waits, self._send(name, tuple(size.tolist()), src, dst, producer, via)]
+        key = self.job.topology.n_npus, self.transport.acknowledged, src.tobytes(), dst.tobytes(), size.tobytes()
+        if (alike := _known.pop(key, None)) is None:
+            count = np.bincount(src)
+            several = int(count.max())
+            each: int | tuple[int, ...] = tuple(size.tolist())
+            parts: Iterable[Ints] = [np.arange(src.size)]
+            if several <= FEW and src.size == several * np.count_nonzero(count) and np.ptp(size) == 0:
+                # Where all sources send alike, each message of them is a send, whose symmetry shows.
+                each, parts = int(size[0]), np.argsort(src, kind="stable").reshape(-1, several).T
+            sent = [self._send(name, each, src[at], dst[at], producer) for at in parts]
+            alike = [self.job.operations[number] for number in sent]
+        else:
+            sent = [self.job.repeat(f"to {name}", one, [producer]) for one in alike]
+        _known[key] = alike  # the latest is last
+        while len(_known) > PAIRS:
+            del _known[next(iter(_known))]
+        return waits + sent
+
+    def _send(self, name: str, size: int | tuple[int, ...], src: Ints, dst: Ints, producer: int,
+              via: Sequence[Sequence[int]] = ()) -> int:
+        return self.job.send(f"to {name}", size, tuple(src.tolist()), tuple(dst.tolist()), via=via, after=[producer],
+                             laps=2 if self.transport.acknowledged else 1, detached=True)
 
     def gradients(self, name: str, size_bytes: int, after: int, group: tuple[int, ...] | None = None) -> None:
         """An all-reduce of some servers, in the order of the ring +1, or of all; begins as an operation ends on each.
