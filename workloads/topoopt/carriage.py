@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,6 @@ FEW = 8
 
 PAIRS = 512
 """Placements whose messages are kept for further jobs."""
-
-_known: dict[tuple[int, bool, bytes, bytes, bytes], list[Operation]] = {}
 
 MOST_ROUTES = 1_024
 """Limit on the shortest paths of a pair, which are looked for one after another."""
@@ -112,38 +111,19 @@ class Carriage:
         if not moves.any():
             return waits
         src, dst, size = self.place[src[moves]], self.place[dst[moves]], size_bytes[moves]
-        via: list[list[int]] = []
+        paths = None
         if self.transport.routes > 1:
             paths = k_shortest_paths(self.job.topology, src, dst, self.transport.routes)
-            via = [part.tolist() for part in np.split(paths.links, paths.ptr[1:-1])]
             src, dst, size = src[paths.pair], dst[paths.pair], _shares(size, paths.pair)
         elif (flow := self._flow()) is not None:
             paths = self.job.topology.paths(src, dst, "ecmp", flow)
+        laps = 2 if self.transport.acknowledged else 1
+        if paths is not None:
             via = [part.tolist() for part in np.split(paths.links, paths.ptr[1:-1])]
-        if via:
-            return [*waits, self._send(name, tuple(size.tolist()), src, dst, producer, via)]
-        key = self.job.topology.n_npus, self.transport.acknowledged, src.tobytes(), dst.tobytes(), size.tobytes()
-        if (alike := _known.pop(key, None)) is None:
-            count = np.bincount(src)
-            several = int(count.max())
-            each: int | tuple[int, ...] = tuple(size.tolist())
-            parts: Iterable[Ints] = [np.arange(src.size)]
-            if several <= FEW and src.size == several * np.count_nonzero(count) and np.ptp(size) == 0:
-                # Where all sources send alike, each message of them is a send, whose symmetry shows.
-                each, parts = int(size[0]), np.argsort(src, kind="stable").reshape(-1, several).T
-            sent = [self._send(name, each, src[at], dst[at], producer) for at in parts]
-            alike = [self.job.operations[number] for number in sent]
-        else:
-            sent = [self.job.repeat(f"to {name}", one, [producer]) for one in alike]
-        _known[key] = alike  # the latest is last
-        while len(_known) > PAIRS:
-            del _known[next(iter(_known))]
-        return waits + sent
-
-    def _send(self, name: str, size: int | tuple[int, ...], src: Ints, dst: Ints, producer: int,
-              via: Sequence[Sequence[int]] = ()) -> int:
-        return self.job.send(f"to {name}", size, tuple(src.tolist()), tuple(dst.tolist()), via=via, after=[producer],
-                             laps=2 if self.transport.acknowledged else 1, detached=True)
+            return [*waits, self.job.send(f"to {name}", tuple(size.tolist()), src.tolist(), dst.tolist(), via=via,
+                                          after=[producer], laps=laps, detached=True)]
+        alike = _sends(self.job.topology, laps, src.tobytes(), dst.tobytes(), size.tobytes())
+        return waits + [self.job.repeat(f"to {name}", one, [producer]) for one in alike]
 
     def gradients(self, name: str, size_bytes: int, after: int, group: tuple[int, ...] | None = None) -> None:
         """An all-reduce of some servers, in the order of the ring +1, or of all; begins as an operation ends on each.
@@ -229,6 +209,22 @@ class Iteration:
         found = Job(network)
         self.onto(found, range(self.n), rings, transport)
         return found
+
+
+@lru_cache(PAIRS)
+def _sends(fabric: Topology, laps: int, *columns: bytes) -> list[Operation]:
+    """The sends of messages, given as sources, destinations and bytes of each."""
+    job, (src, dst, size) = Job(fabric), (np.frombuffer(column, np.int64) for column in columns)
+    count = np.bincount(src)
+    several = int(count.max())
+    each: int | tuple[int, ...] = tuple(size.tolist())
+    parts: Iterable[Ints] = [np.arange(src.size)]
+    if several <= FEW and src.size == several * np.count_nonzero(count) and np.ptp(size) == 0:
+        # Where all sources send alike, each message of them is a send, whose symmetry shows.
+        each, parts = int(size[0]), np.argsort(src, kind="stable").reshape(-1, several).T
+    for at in parts:
+        job.send("", each, src[at].tolist(), dst[at].tolist(), laps=laps, detached=True)
+    return job.operations
 
 
 def _shares(size: Ints, pair: Ints) -> Ints:

@@ -112,7 +112,6 @@ class Load:
         self.model = model
         used = {source for one in model.operators for source in one.inputs}
         self._last = [at for at in range(len(model.operators)) if at not in used]
-        self._moved: dict[tuple[Placement, Placement], tuple[Shares, Shares, float]] = {}
 
     def compute_ps(self) -> float:
         """All computations, shared out evenly: no strategy takes less."""
@@ -133,7 +132,7 @@ class Load:
             reduced[first :: n // k] += 2 * (k - 1) / k * operator.parameter_bytes
             for source in operator.inputs:
                 if strategy[source] != strategy[at]:
-                    out, into, most = self._shares(strategy[source], strategy[at])
+                    out, into, most = _moved(strategy[source], strategy[at], n)
                     size = operators[source].output_bytes
                     sent += size * (out + into)  # activations there, gradients back
                     moved_ms[source, at] = size * most * ms_per_byte
@@ -150,13 +149,11 @@ class Load:
                       min(there_ms[at] for at in self._last) + reduced.max() * ms_per_byte)
         return float(most_ms) * 1e9
 
-    def _shares(self, source: Placement, target: Placement) -> tuple[Shares, Shares, float]:
-        """Parts of the bytes that each server sends to others and receives from them, and the largest part."""
-        key = source, target
-        if key not in self._moved:
-            n = self.model.n
-            ends = _between(source, target, n, 1)[:2]
-            moves = np.not_equal(*ends)
-            out, into = (np.bincount(end[moves], minlength=n) / moves.size for end in ends)
-            self._moved[key] = out, into, float(max(out.max(), into.max()))
-        return self._moved[key]
+
+@lru_cache(4 * PAIRS)
+def _moved(source: Placement, target: Placement, n: int) -> tuple[Shares, Shares, float]:
+    """Parts of the bytes that each server sends to others and receives from them, and the largest part."""
+    ends = _between(source, target, n, 1)[:2]
+    moves = np.not_equal(*ends)
+    out, into = (np.bincount(end[moves], minlength=n) / moves.size for end in ends)
+    return out, into, float(max(out.max(), into.max()))
