@@ -38,13 +38,12 @@ def step_numbers(t: Transfers) -> npt.NDArray[np.int64]:
 
 def step_pairs(schedule: Schedule) -> list[frozenset[Pair]]:
     """The pairs of ranks that each step joins, first to last."""
-    t = schedule.pattern.transfers()
-    moves = t.src != t.dst
-    found: list[set[Pair]] = [set() for _ in range(int(distinct_of(t.step[moves]).size))]
-    for step, src, dst in zip(step_numbers(t)[moves].tolist(), t.src[moves].tolist(), t.dst[moves].tolist(),
-                              strict=True):
-        found[step].add((src, dst))
-    return [frozenset(pairs) for pairs in found]
+    t, step = schedule.pattern.transfers(), step_numbers(schedule.pattern.transfers())
+    rows = np.flatnonzero(t.src != t.dst)
+    rows = rows[np.argsort(step[rows], kind="stable")]
+    ends = np.cumsum(np.bincount(step[rows]))
+    return [frozenset(zip(t.src[some].tolist(), t.dst[some].tolist(), strict=True))
+            for some in np.split(rows, ends)[:-1]]
 
 
 def in_matchings(schedule: Schedule) -> Schedule:

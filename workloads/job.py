@@ -360,6 +360,13 @@ class Job:
         self.operations.append(operation)
         return len(self.operations) - 1
 
+    def repeat(self, name: str, like: Operation, after: Sequence[int]) -> int:
+        """Add what a job on as many NPUs has, under another name and after other operations; returns the number."""
+        operation = object.__new__(Operation)  # without its check: all of it was read before
+        vars(operation).update(vars(like) | {"name": name, "after": tuple(after)})
+        self.operations.append(operation)
+        return len(self.operations) - 1
+
     @checked
     def ranks(self, operation: Operation) -> Ranks:
         """NPUs that an operation covers."""

@@ -31,7 +31,8 @@ def run(arguments: argparse.Namespace) -> None:
         found = search(job, fabric_for, settings)
     row: dict[str, Any] = {
         "workload": job.name, "servers": job.n, "degree": keys.degree, "topology": found.fabric.topology.name,
-        "rings": list(found.fabric.jumps), "group_rings": {k: list(j) for k, j in found.fabric.group_jumps.items()},
+        "rings": list(found.fabric.rings.jumps),
+        "group_rings": {k: list(jumps) for k, jumps in found.fabric.rings.groups.items()},
         "matched": [list(pair) for pair in found.fabric.matched], "start_s": found.start_ps / 1e12,
         "time_s": found.time_ps / 1e12, "evaluations": found.evaluations,
         "evaluations_to_best": found.evaluations_to_best, "seconds_per_evaluation": found.seconds_per_evaluation,

@@ -91,6 +91,8 @@ class Shape:
         transfers, row, half = self.quotient.transfers, self.task_row[tasks], self.task_half[tasks]
         each = block_bytes if isinstance(block_bytes, int) else block_bytes[transfers.slot[row]]
         whole = transfers.blocks[row] * each
+        if half.max(initial=-1) < 0:
+            return whole
         return np.where(half < 0, whole, np.where(half == 0, whole - whole // 2, whole // 2))
 
     def works(self, block_bytes: int) -> Works:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import groupby, pairwise
 from math import comb, sqrt
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,11 +28,25 @@ from topologies.units import parse_size
 from workloads.circuits import SHARED, with_circuits
 from workloads.job import Job
 
-PER_SERVER = 8
-"""GPUs of a server, and its rails."""
 
-TRANSCEIVER, SWITCH_PORT, OCS_PORT = (219.0, 10.0), (37_299 / 64, 2_524 / 64), (520.0, 75 / 192)
-"""Dollars and watts at 400 Gb/s, of Opus's notebook."""
+class Rails(NamedTuple):
+    """Scale and prices of rails, without NICs, in dollars and watts, as the artifact of Opus has them."""
+
+    gpus: tuple[int, ...]
+    each: int  # GPUs of a server, and its rails
+    transceiver: tuple[float, float]  # of a GPU
+    far: tuple[float, float]  # of a port of a switch
+    port: tuple[float, float]
+
+
+RAILS = {
+    "400 Gb/s": Rails((1024, 2048, 4096, 8192), 8, (219.0, 10.0), (219.0, 10.0), (37_299 / 64, 2_524 / 64)),
+    "H200": Rails((128, 256, 512), 8, (879.0, 10.0), (879.0, 10.0), (37_299 / 64, 2_524 / 64)),
+    "GB200": Rails((256, 512, 1024, 2048), 32, (879.0, 16.0), (0.0, 0.0), (149_939 / 144, 7_000 / 144)),
+}
+"""Of its notebook, and of both columns of figure 15."""
+
+OCS_PORT = (520.0, 75 / 192)
 
 CHANGES = 30
 """Of phase, in an iteration of Opus's simulation."""
@@ -39,26 +54,32 @@ CHANGES = 30
 WINDOWS_MS = (26.3, 1814.1, 3.6, 4.4, 25.3, 22.0)
 """Before the changes of phase of the first stage, in an iteration of Opus's trace of Llama-3 8B on 64 GPUs."""
 
+SWEPT_MS = {"H200": (*6 * (0.0,), *4 * (1000.0,)), "GB200": (*6 * (0.0,), *4 * (276.604869,))}
+"""Windows of Opus's sweeps of delays (figures 12 and 13), read off: ten changes by the slope on demand, of which four
+are hidden, up to 276.6 ms by what the sweep at 500 ms has, or throughout; its traces are not released."""
 
-def packet_ports(servers: int) -> int:
+
+def packet_ports(servers: int, each: int) -> int:
     """Ports of switches, rail by rail: as large as two tiers of them need."""
     ports = round(sqrt(4 * servers))
-    leaves = servers // (ports // 2) * 2 * PER_SERVER
-    return (leaves + PER_SERVER * servers // ports) * ports
+    leaves = servers // (ports // 2) * 2 * each
+    return (leaves + each * servers // ports) * ports
 
 
 def rails(quick: bool) -> Iterator[Row]:
-    """Money and power of rails, without NICs: packet switches, or an OCS with a port for each direction."""
-    for gpus in (1024, 2048, 4096, 8192):
-        servers = gpus // PER_SERVER
-        ports, circuits = packet_ports(servers), 2 * servers * PER_SERVER
-        packet, optical = (
-            [count * (port + far) + gpus * near for port, far, near in zip(kind, ends, TRANSCEIVER, strict=True)]
-            for count, kind, ends in ((ports, SWITCH_PORT, TRANSCEIVER), (circuits, OCS_PORT, (0.0, 0.0)))
-        )
-        for fabric, (dollars, watts) in (("packet switches", packet), ("OCS", optical)):
-            yield {"gpus": gpus, "fabric": fabric, "million_dollars": dollars / 1e6, "kilowatts": watts / 1e3,
-                   "times_cheaper": packet[0] / dollars, "times_less_power": packet[1] / watts}
+    """Money and power of a fat-tree, of packet switches rail by rail, and of OCS with a port for each direction."""
+    for prices, (scales, each, near, far, port) in RAILS.items():
+        for gpus in scales:
+            tree = round((4 * gpus) ** (1 / 3))
+            packet = [a + b for a, b in zip(port, far, strict=True)]
+            ports = {"fat-tree": (tree * (tree**2 + tree**2 // 4), packet),
+                     "packet switches": (packet_ports(gpus // each, each), packet), "OCS": (2 * gpus, OCS_PORT)}
+            cost = {fabric: [count * a + gpus * b for a, b in zip(one, near, strict=True)]
+                    for fabric, (count, one) in ports.items()}
+            for fabric, (dollars, watts) in cost.items():
+                yield {"prices": prices, "gpus": gpus, "fabric": fabric, "million_dollars": dollars / 1e6,
+                       "kilowatts": watts / 1e3, "times_cheaper": cost["packet switches"][0] / dollars,
+                       "times_less_power": cost["packet switches"][1] / watts}
 
 
 def regions(quick: bool) -> Iterator[Row]:
@@ -245,7 +266,8 @@ def on_a_ring(size: str, step: str = "0", hops: str = "1") -> float:
 
 
 OURS: dict[str, Callable[..., float]] = {
-    "money and power of rails": lambda gpus, fabric, what: _cell(rails, what, gpus=gpus, fabric=fabric),
+    "money and power of rails": lambda prices, gpus, fabric, what: _cell(
+        rails, what, prices=prices, gpus=gpus, fabric=fabric),
     "money of regions": lambda rate: _cell(regions, "fat_tree_over_regions", Gbps=rate),
     "performance per dollar": lambda name, rate: _cell(dollars, "regions_over_fat_tree", model=name, Gbps=rate),
     "goodput": lambda host, chips, how: _cell(pods, how, host_up=host, slice=chips),
@@ -253,15 +275,17 @@ OURS: dict[str, Callable[..., float]] = {
     # both policies: on demand, too, the host asks ahead of its GPU
     "phases, testbed": lambda job, policy, delay: _with_changes(
         "phases, testbed", (job, policy), delay, "provisioned", () if "2D" in job else WINDOWS_MS),
-    "phases, simulation": lambda group, delay: _with_changes(
-        "phases, simulation", (group,), delay, "demand", CHANGES * (0.0,)),
+    "phases, simulation": lambda *case: _with_changes(
+        "phases, simulation", case[:-1], case[-1], "demand", CHANGES * (0.0,)),
+    "phases, sweeps": lambda gpu, policy, delay: _with_changes(
+        "phases, sweeps", (gpu, policy), delay, policy, SWEPT_MS[gpu]),
     "planes": lambda kind, servers, planes, megabytes, switch_ms, what: on_planes(
         kind, int(servers), int(planes), float(megabytes), float(switch_ms), what),
     "steps on a ring of 8": on_a_ring,
 }
 """Our value of a case, of each set."""
 
-GIVEN = {"phases, testbed": "0ms", "phases, simulation": "0.5ms"}
+GIVEN = {"phases, testbed": "0ms", "phases, simulation": "0.5ms", "phases, sweeps": "100ms"}
 """Of phases, the delay of the measured or simulated time that ours adds changes to."""
 
 

@@ -21,15 +21,7 @@ from sim.papers.tables import PAGE, Left, Row, as_text, picture
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, log_axis, size_label
 from sim.program.model import Model
 from sim.scenarios.follow_demand import WHOLE_CHUNKS, follow_demand, greedy_circuits
-from sim.scenarios.optical import (
-    ClusterJob,
-    bandwidth_tax,
-    contended_ps,
-    isolated_ps,
-    lower_bound_ps,
-    place_randomly,
-    simulate_iteration,
-)
+from sim.scenarios.optical import ClusterJob, bandwidth_tax, contended_ps, lower_bound_ps, simulate_iteration
 from sim.scenarios.topoopt_search import FabricFor, Settings, optical_fabric, search
 from sim.simulation import simulate
 from sim.study.circuits import switched_rows
@@ -130,8 +122,9 @@ def run(left: Left, quick: bool) -> None:
 
 
 def _study(name: str, rows: list[Row], width: int = PAGE) -> list[str]:
-    few = rows if len(rows) <= MOST_ROWS else _some(name, rows)
-    part = "" if few is rows else f" ({len(few)} of {len(rows)} rows; the CSV has all)"
+    step = max(1, -(-len(rows) // MOST_ROWS))
+    few = [row for row in rows if row["delay"] == "10us"] if step > 1 and name == "switching" else rows[::step]
+    part = "" if len(few) == len(rows) else f" ({len(few)} of {len(rows)} rows; the CSV has all)"
     found = (f"  {line}" for line in findings(name, rows))
     return [f"{name}: published: {HEADLINES[name]}{part}", *as_text(few, width).split("\n"), *found]
 
@@ -175,20 +168,9 @@ def _gains(fabric: str, rows: list[Row]) -> str:
     ordered = sorted(rows, key=lambda row: float(row["over_topoopt"]))
     least, median, most = (float(row["over_topoopt"]) for row in (ordered[0], ordered[len(rows) // 2], ordered[-1]))
     start = sorted(float(row["start_over_topoopt"]) for row in rows)
-    return (f"{fabric} over TopoOpt: {least:.2f} to {most:.2f} ({_point(ordered[-1])}), median {median:.2f}; with data "
-            f"parallelism {start[0]:.2f} to {start[-1]:.2f}, median {start[len(start) // 2]:.2f}")
-
-
-def _point(row: Row) -> str:
-    return f"{row['model']}, {row['servers']} servers, {row['interfaces']}x{row['Gbps']} Gb/s"
-
-
-def _some(name: str, rows: list[Row]) -> list[Row]:
-    """A part of a long table for the screen; the file has all of it."""
-    if name == "switching":
-        return [row for row in rows if row["delay"] == "10us"]
-    step = -(-len(rows) // MOST_ROWS)
-    return rows[::step]
+    where = "{model}, {servers} servers, {interfaces}x{Gbps} Gb/s".format_map(ordered[-1])
+    return (f"{fabric} over TopoOpt: {least:.2f} to {most:.2f} ({where}), median {median:.2f}; with data parallelism "
+            f"{start[0]:.2f} to {start[-1]:.2f}, median {start[len(start) // 2]:.2f}")
 
 
 UNSEEN = 0.04
@@ -269,6 +251,12 @@ def _distinct(rows: Iterable[Row], key: str) -> list[Any]:
     return list(dict.fromkeys(row[key] for row in rows))
 
 
+def _grouped(rows: list[Row], *keys: str) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
+    """The rows of each combination of some values, in the order of their first rows."""
+    for case in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
+        yield case, [row for row in rows if tuple(row[key] for key in keys) == case]
+
+
 def _iterations(rows: list[Row]) -> Panels:
     mine = [row for row in rows if row["packet_level_ms"] is not None]
     names = [f"{row['workload']}, {row['fabric']} {row['interfaces']}x{row['Gbps']}G" for row in mine]
@@ -286,33 +274,27 @@ def _twisted(rows: list[Row]) -> Panels:
 
 
 def _switching(rows: list[Row]) -> Panels:
-    for collective in _distinct(rows, "collective"):
-        for size in _distinct(rows, "size"):
-            mine = [row for row in rows if (row["collective"], row["size"]) == (collective, size)]
-            static = {row["delay_us"]: row["plan_us"] for row in mine if row["policy"] == "static"}
-            over = [row | {"over": row["plan_us"] / static[row["delay_us"]]} for row in mine]
-            labels = ("reconfiguration delay (µs)", "time over static")
-            title = f"{collective.lower()}, {size_label(parse_size(size))}"
-            yield title, _lines(over, "delay_us", "over", "policy", labels), []
+    for (collective, size), mine in _grouped(rows, "collective", "size"):
+        static = {row["delay_us"]: row["plan_us"] for row in mine if row["policy"] == "static"}
+        over = [row | {"over": row["plan_us"] / static[row["delay_us"]]} for row in mine]
+        labels = ("reconfiguration delay (µs)", "time over static")
+        title = f"{collective.lower()}, {size_label(parse_size(size))}"
+        yield title, _lines(over, "delay_us", "over", "policy", labels), []
 
 
 def _following(rows: list[Row]) -> Panels:
-    for workload in _distinct(rows, "workload"):
-        for degree in _distinct(rows, "interfaces"):
-            mine = [row for row in rows if (row["workload"], row["interfaces"]) == (workload, degree)]
-            points = [{"delay_us": row["delay_us"], "over": row["time_ms"] / row["static_topoopt_ms"],
-                       "how": f"follows demand, {'one ring' if row['rings'] == 'one ring' else 'a ring per interface'}"}
-                      for row in mine]
-            for key, said in (("fat_tree_ms", "fat-tree"), ("packet_level_ms", "packet-level rerun, one ring")):
-                points += [{"delay_us": row["delay_us"], "over": row[key] / row["static_topoopt_ms"], "how": said}
-                           for row in mine if row[key]]
-            labels = ("reconfiguration delay (µs)", "time over static TopoOpt")
-            yield f"{workload}, {degree} interfaces", _lines(points, "delay_us", "over", "how", labels, log=False), []
+    curves = {("time_ms", True): "follows demand, one ring", ("time_ms", False): "follows demand, a ring per interface",
+              ("fat_tree_ms", None): "fat-tree", ("packet_level_ms", None): "packet-level rerun, one ring"}
+    for (workload, degree), mine in _grouped(rows, "workload", "interfaces"):
+        points = [{"delay_us": row["delay_us"], "over": row[key] / row["static_topoopt_ms"], "how": said}
+                  for (key, one), said in curves.items() for row in mine
+                  if row[key] and one in (None, row["rings"] == "one ring")]
+        labels = ("reconfiguration delay (µs)", "time over static TopoOpt")
+        yield f"{workload}, {degree} interfaces", _lines(points, "delay_us", "over", "how", labels, log=False), []
 
 
 def _all_to_all(rows: list[Row]) -> Panels:
-    for degree in _distinct(rows, "interfaces"):
-        mine = [row for row in rows if row["interfaces"] == degree]
+    for (degree,), mine in _grouped(rows, "interfaces"):
         yield (f"DLRM, {rows[0]['servers']} servers, {degree} x 100 Gb/s",
                _lines(_over_topoopt(mine, "batch_per_gpu", "time_ms"), "batch_per_gpu", "over", "fabric",
                       ("batch per GPU", "time over TopoOpt")), [])
@@ -320,17 +302,15 @@ def _all_to_all(rows: list[Row]) -> Panels:
 
 def _dedicated(rows: list[Row]) -> Panels:
     models = _distinct(rows, "model")
-    for servers, degree, rate in dict.fromkeys((row["servers"], row["interfaces"], row["Gbps"]) for row in rows):
-        here = {(row["model"], row["fabric"]): row["over_topoopt"] for row in rows
-                if (row["servers"], row["interfaces"], row["Gbps"]) == (servers, degree, rate)}
+    for (servers, degree, rate), mine in _grouped(rows, "servers", "interfaces", "Gbps"):
+        here = {(row["model"], row["fabric"]): row["over_topoopt"] for row in mine}
         groups = {fabric: [here.get((model, fabric)) for model in models]
                   for fabric in _distinct(rows, "fabric") if fabric != "TopoOpt"}
         yield f"{servers} servers, {degree} x {rate} Gb/s", _dots(groups, "iteration over that of TopoOpt"), models
 
 
 def _hashing(rows: list[Row]) -> Panels:
-    for placement in _distinct(rows, "placement"):
-        mine = [row for row in rows if row["placement"] == placement]
+    for (placement,), mine in _grouped(rows, "placement"):
         groups = {flows: [row["over_sprayed"] for row in mine if row["flows"] == flows]
                   for flows in _distinct(mine, "flows")[1:]}
         yield f"{placement} servers", _dots(groups, "iteration over that of sprayed flows"), _distinct(mine, "model")
@@ -409,15 +389,10 @@ def switches(n: int, tiers: int, rate_Gbps: float, oversubscription: int = 1, *,
                       latency=["1us", f"{tiers - 1}us"], hop_latency=0)
 
 
-def one_ring(network: Topology) -> Fabric:
-    """A packet network as a fabric: all-reduces go around one ring in rank order."""
-    return Fabric(network, (1,), {}, 1, 0, ())
-
-
 def expander(n: int, degree: int, rate_Gbps: float) -> Fabric:
     """A random regular network whose servers forward; the rings are those of rank order, in both directions."""
     network = random_regular(n, degree, 1, bandwidth=f"{rate_Gbps}Gb/s", latency="1us", hop_latency=0)
-    return Fabric(network, (1, n - 1), {}, degree, 0, ())
+    return Fabric(network, Rings((1, n - 1), {}), degree)
 
 
 REDUCES_ON_THE_WAY = ("in-network", "parameter-server")
@@ -443,16 +418,21 @@ def demand_matched(n: int, degree: int, demand: Demand, rate_Gbps: float) -> Fab
     along = np.arange(n), (np.arange(n) + 1) % n
     wish[along] += sum(demand.all_reduce.values()) / n
     pairs = greedy_circuits(wish, degree, random.Random(1))
-    return Fabric(optical(n, degree, pairs, bandwidth=f"{rate_Gbps}Gb/s", latency="1us"), (1,), {}, degree, 0, ())
+    return Fabric(optical(n, degree, pairs, bandwidth=f"{rate_Gbps}Gb/s", latency="1us"), ONE_RING, degree)
+
+
+def rings_of_16(degree: int) -> tuple[Topology, tuple[int, ...]]:
+    """Circuits of 16 servers for all-reduces alone, and their directed rings."""
+    fabric = circulant(16, (1, 3, 5, 9)[: degree // 2], bandwidth="100Gb/s", latency="1us", hop_latency=0)
+    return fabric, ring_jumps(fabric)
 
 
 def measured_iterations(quick: bool) -> Iterator[Row]:
     """VGG16 and BERT on 16 servers: ours, the lower bound, the packet-level value."""
     for build in MEASURED.values():
         job = build()
-        for degree, jumps in ((2, (1,)), (4, (1, 3)), (8, (1, 3, 5, 9))):
-            fabric = circulant(16, jumps, bandwidth="100Gb/s", latency="1us", hop_latency=0)
-            yield _against(job, "TopoOpt", degree, 100, fabric, ring_jumps(fabric), Transport())
+        for degree in (2, 4, 8):
+            yield _against(job, "TopoOpt", degree, 100, *rings_of_16(degree), Transport())
         for rate in (25, 100, 200, 400, 800):
             yield _against(job, "fat-tree", 1, rate, tree(16, rate), (1,), ROUTED)
             ideal = switch(16, bandwidth=f"{rate}Gb/s", latency="1us", hop_latency=0)
@@ -506,9 +486,7 @@ def following_demand(quick: bool) -> Iterator[Row]:
     for name, build in MEASURED.items():
         job = build()
         for degree in (4,) if quick else (4, 8):
-            jumps = (1, 3) if degree == 4 else (1, 3, 5, 9)
-            fabric = circulant(16, jumps, bandwidth="100Gb/s", latency="1us", hop_latency=0)
-            coins = ring_jumps(fabric)
+            fabric, coins = rings_of_16(degree)
             static = simulate_iteration(job, fabric, Rings(coins, {})).time_ps / MS
             fat = simulate_iteration(job, tree(16, 100 * degree), ONE_RING, ROUTED).time_ps / MS
             shortest = ("1us",) if (job.name, degree) == ("VGG16-16", 4) else ()  # its 16,000 cycles take minutes
@@ -540,9 +518,8 @@ def all_to_all_share(quick: bool) -> Iterator[Row]:
             fabrics = {
                 "TopoOpt": optical_fabric(n, degree)(demand),
                 "TopoOpt, rings only": optical_fabric(n, degree, split=False)(demand),
-                RING: expander(n, degree, 100),
-                BEST: expander(n, degree, 100),
-                "fat-tree": one_ring(switches(n, tiers_for(n), _rate(tiers_for(n), degree, 100))),
+                **dict.fromkeys((RING, BEST), expander(n, degree, 100)),
+                "fat-tree": Fabric(switches(n, tiers_for(n), _rate(tiers_for(n), degree, 100))),
             }
             for name, fabric in fabrics.items():
                 transport = _carried(name, n, degree)
@@ -593,7 +570,7 @@ def _of_money(n: int, degree: int, rate: int) -> dict[str, tuple[float, float, F
     price, total = BY.patched(degree, rate), float(degree * rate)
     circuits: dict[str, FabricFor] = {
         "TopoOpt": optical_fabric(n, degree, bandwidth=f"{rate}Gb/s"),
-        **dict.fromkeys((RING, BEST), _fixed(expander(n, degree, rate))),
+        **dict.fromkeys((RING, BEST), fixed(expander(n, degree, rate))),
         "demand-matched circuits": lambda demand: demand_matched(n, degree, demand, rate),
     }
     tiers = tiers_for(n)
@@ -603,12 +580,13 @@ def _of_money(n: int, degree: int, rate: int) -> dict[str, tuple[float, float, F
     found = {name: (total, price, fabric_for) for name, fabric_for in circuits.items()}
     for name, (levels, over) in switched.items():
         each = _rate(levels, degree, rate, over)
-        network = _fixed(one_ring(switches(n, levels, each, over)))
+        network = fixed(Fabric(switches(n, levels, each, over)))
         found[name] = each, BY.switched(each, levels, over), network
     return found
 
 
-def _fixed(fabric: Fabric) -> FabricFor:
+def fixed(fabric: Fabric) -> FabricFor:
+    """The same for any demand."""
     return lambda demand: fabric
 
 
@@ -677,26 +655,25 @@ def cluster_jobs(
     for name in names:
         job = model(name, SIZE)
         iterations[name] = iteration_of(job, (strategies or {}).get(name) or data_parallel(job))
-    places = place_randomly([SIZE] * load, n, rng)
+    places = rng.sample(range(n), SIZE * load)
     arrivals = [rng.randrange(10**11) for _ in names]
-    packed = [tuple(range(at * SIZE, (at + 1) * SIZE)) for at in range(load)]
     jobs, neighbors = (
-        [ClusterJob(iterations[name], seat, at) for name, seat, at in zip(names, chosen, arrivals, strict=True)]
-        for chosen in (places, packed)
+        [ClusterJob(iterations[name], tuple(servers[at * SIZE : (at + 1) * SIZE]), arrivals[at])
+         for at, name in enumerate(names)] for servers in (places, range(n))
     )
     return jobs, neighbors
 
 
-def on_optics_ps(jobs: list[ClusterJob]) -> list[float]:
-    """Times of jobs with circuits of their own, four interfaces of 100 Gb/s."""
-    fabrics = [optical_fabric(SIZE, 4)(Demand.of(job.iteration.job())) for job in jobs]
-    return isolated_ps(jobs, fabrics, transport=JOINED)
+def alone_ps(jobs: list[ClusterJob], fabric_for: FabricFor) -> list[float]:
+    """Times of jobs that have a fabric each."""
+    fabrics = [fabric_for(Demand.of(job.iteration.job())) for job in jobs]
+    return [float(simulate_iteration(job.iteration, fabric.topology, fabric.rings, JOINED).time_ps)
+            for job, fabric in zip(jobs, fabrics, strict=True)]
 
 
-def on_switches_ps(jobs: list[ClusterJob], rate_Gbps: int) -> list[float]:
-    """Times of jobs that have an ideal switch each."""
-    alone = one_ring(switch(SIZE, bandwidth=f"{rate_Gbps}Gb/s", latency="1us", hop_latency=0))
-    return isolated_ps(jobs, [alone] * len(jobs), transport=JOINED)
+def ideal(rate_Gbps: int) -> FabricFor:
+    """One switch for the servers of a job."""
+    return fixed(Fabric(switch(SIZE, bandwidth=f"{rate_Gbps}Gb/s", latency="1us", hop_latency=0)))
 
 
 CLUSTER = "TopoOpt, 4 x 100 Gb/s"
@@ -706,14 +683,14 @@ def shared_cluster(quick: bool) -> Iterator[Row]:
     """Jobs of 16 servers in a cluster: isolated by optics, or in one fat-tree of the same money."""
     n = 128 if quick else 432
     each, moves = _rate(tiers_for(n), 4, 100), 10 if quick else MOVES[SIZE]
-    own = {CLUSTER: optical_fabric(SIZE, 4), "": _fixed(one_ring(switches(SIZE, 1, each)))}
+    own = {CLUSTER: optical_fabric(SIZE, 4), "": fixed(Fabric(switches(SIZE, 1, each)))}
     found = {
         fabric: {name: search(model(name, SIZE), fabric_for, Settings(budget=moves, outer=2, transport=JOINED)).strategy
                  for name, _ in JOB_MIX}
         for fabric, fabric_for in own.items()
     }
     for load in (4, 8) if quick else (9, LOAD):
-        times = {CLUSTER: on_optics_ps(cluster_jobs(load, n, found[CLUSTER])[0])}
+        times = {CLUSTER: alone_ps(cluster_jobs(load, n, found[CLUSTER])[0], own[CLUSTER])}
         placed = dict(zip(("random", "packed"), cluster_jobs(load, n, found[""]), strict=True))
         for flows, (sprayed, tie) in FLOWS.items():
             network = switches(n, tiers_for(n), each, sprayed=sprayed)
@@ -743,7 +720,7 @@ RELEASED_MS = {25: 2187.408, 100: 544.487, 200: 314.888}
 def searches(quick: bool) -> Iterator[Row]:
     """Alternating optimization: before, after, and its cost; and on a fat-tree beside the released strategies."""
     points: list[tuple[str, int, int, str, FabricFor]] = [
-        ("CANDLE", 16, 40 if quick else 100, f"fat-tree {rate} Gb/s", _fixed(one_ring(tree(16, rate))))
+        ("CANDLE", 16, 40 if quick else 100, f"fat-tree {rate} Gb/s", fixed(Fabric(tree(16, rate))))
         for rate in RELEASED_MS
     ]
     points += [(name, 16, 40 if quick else 100, "TopoOpt 4 x 100 Gb/s", optical_fabric(16, 4))

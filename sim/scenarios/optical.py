@@ -1,6 +1,5 @@
 """Runs on circuits: TopoOpt's iterations, alone and several in a cluster."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +13,7 @@ from sim.simulation import simulate
 from topologies import Topology, WeftError
 from topologies.units import PS_PER_S
 from workloads.job import Communicate, Compute, Job
-from workloads.topoopt import ONE_RING, PACKETS, PER_FLOW, Fabric, Iteration, Rings, Transport
+from workloads.topoopt import ONE_RING, PACKETS, PER_FLOW, Iteration, Rings, Transport
 
 
 def simulate_iteration(
@@ -82,18 +81,6 @@ class ClusterJob:
     arrival_ps: int = 0
 
 
-def place_randomly(sizes: Sequence[int], n: int, rng: random.Random) -> list[tuple[int, ...]]:
-    """Different servers at random for each job.
-
-    WeftError: more servers requested than the cluster has.
-    """
-    if sum(sizes) > n:
-        raise WeftError(f"jobs of {sum(sizes)} servers in a cluster of {n}")
-    order = rng.sample(range(n), sum(sizes))
-    ends = np.cumsum(sizes).tolist()
-    return [tuple(order[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
-
-
 def contended_ps(
     jobs: Sequence[ClusterJob], network: Topology, *, iterations: int = 2, transport: Transport = PACKETS
 ) -> list[float]:
@@ -132,13 +119,3 @@ def cluster_job(
             before = job.iteration.onto(cluster, job.servers, ONE_RING, transport, after=before)
         last_turns.append(range(first, len(cluster.operations)))
     return cluster, last_turns
-
-
-def isolated_ps(
-    jobs: Sequence[ClusterJob], fabrics: Sequence[Fabric], *, transport: Transport = PACKETS,
-) -> list[float]:
-    """Iteration time of each job, in ps, on dedicated circuits, without contention."""
-    return [
-        float(simulate_iteration(job.iteration, fabric.topology, fabric.rings, transport).time_ps)
-        for job, fabric in zip(jobs, fabrics, strict=True)
-    ]

@@ -1,7 +1,8 @@
 """An iteration of a job on servers of a fabric, alone or beside other jobs: computations, messages and all-reduces."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -9,12 +10,15 @@ import numpy.typing as npt
 from collectives import build, ring_rounds
 from topologies import Topology, WeftError, switch
 from topologies.core.k_shortest import k_shortest_paths
-from workloads.job import Job
+from workloads.job import Job, Operation
 
 Ints = npt.NDArray[np.int64]
 
 FEW = 8
 """Messages of a source that are sends of their own where all sources have as many, of one size."""
+
+PAIRS = 512
+"""Placements whose messages are kept for further jobs."""
 
 MOST_ROUTES = 1_024
 """Limit on the shortest paths of a pair, which are looked for one after another."""
@@ -107,24 +111,19 @@ class Carriage:
         if not moves.any():
             return waits
         src, dst, size = self.place[src[moves]], self.place[dst[moves]], size_bytes[moves]
-        via: list[list[int]] = []
+        paths = None
         if self.transport.routes > 1:
             paths = k_shortest_paths(self.job.topology, src, dst, self.transport.routes)
-            via = [part.tolist() for part in np.split(paths.links, paths.ptr[1:-1])]
             src, dst, size = src[paths.pair], dst[paths.pair], _shares(size, paths.pair)
         elif (flow := self._flow()) is not None:
             paths = self.job.topology.paths(src, dst, "ecmp", flow)
+        laps = 2 if self.transport.acknowledged else 1
+        if paths is not None:
             via = [part.tolist() for part in np.split(paths.links, paths.ptr[1:-1])]
-        count = np.bincount(src)
-        several = int(count.max())
-        alike = several <= FEW and not via and src.size == several * np.count_nonzero(count) and np.ptp(size) == 0
-        # Where all sources send alike, each message of them is a send, whose symmetry shows.
-        parts = np.argsort(src, kind="stable").reshape(-1, several).T if alike else [np.arange(src.size)]
-        return waits + [self.job.send(
-            f"to {name}", int(size[0]) if alike else tuple(size.tolist()), tuple(src[one].tolist()),
-            tuple(dst[one].tolist()), via=via, after=[producer], laps=2 if self.transport.acknowledged else 1,
-            detached=True,
-        ) for one in parts]
+            return [*waits, self.job.send(f"to {name}", tuple(size.tolist()), src.tolist(), dst.tolist(), via=via,
+                                          after=[producer], laps=laps, detached=True)]
+        alike = _sends(self.job.topology, laps, src.tobytes(), dst.tobytes(), size.tobytes())
+        return waits + [self.job.repeat(f"to {name}", one, [producer]) for one in alike]
 
     def gradients(self, name: str, size_bytes: int, after: int, group: tuple[int, ...] | None = None) -> None:
         """An all-reduce of some servers, in the order of the ring +1, or of all; begins as an operation ends on each.
@@ -210,6 +209,22 @@ class Iteration:
         found = Job(network)
         self.onto(found, range(self.n), rings, transport)
         return found
+
+
+@lru_cache(PAIRS)
+def _sends(fabric: Topology, laps: int, *columns: bytes) -> list[Operation]:
+    """The sends of messages, given as sources, destinations and bytes of each."""
+    job, (src, dst, size) = Job(fabric), (np.frombuffer(column, np.int64) for column in columns)
+    count = np.bincount(src)
+    several = int(count.max())
+    each: int | tuple[int, ...] = tuple(size.tolist())
+    parts: Iterable[Ints] = [np.arange(src.size)]
+    if several <= FEW and src.size == several * np.count_nonzero(count) and np.ptp(size) == 0:
+        # Where all sources send alike, each message of them is a send, whose symmetry shows.
+        each, parts = int(size[0]), np.argsort(src, kind="stable").reshape(-1, several).T
+    for at in parts:
+        job.send("", each, src[at].tolist(), dst[at].tolist(), laps=laps, detached=True)
+    return job.operations
 
 
 def _shares(size: Ints, pair: Ints) -> Ints:

@@ -5,7 +5,7 @@ by a line through two of those profiles, ResNet50 at the rate at which VGG16 run
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from topologies import WeftError
@@ -102,8 +102,7 @@ def candle(n: int) -> OperatorModel:
             width_in = operator.parameter_bytes // (FLOAT * width) - 1
             if operator.output_bytes == batch * width * FLOAT and width_in in measured:
                 forward, backward = measured[width_in]
-                operators[at] = Operator(operator.name, forward * n, backward * n, operator.parameter_bytes,
-                                         operator.output_bytes, operator.inputs)
+                operators[at] = replace(operator, forward_ms=forward * n, backward_ms=backward * n)
     return OperatorModel("CANDLE", n, tuple(operators))
 
 

@@ -4,7 +4,7 @@ An operator runs on k of the n servers, which are n/k apart; each takes an equal
 parameters. On all servers that is data parallelism; on one, model parallelism, as for an embedding table.
 """
 
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import lcm
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import WeftError
-from workloads.topoopt.carriage import Carriage, Ints, Iteration
+from workloads.topoopt.carriage import PAIRS, Carriage, Ints, Iteration
 from workloads.topoopt.models import OperatorModel
 
 
@@ -77,15 +77,16 @@ def _add(model: OperatorModel, strategy: Strategy, to: Carriage) -> None:
         name, waits = f"forward {operator.name}", list[int]()
         for source in operator.inputs:
             consumers[source].append(number)
-            waits += to.messages(name, *_between(at[source], at[number], operators[source].output_bytes),
-                                 forward[source])
+            ends = _between(strategy[source], strategy[number], n, operators[source].output_bytes)
+            waits += to.messages(name, *ends, forward[source])
         forward.append(to.compute(name, _time_ps(operator.forward_ms, len(at[number])), some[number], waits))
     backward: dict[int, int] = {}
     for number in reversed(range(len(operators))):
         operator = operators[number]
         name, waits = f"backward {operator.name}", list[int]()
         for user in consumers[number]:
-            waits += to.messages(name, *_between(at[user], at[number], operator.output_bytes), backward[user])
+            ends = _between(strategy[user], strategy[number], n, operator.output_bytes)
+            waits += to.messages(name, *ends, backward[user])
         backward[number] = to.compute(
             name, _time_ps(operator.backward_ms, len(at[number])), some[number], waits or [forward[number]]
         )
@@ -96,12 +97,11 @@ def _time_ps(server_ms: float, k: int) -> int:
     return round(server_ms / k * 1e9)
 
 
-def _between(source: tuple[int, ...], target: tuple[int, ...], size_bytes: int) -> tuple[Ints, Ints, Ints]:
+@lru_cache(PAIRS)
+def _between(source: Placement, target: Placement, n: int, size_bytes: int) -> tuple[Ints, Ints, Ints]:
     """Equal parts of the batch, each from the server that has it to the one that takes it: ends and bytes."""
-    parts = lcm(len(source), len(target))
-    part = np.arange(parts)
-    src = np.array(source, np.int64)[part * len(source) // parts]
-    dst = np.array(target, np.int64)[part * len(target) // parts]
+    parts = lcm(source.k, target.k)
+    src, dst = (np.repeat(np.array(servers_of(one, n), np.int64), parts // one.k) for one in (source, target))
     return src, dst, np.full(parts, -(-size_bytes // parts), np.int64)
 
 
@@ -112,7 +112,6 @@ class Load:
         self.model = model
         used = {source for one in model.operators for source in one.inputs}
         self._last = [at for at in range(len(model.operators)) if at not in used]
-        self._moved: dict[tuple[Placement, Placement], tuple[Shares, Shares, float]] = {}
 
     def compute_ps(self) -> float:
         """All computations, shared out evenly: no strategy takes less."""
@@ -133,7 +132,7 @@ class Load:
             reduced[first :: n // k] += 2 * (k - 1) / k * operator.parameter_bytes
             for source in operator.inputs:
                 if strategy[source] != strategy[at]:
-                    out, into, most = self._shares(strategy[source], strategy[at])
+                    out, into, most = _moved(strategy[source], strategy[at], n)
                     size = operators[source].output_bytes
                     sent += size * (out + into)  # activations there, gradients back
                     moved_ms[source, at] = size * most * ms_per_byte
@@ -150,13 +149,11 @@ class Load:
                       min(there_ms[at] for at in self._last) + reduced.max() * ms_per_byte)
         return float(most_ms) * 1e9
 
-    def _shares(self, source: Placement, target: Placement) -> tuple[Shares, Shares, float]:
-        """Parts of the bytes that each server sends to others and receives from them, and the largest part."""
-        key = source, target
-        if key not in self._moved:
-            n = self.model.n
-            ends = _between(servers_of(source, n), servers_of(target, n), 1)[:2]
-            moves = np.not_equal(*ends)
-            out, into = (np.bincount(end[moves], minlength=n) / moves.size for end in ends)
-            self._moved[key] = out, into, float(max(out.max(), into.max()))
-        return self._moved[key]
+
+@lru_cache(4 * PAIRS)
+def _moved(source: Placement, target: Placement, n: int) -> tuple[Shares, Shares, float]:
+    """Parts of the bytes that each server sends to others and receives from them, and the largest part."""
+    ends = _between(source, target, n, 1)[:2]
+    moves = np.not_equal(*ends)
+    out, into = (np.bincount(end[moves], minlength=n) / moves.size for end in ends)
+    return out, into, float(max(out.max(), into.max()))

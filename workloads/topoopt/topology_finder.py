@@ -17,7 +17,7 @@ import numpy.typing as npt
 from topologies import Topology, WeftError, circulant, optical, select_permutations, totient_perms
 from topologies.units import Quantity
 from workloads.job import Communicate, Job, Send
-from workloads.topoopt.carriage import Rings
+from workloads.topoopt.carriage import ONE_RING, Rings
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,22 +53,16 @@ class Fabric:
     """A network for a job."""
 
     topology: Topology
-    jumps: tuple[int, ...]  # directed rings of all servers
-    group_jumps: dict[int, tuple[int, ...]]  # directed rings of smaller groups, in places of the group
-    ring_degree: int  # interfaces of each server for rings
-    matched_degree: int  # interfaces of each server for matchings
-    matched: tuple[tuple[int, int], ...]  # pairs with a circuit of their own
+    rings: Rings = ONE_RING
+    ring_degree: int = 1  # interfaces of each server for rings
+    matched_degree: int = 0  # interfaces of each server for matchings
+    matched: tuple[tuple[int, int], ...] = ()  # pairs with a circuit of their own
 
     @property
     def rate_Bps(self) -> float:
         """The most that a server sends."""
         sends = np.bincount(self.topology.src, self.topology.bandwidth_Bps, self.topology.n_nodes)
         return float(sends[: self.topology.n_npus].max())
-
-    @property
-    def rings(self) -> Rings:
-        """Its rings, for an iteration."""
-        return Rings(self.jumps, self.group_jumps)
 
 
 def find_topology(
@@ -95,20 +89,18 @@ def find_topology(
     if degree > MOST_INTERFACES:
         raise WeftError(f"{degree:,} interfaces of a server: at most {MOST_INTERFACES:,}")
     ring_degree = split_degree(degree, demand, duplex) if split else degree
-    jumps, group_jumps, built = _rings(n, ring_degree, demand, duplex, rule)
+    rings, built = _rings(n, ring_degree, demand, duplex, rule)
     matched = matchings(demand.flows, degree - ring_degree)
     if not matched:
-        topology = circulant(
-            n, built, duplex=duplex, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency
-        )
-        return Fabric(topology, jumps, group_jumps, ring_degree, degree - ring_degree, ())
+        topology = circulant(n, built, duplex=duplex, bandwidth=bandwidth, latency=latency, hop_latency=hop_latency)
+        return Fabric(topology, rings, ring_degree, degree - ring_degree)
     pairs = [(v, (v + jump) % n) for jump in built for v in range(n) if not (duplex and 2 * jump == n and v >= jump)]
     both_ways = [] if duplex else [(b, a) for a, b in matched]
     topology = optical(
         n, degree, (*pairs, *matched, *both_ways), duplex, bandwidth=bandwidth, latency=latency,
         hop_latency=hop_latency, name=f"topoopt:{n}x{degree}",
     )
-    return Fabric(topology, jumps, group_jumps, ring_degree, degree - ring_degree, tuple(matched))
+    return Fabric(topology, rings, ring_degree, degree - ring_degree, tuple(matched))
 
 
 def split_degree(degree: int, demand: Demand, duplex: bool) -> int:
@@ -120,10 +112,8 @@ def split_degree(degree: int, demand: Demand, duplex: bool) -> int:
     return min(degree, wanted + wanted % least)
 
 
-def _rings(
-    n: int, degree: int, demand: Demand, duplex: bool, rule: str
-) -> tuple[tuple[int, ...], dict[int, tuple[int, ...]], list[int]]:
-    """Directed jumps of full rings and of groups, and the jumps to build (parallel ones repeated)."""
+def _rings(n: int, degree: int, demand: Demand, duplex: bool, rule: str) -> tuple[Rings, list[int]]:
+    """Directed rings of all and of groups, and the jumps to build (parallel ones repeated)."""
     total = float(sum(demand.all_reduce.values()))
     left, rings = degree, dict[int, int]()
     for k, traffic in sorted(demand.all_reduce.items(), key=lambda item: (-item[1], -item[0])):
@@ -145,7 +135,7 @@ def _rings(
     chosen = {k: _some_rings(n, k, count, duplex, rule) for k, count in rings.items()}
     built = [jump for jumps in chosen.values() for jump in jumps]
     groups = {k: _directed(k, [jump // (n // k) for jump in jumps], duplex) for k, jumps in chosen.items() if k < n}
-    return _directed(n, chosen[n], duplex), groups, built
+    return Rings(_directed(n, chosen[n], duplex), groups), built
 
 
 def _interfaces(k: int, duplex: bool) -> int:

@@ -8,18 +8,19 @@ from sim.papers.tables import Row, run_paper
 
 def test_formulas_give_every_published_value_to_its_last_digit() -> None:
     rows = [row for row in values_of("rails", "regions", "dollar", "goodput", "waste") if row["ours"] is not None]
-    assert len(rows) == 53 and all(row["to_the_digit"] for row in rows)
+    assert len(rows) == 95 and all(row["to_the_digit"] for row in rows)
 
 
 def test_phases_are_within_what_their_sets_allow() -> None:
-    """Opus: its simulation to the digit wherever it ran on rails, its testbed within 5 per cent."""
-    rows = values_of("phases")
+    """Opus: its simulation to the digit wherever it ran on rails, testbed within 5 %, sweeps within 2."""
+    rows = [row for row in values_of("phases") if row["ours"] is not None]
+    most = {"phases, testbed": 5, "phases, sweeps": 2, "phases, simulation": 0}
     for row in rows:
-        if row["set"] == "phases, testbed":
-            assert row["ours"] is None or abs(row["off_percent"]) < 5
-        elif row["case"] not in ("128, 0ms", "256, 0ms"):
-            assert row["ours"] is None or row["to_the_digit"]
-    assert sum(row["ours"] is not None for row in rows) == 98
+        other = row["case"] in ("512, EP, TP and DP, 128, 0ms", "512, EP, TP and DP, 256, 0ms")  # no run on rails
+        assert other or abs(row["off_percent"]) <= most[row["set"]]
+        late = row["set"] == "phases, sweeps" and float(row["case"].rsplit(", ")[-1][:-2]) > 100
+        assert not late or row["to_the_digit"]
+    assert len(rows) == 186
 
 
 @pytest.mark.parametrize("delay_ms", [0, 3, 25, 700, 3000])

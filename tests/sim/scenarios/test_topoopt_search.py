@@ -85,13 +85,13 @@ def test_no_run_is_faster_than_its_load(seed):
 @pytest.mark.parametrize(("rate", "released_ms"), [(25, 2187), (100, 544), (200, 315)])
 def test_strategies_of_candle_are_no_worse_than_the_released_ones(rate, released_ms):
     network = fat_tree(4, bandwidth=f"{rate}Gb/s", latency="1us", hop_latency=0)
-    fixed = Fabric(network, (1,), {}, 1, 0, ())
+    fixed = Fabric(network)
     settings = Settings(budget=100, transport=Transport(tie="ecmp", most_rounds=16, message_chunks=2))
     assert search(model("CANDLE", 16), lambda demand: fixed, settings).time_ps <= released_ms * 1e9
 
 
 def test_a_fixed_network_is_kept():
-    fixed = Fabric(switch(8, bandwidth="100Gb/s", latency="1us", hop_latency=0), (1,), {}, 1, 0, ())
+    fixed = Fabric(switch(8, bandwidth="100Gb/s", latency="1us", hop_latency=0))
     found = search(lopsided(), lambda demand: fixed, Settings(budget=10))
     assert found.fabric is fixed and found.time_ps <= found.start_ps
 

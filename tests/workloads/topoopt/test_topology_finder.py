@@ -66,9 +66,9 @@ def test_fabrics_are_connected_within_the_degree_and_have_their_rings(n, half, d
         for node, rate in zip(ends_of.tolist(), fabric.topology.bandwidth_Bps.tolist(), strict=True):
             circuits[node] += round(rate / 1e9)
         assert max(circuits.values()) <= degree
-    for jump in fabric.jumps:
+    for jump in fabric.rings.jumps:
         assert all(graph.has_edge(v, (v + jump) % n) for v in range(n))
-    for k, jumps in fabric.group_jumps.items():
+    for k, jumps in fabric.rings.groups.items():
         stride = n // k
         assert all(graph.has_edge(v, (v + jump * stride) % n) for jump in jumps for v in range(n))
 
