@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
+import copy
 import gzip
+import json
+import math
 import os
 import pickle
 import re
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from time import process_time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -210,6 +216,54 @@ def mutated(data: bytes, random: Random) -> bytes:
         b"".join([*lines[:at], *lines[at + 1:at + 2], *lines[at:at + 1], *lines[at + 2:]]),
         data[:last],
     ))
+
+
+ODD: tuple[Any, ...] = (
+    None, True, 0, -1, 1.5, 1e308, math.nan, math.inf, 10**30, 2**63, "", "x", "é\u202e", "٣", [], {}, [[]], "9" * 5000)
+
+
+def mutated_json(data: bytes, random: Random) -> bytes:
+    """A document of which one to three values are gone, twice, under another key, of another kind or size."""
+    whole = json.loads(data)
+    for _ in range(random.choice((1, 1, 2, 3))):
+        places = list(_places(whole))
+        if not places:
+            break
+        at, key = random.choice(places)
+        value = at[key]
+        change = random.randrange(5)
+        if change == 0:
+            del at[key]
+        elif change == 1 and isinstance(at, list):
+            at.insert(key, copy.deepcopy(value))
+        elif change == 1:
+            at[f"{key}é"] = at.pop(key)
+        elif change == 2 and isinstance(value, (int, float)):
+            at[key] = random.choice((-value, value * 10**6, value + 0.5, value * 10**18, str(value)))
+        else:
+            at[key] = random.choice(ODD)
+    return json.dumps(whole).encode()
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every entry of every list and mapping of a document: where it stands, and its key."""
+    listed = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in list(listed):
+        yield value, key
+        yield from _places(one)
+
+
+@pytest.mark.parametrize("seed", ["", *(pytest.param(one, marks=pytest.mark.full) for one in ("3", "8", "21", "33"))])
+def test_forty_documents_of_every_format_in_json_give_one_line_each(
+    seed: str, table: dict[str, Reader], tmp_path: Path
+) -> None:
+    """As above, by what a document says instead of how it is written; none takes long."""
+    for name, one in table.items():
+        random = Random(f"{name}{seed}")
+        for _ in range(MUTANTS if one.good.lstrip()[:1] in b"{[" and one.suffix == ".json" else 0):
+            began = process_time()
+            said_by(one, tmp_path / "x", mutated_json(one.good, random))
+            assert process_time() - began < 5
 
 
 @pytest.mark.parametrize("seed", ["", *(pytest.param(seed, marks=pytest.mark.full) for seed in ("2", "5", "17", "30"))])

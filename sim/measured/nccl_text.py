@@ -226,7 +226,8 @@ def _words(line: str) -> list[str]:
 def _columns(line: str) -> list[tuple[str, str]]:
     """The columns that a header names, and the unit of each, if it has one."""
     found = [(one[1].lower(), one[2] or one[3] or "") for one in _COLUMN.finditer(line.removeprefix("#"))]
-    return [("size", name) if name == "bytes" else (name, unit) for name, unit in found]
+    found = [("size", name) if name == "bytes" else (name, unit) for name, unit in found]
+    return [("time" if name == "avg_time" else name, unit) for name, unit in found]
 
 
 def _under(found: _Text, line: str, where: str) -> None:

@@ -129,7 +129,7 @@ def geometric_error(rows: Iterable[Mapping[str, Any]]) -> float:
 
 TIMES = {
     "ns": 1e-3, "nsec": 1e-3, "us": 1.0, "usec": 1.0, "μs": 1.0, "µs": 1.0, "ms": 1e3, "msec": 1e3, "s": 1e6,
-    "sec": 1e6,
+    "sec": 1e6, "seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0, "nanoseconds": 1e-3,
 }
 SIZES: dict[str, float] = {"b": 1, "bytes": 1, "byte": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _RATE = re.compile(r"([KMGT]?)(i?)(B|bits?|b)(?:/s(?:ec)?|ps)")

@@ -311,10 +311,11 @@ def _time_of(body: Mapping[str, Any], size: Any) -> Any:
 
 def _wrong_of(data: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> int:
     """Results that are wrong, in place or out of place."""
-    bodies = [row.get(key.replace("-", "_")) or {} for row in results for key in PLACEMENTS]
+    bodies = [body for row in results for key in PLACEMENTS
+              if isinstance(body := row.get(key.replace("-", "_")), Mapping)]
     bounds = data.get("out_of_bounds")
     counts = [bounds.get("count") if isinstance(bounds, Mapping) else 0, *(body.get("nwrong") for body in bodies)]
-    plain = [int(str(count)) for count in counts if str(count).isdecimal()]
+    plain = [int(str(count)) if re.fullmatch(r"\d{1,18}", str(count)) else 0 for count in counts]
     return max(sum(plain[1:]), plain[0]) if plain else 0
 
 

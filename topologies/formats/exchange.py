@@ -233,7 +233,7 @@ def _read_json(text: str, path: Path) -> nx.DiGraph:
     try:
         check_node_link(data, edges, f"topology file {path}")
         return nx.node_link_graph(data, directed=False, edges=edges)
-    except (KeyError, TypeError, AttributeError, nx.NetworkXError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, nx.NetworkXError) as error:
         raise WeftError(f"topology file {path} is not a node-link graph: {type(error).__name__} {error}") from None
 
 

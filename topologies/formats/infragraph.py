@@ -234,7 +234,7 @@ def _chosen(data: Any, units: Mapping[str, float], where: str) -> float | None:
     if data is None:
         return None
     choice = data.get("choice") if isinstance(data, Mapping) else None
-    if isinstance(data, Mapping) and data.get(choice) is None and choice in (*units, "gigatransfers_per_second"):
+    if choice in (*units, "gigatransfers_per_second") and data.get(choice) is None:
         return None  # a file that was written after its graph was made has choices without numbers
     if choice == "gigatransfers_per_second":
         raise WeftError(f"{where} is in transfers per second, not bytes; write gigabits_per_second")

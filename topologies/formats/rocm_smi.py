@@ -185,7 +185,7 @@ def _is_direct(tables: dict[str, Rows], a: int, b: int) -> bool:
     if "bandwidth" in tables and (found := _RANGE.match(tables["bandwidth"][a][b])):
         return int(found[2]) > 0
     for what, least in (("weight", _HOP_WEIGHT), ("hops", 1)):
-        if what in tables and tables[what][a][b].isdecimal():
+        if what in tables and re.fullmatch(r"\d{1,9}", tables[what][a][b]):
             return int(tables[what][a][b]) <= least
     return True
 

@@ -178,10 +178,15 @@ def read_profile(path: Path, n_npus: int) -> Profile:
         raise WeftError(f"{where}: traceEvents, a list of events, is expected, of at most {MOST_BYTES >> 20} MiB")
     about = about if isinstance(about, dict) else {}
     digits = re.findall(r"\d+", path.name.split(".")[0])
-    rank = about.get("rank", int(digits[-1]) if digits and len(digits[-1]) < 9 else None)
+    rank = about.get("rank", int(digits[-1]) if digits and len(digits[-1]) < 9 else 0 if n_npus == 1 else None)
+    if rank is None:
+        raise WeftError(f"{where} says no rank: neither distributedInfo nor the name of the file has one")
     if not isinstance(rank, int) or not 0 <= rank < n_npus:
         raise WeftError(f"{where} is of rank {told(rank)}: the network has {n_npus} NPUs")
     return _Reader(where, n_npus).profile(rank, about, events)
+
+
+_IDS = ("correlation", "External id", "wait_on_cuda_event_record_corr_id")
 
 
 class _Reader:
@@ -195,10 +200,14 @@ class _Reader:
         if about.get("world_size", self.n_npus) != self.n_npus:
             raise WeftError(f"{self.where} is of a job of {told(about['world_size'])} ranks: the network has "
                             f"{self.n_npus} NPUs")
-        for one in about.get("pg_config") or ():
+        groups = about.get("pg_config")
+        for one in groups if isinstance(groups, list) else ():
             if isinstance(one, dict):
                 self._know(one.get("pg_name"), one.get("ranks"), one.get("pg_size"))
         timed = [one for one in events if one.get("ph") == "X" and isinstance(one.get("args"), dict)]
+        for one in timed:
+            if any(isinstance(said, (list, dict)) for said in (one.get("cat"), *map(one["args"].get, _IDS))):
+                raise WeftError(f"{self.where}: event {told(one.get('name'))}: cat, {', '.join(_IDS)} are no lists")
         calls = {one["args"].get("correlation"): one for one in timed if one.get("cat") in RUNTIME}
         said = [one for one in timed if one.get("name") == "record_param_comms"]
         for one in said:

@@ -291,6 +291,14 @@ def test_times_in_the_unit_of_the_header(
     assert [point.time_s for point in one.points] == pytest.approx([point.time_s for point in other.points])
 
 
+def test_tables_of_julia_are_in_seconds(tmp_path: Path) -> None:
+    """Of MPIBenchmarks.jl: the average of three times, or the only one."""
+    heads = ("size (bytes),iterations,min_time (seconds),max_time (seconds),avg_time (seconds)\n4,9,1e-6,9e-6,2.5e-6\n",
+             "size (bytes),iterations,time (seconds)\n4,9,2.5e-6\n")
+    found = [read(text, tmp_path, n_ranks=2, unnamed="all-reduce").points for text in heads]
+    assert found[0] == found[1] and found[0][0].time_s == pytest.approx(2.5e-6)
+
+
 @pytest.mark.parametrize(("unit", "number"), [
     ("GB/s", 8.0), ("Gb/s", 64.0), ("Gbps", 64.0), ("Gbit/s", 64.0), ("MB/s", 8000.0), ("TBps", 0.008),
     ("GiB/s", 8e9 / 2**30),
