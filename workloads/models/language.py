@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -338,7 +339,9 @@ def from_hugging_face(path: str) -> LanguageModel:
         table = {**{key: table[key] for key in ("tie_word_embeddings",) if key in table}, **table[inner]}
     kind, types = table.get("model_type", "llama"), hugging_face_types()
     if not isinstance(kind, str) or kind not in types or table.get("is_encoder_decoder"):
-        raise WeftError(f"model {path} is of type {told(kind)}: known are the decoders {', '.join(types)}")
+        some = get_close_matches(str(kind), types, 3, 0.5) or list(types)[:3]
+        raise WeftError(f"model {path} is of type {told(kind)}: known are the decoders {', '.join(some)} and "
+                        f"{len(types) - len(some)} others, all of attention and none of states")
     usual = types[kind] if "model_type" in table else {"form": "gated"}
     named = {name for names in HUGGING_FACE.values() if set(names) & set(table) for name in names if name not in _SAME}
     taken = {key: value for key, value in usual.items() if key not in named and key not in (*_WHERE, *table)}
