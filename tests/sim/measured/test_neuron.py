@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,10 @@ NEW = ("size(B) count(elems) total_input_size(B) type time:avg(us) time:p50(us) 
 END = "Avg bus bandwidth:\t9.1966GB/s\n"
 
 
-def read(folder: Path, text: str, **given: object) -> Measurements:
+def read(folder: Path, text: str, **given: Any) -> Measurements:
     path = folder / "table.txt"
     path.write_text(text, encoding="utf-8")
-    return read_measurements(path, **given)  # type: ignore[arg-type]
+    return read_measurements(path, **given)
 
 
 @pytest.mark.parametrize(("command", "kind", "ranks", "hosts"), [
