@@ -297,7 +297,7 @@ def _records(text: str, name: str, placement: str) -> Measurements:
         {test.replace("_", ""): known for test, known in NCCL_TESTS.items()}.get(kind),
         one.get("ranks") if isinstance(one.get("ranks"), int) else None,
         [row[1:3] for row in there if row[3] != wanted])
-    wrong = sum(int(str(row.get("wrong"))) for row in rows if str(row.get("wrong")).isdecimal())
+    wrong = sum(int(row["wrong"]) for row in rows if re.fullmatch(r"\d{1,18}", str(row.get("wrong"))))
     return replace(found, hosts=one.get("nodes") if isinstance(one.get("nodes"), int) else None, wrong=wrong)
 
 
