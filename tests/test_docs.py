@@ -261,8 +261,8 @@ def test_every_reader_that_says_its_producers_is_on_the_page_of_formats() -> Non
     assert found == set(FORMATS)
 
 
-OF_OTHER_TOOLS = {"--showtopo", "--shownodesbw", "--tag-output", "--timestamp-output", "--xml", "--nnodes", "--nworkers",
-                  "--report-to-json-file"}
+OF_OTHER_TOOLS = {"--showtopo", "--shownodesbw", "--tag-output", "--timestamp-output", "--xml", "--nnodes",
+                  "--nworkers", "--report-to-json-file"}
 
 
 def test_flags_that_readers_name_exist() -> None:
