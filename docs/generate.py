@@ -196,7 +196,7 @@ def topologies() -> str:
 
 def formats() -> str:
     """Files of other tools: who writes them, what is read, and what a reader takes where something is absent."""
-    from topologies.formats.files import NAMED
+    from topologies.text.kinds import KINDS
 
     producers = [one for module in FORMATS for one in importlib.import_module(module).PRODUCERS]
     text = ["# Files of other tools\n", "They are read as their own tool reads them: what is absent has its default, "
@@ -210,7 +210,8 @@ def formats() -> str:
     text += table(["format", "where", "attribute", "value that is taken", "where the tool says so"], [
         [one.format, f"`{row.where}`", f"`{row.name}`", f"`{row.value}`" if row.value else "empty", row.source]
         for one in producers for row in one.absent])
-    text += ["\n## Recognized and not read\n", "As a topology, a file may be\n", *(f"- {what}" for _, what in NAMED)]
+    text += ["\n## Recognized\n", "A file in the place of another is named, and what takes it:\n",
+             *(f"- {one.what}" for one in KINDS)]
     return "\n".join(text) + "\n"
 
 
