@@ -105,4 +105,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["compare", "--topology", "switch:4", "--workload", str(path), "--algorithms", "ring"]) == 2
     assert "a connection matrix has messages" in capsys.readouterr().err
     assert main(["topology", "--topology", str(path)]) == 2
-    assert "flows, and no network: --workload" in capsys.readouterr().err
+    assert "flows, and no network: give it as --workload" in capsys.readouterr().err
