@@ -211,9 +211,9 @@ def formats() -> str:
     text += table(["format", "where", "attribute", "value that is taken", "where the tool says so"], [
         [one.format, f"`{row.where}`", f"`{row.name}`", f"`{row.value}`" if row.value else "empty", row.source]
         for one in producers for row in one.absent])
-    text += ["\n## Recognized\n", "A file in the place of another is named for what it is, with the flag that takes it, in "
-             "every command. Of these are known as well, and not read:\n", *(f"- {one.what}" for one in KINDS if not
-                                                                             one.read_as)]
+    text += ["\n## Recognized\n", "A file in the place of another is named for what it is, with the flag that takes "
+             "it, in every command. Of these are known as well, and not read:\n",
+             *(f"- {one.what}" for one in KINDS if not one.read_as)]
     return "\n".join(text) + "\n"
 
 

@@ -167,7 +167,6 @@ def test_a_folder_of_traces_is_told_its_prefix(tmp_path: Path, capsys: pytest.Ca
     ("more", "message"),
     [
         (["-b", "1M"], "-b is of a collective: a workload says what it moves"),
-        (["--spread", "3"], "--spread is of a collective"),
         (["--form", "latency"], "--form is of a collective"),
         (["--samples", "3"], "--samples 3.0 has no use for Chakra traces: omit it"),
         (["--repeat", "2"], "--repeat 2 has no use for Chakra traces"),
