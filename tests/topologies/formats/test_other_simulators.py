@@ -290,7 +290,7 @@ class TestRecognized:
             ("a.xml", '<?xml version="1.0"?><topology version="2.0"/>', "is an lstopo file of hwloc"),
             ("a.cm", "Nodes 4\nConnections 1\n0->1 id 1 start 0 size 8\n", "is a connection matrix of htsim"),
             ("a.json", '{"logical-dims": ["8"]}', "is the logical dimensions of ASTRA-sim's ns-3"),
-            ("a.json", '{"scheduling-policy": "LIFO"}', "is a system file of ASTRA-sim: give it as weft"),
+            ("a.json", '{"scheduling-policy": "LIFO"}', "is a system file of ASTRA-sim: give it as --system"),
             ("a.txt", "+-----+\n| NVIDIA-SMI 550 |\n", "is the status of nvidia-smi"),
             ("a.txt", "GPU 0: NVIDIA A100\n\t Link 0: 25 GB/s\n", "is the status of NVLinks"),
             ("a.conf", "SwitchName=s0 Nodes=n[0-3]\n", "is Slurm's topology.conf"),
