@@ -146,7 +146,8 @@ def workload_files() -> str:
         *table(["attribute", "of", "unit", "absent", "where that is from"],
                [[f"`{row.name}`", ", ".join(row.of), row.unit, row.told, row.source] for row in ROWS]),
         "\n## Collectives of traces\n",
-        "A collective runs by the first algorithm that is named and implements it. Where none is named, and for the "
+        "A collective runs by the first algorithm that is named and implements it (`--algorithm swing,pairwise`; in a "
+        "comparison and a sweep joined, `swing+pairwise`). Where none is named, and for the "
         "collectives that none of them implements, by the first of these that the fabric admits.\n",
         *table(["collective", "algorithm"], [[kind, ", else ".join(names)] for kind, names in DEFAULTS.items()]),
         "\nA group of some NPUs runs it among themselves, in the order of the group. A barrier is messages without "
@@ -210,8 +211,9 @@ def formats() -> str:
     text += table(["format", "where", "attribute", "value that is taken", "where the tool says so"], [
         [one.format, f"`{row.where}`", f"`{row.name}`", f"`{row.value}`" if row.value else "empty", row.source]
         for one in producers for row in one.absent])
-    text += ["\n## Recognized\n", "A file in the place of another is named, and what takes it:\n",
-             *(f"- {one.what}" for one in KINDS)]
+    text += ["\n## Recognized\n", "A file in the place of another is named for what it is, with the flag that takes "
+             "it, in every command. Of these are known as well, and not read:\n",
+             *(f"- {one.what}" for one in KINDS if not one.read_as)]
     return "\n".join(text) + "\n"
 
 

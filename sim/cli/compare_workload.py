@@ -6,8 +6,9 @@ from typing import Any
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
+from sim.study.plans import looks
 from sim.study.spec import Spec
-from sim.study.tables import aligned, time_text
+from sim.study.tables import aligned, range_words, spent, time_text
 from sim.study.workload_files import source_of
 from sim.study.workload_keys import by_each, check_no_collective
 from sim.study.workload_runs import row_of, simulate_workload
@@ -41,7 +42,9 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
                 refused[name] = str(wrong)
                 continue
             steps.advance(f"{name}: {format_time(result.time_ps)}")
-            rows.append(row_of(one, opened, result))
+            spread = result.spread(spec.account.spread) if spec.account.spread else None
+            account = result.why("kind") if spec.account.why else None
+            rows.append(row_of(one, opened, result) | (looks(spread, account) if spread or account else {}))
             head = [
                 f"# weft compare: {opened.name}, {opened.what}, on {result.job.topology.name}, "
                 f"{counted(result.job.topology.n_npus, 'NPU')}", f"# {result.assumptions}",
@@ -55,6 +58,9 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
-    times = [[row["algorithm"], *(time_text(row[key]) for key in ("time_s", "exposed_s"))] for row in rows]
+    times = [[row["algorithm"], time_text(row["time_s"]) + range_words(row), time_text(row["exposed_s"])]
+             for row in rows]
     notes = [f"# {row['algorithm']}: {note}" for row in rows for note in row["notes"]]
+    notes += [f"# {row['algorithm']}, critical path: {spent(row['why']['makespan_ps'], row['why']['parts_ps'])}"
+              for row in rows if row.get("why")]
     return [aligned([["algorithm", "time", "exposed, at most"], *times], left=1), *notes]

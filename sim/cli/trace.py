@@ -87,8 +87,12 @@ def _job(arguments: argparse.Namespace, spec: Spec) -> "Told":
     check_no_collective(spec)
     opened, result = simulate_workload(spec, drawn=bool(arguments.perfetto), how=how(arguments))
     what = f"{opened.name} on {result.job.topology.name}, {counted(result.job.topology.n_npus, 'NPU')}"
+    spread = result.spread(spec.account.spread) if spec.account.spread else None
+    ends: dict[str, float | None] = {}
+    if spread is not None:
+        ends = {"spread_low_s": spread.low_s, "spread_high_s": spread.high_s}
     notes = [*(f"# {note}" for note in spec.preset_notes), *(f"# note: {note}" for note in opened.notes)]
-    return _told(result, what, {}, *notes, *([] if opened.is_layers else _ends(result)))
+    return _told(result, what, ends, *notes, *([] if opened.is_layers else _ends(result)))
 
 
 Told = tuple[Timeline, list[str], dict[str, float | None]]

@@ -21,12 +21,12 @@ from workloads.compute import Accelerator
 from workloads.formats.comm_groups import read_extents
 from workloads.formats.libra_files import NetworkFile, Prices, read_network
 from workloads.formats.recognize import LAYERS, format_of
-from workloads.formats.text_groups import own_groups
 from workloads.formats.text_workload import read_text_workload
 from workloads.model_workload import training_workload
 from workloads.models import MODELS, model
 from workloads.parallelism import parse_parallelism
 from workloads.pipeline import Pipeline, activation_bytes
+from workloads.text_groups import own_groups
 from workloads.training import process_groups
 
 NETWORK_FILES = (".yml", ".yaml")

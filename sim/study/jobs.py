@@ -19,11 +19,11 @@ from topologies.units import parse_bandwidth, parse_size
 from workloads import read_text_workload, training_workload
 from workloads.compute import TERA, Accelerator
 from workloads.formats.comm_groups import read_extents
-from workloads.formats.text_groups import own_groups
 from workloads.job import Job, check_room
 from workloads.models import MODELS, model
 from workloads.parallelism import HSDP, PIPELINE, SCHEMES, parse_parallelism, plain_scheme
 from workloads.pipeline import Pipeline, activation_bytes, pipeline_job
+from workloads.text_groups import own_groups
 from workloads.training import LOOPS, Training, is_product, process_groups, training_job
 from workloads.workload import PHASES, Groups, Workload
 

@@ -64,7 +64,7 @@ def by_each(spec: Spec) -> Mapping[str, Spec]:
             for name in spec.collective.algorithms or ()}
 
 
-OF_COLLECTIVES = ("sweep", "account", "library", "collective")
+OF_COLLECTIVES = ("sweep", "library", "collective")
 """Sections whose keys, but for the algorithms, have a use for a collective alone."""
 
 OF_JOBS = "collective", "algorithms"

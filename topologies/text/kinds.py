@@ -93,8 +93,8 @@ KINDS = tuple(Kind(pattern, what, tuple(read_as)) for pattern, what, *read_as in
     (r"(?m:^\s*\[\[(slow-link|link-down|node-down|repair|straggler|loss|jitter)\]\])", "a fault plan: give it as "
      "--faults", "fault plan"),
     (r"(?m:^gpu\s*=.*\n(.*\n)*?gpus\s*=)", "the profile of a machine: give it as --machine", MACHINE),
-    (r"(?m:^\s*(flavor|local_batch_size|data_parallel_\w+)\s*=|^\s*\[(job|parallelism)\])", "a job file of torchtitan: "
-     "give it as --model", "job file"),
+    (r"(?m:^\s*(flavor|local_batch_size|data_parallel_\w+)\s*=|^\s*\[(job|parallelism)\]|^\s*\[model\]\s*\n\s*name "
+     r"*=)", "a job file of torchtitan: give it as --model", "job file"),
     (r"--num-layers\b", "a script or arguments of Megatron-LM: give it as --model", "job file"),
     (r'(?m:^\s*\[\[?(topology|collective|sweep|workload|iteration|tenant|astra|optimize)\]\]?)|\A\s*\{\s*"(topology|'
      r'collective|model|sweep|workload|iteration)"\s*:\s*\{', "a spec of weft: give it as --spec, or to weft sweep",

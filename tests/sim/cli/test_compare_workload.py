@@ -60,3 +60,54 @@ def test_what_is_of_collectives_is_an_error(
     assert main(["compare", *words, *more]) == 2
     said = capsys.readouterr()
     assert message in said.err and said.err.count("\n") == 1 and not said.out
+
+
+def test_an_algorithm_for_each_collective(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Joined by + in compare and in a sweep, with commas in train: each collective takes the first that has it."""
+    out, times = tmp_path / "out.json", {}
+    names = "ring+pairwise,recursive-doubling+pairwise,ring"
+    assert main(["compare", *words, "--algorithms", names, "--json", str(out)]) == 0
+    rows = {row["algorithm"]: row["time_s"] for row in json.loads(out.read_text(encoding="utf-8"))["rows"]}
+    assert set(rows) == {"ring,pairwise", "recursive-doubling,pairwise", "ring"} and len(set(rows.values())) == 3
+    spec = tmp_path / "sweep.toml"
+    listed = ", ".join(f'"{name}"' for name in names.split(","))
+    spec.write_text(f'[topology]\nspec = "ring:8"\n[workload]\nname = "{words[3]}"\n'
+                    f"[collective]\nalgorithms = [{listed}]\n", encoding="utf-8")
+    assert main(["sweep", str(spec), "--json", str(out)]) == 0
+    assert {row["algorithm"]: row["time_s"] for row in json.loads(out.read_text(encoding="utf-8"))["rows"]} == rows
+    for name in rows:
+        assert main(["train", *words, "--algorithm", name, "--json", str(out)]) == 0
+        times[name] = json.loads(out.read_text(encoding="utf-8"))["rows"][0]["time_s"]
+    assert times == rows
+    capsys.readouterr()
+    for more in ("ring,ring", "ring+nix", "ring --chunks auto"):
+        assert main(["compare", *words, "--algorithms", *more.split()]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_layers_and_plans_take_an_algorithm_for_each_collective(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As if each had its own: alone, an all-to-all takes what pairwise takes, an all-reduce what swing takes."""
+    layer = "l -1 0 {} 1048576 0 NONE 0 0 {} 4194304 0"
+    out, times = tmp_path / "out.json", {}
+    for first, second in (("ALLTOALL", "NONE"), ("NONE", "ALLREDUCE"), ("ALLTOALL", "ALLREDUCE")):
+        path = tmp_path / "layers.txt"
+        path.write_text(f"MODEL\n1\n{layer.format(first, second)}\n", encoding="utf-8")
+        for names in ("swing,pairwise", "swing", "pairwise"):
+            words = ["train", "--topology", "ring:8", "--workload", str(path), "--algorithm", names]
+            groups = "forward=8;weight_grad=8;input_grad=8"
+            assert main([*words, "--groups", groups, "--loop", "no-overlap", "--json", str(out)]) == 0
+            times[first, second, names] = json.loads(out.read_text(encoding="utf-8"))["rows"][0]["time_s"]
+    both = times["ALLTOALL", "ALLREDUCE", "swing,pairwise"]
+    assert times["ALLTOALL", "NONE", "swing,pairwise"] == times["ALLTOALL", "NONE", "pairwise"]
+    assert times["NONE", "ALLREDUCE", "swing,pairwise"] == times["NONE", "ALLREDUCE", "swing"]
+    alone = times["ALLTOALL", "NONE", "pairwise"] + times["NONE", "ALLREDUCE", "swing"]
+    assert both == pytest.approx(alone, rel=1e-9, abs=1e-11)
+    plan = "train --topology torus:4x4 --model mixtral-8x7b --device h100 --tp 4 --ep 4 --zero fsdp --global-batch 16"
+    found = []
+    for names in ("ring,direct", "ring"):
+        assert main([*plan.split(), "--recompute", "full", "--algorithm", names, "--json", str(out)]) == 0
+        found.append(json.loads(out.read_text(encoding="utf-8"))["rows"][0])
+    assert found[0]["algorithm"] == "ring,direct" and found[0]["time_s"] < found[1]["time_s"]
+    assert "ZeRO 3 (FSDP)" in capsys.readouterr().out

@@ -167,6 +167,71 @@ def test_a_flag_is_used_or_refused(
             assert usual in (None, base)
 
 
+def _times(source: str, flags: dict[str, str], folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Of a workload by every command; None where one refuses it."""
+    fabric, written = SOURCES[source]
+    name, *words = written(folder)
+    keys = {flag[2:].replace("-", "_"): value for flag, value in zip(words[::2], words[1::2], strict=True)}
+    model = [word for pair in flags.items() for word in pair]
+    by = [] if source in ("GOAL", "connection matrix", "plan of circuits") else ["ring"]
+    calls = {
+        "trace": ["--workload", name, *words, *(["--algorithm", *by] if by else [])],
+        "train": ["--workload", name, *words, *(["--algorithm", *by] if by else [])],
+        "share": ["--tenant", " ".join([f"workload={name}", *(f"{key}={value}" for key, value in keys.items()),
+                                        *(f"algorithm={one}" for one in by)])],
+        **({"compare": ["--workload", name, *words, "--algorithms", *by]} if by else {}),
+    }
+    found = {}
+    for command, more in calls.items():
+        rows = _run([command, "--topology", fabric, *model, *more], capsys)
+        found[command] = rows and rows[0]["alone_s" if command == "share" else "time_s"]
+    own = {**keys, "name": name}
+    number = ("peak", "samples", "efficiency")
+    sections = {
+        "topology": {"spec": fabric}, "workload": {**own}, "collective": {"algorithms": by} if by else {},
+        "model": {flag[2:].replace("-", "_"): value for flag, value in flags.items()},
+    }
+    text = "".join(f"[{section}]\n" + "".join(
+        f"{key} = {value if key in number or key == 'chunks' else json.dumps(value)}\n" for key, value in some.items())
+        for section, some in sections.items() if some)
+    path = _written(folder, "sweep.toml", text)
+    code = main(["sweep", path, "--store", str(folder / f"{'-'.join(flags)}.db"), "--json", "-"])
+    said = capsys.readouterr()
+    found["sweep"] = json.loads(said.out)["rows"][0]["time_s"] if code == 0 else None
+    return found
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("flags", [{}, {"--chunks": "4"}, {"--nic": "shared"}, {"--preset": "swing-paper"},
+                                   {"--symmetry": "off"}, {"--endpoint-latency": "1us"}, {"--vcs": "0"}])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_workload_takes_one_time_in_every_command(
+    source: str, flags: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(set(_times(source, flags, tmp_path, capsys).values())) == 1
+
+
+def test_keys_of_workloads_that_optimize_has_no_use_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At their defaults too; and what optimize takes of a file is what train takes."""
+    words = ["optimize", "--network", "SW(2)_SW(2)", "--budget", "100GB/s", "--evaluations", "20"]
+    of_layers = ["--workload", _written(tmp_path, "simai.txt", f"{HEADER.format(1, 1, 0)}\n1\n{LAYER}\n")]
+    for flags in ("--checkpointed", "--samples 7", "--peak 312", "--efficiency 0.75", "--loop no-overlap", "--weight 1",
+                  "--compute-scale 1", "--microbatches 2", "--activation 1KiB", "--pipeline-order 1f1b"):
+        assert _run([*words, "--collective", "all-reduce", *flags.split()], capsys) is None, flags
+    for flags in ("--samples 7", "--peak 312", "--efficiency 0.75", "--activation 1KiB", "--pipeline-order 1f1b"):
+        assert _run([*words, *of_layers, *flags.split()], capsys) is None, flags
+    row = _run([*words, *of_layers], capsys)[0]
+    split = ",".join(f"{rate}GB/s" for rate in row["bandwidth_GBps"])
+    trained = _run(["train", "--topology", "SW(2)_SW(2)", *of_layers, "--loop", "no-overlap", "--npu-bandwidth", split],
+                   capsys)
+    assert trained[0]["time_s"] == pytest.approx(row["time_s"], rel=1e-6)
+    for source in ("Chakra", "GOAL", "Kineto"):
+        assert main([*words, "--workload", SOURCES[source][1](tmp_path)[0]]) == 2
+        assert "weft train times it on a given network" in capsys.readouterr().err
+    assert main(["validate", "--topology", "ring:4", "--algorithms", "ring", "--placement", "out-of-place"]) == 2
+    assert "--placement out-of-place is of --measured FILE: omit it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("source", ["Chakra", "GOAL", "flight recorder", "task graph", "connection matrix"])
 def test_tenants_and_sweeps_refuse_the_same(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Keys of a loop, at their defaults too."""

@@ -170,6 +170,7 @@ def test_iterations_share_a_fabric(tiny: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("words", "why"), [
     (["--tp", "3"], "tp=3 x pp=1 x cp=1 do not divide the 64 NPUs"), ([], "needs --global-batch"),
+    (["--global-batch", "64", "--micro-batch", "0"], "--micro-batch 0: at least 1"),
     (["--global-batch", "3"], "--global-batch 3 is no multiple of dp=64"),
     (["--global-batch", "64", "--samples", "3"], "--samples 3.0 is of the layers of --workload"),
     (["--global-batch", "64", "--loop", "dear"], "--loop dear is of the layers of --workload"),

@@ -119,7 +119,8 @@ def test_every_file_that_is_read_or_named_is_of_a_kind(tmp_path: Path) -> None:
 
 FOREIGN = {
     "--bf16", "--fp16", "--num-layers", "--data-parallel-sharding-strategy", "--moe-shared-expert-intermediate-size",
-    "--recompute-method", "--recompute-modules", "--tokenizer-model", "--vocab-size", "--window-size",  # Megatron-LM
+    "--recompute-method", "--recompute-modules", "--tokenizer-model", "--vocab-size", "--window-size", "--cp-comm-type",
+    "--nnodes", "--nworkers",  # of nccom-test; those above of Megatron-LM
     "--showtopo", "--version", "--switch0", *GONE,  # rocm-smi; of weft; npu0--switch0 is a cable
 }
 """Words with two dashes that are of other tools, or no flags."""

@@ -15,7 +15,7 @@ from sim.analytic.cut_bound import cut_bound
 from sim.library.described import asked_of, machine_of
 from sim.library.expected import expected, timed
 from sim.library.tuner import Setting, candidates
-from sim.measured.causes import causes, ceiling, healthy, times_of, with_nics
+from sim.measured.causes import busbw, causes, ceiling, healthy, most, times_of, with_nics
 from sim.measured.diagnosis import CLASSES, GOOD, Diagnosis
 from sim.measured.judge import Judgment, judge
 from sim.measured.library_run import AGGREGATED, LibraryRun
@@ -520,6 +520,26 @@ class TestUnknownNics:
         assert (found.cause, found.condition) == (f"{nics}-nics", "its NICs are as assumed")
         share = {4: "half", 2: "a quarter"}[nics]
         assert found.limit == f"{share} of the 8 NICs that were assumed: {nics} in use, or a node that has {nics}"
+
+    @pytest.mark.table
+    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("sizes", [range(10, 34, 2), range(26, 34), range(30, 31)])
+    @pytest.mark.parametrize("nodes", [2, 3])
+    @pytest.mark.parametrize("collective", ["all-gather", "all-to-all"])
+    @pytest.mark.parametrize("box", ["dgx-a100", "dgx-h100"])
+    @pytest.mark.parametrize("nics", [1, 2, 4, 8])
+    def test_their_number_is_found_behind_noise(
+        self, nics: int, box: str, collective: str, nodes: int, sizes: range, seed: int
+    ) -> None:
+        """Of nodes that are healthy otherwise: neither sockets nor copies through the host, of such rates too."""
+        taken = Setting(machine=machine(box), nodes=nodes, gpus=8, collective=collective)
+        there, rng = with_nics(taken, nics), np.random.default_rng([seed, nics, nodes])
+        lost = math.exp(abs(rng.normal(0, 0.05)))
+        least_s = {at: busbw(there, 2**at, 1.0) / most(there) for at in sizes}  # no table passes the raw rate
+        points = [(2**at, max(expected(there, 2**at).time_s * lost * math.exp(rng.normal(0, 0.03)), least_s[at]))
+                  for at in sizes]
+        found = LibraryRun("a", taken, points, assumed="as assumed", nics_assumed=True).diagnosis()
+        assert found.fine if nics == 8 else found.cause == f"{nics}-nics"
 
     def test_more_are_asked_for(self) -> None:
         found = LibraryRun("a", with_nics(FOUR, 2), times(FOUR), assumed="as assumed", nics_assumed=True).diagnosis()
