@@ -81,7 +81,10 @@ class _Plan:
                 plane = self._count(some, "plane", 0, self.planes - 1)
                 if (at, plane) in of_slot:
                     raise WeftError(f"{self.name}: round {at} has plane {plane} twice")
-                matching = sorted(map(self._pair, some.get("matching") or []))
+                pairs = some.get("matching", [])
+                if not isinstance(pairs, list):
+                    raise WeftError(f"{self.name}: the matching of plane {plane} in round {at} is {told(pairs)}: a list")
+                matching = sorted(map(self._pair, pairs))
                 old = now.get(plane)
                 if old is None or old[0] != matching or self._flag(some, "force_reconfiguration"):
                     name = f"plane {plane}, round {at}"
