@@ -83,7 +83,7 @@ class _Plan:
                     raise WeftError(f"{self.name}: round {at} has plane {plane} twice")
                 pairs = some.get("matching", [])
                 if not isinstance(pairs, list):
-                    raise WeftError(f"{self.name}: the matching of plane {plane} in round {at} is {told(pairs)}: a list")
+                    raise WeftError(f"{self.name}: the matching of plane {plane}, round {at}, is {told(pairs)}: a list")
                 matching = sorted(map(self._pair, pairs))
                 old = now.get(plane)
                 if old is None or old[0] != matching or self._flag(some, "force_reconfiguration"):
