@@ -99,7 +99,8 @@ def _loose_bound(program: Program, rates: Sequence[Fraction]) -> int:
     lead, rest = program.chunk_work[program.cut_size].T.astype(np.float64)
     work = program.cut_first * lead + (program.cut_chunks - program.cut_first) * rest
     cut, route = program.task_cut, program.task_route
-    total = np.dot(work[cut], of_unit[route]) + np.dot(program.cut_chunks[cut], of_chunk[route])
+    # Not `np.dot`: of floats it runs on threads, which go on spinning for longer than it took.
+    total = (work[cut] * of_unit[route]).sum() + (program.cut_chunks[cut] * of_chunk[route]).sum()
     return int((1 + 1e-9) * total) + 1
 
 

@@ -81,9 +81,9 @@ class _Plan:
                 plane = self._count(some, "plane", 0, self.planes - 1)
                 if (at, plane) in of_slot:
                     raise WeftError(f"{self.name}: round {at} has plane {plane} twice")
-                pairs = some.get("matching") or []
+                pairs = some.get("matching", [])
                 if not isinstance(pairs, list):
-                    raise WeftError(f"{self.name}: round {at}: matching is {told(pairs)}: a list of pairs is expected")
+                    raise WeftError(f"{self.name}: the matching of plane {plane}, round {at}, is {told(pairs)}: a list")
                 matching = sorted(map(self._pair, pairs))
                 old = now.get(plane)
                 if old is None or old[0] != matching or self._flag(some, "force_reconfiguration"):

@@ -89,6 +89,8 @@ def test_planes_change_when_they_are_idle(synchronize, paid, force, ns, tmp_path
     (lambda one: one.update(reconfiguration_ns=11), "has a delay of 11ns, ocs:4x2,delay=10ns 10ns"),
     (lambda one: one.update(rounds=7), "rounds is no list of objects"),
     (lambda one: one["rounds"][0]["configurations"][0].update(matching=[[0, 1, 2]]), "no pair of servers"),
+    *((lambda one, what=what: one["rounds"][0]["configurations"][1].update(matching=what),
+       "the matching of plane 1, round 0, is") for what in (8, 0, None, "x", {})),
     (lambda one: one["rounds"][0]["configurations"][0].update(matching=[[0, 1], [0, 2]]), "server 0 has 2 outgoing"),
     (lambda one: one["rounds"][0]["configurations"][1].update(plane=0), "round 0 has plane 0 twice"),
     (lambda one: one["assignments"][0].update(route="DIRECT"), "goes by DIRECT"),
