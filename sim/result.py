@@ -305,7 +305,7 @@ class Result(Tabular):
         """
         topology = self.job.topology
         alone = self.job.of_schedule is not None
-        what = self._row_of_schedule() if alone else {"operations": len(self.job.operations), "time_s": self.time_s}
+        what = self._row_of_schedule() if alone else {"operations": len(self.job.operations), "time_s": None}
         row = {
             "topology": topology.name, "npus": topology.n_npus, **what, "events": self.events, "engine": self.engine,
             "symmetry": self.symmetry,
@@ -315,7 +315,7 @@ class Result(Tabular):
         row |= {
             "forwarding": self.model.forwarding, "chunk_bytes": self.model.chunk_bytes, "chunks": self.model.chunks,
             "discipline": self.model.discipline,
-            "lower_bound_s": self.lower_bound_ps / PS_PER_S,
+            "lower_bound_s": None,
             "rank_progress": self.rank_progress,
         }
         if self.model.nic is not None:
@@ -323,17 +323,22 @@ class Result(Tabular):
         if self.model.buffer_bytes is not None:
             row |= {"buffer_bytes": self.model.buffer_bytes, "bubble": self.model.bubble}
         row |= {name: value for name, value in changed(self.model) if name not in row and name != "seed"}
-        if self.estimate_ps is not None:
-            row["estimate_s"] = self.estimate_ps / PS_PER_S
-        return row | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())
+        return row | self.rated() | {"wall_s": self.wall_s} | ({} if self.faults is None else self.faults.row())
 
     def _row_of_schedule(self) -> dict[str, Any]:
         schedule = self.schedule
         return {
             "collective": schedule.kind.name, "algorithm": schedule.pattern.algorithm, "form": schedule.pattern.form,
-            "size_bytes": schedule.size_bytes, "time_s": self.time_s, "algbw_GBps": self.algbw,
-            "busbw_GBps": self.busbw, "effbw_GBps": self.effbw, "wire_bytes": self.wire_bytes,
+            "size_bytes": schedule.size_bytes, **dict.fromkeys(("time_s", "algbw_GBps", "busbw_GBps", "effbw_GBps")),
+            "wire_bytes": self.wire_bytes,
         }
+
+    def rated(self) -> dict[str, Any]:
+        """The columns of `row` that the rates of links decide, of a fabric without faults: the form is as it is."""
+        found = {"time_s": self.time_s, "lower_bound_s": self.lower_bound_ps / PS_PER_S}
+        if self.job.of_schedule is not None:
+            found |= {"algbw_GBps": self.algbw, "busbw_GBps": self.busbw, "effbw_GBps": self.effbw}
+        return found if self.estimate_ps is None else found | {"estimate_s": self.estimate_ps / PS_PER_S}
 
     def notes(self) -> list[str]:
         """What a reader of the number should know: the cost of faults, which of them did nothing, and padding.

@@ -15,7 +15,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module, metadata
 from pathlib import Path
 from pkgutil import resolve_name
@@ -76,6 +76,14 @@ class Kernel(Part):
         take(given, kinds, words)
         native = self.signatures.get(key := tuple(kinds))
         return (native or self._compiled(key, given))(words)
+
+    def held(self, *given: Any) -> Callable[[], Any]:
+        """A call with arguments that stay where they are; what is in their arrays may change from one to the next."""
+        kinds: list[Any] = []
+        words: list[int] = []
+        take(given, kinds, words)
+        native = self.signatures.get(key := tuple(kinds)) or self._compiled(key, given)
+        return lambda kept=given: native(words)  # type: ignore[misc]  # its arrays are alive as long as it is
 
     @cached_property
     def folders(self) -> list[Path]:
@@ -150,6 +158,11 @@ def cached(
 def part(function: Function, maker: str = "topologies.compiler:plain", **flags: Any) -> Any:
     """A part of kernels; parameters as in `cached`."""
     return function if DISABLED else Part(function, maker, **flags)
+
+
+def held(function: Function, *given: Any) -> Callable[[], Any]:
+    """A function of `cached`, to be called again and again with the same arguments; see `Kernel.held`."""
+    return function.held(*given) if isinstance(function, Kernel) else partial(function, *given)
 
 
 def is_at_hand(function: Function) -> bool:

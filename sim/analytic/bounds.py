@@ -16,6 +16,7 @@ from sim.program.columns import i32, numbered
 from sim.program.flows import TOLERANCE
 from topologies import Topology, egress_Bps, ingress_Bps
 from topologies.checks import checked
+from topologies.compiled import held
 from topologies.flows.tightest_cut import remembered
 from topologies.stages import staged
 from topologies.text.brief import one_line
@@ -58,7 +59,11 @@ def bounds(lowered: Lowered) -> Bounds:
 
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
-    busy_ps, path_ps = _busy_and_path_ps(lowered.program)
+    return bounds_with(lowered, *BusyAndPath(lowered.program)())
+
+
+def bounds_with(lowered: Lowered, busy_ps: int, path_ps: int) -> Bounds:
+    """The bounds, given what `BusyAndPath` finds."""
     if lowered.schedule.kind.name not in COLLECTIVES:  # of some ranks, whose links need not be the least of all
         return Bounds(busy_ps, path_ps, 0)
     return Bounds(busy_ps, path_ps, _wire_bound_ps(lowered), _cut_bound_ps(lowered))
@@ -150,25 +155,36 @@ def busy_and_path_ps(program: Program) -> tuple[int, int]:
 
     With head delivery the longest service of a server does not count: it may be that of a last chunk.
     """
-    return _busy_and_path_ps(program)
+    return BusyAndPath(program)()
 
 
-def _busy_and_path_ps(program: Program) -> tuple[int, int]:
-    n_routes, n_tasks, n_servers = program.route_ptr.size - 1, program.n_tasks, program.n_servers
-    n_kinds = program.cut_chunks.size * n_routes
-    if n_kinds <= n_tasks + 1024:  # all of them, also where no task is of a kind
-        kinds, kind = np.arange(n_kinds), program.task_cut * np.int32(n_routes) + program.task_route
-    else:
-        kinds, kind = numbered(
-            n_tasks, lambda some: program.task_cut[some].astype(np.int64) * n_routes + program.task_route[some]
+class BusyAndPath:
+    """`busy_and_path_ps` of one program, called again as its service times change."""
+
+    def __init__(self, program: Program) -> None:
+        n_routes, n_tasks, n_servers = program.route_ptr.size - 1, program.n_tasks, program.n_servers
+        n_kinds = program.cut_chunks.size * n_routes
+        if n_kinds <= n_tasks + 1024:  # all of them, also where no task is of a kind
+            kinds, kind = np.arange(n_kinds), program.task_cut * np.int32(n_routes) + program.task_route
+        else:
+            kinds, kind = numbered(
+                n_tasks, lambda some: program.task_cut[some].astype(np.int64) * n_routes + program.task_route[some]
+            )
+        cut, route = np.divmod(kinds, max(n_routes, 1))
+        self._of_servers, self._zeroed = np.empty((2, n_servers), np.int64), np.empty((2, n_tasks), np.int32)
+        self._times = np.empty((2, n_tasks), np.int64)
+        self._call = held(
+            work_and_path, program, kind, cut, route, np.bincount(kind, minlength=kinds.size), *self._of_servers,
+            np.empty((3, kinds.size), np.int64), *self._zeroed, self._times,
         )
-    cut, route = np.divmod(kinds, max(n_routes, 1))
-    busy, longest = np.zeros((2, n_servers), np.int64)
-    path = work_and_path(
-        program, kind, cut, route, np.bincount(kind, minlength=kinds.size), busy, longest,
-        np.empty((3, kinds.size), np.int64), *np.zeros((2, n_tasks), np.int32), np.zeros((2, n_tasks), np.int64),
-    )
-    return int((busy - longest).max(initial=0)), int(path)
+
+    def __call__(self) -> tuple[int, int]:
+        """Work of the busiest server, and the longest chain."""
+        for array in (self._of_servers, self._zeroed, self._times):
+            array[:] = 0
+        path = self._call()
+        busy, longest = self._of_servers
+        return int((busy - longest).max(initial=0)), int(path)
 
 
 class Faults(Protocol):

@@ -69,6 +69,36 @@ def estimate_parts(lowered: Lowered) -> Estimate:
     return Estimate(int(alpha.sum()), int(np.ceil(load.sum())))
 
 
+class Estimates:
+    """`estimate_ps` of one program, called again as rates and service times change.
+
+    Of steps whose transfers cut through and wait for whole ones, what links serve in each is found once.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        program, pattern = lowered.program, lowered.schedule.pattern
+        simple = program.cut_through and not program.parent.size and not pattern.pipeline and len(pattern.phases) < 2
+        self._crossed: tuple[I64, F64, I32, int] | None = None  # step and server, byte picoseconds, link, steps
+        if simple and 0 < program.n_tasks <= PART and (lowered.server_link >= 0).all():
+            step = lowered.task_step.astype(np.int64)
+            n_steps = int(step.max()) + 1
+            wires, _ = _until_last_service_ps(program)
+            self._latency_ps = int(_largest(step, n_steps, wires).sum())
+            if n_steps * program.n_servers <= 8 * PART:
+                task, server = crossings(program, np.arange(program.n_tasks))
+                key: I64 = step[task] * program.n_servers + server
+                sent_ps: F64 = lowered.task_bytes[task].astype(np.float64) * 1e12
+                self._crossed = key, sent_ps, lowered.server_link[server], n_steps
+
+    def __call__(self, lowered: Lowered) -> int:
+        """The estimate of the program at other rates, with the fabric that has them."""
+        if self._crossed is None:
+            return estimate_ps(lowered)
+        key, sent_ps, link, n_steps = self._crossed
+        load = np.bincount(key, sent_ps / lowered.topology.bandwidth_Bps[link], n_steps * lowered.program.n_servers)
+        return self._latency_ps + int(np.ceil(load.reshape(n_steps, -1).max(axis=1).sum()))
+
+
 def _phases(lowered: Lowered, step: I64) -> Estimate:
     """Phases in lockstep: within one each port goes through its own steps, or a link that ports share decides."""
     program, transfers = lowered.program, lowered.transfers[0]

@@ -195,6 +195,8 @@ class Lowered(NamedTuple):
     def slow_links(self) -> I64:
         """Links that faults give another rate for a while."""
         program = self.program
+        if program.is_healthy:
+            return np.zeros(0, np.int64)
         server = np.repeat(np.arange(max(program.timetable_ptr.size - 1, 0)), np.diff(program.timetable_ptr))
         other = (program.timetable_rate != DOWN) & (program.timetable_rate != program.server_rate[server])
         return np.flatnonzero(np.isin(self.orbits.link, self.server_link[server[other]]))

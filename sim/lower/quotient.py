@@ -34,7 +34,7 @@ from sim.program import I8, unique_rows
 from sim.program.columns import blocks, numbered
 from topologies import Topology
 from topologies.core.joined import join
-from topologies.core.paths import Paths, ranges
+from topologies.core.paths import Paths, distinct_of, ranges
 from topologies.stages import staged
 from topologies.text.brief import one_line
 
@@ -367,7 +367,7 @@ def _fault(
         return "the routes of one orbit differ"
     if q.ranks.channels and np.any(channel != their_channel[at]):
         return f"the routes of one orbit take different virtual channels ({q.ranks.channels})"
-    if q.ranks.turns and turns_differ([_turns(q, link_of, t, paths, row)]):
+    if q.ranks.turns and turns_differ([_turns(q, topology.n_nodes, link_of, t, paths, row)]):
         return f"it moves together what takes turns at a link ({q.ranks.turns})"
     return _crossing_fault(q, theirs, link_of, paths.links, at, full)
 
@@ -456,16 +456,16 @@ def turns_of(pattern: Emitter, q: Quotient, tie: str, seed: int) -> I64:
     row = _representative_rows(t, q)
     assert row is not None  # by its check
     paths = routes_of(t, pattern.topology, tie, seed, q.ranks).of_transfers()[0]
-    return _turns(q, _with_ends(q.orbits, pattern, q.ranks.ends), t, paths, row)
+    return _turns(q, pattern.topology.n_nodes, _with_ends(q.orbits, pattern, q.ranks.ends), t, paths, row)
 
 
-def _turns(q: Quotient, link_of: I32, t: Transfers, paths: Paths, row: Rows) -> I64:
+def _turns(q: Quotient, n_nodes: int, link_of: I32, t: Transfers, paths: Paths, row: Rows) -> I64:
     transfer, hop, _ = _crossings(paths, np.arange(row.size))
     if q.ranks.turns == "round-robin-port":
         before = np.where(hop > 0, paths.links[np.arange(hop.size) - 1], -1)
         return np.stack([paths.links, before, np.where(hop > 0, link_of[before], -1)]).astype(np.int64)
-    flows = (
-        (hop << 48) + (of.src[at].astype(np.int64) << 24) + of.dst[at]
+    flows = (  # in numbers without gaps between them, as far as may be: they are told apart in linear time
+        (hop * n_nodes + of.src[at]) * n_nodes + of.dst[at]
         for of, at in ((t, transfer), (q.transfers, row[transfer]))
     )
     return np.stack([paths.links, *flows]).astype(np.int64)
@@ -477,13 +477,19 @@ def turns_differ(turns: Sequence[I64]) -> bool:
     Or one of them has several there. `turns`: of emitters whose transfers cross the same links.
     """
     links, *columns = np.concatenate(turns, axis=1)
-    numbers, distinct = [unique_rows(one)[1] for one in columns], []
-    for columns in (numbers[:1], numbers[1:], numbers):
-        key = links
-        for column in columns:
-            key = unique_rows(key * (int(column.max(initial=0)) + 1) + column)[1]
-        distinct.append(int(key.max(initial=-1)))
-    return min(distinct) < max(distinct)
+    for one, other in (columns, columns[::-1]):
+        if not _repeats(one - int(one.min(initial=0))):  # it tells all rows apart, and so must the other
+            number = np.searchsorted(distinct_of(other), other)
+            return _repeats(links * (int(number.max(initial=0)) + 1) + number)
+    numbers = [unique_rows(one)[1] for one in columns]
+    distinct = {_distinct_rows(links, some) for some in (numbers[:1], numbers[1:], numbers)}
+    return len(distinct) > 1
+
+
+def _distinct_rows(key: I64, columns: Sequence[I64]) -> int:
+    for column in columns:
+        key = unique_rows(key * (int(column.max(initial=0)) + 1) + column)[1]
+    return int(key.max(initial=-1)) + 1
 
 
 def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I64, full: bool) -> str | None:

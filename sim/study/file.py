@@ -13,7 +13,7 @@ from sim.study.designs import each_network, label_of_design
 from sim.study.keys import AUTO, SWEPT
 from sim.study.plans import label_of, no_model
 from sim.study.points import Task, check_joined, topology_of
-from sim.study.spec import Spec, read_sections
+from sim.study.spec import LINK_KEYS, Spec, read_sections
 from sim.study.workload_keys import by_each, check_no_collective, check_no_workload, designs, label_of_workload, works
 from topologies import Topology, WeftError
 from topologies.checks import checked
@@ -25,6 +25,8 @@ MAX_POINTS = 1_000_000
 
 SEVERAL = ("names", "options", "texts", "numbers", "integers")
 """Kinds of keys that take several values: of those a list of lists is an axis."""
+
+_LINKS = frozenset(f"topology.{key}" for key in LINK_KEYS)
 
 Axes = dict[str, tuple[Any, ...]]
 """By "section.key": the values of an axis."""
@@ -169,12 +171,19 @@ def _specs(
     points, joined = 0, None
     every = math.prod(map(len, axes.values()))
     mismatches: list[Mismatch | None] = []
+    links = {name.removeprefix("topology."): name for name in axes if name in _LINKS}
+    met: dict[tuple[str, ...], tuple[Spec, Mismatch | None]] = {}  # by the values on axes that are not of links
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))
-        spec = Spec.from_dict(_placed(data, place), where)
-        spec = _checked(spec)
-        mismatches.append(_mismatch(spec))
-        spec.build_faults()
+        beside = tuple(repr(value) for name, value in place.items() if name not in _LINKS)
+        if beside in met:
+            spec, mismatch = met[beside]
+            spec = spec.at_links({key: place[name] for key, name in links.items()})
+        else:
+            spec = _checked(Spec.from_dict(_placed(data, place), where))
+            met[beside] = spec, mismatch = spec, _mismatch(spec)
+            spec.build_faults()
+        mismatches.append(mismatch)
         for topology in map(_built, each_network(spec) if designs(spec) else (spec,)):
             if (wiring := wiring_of(topology)) is not joined:
                 check_joined(topology)

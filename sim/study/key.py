@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -27,7 +28,7 @@ from sim.program.model import Model
 from sim.program.model_options import OPTIONS, Mismatch
 from sim.study.designs import files_of_design
 from sim.study.file import Axes, Place, Sweep
-from sim.study.keys import AUTO, SWEPT, USUAL, ModelKeys, TopologyKeys, keys_of
+from sim.study.keys import AUTO, SECTIONS, SWEPT, USUAL, ModelKeys, TopologyKeys, keys_of
 from sim.study.points import Task, forms_of, schedule_of, topology_of
 from sim.study.spec import Spec
 from sim.study.workload_files import files_of
@@ -57,10 +58,46 @@ _OTHERS = tuple(
 """The keys of a spec that are taken as spelled."""
 
 
+beside_fabric = attrgetter(*(section for section in SECTIONS if section != "topology"))
+"""All sections of a spec but that of the fabric."""
+
+
 def point_key(task: Task) -> str:
     """The key of a point: equal for equal results, whatever the spelling of sizes, rates and defaults."""
-    text = json.dumps(meaning(task), sort_keys=True, separators=(",", ":"), default=str)
+    spec, chosen = task.spec, ALGORITHMS.get(task.algorithm)
+    topology = topology_of(spec)
+    apart = works(spec) or isinstance(spec.model.faults, str) or spec.collective.pairs is not None
+    if apart or chosen is None or id(chosen) not in BUILT_IN or not is_own(topology.router):
+        text = _text(meaning(task))
+    else:
+        before, after = _around_fabric(_Beside(task))
+        text = before + fabric_digest(topology, spec.fabric_file) + after
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]
+
+
+def _text(data: dict[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
+
+
+class _Beside:
+    """A point, equal to all that differ in their fabric alone."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.known = task, (beside_fabric(task.spec), task[1:])
+
+    def __hash__(self) -> int:
+        return hash(self.known)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Beside) and self.known == other.known
+
+
+@lru_cache(maxsize=4096)
+def _around_fabric(point: _Beside) -> tuple[str, str]:
+    """The text of a key before and after the digest of the fabric."""
+    digest = fabric_digest(topology_of(point.task.spec), point.task.spec.fabric_file)
+    before, _, after = _text(meaning(point.task)).rpartition(digest)
+    return before, after
 
 
 def meaning(task: Task) -> dict[str, Any]:

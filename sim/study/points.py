@@ -411,6 +411,11 @@ def _topology_of(spec: Spec) -> Topology:
 _KEPT = Kept()
 
 
+def at_hand(spec: Spec) -> int:
+    """How many fabrics such as that of a spec are kept."""
+    return max(LAST, _KEPT.most_links // max(topology_of(spec).n_links, 1))
+
+
 def _ready(spec: Spec, topology: Topology, name: str, size_bytes: int, symmetry: str) -> Forms:
     forms, more = forms_of(spec, topology, name)
 

@@ -406,6 +406,14 @@ class Spec(Sections):
         """
         return cls().updated(changes_in(data, where))
 
+    def at_links(self, links: Mapping[str, Any]) -> Spec:
+        """The same spec at other links, by `LINK_KEYS`; what its other keys mean is not found out anew."""
+        for name, value in links.items():
+            _check_value("topology", keys_of("topology")[name], value)
+        found: Spec = object.__new__(Spec)
+        vars(found).update(vars(self) | {"topology": replace(self.topology, **links)})
+        return found
+
     @classmethod
     def read(cls, path: str | Path) -> Spec:
         """A spec from a TOML file, or from a result's JSON file, to run it again.

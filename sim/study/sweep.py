@@ -5,7 +5,7 @@ Results are tidy rows in the order of the sweep, whatever ran it and in whatever
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -20,10 +20,12 @@ from collectives import Schedule
 from sim.how import How
 from sim.program.outcome import Deadlock, Progress
 from sim.study.designs import cell_of, design_row, make_studies
+from sim.study.family import Group, at_links, family_of
 from sim.study.file import Sweep
 from sim.study.key import Keyed, is_wefts_own, keyed_sweep, point_key, point_spec, stamps_of
+from sim.study.keys import TopologyKeys
 from sim.study.plans import check_composed, fitting, run_plan
-from sim.study.points import Row, Task, ready_point, row_of, simulate_ready
+from sim.study.points import Row, Task, at_hand, ready_point, row_of, simulate_ready
 from sim.study.processes import check_workers, processes
 from sim.study.store import Claims, Finished, Store
 from sim.study.tables import to_csv
@@ -45,6 +47,15 @@ POLL_SECONDS = 0.2
 
 STORE_SECONDS = 0.05
 """Interval between transactions of a store: one for each point takes a tenth of a sweep over bandwidths."""
+
+TOGETHER = 64
+"""Most points that are handed out together, of those that differ in the rates of links alone."""
+
+AT_ONCE = 2**12
+"""Most points among which those of one family are looked for."""
+
+Point = tuple[str, Task]
+"""A point with its key."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -103,7 +114,7 @@ def run_sweep(
     workers : int
         Processes to compute in without an executor; 1: in this process.
     in_flight : int, optional
-        Points handed out at a time; default: four per worker (with an executor: 64).
+        Points, or groups of at most as many, handed out at a time; default: four per worker (with an executor: 64).
     done : callable (task, point)
         Called as each point is finished; with text where it failed, None where another process finished it.
     progress : callable, optional
@@ -135,7 +146,7 @@ def run_sweep(
         waiting = run.missing(keyed)
         if waiting:
             with where as pool:
-                run.all(waiting, pool, in_flight or size)
+                run.all(waiting, pool, in_flight or size, max(1, min(TOGETHER, in_flight or len(waiting) // size)))
         return run.tally
 
 
@@ -153,6 +164,25 @@ def finish(
     found = _finish(task, key, progress)
     if stamps_of(task) != stamps and point_key(task) != key:
         return "a file that it reads has changed while it was computed: run the sweep again"
+    return found
+
+
+def finish_together(
+    group: Group, keys: Sequence[str], progress: Callable[[Progress], None] | None = None
+) -> list[Finished | str]:
+    """`finish` of the first points of a group, as many as take a moment; at least one."""
+    found, begun, points = list[Finished | str](), monotonic(), group.points()
+    for key in keys:
+        try:
+            spec, row = next(points, ({}, None))
+        except WeftError:  # none of them can run, as each says
+            spec, row = {}, None
+        if row is None:
+            found.append(_finish(at_links(group.first, group.links[len(found)]), key, progress))
+        else:
+            found.append(Finished(key, spec, wall_s=row.pop("wall_s"), row=row, refused=None, weft=weft_version()))
+        if monotonic() - begun > STORE_SECONDS:
+            break
     return found
 
 
@@ -200,64 +230,85 @@ class _Run:
     ) -> None:
         self.store, self.claims, self.done, self.tally = store, claims, done, Tally()
         self.keys_hold = keys_hold  # whether the same weft computes
-        self.flying: dict[Future[Finished | str], tuple[str, Task]] = {}
+        self.flying: dict[Future[list[Finished | str]], list[Point]] = {}
         self.ended: list[tuple[str, Task, Finished | str]] = []  # and not stored yet
         self.stored_s = monotonic()
-        self.landed: SimpleQueue[Future[Finished | str]] = SimpleQueue()
+        self.landed: SimpleQueue[Future[list[Finished | str]]] = SimpleQueue()
 
-    def missing(self, points: Mapping[str, Task]) -> deque[tuple[str, Task]]:
+    def missing(self, points: Mapping[str, Task]) -> list[Point]:
         """Points to compute."""
         known = self.store.reasons()
         self.tally.stored = sum(key in known for key in points)
         self.tally.refused = sum(known.get(key) is not None for key in points)
-        return deque((key, task) for key, task in points.items() if key not in known)
+        return [(key, task) for key, task in points.items() if key not in known]
 
-    def all(self, waiting: deque[tuple[str, Task]], pool: Executor, in_flight: int) -> None:
+    def all(self, points: list[Point], pool: Executor, in_flight: int, together: int) -> None:
         """Go on until every point is stored, here or by another process, or has failed."""
-        others: list[tuple[str, Task]] = []
+        groups, whole, left = self._grouped(points, together), True, deque[list[Point]]()
+        others: list[Point] = []
         try:
-            while waiting or others or self.flying:
-                while waiting and len(self.flying) < in_flight:
-                    if not self._send(*waiting[0], pool):
-                        others.append(waiting[0])
-                    waiting.popleft()
-                if self.flying:
-                    self._land(self.landed.get())
-                if not (waiting or self.flying) or monotonic() - self.stored_s >= STORE_SECONDS:
+            while whole or left or others or self.flying:
+                while (whole or left) and len(self.flying) < in_flight:
+                    some = left.popleft() if left else next(groups, [])
+                    whole = bool(some)
+                    others += self._send(some, pool)
+                if self.flying and (rest := self._land(self.landed.get())):
+                    left.appendleft(rest)
+                if not (whole or left or self.flying) or monotonic() - self.stored_s >= STORE_SECONDS:
                     self._store()
                 if others and not self.flying:
                     sleep(POLL_SECONDS)
-                    waiting.extend(others)
+                    left.extend([one] for one in others)
                     others.clear()
         finally:
             for future in self.flying:
                 future.cancel()
             self._store()
 
-    def _send(self, key: str, task: Task, pool: Executor) -> bool:
-        """Hand a point out, unless it is stored by now; False if another process computes it."""
-        if not self.claims.take(key):
-            return False
-        if (found := self.store.get(key)) is not None:
-            self.claims.give_back(key)
-            self.tally.elsewhere += 1
-            self.tally.refused += found.refused is not None
-            self.done(task, None)
-            return True
-        future = _submitted(pool, task, key if self.keys_hold else None)
-        self.flying[future] = key, task
-        future.add_done_callback(self.landed.put)
-        return True
+    def _grouped(self, points: list[Point], together: int) -> Iterator[list[Point]]:
+        """Points of one family together, where they are found by the same weft; of fabrics that are at hand at once."""
+        families: dict[Any, list[Point]] = {}
+        fabrics = set[TopologyKeys]()
+        for at, (key, task) in enumerate(points):
+            family = family_of(task) if self.keys_hold and together > 1 else None
+            families.setdefault(family or key, []).append((key, task))
+            fabrics.add(task.spec.topology)
+            if at + 1 == len(points) or len(fabrics) >= at_hand(task.spec) or at % AT_ONCE == AT_ONCE - 1:
+                for some in families.values():
+                    yield from (some[first : first + together] for first in range(0, len(some), together))
+                families.clear()
+                fabrics.clear()
 
-    def _land(self, future: Future[Finished | str]) -> None:
-        key, task = self.flying.pop(future)
-        point = _result(future)
-        if not isinstance(point, str) and point.key != key:
-            raise WeftError(
-                f"{task.spec.fabric} is not the same where the point was computed: another file, or another "
-                f"version of weft; point {key} came back as {point.key}"
-            )
-        self.ended.append((key, task, point))
+    def _send(self, points: list[Point], pool: Executor) -> list[Point]:
+        """Hand points out, unless they are stored by now; returns those that another process computes."""
+        mine, others = list[Point](), list[Point]()
+        for key, task in points:
+            if not self.claims.take(key):
+                others.append((key, task))
+            elif (found := self.store.get(key)) is not None:
+                self.claims.give_back(key)
+                self.tally.elsewhere += 1
+                self.tally.refused += found.refused is not None
+                self.done(task, None)
+            else:
+                mine.append((key, task))
+        if mine:
+            future = _submitted(pool, mine, keys_hold=self.keys_hold)
+            self.flying[future] = mine
+            future.add_done_callback(self.landed.put)
+        return others
+
+    def _land(self, future: Future[list[Finished | str]]) -> list[Point]:
+        """Take what has ended; returns the points that are left of a group."""
+        sent, found = self.flying.pop(future), _result(future)
+        for (key, task), point in zip(sent, found, strict=False):
+            if not isinstance(point, str) and point.key != key:
+                raise WeftError(
+                    f"{task.spec.fabric} is not the same where the point was computed: another file, or another "
+                    f"version of weft; point {key} came back as {point.key}"
+                )
+            self.ended.append((key, task, point))
+        return sent[len(found) :]
 
     def _store(self) -> None:
         """Write what has ended since the last time."""
@@ -276,14 +327,23 @@ class _Run:
             self.done(task, point)
 
 
-def _submitted(pool: Executor, task: Task, key: str | None) -> Future[Finished | str]:
+def _submitted(pool: Executor, points: list[Point], *, keys_hold: bool) -> Future[list[Finished | str]]:
     try:
-        return pool.submit(finish, task, key)
+        if len(points) > 1:
+            return pool.submit(finish_together, Group.of([task for _, task in points]), [key for key, _ in points])
+        [(key, task)] = points
+        return pool.submit(_finish_one, task, key if keys_hold else None)
     except BrokenExecutor as fault:
         raise _lost(fault) from None
 
 
-def _result(future: Future[Finished | str]) -> Finished | str:
+def _finish_one(
+    task: Task, key: str | None, progress: Callable[[Progress], None] | None = None
+) -> list[Finished | str]:
+    return [finish(task, key, progress=progress)]
+
+
+def _result(future: Future[list[Finished | str]]) -> list[Finished | str]:
     try:
         return future.result()
     except (BrokenExecutor, CancelledError) as fault:

@@ -57,8 +57,11 @@ def fill_hops(tail: Ints, head: Ints, at: Ints, hops: Ints, node: Callable[[Ints
     route = np.repeat(np.arange(hops.size), hops)
     k = ranges(np.zeros_like(hops), hops)
     where = at[route] + k
-    tail[where] = node(route, k)
-    head[where] = node(route, k + 1)
+    after = node(route, k + 1)
+    head[where] = after
+    tail[where[1:]] = after[:-1]  # where the hop before it has led, but for the first of each route
+    first = np.flatnonzero(k == 0)
+    tail[where[first]] = node(route[first], k[first])
 
 
 def join_paths(parts: Sequence[Paths]) -> Paths:

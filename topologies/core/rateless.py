@@ -84,6 +84,14 @@ def alike(topology: Topology) -> bytes:
     return _ALIKE[topology]
 
 
+def at_alike_rates(topology: Topology, bandwidth_Bps: npt.NDArray[np.float64]) -> Topology:
+    """The topology at other bandwidths, which are equal where its own are: `alike`, and not looked at once more."""
+    found = topology.at_rates(bandwidth_Bps, topology.latency_ps, topology.hop_latency_ps)
+    wiring, same = wiring_of(topology), alike(topology)
+    _KNOWN[found], _ALIKE[found] = wiring if isinstance(wiring, Rateless) else None, same
+    return found
+
+
 def _classes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Number of the class of equals of each value; classes are numbered as they appear."""
     if values.size and (values == values[0]).all():

@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collectives import build
 from collectives.core.schedule import Schedule
 from sim import simulate
+from sim.lower.quotient import turns_differ
 from sim.program.model import SWING_PAPER, SWING_SST, Model, Nic
 from topologies import Topology, from_spec
 from topologies.core.routing import ShortestPathRouter
@@ -127,3 +130,10 @@ def test_an_unequal_link_ends_the_symmetry(algorithm: str, spoil: Callable[[Topo
     """One link that differs: no smaller run is exact, and the full one is done."""
     fabric = spoil(from_spec("torus:4x4"))
     assert_exact(build(algorithm, "all-reduce", fabric, "64KiB"), Model(chunks=2))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 5), st.integers(-1, 3)), max_size=12))
+def test_turns_differ_where_links_and_flows_are_not_one_to_one(rows: list[tuple[int, int, int]]) -> None:
+    counts = {len({tuple(row[at] for at in some) for row in rows}) for some in ((0, 1), (0, 2), (0, 1, 2))}
+    parts = [np.array(part, np.int64).reshape(-1, 3).T for part in (rows[:5], rows[5:])]
+    assert turns_differ(parts) == (len(counts) > 1)

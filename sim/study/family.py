@@ -1,0 +1,206 @@
+"""Points of a sweep that differ in the rates of their links alone: what one of them built serves the others.
+
+Fabrics of one wiring share schedules, symmetry and routes, and where the same links have equal rates and all latencies
+are equal, the program but for its service times. Then a point is a table of these, a run in the memory of the last one,
+and its bounds; all else in its row is found as of any point. Points with choices of their own, such as a number of
+chunks, and what rates decide in other ways, are computed one by one: `family_of` says which.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cached_property
+from operator import attrgetter
+from threading import local
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives import ALGORITHMS, Schedule
+from sim.analytic.bounds import Bounds, BusyAndPath, bounds_with
+from sim.analytic.estimate import Estimates
+from sim.engine.reruns import Reruns
+from sim.engine.run import SLICE_EVENTS
+from sim.lower.job import lower
+from sim.lower.lowered import Lowered
+from sim.lower.servers import distinct_rates
+from sim.program.contract import CLOCK_END_PS
+from sim.program.cutting import Rates
+from sim.result import Result
+from sim.study.choice import best_form
+from sim.study.key import beside_fabric, is_wefts_own, point_spec
+from sim.study.keys import TopologyKeys
+from sim.study.points import Row, Task, ready_point, row_of, topology_of
+from sim.study.spec import LINK_KEYS
+from sim.study.workload_keys import works
+from topologies import Topology
+from topologies.core.rateless import alike, at_alike_rates, wiring_of
+from workloads.job import Job
+
+MOST_FAMILIES = 64
+"""Limit on those that are kept, each with the memory of a run; a grid goes through all its algorithms and sizes."""
+
+MOST_TASKS = 2**14
+"""Limit on the tasks of their programs: larger runs take longer than what they share."""
+
+_FABRIC = attrgetter(*(key.name for key in fields(TopologyKeys) if key.name not in LINK_KEYS))
+
+
+class _Form:
+    """One schedule of a family, lowered, at the rates of one point after the other."""
+
+    def __init__(self, schedule: Schedule, first: Lowered) -> None:
+        self.schedule = schedule
+        self.program = first.program._replace(service_ps=first.program.service_ps.copy())
+        self.reruns, self.busy_and_path = Reruns(self.program), BusyAndPath(self.program)
+        self.lowered = first._replace(program=self.program)
+        self.estimate = Estimates(self.lowered)
+        self.services, self.latency_ps = self.program.chunk_hops(), int(self.program.hop_latency_ps.max(initial=0))
+        pattern = schedule.pattern
+        self.moved = pattern.in_switches, pattern.root, pattern.is_part, self.program.delivers_heads
+        self.bound_ps = 0
+
+    def move(self, rates_Bps: npt.NDArray[np.float64]) -> bool:
+        """Go to other rates of links; False where the program is another one, or could outlast the clock."""
+        rates, row = distinct_rates(rates_Bps, self.lowered.server_link)
+        if not np.array_equal(row, self.program.server_rate):
+            return False
+        services = Rates(rates).times_ps(self.program.chunk_work[:, None], np.arange(len(rates)))
+        self.program.service_ps[:] = services.reshape(-1)
+        return self.services * (int(services.max(initial=1)) + self.latency_ps) < CLOCK_END_PS
+
+    def on(self, topology: Topology) -> Lowered:
+        """The program on a fabric that has the rates."""
+        if self.lowered.topology is not topology:
+            its = self.schedule
+            schedule = Schedule(its.pattern.on(topology), its.size_bytes, its.element_bytes)
+            self.lowered = self.lowered._replace(job=Job.of(schedule))
+        return self.lowered
+
+    def run(self, topology: Topology, began: float) -> Result:
+        """The run there."""
+        outcome, its = self.reruns.run(), self.on(topology)
+        result = Result(
+            job=its.job, model=its.model, engine="chunk", time_ps=outcome.makespan_ps, events=outcome.events,
+            wall_s=perf_counter() - began, lowered=its, outcome=outcome,
+        )
+        vars(result).update(lower_bound_ps=self.bound_ps, estimate_ps=self.estimate(its))  # as it would find them
+        return result
+
+
+class Family:
+    """What its points share.
+
+    Parameters
+    ----------
+    task : Task
+        The first point.
+    ready, refused
+        Of `ready_point`.
+    """
+
+    def __init__(self, task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str]) -> None:
+        self.task, self.ready, self.refused = task, ready, refused
+        self.spec, self.rows = point_spec(task).to_dict(), dict[str, Row]()  # by form: what rates do not decide
+
+    @cached_property
+    def forms(self) -> dict[int, _Form]:
+        """Each form, by what its schedule is; none where a run is none of those that are repeated."""
+        spec, model = self.task.spec, self.task.spec.build_model()
+        if any(one.topology is not topology_of(spec) for one in self.ready.values()):
+            return {}  # on a fabric of their own, as where switches that reduce are slower
+        lowered = [lower(one, model, spec.symmetry) for one in self.ready.values()]
+        for program in (one.program for one in lowered):
+            small = program.n_tasks <= MOST_TASKS and program.chunk_hops() <= SLICE_EVENTS
+            if not small or program.is_packed or not Reruns.accept(program):
+                return {}
+        return {id(one): _Form(one, its) for one, its in zip(self.ready.values(), lowered, strict=True)}
+
+    def row(self, links: Mapping[str, str], topology: Topology) -> Row | None:
+        """The row of a point by its keys of links, on its fabric; None of one that is to be computed alone."""
+        began, forms, bounds = perf_counter(), self.forms, dict[tuple[Any, ...], Bounds]()
+        if not forms or not all(form.move(topology.bandwidth_Bps) for form in forms.values()):
+            return None
+        for form in forms.values():
+            own = form.busy_and_path()
+            if form.moved not in bounds:  # what must be moved whatever the form
+                bounds[form.moved] = bounds_with(form.on(topology), *own)
+            form.bound_ps = bounds[form.moved]._replace(load_ps=own[0], path_ps=own[1]).best_ps
+        best = best_form(
+            self.ready, lambda schedule: forms[id(schedule)].run(topology, began), self.refused,
+            floor=lambda schedule: forms[id(schedule)].bound_ps,
+        )
+        if best.name not in self.rows:
+            self.rows[best.name] = row_of(at_links(self.task, links), best)
+        return self.rows[best.name] | best.result.rated() | {"other_forms": best.others, "wall_s": best.result.wall_s}
+
+
+def at_links(task: Task, links: Mapping[str, str]) -> Task:
+    """The same point at other links."""
+    return task._replace(spec=task.spec.at_links(links))
+
+
+class Group(NamedTuple):
+    """Some points of a family, in the fewest words: they go to another process."""
+
+    first: Task
+    links: tuple[dict[str, str], ...]  # of each: its keys of links
+    rates_Bps: npt.NDArray[np.float64]  # (points, links)
+
+    @classmethod
+    def of(cls, tasks: Sequence[Task]) -> "Group":
+        """The group of points of one family."""
+        given = [{key: getattr(task.spec.topology, key) for key in LINK_KEYS} for task in tasks]
+        links = tuple({key: value for key, value in one.items() if value is not None} for one in given)
+        return cls(tasks[0], links, np.stack([topology_of(task.spec).bandwidth_Bps for task in tasks]))
+
+    def points(self) -> Iterator[tuple[dict[str, Any], Row | None]]:
+        """Each point: its spec as plain data, and its row, which is None where it is to be computed alone.
+
+        WeftError: the first cannot run, nor can the others.
+        """
+        family, fabric = _FAMILIES.of(self.first), topology_of(self.first.spec)
+        for links, rates in zip(self.links, self.rates_Bps, strict=True):
+            topology = at_alike_rates(fabric, rates)
+            yield family.spec | {"topology": family.spec["topology"] | links}, family.row(links, topology)
+
+
+class _Families(local):
+    """The families that this thread has met last."""
+
+    def __init__(self) -> None:
+        self.known = OrderedDict[Any, Family]()
+
+    def of(self, task: Task) -> Family:
+        """That of a point."""
+        if (key := family_of(task)) not in self.known:
+            self.known[key] = Family(task, *ready_point(task))
+            if len(self.known) > MOST_FAMILIES:
+                self.known.popitem(last=False)
+        return self.known[key]
+
+
+_FAMILIES = _Families()
+
+
+def family_of(task: Task) -> tuple[Any, ...] | None:
+    """What the points of a family have in common; None of a point that has none.
+
+    What is chosen, checked or perturbed is so point by point, and so are programs of faults, of NICs, of buffers, of
+    circuits that switch, and of algorithms that are built from rates.
+    """
+    spec, chosen = task.spec, ALGORITHMS.get(task.algorithm)
+    if chosen is None or chosen.built_from_rates or task.check or task.why or task.spread or not is_wefts_own(task):
+        return None
+    keys = spec.model
+    if spec.engine != "chunk" or spec.chooses or works(spec) or keys.faults is not None or keys.nic is not None:
+        return None
+    if task.max_events is not None or keys.buffer is not None:
+        return None
+    topology = topology_of(spec)
+    if topology.optics is not None:
+        return None
+    shared = wiring_of(topology), alike(topology), topology.latency_ps.tobytes(), topology.hop_latency_ps.tobytes()
+    return task[1:], beside_fabric(spec), _FABRIC(spec.topology), *shared
