@@ -36,8 +36,8 @@ from sim.optimizer.design import (
 from sim.optimizer.knobs import Knobs
 from sim.optimizer.lanes import in_lanes, loosened, whole_lanes
 from sim.optimizer.model import positive
+from sim.optimizer.network import Network
 from sim.optimizer.objective import Objective, Simulated
-from sim.optimizer.problem import Network
 from sim.optimizer.programs import collective_objective, iteration_objective, plan_objective
 from sim.optimizer.splits import side_by_side
 from sim.program.model import Model

@@ -11,7 +11,7 @@ import numpy as np
 from sim.analytic.constraints import Feasible, budget
 from sim.analytic.libra import Placed, iteration_time
 from sim.optimizer.design import Design, design_analytic, design_simulated
-from sim.optimizer.problem import Network, read_any_network
+from sim.optimizer.network import Network, read_any_network
 from sim.optimizer.programs import iteration_objective
 from sim.papers.tables import Left, md_table
 from sim.plots.lines import OTHERS

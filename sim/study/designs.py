@@ -12,7 +12,8 @@ from sim.analytic.libra import LOOPS as ANALYTIC_LOOPS
 from sim.analytic.libra import Placed
 from sim.how import AS_USUAL, How
 from sim.optimizer.knobs import HIERARCHICAL, Asked
-from sim.optimizer.problem import Microbatches, Network, circulants, limits, place_workload, read_any_network
+from sim.optimizer.network import Network, circulants, read_any_network
+from sim.optimizer.problem import Microbatches, limits, place_workload
 from sim.optimizer.study import Study
 from sim.study.keys import OptimizeKeys, filled
 from sim.study.plans import ALGORITHM, label_of, no_model, plan_on

@@ -24,6 +24,7 @@ from sim.how import How
 from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
+from sim.optimizer.network import read_any_network
 from sim.program.model import Model
 from sim.program.outcome import Progress
 from sim.result import Result
@@ -388,8 +389,6 @@ def topology_of(spec: Spec) -> Topology:
     One of a family that is not weft's own is built each time: nothing tells when what builds it has changed.
     """
     if designs(spec):
-        from sim.optimizer.problem import read_any_network  # heavy: loaded where it is used
-
         return read_any_network(str(spec.fabric), spec.topology.link_latency, spec.topology.hop_latency).topology
     most, why = MAX_LINKS, ""
     if spec.collective.algorithms is None and not spec.messages:

@@ -15,7 +15,8 @@ from sim.analytic.libra import Placed, iteration_time
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import design_analytic, design_simulated
 from sim.optimizer.lanes import whole_lanes
-from sim.optimizer.problem import place_workload, read_any_network
+from sim.optimizer.network import read_any_network
+from sim.optimizer.problem import place_workload
 from sim.optimizer.programs import collective_objective
 from sim.program.model import Model
 from topologies import WeftError, from_spec

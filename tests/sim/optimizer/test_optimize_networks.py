@@ -9,7 +9,7 @@ from collectives import build
 from collectives.registry import ALGORITHMS
 from sim.analytic.constraints import Feasible, budget
 from sim.optimizer.design import Design, design_simulated
-from sim.optimizer.problem import circulants, with_link_classes
+from sim.optimizer.network import circulants, with_link_classes
 from sim.optimizer.programs import collective_objective
 from sim.optimizer.retime import links_per_npu, with_bandwidths
 from sim.program.model import Model

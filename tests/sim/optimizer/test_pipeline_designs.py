@@ -8,7 +8,8 @@ import pytest
 from sim.analytic.libra import Placed, iteration_time
 from sim.engine.run import run
 from sim.lower.job import lower
-from sim.optimizer.problem import Microbatches, place_workload, read_any_network
+from sim.optimizer.network import read_any_network
+from sim.optimizer.problem import Microbatches, place_workload
 from sim.optimizer.programs import iteration_objective
 from sim.optimizer.retime import with_bandwidths
 from sim.program.model import Model

@@ -15,7 +15,7 @@ from sim.analytic.traffic import F64
 from sim.cli import main
 from sim.optimizer.cuts import floor_of
 from sim.optimizer.design import equal_split
-from sim.optimizer.problem import with_link_classes
+from sim.optimizer.network import with_link_classes
 from sim.optimizer.programs import Rebuilt, collective_objective
 from sim.optimizer.retime import Retimed, links_per_npu, with_bandwidths
 from sim.optimizer.splits import side_by_side

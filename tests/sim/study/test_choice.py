@@ -120,7 +120,7 @@ def test_a_preset_and_a_chunk_size_are_kept(tmp_path: Path) -> None:
 def test_other_commands_take_a_number(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["trace", "--topology", "torus:4x4", "--algorithm", "ring", "-b", "1K", "--chunks", "auto"]
     assert main([*words, "--perfetto", "never.json.gz"]) == EXIT_BAD_INPUT
-    assert capsys.readouterr().err.startswith("weft trace: --chunks auto tries several on one collective alone, in compare, validate and")
+    assert capsys.readouterr().err.startswith("weft trace: --chunks auto tries several on one collective alone")
 
 
 def test_in_network_needs_a_fabric_that_reduces_or_its_name(tmp_path: Path) -> None:
