@@ -79,9 +79,15 @@ reduce_scatter = plain("reduce-scatter", _pattern, """
 all_gather = plain("all-gather", _pattern, """
     The time reversal of the reduce-scatter, with the same parameters: far ranks first; even numbers of ranks.
     """, form="bandwidth")
-all_to_all = plain("all-to-all", _pattern, """
-    Blocks go as those of their destinations in the reduce-scatter, with the same parameters, half of what a rank holds
-    in each step; even numbers of ranks.
+
+
+def _aligned(topology: Topology, kind: str, form: str) -> Pattern:
+    return _pattern(topology, kind, form)  # `pairs` of an all-to-all are what each rank sends every other
+
+
+all_to_all = plain("all-to-all", _aligned, """
+    Blocks go as those of their destinations in the reduce-scatter of aligned pairs, half of what a rank holds in each
+    step; even numbers of ranks.
     """, form="bandwidth")
 
 

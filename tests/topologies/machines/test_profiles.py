@@ -157,7 +157,7 @@ def test_nics_are_no_faster_than_their_pcie(speed: str, Gbps: float, tmp_path: P
     (_dgx(61, 2, 100000, "GenuineIntel"), "GPUs with sm=61 have no profile: give a FILE.toml"),
     (_dgx(80, 12, 200000, "AuthenticAMD").replace("0x068000", "0x030200"), "neither on a switch nor linked two by two"),
     (system(nic("n", 0)), "has no <gpu>, which its library finds on the machine"),
-    ("<graphs/>", "is not the root of an NCCL topology"),
+    ("<graphs/>", "is an NCCL graph"), ("<trees/>", "is not the root of an NCCL topology"),
 ])
 def test_topologies_that_are_no_machine(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "box.xml"
