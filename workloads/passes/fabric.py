@@ -11,7 +11,8 @@ SEND = "send"
 PIPELINE = "pp"
 """The group whose ranks send to the next one; those of others send around a ring."""
 ALL, IN_ROUNDS = "all", "recursive-doubling"
-"""The group of all ranks, which reduce a number alone: in log2 n rounds where the algorithm runs."""
+"""The group of all ranks, which reduce a number alone: in log2 n rounds where the algorithm runs, and no circuits are
+switched for it."""
 
 
 class FabricGroups:
@@ -28,7 +29,7 @@ class FabricGroups:
         self.topology, self.groups = topology, groups
         names = name.split(",")
         self.collectives = GroupCollectives(topology, (*names, "pairwise"))
-        self.scalars = GroupCollectives(topology, (IN_ROUNDS, *names))
+        self.scalars = GroupCollectives(topology, names if topology.optics else (IN_ROUNDS, *names))
         self.npus = range(topology.n_npus) if npus is None else npus
 
     def add(
