@@ -82,7 +82,7 @@ all_gather = plain("all-gather", _pattern, """
 
 
 def _aligned(topology: Topology, kind: str, form: str) -> Pattern:
-    return _pattern(topology, kind, form)  # `pairs` of an all-to-all are what each rank sends every other
+    return _pattern(topology, kind, form, "aligned")  # `pairs` of an all-to-all are what each rank sends every other
 
 
 all_to_all = plain("all-to-all", _aligned, """
