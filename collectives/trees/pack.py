@@ -19,11 +19,11 @@ from collectives.trees.edge_splitting import Shares as PathShares
 from collectives.trees.forest import Edge, Forest, Routes, Tree, mirror_of, turned_back
 from collectives.trees.low import low_trees
 from collectives.trees.packing import Batch, pack_trees
-from collectives.trees.shares import LOSS, Shares, broadcast_shares, gather_shares, roots_reach_all
+from collectives.trees.shares import LOSS, Shares, broadcast_shares, gather_shares, roots_reach_all, s_per_byte_of_root
 from topologies import Topology, WeftError
 from topologies.flows.partitions import least_crossing
-from topologies.flows.programs import Floats, balanced, best_roots
-from topologies.flows.tightest_cut import gather_cut, remembered, scatter_cut, separating_cut
+from topologies.flows.programs import Floats, Roots, balanced, best_roots
+from topologies.flows.tightest_cut import remembered, separating_cut
 
 LEVEL_NPUS = 64
 """Default limit on NPUs for growing trees level by level, which takes seconds and halves their height."""
@@ -206,7 +206,7 @@ def best_root_forests(topology: Topology, most: int = EXACT_TREES, equal: int = 
         shares = [_near(share / unit, denominator) for share in best.share_Bps.tolist()]
         if abs(float(sum(shares)) * unit - best.rate_Bps) > 1e-6 * best.rate_Bps:
             continue
-        found = _packed(topology, shares, best.spread_Bps / unit, denominator, most)
+        found = _packed(topology, shares, best, denominator, most)
         if found is not None:
             return BestRoots(*found, 0.0)
     least: BestRoots | None = None
@@ -231,8 +231,9 @@ def _rounded(topology: Topology, n_trees: int, equal: int = 0) -> BestRoots | No
     trees[np.argsort(trees - part, kind="stable")[: n_trees - trees.sum()]] += 1
     roots = {npu: many for npu, many in enumerate(trees.tolist()) if many}
     down = np.clip(best.spread_Bps, 0, topology.bandwidth_Bps)
+    up = np.clip(best.gather_Bps, 0, topology.bandwidth_Bps - down)
     turned, mirror = np.lexsort((topology.src, topology.dst)), mirror_of(topology)
-    sides = ((topology, down), (mirror, (topology.bandwidth_Bps - down)[turned]))
+    sides = ((topology, down), (mirror, up[turned]))
     low, high = 1.0, 1 / (1 - MOST_LOSS)  # times the scale of the optimum
 
     def links(network: Topology, rates: Floats, scale: float) -> list[int]:
@@ -289,10 +290,8 @@ def two_phase_rate_Bps(topology: Topology) -> Fraction | None:
 
     Both share every link, so their times add up.
     """
-    gather, scatter = gather_cut(topology), scatter_cut(topology)
-    if gather is None or scatter is None:
-        return None
-    return topology.n_npus / (gather.s_per_byte + scatter.s_per_byte)
+    s_per_byte = sum((s_per_byte_of_root(one, None) for one in (topology, mirror_of(topology))), Fraction(0))
+    return topology.n_npus / s_per_byte if s_per_byte else None
 
 
 def _bound_s_per_byte(topology: Topology) -> Fraction:
@@ -306,13 +305,14 @@ def _near(value: float, denominator: int) -> Fraction:
 
 
 def _packed(
-    topology: Topology, shares: list[Fraction], spread: Floats, denominator: int, most: int
+    topology: Topology, shares: list[Fraction], best: Roots, denominator: int, most: int
 ) -> tuple[Forest, Forest] | None:
     """Both forests, or None if the rounded fractions do not fit, or take too many trees."""
     unit = topology.bandwidth_Bps.max()
-    down = [_near(one, denominator) for one in spread.tolist()]
+    down = [_near(one, denominator) for one in (best.spread_Bps / unit).tolist()]
     rates = [Fraction(float(rate)) / Fraction(float(unit)) for rate in topology.bandwidth_Bps.tolist()]
-    up = [rate - one for rate, one in zip(rates, down, strict=True)]
+    idle = (topology.bandwidth_Bps - best.spread_Bps - best.gather_Bps) / unit
+    up = [rate - one - _near(no, denominator) for rate, one, no in zip(rates, down, idle.tolist(), strict=True)]
     if min(up) < 0:
         return None
     whole = math.lcm(*(one.denominator for one in (*shares, *down, *up)))

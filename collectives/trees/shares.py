@@ -13,7 +13,7 @@ more.
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, NamedTuple
@@ -23,11 +23,19 @@ from collectives.trees.forest import mirror_of
 from topologies import Topology, WeftError
 from topologies.checks import Count, Number, checked
 from topologies.flows.cuts import whole_capacities
+from topologies.flows.forwarded import forwarded
 from topologies.flows.maxflow import LARGEST, FlowNetwork
+from topologies.flows.programs import balanced, sends_more
 from topologies.flows.tightest_cut import broadcast_cut, gather_cut, is_cut_at_one_npu, is_transitive, remembered
 
 MOST_BLOCKS = 4_000_000
 """Limit on blocks that each of the NPUs must receive, over all NPUs: seconds, and below 2 GB."""
+
+WIDEST = 64
+"""Trees of the slowest link up to which more time is looked at, where switches cannot send on what links can carry."""
+
+NEAR = 1e-6
+"""Part of a tree that is rounding."""
 
 MOST_POINTS = 4096
 """Scales that are listed; a wider range is halved first."""
@@ -52,19 +60,9 @@ def gather_shares(topology: Topology, k: int | None = None) -> Shares:
 
     WeftError: k below 1, or unreachable NPUs.
     """
-    n = topology.n_npus
     if k is not None and k < 1:
         raise WeftError(f"k is {k}: every root needs at least 1 tree")
-    cut = gather_cut(topology)
-    if cut is None:
-        return Shares({0: k or 1}, [0] * topology.n_links, Fraction(0))
-    if k is None:
-        unit, rates = whole_capacities(topology.bandwidth_Bps)
-        ratio = cut.s_per_byte * unit
-        divisor = math.gcd(ratio.denominator, *rates)
-        k, per_unit = ratio.denominator // divisor, Fraction(ratio.numerator, divisor)
-        return Shares(dict.fromkeys(range(n), k), _rounded(rates, per_unit), per_unit / unit)
-    return _fixed_shares(topology, k, None, range(n))
+    return _shares(topology, None, k)
 
 
 def broadcast_shares(topology: Topology, root: int, k: int | None = None) -> Shares:
@@ -72,21 +70,40 @@ def broadcast_shares(topology: Topology, root: int, k: int | None = None) -> Sha
 
     WeftError: a root that is not a rank, or unreachable NPUs.
     """
-    cut = broadcast_cut(topology, root)
-    if cut is None:
-        return Shares({root: 1}, [0] * topology.n_links, Fraction(0))
-    if k is not None:
-        return _fixed_shares(topology, k, root, (root,))
+    return _shares(topology, root, k)
+
+
+def _shares(topology: Topology, root: int | None, k: int | None) -> Shares:
     unit, rates = whole_capacities(topology.bandwidth_Bps)
-    rate = int(cut.rate_Bps / unit)
-    divisor = math.gcd(rate, *rates)
-    return Shares({root: rate // divisor}, [one // divisor for one in rates], 1 / (unit * divisor))
+    ratio = s_per_byte_of_root(topology, root) * unit
+    if not ratio:
+        return Shares({root or 0: k or 1}, [0] * topology.n_links, Fraction(0))
+    if k is None:
+        divisor = math.gcd(ratio.denominator, *rates)
+        k, per_unit = ratio.denominator // divisor, Fraction(ratio.numerator, divisor)
+    else:
+        per_unit = least_s_per_block_byte(topology, k, root) * unit
+    roots = dict.fromkeys(range(topology.n_npus) if root is None else (root,), k)
+    return Shares(roots, links_within(topology, root, per_unit), per_unit / unit)
 
 
 def s_per_byte_of_root(topology: Topology, root: int | None) -> Fraction:
     """Seconds per byte of each root's data at the optimum: of all roots (None), or of one. 0 for one NPU."""
+    less = forwarded(topology, root)
+    if less is not None:
+        return less.s_per_byte
     cut = gather_cut(topology) if root is None else broadcast_cut(topology, root)
     return Fraction(0) if cut is None else cut.s_per_byte
+
+
+def links_within(topology: Topology, root: int | None, per_unit: Fraction) -> list[int]:
+    """Most trees of each link in so many units of time, of which every switch receives what it sends."""
+    _, rates = whole_capacities(topology.bandwidth_Bps)
+    most, less = _rounded(rates, per_unit), forwarded(topology, root)
+    if less is not None:
+        near = (math.ceil(float(per_unit * rate) * part - NEAR) for rate, part in zip(rates, less.part, strict=True))
+        most = list(map(min, most, near))
+    return balanced(topology, most)
 
 
 @remembered
@@ -101,13 +118,17 @@ def least_s_per_block_byte(topology: Topology, k: int, root: int | None) -> Frac
     """Shortest time per byte of every block, with k trees from every root (None), or from one.
 
     It is U per unit of bandwidth for the smallest U for which the trees fit into links that carry floor(U b) of them: a
-    multiple of 1/b for some bandwidth b, at least k/x* and at most that plus 1 / min b.
+    multiple of 1/b for some bandwidth b, at least k/x* and at most that plus 1 / min b. Where switches cannot send on
+    all of those, it may be more.
     """
     unit, rates = whole_capacities(topology.bandwidth_Bps)
     distinct = sorted(set(rates))
     low = k * s_per_byte_of_root(topology, root) * unit
-    high = low + Fraction(1, distinct[0])
-    fits = _Fits(topology, k, root, high)
+    wider = Fraction(1, distinct[0])
+    fits = _Fits(topology, k, root, low + WIDEST * wider)
+    while sends_more(topology, _rounded(rates, low + wider)) and wider * distinct[0] < WIDEST and not fits(low + wider):
+        wider *= 2
+    high = low + wider
     while sum(math.floor(high * rate) - math.ceil(low * rate) + 1 for rate in distinct) > MOST_POINTS:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
@@ -115,12 +136,6 @@ def least_s_per_block_byte(topology: Topology, k: int, root: int | None) -> Frac
         Fraction(many, rate) for rate in distinct for many in range(math.ceil(low * rate), math.floor(high * rate) + 1)
     })
     return points[bisect_left(points, True, hi=len(points) - 1, key=fits)] / unit
-
-
-def _fixed_shares(topology: Topology, k: int, root: int | None, roots: Iterable[int]) -> Shares:
-    unit, rates = whole_capacities(topology.bandwidth_Bps)
-    s_per_block_byte = least_s_per_block_byte(topology, k, root)
-    return Shares(dict.fromkeys(roots, k), _rounded(rates, s_per_block_byte * unit), s_per_block_byte)
 
 
 def _rounded(rates: list[int], per_unit: Fraction) -> list[int]:
@@ -132,7 +147,7 @@ class _Fits:
     """Whether k trees per root fit at scales up to `most`, by one flow to each NPU, or to one if all are alike."""
 
     def __init__(self, topology: Topology, k: int, root: int | None, most: Fraction) -> None:
-        n = topology.n_npus
+        n, self.topology, self.root = topology.n_npus, topology, root
         _, self.rates = whole_capacities(topology.bandwidth_Bps)
         roots = range(n) if root is None else (root,)
         self.source, self.need = topology.n_nodes, k * len(roots)
@@ -152,7 +167,7 @@ class _Fits:
     def __call__(self, scale: Fraction) -> bool:
         if self.entering:
             return math.floor(scale * self.rates[0]) * self.links >= self.entering
-        self.network.capacity[self.arcs] = _rounded(self.rates, scale)
+        self.network.capacity[self.arcs] = links_within(self.topology, self.root, scale)
         return all(self.network.flow(self.source, npu, self.need) >= self.need for npu in self.sinks)
 
 
@@ -240,11 +255,14 @@ class Sides(NamedTuple):
 
 
 def exact_k(sides: Sides) -> int:
-    """Trees per root that the optimum takes, of both directions in an all-reduce."""
-    return math.lcm(*(
-        (gather_shares(one) if sides.root is None else broadcast_shares(one, sides.root)).roots[sides.root or 0]
-        for one in sides.networks
-    ))
+    """Trees per root that the optimum takes, of both directions in an all-reduce; more than can be if none reach it."""
+    found = [_shares(one, sides.root, None).roots[sides.root or 0] for one in sides.networks]
+    for one, k in zip(sides.networks, found, strict=True):
+        if forwarded(one, sides.root) and not (
+            k <= MOST_K and trees_fit(one, k, sides.root, k * s_per_byte_of_root(one, sides.root))
+        ):
+            return MOST_BLOCKS + 1
+    return math.lcm(*found)
 
 
 def fewer_trees(sides: Sides, limits: Limits, size_bytes: int, element_bytes: int) -> Iterator[FewTrees]:
@@ -264,7 +282,7 @@ def fewer_trees(sides: Sides, limits: Limits, size_bytes: int, element_bytes: in
     accepted = LOSS if limits.loss is None else Fraction(limits.loss)
     within = False
     for k in allowed:
-        if sides.is_within(k, accepted):
+        if sides.is_within(k, accepted) and sides.loss(k) <= accepted:  # more time may not be of use to switches
             yield FewTrees(k, sides.loss(k))
             within = True
     if within:

@@ -5,6 +5,7 @@ Solved by HiGHS in floating point, in units of the fastest link; bounds subtract
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from topologies.checks import WeftError
 from topologies.core.symmetry import link_orbits
 from topologies.core.topology import NPU, Topology
+from topologies.flows.cuts import whole_capacities
 from topologies.flows.tightest_cut import is_transitive, remembered
 from topologies.process import heard
 from topologies.stages import doing
@@ -29,7 +31,8 @@ class Roots(NamedTuple):
 
     rate_Bps: float  # bytes of the array per second
     share_Bps: Floats  # (n_npus,): share of each root
-    spread_Bps: Floats  # (n_links,): bandwidth of each link used for broadcasting; the rest is for reducing
+    spread_Bps: Floats  # (n_links,): bandwidth of each link used for broadcasting
+    gather_Bps: Floats  # (n_links,): the same for reducing: the rest, less what switches could not send on
 
 
 class ConcurrentFlow(NamedTuple):
@@ -99,7 +102,7 @@ def concurrent_flow(topology: Topology, demand: tuple[tuple[int, ...], ...] | No
     upper = hstack([share, coo_array((share.shape[0], 1))])
     cost = np.full(m * len(sources) + 1, DETOUR / n)
     cost[-1] = -1
-    solved, price = _solve(t, cost, upper, limit, hstack([balance, given]), np.zeros(balance.shape[0]))
+    solved, price = solve(t, cost, upper, limit, hstack([balance, given]), np.zeros(balance.shape[0]))
     rate = float(solved[-1]) * unit / (1 if demand is None else max(map(max, demand)))
     return ConcurrentFlow(rate, solved[:-1].reshape(len(sources), m) * unit, price[orbit])
 
@@ -128,8 +131,10 @@ def best_roots(topology: Topology, reducing: tuple[int, ...] = (), equal: int = 
 
     t, n, m = topology, topology.n_npus, topology.n_links
     if n == 1:
-        return Roots(float("inf"), np.ones(1), np.zeros(m))
-    columns = n + m + 2 * n * m  # x, a, flows down, flows up
+        return Roots(float("inf"), np.ones(1), np.zeros(m), np.zeros(m))
+    forwards = np.setdiff1d(np.arange(n, t.n_nodes), reducing)
+    uneven = any(_surplus(t)[switch - n] for switch in forwards.tolist())  # links cannot all be used in full
+    columns = n + m + 2 * n * m + uneven * m  # x, a, flows down, flows up, what is idle
     _check_size(t, columns)
     unit = float(t.bandwidth_Bps.max())
     bandwidth = t.bandwidth_Bps / unit
@@ -145,11 +150,17 @@ def best_roots(topology: Topology, reducing: tuple[int, ...] = (), equal: int = 
             flow = enters if way == 0 else -enters
             fixed.append(_placed(columns, (0, csr_array(feed)), (first, flow)))
             within = -eye_array(m) if way == 0 else eye_array(m)
-            upper.append(_placed(columns, (n, within), (first, eye_array(m))))
+            idle = ((columns - m, eye_array(m)),) if way and uneven else ()
+            upper.append(_placed(columns, (n, within), (first, eye_array(m)), *idle))
             limit.append(np.zeros(m) if way == 0 else bandwidth)
-    forwards = np.setdiff1d(np.arange(n, t.n_nodes), reducing)
     if forwards.size:
         fixed.append(_placed(columns, (n, enters[forwards])))
+    right = np.zeros(sum(one.shape[0] for one in fixed))
+    if uneven:
+        upper.append(_placed(columns, (n, eye_array(m)), (columns - m, eye_array(m))))
+        limit.append(bandwidth)
+        fixed.append(_placed(columns, (columns - m, enters[forwards])))
+        right = np.append(right, enters[forwards] @ bandwidth)
     if equal > 1:
         fixed.append(_placed(columns, (0, csr_array(np.eye(equal - 1, n) - np.eye(equal - 1, n, 1)))))
     cost = np.zeros(columns)
@@ -158,22 +169,44 @@ def best_roots(topology: Topology, reducing: tuple[int, ...] = (), equal: int = 
     bounds[n : n + m, 1] = bandwidth
     bounds[equal or n : n, 1] = 0
     left = vstack(fixed)
-    solved, _ = _solve(t, cost, vstack(upper), np.concatenate(limit), left, np.zeros(left.shape[0]), bounds)
-    return Roots(float(solved[:n].sum()) * unit, solved[:n] * unit, solved[n : n + m] * unit)
+    right = np.append(right, np.zeros(left.shape[0] - right.size))
+    solved, _ = solve(t, cost, vstack(upper), np.concatenate(limit), left, right, bounds)
+    spread = solved[n : n + m]
+    gather = bandwidth - spread - (solved[columns - m :] if uneven else 0)
+    return Roots(float(solved[:n].sum()) * unit, *(one * unit for one in (solved[:n], spread, gather)))
+
+
+def sends_more(topology: Topology, most: Sequence[int] | None = None) -> bool:
+    """Whether a switch sends more than it receives, with so much on every link (default: its bandwidth)."""
+    return min(_surplus(topology, most), default=0) < 0
+
+
+def _surplus(topology: Topology, most: Sequence[int] | None = None) -> list[int]:
+    """What each switch receives beyond what it sends, in whole units."""
+    t = topology
+    if t.n_nodes == t.n_npus:
+        return []
+    surplus = [0] * t.n_nodes
+    most = whole_capacities(t.bandwidth_Bps)[1] if most is None else most
+    for tail, head, many in zip(t.src.tolist(), t.dst.tolist(), most, strict=True):
+        surplus[tail] -= many
+        surplus[head] += many
+    return surplus[t.n_npus :]
 
 
 def balanced(topology: Topology, most: list[int]) -> list[int]:
-    """As many trees of each link as switches can send on, all links near to what each can have at most."""
-    t, less = topology, 1
-    if t.n_nodes == t.n_npus:
-        return most
-    from scipy.sparse import csr_array  # heavy: loaded where it is used
+    """As many trees of each link as switches can send on, all links near to what each can have at most.
 
-    nothing, equal, high = csr_array((0, t.n_links)), _incidence(t)[t.n_npus :], np.array(most, np.float64)
+    One of few counts more than one of many.
+    """
+    t, less = topology, 1
+    if not sends_more(t, most):
+        return most
+    sent, high = -_incidence(t)[t.n_npus :], np.array(most, np.float64)
     while True:
         bounds = np.stack([np.maximum(high - less, 0), high], axis=1)
         with suppress(WeftError):
-            taken, _ = _solve(t, -np.ones(t.n_links), nothing, np.zeros(0), equal, np.zeros(equal.shape[0]), bounds)
+            taken, _ = solve(t, -1 / np.maximum(high, 1), sent, np.zeros(sent.shape[0]), bounds=bounds)
             return [round(one) for one in taken.tolist()]  # the program of a network has whole corners
         less *= 2  # ends: without any trees all is balanced
 
@@ -215,11 +248,14 @@ def _placed(columns: int, *parts: tuple[int, csr_array]) -> csr_array:
     return csr_array(hstack(blocks))
 
 
-def _solve(
-    topology: Topology, cost: Floats, upper: csr_array, limit: Floats, equal: csr_array, right: Floats,
-    bounds: Floats | None = None,
+def solve(
+    topology: Topology, cost: Floats, upper: csr_array | Floats, limit: Floats, equal: csr_array | None = None,
+    right: Floats | None = None, bounds: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """The variables, and what each limit of `upper` is worth."""
+    """The variables of least cost, and what each limit of `upper` is worth.
+
+    WeftError: none, as far as the solver tells.
+    """
     from scipy.optimize import linprog  # heavy: loaded where it is used
 
     with doing(f"a linear program of {cost.size:,} variables"):
