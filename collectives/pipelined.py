@@ -58,6 +58,9 @@ Form = Annotated[str, Choice(FORMS)]
 Switches = Annotated[str, Choice(("forward", "reduce"))]
 Paths = Annotated[str, Choice(("any", "routes"))]
 
+LEAST_GAIN = 1e-3
+"""Of chosen roots over two phases, for which few trees are looked for: they lose more."""
+
 TRIES = 8
 """Numbers of trees tried if trees do not fit past switches, whose links are rounded down one by one."""
 
@@ -79,7 +82,8 @@ def _rooted(
 all_gather = of_kind("all-gather", _of_all, """
     All-gather along k trees from every root.
 
-    `topology`: any whose NPUs reach each other; switches must send as much as they receive.
+    `topology`: any whose NPUs reach each other. Where a switch receives less than it sends, links stay partly idle: the
+        optimum is that of switches which copy nothing.
     `k`: trees per root. Default: as many as the optimum takes, or a multiple if that makes them shallower; fewer cost
         bandwidth.
     `most_k`: limit on the default for `k`: if the optimum takes more, fewer are used at a loss. Default: 128.
@@ -142,8 +146,11 @@ def _roots_pay(topology: Topology, size_bytes: int, element_bytes: int) -> bool:
     simple = two_phase_rate_Bps(topology)
     if simple is None or equal_roots_are_best(topology):
         return False
+    rate_Bps = best_roots(topology).rate_Bps
+    if rate_Bps * (1 - LEAST_GAIN) <= float(simple):
+        return False
     best = _best_roots(topology, size_bytes, element_bytes)
-    faster = best_roots(topology).rate_Bps * (1 - best.loss) > float(simple)
+    faster = rate_Bps * (1 - best.loss) > float(simple)
     return faster and padded_little(size_bytes, element_bytes, 1, best.n_trees)
 
 

@@ -16,7 +16,6 @@ from topologies import Topology, WeftError
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.flows.tightest_cut import remembered
 from topologies.stages import count
-from topologies.units import format_rate
 
 Pair = tuple[int, int]
 Path = tuple[int, ...]
@@ -46,7 +45,7 @@ def without_switches(
     `spread`: whether a node is connected to as many others as possible, each with its share, which keeps trees shallow;
         otherwise each pair takes all it can, which keeps trees few.
     `routes`: the ways that logical links may take. Default: all.
-    WeftError: the trees do not fit past a switch, named in the message, such as one that sends more than it receives.
+    WeftError: the trees do not fit past a switch, as where one sends more than it receives.
     """
     return _split_off(topology, tuple(link_capacity), tuple(demand.items()), spread, routes)
 
@@ -194,17 +193,8 @@ class _Splitting:
         if npu is not None:
             raise WeftError(
                 f"topology {self.topology.name}: {self.need} trees do not reach {self.topology.node_name(npu)} "
-                f"past the switches{self._unbalanced() or '; allow more trees per root'}"
+                "past the switches; allow more trees per root"
             )
-
-    def _unbalanced(self) -> str:
-        t = self.topology
-        for node in self._switches():
-            into, out = (float(t.bandwidth_Bps[ends == node].sum()) for ends in (t.dst, t.src))
-            if into != out:
-                return (f": {t.node_name(node)} receives {format_rate(into)} and sends {format_rate(out)}, and copies "
-                        "nothing; give it links of equal rates both ways, or use an algorithm without trees")
-        return ""
 
     def _into(self, node: int) -> list[int]:
         return sorted(u for u in self.tails[node] if self.capacity[u, node])

@@ -74,17 +74,23 @@ def broadcast_shares(topology: Topology, root: int, k: int | None = None) -> Sha
 
 
 def _shares(topology: Topology, root: int | None, k: int | None) -> Shares:
-    unit, rates = whole_capacities(topology.bandwidth_Bps)
-    ratio = s_per_byte_of_root(topology, root) * unit
-    if not ratio:
+    unit, _ = whole_capacities(topology.bandwidth_Bps)
+    if not s_per_byte_of_root(topology, root):
         return Shares({root or 0: k or 1}, [0] * topology.n_links, Fraction(0))
     if k is None:
-        divisor = math.gcd(ratio.denominator, *rates)
-        k, per_unit = ratio.denominator // divisor, Fraction(ratio.numerator, divisor)
+        k = _exact_k(topology, root)
+        per_unit = k * s_per_byte_of_root(topology, root) * unit
     else:
         per_unit = least_s_per_block_byte(topology, k, root) * unit
     roots = dict.fromkeys(range(topology.n_npus) if root is None else (root,), k)
     return Shares(roots, links_within(topology, root, per_unit), per_unit / unit)
+
+
+def _exact_k(topology: Topology, root: int | None) -> int:
+    """Trees per root with which all links carry whole numbers of trees at the optimum."""
+    unit, rates = whole_capacities(topology.bandwidth_Bps)
+    inverse = (s_per_byte_of_root(topology, root) * unit).denominator
+    return inverse // math.gcd(inverse, *rates)
 
 
 def s_per_byte_of_root(topology: Topology, root: int | None) -> Fraction:
@@ -256,7 +262,7 @@ class Sides(NamedTuple):
 
 def exact_k(sides: Sides) -> int:
     """Trees per root that the optimum takes, of both directions in an all-reduce; more than can be if none reach it."""
-    found = [_shares(one, sides.root, None).roots[sides.root or 0] for one in sides.networks]
+    found = [_exact_k(one, sides.root) for one in sides.networks]
     for one, k in zip(sides.networks, found, strict=True):
         if forwarded(one, sides.root) and not (
             k <= MOST_K and trees_fit(one, k, sides.root, k * s_per_byte_of_root(one, sides.root))

@@ -10,11 +10,13 @@ import numpy.typing as npt
 from collectives.core.collective import COLLECTIVES
 from collectives.core.pairs import elements
 from collectives.trees.pack import program_variables, two_phase_rate_Bps
+from collectives.trees.shares import Sides
 from sim.analytic.cut_bound import cut_bound, pairs_bound
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from topologies import SWITCH, Topology
+from topologies.flows.forwarded import forwarded
 from topologies.flows.partitions import reducing_nodes
 from topologies.flows.programs import (
     MOST_VARIABLES,
@@ -83,6 +85,7 @@ def bound_rows(
         return rows + (_programs(topology, kind, None, count) if programs and count.any() else [])
     bound = cut_bound(topology, kind, root, reducing_switches=reducing_switches)
     rows = [_row(topology, kind, "cut", bound.s_per_byte, bound.nodes, bound.reason)]
+    rows += _forwarding(topology, kind, root, bound.s_per_byte)
     reduces = bool(reducing_switches) or (reducing_switches is None and topology.boxes_reduce)
     if kind == "all-reduce" and not reduces:
         rate = two_phase_rate_Bps(topology)
@@ -96,6 +99,21 @@ def bound_rows(
     if (programs or small) and topology.n_npus > 1:
         rows += _programs(topology, kind, reducing_switches)
     return rows
+
+
+def _forwarding(topology: Topology, kind: str, root: int, cut: Fraction) -> list[dict[str, Any]]:
+    """The bound where switches copy nothing, if it is above that of the cut."""
+    if kind not in ("all-gather", "reduce-scatter", "broadcast", "reduce"):
+        return []
+    sides = Sides.of(topology, kind, root)
+    s_per_byte = sides.least_s_per_byte() / (topology.n_npus if sides.root is None else 1)
+    if s_per_byte <= cut:
+        return []
+    found = forwarded(sides.networks[0], sides.root)
+    reason = ("switches that receive less than they send copy nothing" if sides.networks[0] is topology
+              else "switches that send less than they receive add up nothing")
+    reason += "" if found is None or found.reached else "; perhaps less"
+    return [_row(topology, kind, "forwarding", s_per_byte, (), reason)]
 
 
 def _programs(

@@ -7,8 +7,10 @@ program over the links, to which cuts are added until no flow violates one; its 
 bound on every schedule whose switches only forward.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +18,17 @@ import numpy.typing as npt
 from topologies.core.topology import Topology
 from topologies.flows.cuts import whole_capacities
 from topologies.flows.maxflow import FlowNetwork
-from topologies.flows.programs import Floats, sends_more, solve
+from topologies.flows.programs import Floats, incidence, sends_more, solve
 from topologies.flows.tightest_cut import broadcast_cut, gather_cut, remembered
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 UNITS = 2**40
 """Units of the fastest link in which flows are tested, of which rounding takes at most one a link."""
+
+MOST_WORK = 40_000
+"""Times that sets are looked for, times links: about ten seconds."""
 
 NEAR = 1e-9
 """Shortfall of a flow that is rounding."""
@@ -32,8 +40,9 @@ FINE = (12, 720, 10**6, 10**9)
 class Forwarded(NamedTuple):
     """What switches that copy nothing allow."""
 
-    s_per_byte: Fraction  # of each root's data: no schedule is faster, and rates within `NEAR` reach it
-    part: tuple[float, ...]  # (n_links,): of each link's bandwidth, what is used; what enters a switch leaves it
+    s_per_byte: Fraction  # of each root's data: no schedule is faster
+    part: tuple[float, ...]  # (n_links,): of each link's bandwidth, what is used
+    reached: bool  # whether trees of any number are as fast with those, but for `NEAR`
 
 
 @remembered
@@ -63,40 +72,43 @@ class _Program:
         ends = zip(t.src.tolist(), t.dst.tolist(), strict=True)
         self.arcs = [self.network.add(tail, head) for tail, head in ends]
         self.feeds = [self.network.add(t.n_nodes, npu) for npu in self.roots.tolist()]
-        self.sent = np.zeros((t.n_nodes, t.n_links))
-        self.sent[t.src, np.arange(t.n_links)] += 1
-        self.sent[t.dst, np.arange(t.n_links)] -= 1
+        self.sent = -incidence(t)[t.n_npus :]
 
     def run(self) -> Forwarded:
-        """Solve, and add sets that flows find too tight, as long as there are any."""
-        while True:
-            inside, t = np.array(self.inside), self.topology
-            crossed = -(inside[:, t.src] & ~inside[:, t.dst]).astype(float)
-            rows = np.vstack([crossed, self.sent[t.n_npus :]])  # with shards times x, none may be positive
-            shards = np.append(inside[:, self.roots].sum(axis=1), np.zeros(t.n_nodes - t.n_npus))
+        """Solve, and add sets that flows find too tight, as long as there are any, or `MOST_WORK` is done."""
+        from scipy.sparse import csr_array, vstack  # heavy: loaded where it is used
+
+        t, rounds = self.topology, max(1, MOST_WORK // self.rates.size)
+        for left in reversed(range(rounds)):
+            crossed = [csr_array((side[t.src] & ~side[t.dst])[None, :], dtype=np.float64) for side in self.inside]
+            rows = vstack([*(-one for one in crossed), self.sent])  # with shards times x, none may be positive
+            shards = np.append([side[self.roots].sum() for side in self.inside], np.zeros(t.n_nodes - t.n_npus))
             x, prices = self._fastest(rows, shards)
             used = self._evenly(rows, shards * x)
             tight = self._tight(used, x)
-            if not tight:
-                part = np.clip(used / self.rates, 0, 1)
-                return Forwarded(max(self.s_per_byte, self._proved(shards, prices)), tuple(part.tolist()))
+            if not (tight and left):
+                break
             self.inside += tight
+        part = np.clip(used / self.rates, 0, 1)
+        return Forwarded(self._proved(shards, prices), tuple(part.tolist()), not tight)
 
-    def _fastest(self, rows: Floats, shards: Floats) -> tuple[float, Floats]:
+    def _fastest(self, rows: csr_array, shards: Floats) -> tuple[float, Floats]:
+        from scipy.sparse import csr_array, hstack
+
         cost = np.append(np.zeros(self.rates.size), -1.0)
         bounds = np.zeros((cost.size, 2))
         bounds[:, 1] = *self.rates, 1 / (float(self.s_per_byte) * self.unit)
         solved, prices = solve(
-            self.topology, cost, np.hstack([rows, shards[:, None]]), np.zeros(shards.size), bounds=bounds
+            self.topology, cost, hstack([rows, csr_array(shards[:, None])]), np.zeros(shards.size), bounds=bounds
         )
         return float(solved[-1]), np.maximum(prices, 0)
 
-    def _evenly(self, rows: Floats, needed: Floats) -> Floats:
+    def _evenly(self, rows: csr_array, needed: Floats) -> Floats:
         """What links carry if the largest part that is idle is least: whole numbers of trees are then near to it."""
+        from scipy.sparse import block_array, csr_array, eye_array
+
         m = self.rates.size
-        upper = np.vstack([
-            np.hstack([rows, np.zeros((needed.size, 1))]), np.hstack([-np.eye(m), -self.rates[:, None]])
-        ])
+        upper = block_array([[rows, None], [-eye_array(m), csr_array(-self.rates[:, None])]])
         bounds = np.stack([np.zeros(m + 1), np.append(self.rates, 1)], axis=1)
         limit = np.append(-needed * (1 - NEAR), -self.rates)
         return solve(self.topology, np.append(np.full(m, -1 / m**2), 1.0), upper, limit, bounds=bounds)[0][:-1]

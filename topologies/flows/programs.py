@@ -50,6 +50,9 @@ FOR_SIMPLEX = 10_000
 MOST_VARIABLES = 1_000_000
 """Limit on the variables of a linear program: hours. Far beyond it not even Ctrl-C is heard while it is read."""
 
+MOST_TREES = 10**6
+"""Limit on the trees of a link that are balanced: the solver's tolerance is well below one."""
+
 SMALL = 5_000
 """Variables of a program that is solved without being asked for."""
 
@@ -80,11 +83,11 @@ def concurrent_flow(topology: Topology, demand: tuple[tuple[int, ...], ...] | No
     sources = [0] if demand is None and is_transitive(t) else list(range(n))
     m = t.n_links
     _check_size(t, m * len(sources) + 1)
-    incidence = _incidence(t)  # +1 where a link enters a node
+    enters = incidence(t)  # +1 where a link enters a node
     rows, rates = [], []  # conservation: inflow minus outflow is the rate at an NPU, zero at a switch
     for source in sources:
         keep = np.arange(t.n_nodes) != source
-        rows.append(incidence[keep])
+        rows.append(enters[keep])
         wanted = (t.kind == NPU).astype(np.float64)
         if demand is not None:
             wanted[:n] = np.array(demand[source], np.float64) / max(map(max, demand))
@@ -138,7 +141,7 @@ def best_roots(topology: Topology, reducing: tuple[int, ...] = (), equal: int = 
     _check_size(t, columns)
     unit = float(t.bandwidth_Bps.max())
     bandwidth = t.bandwidth_Bps / unit
-    enters = _incidence(t)
+    enters = incidence(t)
     fixed, upper, limit = [], [], []
     for way in (0, 1):
         for npu in range(n):
@@ -198,11 +201,14 @@ def balanced(topology: Topology, most: list[int]) -> list[int]:
     """As many trees of each link as switches can send on, all links near to what each can have at most.
 
     One of few counts more than one of many.
+    WeftError: more trees than the solver can count.
     """
     t, less = topology, 1
     if not sends_more(t, most):
         return most
-    sent, high = -_incidence(t)[t.n_npus :], np.array(most, np.float64)
+    if max(most) > MOST_TREES:
+        raise WeftError(f"topology {t.name}: {max(most):,} trees on a link (limit past switches: {MOST_TREES:,})")
+    sent, high = -incidence(t)[t.n_npus :], np.array(most, np.float64)
     while True:
         bounds = np.stack([np.maximum(high - less, 0), high], axis=1)
         with suppress(WeftError):
@@ -219,7 +225,7 @@ def _check_size(topology: Topology, n_variables: int) -> None:
         )
 
 
-def _incidence(topology: Topology) -> csr_array:
+def incidence(topology: Topology) -> csr_array:
     """(n_nodes, n_links): 1 where a link enters a node, -1 where it leaves."""
     from scipy.sparse import coo_array, csr_array  # heavy: loaded where it is used
 
@@ -249,7 +255,7 @@ def _placed(columns: int, *parts: tuple[int, csr_array]) -> csr_array:
 
 
 def solve(
-    topology: Topology, cost: Floats, upper: csr_array | Floats, limit: Floats, equal: csr_array | None = None,
+    topology: Topology, cost: Floats, upper: csr_array, limit: Floats, equal: csr_array | None = None,
     right: Floats | None = None, bounds: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """The variables of least cost, and what each limit of `upper` is worth.
