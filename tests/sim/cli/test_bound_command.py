@@ -52,6 +52,23 @@ def test_where_switches_could_add_up_the_bound_says_that_they_do_not(capsys):
         assert ("switches only forward here" in capsys.readouterr().out) == said
 
 
+@pytest.mark.parametrize(("kind", "slow"), [("all-gather", "up"), ("reduce-scatter", "down")])
+def test_where_a_switch_copies_nothing_the_bound_of_that_stands_beside_the_cut(capsys, tmp_path, kind, slow):
+    path = tmp_path / "slow.json"
+    assert main(["topology", "--topology", "switch:4", "--output", str(path)]) == 0
+    document = json.loads(path.read_text())
+    for link in document["links" if "links" in document else "edges"]:
+        if link["source" if slow == "up" else "target"] == "npu0":
+            link["bandwidth_Bps"] = 49.95e9
+    path.write_text(json.dumps(document))
+    capsys.readouterr()
+    found = rows(capsys, "--topology", str(path), "--collective", kind)
+    assert [row["by"] for row in found] == ["cut", "forwarding"]
+    assert [row["inverse_x"] for row in found] == ["3/50", "80/1333"]
+    assert main(["bound", "--topology", str(path), "--collective", kind]) == 0
+    assert ("copy nothing" if slow == "up" else "add up nothing") in capsys.readouterr().out
+
+
 def test_an_all_to_all_says_whether_routes_reach_its_bound(capsys):
     for words, known in ((["dgx-a100:2"], True), (["dgx-h100:8"], False), (["dgx-h100:1"], True)):
         assert main(["bound", "--topology", *words, "--collective", "all-to-all"]) == 0

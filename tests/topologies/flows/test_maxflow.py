@@ -170,7 +170,7 @@ def test_a_linear_program_says_how_large_it_is(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_linear_program_too_large_is_rejected_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_incidence", None)
+    monkeypatch.setattr(programs, "incidence", None)
     fabric = from_spec("random-regular:2000x4")
     with pytest.raises(WeftError, match="has 16,000,001 variables, one for each NPU and link; the limit is 1,000,000"):
         concurrent_flow(fabric)
