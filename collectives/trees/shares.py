@@ -23,7 +23,7 @@ from collectives.trees.forest import mirror_of
 from topologies import Topology, WeftError
 from topologies.checks import Count, Number, checked
 from topologies.flows.cuts import whole_capacities
-from topologies.flows.forwarded import forwarded
+from topologies.flows.forwarded import Forwarded, forwarded
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.flows.programs import balanced, sends_more
 from topologies.flows.tightest_cut import broadcast_cut, gather_cut, is_cut_at_one_npu, is_transitive, remembered
@@ -95,21 +95,30 @@ def _exact_k(topology: Topology, root: int | None) -> int:
 
 def s_per_byte_of_root(topology: Topology, root: int | None) -> Fraction:
     """Seconds per byte of each root's data at the optimum: of all roots (None), or of one. 0 for one NPU."""
-    less = forwarded(topology, root)
+    less = _less(topology, root)
     if less is not None:
         return less.s_per_byte
     cut = gather_cut(topology) if root is None else broadcast_cut(topology, root)
     return Fraction(0) if cut is None else cut.s_per_byte
 
 
+def _less(topology: Topology, root: int | None) -> Forwarded | None:
+    """What switches that copy nothing leave; of one root only where that is less than the cut: those have room."""
+    found = forwarded(topology, root)
+    if found is None or root is None:
+        return found
+    cut = broadcast_cut(topology, root)
+    return found if cut is None or found.s_per_byte > cut.s_per_byte else None
+
+
 def links_within(topology: Topology, root: int | None, per_unit: Fraction) -> list[int]:
     """Most trees of each link in so many units of time, of which every switch receives what it sends."""
     _, rates = whole_capacities(topology.bandwidth_Bps)
-    most, less = _rounded(rates, per_unit), forwarded(topology, root)
+    most, less = _rounded(rates, per_unit), _less(topology, root)
     if less is not None:
         near = (math.ceil(float(per_unit * rate) * part - NEAR) for rate, part in zip(rates, less.part, strict=True))
         most = list(map(min, most, near))
-    return balanced(topology, most)
+    return most if root is not None and less is None else balanced(topology, most)
 
 
 @remembered
@@ -264,7 +273,7 @@ def exact_k(sides: Sides) -> int:
     """Trees per root that the optimum takes, of both directions in an all-reduce; more than can be if none reach it."""
     found = [_exact_k(one, sides.root) for one in sides.networks]
     for one, k in zip(sides.networks, found, strict=True):
-        if forwarded(one, sides.root) and not (
+        if _less(one, sides.root) and not (
             k <= MOST_K and trees_fit(one, k, sides.root, k * s_per_byte_of_root(one, sides.root))
         ):
             return MOST_BLOCKS + 1
