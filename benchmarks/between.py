@@ -100,9 +100,9 @@ CELLS: tuple[tuple[str, str, str | None, Callable[[int], Messages], Callable[[Gr
 """Head, collective and form of Bine, the counterpart, and the least of any algorithm, in arrays."""
 
 
-def bine(p: int, kind: str, form: str | None, pairs: str) -> Messages:
+def bine(p: int, kind: str, form: str | None, peers: str) -> Messages:
     """What Bine sends."""
-    built = build("bine", kind, from_spec(f"switch:{p}"), "64MiB", form, pairs=pairs)
+    built = build("bine", kind, from_spec(f"switch:{p}"), "64MiB", form, peers=peers)
     rows = built.pattern.transfers()
     sent = rows.blocks / built.pattern.n_blocks * (p if kind == "all-to-all" else 1)
     return list(zip(rows.src.tolist(), rows.dst.tolist(), sent.tolist(), strict=True))
@@ -130,11 +130,11 @@ def crossing(messages: Messages, fabric: Topology, per: int, starts: range) -> n
 
 
 def row(spec: str, per: int, p: int, starts: range) -> list[str]:
-    """Bine over its counterparts, with the better pairs of each start; above 0.75 with the least of any algorithm."""
+    """Bine over its counterparts, with the better peers of each start; above 0.75 with the least of any algorithm."""
     found, fabric = [], from_spec(spec)
     hops = 2 if spec.startswith("leaf-spine") else 1  # links between groups that a message takes at least
     for _, kind, form, rival, least in CELLS:
-        ours = [crossing(bine(p, kind, form, pairs), fabric, per, starts) for pairs in ("aligned", "shifted")]
+        ours = [crossing(bine(p, kind, form, peers), fabric, per, starts) for peers in ("aligned", "shifted")]
         total = crossing(rival(p), fabric, per, starts).sum()
         share = np.minimum(*ours).sum() / total
         fewest = hops * sum(least((np.arange(p) + start) // per) for start in starts) / total
@@ -153,7 +153,7 @@ def crossings() -> Iterator[list[str]]:
 HEADS = ["fabric", "group", "ranks", *(cell[0] for cell in CELLS)]
 
 WHY = """`python -m benchmarks.between`. A job has ranks in turn, from the first rank of a group, or from each rank of a
-group once, summed; Bine has the better of its pairs (`pairs=shifted` from odd places) for each. Bytes are counted along
+group once, summed; Bine has the better of its peers (`peers=shifted` from odd places) for each. Bytes are counted along
 the routes: in a dragonfly some shortest ones pass a third group. In brackets, above 0.75: the least that *any*
 algorithm and any routes can send between the groups, over the same counterpart.
 
@@ -181,7 +181,7 @@ Open MPI's tree (0.05 to 0.39), and the all-reduces of jobs that begin anywhere 
 The authors' own count (their repository `pico`, 413bc5d: all-reduces of the jobs that ran on Leonardo and LUMI, over
 the near-first order) has the same: of the 97 and 309 jobs with 64 to 512 nodes, powers of two, the median saves 17 and
 15 %, and 7 and 4 % of the jobs save 25 % or more; the 33 % of the paper is the most that a distance of 2/3 gives.
-On `dragonfly:9x4x2`, ranks 3 to 66, an all-reduce of 64 MiB takes 4.79 ms with `pairs=shifted`, 5.29 without, 6.59 by
+On `dragonfly:9x4x2`, ranks 3 to 66, an all-reduce of 64 MiB takes 4.79 ms with `peers=shifted`, 5.29 without, 6.59 by
 `recursive-doubling`."""
 
 if __name__ == "__main__":

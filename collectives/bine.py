@@ -29,18 +29,18 @@ from topologies.units import Quantity
 NAME = "bine"
 FORMS, ONLY_FORM = EXCHANGED  # of a scatter: a tree whose distances halve, or double
 PARTED = "scatter", "gather"
-Pairs = Annotated[str, Choice(("aligned", "shifted"))]
+Peers = Annotated[str, Choice(("aligned", "shifted"))]
 
 
 @by_wiring
-def _pattern(topology: Topology, kind: str, form: str, pairs: Pairs = "aligned") -> Pattern:
+def _pattern(topology: Topology, kind: str, form: str, peers: Peers = "aligned") -> Pattern:
     p = topology.n_npus
     if form == "bandwidth" and p % 2 and p > 1:
         raise WeftError(
             f"bine (bandwidth) on {topology.name}: {p} ranks are an odd number; the latency form of all-reduce "
             "accepts any"
         )
-    butterfly = _butterfly(p, floor_power_of_two(p) if form == "latency" else p, pairs)
+    butterfly = _butterfly(p, floor_power_of_two(p) if form == "latency" else p, peers)
     way: dict[str, Callable[[Butterfly], list[Round]]] = {
         "all-reduce": Butterfly.latency if form == "latency" else Butterfly.bandwidth,
         "reduce-scatter": Butterfly.scatter, "all-gather": Butterfly.gather, "all-to-all": _exchange,
@@ -49,13 +49,13 @@ def _pattern(topology: Topology, kind: str, form: str, pairs: Pairs = "aligned")
         topology, kind, NAME, form, way[kind](butterfly),
         n_blocks=p * p if kind == "all-to-all" else butterfly.part if form == "bandwidth" else 1,
         groups=Groups(topology, partial(swing.group, butterfly.regular_dims())) if len(topology.shape) == 1 else (),
-        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form, pairs)), progress=butterfly.progress,
+        smaller=Smaller(lambda: _pattern(shrink(topology), kind, form, peers)), progress=butterfly.progress,
     )
 
 
 @checked
 def all_reduce(
-    topology: Topology, size: Quantity, *, form: Form | None = None, pairs: Pairs = "aligned",
+    topology: Topology, size: Quantity, *, form: Form | None = None, peers: Peers = "aligned",
     element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     """Bine all-reduce.
@@ -63,40 +63,34 @@ def all_reduce(
     `topology`: any; ranks are taken in their order.
     `form`: the entire vector in log2 p steps, where ranks beyond a power of two fold first; or reduce-scatter and
         all-gather, of an even number of ranks. Default: the lower estimate among those that there are.
-    `pairs`: "aligned": ranks 0 and 1, 2 and 3, ... exchange the most. "shifted": 1 and 2, 3 and 4, ..., for a job whose
+    `peers`: "aligned": ranks 0 and 1, 2 and 3, ... exchange the most. "shifted": 1 and 2, 3 and 4, ..., for a job whose
         ranks begin at an odd place of a group, so that less of it leaves the group.
     WeftError: the bandwidth form of an odd number of ranks.
     """
     forms = (form,) if form else FORMS if topology.n_npus % 2 == 0 else FORMS[:1]
-    return cheapest([_pattern(topology, "all-reduce", one, pairs) for one in forms], size, element_bytes)
+    return cheapest([_pattern(topology, "all-reduce", one, peers) for one in forms], size, element_bytes)
 
 
 reduce_scatter = plain("reduce-scatter", _pattern, """
     Half of the array goes next door first, ever less ever further; even numbers of ranks.
 
-    `pairs`: as of the all-reduce.
+    `peers`: as of the all-reduce.
     """, form="bandwidth")
 all_gather = plain("all-gather", _pattern, """
     The time reversal of the reduce-scatter, with the same parameters: far ranks first; even numbers of ranks.
     """, form="bandwidth")
-
-
-def _aligned(topology: Topology, kind: str, form: str) -> Pattern:
-    return _pattern(topology, kind, form, "aligned")  # `pairs` of an all-to-all are what each rank sends every other
-
-
-all_to_all = plain("all-to-all", _aligned, """
-    Blocks go as those of their destinations in the reduce-scatter of aligned pairs, half of what a rank holds in each
-    step; even numbers of ranks.
+all_to_all = plain("all-to-all", _pattern, """
+    Blocks go as those of their destinations in the reduce-scatter, with the same parameters, half of what a rank holds
+    in each step; even numbers of ranks.
     """, form="bandwidth")
 
 
 def _rooted(
     kind: str, topology: Topology, size: Quantity, *, root: int = 0, form: Form | None = None,
-    pairs: Pairs = "aligned", element_bytes: int = ELEMENT_BYTES,
+    peers: Peers = "aligned", element_bytes: int = ELEMENT_BYTES,
 ) -> Schedule:
     forms = (form,) if form else ONLY_FORM if kind in PARTED else FORMS
-    return cheapest([_rooted_pattern(topology, kind, one, root, pairs) for one in forms], size, element_bytes)
+    return cheapest([_rooted_pattern(topology, kind, one, root, peers) for one in forms], size, element_bytes)
 
 
 broadcast = of_kind("broadcast", _rooted, """
@@ -106,7 +100,7 @@ broadcast = of_kind("broadcast", _rooted, """
     `form`: "latency": the array down a tree whose distances halve. "bandwidth": a scatter down a tree whose distances
         double, and an all-gather. Ranks beyond a power of two are every other one of the first, counted from the root,
         and get the array in the end from the rank before them. Default: the lower estimate.
-    `pairs`: "aligned": of the ranks counted from the root 0 and 1, 2 and 3, ... meet. "shifted": they are counted
+    `peers`: "aligned": of the ranks counted from the root 0 and 1, 2 and 3, ... meet. "shifted": they are counted
         backwards, for a root at an odd place of its group.
     WeftError: a root that is not a rank.
     """)
@@ -117,17 +111,17 @@ scatter = of_kind("scatter", _rooted, """
     `root`: the rank that has the array.
     `form`: "bandwidth": down a tree whose distances double. "latency": down one whose distances halve, which crosses
         less often between groups of ranks. Default: "bandwidth", the paper's.
-    `pairs`: as of the broadcast.
+    `peers`: as of the broadcast.
     WeftError: a root that is not a rank.
     """)
 gather = of_kind("gather", _rooted, "Gather up a tree: the time reversal of `scatter`, with the same parameters.")
 
 
-def _butterfly(p: int, inner: int, pairs: str = "aligned") -> Butterfly:
+def _butterfly(p: int, inner: int, peers: str = "aligned") -> Butterfly:
     """Swing's first port, or its mirror image, on the first `inner` of p ranks."""
     grid = Grid((inner,))
-    peers = port_peers(grid, grid.dims, int(pairs == "shifted"), swing.peer) if inner > 1 else ()
-    return Butterfly(Core(Grid((p,)), grid), (peers,), inner)
+    found = port_peers(grid, grid.dims, int(peers == "shifted"), swing.peer) if inner > 1 else ()
+    return Butterfly(Core(Grid((p,)), grid), (found,), inner)
 
 
 def _exchange(butterfly: Butterfly) -> list[Round]:
@@ -157,7 +151,7 @@ def _carried(p: int, moved: Ranks, rank: int) -> Sequence[int]:
 
 
 @by_wiring
-def _rooted_pattern(topology: Topology, kind: str, form: str, root: int, pairs: str) -> Pattern:
+def _rooted_pattern(topology: Topology, kind: str, form: str, root: int, peers: str) -> Pattern:
     p = topology.n_npus
     topology.check_root(root)
     q = floor_power_of_two(p)
@@ -175,12 +169,12 @@ def _rooted_pattern(topology: Topology, kind: str, form: str, root: int, pairs: 
         parts[1:] = _butterfly(p, q).scatter(), [replace(one, reduces=False) for one in parts[2]]
     surplus = p - q
     order = np.concatenate([np.arange(0, 2 * surplus, 2), np.arange(2 * surplus, p), np.arange(1, 2 * surplus, 2)])
-    rank_of = (root + (-order if pairs == "shifted" else order)) % p
+    rank_of = (root + (-order if peers == "shifted" else order)) % p
     rounds = [_placed(rank_of, np.argsort(rank_of), one, kind in PARTED) for one in in_turn(parts)]
 
     def smaller() -> Pattern:
         small = shrink(topology)
-        return _rooted_pattern(small, kind, form, root % small.n_npus, pairs)
+        return _rooted_pattern(small, kind, form, root % small.n_npus, peers)
 
     return rounds_pattern(topology, kind, NAME, form, rounds, n_blocks=blocks, smaller=Smaller(smaller), root=root)
 

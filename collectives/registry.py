@@ -166,7 +166,7 @@ _ALGORITHMS = (
         bine,
         "trees and butterflies by digits in base -2, over the ranks in their order, on a single port",
         "all-reduce (latency) and from or to a root: any shape; the rest: an even number of ranks",
-        options={"pairs": "aligned, 0 and 1 meet, or shifted, 1 and 2, for jobs that begin at an odd place of a group "
+        options={"peers": "aligned, 0 and 1 meet, or shifted, 1 and 2, for jobs that begin at an odd place of a group "
                           "(default: aligned)"},
     ),
     _entry(

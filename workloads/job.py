@@ -360,17 +360,18 @@ class Job:
         self.operations.append(operation)
         return len(self.operations) - 1
 
-    def repeat(self, name: str, like: Operation, after: Sequence[int]) -> int:
-        """Add what a job on as many NPUs has, under another name and after other operations; returns the number."""
-        operation = object.__new__(Operation)  # without its check: all of it was read before
-        vars(operation).update(vars(like) | {"name": name, "after": tuple(after)})
-        self.operations.append(operation)
-        return len(self.operations) - 1
-
     @checked
     def ranks(self, operation: Operation) -> Ranks:
         """NPUs that an operation covers."""
         return np.arange(self.topology.n_npus) if operation.npus is None else np.array(operation.npus, np.int64)
+
+
+def repeat(job: Job, name: str, like: Operation, after: Sequence[int]) -> int:
+    """Add what a job on as many NPUs has, under another name and after other operations; returns the number."""
+    operation = object.__new__(Operation)  # without its check: all of it was read before
+    vars(operation).update(vars(like) | {"name": name, "after": tuple(after)})
+    job.operations.append(operation)
+    return len(job.operations) - 1
 
 
 def change_circuits(

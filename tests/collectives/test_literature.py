@@ -131,7 +131,7 @@ def test_trivance_is_the_fastest_of_small_ones_on_tori_of_powers_of_three(spec: 
 
 SHAPES = ("ring:1", "ring:2", "ring:3", "ring:7", "ring:10", "ring:27", "torus:9x3", "torus:4x6", "torus:5x7",
           "mesh:2x3x4", "switch:11", "fat-tree:4", "dgx-a100:2", "torus:1x6", "ring:100")
-CHOICES = {"radix": (2, 3, 5), "aggregation": (None, 2), "root": (0, -1), "pairs": ("aligned", "shifted")}
+CHOICES = {"radix": (2, 3, 5), "aggregation": (None, 2), "root": (0, -1), "peers": ("aligned", "shifted")}
 
 
 @pytest.mark.table

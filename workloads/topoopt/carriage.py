@@ -10,7 +10,7 @@ import numpy.typing as npt
 from collectives import build, ring_rounds
 from topologies import Topology, WeftError, switch
 from topologies.core.k_shortest import k_shortest_paths
-from workloads.job import Job, Operation
+from workloads.job import Job, Operation, repeat
 
 Ints = npt.NDArray[np.int64]
 
@@ -123,7 +123,7 @@ class Carriage:
             return [*waits, self.job.send(f"to {name}", tuple(size.tolist()), src.tolist(), dst.tolist(), via=via,
                                           after=[producer], laps=laps, detached=True)]
         alike = _sends(self.job.topology, laps, src.tobytes(), dst.tobytes(), size.tobytes())
-        return waits + [self.job.repeat(f"to {name}", one, [producer]) for one in alike]
+        return waits + [repeat(self.job, f"to {name}", one, [producer]) for one in alike]
 
     def gradients(self, name: str, size_bytes: int, after: int, group: tuple[int, ...] | None = None) -> None:
         """An all-reduce of some servers, in the order of the ring +1, or of all; begins as an operation ends on each.

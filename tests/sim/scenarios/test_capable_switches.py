@@ -130,13 +130,13 @@ def test_bine_crosses_a_quarter_of_far_first_binomial_wherever_a_job_is_and_a_fi
 
 
 @pytest.mark.parametrize("spec", ["dragonfly:9x4x2", "leaf-spine:8x8x4"])
-@pytest.mark.parametrize("pairs", ["aligned", "shifted"])
-def test_counted_messages_of_bine_are_what_its_routes_carry_between_groups(spec: str, pairs: str) -> None:
+@pytest.mark.parametrize("peers", ["aligned", "shifted"])
+def test_counted_messages_of_bine_are_what_its_routes_carry_between_groups(spec: str, peers: str) -> None:
     t = from_spec(spec)
     groups = np.arange(t.n_npus) // 8
     for _, kind, form, _, least in CELLS:
-        (counted,) = counted_crossing(bine(t.n_npus, kind, form, pairs), t, 8, range(1))
-        routed = between_groups(build("bine", kind, t, "64MiB", form, pairs=pairs), groups_of(t, 8))
+        (counted,) = counted_crossing(bine(t.n_npus, kind, form, peers), t, 8, range(1))
+        routed = between_groups(build("bine", kind, t, "64MiB", form, peers=peers), groups_of(t, 8))
         assert counted == pytest.approx(routed, rel=1e-6)
         assert (2 if spec.startswith("leaf") else 1) * least(groups) <= counted
 
