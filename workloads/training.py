@@ -36,6 +36,9 @@ from workloads.workload import Call, Groups, Layer, Phase, Workload, check_group
 
 LOOPS = ("no-overlap", "wfbp", "dear")
 
+FALLBACK = "hierarchical"
+"""Has all collectives of an iteration on products, in any order of dimensions."""
+
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, UPDATE = "forward", "input gradient", "weight gradient", "update"
 
 MIB = 2**20
@@ -74,18 +77,25 @@ class Training:
     in_order: bool = False
     first_layers_first: bool = False
     updates: bool = False
-    algorithm: str = "hierarchical"
+    algorithm: str = FALLBACK
     options: Mapping[str, object] = field(default_factory=lambda: {"pipeline_chunks": DEFAULT_PIPELINE_CHUNKS})
     orders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in self.names:
-            algorithm(name)
+        taken = set().union(*map(_options_of, (*self.names, FALLBACK)))
+        if unknown := sorted(set(self.options) - taken):
+            raise WeftError(f"option {unknown[0]!r} is of none of {', '.join(self.names)}: they take "
+                            f"{', '.join(sorted(taken))}")
 
     @property
     def names(self) -> tuple[str, ...]:
         """Those of `algorithm`."""
         return tuple(self.algorithm.split(","))
+
+
+def _options_of(name: str) -> set[str]:
+    """What an algorithm takes beside a size."""
+    return {"element_bytes", *algorithm(name).options}
 
 
 class Bucket(NamedTuple):
@@ -211,8 +221,8 @@ class Collectives:
         if order is not None:
             options["order"] = order
         has = [] if order is not None else [one for one in self.training.names if kind in algorithm(one).functions]
-        name = has[0] if has else "hierarchical"
-        options = {key: value for key, value in options.items() if key in algorithm(name).options}
+        name = has[0] if has else FALLBACK
+        options = {key: value for key, value in options.items() if key in _options_of(name)}
         if not group.is_whole:
             options["group"] = group
         return build(name, kind, self.topology, size_bytes, None, **options)
@@ -253,7 +263,7 @@ class Layers:
     ) -> None:
         self.job, self.layers, self.numbers, self.npus = job, workload.layers, numbers, npus
         self.collectives, self.training = collectives, training
-        named = () if training.algorithm == "hierarchical" else training.names
+        named = () if training.algorithm == FALLBACK else training.names
         parts = any(not group.is_whole for group in collectives.groups.values())
         together = is_product(job.topology) and not (
             parts and any("group" not in algorithm(name).options for name in training.names))

@@ -317,3 +317,8 @@ def test_the_algorithm_of_a_fabric_that_is_no_product_takes_its_options() -> Non
         (work,) = (one.work for one in job.operations if isinstance(one.work, Communicate))
         found.append(work.schedule.pattern.n_blocks)
     assert found[0] != found[1]
+
+
+def test_an_option_that_no_algorithm_takes_is_an_error() -> None:
+    with pytest.raises(WeftError, match="option 'chunk' is of none of ring, direct: they take active_chunks, "):
+        Training(algorithm="ring,direct", options={"chunk": 1})
