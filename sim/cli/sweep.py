@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sim.cli.asked import by_section, changes_of, check_apart, check_used, sections_of
-from sim.cli.commands import COMMANDS
+from sim.cli.asked import changes_of, check_apart, check_used, sections_of
 from sim.cli.flags import how, refuse_how
 from sim.cli.output import STANDARD_OUTPUT, say, write_text, write_whole
 from sim.cli.progress import Steps, progress
@@ -80,19 +79,17 @@ def read(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         sections[section] = {**given, **keys} if isinstance(given, Mapping) else given
     designed = "optimize" in sections
     check_used(sections, "optimize" if designed else NAME, f"sweep file {file}")
-    return _of_designs(sections, f"sweep file {file}", arguments) if designed else sections
+    if designed:
+        _check_designs(sections, f"sweep file {file}", arguments)
+    return sections
 
 
-def _of_designs(sections: dict[str, Any], where: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The sections of points that are each what `weft optimize` is asked, with its defaults."""
+def _check_designs(sections: Mapping[str, Any], where: str, arguments: argparse.Namespace) -> None:
+    """Reject points that are not each what `weft optimize` may be asked."""
     if sections["optimize"].get("network") is None:
         raise WeftError(f"{where}: [optimize] has no network: those whose bandwidths are asked for")
     if "analytic" in str(sections["optimize"].get("evaluator")):
         refuse_how(arguments, "omit evaluator of [optimize]")
-    if "model" in sections.get("iteration", {}):
-        return sections
-    defaults = by_section(COMMANDS["optimize"].defaults)
-    return sections | {name: keys | sections.get(name, {}) for name, keys in defaults.items()}
 
 
 def compute(swept: Keyed, store: Store, arguments: argparse.Namespace) -> Tally:

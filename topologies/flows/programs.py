@@ -260,7 +260,7 @@ def solve(
 ) -> tuple[Floats, Floats]:
     """The variables of least cost, and what each limit of `upper` is worth.
 
-    WeftError: none, as far as the solver tells.
+    WeftError: there are none, or the solver gives up.
     """
     from scipy.optimize import linprog  # heavy: loaded where it is used
 

@@ -61,7 +61,7 @@ def test_its_json_is_the_same_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "why"), [
     (f"nccom-test -r 8 permute\n{OLD}", "is of no collective that is known"),
     (f"nccom-test -r 8 --data-parallel-dimension 2 allr\n{OLD}", "groups that ran at once"),
-    ("nccom-test -r 2 allr\n" + OLD.split("\n")[0] + "\n33554432 Failure running neuron-bench - log file /tmp/x.log\n"
+    ("nccom-test -r 2 allr\n" + OLD.split("\n")[0] + "\n33554432 Failure running neuron-bench - log file x.log\n"
      "1 errors found - test failed\n", "line 3"),
 ])
 def test_what_is_not_read_is_one_line(text: str, why: str, tmp_path: Path) -> None:
