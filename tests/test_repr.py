@@ -83,7 +83,7 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "workloads.Prices": lambda: workloads.Prices(1.0, 2.0),
     "workloads.Send": lambda: workloads.Send(10**9, tuple(range(64)), tuple(range(64))),
     "workloads.Trace": lambda: workloads.schedule_to_chakra(schedule())[0],
-    "workloads.Training": lambda: workloads.Training(loop="dear", options={LONG: LONG}),
+    "workloads.Training": lambda: workloads.Training(loop="dear", options={"order": LONG}),
     "workloads.Workload": workload,
     "sim.Bounds": lambda: sim.bounds(result().lowered),
     "sim.Feasible": lambda: sim.Feasible([sim.budget(100, 4, spent=True)], 4),
