@@ -33,7 +33,7 @@ from sim.engine.core.status import FAR, NONE, UNSTACKED
 from sim.engine.policies.choose import NUMBER_BITS
 from sim.engine.policies.faults import SPARE_NODES
 from sim.program import FIFO, I32, I64, PER_TASK, Program
-from sim.program.contract import ATTEMPTS, UNBOUNDED, WEIGHTS
+from sim.program.contract import ATTEMPTS, ROUND_ROBIN_FLOW, UNBOUNDED, WEIGHTS
 from sim.program.outcome import Stranded, log_base, noted_from
 from topologies import WeftError
 from topologies.core.paths import distinct_of
@@ -81,14 +81,14 @@ def check_fits(program: Program) -> None:
 
 
 def simplified(program: Program) -> Program:
-    """The program as the loop runs it: classes from 0, dense priorities, NICs named, no buffers with room to spare."""
+    """The program as the loop runs it: classes from 0, dense priorities, NICs named, no idle buffers and turns."""
     least = int(program.task_class.min(initial=0))
     if least < 0:
         program = program._replace(task_class=program.task_class - np.int32(least))
     if program.task_priority.size and int(np.ptp(program.task_priority)).bit_length() + NUMBER_BITS > KEY_BITS:
         rank = np.unique(program.task_priority, return_inverse=True)[1]
         program = program._replace(task_priority=rank.astype(np.int32))
-    program = without_room_to_spare(program)
+    program = without_lone_queues(without_room_to_spare(program))
     if not program.has_nics and loop(program) in (_fifo.run_links, _fifo.run_faulty):
         program = program._replace(server_nic=np.full(program.n_servers, NONE, np.int32))
     return program
@@ -114,6 +114,21 @@ def without_room_to_spare(program: Program) -> Program:
     if np.all(buffer == UNBOUNDED):
         return program._replace(server_buffer=buffer[:0], server_credit_ps=program.server_credit_ps[:0])
     return program._replace(server_buffer=buffer)
+
+
+def without_lone_queues(program: Program) -> Program:
+    """The program without turns, where every server has one queue: whose turn it is needs no choice."""
+    if not program.takes_turns or program.has_channels or not program.is_healthy:
+        return program
+    used = np.bincount(program.task_route, minlength=program.route_ptr.size - 1) > 0
+    served = np.unique(program.route_server[np.repeat(used, np.diff(program.route_ptr))])
+    if int(program.hop_queue.max(initial=-1)) >= served.size:  # no two servers share a queue
+        return program
+    turns = program.server_discipline >= ROUND_ROBIN_FLOW
+    return program._replace(
+        server_discipline=np.where(turns, FIFO, program.server_discipline).astype(np.int8),
+        task_queue=program.task_queue[:0], hop_queue=program.hop_queue[:0], server_quantum=program.server_quantum[:0],
+    )
 
 
 def choosers(program: Program) -> npt.NDArray[np.bool_]:

@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import ALGORITHMS, build
-from sim import simulate
+from sim import Model, simulate
+from sim.engine import setup
+from sim.engine.loop import run_fifo, run_links
 from sim.engine.reference.engine import Simulation, run_reference
 from sim.engine.run import run
+from sim.lower.job import lower
 from sim.program import FIFO, Cutting, Program, ProgramBuilder
 from tests.same_runs import assert_same
 from tests.sim.engine.test_engine import outcome_or_deadlock
@@ -139,6 +142,15 @@ def test_one_queue_at_each_link_is_fifo(program: Program) -> None:
         assert one == other
     else:
         assert_same(one, other)
+
+
+@pytest.mark.parametrize(("collective", "loop"), [("all-gather", run_fifo), ("all-to-all", run_links)])
+def test_a_link_with_one_queue_needs_no_choice(collective: str, loop: object) -> None:
+    """Of a ring's pipeline each link carries one flow; a link that two cross does choose."""
+    name = {"all-gather": "ring", "all-to-all": "direct"}[collective]
+    program = lower(build(name, collective, from_spec("ring:7"), "1001KiB"), Model(discipline=TURNS[0])).program
+    assert program.takes_turns and setup.loop(setup.simplified(program)) is loop
+    assert_engines_agree(program)
 
 
 def test_pools_have_one_queue() -> None:
