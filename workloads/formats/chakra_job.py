@@ -228,8 +228,8 @@ class _Matching:
             for (rank, _), one in zip(places, alike, strict=True):
                 if one != alike[0]:
                     raise WeftError(
-                        f"{said}: rank {places[0][0]} begins an {alike[0][0]} of {alike[0][1]} bytes while rank {rank} "
-                        f"begins an {one[0]} of {one[1]}"
+                        f"{said}: rank {places[0][0]} begins {alike[0][0]} of {alike[0][1]} bytes while rank {rank} "
+                        f"begins {one[0]} of {one[1]}"
                     )
             found.append(_Shared(what[0], tuple(places), members=members))
         return found

@@ -49,7 +49,7 @@ def kind_of(name: str) -> str | None:
 class Dump(NamedTuple):
     """What a rank recorded."""
 
-    groups: Mapping[str, tuple[int, ...]]
+    groups: dict[str, tuple[int, ...]]
     entries: Sequence[Mapping[str, Any]]
     where: str
 
@@ -73,6 +73,7 @@ def read_dumps(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]
     """
     ending = ending_of(prefix) or ""
     dumps = [read_dump(f"{prefix}{rank}{ending}", n_npus) for rank in range(n_npus)]
+    guessed = _guess_groups(dumps)
     turns = [[(_group(one), dump.groups.get(_group(one), ()), _turn(one)) for one in dump.entries
               if not one.get("is_p2p")] for dump in dumps]
     whole = complete(turns)
@@ -84,7 +85,20 @@ def read_dumps(prefix: str | Path, n_npus: int) -> tuple[list[Trace], list[str]]
         traces.append(_trace(dump._replace(entries=kept)))
     notes = ["of a flight recorder: computations are as far as the host's calls tell of them"]
     more = [f"{dropped:,} collectives are left out that not all ranks of their group still had recorded"]
-    return traces, [*notes, *(more if dropped else [])]
+    return traces, [*notes, *guessed, *(more if dropped else [])]
+
+
+def _guess_groups(dumps: Sequence[Dump]) -> list[str]:
+    """Give groups whose ranks no dump tells, as those of Gloo, the ranks that recorded them; notes."""
+    found: dict[str, list[int]] = {}
+    for rank, dump in enumerate(dumps):
+        for name in dict.fromkeys(map(_group, dump.entries)):
+            if name not in dump.groups:
+                found.setdefault(name, []).append(rank)
+    for dump in dumps:
+        dump.groups.update({name: tuple(ranks) for name, ranks in found.items() if name not in dump.groups})
+    some = [name for name, ranks in found.items() if len(ranks) < len(dumps)]
+    return [f"no dump tells the ranks of group {', '.join(map(told, some[:3]))}: those that recorded it"] if some else []
 
 
 Key = tuple[str, tuple[int, ...], int]
@@ -171,7 +185,9 @@ def _operation(
     word = found["word"].lower().rstrip("_") if found else ""
     if found is None or word not in WORDS:
         raise WeftError(f"{where}: operation {told(name)} is not known")
-    size = _bytes(one, "input_sizes" if word != "recv" else "output_sizes", where)
+    size = _bytes(one, "output_sizes" if word in ("recv", "scatter") else "input_sizes", where)
+    if word == "scatter":  # all but the root record what they get, and no input
+        size *= len(ranks)
     if word in ("send", "recv"):
         peer = int(found["peer"] or -1)
         if not 0 <= peer < (len(ranks) or 2**31):

@@ -71,9 +71,11 @@ PRODUCERS = (
               Absent("distributedInfo", "rank", "the last number of the file's name", "tensorboard_trace_handler"))),
     Producer("host traces", "PyTorch's ExecutionTraceObserver", "2.x", "", "", "calls of a host: Chakra's trace_link "
              "and converter make traces of them, which are read; named as such"),
-    Producer("NCCL flight recorder (JSON)", "PyTorch", "FlightRecorder.hpp of dumps 2.4 and 2.5",
+    Producer("NCCL flight recorder (JSON)", "PyTorch", "FlightRecorder.hpp of dumps 2.4 and 2.5; dumps 2.10 of PyTorch "
+             "2.14.1 with Gloo, written on 2026-11-27",
              "--workload PREFIX of PREFIX0.json, PREFIX1.json, ...", "collectives and messages, called when the host "
-             "called them, in their process groups; what all ranks of a group still have",
+             "called them, in their process groups; what all ranks of a group still have; a "
+             "group that no dump lists is of those that recorded it",
              "computations, which are not there; pickles, which may run any program",
              (Absent("pg_config", "ranks", "all NPUs", "FlightRecorder.hpp: empty for the default group"),
               Absent("entry", "process_group", "that of pg_id", "dumps before 2.0"),

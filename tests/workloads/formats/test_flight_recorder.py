@@ -125,3 +125,19 @@ def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
 def test_traces_are_those_of_chakra(tmp_path: Path) -> None:
     traces, _ = read_dumps(write(tmp_path, [dump([entry("all_reduce", 1, 0)])] * 2), 2)
     assert len(chakra_job(traces, ring(2))[0].operations) == 5  # a node of groups and a call each, and the collective
+
+
+def test_of_gloo_no_dump_tells_the_ranks_of_a_group(tmp_path: Path) -> None:
+    """PyTorch 2.14 on CPUs writes one nameless group; of a scatter only the root records the input."""
+    def call(turn: int, group: str, name: str, **more: Any) -> dict[str, Any]:
+        return entry(name, turn, turn, **{"process_group": (group, "undefined"), "profiling_name": f"gloo:{name}"} | more)
+
+    dumps = []
+    for rank in range(4):
+        of = "1" if rank < 2 else "2"
+        given = {"input_sizes": [[4, 256]]} if rank == 0 else {"input_sizes": [], "input_dtypes": []}
+        dumps.append(dump([call(1, "0", "scatter", **given), call(2, of, "all_reduce")], **{"": (0, 1)}))
+    assert sorted(kinds(tmp_path, dumps)) == [
+        ("all-reduce", (0, 1), 1024), ("all-reduce", (2, 3), 1024), ("scatter", (0, 1, 2, 3), 4096)]
+    _, notes = open_dumps(write(tmp_path, dumps), ring(4), ())
+    assert notes[1:] == ["no dump tells the ranks of group '1', '2': those that recorded it"]
