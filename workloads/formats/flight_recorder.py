@@ -97,8 +97,8 @@ def _guess_groups(dumps: Sequence[Dump]) -> list[str]:
                 found.setdefault(name, []).append(rank)
     for dump in dumps:
         dump.groups.update({name: tuple(ranks) for name, ranks in found.items() if name not in dump.groups})
-    some = [name for name, ranks in found.items() if len(ranks) < len(dumps)]
-    return [f"no dump tells the ranks of group {', '.join(map(told, some[:3]))}: those that recorded it"] if some else []
+    some = ", ".join([told(name) for name, ranks in found.items() if len(ranks) < len(dumps)][:3])
+    return [f"no dump tells the ranks of group {some}: those that recorded it"] if some else []
 
 
 Key = tuple[str, tuple[int, ...], int]

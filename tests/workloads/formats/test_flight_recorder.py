@@ -130,7 +130,8 @@ def test_traces_are_those_of_chakra(tmp_path: Path) -> None:
 def test_of_gloo_no_dump_tells_the_ranks_of_a_group(tmp_path: Path) -> None:
     """PyTorch 2.14 on CPUs writes one nameless group; of a scatter only the root records the input."""
     def call(turn: int, group: str, name: str, **more: Any) -> dict[str, Any]:
-        return entry(name, turn, turn, **{"process_group": (group, "undefined"), "profiling_name": f"gloo:{name}"} | more)
+        named = {"process_group": (group, "undefined"), "profiling_name": f"gloo:{name}"}
+        return entry(name, turn, turn, **named | more)
 
     dumps = []
     for rank in range(4):
