@@ -189,6 +189,8 @@ def _schedule(
             return built if limited or sides.root is None else _or_one_tree(built, sides, few.k, few.loss)
         except WeftError as error:  # rounded down, a switch may receive less than it sends
             refused = error
+            if paths == "routes":  # of another number of trees neither
+                break
     if refused is not None:
         raise refused
     built = schedule(_pattern(topology, kind, None, form, root, "", paths), size, element_bytes)

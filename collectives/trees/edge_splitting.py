@@ -191,10 +191,11 @@ class _Splitting:
         """Every NPU must still be reached by all trees."""
         npu = self._unreached()
         if npu is not None:
-            raise WeftError(
-                f"topology {self.topology.name}: {self.need} trees do not reach {self.topology.node_name(npu)} "
-                "past the switches; allow more trees per root"
-            )
+            how = "past the switches; allow more trees per root"
+            if self.parts is not None:
+                how = "along the fabric's own routes past the switches; omit paths, or choose 'any'"
+            node = self.topology.node_name(npu)
+            raise WeftError(f"topology {self.topology.name}: {self.need} trees do not reach {node} {how}")
 
     def _into(self, node: int) -> list[int]:
         return sorted(u for u in self.tails[node] if self.capacity[u, node])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +80,17 @@ def test_trees_go_where_the_fabric_leads(spec, kind):
     for row, (src, dst) in enumerate(zip(t.src.tolist(), t.dst.tolist(), strict=True)):
         route = fabric.paths(np.array([src]), np.array([dst])).links
         assert t.via_ptr is None or t.via_links[t.via_ptr[row] : t.via_ptr[row + 1]].tolist() in ([], route.tolist())
+
+
+def test_rates_that_no_trees_fit_are_refused_at_once():
+    """Where 16 trees cannot go on past the switches, neither can 32, ..., 256: none is tried after the first."""
+    even, rng = from_spec("fat-tree:4"), random.Random(1)
+    rates = np.array([rng.uniform(0.9, 1) for _ in range(even.n_links)]) * even.bandwidth_Bps
+    fabric, begin = even.at_rates(rates, even.latency_ps, even.hop_latency_ps), time.process_time()
+    with pytest.raises(WeftError, match="along the fabric's own routes past the switches; omit paths, or choose 'any'"):
+        build("pipelined", "all-gather", fabric, "64MiB", paths="routes")
+    assert time.process_time() - begin < 2
+    assert build("pipelined", "all-gather", fabric, "64MiB").proof.startswith("proved")
 
 
 def test_links_that_no_route_takes_are_left_out():
