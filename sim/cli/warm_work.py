@@ -21,6 +21,11 @@ def _all_reduce(**how: Any) -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), **how)
 
 
+def _turns() -> None:
+    """A link that a single flow crosses takes none."""
+    simulate(build("direct", "all-reduce", from_spec("ring:5"), "1KiB"), discipline="round-robin-flow")
+
+
 def _fabrics() -> None:
     diameter_hops(from_spec("ring:4"))
 
@@ -64,7 +69,7 @@ WORK: dict[str, Callable[[], None]] = {
     "fifo": partial(_all_reduce, check=True), "fabrics": _fabrics, "flows": partial(_all_reduce, engine="fluid"),
     "proofs": _proofs, "trees": _trees, "search": _matches,
     "ordered": partial(_all_reduce, discipline="lowest-chunk-first"), "nics": partial(_all_reduce, nic="shared"),
-    "turns": partial(_all_reduce, discipline="round-robin-flow"), "faults": partial(_all_reduce, faults=SLOW),
+    "turns": _turns, "faults": partial(_all_reduce, faults=SLOW),
     "why": _why,
     "integers": partial(_compression, "int32", "int64"), "floats": partial(_compression, "float32", "float64"),
 }
