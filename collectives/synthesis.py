@@ -56,21 +56,15 @@ class Lane(NamedTuple):
 
 
 class Sends(NamedTuple):
-    """Transfers of one block each, in order.
+    """Transfers of one block each, in order."""
 
-    Attributes
-    ----------
-    src, dst, lane, block : (n,) int64
-    reduces : (n,) bool
-    child, parent : (n_waits,) int64
-        Transfers that wait, and what each waits for.
-    """
-
+    # src, dst, lane, block: (n,)
     src: I64
     dst: I64
     lane: I64
     block: I64
-    reduces: npt.NDArray[np.bool_]
+    reduces: npt.NDArray[np.bool_]  # (n,)
+    # child, parent: (n_waits,): transfers that wait, and what each waits for
     child: I64
     parent: I64
 

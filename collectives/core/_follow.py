@@ -18,88 +18,63 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Rows(NamedTuple):
-    """Transfers and what each waits for; from `waiting` on, what `arrange` fills or uses.
+    """Transfers and what each waits for; from `waiting` on, what `arrange` fills or uses."""
 
-    Attributes
-    ----------
-    ptr, child, parents : (n+1,), (n_dependencies,), (n_dependencies,) int64
-        Dependencies of each row, by row; whose each is, and what it waits for.
-    whole : (n_dependencies,) bool
-        Whether all of the other is waited for, or it is followed chunk by chunk.
-    waiting, order, bit, part : (n,) int64
-        How many rows wait for each row; rows in order; number of each row within its part; any row of that part, the
-        same for all.
-    size : (n,) int64
-        `size[part[row]]` is the number of rows in the part.
-    first, left, following : (n,), (n,), (n_dependencies,) int64
-        Scratch space.
-    """
-
+    # ptr, child, parents: (n+1,), (n_dependencies,), (n_dependencies,): dependencies of each row, by row; whose each
+    # is, and what it waits for
     ptr: Ints
     child: Ints
     parents: Ints
-    whole: Bools
+    whole: Bools  # (n_dependencies,): whether all of the other is waited for, or it is followed chunk by chunk
+    # waiting, order, bit, part: (n,): how many rows wait for each row; rows in order; number of each row within its
+    # part; any row of that part, the same for all
     waiting: Ints
     order: Ints
     bit: Ints
     part: Ints
-    size: Ints
+    size: Ints  # (n,): `size[part[row]]` is the number of rows in the part
+    # first, left, following: (n,), (n,), (n_dependencies,): scratch space
     first: Ints
     left: Ints
     following: Ints
 
 
 class Moves(NamedTuple):
-    """Blocks carried, and where they have to end.
+    """Blocks carried, and where they have to end."""
 
-    Attributes
-    ----------
-    src, dst, reduces : (n,) int64, int64, bool
-        As of `Transfers`.
-    ptr, block, row : (n+1,), (n_moves,), (n_moves,) int64
-        Blocks of each row, in order, and the row of each.
-    masks, mask_of : (n_masks, words), (n_blocks,) int64
-        Sources of each block, as bits of ranks.
-    wanted_rank, wanted_block : (n_wanted,) int64
-    """
-
+    # src, dst, reduces: as of `Transfers`
     src: Ints
     dst: Ints
     reduces: Bools
+    # ptr, block, row: (n+1,), (n_moves,), (n_moves,): blocks of each row, in order, and the row of each
     ptr: Ints
     block: Ints
     row: Ints
+    # masks, mask_of: (n_masks, words), (n_blocks,): sources of each block, as bits of ranks
     masks: Ints
     mask_of: Ints
+    # wanted_rank, wanted_block: (n_wanted,)
     wanted_rank: Ints
     wanted_block: Ints
 
 
 class Sets(NamedTuple):
-    """What `follow` keeps as it goes; nothing of it need be filled but the cells.
+    """What `follow` keeps as it goes; nothing of it need be filled but the cells."""
 
-    Attributes
-    ----------
-    keys, heads : (n_cells,) int64
-        Filled with -1.
-    following, contributions : (n_moves,), (n_moves, words) int64
-        Of each write: the one before it in its cell, and what it brings.
-    past, begun : (most, longest) int64
-        What is done when a row that is waited for ends, and begins.
-    free, slot : (most,), (n,) int64
-        Rows of `past` that are free; that of each transfer.
-    before, started, value : (longest,), (longest,), (words,) int64
-        Of the transfer, and the block, that is looked at.
-    """
-
+    # keys, heads: (n_cells,): filled with -1
     keys: Ints
     heads: Ints
+    # following, contributions: (n_moves,), (n_moves, words): of each write: the one before it in its cell, and what it
+    # brings
     following: Ints
     contributions: Ints
+    # past, begun: (most, longest): what is done when a row that is waited for ends, and begins
     past: Ints
     begun: Ints
+    # free, slot: (most,), (n,): rows of `past` that are free; that of each transfer
     free: Ints
     slot: Ints
+    # before, started, value: (longest,), (longest,), (words,): of the transfer, and the block, that is looked at
     before: Ints
     started: Ints
     value: Ints

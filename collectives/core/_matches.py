@@ -23,18 +23,13 @@ NOW, READY, ABLE, FLYING, MATCHES, DRAWN, REGISTERS = range(7)
 
 
 class Lanes(NamedTuple):
-    """What blocks travel on.
+    """What blocks travel on."""
 
-    Attributes
-    ----------
-    src, dst, cost_ps : (n_lanes,) int64
-    ptr, leaving : (n_npus + 1,), (n_lanes,) int64
-        Lanes that leave NPU i are `leaving[ptr[i]:ptr[i + 1]]`.
-    """
-
+    # src, dst, cost_ps: (n_lanes,)
     src: Ints
     dst: Ints
     cost_ps: Ints
+    # ptr, leaving: (n_npus + 1,), (n_lanes,): lanes that leave NPU i are `leaving[ptr[i]:ptr[i + 1]]`
     ptr: Ints
     leaving: Ints
 
@@ -48,40 +43,26 @@ class Heap(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What a search knows, and what it has found.
+    """What a search knows, and what it has found."""
 
-    Attributes
-    ----------
-    held, missing : (n_npus, words) int64
-        Blocks that each NPU has; blocks that it neither has nor is being sent.
-    holders : (n_blocks,) int64
-        NPUs that have each block, or are being sent it.
-    free, is_ready : (n_lanes,) bool
-        Lanes with nothing in flight; lanes in `ready`.
-    block, ready : (n_lanes,) int64
-        Block in flight on each lane; lanes that may have become able to send.
-    able, flying : Heap
-    draws : (n,) float64
-        Random numbers in [0, 1), at least as many as lanes and as blocks.
-    found_lane, found_block, found_ps : (n_matches,) int64
-        Matches in the order of their start, with its time.
-    at : (REGISTERS,) int64
-    """
-
+    # held, missing: (n_npus, words): blocks that each NPU has; blocks that it neither has nor is being sent
     held: Ints
     missing: Ints
-    holders: Ints
+    holders: Ints  # (n_blocks,): NPUs that have each block, or are being sent it
+    # free, is_ready: (n_lanes,): lanes with nothing in flight; lanes in `ready`
     free: Bools
     is_ready: Bools
+    # block, ready: (n_lanes,): block in flight on each lane; lanes that may have become able to send
     block: Ints
     ready: Ints
     able: Heap
     flying: Heap
-    draws: Floats
+    draws: Floats  # (n,): random numbers in [0, 1), at least as many as lanes and as blocks
+    # found_lane, found_block, found_ps: (n_matches,): matches in the order of their start, with its time
     found_lane: Ints
     found_block: Ints
     found_ps: Ints
-    at: Ints
+    at: Ints  # (REGISTERS,)
 
 
 @helper

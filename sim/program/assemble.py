@@ -21,43 +21,27 @@ from topologies.units import format_time
 
 
 class Columns(NamedTuple):
-    """What `assemble` needs, one row per server, task or edge.
+    """What `assemble` needs, one row per server, task or edge."""
 
-    Attributes
-    ----------
-    rates : list of Fraction
-        Distinct rates, work a second.
-    server_rate : (S,) int32
-    server_discipline : (S,) int8
-    route_ptr, route_server, route_latency_ps
-        As in `Program`.
-    task_work : (T,) int64
-    task_cutting : (T,) int32 or None
-        Index into `cuttings`; None where there is one.
-    task_route, task_class, task_priority : (T,) int32
-    edge_parent, edge_child, edge_lag : (E,) int32
-        The child waits for the parent; lag WHOLE, 0 or a window.
-    route_channel : int8
-        Channel of each hop of the routes; empty where all are of channel 0.
-    server_computes : (S,) bool or None
-        Servers that deliver tails whatever is delivered, and cross no wire; None where there are none.
-    """
-
-    rates: list[Fraction]
-    server_rate: I32
-    server_discipline: I8
+    rates: list[Fraction]  # distinct rates, work a second
+    server_rate: I32  # (S,)
+    server_discipline: I8  # (S,)
+    # route_ptr, route_server, route_latency_ps: as in `Program`
     route_ptr: I32
     route_server: I32
     route_latency_ps: I64
-    task_work: I64
-    task_cutting: I32 | None
+    task_work: I64  # (T,)
+    task_cutting: I32 | None  # index into `cuttings`; None where there is one
+    # task_route, task_class, task_priority: (T,)
     task_route: I32
     task_class: I32
     task_priority: I32
+    # edge_parent, edge_child, edge_lag: (E,): the child waits for the parent; lag WHOLE, 0 or a window
     edge_parent: I32
     edge_child: I32
     edge_lag: I32
-    route_channel: I8 = np.zeros(0, np.int8)
+    route_channel: I8 = np.zeros(0, np.int8)  # channel of each hop of the routes; empty where all are of channel 0
+    # servers that deliver tails whatever is delivered, and cross no wire; None where there are none
     server_computes: npt.NDArray[np.bool_] | None = None
 
 

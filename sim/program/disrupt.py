@@ -36,36 +36,20 @@ Path = tuple[tuple[int, ...], ...]
 
 @dataclass
 class Disruptions:
-    """Faults by server and by task.
+    """Faults by server and by task."""
 
-    Attributes
-    ----------
-    phases : dict of server to list of Phase
-        In order of time, no two at the same time.
-    rates : dict of server to Fraction
-        Work per second, for service times at a share of it that are rounded once; from those at the full rate, in whole
-        ps, unless given. Needed of the servers of detours where the table of service times is packed.
-    crossing : dict of server to int
-        WAITS (unless given), LOSES or COMPLETES, with DROPS added or not.
-    loss : dict of server to float
-        Probability of each service to be lost, below 1.
-    resend_ps : dict of server to int
-        For servers that lose: time until a lost chunk arrives again at its first server.
-    jitter : dict of server to (I64, bool)
-        Quantiles in ps, as many for each server; whether they are added to the service or to the latency.
-    detours : dict of task to list of (from_ps, path)
-        In the order of time.
-    deadline_ps : dict of task to int
-    seed : int
-    """
-
-    phases: dict[int, list[Phase]] = field(default_factory=dict)
+    phases: dict[int, list[Phase]] = field(default_factory=dict)  # in order of time, no two at the same time
+    # work per second, for service times at a share of it that are rounded once; from those at the full rate, in whole
+    # ps, unless given. Needed of the servers of detours where the table of service times is packed.
     rates: dict[int, Fraction] = field(default_factory=dict)
+    # WAITS (unless given), LOSES or COMPLETES, with DROPS added or not
     crossing: dict[int, int] = field(default_factory=dict)
-    loss: dict[int, float] = field(default_factory=dict)
+    loss: dict[int, float] = field(default_factory=dict)  # probability of each service to be lost, below 1
+    # for servers that lose: time until a lost chunk arrives again at its first server
     resend_ps: dict[int, int] = field(default_factory=dict)
+    # quantiles in ps, as many for each server; whether they are added to the service or to the latency
     jitter: dict[int, tuple[I64, bool]] = field(default_factory=dict)
-    detours: dict[int, list[tuple[int, Path]]] = field(default_factory=dict)
+    detours: dict[int, list[tuple[int, Path]]] = field(default_factory=dict)  # in the order of time
     deadline_ps: dict[int, int] = field(default_factory=dict)
     seed: int = 0
 

@@ -92,62 +92,35 @@ class Speeds(NamedTuple):
 
 @one_line
 class Flows(NamedTuple):
-    """Arrays of one program; L servers, T tasks, W ways (the route of each task, then all detours), X crossings.
+    """Arrays of one program; L servers, T tasks, W ways (the route of each task, then all detours), X crossings."""
 
-    Attributes
-    ----------
-    link_rate : (L,) int64
-        In units, at the begin. Links have one unit, servers alone their own.
-    work : (T, 2) int64
-        Units times ps that a task has to carry: high and low 62 bits.
-    crossing_ptr, crossing_link : (W+1,), (X,) int32
-        Links that each way crosses.
-    latency_ps : (W,) int64
-    child_ptr, child : (T+1,), ... int32
-        Tasks that wait for each.
-    waits : (T,) int32
-        How many each waits for.
-    detour_ptr, detour_from_ps : (T+1,), (W-T,) int32, int64
-        Row d of the detours is way T + d.
-    drains : (L,) int8
-        Whether what has begun goes on while a link is down.
-    change : (C, 5) int64
-        In the order of time: ps; link (-1 for none), its rate (0: down) and the latency that it adds; task that has its
-        deadline (-1 for none). Rows of neither are times at which routes change.
-    line : (2, T) int32
-        Line of its pool, and of its server alone, in which each task waits; -1 for none.
-    units, rank : (2, T) int32, int64
-        What each takes of it, and who goes first there.
-    tie : (T,) int32
-        Order of classes, then of tasks.
-    line_free, line_link : (Q,) int32
-        Units of each line, pools first; the server of those of servers, else -1.
-    link_line : (L,) int32
-        Line of each server alone; -1 for links.
-    give_ptr, give_line, give_units : (T+1,), ... int32
-        What a task gives back to pools when it is delivered.
-    tolerance : int
-    """
-
-    link_rate: I64
-    work: I64
+    link_rate: I64  # (L,): in units, at the begin. Links have one unit, servers alone their own.
+    work: I64  # (T, 2): units times ps that a task has to carry: high and low 62 bits
+    # crossing_ptr, crossing_link: (W+1,), (X,): links that each way crosses
     crossing_ptr: I32
     crossing_link: I32
-    latency_ps: I64
+    latency_ps: I64  # (W,)
+    # child_ptr, child: tasks that wait for each
     child_ptr: I32
     child: I32
-    waits: I32
+    waits: I32  # (T,): how many each waits for
+    # detour_ptr, detour_from_ps: row d of the detours is way T + d
     detour_ptr: I32
     detour_from_ps: I64
-    drains: npt.NDArray[np.int8]
+    drains: npt.NDArray[np.int8]  # (L,): whether what has begun goes on while a link is down
+    # (C, 5): in the order of time: ps; link (-1 for none), its rate (0: down) and the latency that it adds; task that
+    # has its deadline (-1 for none). Rows of neither are times at which routes change.
     change: I64
-    line: I32
+    line: I32  # (2, T): line of its pool, and of its server alone, in which each task waits; -1 for none
+    # units, rank: what each takes of it, and who goes first there
     units: I32
     rank: I64
-    tie: I32
+    tie: I32  # (T,): order of classes, then of tasks
+    # line_free, line_link: (Q,): units of each line, pools first; the server of those of servers, else -1
     line_free: I32
     line_link: I32
-    link_line: I32
+    link_line: I32  # (L,): line of each server alone; -1 for links
+    # give_ptr, give_line, give_units: what a task gives back to pools when it is delivered
     give_ptr: I32
     give_line: I32
     give_units: I32

@@ -38,29 +38,16 @@ WAITING, SENT, RECEIVED = "waiting for other stages", "pp send", "pp receive"
 @one_line
 @dataclass(frozen=True)
 class Iteration:
-    """What an iteration takes.
-
-    Attributes
-    ----------
-    plan : Plan
-    pipeline : Timeline
-        From the first pass to the last.
-    parts : list of dict of str to int
-        Of each rank of the pipeline, in ps, by kind; each sums to the iteration.
-    scripts : dict
-        By stage and kind of a pass: its kernels and collectives.
-    reductions : list of list of tuple of int
-        Of each rank, begin and end of the reductions of gradients behind or beside its passes, in ps.
-    compute : tuple of str
-        Kinds of parts that are computation; the others are exposed.
-    """
+    """What an iteration takes."""
 
     plan: Plan
-    pipeline: Timeline
-    parts: list[dict[str, int]]
+    pipeline: Timeline  # from the first pass to the last
+    parts: list[dict[str, int]]  # of each rank of the pipeline, in ps, by kind; each sums to the iteration
+    # by stage and kind of a pass: its kernels and collectives
     scripts: dict[tuple[int, str], list[Work | Begun | Wait]]
+    # of each rank, begin and end of the reductions of gradients behind or beside its passes, in ps
     reductions: list[list[tuple[int, int]]]
-    compute: tuple[str, ...] = ("compute", "optimizer")
+    compute: tuple[str, ...] = ("compute", "optimizer")  # kinds of parts that are computation; the others are exposed
 
     @property
     def time_ps(self) -> int:

@@ -43,16 +43,10 @@ VIDUR: dict[str, Callable[[Mapping[str, float]], tuple[float, float]]] = {
 @one_line
 @dataclass(frozen=True, eq=False)
 class Kernels:
-    """Rates of measured products.
-
-    Attributes
-    ----------
-    name : str
-    shapes, rates : dict of str to ndarray
-        By precision: log2 of m, n, k, shape (rows, 3); log2 of FLOP/s.
-    """
+    """Rates of measured products."""
 
     name: str
+    # shapes, rates: by precision: log2 of m, n, k, shape (rows, 3); log2 of FLOP/s
     shapes: Mapping[str, np.ndarray]
     rates: Mapping[str, np.ndarray]
 

@@ -35,76 +35,51 @@ NEVER = CLOCK_END_PS + 1
 
 @by_pointer
 class FluidState(NamedTuple):
-    """State of a run; L links, T tasks, X crossings.
+    """State of a run; L links, T tasks, X crossings."""
 
-    Attributes
-    ----------
-    register : (REGISTERS,) int64
-    missing : (T,) int32
-        Tasks that each still waits for.
-    below : (T,) int32
-        Stack of the tasks that are released in this picosecond; and who is next in the line of each.
-    phase, way : (T,) int8, int32
-    start_ps, finish_ps : (T,) int64
-    flow_word : (T, FLOW_WORDS) int64
-        Rate of a flow, since when `work` is what is left of it, a mark if its rate is found anew, and what was found.
-    work : (T, 2) int64
-    due_ps : (T,) int64
-        When a flow ends, or is delivered; NEVER before it has a rate.
-    pending, place : (T,) int32
-        Heap of the tasks in the order of `due_ps`, and where each is in it.
-    link_rate, added_ps, down : (L,) int64, int64, int8
-    line_head, line_free, line_next : (Q,) int32
-        Who is first in each line, units that it has, and the next of the lines in which somebody may be granted.
-    link_first : (L+1,) int32
-        The crossings of link l by flows are the first `link_flows[l]` of `crossing[link_first[l]:link_first[l+1]]`.
-    link_flows : (L,) int32
-    crossing, carrier, crossing_place : (X,) int32
-        Crossings by link, the task of each, and where each is.
-    flow, new_due_ps : (T,) int32, int64
-        The flows whose rates are found anew, and when each will end.
-    link_mark, link : (L,) int64, int32
-        The same of links, without a result.
-    free_rate, share, unfrozen : (L,) int64, int64, int32
-        What frozen flows leave of a link, its equal share at some time, and crossings that are not frozen.
-    filling : (L,) int32
-        Heap of links in the order of `share`.
-    full : (L,) int32
-        Links of one round of filling.
-    log : (N, 3) int64
-        Changes of rates: time, task, rate, way; (0, 4) without a log.
-    """
-
-    register: I64
-    missing: I32
-    below: I32
+    register: I64  # (REGISTERS,)
+    missing: I32  # (T,): tasks that each still waits for
+    below: I32  # (T,): stack of the tasks that are released in this picosecond; and who is next in the line of each
     phase: I32
     way: I32
+    # start_ps, finish_ps: (T,)
     start_ps: I64
     finish_ps: I64
+    # (T, FLOW_WORDS): rate of a flow, since when `work` is what is left of it, a mark if its rate is found anew, and
+    # what was found
     flow_word: I64
-    work: I64
-    due_ps: I64
+    work: I64  # (T, 2)
+    due_ps: I64  # (T,): when a flow ends, or is delivered; NEVER before it has a rate
+    # pending, place: (T,): heap of the tasks in the order of `due_ps`, and where each is in it
     pending: I32
     place: I32
     link_rate: I64
     added_ps: I64
     down: npt.NDArray[np.int8]
+    # line_head, line_free, line_next: (Q,): who is first in each line, units that it has, and the next of the lines in
+    # which somebody may be granted
     line_head: I32
     line_free: I32
     line_next: I32
+    # (L+1,): the crossings of link l by flows are the first `link_flows[l]` of
+    # `crossing[link_first[l]:link_first[l+1]]`
     link_first: I32
-    link_flows: I32
+    link_flows: I32  # (L,)
+    # crossing, carrier, crossing_place: (X,): crossings by link, the task of each, and where each is
     crossing: I32
     carrier: I32
     crossing_place: I32
+    # flow, new_due_ps: the flows whose rates are found anew, and when each will end
     flow: I32
     new_due_ps: I64
+    # link_mark, link: the same of links, without a result
     link_mark: I64
     link: I32
+    # free_rate, share, unfrozen: what frozen flows leave of a link, its equal share at some time, and crossings that
+    # are not frozen
     free_rate: I64
     share: I64
     unfrozen: I32
-    filling: I32
-    full: I32
-    log: I64
+    filling: I32  # (L,): heap of links in the order of `share`
+    full: I32  # (L,): links of one round of filling
+    log: I64  # (N, 3): changes of rates: time, task, rate, way; (0, 4) without a log
