@@ -71,7 +71,7 @@ SUBJECTS = {
         ("tests/collectives/test_synthesis.py",),
     ),
     "certificates": Subject(
-        tuple(f"sim/certify/{name}.py" for name in ("circuits", "conditions", "faulty", "fluid", "schedule")),
+        tuple(f"sim/certify/{name}.py" for name in ("conditions", "faulty", "fluid", "schedule")),
         ("tests/sim/certify", "-k=not 99999", *LIGHT),
     ),
     "why": Subject(
@@ -96,7 +96,7 @@ SUBJECTS = {
     ),
     "calendar": Subject(("sim/engine/core/calendar.py",), ("tests/sim/engine/core/test_calendar.py", *LIGHT)),
     "services": Subject(
-        ("sim/program/service_table.py", "sim/engine/core/service.py"),
+        ("sim/program/service_table.py", "sim/engine/core/tasks.py"),
         ("tests/sim/program/test_service_table.py", "-k=not thousand and not faults_of", *LIGHT),
     ),
     "order": Subject(("sim/certify/order.py",), ("tests/sim/certify/test_order.py", "-k=not registry", *LIGHT)),
@@ -117,7 +117,7 @@ SUBJECTS = {
     "tuner": Subject(("sim/library/tuner.py",), ("tests/sim/library/test_tuner.py", *LIGHT)),
     "units": Subject(("topologies/units.py",), ("tests/topologies/test_units.py", *LIGHT)),
     "nics": Subject(
-        (*engine("nics/*"), "sim/lower/nics.py", "sim/certify/nics.py"),
+        (*engine("nics/*"), "sim/lower/nics.py", "sim/certify/times.py"),
         ("tests/sim/engine/nics", "tests/sim/certify/test_nic_certificates.py", "tests/sim/lower/test_nics.py",
          "-k=not pauses and not loops_agree", *LIGHT),
     ),

@@ -26,7 +26,7 @@ ABOUT = {
 ROOMS = ("topologies", "collectives", "workloads", "sim")
 MODULES = (
     "collectives.in_network", "collectives.trees.aggregation", "collectives.parameter_server", "workloads.compression",
-    "workloads.compression.cells", "workloads.compression.gains", "sim.faults.plan", "sim.faults.retry",
+    "workloads.compression.layout", "workloads.compression.gains", "sim.faults.plan", "sim.faults.retry",
     "sim.scenarios.tenants", "sim.scenarios.pool_streaming", "sim.scenarios.slot_sharing",
     "sim.scenarios.partial_aggregates",
 )

@@ -10,16 +10,14 @@ from collectives.core.schedule import Schedule
 from sim.analytic.bounds import lower_bound_ps
 from sim.analytic.closed_form import closed_form_ps
 from sim.analytic.estimate import estimate_ps
-from sim.certify.circuits import certify_circuits
 from sim.certify.fluid import certify_flows
 from sim.certify.healthy import certify
-from sim.certify.schedule import certify_schedule
+from sim.certify.schedule import certify_circuits, certify_schedule
 from sim.engine.run import check_size, run
-from sim.faults.apply import add_faults
+from sim.faults.apply import add_faults, with_spares
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
 from sim.faults.history import history_of, marks_of
 from sim.faults.plan import FaultPlan
-from sim.faults.spares import with_spares
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered, task_names
 from sim.lower.rotor import in_turns, turns_of

@@ -256,7 +256,7 @@ def readers(folder: Path) -> dict[str, Reader]:
         "JSON of weft": one("sim.measured.read", ".json", RESULT, lambda path: read_measurements(
             path, n_ranks=2, collective="all-reduce")),
         "machine": one("topologies.machines.profile", ".toml", MACHINE, lambda path: machine(str(path))),
-        "machine of NCCL": one("topologies.machines.from_topology", ".xml", BOX, lambda path: machine(str(path))),
+        "machine of NCCL": one("topologies.machines.profile", ".xml", BOX, lambda path: machine(str(path))),
         "measured machines": one("sim.papers.tables", ".csv", MEASURED, lambda path: [
             point_of(row) for row in hardware.read(str(path))]),
         "training runs": one("sim.papers.tables", ".csv", RUNS, lambda path: [

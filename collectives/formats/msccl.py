@@ -182,7 +182,7 @@ def _waits(algo: Algo, order: Order, arrival: dict[Place, int]) -> Iterator[tupl
         before = [(gpu, number, at - 1)] if at else []
         if (gpu, number) not in waits:
             waits[gpu, number] = waits_of(block)
-        before += [_released_by(algo, gpu, *one) for one in waits[gpu, number][at]]
+        before += [(gpu, block, publisher(algo.gpus[gpu][block], step)) for block, step in waits[gpu, number][at]]
         for one in before:
             for connection, found in known[one].items():
                 last[connection] = max(last.get(connection, found), found)
@@ -191,11 +191,6 @@ def _waits(algo: Algo, order: Order, arrival: dict[Place, int]) -> Iterator[tupl
         known[place] = last
         if step.kind in SENDS:
             yield place, {transfer for _, transfer in last.values()}
-
-
-def _released_by(algo: Algo, gpu: int, block: int, step: int) -> Place:
-    """The step that ends a wait."""
-    return gpu, block, publisher(algo.gpus[gpu][block], step)
 
 
 def prove_msccl(algo: Algo, cut: Cut = Cut()) -> Order:

@@ -108,12 +108,10 @@ class _Splitting:
         Logical links then go up and down again by the shortest path: 34 links from a root to its farthest leaf instead
         of 44 on leaf-spine:4x4x4, 74 instead of 92 on fat-tree:4x3.
         """
-        degree = {node: len(self.tails[node]) + len(self.heads[node]) for node in self._switches()}
+        switches = range(self.topology.n_npus, self.topology.n_nodes)
+        degree = {node: len(self.tails[node]) + len(self.heads[node]) for node in switches}
         near = self._distances()
         return sorted(degree, key=lambda node: (degree[node] > 4, near.get(node, len(near)), degree[node], node))
-
-    def _switches(self) -> range:
-        return range(self.topology.n_npus, self.topology.n_nodes)
 
     def _distances(self) -> dict[int, int]:
         """Links from the nearest NPU to each reachable node."""

@@ -17,8 +17,7 @@ import numpy as np
 from collectives.trees.edge_splitting import Pair, take_paths, without_switches
 from collectives.trees.edge_splitting import Shares as PathShares
 from collectives.trees.forest import Edge, Forest, Routes, Tree, mirror_of, turned_back
-from collectives.trees.low import low_trees
-from collectives.trees.packing import Batch, pack_trees
+from collectives.trees.packing import Batch, low_trees, pack_trees
 from collectives.trees.shares import LOSS, Shares, broadcast_shares, gather_shares, roots_reach_all, s_per_byte_of_root
 from topologies import Topology, WeftError
 from topologies.flows.partitions import least_crossing

@@ -78,7 +78,8 @@ def root_trees(topology: Topology, k: int | None = None) -> RootTrees | None:
     nodes = np.arange(1, topology.n_nodes)
     rooms = dict(enumerate(np.array(shares.links)[np.unique(link_orbits(topology), return_index=True)[1]].tolist()))
     chosen = choose_links(choices_of(topology, distance, nodes), rooms, k)
-    return None if chosen is None else RootTrees(_parents(topology, nodes, chosen, k), *_by_depth(distance))
+    return None if chosen is None else RootTrees(
+        _parents(topology, nodes, chosen, k), np.argsort(distance, kind="stable"), distance)
 
 
 def moved_around(topology: Topology, trees: RootTrees) -> Forest:
@@ -138,10 +139,6 @@ def _parents(topology: Topology, nodes: Ints, links: list[list[int]], k: int) ->
     parent = np.full((k, topology.n_nodes), -1, np.int64)
     parent[:, nodes] = topology.src[np.array(links)].T
     return parent
-
-
-def _by_depth(distance: Ints) -> tuple[Ints, Ints]:
-    return np.argsort(distance, kind="stable"), distance
 
 
 def distances_to_zero(topology: Topology) -> Ints:

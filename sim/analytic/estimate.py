@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.analytic.streaming_form import first_chunk, first_delivered
+from sim.analytic.closed_form import first_chunk, first_delivered
 from sim.lower.lowered import Lowered
 from sim.program import I32, I64, Program
 from sim.program.columns import BLOCK, blocks, crossings

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.engine.compile.door import entry, helper, u64
-from sim.engine.core.service import service_ps
+from sim.engine.core.tasks import service_ps
 from sim.program.contract import HEAD
 
 

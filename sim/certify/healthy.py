@@ -77,7 +77,7 @@ def _causality(program: Program, outcome: Outcome) -> None:
 def _services(program: Program, outcome: Outcome, log: Log) -> None:
     """No server serves two chunks at once or lets one wait while it is free, and none is served before it is there.
 
-    Whom servers choose is looked at by `sim.certify.order`, when NICs push by `sim.certify.nics`. When a pool granted
+    Whom servers choose is looked at by `sim.certify.order`, when NICs push by `sim.certify.times`. When a pool granted
     is not looked at.
     """
     hops, chunks = program.hops(), program.chunks()

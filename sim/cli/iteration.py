@@ -10,7 +10,7 @@ from sim.cli.progress import progress
 from sim.study.plans import check_composed, composed, fitting
 from sim.study.spec import Spec
 from sim.study.tables import aligned, time_text
-from sim.timeline.passes import write_passes
+from sim.timeline.perfetto import write_passes
 from topologies.units import counted, format_size, format_time
 from workloads.passes.iteration import Iteration
 from workloads.passes.memory import memory_of

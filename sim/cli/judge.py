@@ -74,7 +74,9 @@ def run(arguments: argparse.Namespace) -> None:
     found = _since(found, runs, changed)
     notes = _unequal(runs)
     say(arguments, *report(runs, found, changed, notes), *_assumed(found), *missing(refused, {}))
-    rows, since = found.rows(), [change_facts(one) for one in changed]
+    rows, since = found.rows(), [
+        {"source": one.now.source, "baseline": one.before.source, "noise": list(one.noise),
+         "verdict_before": one.before.verdict, "rows": one.rows()} for one in changed]
     write_json(
         arguments, spec, rows, verdict=found.verdict, condition=found.condition, cause=found.cause, limit=found.limit,
         notes=notes, rates=[rate_facts(rate) for rate in found.rates], tables=[facts(one) for one in found.tables],
@@ -500,12 +502,6 @@ def rate_facts(rate: Rate) -> dict[str, Any]:
     value, low, high = rate.share
     found = {"name": rate.name, "nominal": rate.nominal, "determined": rate.determined, "apart": rate.apart}
     return found | ({"value": value, "low": low, "high": high} if rate.determined and not rate.apart else {})
-
-
-def change_facts(one: Changes) -> dict[str, Any]:
-    """What changed since an earlier run."""
-    return {"source": one.now.source, "baseline": one.before.source, "noise": list(one.noise),
-            "verdict_before": one.before.verdict, "rows": one.rows()}
 
 
 def candidate_facts(run: FabricRun) -> dict[str, Any]:

@@ -26,8 +26,8 @@ def run(arguments: argparse.Namespace) -> None:
     spec = spec_of(arguments)
     if spec.fabric is None and not any((arguments.plot, arguments.output)):
         say(arguments, *families())
-        facts_of_families = family_facts()
-        write_json(arguments, spec, facts_of_families, families=facts_of_families)
+        every = [{"name": one.name, "example": one.example, "help": one.help} for one in TOPOLOGIES.values()]
+        write_json(arguments, spec, every, families=every)
         return
     topology = spec.build_topology()
     if arguments.plot:
@@ -47,11 +47,6 @@ def families() -> list[str]:
     rows += [[family.name, family.example, family.help] for family in TOPOLOGIES.values()]
     files = ", ".join(f"{one.name} ({' '.join(one.suffixes)})" for one in FORMATS)
     return [aligned(rows, left=3), f"# or a file: {files}"]
-
-
-def family_facts() -> list[dict[str, str]]:
-    """The registry as plain data."""
-    return [{"name": one.name, "example": one.example, "help": one.help} for one in TOPOLOGIES.values()]
 
 
 @staged("topology")

@@ -21,10 +21,9 @@ from sim.engine.core.calendar import advance, put, size_of, take
 from sim.engine.core.lines import _arrive, _next_of, arrive_now
 from sim.engine.core.nic_room import serves_chosen
 from sim.engine.core.nodes import free_node
-from sim.engine.core.service import service_ps
 from sim.engine.core.state import ASKS, FRESH, RINGS, WOKEN
 from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
-from sim.engine.core.tasks import _deliver, _key, _release, _size, _stack, log_service
+from sim.engine.core.tasks import _deliver, _key, _release, _size, _stack, log_service, service_ps
 from sim.engine.nics.posts import ask_nic, end_runs, happen, nic_at, serve_nics
 from sim.engine.nics.pushes import has_room
 from sim.engine.policies.choose import SHORT, SPARE_NODES, choose, choose_under_faults, look_at, wake

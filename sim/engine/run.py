@@ -135,7 +135,8 @@ def advance_to_end(
     """Continue in slices, so that progress is reported and Ctrl-C is handled; parameters and errors as in `run`."""
     pace = _Pace()
     total = one.program.chunk_hops()
-    budget = _most_services(one.program) + 1 if max_events is None else max_events
+    most = one.program.chunk_hops() if one.program.is_healthy else FOREVER_PS
+    budget = most + 1 if max_events is None else max_events
     try:
         while not one.advance(min(budget - one.events, SLICE_EVENTS)):
             if one.events >= budget:
@@ -159,10 +160,6 @@ class _Pace:
         now = monotonic()
         first, began = self._first = self._first or (events, now)
         return (events - first) / max(now - began, 1e-9)
-
-
-def _most_services(program: Program) -> int:
-    return program.chunk_hops() if program.is_healthy else FOREVER_PS
 
 
 def memory_bytes(program: Program, log: bool = False) -> int:

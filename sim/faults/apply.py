@@ -1,5 +1,5 @@
-"""From a fault plan on a fabric to the faults of a program: which servers and tasks it means, and the ways around what
-is down.
+"""From a fault plan on a fabric to the faults of a program: which servers and tasks it means, the ways around what is
+down, and spare cubes of a pod: circuits are switched to one of them, in the place of a cube with a chip that is down.
 """
 
 from collections import defaultdict
@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.faults.history import History, history_of
-from sim.faults.plan import FaultPlan
+from sim.faults.names import node_named
+from sim.faults.plan import FaultPlan, NodeDown, Repair
 from sim.faults.retry import NPU, with_retries
 from sim.lower.credits import buffers_of, channels_of, route_channels
 from sim.lower.lowered import NO_TRANSFER, Lowered
@@ -27,6 +28,7 @@ from sim.program.turns import with_buffers
 from topologies import Paths, Topology, WeftError
 from topologies.core.paths import distinct_of
 from topologies.core.routing import ShortestPathRouter, distances
+from topologies.optics import CUBE
 from topologies.units import parse_time
 from workloads.job import CLOCK, Compute
 
@@ -288,3 +290,21 @@ def _path(lowered: Lowered, server_of: dict[int, int], links: Links, nic: int, b
         path.append((behind, 0, 0))
     *before, (server, latency_ps, last) = path
     return (*before, (server, latency_ps + rest_ps, last))
+
+
+def with_spares(fabric: Topology, plan: FaultPlan) -> FaultPlan:
+    """The plan in which a cube with a chip that goes down is dark for a delay, then as built: while spares last."""
+    optics = fabric.optics
+    if optics is None or not optics.spares:
+        return plan
+    cube = [tuple(at) for at in (np.asarray(fabric.coords)[: fabric.n_npus] // CUBE).tolist()]
+    left, until_ps, more = optics.spares, dict[tuple[int, ...], int](), list[NodeDown | Repair]()
+    for fault in sorted((one for one in plan.faults if isinstance(one, NodeDown)), key=lambda one: parse_time(one.at)):
+        at_ps, where = parse_time(fault.at), cube[node_named(fabric, fault.node, npu=True)]
+        if not left or at_ps <= until_ps.get(where, -1):
+            continue
+        left, until_ps[where] = left - 1, at_ps + optics.delay_ps
+        names = [fabric.node_name(npu) for npu, other in enumerate(cube) if other == where]
+        more += [NodeDown(node=name, at=fault.at) for name in names]
+        more += [Repair(node=name, at=f"{until_ps[where]}ps") for name in names]
+    return replace(plan, faults=(*plan.faults, *(one for one in more if one not in plan.faults)))

@@ -257,12 +257,8 @@ TIMES = ("at", "delay", "latency", "mean", "timeout", "reroute")
 def _written(key: str, value: object) -> object:
     """A value of a file, where bare numbers are no times."""
     if key in TIMES and not isinstance(value, str):
-        raise _no_time(key, value)
+        raise WeftError(f"{key} {told(value)} is not a time: write a number with a unit, such as 10us")
     return value
-
-
-def _no_time(key: str, value: object) -> WeftError:
-    return WeftError(f"{key} {told(value)} is not a time: write a number with a unit, such as 10us")
 
 
 def _tables(name: str, tables: object) -> list[Fault]:

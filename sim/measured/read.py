@@ -15,7 +15,7 @@ from typing import Any
 
 from collectives.core.collective import COLLECTIVES
 from collectives.core.collective import collective as named
-from sim.measured.nccl_log import past_log
+from sim.measured.nccl_log import is_nccom, lines_of_json, nccom_text, past_log
 from sim.measured.nccl_text import (
     NCCL_TESTS,
     collective_of_args,
@@ -27,7 +27,6 @@ from sim.measured.nccl_text import (
     version_of_code,
 )
 from sim.measured.nccl_text import is_head as is_nccl
-from sim.measured.neuron import is_nccom, lines_of_json, nccom_text
 from sim.measured.points import PLACEMENTS, Measurements, measured, scale
 from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input

@@ -13,8 +13,7 @@ from sim.how import AS_USUAL, How
 from sim.optimizer.retime import Retimed
 from sim.program import FIFO, Program
 from sim.program.outcome import Outcome
-from sim.program.perturb import SHARE, perturb
-from sim.program.retime import KEEPS_ITS_RATE
+from sim.program.retime import KEEPS_ITS_RATE, SHARE, perturb
 from sim.why.logged_path import services_on_path
 from sim.why.spread import RUNS, Spread
 from topologies import WeftError

@@ -32,8 +32,8 @@ from topologies.checks import Positive, checked
 from topologies.core.product import DimensionOrderRouter
 from topologies.units import Quantity
 from workloads.job import Communicate, Job, on_network
-from workloads.passes.fabric import FabricGroups
 from workloads.passes.iteration import iterate
+from workloads.passes.job import FabricGroups
 from workloads.passes.plan import Plan
 from workloads.pipeline import pipeline_job
 from workloads.training import Collectives, Training, gradient_buckets, process_groups, training_job

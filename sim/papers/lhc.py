@@ -375,7 +375,8 @@ def _chunks(one: Schedule) -> int:
 def _contenders(fabric: Topology, size: int) -> Iterable[tuple[str, Schedule]]:
     direct = fabric.name.startswith("torus")
     # a fat-tree has no dimensions that algorithms should follow: its ranks form one row
-    row = fabric if direct else _in_a_row(fabric)
+    row = fabric if direct else replace(
+        fabric, shape=(fabric.n_npus,), coords=rank_coordinates(fabric.n_npus, fabric.n_nodes))
     yield "in-network", in_network.all_reduce(fabric, size, routers=direct)
     if direct:
         yield "in-network, 2 trees", in_network.all_reduce(fabric, size, trees=torus_trees(fabric), routers=True)
@@ -383,11 +384,6 @@ def _contenders(fabric: Topology, size: int) -> Iterable[tuple[str, Schedule]]:
     yield "tree", build("double-binary-tree", "all-reduce", row, size)
     for form in swing.FORMS:
         yield f"swing ({form})", swing.all_reduce(row, size, form=form)
-
-
-@lru_cache(maxsize=4)
-def _in_a_row(fabric: Topology) -> Topology:
-    return replace(fabric, shape=(fabric.n_npus,), coords=rank_coordinates(fabric.n_npus, fabric.n_nodes))
 
 
 # --- the page -------------------------------------------------------------------------------------------------------

@@ -180,14 +180,11 @@ def _best_time_s(topology: Topology, name: str, kind: str, size: int) -> tuple[f
     form = "two-phase" if (name, kind) == ("pipelined", "all-reduce") else None
     built = build(name, kind, topology, size, form)
     shard = size // topology.n_npus
+    discipline = "lowest-chunk-first" if name in ("pipelined", "bfb") else "fifo"
     return min(
-        (simulate(built, chunks=chunks, discipline=_discipline(name)).time_s, chunks)
+        (simulate(built, chunks=chunks, discipline=discipline).time_s, chunks)
         for chunks in (1, 8, 64) if chunks == 1 or shard >= chunks * LEAST_CHUNK_BYTES
     )
-
-
-def _discipline(name: str) -> str:
-    return "lowest-chunk-first" if name in ("pipelined", "bfb") else "fifo"
 
 
 def service_rows(spec: str, chunks: Sequence[int]) -> Iterator[Row]:

@@ -372,7 +372,9 @@ def in_order(ideal: list[Comparison], in_fifo: list[Comparison], in_turn: list[C
     turned, lines = [], []
     for place in sides[2]:
         topology, size = place
-        theirs, found = _published_gain(topology, size), [gain(side[place], size) for side in sides]
+        gains = published()["topologies"][topology]["swing_gain_pct"]
+        theirs = float(gains[published()["sizes"].index(short(size))])
+        found = [gain(side[place], size) for side in sides]
         names = [winners([c for c in side[place] if c.error == c.error])[0][2:] for side in sides]
         fastest = [names[0][0], *(ours for _, ours in names)]
         lines.append((topology, short(size), *(f"{one:+.1f}" for one in (theirs, *found)), ", ".join(fastest)))
@@ -389,10 +391,6 @@ def _contenders(rows: list[Comparison]) -> dict[tuple[str, int], list[Comparison
         if c.algorithm in BASELINES and c.algorithm != "RecDoub":
             found.setdefault((c.topology, c.size_bytes), []).append(c)
     return found
-
-
-def _published_gain(topology: str, size_bytes: int) -> float:
-    return float(published()["topologies"][topology]["swing_gain_pct"][published()["sizes"].index(short(size_bytes))])
 
 
 FIRST_BANDWIDTH = {"64x16": "128KiB", "Hx2Mesh": "128KiB"}

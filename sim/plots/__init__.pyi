@@ -8,7 +8,7 @@ from sim.plots.heatmap import check_drawable as check_drawable
 from sim.plots.heatmap import draw_heatmap as draw_heatmap
 from sim.plots.heatmap import draw_topology as draw_topology
 from sim.plots.judged import draw_judgment as draw_judgment
-from sim.plots.pareto import draw_pareto as draw_pareto
+from sim.plots.judged import draw_pareto as draw_pareto
 from sim.plots.timeline import draw_link_timeline as draw_link_timeline
 from sim.plots.timeline import draw_passes as draw_passes
 from sim.plots.timeline import draw_timeline as draw_timeline

@@ -11,7 +11,7 @@ from textwrap import wrap
 from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar, get_type_hints
 
 from topologies.checks import Choice, Count, Integer, WeftError, choice
-from topologies.core.ties import TIES
+from topologies.core.topology import TIES
 from topologies.units import (
     Bytes,
     BytesPerSecond,

@@ -1,4 +1,4 @@
-"""The same structure at other rates and latencies: only the tables of service times and latencies are made anew."""
+"""The same structure at other rates and latencies, given, or as others as no number of a specification is sure of."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -6,7 +6,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.contract import Program
+from sim.program.contract import CLOCK_END_PS, I64, Program
+from sim.program.extend import Late, late_tasks
 from sim.program.service_table import times_of, with_services
 from topologies.units import PS_PER_S
 
@@ -45,3 +46,44 @@ def retime(
     old = np.append(np.full(len(rates), -1), kept)
     times = times_of(program, [*rates, *[Fraction(PS_PER_S)] * kept.size], old)
     return with_services(changed, old.size, times)
+
+
+SHARE = 0.001
+"""Largest change of a rate, and of a start as a share of the time."""
+
+LEVELS = 9
+"""Factors between the two ends; each server has one of them."""
+
+GROUPS = 4
+"""Groups of first tasks, each of which starts at a time of its own."""
+
+
+def perturb(program: Program, rng: np.random.Generator, time_ps: int) -> Program:
+    """The same work with rates and starts changed by up to `SHARE`, and another order of what asks at one time.
+
+    Each server has a rate of its own. Where it represents others by symmetry, these have the same one, so that the
+    symmetry holds. Classes of ties are renumbered, which keeps tasks apart that were.
+
+    `program`: without timetables.
+    `time_ps`: of the program, to which late starts are in proportion.
+    """
+    level = rng.integers(LEVELS, size=program.n_servers)
+    factor = 1 + SHARE * np.linspace(-1, 1, LEVELS)
+    column, rate = np.unique(program.server_rate.astype(np.int64) * LEVELS + level, return_inverse=True)
+    classes = rng.permutation(int(program.task_class.max(initial=-1)) + 1)
+    changed = program._replace(
+        server_rate=rate.astype(np.int32), task_class=classes[program.task_class].astype(np.int32)
+    )
+
+    def times(size: I64, rate: I64) -> I64:
+        was = program.service(size, column[rate] // LEVELS)
+        changed_ps = np.rint(was * factor[column[rate] % LEVELS]).astype(np.int64)
+        return np.asarray(np.clip(changed_ps, 1, CLOCK_END_PS))
+
+    changed = with_services(changed, column.size, times)
+    waits = program.task_waits + np.bincount(program.stream_edges()[1], minlength=program.n_tasks)
+    first = np.flatnonzero(waits == 0)
+    group = rng.integers(GROUPS, size=first.size)
+    delays_ps = rng.integers(int(time_ps * SHARE) + 1, size=GROUPS).tolist()
+    starts = [Late(first[group == number], delay_ps) for number, delay_ps in enumerate(delays_ps)]
+    return late_tasks(changed, [start for start in starts if start.tasks.size and start.delay_ps])

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.analytic.streaming_form import turns_ps
+from sim.analytic.closed_form import turns_ps
 from sim.faults.retry import packets_of
 from sim.how import AS_USUAL, How
 from sim.program import I64, Program, ProgramBuilder
@@ -68,7 +68,7 @@ class LateWorker:
         return 4 * (self.job.latency_ps + self.job.wire_ps) + 3 * self.job.switch_latency_ps
 
     def closed_form_ps(self) -> int:
-        """Lateness and the time of full packets of leaves without a timeout; see `sim.analytic.streaming_form`."""
+        """Lateness and the time of full packets of leaves without a timeout; see `sim.analytic.closed_form`."""
         job = self.job
         if job.n_packets == 0:
             return 0

@@ -19,7 +19,7 @@ from typing import Annotated, TypeAlias
 import numpy as np
 
 from collectives import Schedule, in_network
-from sim.analytic.streaming_form import turns_ps
+from sim.analytic.closed_form import turns_ps
 from sim.faults.plan import Fault, FaultPlan, Loss, SlowLink, Straggler
 from sim.faults.retry import NPU, check_packets
 from sim.how import AS_USUAL, How
@@ -129,7 +129,7 @@ class PoolStreaming:
         return in_network.all_reduce(fabric, self.size_bytes, slots=self.slots, element_bytes=1)
 
     def closed_form_ps(self) -> int:
-        """Exact time of full packets, no worker late or slow and nothing lost; see `sim.analytic.streaming_form`."""
+        """Exact time of full packets, no worker late or slow and nothing lost; see `sim.analytic.closed_form`."""
         if self.n_packets == 0:
             return 0
         return self.round_trip_ps + turns_ps(self.n_packets - 1, self.slots, self.round_trip_ps, self.wire_ps)

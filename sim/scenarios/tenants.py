@@ -22,8 +22,6 @@ from sim.why.explain import Names, classes_of
 from sim.why.faulty_path import walk_of
 from sim.why.path import Piece, Wait
 from topologies.checks import WeftError, checked, choice
-from topologies.process import few_searches
-from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular
 from topologies.units import PS_PER_S, format_time, parse_time
@@ -51,16 +49,6 @@ class Share:
 
 NOBODY = -1
 """Owner of the arrivals, and of what faults delay: they have one name for all tenants."""
-
-
-@staged("critical path")
-@few_searches()
-def tenant_accounts(run: Result, shares: Sequence[Share]) -> dict[str, dict[str, int]]:
-    """The account of each tenant; see `Shares.why`.
-
-    `run`: of all tenants as one job.
-    """
-    return _Accounts(run, shares).all()
 
 
 class _Accounts:
@@ -191,7 +179,7 @@ class Shares(Tabular):
     @cached_property
     def accounts(self) -> dict[str, dict[str, int]]:
         """`why` of every tenant, by name: much less work together than one by one."""
-        return tenant_accounts(self.run, self.shares)
+        return _Accounts(self.run, self.shares).all()
 
     def __str__(self) -> str:
         faults = [] if self.run.faults is None else [str(self.run.faults)]

@@ -18,7 +18,7 @@ from sim.lower.job import lower
 from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
-from sim.program.perturb import SHARE
+from sim.program.retime import SHARE
 from sim.result import Result
 from topologies import WeftError
 from topologies.units import PS_PER_S, format_time

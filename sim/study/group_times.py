@@ -17,7 +17,7 @@ from topologies import Topology, torus
 from topologies.machines.profile import Machine
 from topologies.units import bytes_per_s
 from workloads.job import Job
-from workloads.passes.fabric import SEND, FabricGroups
+from workloads.passes.job import SEND, FabricGroups
 from workloads.passes.plan import Group
 from workloads.passes.tape import Times
 

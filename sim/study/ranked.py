@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from collectives import ALGORITHMS
 from sim.lower.credits import NoRoom
 from sim.program.outcome import Deadlock, Progress
-from sim.program.perturb import SHARE
+from sim.program.retime import SHARE
 from sim.study.points import (
     Forms,
     Row,

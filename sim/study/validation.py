@@ -29,7 +29,7 @@ class Validation(Tabular):
 
     result: Result
     # of steps in lockstep (`sim.analytic.closed_form`), or of arrays that stream along trees
-    # (`sim.analytic.streaming_form`); None if neither applies
+    # (`sim.analytic.closed_form`); None if neither applies
     closed_form_ps: int | None
     estimate: Estimate  # alpha-beta, steps in lockstep, with the routes and loads of this schedule
     why: Why  # critical path of the simulated run

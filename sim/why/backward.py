@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sim.engine.compile.door import by_pointer, entry, helper, u64
 from sim.engine.compile.rows import Half, Row, Rows, Word
-from sim.engine.core.service import service_ps
+from sim.engine.core.tasks import service_ps
 from sim.program.contract import HEAD, I32, I64, UNBOUNDED
 
 DELIVERED, RELEASED, ENDED = -1, -2, -3
@@ -64,58 +64,36 @@ class WalkRow(Row):
 
 @by_pointer
 class Back(NamedTuple):
-    """State of walks over a log; T tasks, C chunks of all tasks, R rows of the log.
-
-    Attributes
-    ----------
-    walk : WalkRow
-    asked_task, asked_chunk, asked_hop : int64
-        States to walk from; of a RELEASED one `asked_ps` is when.
-    asked_piece : int64
-        Filled: the first piece of each.
-    base, start_ps, before : int64
-        The log.
-    finish_ps : (T,) int64
-    first : (T+1,) int64
-        Number of the first chunk of each task.
-    whole_ptr, whole, pushed_ptr, pushed : (T+2,) or (0,), (...,) int32
-        Parents of each task that it waits for as a whole, and until they are pushed.
-    join_ps : (C,) or (0,) int64
-        Delivery of each chunk of a task without servers; empty where none of them has several.
-    given_ptr, given_ps, given_task, given_chunk : (P+1,), (...,) int64
-        Deliveries that returned units to each pool, by time.
-    found : (R + C,) int32
-        First piece before each state; NONE before it is walked.
-    seen : (C,) int32
-        Mark of the last search that has seen a delivery.
-    frames : Frame
-        As many as tasks without servers have chunks, and one.
-    pieces : PieceRow
-    """
+    """State of walks over a log; T tasks, C chunks of all tasks, R rows of the log."""
 
     walk: Rows[WalkRow]
+    # asked_task, asked_chunk, asked_hop: states to walk from; of a RELEASED one `asked_ps` is when
     asked_task: I64
     asked_chunk: I64
     asked_hop: I64
     asked_ps: I64
-    asked_piece: I64
+    asked_piece: I64  # filled: the first piece of each
+    # base, start_ps, before: the log
     base: I64
     start_ps: I64
     before: I64
-    finish_ps: I64
-    first: I64
+    finish_ps: I64  # (T,)
+    first: I64  # (T+1,): number of the first chunk of each task
+    # whole_ptr, whole, pushed_ptr, pushed: (T+2,) or (0,), (...,): parents of each task that it waits for as a whole,
+    # and until they are pushed
     whole_ptr: I32
     whole: I32
     pushed_ptr: I32
     pushed: I32
-    join_ps: I64
+    join_ps: I64  # (C,) or (0,): delivery of each chunk of a task without servers; empty where none of them has several
+    # given_ptr, given_ps, given_task, given_chunk: (P+1,), (...,): deliveries that returned units to each pool, by time
     given_ptr: I64
     given_ps: I64
     given_task: I64
     given_chunk: I64
-    found: I32
-    seen: I32
-    frames: Rows[Frame]
+    found: I32  # (R + C,): first piece before each state; NONE before it is walked
+    seen: I32  # (C,): mark of the last search that has seen a delivery
+    frames: Rows[Frame]  # as many as tasks without servers have chunks, and one
     pieces: Rows[PieceRow]
 
 

@@ -71,32 +71,14 @@ REPAIR = "waiting for repair"
 
 
 class Labels(NamedTuple):
-    """Names for the account.
+    """Names for the account."""
 
-    Attributes
-    ----------
-    server : callable (server) -> str
-        Class of a server, such as "dimension 0".
-    latency : callable (kind of hop) -> sequence of (name, ps)
-        Named parts of a latency; a rest is called "propagation".
-    down : str
-        What waits for a link that is down.
-    """
-
-    server: Callable[[int], str]
-    latency: Callable[[int], list[tuple[str, int]]]
-    down: str = REPAIR
+    server: Callable[[int], str]  # class of a server, such as "dimension 0"
+    latency: Callable[[int], list[tuple[str, int]]]  # parts of that of a kind of hop, ps; a rest is "propagation"
+    down: str = REPAIR  # what waits for a link that is down
 
 
-def _plain_server(server: int) -> str:
-    return f"server {server}"
-
-
-def _plain_latency(hop: int) -> list[tuple[str, int]]:
-    return []
-
-
-PLAIN = Labels(_plain_server, _plain_latency)
+PLAIN = Labels("server {}".format, lambda hop: [])
 
 
 class Trail(NamedTuple):

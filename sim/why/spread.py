@@ -14,7 +14,7 @@ from sim.lower.progress import progress_told
 from sim.lower.rotor import in_turns
 from sim.program.model import MOST_SPREAD, SYMMETRY, Model
 from sim.program.outcome import Outcome, Progress
-from sim.program.perturb import perturb
+from sim.program.retime import perturb
 from topologies import ShortestPathRouter, Topology
 from topologies.checks import Choice, Integer, Natural, checked
 from topologies.stages import count

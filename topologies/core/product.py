@@ -44,7 +44,7 @@ def link_bandwidths(npu_bandwidth: Sequence[float], blocks: Sequence[Block]) -> 
     `npu_bandwidth`: out of one NPU, one value per dimension; any unit.
     """
     pairs = zip(npu_bandwidth, blocks, strict=True)
-    return tuple(bandwidth / max(_links_of_npu(block), 1) for bandwidth, block in pairs)
+    return tuple(bandwidth / max(int(np.count_nonzero(block.links()[0] == 0)), 1) for bandwidth, block in pairs)
 
 
 def npu_bandwidths(topology: Topology) -> tuple[float, ...]:
@@ -57,11 +57,6 @@ def npu_bandwidths(topology: Topology) -> tuple[float, ...]:
         raise WeftError(f"{topology.name} has links outside any dimension: give a product of dimensions")
     rates = np.bincount(topology.dimension[own], topology.bandwidth_Bps[own], minlength=len(topology.shape))
     return tuple(rates.tolist())
-
-
-def _links_of_npu(block: Block) -> int:
-    """Links that leave the first NPU of a line."""
-    return int(np.count_nonzero(block.links()[0] == 0))
 
 
 class Axis(NamedTuple):

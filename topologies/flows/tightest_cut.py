@@ -22,7 +22,7 @@ from topologies.core.paths import distinct_of
 from topologies.core.rateless import alike, wiring_of
 from topologies.core.symmetry import link_permutation, translation
 from topologies.core.topology import Topology
-from topologies.flows._breadth import farthest
+from topologies.flows._maxflow import farthest
 from topologies.flows.cuts import proportions, together_Bps, whole_capacities
 from topologies.flows.maxflow import LARGEST, FlowNetwork
 from topologies.stages import count
@@ -204,12 +204,7 @@ def is_cut_at_one_npu(topology: Topology) -> bool:
     t = topology
     between = t.src.astype(np.int64) * t.n_nodes + t.dst
     equal = t.n_nodes == t.n_npus and t.n_links > 0 and bool(np.all(t.bandwidth_Bps == t.bandwidth_Bps[0]))
-    return equal and distinct_of(between).size == t.n_links and is_transitive(t) and _reaches_all(t)
-
-
-def _reaches_all(topology: Topology) -> bool:
-    """Whether the first NPU reaches all others."""
-    return links_from(topology)[1] >= 0
+    return equal and distinct_of(between).size == t.n_links and is_transitive(t) and links_from(t)[1] >= 0
 
 
 def links_from(

@@ -48,15 +48,12 @@ def _anything(text: str) -> bool:
     return True
 
 
-def _astra_sim(text: str, name: str) -> Topology:
-    return parse_astra_network(text, name).topology(name)
-
-
 FORMATS: tuple[FileFormat, ...] = (
     FileFormat("GraphML", (".graphml",), _anything, parse_topology, ("bandwidth", "latency", "hop_latency")),
     FileFormat("InfraGraph", (".yaml", ".yml", ".json"), looks_like_infragraph, parse_infragraph,
                ("bandwidth", "latency", "hop_latency")),
-    FileFormat("ASTRA-sim network", (".yaml", ".yml", ".json"), looks_like_astra_network, _astra_sim),
+    FileFormat("ASTRA-sim network", (".yaml", ".yml", ".json"), looks_like_astra_network,
+               lambda text, name: parse_astra_network(text, name).topology(name)),
     FileFormat("rocm-smi --showtopo", (".txt", ".json"), looks_like_rocm_smi, parse_rocm_smi,
                ("bandwidth", "latency", "hop_latency"), several=True),
     FileFormat("node-link JSON", (".json",), _anything, parse_topology, ("bandwidth", "latency", "hop_latency")),

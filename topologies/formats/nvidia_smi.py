@@ -153,17 +153,12 @@ def _table(text: str, name: str) -> _Table:
     heads = [at for at, words in enumerate(lines) if _is_head(words)]
     if not heads:
         raise WeftError(f"{name} has no line of columns GPU0 GPU1 ...: is it the output of nvidia-smi topo -m?")
-    heads = [at for at in heads if not _is_p2p(lines, at)] or heads
+    heads = [at for at in heads if not any(word in _P2P for words in lines[at + 1:at + 2] for word in words)] or heads
     found = [_table_at(lines, at, name) for at in heads]
     for at, other in zip(heads[1:], found[1:], strict=True):
         if (other.gpus, other.cells) != (found[0].gpus, found[0].cells):
             raise WeftError(f"{name}, line {at + 1}: another table, which differs from the first: give one node's")
     return found[0]
-
-
-def _is_p2p(lines: list[list[str]], head: int) -> bool:
-    """Whether a table says who reaches whom, which nvidia-smi topo -p2p does."""
-    return any(word in _P2P for words in lines[head + 1:head + 2] for word in words)
 
 
 def _table_at(lines: list[list[str]], first: int, name: str) -> _Table:

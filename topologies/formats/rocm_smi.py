@@ -74,7 +74,7 @@ def parse_rocm_smi(
         _check_symmetric(rows, what, gpus, name)
     direct = [[a != b and types[a][b].upper() == "XGMI" and _is_direct(tables, a, b) for b in range(n)]
               for a in range(n)]
-    joined = len(_hive(types, n)) == n
+    joined = all(types[0][other].upper() == "XGMI" for other in range(1, n))
     if joined and len(reached(direct)) < n:
         raise WeftError(f"{name}: XGMI joins all GPUs by link type, but by weight no direct links join them")
     latency_ps, hop_ps = parse_time(latency, "latency"), parse_time(hop_latency, "hop latency")
@@ -188,11 +188,6 @@ def _is_direct(tables: dict[str, Rows], a: int, b: int) -> bool:
         if what in tables and re.fullmatch(r"\d{1,9}", tables[what][a][b]):
             return int(tables[what][a][b]) <= least
     return True
-
-
-def _hive(types: Rows, n: int) -> set[int]:
-    """The GPUs that XGMI joins to the first."""
-    return {0} | {other for other in range(1, n) if types[0][other].upper() == "XGMI"}
 
 
 def _Bps(tables: dict[str, Rows], a: int, b: int, given: float) -> float:

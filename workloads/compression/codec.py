@@ -208,7 +208,7 @@ class Codec:
         values, recovered, rounds = self.peel(opened)
         residual = int(np.count_nonzero(opened.state["value"]))
         if median and recovered < opened.n_items:
-            self._guess(opened, values)
+            kernels.median_of_three(opened.state, opened.bits, values.size, values, self.layout.hashing())
         with np.errstate(over="ignore", invalid="ignore"):
             values = values.astype(self.dtype, copy=False)
         exact = values.dtype.kind == "i"
@@ -234,9 +234,6 @@ class Codec:
         with np.errstate(over="ignore", invalid="ignore"):  # where the loops run uncompiled
             recovered, rounds, _ = kernels.peel(opened.state, values, self.layout.hashing(), queue)
         return values, int(recovered), int(rounds)
-
-    def _guess(self, opened: Opened, values: Values) -> None:
-        kernels.median_of_three(opened.state, opened.bits, values.size, values, self.layout.hashing())
 
     def _sketch(self, x: Values) -> Values:
         cells = np.zeros(self.layout.n_cells, x.dtype)

@@ -166,10 +166,6 @@ def _straight(p: int, v: int) -> list[list[int]]:
     return [[chunk * p + r for chunk in range(v)] for r in range(p)]
 
 
-def _fold(p: int, v: int) -> list[list[int]]:
-    return [[r, 2 * p - 1 - r] for r in range(p)]
-
-
 def _both_ways(p: int, v: int) -> list[list[int]]:
     return [[r, p - 1 - r] for r in range(p)]
 
@@ -181,7 +177,7 @@ ORDERS = {
     "zb-h1": Order(lambda p, v, m: _alternating(p, m, lambda r: p - r - 1, lambda r: r), _straight, splits=True),
     "zb-h2": Order(lambda p, v, m: _alternating(p, m, lambda r: 2 * (p - r - 1), lambda r: 2 * r), _straight,
                    splits=True),
-    "zb-v": Order(_v_shape, _fold, chunks=2, splits=True),
+    "zb-v": Order(_v_shape, lambda p, v: [[r, 2 * p - 1 - r] for r in range(p)], chunks=2, splits=True),
     "dualpipe": Order(_dualpipe, _both_ways, chunks=2, ways=2, splits=True),
 }
 

@@ -159,12 +159,6 @@ def _first_word(state):
 
 
 @helper
-def _digit(state, word):
-    """The first filled slot of a word, within its level."""
-    return (word % WORDS) * 64 + count_trailing_zeros(state.occupied[word])
-
-
-@helper
 def _first_time(state, level, digit):
     """When a slot begins: the digits above its own are those of the present, what is below it is zero."""
     shift = state.run.width + DIGIT * level
@@ -200,7 +194,7 @@ def advance(program, state, until_ps):
         word = _first_word(state)
         if word == LEVELS * WORDS:
             return STUCK
-        level, digit = word // WORDS, _digit(state, word)
+        level, digit = word // WORDS, (word % WORDS) * 64 + count_trailing_zeros(state.occupied[word])
         present = _first_time(state, level, digit)
         if present > until_ps:
             return PAUSED

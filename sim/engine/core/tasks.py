@@ -1,4 +1,4 @@
-"""Tasks of the fifo loop: what they wait for, the release of their chunks, and deliveries."""
+"""Tasks of the fifo loop: what they wait for, releases, deliveries; and how long a chunk is served."""
 
 import numpy as np
 
@@ -146,3 +146,9 @@ def log_service(program, state, server, start, task, chunk, at):
     state.log_start_ps[row] = start
     state.log_before[row] = state.last_row[server]
     state.last_row[server] = row
+
+
+@helper
+def service_ps(program, size, rate):
+    """How long a chunk of a size (by its number) holds a server of a rate."""
+    return program.service_ps[program.service_row[size] + rate]

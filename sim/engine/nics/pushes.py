@@ -14,10 +14,9 @@ from sim.engine.compile.door import helper, section, u64
 from sim.engine.core.calendar import put, size_of
 from sim.engine.core.lines import arrive_now
 from sim.engine.core.nic_room import has_room, look_at, take_room_back, wait_for_end
-from sim.engine.core.service import service_ps
 from sim.engine.core.state import PUSHED
 from sim.engine.core.status import NONE
-from sim.engine.core.tasks import _size, log_service
+from sim.engine.core.tasks import _size, log_service, service_ps
 from sim.engine.nics.heaps import add_engine, engine_at, remove_first, replace_first
 from sim.engine.policies.faults import injected
 from sim.program.contract import HEAD

@@ -21,10 +21,10 @@ from sim.engine.core.nodes import free_node, insert_by_arrival, lone, meld, new_
 from sim.engine.core.state import WOKEN
 from sim.engine.core.status import FAR, NONE
 from sim.engine.core.tasks import rank_of
-from sim.engine.policies.detours import changes_route, stays
 from sim.engine.policies.faults import (
     SPARE_NODES,
     begins_at,
+    changes_route,
     drops,
     has_space,
     is_down,
@@ -33,6 +33,7 @@ from sim.engine.policies.faults import (
     next_up,
     sleep,
     sleeps_until,
+    stays,
     was_lost,
 )
 from sim.engine.policies.rooms import channel_of, fits, give_back_before

@@ -3,19 +3,62 @@
 A server on which something may go wrong chooses when it is free, as in policies/choose.py, so that what holds then is
 known; the others are committed on arrival as ever. A chunk that was lost is an event at the first server of its route;
 its place says how often it was lost, and whether it has been served at all (FRESH).
+Draws are a counter-based hash, so that what is drawn does not depend on the order of a run.
 """
 
 import numpy as np
 
 from sim.engine.compile.door import helper, section, u64
 from sim.engine.core.calendar import put, size_of
-from sim.engine.core.nodes import new_node
-from sim.engine.core.service import service_ps
+from sim.engine.core.nodes import free_node, new_node
 from sim.engine.core.state import ATTEMPT_SHIFT, FRESH, RINGS
 from sim.engine.core.status import FAR, NONE
-from sim.engine.core.tasks import _stack
-from sim.engine.policies.draw import draw
+from sim.engine.core.tasks import _stack, service_ps
 from sim.program.contract import ATTEMPTS, DOWN, DROPS, LOSES, NEVER_PS, WAITS
+from topologies.compiled import DISABLED
+
+_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_WORD = 2**64 - 1
+_U_STEP, _U_FIRST, _U_SECOND = np.uint64(_STEP), np.uint64(_FIRST), np.uint64(_SECOND)
+_30, _27, _31, _1 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(1)
+
+
+def _plain_mix(state: int) -> int:
+    z = (state + _STEP) & _WORD
+    z = (z ^ (z >> 30)) * _FIRST & _WORD
+    z = (z ^ (z >> 27)) * _SECOND & _WORD
+    return z ^ (z >> 31)
+
+
+def _plain_draw(seed: int, what: int, task: int, chunk: int, hop: int, attempt: int) -> int:
+    state = int(seed)
+    for key in (what, task, chunk, hop, attempt):
+        state = _plain_mix(state) ^ int(key)
+    return _plain_mix(state) >> 1
+
+
+@helper
+def _mix(state):
+    z = state + _U_STEP
+    z = (z ^ (z >> _30)) * _U_FIRST
+    z = (z ^ (z >> _27)) * _U_SECOND
+    return z ^ (z >> _31)
+
+
+@helper
+def _word_draw(seed, what, task, chunk, hop, attempt):
+    state = _mix(np.uint64(seed)) ^ np.uint64(what)
+    state = _mix(state) ^ np.uint64(task)
+    state = _mix(state) ^ np.uint64(chunk)
+    state = _mix(state) ^ np.uint64(hop)
+    state = _mix(state) ^ np.uint64(attempt)
+    return np.int64(_mix(state) >> _1)
+
+
+# Without the compiler a product that wraps is a warning of numpy's.
+draw = _plain_draw if DISABLED else _word_draw
+"""63 bits of (seed, what, task, chunk, hop, attempt)."""
+
 
 OF_LOSS, OF_JITTER = 0, 1
 SPARE_NODES = 4
@@ -293,3 +336,33 @@ def sleep(state, server, until):
 def is_fresh(place):
     """Whether a chunk was not served yet, at its first server."""
     return place & FRESH != 0
+
+
+_LOW = (1 << 32) - 1
+
+
+@helper
+def changes_route(program, state, node):
+    """Whether a chunk is at the first hop of a route that its task does not take any more."""
+    at = state.nodes[node].place >> 32
+    if not begins_at(program, at):
+        return False
+    return first_hop_at(program, task_of(state, state.nodes[node].key), state.run.now_ps) != at
+
+
+@section
+def stays(program, state, server, node):
+    """Give a chunk the route that holds now. Returns whether it stays at its server, else it is on the way to another.
+
+    A chunk that leaves arrives there in the next picosecond, and its node is free.
+    """
+    key, place, present = state.nodes[node].key, state.nodes[node].place, state.run.now_ps
+    first = first_hop_at(program, task_of(state, key), present)
+    key_there, place_there = key_at(program, state, key, first), (first << 32) | (place & _LOW)
+    if program.hop_server[program.route_hop[first]] == server:
+        state.nodes[node].key, state.nodes[node].place = key_there, place_there
+        return True
+    journal(state, key, place, ~state.node_since[node], present, present, present + 1)
+    put(program, state, present + 1, key_there, place_there, NONE)
+    free_node(state, node)
+    return False

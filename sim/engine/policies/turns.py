@@ -9,7 +9,7 @@ from sim.engine.compile.door import helper, section
 from sim.engine.core.calendar import hop_of, size_of
 from sim.engine.core.nodes import insert_by_arrival
 from sim.engine.core.status import NONE
-from sim.engine.policies.detours import changes_route, stays
+from sim.engine.policies.faults import changes_route, stays
 from sim.engine.policies.rooms import channel_of, fits
 
 CHANGED = -2

@@ -248,11 +248,6 @@ class Visit:
             setattr(self, name, getattr(way, name))
 
     @property
-    def came_from(self) -> Server | None:
-        """The server of the hop before."""
-        return None if self.before_it is None else self.before_it.server
-
-    @property
     def room(self) -> Room:
         """What it holds from its service on."""
         return self.server.rooms[self.channel]
@@ -276,7 +271,7 @@ class Visit:
     def queue(self) -> Hashable:
         """What has its turn, at a server where queues take turns, when this is served."""
         by_port = self.server.discipline == ROUND_ROBIN_PORT
-        return id(self.came_from) if by_port else (self.task.flow, self.place)
+        return id(self.before_it and self.before_it.server) if by_port else (self.task.flow, self.place)
 
     @property
     def key(self) -> TieKey:

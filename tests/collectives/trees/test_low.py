@@ -6,8 +6,8 @@ import pytest
 
 from collectives import build
 from collectives.trees.forest import Forest
-from collectives.trees.low import low_trees
 from collectives.trees.pack import broadcast_forest, gather_forest
+from collectives.trees.packing import low_trees
 from collectives.trees.shares import broadcast_shares, gather_shares
 from sim import simulate
 from tests import fabrics

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import helper, u64
-from sim.engine.core.service import service_ps
 from sim.engine.core.status import FAR, NONE
-from sim.engine.policies.draw import draw
+from sim.engine.core.tasks import service_ps
+from sim.engine.policies.faults import draw
 from sim.program.contract import ATTEMPTS, DOWN, DROPS, HEAD, LOSES, WAITS
 from tests.oracles.general_loop.event import AT, SIZE, at_of, chunk_of, field, size_of, task_of, time_of
 from tests.oracles.general_loop.heap import lone, meld, without_root

@@ -26,8 +26,8 @@ from __future__ import annotations
 import numpy as np
 
 from sim.engine.compile.door import entry, helper, section, u64
-from sim.engine.core.service import service_ps
 from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UNSTACKED
+from sim.engine.core.tasks import service_ps
 from sim.program.contract import FIFO, HEAD, PER_CHUNK, ROUND_ROBIN_FLOW
 from tests.oracles.general_loop.credits import fits, give_back, hold, line_of, rings, room_for_returns
 from tests.oracles.general_loop.event import (

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from sim.certify.circuits import certify_circuits
 from sim.certify.healthy import CertificateError, certify
+from sim.certify.schedule import certify_circuits
 from sim.engine.run import run
 from sim.program import PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
 from sim.program.contract import COMPLETES, DROPS, LOSES

@@ -27,8 +27,6 @@ from sim.engine.nics import heaps as _fifo_nic_heaps
 from sim.engine.nics import posts as _fifo_nic
 from sim.engine.nics import pushes as _fifo_nic_pushes
 from sim.engine.policies import choose as _ordered
-from sim.engine.policies import detours as _detours
-from sim.engine.policies import draw as _draw
 from sim.engine.policies import faults as _faults
 from sim.engine.policies import pools as _fifo_pools
 from sim.engine.policies import rooms as _rooms
@@ -328,7 +326,7 @@ def test_helpers_are_typed_once() -> None:
     """Neither constants nor widths of numbers, only flags that leave branches out, make a helper compile again."""
     run(two_hop_burst(2))
     for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_nic_heaps, _fifo_nic_pushes, _fifo_pools, _fifo_task,
-                   _fifo_turns, _nodes, _ordered, _rooms, _detours, _faults, _room):
+                   _fifo_turns, _nodes, _ordered, _rooms, _faults, _room):
         for name, one in vars(module).items():
             typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
                      for signature in getattr(one, "signatures", ())]
@@ -351,9 +349,9 @@ def test_a_pause_is_due_when_as_many_services_have_begun(discipline: str) -> Non
 @given(st.lists(st.integers(0, 2**63 - 1), min_size=6, max_size=6))
 def test_draws_of_words_are_draws_of_integers(keys: list[int]) -> None:
     """The hash for the compiler, in words that wrap, is the one of unlimited integers; both are run as Python here."""
-    mix, draw = (getattr(one, "py_func", one) for one in (_draw._mix, _draw._word_draw))
-    with np.errstate(over="ignore"), mock.patch.object(_draw, "_mix", mix):
-        assert int(draw(*keys)) == _draw._plain_draw(*keys)
+    mix, draw = (getattr(one, "py_func", one) for one in (_faults._mix, _faults._word_draw))
+    with np.errstate(over="ignore"), mock.patch.object(_faults, "_mix", mix):
+        assert int(draw(*keys)) == _faults._plain_draw(*keys)
 
 
 def test_nothing_to_do_takes_no_time() -> None:

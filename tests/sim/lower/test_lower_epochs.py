@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.certify.circuits import certify_circuits
+from sim.certify.schedule import certify_circuits
 from sim.engine.reference.engine import run_reference
 from sim.program.model import make_model
 from sim.program.outcome import CertificateError

@@ -21,8 +21,7 @@ from sim.program.assemble import assemble, with_rates
 from sim.program.disrupt import Disruptions, Phase, disrupt
 from sim.program.extend import Late, late_tasks, with_servers
 from sim.program.outcome import Deadlock, Outcome
-from sim.program.perturb import perturb
-from sim.program.retime import KEEPS_ITS_RATE, retime
+from sim.program.retime import KEEPS_ITS_RATE, perturb, retime
 from sim.program.service_table import SPARSE, first_fit, pairs_that_meet, rows_of, slowest_ps, times_of, with_services
 from tests.fault_strategies import faulty_programs
 from tests.strategies import fifo_programs, programs

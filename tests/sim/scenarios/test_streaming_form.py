@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from collectives import build, in_network, ring
 from sim import simulate
-from sim.analytic.streaming_form import streaming_ps
+from sim.analytic.closed_form import streaming_ps
 from sim.cli import main
 from sim.scenarios.pool_streaming import PoolStreaming, time_ps
 from sim.study.validation import validate

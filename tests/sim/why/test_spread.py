@@ -20,7 +20,7 @@ from sim.lower.job import lower
 from sim.optimizer.programs import collective_objective
 from sim.optimizer.retime import links_per_npu
 from sim.program.model import Model
-from sim.program.perturb import SHARE, perturb
+from sim.program.retime import SHARE, perturb
 from sim.study.tables import abbreviations, comparison_table, range_s, tied_with
 from sim.why.spread import Spread, _renumbered, nearby, spread
 from topologies import Topology, WeftError, from_links, from_spec, ring

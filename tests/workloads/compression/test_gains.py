@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from benchmarks import codec
 from topologies import WeftError
-from workloads.compression.cells import cells_required
 from workloads.compression.gains import (
     GRADIENTS,
     Compression,
@@ -16,6 +15,7 @@ from workloads.compression.gains import (
     gradient,
     peel_rounds,
 )
+from workloads.compression.layout import cells_required
 from workloads.compression.rates import INSTANT, Measured, Rates, measure
 
 

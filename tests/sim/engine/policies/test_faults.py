@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.certify.healthy import certify
-from sim.engine.policies.draw import _plain_draw
-from sim.engine.policies.faults import OF_LOSS
+from sim.engine.policies.faults import OF_LOSS, _plain_draw
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, run
 from sim.program import Cutting, Program, ProgramBuilder
