@@ -14,15 +14,8 @@ import numpy as np
 
 from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
+from collectives.trees import transitive
 from collectives.trees.forest import Edge, Forest, Tree, forest_pattern, reversed_forest
-from collectives.trees.transitive import (
-    RootTrees,
-    choices_of,
-    choose_links,
-    distances_to_zero,
-    has_free_translations,
-    transitive_pattern,
-)
 from topologies import NPU, ShortestPathRouter, Topology, WeftError
 from topologies.core.symmetry import link_orbits
 from topologies.flows.cuts import whole_capacities
@@ -45,8 +38,9 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
         alone = Forest(topology, (Tree(0, 1, ()),))
         return forest_pattern(topology, kind, NAME, up=alone, down=alone)
     k = _parts(topology)
-    if has_free_translations(topology):
-        return transitive_pattern(topology, _translated_trees(topology, k), kind, NAME, whole=True, progress="all")
+    if transitive.has_free_translations(topology):
+        trees = _translated_trees(topology, k)
+        return transitive.transitive_pattern(topology, trees, kind, NAME, whole=True, progress="all")
     down = _forest(topology, k)
     up = None if kind == "all-gather" else reversed_forest(down)
     return forest_pattern(topology, kind, NAME, up=up, down=None if kind == "reduce-scatter" else down, whole=True)
@@ -77,11 +71,11 @@ def _parts(topology: Topology) -> int:
 def _all_loads(topology: Topology) -> list[list[Fraction]]:
     """For each node (only rank 0 if all are alike) the time of each step, in shards per unit of bandwidth."""
     _, rates = whole_capacities(topology.bandwidth_Bps)
-    if has_free_translations(topology):
-        distance = distances_to_zero(topology)
+    if transitive.has_free_translations(topology):
+        distance = transitive.distances_to_zero(topology)
         orbit = link_orbits(topology)
         rate_of = {int(one): rates[link] for link, one in enumerate(orbit.tolist())}
-        return [[_least_time(choices_of(topology, distance, np.flatnonzero(distance == t)), rate_of)
+        return [[_least_time(transitive.choices_of(topology, distance, np.flatnonzero(distance == t)), rate_of)
                  for t in range(1, int(distance.max()) + 1)]]
     distances = _distances(topology)
     last = int(distances.max())
@@ -137,19 +131,19 @@ def _least_time(choices: Sequence[Mapping[int, int]], rates: Mapping[int, int]) 
         time = Fraction(len(tight), sum(rates[link] for link in {link for mine in tight for link in mine}))
 
 
-def _translated_trees(topology: Topology, k: int) -> RootTrees:
+def _translated_trees(topology: Topology, k: int) -> transitive.RootTrees:
     """The k trees of rank 0 whose loads are those of `_all_loads`."""
     _, rates = whole_capacities(topology.bandwidth_Bps)
-    distance = distances_to_zero(topology)
+    distance = transitive.distances_to_zero(topology)
     orbit = link_orbits(topology)
     rate_of = {int(one): rates[link] for link, one in enumerate(orbit.tolist())}
     parent = np.full((k, topology.n_nodes), -1, np.int64)
     for step, time in enumerate(_all_loads(topology)[0], 1):
         nodes = np.flatnonzero(distance == step)
-        links = choose_links(choices_of(topology, distance, nodes), _rooms(rate_of, time, k), k)
+        links = transitive.choose_links(transitive.choices_of(topology, distance, nodes), _rooms(rate_of, time, k), k)
         assert links is not None
         parent[:, nodes] = topology.src[np.array(links)].T
-    return RootTrees(parent, np.argsort(distance, kind="stable"), distance)
+    return transitive.RootTrees(parent, np.argsort(distance, kind="stable"), distance)
 
 
 def _forest(topology: Topology, k: int) -> Forest:
@@ -163,7 +157,7 @@ def _forest(topology: Topology, k: int) -> Forest:
             roots = np.flatnonzero(distances[:, node] == step)
             if roots.size:
                 entries = _entries(topology, distances, node, step)
-                links = choose_links(entries, _rooms(dict(enumerate(rates)), time, k), k)
+                links = transitive.choose_links(entries, _rooms(dict(enumerate(rates)), time, k), k)
                 assert links is not None
                 enters[roots, :, node] = np.array(links)
     trees = []

@@ -22,23 +22,13 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core import stages
 from collectives.core.builders import kept_by_wiring, of_kind
 from collectives.core.grid import NOBODY, shrink_shape
 from collectives.core.pattern import Pattern, Smaller
 from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, members, process_group
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
-from collectives.core.stages import (
-    EXCHANGE,
-    GATHER,
-    HALVING_DOUBLING,
-    SCATTER,
-    Cargo,
-    LaneRounds,
-    check_algorithm,
-    cuts_blocks,
-    own_algorithm,
-    stage_rounds,
-)
+from collectives.core.stages import LaneRounds
 from collectives.core.symmetry import Group, Groups, node_group
 from collectives.core.transfers import Mark, Pool, Ref, Transfers, TransferTable, mark, repeat
 from topologies import Topology, WeftError, torus
@@ -158,8 +148,8 @@ def _algorithms(asked: Algorithms, blocks: Sequence[Block], group: ProcessGroup,
         raise WeftError(f"{len(parts)} algorithms for {len(blocks)} dimensions: give one each, or leave it empty")
     chosen = []
     for dim, (part, block) in enumerate(zip(parts, blocks, strict=True)):
-        algorithm = (part or "").strip() or own_algorithm(block, group, dim, kind)
-        check_algorithm(algorithm, group.extents[dim], kind, dim)
+        algorithm = (part or "").strip() or stages.own_algorithm(block, group, dim, kind)
+        stages.check_algorithm(algorithm, group.extents[dim], kind, dim)
         chosen.append(algorithm)
     return tuple(chosen)
 
@@ -177,7 +167,7 @@ class HierarchicalPlan:
     @cached_property
     def parts(self) -> int:
         """Parts per block: 2 if a ring runs in both directions."""
-        cut = (cuts_blocks(self.algorithms[dim], self.group.extents[dim]) for dim in self.group.dims)
+        cut = (stages.cuts_blocks(self.algorithms[dim], self.group.extents[dim]) for dim in self.group.dims)
         return 2 if any(cut) else 1
 
     @cached_property
@@ -197,21 +187,21 @@ class HierarchicalPlan:
     def _tasks(self, order: tuple[int, ...]) -> list[tuple[int, str]]:
         up = list(range(len(order)))
         return {
-            "all-reduce": [(at, SCATTER) for at in up] + [(at, GATHER) for at in reversed(up)],
-            "reduce-scatter": [(at, SCATTER) for at in up],
-            "all-gather": [(at, GATHER) for at in reversed(up)],
-            "all-to-all": [(at, EXCHANGE) for at in up],
+            "all-reduce": [(at, stages.SCATTER) for at in up] + [(at, stages.GATHER) for at in reversed(up)],
+            "reduce-scatter": [(at, stages.SCATTER) for at in up],
+            "all-gather": [(at, stages.GATHER) for at in reversed(up)],
+            "all-to-all": [(at, stages.EXCHANGE) for at in up],
         }[self.kind]
 
     def _stage(self, order: tuple[int, ...], at: int, task: str) -> Stage:
         dim, extents = order[at], self.group.extents
         before = math.prod(extents[one] for one in order[:at])
-        whole = self.group.size if task == EXCHANGE else self.group.size // before
+        whole = self.group.size if task == stages.EXCHANGE else self.group.size // before
         rounds = self._rounds(dim, task)
         return Stage(dim, task, rounds, whole // extents[dim], whole, order[:at], order[at + 1 :], 0, 0)
 
     def _rounds(self, dim: int, task: str) -> tuple[LaneRounds, ...]:
-        return tuple(stage_rounds(self.algorithms[dim], task, self.group, dim, self.parts))
+        return tuple(stages.stage_rounds(self.algorithms[dim], task, self.group, dim, self.parts))
 
     @cached_property
     def firsts(self) -> list[tuple[int, int, Stage]]:
@@ -249,7 +239,7 @@ class Stage(NamedTuple):
         """Slot of the join that ends it."""
         return self.slot + self.slots - 1
 
-    def cargo(self, position: int, slot: int) -> list[Cargo]:
+    def cargo(self, position: int, slot: int) -> list[stages.Cargo]:
         """What the rank at a position sends in a slot; nothing in the joins."""
         at = slot - self.slot - 1
         for one in self.rounds:
@@ -321,7 +311,7 @@ def _add_stage(table: TransferTable, plan: HierarchicalPlan, stage: Stage, befor
         receivers, senders = (np.tile(ends(ranks), (n_rounds, 1)) for ends in (one.receivers, one.senders))
         table.add(
             slots, receivers, one.counts.reshape(-1, 1) * stage.unit,
-            step=np.repeat(step + np.arange(n_rounds), lanes)[:, None], reduces=stage.task == SCATTER,
+            step=np.repeat(step + np.arange(n_rounds), lanes)[:, None], reduces=stage.task == stages.SCATTER,
             after=_one_after_another(waits, ranks, senders, slots, lanes),
         )
         slots, senders = slots[-lanes:], senders[-lanes:]
@@ -361,10 +351,10 @@ def _carried(plan: HierarchicalPlan, p: int, chunk: int, stage: Stage, source: i
     numbers = []
     for item in stage.cargo(here, slot):
         owners = members(group, source + (item.owner - here) * step, before)
-        origins = members(group, source + (item.origin - here) * step, later) if stage.task == EXCHANGE else (0,)
+        origins = members(group, source + (item.origin - here) * step, later) if stage.task == stages.EXCHANGE else (0,)
         for part in item.parts:
             first = chunk * plan.parts + part
-            if stage.task == EXCHANGE:
+            if stage.task == stages.EXCHANGE:
                 numbers += [(first * p + origin) * p + owner for origin in origins for owner in owners]
             else:
                 numbers += [first * p + owner for owner in owners]
@@ -375,12 +365,12 @@ def _groups(topology: Topology, plan: HierarchicalPlan) -> Sequence[Group]:
     """Moves of each dimension that preserve the process groups: rotations, or flips under halving-doubling."""
     moves = []
     for dim, block in enumerate(blocks_of(topology)):
-        if isinstance(block, Ring) and plan.algorithms[dim] != HALVING_DOUBLING:
+        if isinstance(block, Ring) and plan.algorithms[dim] != stages.HALVING_DOUBLING:
             span = plan.group.extents[dim] * plan.group.strides[dim]
             by = 1 if span == block.extent or plan.group.extents[dim] == 1 else span
             maps = [(f"translation by {by} in dimension {dim}", (np.arange(block.extent) + by) % block.extent)]
         else:
-            maps = automorphisms(plan.group, dim, plan.algorithms[dim] == HALVING_DOUBLING)
+            maps = automorphisms(plan.group, dim, plan.algorithms[dim] == stages.HALVING_DOUBLING)
         moves += [(label, move_nodes(topology, {dim: table})) for label, table in maps if block.extent > 1]
     return Groups(topology, lambda on: node_group(on, "moves of each dimension", moves)) if moves else ()
 

@@ -24,20 +24,9 @@ from collectives.core.builders import by_wiring, of_kind
 from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
+from collectives.trees import pack
 from collectives.trees.capable import capable_forests
 from collectives.trees.forest import Forest, Routes, forest_pattern, reversed_forest, routes_of
-from collectives.trees.pack import (
-    EXACT_TREES,
-    FEW_TREES,
-    BestRoots,
-    best_root_forests,
-    broadcast_forest,
-    equal_roots_are_best,
-    gather_forest,
-    reduce_forest,
-    scatter_forest,
-    two_phase_rate_Bps,
-)
 from collectives.trees.shares import FewTrees, Limits, Sides, check_blocks, fewer_trees, padded_little
 from collectives.trees.shortest import is_direct, shortest_pattern
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern
@@ -143,8 +132,8 @@ def all_reduce(
 
 def _roots_pay(topology: Topology, size_bytes: int, element_bytes: int) -> bool:
     """Whether few trees of chosen roots are faster than two phases, and pad the array little."""
-    simple = two_phase_rate_Bps(topology)
-    if simple is None or equal_roots_are_best(topology):
+    simple = pack.two_phase_rate_Bps(topology)
+    if simple is None or pack.equal_roots_are_best(topology):
         return False
     rate_Bps = best_roots(topology).rate_Bps
     if rate_Bps * (1 - LEAST_GAIN) <= float(simple):
@@ -156,7 +145,7 @@ def _roots_pay(topology: Topology, size_bytes: int, element_bytes: int) -> bool:
 
 def chooses_roots(topology: Topology, form: str) -> bool:
     """Whether a form has other trees than two phases."""
-    return form == "best-roots" and not equal_roots_are_best(topology)
+    return form == "best-roots" and not pack.equal_roots_are_best(topology)
 
 
 def _schedule(
@@ -201,7 +190,7 @@ def _or_one_tree(many: Schedule, sides: Sides, k: int | None = None, loss: Fract
     """A broadcast or reduce along one tree, where it is so much lower than k that a small array arrives earlier."""
     topology, kind, root = sides.topology, sides.kind, many.pattern.root
     least_s = many.size_bytes * sides.least_s_per_byte()
-    trees = broadcast_forest if kind == "broadcast" else reduce_forest
+    trees = pack.broadcast_forest if kind == "broadcast" else pack.reduce_forest
     wait_s = Fraction(trees(topology, root, k).latency_ps, PS_PER_S)
     if least_s >= wait_s:
         return many
@@ -213,13 +202,13 @@ def _or_one_tree(many: Schedule, sides: Sides, k: int | None = None, loss: Fract
     return many
 
 
-def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> BestRoots:
-    return _of_few(partial(best_root_forests, topology), size_bytes, element_bytes)
+def _best_roots(topology: Topology, size_bytes: int, element_bytes: int) -> pack.BestRoots:
+    return _of_few(partial(pack.best_root_forests, topology), size_bytes, element_bytes)
 
 
-def _of_few(trees: Callable[[int], BestRoots], size_bytes: int, element_bytes: int) -> BestRoots:
+def _of_few(trees: Callable[[int], pack.BestRoots], size_bytes: int, element_bytes: int) -> pack.BestRoots:
     """Trees of chosen roots, and fewer of them where they would pad a small array."""
-    for most in (EXACT_TREES, *reversed(FEW_TREES)):
+    for most in (pack.EXACT_TREES, *reversed(pack.FEW_TREES)):
         best = trees(most)
         if padded_little(size_bytes, element_bytes, 1, best.n_trees):
             break
@@ -239,7 +228,7 @@ def _is_large(topology: Topology, kind: str) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _reducing_pattern(topology: Topology, best: BestRoots) -> Pattern:
+def _reducing_pattern(topology: Topology, best: pack.BestRoots) -> Pattern:
     return forest_pattern(
         topology, "all-reduce", NAME, up=best.up, down=best.down, form="best-roots", note=best.note, reduces=True
     )
@@ -263,8 +252,8 @@ def _pattern(topology: Topology, kind: str, k: int | None, form: str, root: int,
     """The pattern of k trees per root, or in all of chosen roots; a note: they are fewer than the optimum takes."""
     if collective(kind).rooted:
         routes = _routes(topology, paths, mirrored=kind == "reduce")
-        down = broadcast_forest(topology, root, k, routes) if kind == "broadcast" else None
-        up = reduce_forest(topology, root, k, routes) if kind == "reduce" else None
+        down = pack.broadcast_forest(topology, root, k, routes) if kind == "broadcast" else None
+        up = pack.reduce_forest(topology, root, k, routes) if kind == "reduce" else None
         return forest_pattern(topology, kind, NAME, up=up, down=down, root=root, note=note)
     chooses = chooses_roots(topology, form)
     if form == "best-roots" and not chooses:
@@ -287,7 +276,7 @@ def forests(
     WeftError: as for `all_gather`.
     """
     if chooses_roots(topology, form):
-        best = best_root_forests(topology, k or EXACT_TREES)
+        best = pack.best_root_forests(topology, k or pack.EXACT_TREES)
         return best.up, best.down
     trees = root_trees(topology) if k is None and paths == "any" else None
     if trees is not None:
@@ -296,8 +285,8 @@ def forests(
         return (None if kind == "all-gather" else up_trees), (None if kind == "reduce-scatter" else down_trees)
     if topology.n_npus > PACK_NPUS:
         raise _too_many(topology, kind)
-    up = None if kind == "all-gather" else scatter_forest(topology, k, _routes(topology, paths, mirrored=True))
-    down = None if kind == "reduce-scatter" else gather_forest(topology, k, None, _routes(topology, paths))
+    up = None if kind == "all-gather" else pack.scatter_forest(topology, k, _routes(topology, paths, mirrored=True))
+    down = None if kind == "reduce-scatter" else pack.gather_forest(topology, k, None, _routes(topology, paths))
     return _in_step(up, down) if up and down else (up, down)
 
 

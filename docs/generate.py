@@ -28,7 +28,7 @@ MODULES = (
     "collectives.in_network", "collectives.trees.aggregation", "collectives.parameter_server", "workloads.compression",
     "workloads.compression.layout", "workloads.compression.gains", "sim.faults.plan", "sim.faults.retry",
     "sim.scenarios.tenants", "sim.scenarios.pool_streaming", "sim.scenarios.slot_sharing",
-    "sim.scenarios.partial_aggregates",
+    "sim.scenarios.pool_streaming",
 )
 """Modules inside the packages whose names are part of the API too."""
 FORMATS = (

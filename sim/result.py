@@ -385,6 +385,6 @@ def _padding(schedule: Schedule) -> list[str]:
 
 
 def _explain() -> ModuleType:
-    from sim.why import explain  # only where it is asked for
+    from sim.why import spans  # only where it is asked for
 
-    return explain
+    return spans

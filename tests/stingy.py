@@ -15,9 +15,8 @@ import pytest
 
 from sim.engine import setup
 from sim.engine.compile.rows import Rows, rows
-from sim.engine.core.layouts import Return, Service
-from sim.engine.core.layouts import Run as Registers
-from sim.engine.core.state import BLOCK, FifoState
+from sim.engine.core.state import BLOCK, FifoState, Return, Service
+from sim.engine.core.state import Run as Registers
 from sim.engine.core.status import NONE
 from sim.engine.run import Run
 from sim.program import I32, I64, Program

@@ -281,7 +281,7 @@ PARSERS = ("json.loads", "tomllib.loads", "yaml.load", "yaml.compose", "fromstri
 ONLY_OWN_FILES = {
     "sim/papers/swing.py", "sim/version.py", "sim/study/store.py", "sim/study/processes.py",
     "sim/study/key.py", "sim/cli/sweep.py",
-    "topologies/native.py", "topologies/text/plain_data.py", "topologies/text/plain_xml.py",
+    "topologies/compiled.py", "topologies/text/plain_data.py", "topologies/text/plain_xml.py",
     "topologies/text/strict_yaml.py",
 }
 """They parse what weft wrote or has read before, or are what the readers parse with."""

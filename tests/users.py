@@ -16,7 +16,7 @@ from sim.program.model import Model, Nic
 from sim.program.model_options import DEFAULT_CHUNKS, OPTIONS
 from tests.fabrics import random_fabric
 from topologies import Topology, from_spec
-from topologies.core.topology import TIES
+from topologies.core.ties import TIES
 
 SPECS = (
     "ring:1", "ring:2", "ring:5", "ring:8", "mesh:3x2", "torus:2x2", "torus:4x4", "torus:3x4", "torus:4x2x1",

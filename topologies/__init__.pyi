@@ -4,15 +4,15 @@ from topologies.boxes import dgx_h100 as dgx_h100
 from topologies.boxes import mi250 as mi250
 from topologies.checks import WeftError as WeftError
 from topologies.circulants import circulant as circulant
-from topologies.core.custom import from_links as from_links
+from topologies.core.links import from_links as from_links
 from topologies.core.paths import Paths as Paths
 from topologies.core.reduction_units import with_reduction_units as with_reduction_units
 from topologies.core.routing import ShortestPathRouter as ShortestPathRouter
+from topologies.core.ties import TIES as TIES
 from topologies.core.topology import NPU as NPU
 from topologies.core.topology import OCS as OCS
 from topologies.core.topology import REDUCER as REDUCER
 from topologies.core.topology import SWITCH as SWITCH
-from topologies.core.topology import TIES as TIES
 from topologies.core.topology import Router as Router
 from topologies.core.topology import Topology as Topology
 from topologies.dragonflies import dragonfly as dragonfly

@@ -14,8 +14,7 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.extending import typeof_impl
 
-from topologies.compiled import Kernel, Part
-from topologies.native import packed
+from topologies.compiled import Kernel, Part, packed
 
 _WORD, _HALF = ir.IntType(64), ir.IntType(32)
 

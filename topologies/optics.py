@@ -19,10 +19,17 @@ import numpy.typing as npt
 from topologies.boxes import boxes_apart
 from topologies.checks import Count, WeftError, checked, choice, nearest
 from topologies.circulants import circulant
-from topologies.core.custom import network_of
 from topologies.core.epochs import packet_links
 from topologies.core.extents import check_memory, format_extents, parse_extents
-from topologies.core.links import DEFAULT_BANDWIDTH, DEFAULT_LATENCY, EqualLinks, Links, parse_link, per_tier
+from topologies.core.links import (
+    DEFAULT_BANDWIDTH,
+    DEFAULT_LATENCY,
+    EqualLinks,
+    Links,
+    network_of,
+    parse_link,
+    per_tier,
+)
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import Optics, Topology
 from topologies.products import fully_connected, torus

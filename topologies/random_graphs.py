@@ -3,9 +3,8 @@
 from typing import Unpack
 
 from topologies.checks import Natural, WeftError, checked
-from topologies.core.custom import from_links
 from topologies.core.extents import check_extents
-from topologies.core.links import EqualLinks
+from topologies.core.links import EqualLinks, from_links
 from topologies.core.topology import Topology
 
 MOST_ENDS = 200_000

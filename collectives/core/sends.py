@@ -17,30 +17,22 @@ Ints = npt.NDArray[np.int64]
 
 
 class Columns(NamedTuple):
-    """Transfers in insertion order, identified by index, in columns of int64.
+    """Transfers in insertion order, identified by index, in columns of int64."""
 
-    Attributes
-    ----------
-    src, dst, step, port, blocks, reduces : (n,)
-        As in `Transfers`.
-    waits, hops : (n,)
-        Number of transfers that each waits for, and of links that it crosses (0: the topology's route).
-    other, lag : (sum of waits,)
-        Transfers waited for, and how.
-    links : (sum of hops,)
-    """
-
+    # src, dst, step, port, blocks, reduces: (n,): as in `Transfers`
     src: Ints
     dst: Ints
     step: Ints
     port: Ints
     blocks: Ints
     reduces: Ints
+    # waits, hops: (n,): number of transfers that each waits for, and of links that it crosses (0: the topology's route)
     waits: Ints
+    # other, lag: (sum of waits,): transfers waited for, and how
     other: Ints
     lag: Ints
     hops: Ints
-    links: Ints
+    links: Ints  # (sum of hops,)
 
     def table(self, *, alike_by_slot: bool = False) -> Transfers:
         """The same transfers by source and slot; ties are broken by slots or by indices."""

@@ -27,20 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.proof import ScheduleError, by_key
+from collectives.formats import msccl_program
 from collectives.formats.happens_before import I64, Events, conflicts, unordered
-from collectives.formats.msccl_program import (
-    BUFFERS,
-    MOST_COUNT,
-    PROTOCOLS,
-    READS,
-    RECEIVES,
-    SENDS,
-    WRITES,
-    Algo,
-    Place,
-    publisher,
-    waits_of,
-)
 from topologies import WeftError
 
 MOST_CALLS = 2**20
@@ -49,18 +37,18 @@ MOST_CALLS = 2**20
 class Cut(NamedTuple):
     """How the runtime executes a program on an array."""
 
-    most: int = MOST_COUNT  # chunks of one call
+    most: int = msccl_program.MOST_COUNT  # chunks of one call
     turns: int = 1  # of the loop
 
 
-def cut_of(algo: Algo, size_bytes: int) -> Cut:
+def cut_of(algo: msccl_program.Algo, size_bytes: int) -> Cut:
     """How the runtime cuts an array of this size.
 
     `size_bytes`: of the whole array, as nccl-tests counts it.
     """
     chunk = max(1, -(-size_bytes // algo.chunks))
-    moved = PROTOCOLS[algo.protocol].chunk_bytes
-    return Cut(min(MOST_COUNT, max(1, moved // chunk)), -(-chunk // moved))
+    moved = msccl_program.PROTOCOLS[algo.protocol].chunk_bytes
+    return Cut(min(msccl_program.MOST_COUNT, max(1, moved // chunk)), -(-chunk // moved))
 
 
 class Calls(NamedTuple):
@@ -72,13 +60,13 @@ class Calls(NamedTuple):
     part: I64  # (n,): first chunk of the step that the call handles
     chunks: I64  # (n,)
     chain: I64  # (n,): number of the thread block among those of all GPUs
-    first: dict[Place, int]  # first call of each step
+    first: dict[msccl_program.Place, int]  # first call of each step
 
-    def place(self, call: int) -> Place:
+    def place(self, call: int) -> msccl_program.Place:
         """The step of a call."""
         return int(self.gpu[call]), int(self.block[call]), int(self.step[call])
 
-    def last(self, place: Place) -> int:
+    def last(self, place: msccl_program.Place) -> int:
         """Last call of a step."""
         first = self.first[place]
         call = first
@@ -87,10 +75,10 @@ class Calls(NamedTuple):
         return call
 
 
-def calls_of(algo: Algo, most: int = MOST_COUNT) -> Calls:
+def calls_of(algo: msccl_program.Algo, most: int = msccl_program.MOST_COUNT) -> Calls:
     """The calls of one turn when a call handles `most` chunks."""
     rows: list[tuple[int, int, int, int, int, int]] = []
-    first: dict[Place, int] = {}
+    first: dict[msccl_program.Place, int] = {}
     chain = 0
     for gpu, blocks in enumerate(algo.gpus):
         for number, block in enumerate(blocks):
@@ -109,13 +97,13 @@ class Order(NamedTuple):
     """The relation, and an order of all calls that respects it."""
 
     calls: Calls
-    pairs: list[tuple[Place, Place]]  # sending and receiving steps
+    pairs: list[tuple[msccl_program.Place, msccl_program.Place]]  # sending and receiving steps
     parent: I64  # (e,): rules between calls of the first turn
     child: I64  # (e,)
     sequence: list[int]  # calls of the first turn
 
 
-def order_of(algo: Algo, cut: Cut = Cut()) -> Order:
+def order_of(algo: msccl_program.Algo, cut: Cut = Cut()) -> Order:
     """What happens before what.
 
     ScheduleError: sends and receives that do not pair, or a deadlock: its cycle is named.
@@ -124,7 +112,7 @@ def order_of(algo: Algo, cut: Cut = Cut()) -> Order:
     calls = calls_of(algo, cut.most)
     send, receive, connection = _messages(algo, calls)
     pairs = zip(map(calls.place, send.tolist()), map(calls.place, receive.tolist()), strict=True)
-    slots = PROTOCOLS[algo.protocol].in_flight
+    slots = msccl_program.PROTOCOLS[algo.protocol].in_flight
     fewest = int(np.bincount(connection).min()) if connection.size else 1
     turns = min(cut.turns, -(-slots // fewest) + 1)
     n = calls.gpu.size
@@ -139,15 +127,15 @@ def order_of(algo: Algo, cut: Cut = Cut()) -> Order:
     return Order(calls, list(dict.fromkeys(pairs)), parent[inside], child[inside], first_turn)
 
 
-def _messages(algo: Algo, calls: Calls) -> tuple[I64, I64, I64]:
+def _messages(algo: msccl_program.Algo, calls: Calls) -> tuple[I64, I64, I64]:
     """Sending and receiving call of every message of a turn, and the number of its connection; k-th by k-th."""
     ends: dict[tuple[int, int, int], tuple[list[int], list[int]]] = {}
     for call in range(calls.gpu.size):
         gpu, number, _ = place = calls.place(call)
         block, kind = algo.gpus[gpu][number], algo.step(place).kind
-        if kind in SENDS:
+        if kind in msccl_program.SENDS:
             ends.setdefault((gpu, block.send, block.channel), ([], []))[0].append(call)
-        if kind in RECEIVES:
+        if kind in msccl_program.RECEIVES:
             ends.setdefault((block.receive, gpu, block.channel), ([], []))[1].append(call)
     send: list[int] = []
     receive: list[int] = []
@@ -187,13 +175,14 @@ def _blocks(calls: Calls, turns: int) -> tuple[I64, I64]:
     return np.concatenate([parent, again[0]]), np.concatenate([child, again[1]])
 
 
-def _flags(algo: Algo, calls: Calls, turns: int) -> tuple[I64, I64]:
+def _flags(algo: msccl_program.Algo, calls: Calls, turns: int) -> tuple[I64, I64]:
     """A step that waits starts after the step that releases it."""
     pairs = []
     for gpu, blocks in enumerate(algo.gpus):
         for number, waiting in enumerate(blocks):
-            for at, (block, step) in ((at, one) for at, waits in enumerate(waits_of(waiting)) for one in waits):
-                released = publisher(blocks[block], step)
+            every = enumerate(msccl_program.waits_of(waiting))
+            for at, (block, step) in ((at, one) for at, waits in every for one in waits):
+                released = msccl_program.publisher(blocks[block], step)
                 if released < 0:
                     what = f"{algo.title} hangs: {where(algo, (gpu, number, at))} waits for ever"
                     raise ScheduleError(f"{what}: no step of thread block {block} from {step} on has hasdep=1")
@@ -217,7 +206,7 @@ def _slots(send: I64, receive: I64, connection: I64, n: int, turns: int, slots: 
     return parent, send[message] + turn * n
 
 
-def _sequence(algo: Algo, calls: Calls, parent: I64, child: I64, n: int) -> list[int]:
+def _sequence(algo: msccl_program.Algo, calls: Calls, parent: I64, child: I64, n: int) -> list[int]:
     """A topological order.
 
     ScheduleError: there is none: names the calls of a cycle.
@@ -236,7 +225,7 @@ def _sequence(algo: Algo, calls: Calls, parent: I64, child: I64, n: int) -> list
     return ready
 
 
-def _cycle(algo: Algo, calls: Calls, parent: I64, child: I64, stuck: npt.NDArray[np.bool_]) -> str:
+def _cycle(algo: msccl_program.Algo, calls: Calls, parent: I64, child: I64, stuck: npt.NDArray[np.bool_]) -> str:
     """The calls of a cycle, each waiting for the next one."""
     both = stuck[parent] & stuck[child]
     waits_for = dict(zip(child[both].tolist(), parent[both].tolist(), strict=True))
@@ -258,12 +247,12 @@ def _cycle(algo: Algo, calls: Calls, parent: I64, child: I64, stuck: npt.NDArray
     return " waits for ".join([*shown, "the first of them"]) if len(steps) > 1 else f"{steps[0]} waits for itself"
 
 
-def where(algo: Algo, place: Place) -> str:
+def where(algo: msccl_program.Algo, place: msccl_program.Place) -> str:
     """A step, for messages."""
     return f"GPU {place[0]}, thread block {place[1]}, step {place[2]} ({algo.step(place).kind})"
 
 
-def check_races(algo: Algo, order: Order, aliased: bool) -> None:
+def check_races(algo: msccl_program.Algo, order: Order, aliased: bool) -> None:
     """Every two conflicting accesses are ordered.
 
     `aliased`: whether input and output share memory.
@@ -298,23 +287,23 @@ _KEYS = 4 * 2**20
 
 def _name_of(key: int) -> tuple[str, int]:
     buffer, at = divmod(key, 2**20)
-    return (*BUFFERS, "i/o")[buffer], at
+    return (*msccl_program.BUFFERS, "i/o")[buffer], at
 
 
-def _accesses(algo: Algo, calls: Calls, aliased: bool) -> tuple[I64, I64, I64, npt.NDArray[np.bool_]]:
+def _accesses(algo: msccl_program.Algo, calls: Calls, aliased: bool) -> tuple[I64, I64, I64, npt.NDArray[np.bool_]]:
     """Call, GPU, key of the place, and whether it is written, of every access."""
     rows: list[tuple[int, int, int, int, bool]] = []  # call, GPU, key of the first chunk, chunks, writes
     part = algo.chunks // len(algo.gpus)
     for call in range(calls.gpu.size):
         place = calls.place(call)
         step, gpu = algo.step(place), place[0]
-        touched = [(step.src, False)] if step.kind in READS else []
-        touched += [(step.dst, True)] if step.kind in WRITES else []
+        touched = [(step.src, False)] if step.kind in msccl_program.READS else []
+        touched += [(step.dst, True)] if step.kind in msccl_program.WRITES else []
         for (buffer, offset), writes in touched:
-            number, at = BUFFERS.index(buffer), offset + int(calls.part[call])
+            number, at = msccl_program.BUFFERS.index(buffer), offset + int(calls.part[call])
             if aliased and buffer in "io":
                 shifted = (buffer, algo.kind) in (("i", "all-gather"), ("o", "reduce-scatter"))
-                number, at = len(BUFFERS), at + gpu * part * shifted
+                number, at = len(msccl_program.BUFFERS), at + gpu * part * shifted
             rows.append((call, gpu, number * 2**20 + at, int(calls.chunks[call]), writes))
     columns = np.array(rows, np.int64).reshape(-1, 5).T
     count = columns[3]

@@ -23,9 +23,8 @@ from collectives.trees.forest import mirror_of
 from topologies import Topology, WeftError
 from topologies.checks import Count, Number, checked
 from topologies.flows.cuts import whole_capacities
-from topologies.flows.forwarded import Forwarded, forwarded
 from topologies.flows.maxflow import LARGEST, FlowNetwork
-from topologies.flows.programs import balanced, sends_more
+from topologies.flows.programs import Forwarded, balanced, forwarded, sends_more
 from topologies.flows.tightest_cut import broadcast_cut, gather_cut, is_cut_at_one_npu, is_transitive, remembered
 
 MOST_BLOCKS = 4_000_000

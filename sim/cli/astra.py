@@ -9,7 +9,7 @@ from sim.astra.run import MOST_EVENTS, AstraResult, run_astra
 from sim.cli.asked import spec_of
 from sim.cli.output import say, write_json
 from sim.cli.progress import progress
-from sim.study.workload_files import source_of
+from sim.study.jobs import source_of
 from sim.study.workload_keys import named
 from topologies.checks import WeftError, printable
 from workloads.formats.recognize import CHAKRA, LAYERS

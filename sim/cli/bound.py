@@ -16,7 +16,6 @@ from sim.cli.asked import spec_of
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
 from topologies import SWITCH, Topology
-from topologies.flows.forwarded import forwarded
 from topologies.flows.partitions import reducing_nodes
 from topologies.flows.programs import (
     MOST_VARIABLES,
@@ -25,6 +24,7 @@ from topologies.flows.programs import (
     best_roots,
     concurrent_flow,
     flow_variables,
+    forwarded,
 )
 from topologies.stages import staged
 from topologies.units import counted

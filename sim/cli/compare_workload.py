@@ -6,10 +6,10 @@ from typing import Any
 from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json
 from sim.cli.progress import progress
+from sim.study.jobs import source_of
 from sim.study.plans import looks
 from sim.study.spec import Spec
 from sim.study.tables import aligned, range_words, spent, time_text
-from sim.study.workload_files import source_of
 from sim.study.workload_keys import by_each, check_no_collective
 from sim.study.workload_runs import row_of, simulate_workload
 from topologies.checks import WeftError

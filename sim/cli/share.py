@@ -22,15 +22,14 @@ from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.lower.tenants import Tenant, check_npus, merge
 from sim.program.model import Model
-from sim.program.options import parse_value
+from sim.program.model_options import parse_value
 from sim.scenarios.placement import MOST_NODES, WAYS, Npus, Wanted, fragmentation, placed, spans_of, spread
 from sim.scenarios.tenants import Shares, share_fabric
-from sim.study.jobs import with_npu_bandwidth
+from sim.study.jobs import open_workload, with_npu_bandwidth
 from sim.study.keys import KINDS, keys_of
 from sim.study.plans import ALGORITHM, machine_of, model_of_jobs, plan_job
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
-from sim.study.workload_files import open_workload
 from sim.timeline.perfetto import check_size, write_perfetto
 from sim.why.path import by_kind
 from topologies import Topology, switch

@@ -11,15 +11,14 @@ from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.result import Result
-from sim.study.jobs import message_bytes
+from sim.study.jobs import Opened, message_bytes
 from sim.study.keys import filled
 from sim.study.plans import looks, no_model
 from sim.study.spec import Spec
 from sim.study.tables import aligned, spent
-from sim.study.workload_files import Opened
 from sim.study.workload_runs import simulate_workload
 from sim.timeline.perfetto import write_perfetto
-from sim.why.explain import IDLE_ELSEWHERE, NO_DIMENSION
+from sim.why.spans import IDLE_ELSEWHERE, NO_DIMENSION
 from topologies.units import counted, format_size, format_time
 from workloads.pipeline import ideal_bubble
 from workloads.training import FORWARD

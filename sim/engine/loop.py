@@ -42,7 +42,7 @@ from sim.engine.policies.faults import (
     task_of,
 )
 from sim.engine.policies.pools import ask, asks, grant
-from sim.engine.policies.rooms import change_rooms
+from sim.engine.policies.turns import change_rooms
 from sim.program.contract import HEAD
 
 _LOW = (1 << 32) - 1

@@ -7,8 +7,7 @@ from time import monotonic
 import numpy as np
 
 from sim.engine import setup
-from sim.engine.core.layouts import Service
-from sim.engine.core.state import FifoState
+from sim.engine.core.state import FifoState, Service
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, OUT_OF_ORDER, PAUSED, STUCK
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from sim.program.contract import CLOCK_END_PS, Program

@@ -8,12 +8,20 @@ import numpy.typing as npt
 
 from sim.engine import loop as _fifo
 from sim.engine.compile.rows import Rows, row, rows
-from sim.engine.core.layouts import (
+from sim.engine.core.state import (
+    ATTEMPT_SHIFT,
+    BLOCK,
+    LEVELS,
+    OPEN,
+    RADIX,
+    SLOTS,
+    WORDS,
     Backlog,
     Choice,
     Ends,
     Engine,
     Event,
+    FifoState,
     Flow,
     Nic,
     Node,
@@ -28,7 +36,6 @@ from sim.engine.core.layouts import (
     Task,
     Wish,
 )
-from sim.engine.core.state import ATTEMPT_SHIFT, BLOCK, LEVELS, OPEN, RADIX, SLOTS, WORDS, FifoState
 from sim.engine.core.status import FAR, NONE, UNSTACKED
 from sim.engine.policies.choose import NUMBER_BITS
 from sim.engine.policies.faults import SPARE_NODES

@@ -86,65 +86,34 @@ class Lowered(NamedTuple):
     S servers: links, compute streams and, under faults, one for each NPU that starts late. T tasks, operation by
     operation: of a collective in a job its joins at the begin, its transfers, its joins at the end. Tasks that faults
     add come after all of them and have no row in the legend.
-
-    Attributes
-    ----------
-    program : Program
-    job : Job
-    model : Model
-    orbits : Orbits
-        NPUs and links that represent others.
-    symmetry : str
-        For people: which NPUs were simulated, and why they represent all.
-    server_link : (S,) int32
-        Link of each server; -1 for others.
-    server_rank, server_stream : (S,) int32
-        NPU and number in `streams` of a compute stream; -1 for others.
-    streams : tuple of str
-    task_operation, task_rank : (T,) int32
-        Operation of each task, and the NPU (or other source) on which it begins.
-    task_row : (T,) int32
-        Transfer of each task: its row in `transfers[operation]`, `NO_TRANSFER` for none.
-    task_bytes : (T,) int64
-        Bytes of each transfer, headers left out; 0 for others.
-    transfers : tuple of Transfers or None
-        Of each operation; None for a computation.
-    begin_task, end_task : mapping of (operation, rank) to int
-        The task whose delivery begins an operation on an NPU (the task itself for a computation), and the one whose
-        delivery ends it; of representatives. Empty for a schedule alone, which nothing waits for.
-    phases : mapping of int to sequence of Phase
-        What faults do to servers, as timetables say in whole numbers.
-    late : mapping of int to str
-        Servers whose only task is the late start of an NPU, by its name.
-    timers : range
-        Servers that pass the time until an NPU sends again.
-    resent : int or None
-        Chunks that NPUs send again, of a program that has the packets and timers of that; None of others.
-    marks : Marks or None
-        What faults will make, or have made, unlike.
     """
 
     program: Program
     job: Job
     model: Model
-    orbits: Orbits
-    symmetry: str
-    server_link: I32
+    orbits: Orbits  # NPUs and links that represent others
+    symmetry: str  # for people: which NPUs were simulated, and why they represent all
+    server_link: I32  # (S,): link of each server; -1 for others
+    # server_rank, server_stream: (S,): NPU and number in `streams` of a compute stream; -1 for others
     server_rank: I32
     server_stream: I32
     streams: tuple[str, ...]
+    # task_operation, task_rank: (T,): operation of each task, and the NPU (or other source) on which it begins
     task_operation: I32
     task_rank: I32
-    task_row: I32
-    task_bytes: I64
-    transfers: tuple[Transfers | None, ...]
+    task_row: I32  # (T,): transfer of each task: its row in `transfers[operation]`, `NO_TRANSFER` for none
+    task_bytes: I64  # (T,): bytes of each transfer, headers left out; 0 for others
+    transfers: tuple[Transfers | None, ...]  # of each operation; None for a computation
+    # begin_task, end_task: the task whose delivery begins an operation on an NPU (the task itself for a computation),
+    # and the one whose delivery ends it; of representatives. Empty for a schedule alone, which nothing waits for.
     begin_task: TaskTable
     end_task: TaskTable
-    phases: Mapping[int, Sequence[Phase]] = {}
-    late: Mapping[int, str] = {}
-    timers: range = range(0)
+    phases: Mapping[int, Sequence[Phase]] = {}  # what faults do to servers, as timetables say in whole numbers
+    late: Mapping[int, str] = {}  # servers whose only task is the late start of an NPU, by its name
+    timers: range = range(0)  # servers that pass the time until an NPU sends again
+    # chunks that NPUs send again, of a program that has the packets and timers of that; None of others
     resent: int | None = None
-    marks: Marks | None = None
+    marks: Marks | None = None  # what faults will make, or have made, unlike
 
     @property
     def topology(self) -> Topology:

@@ -48,39 +48,24 @@ class Timed(NamedTuple):
 @one_line
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What of a program does not depend on the size of the array, nor on rates and latencies.
-
-    Attributes
-    ----------
-    quotient : Quotient
-    server_link : (S,) int32
-        Link of each server.
-    task_row, task_half : (T,) int32, int8
-        Transfer of each task (a row of the quotient's), and which half of its bytes, -1 for all.
-    task_src : (T,) int32
-        Source of each task.
-    route_ptr, route_server, route_channel : int32, int32, int8
-        Distinct routes, over servers, and the channel of each hop (empty where links have one).
-    task_route : (T,) int32
-    waiting : Waiting
-        What its ranks wait for beyond the dependencies.
-    timed : dict of (int, Model, tuple of Pool) to Timed
-        Programs by the size of a block, to be timed again with other rates.
-    hops : dict of (str, str, int) to (Topology, (H,) int64, Hops)
-        By forwarding, delivery and latency of endpoints: those of the last topology, with the latency of each hop.
-    """
+    """What of a program does not depend on the size of the array, nor on rates and latencies."""
 
     quotient: Quotient
-    server_link: I32
+    server_link: I32  # (S,): link of each server
+    # task_row, task_half: transfer of each task (a row of the quotient's), and which half of its bytes, -1 for all
     task_row: I32
     task_half: I8
-    task_src: I32
+    task_src: I32  # (T,): source of each task
+    # route_ptr, route_server, route_channel: distinct routes, over servers, and the channel of each hop (empty where
+    # links have one)
     route_ptr: I32
     route_server: I32
-    task_route: I32
-    waiting: Waiting = FREE
+    task_route: I32  # (T,)
+    waiting: Waiting = FREE  # what its ranks wait for beyond the dependencies
     route_channel: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
+    # programs by the size of a block, to be timed again with other rates
     timed: dict[tuple[int, Model, tuple[Pool, ...]], Timed] = field(default_factory=dict)
+    # by forwarding, delivery and latency of endpoints: those of the last topology, with the latency of each hop
     hops: dict[tuple[str, str, int], tuple[Topology, I64, Hops]] = field(default_factory=dict)
 
     def task_bytes(self, block_bytes: int | I64, tasks: slice = slice(None)) -> I64:

@@ -27,24 +27,8 @@ from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
-from sim.measured.diagnosis import (
-    CONSISTENT,
-    FINE,
-    GOOD,
-    SAYS_NOTHING,
-    Diagnosis,
-    Point,
-    Rate,
-    best,
-    breaks,
-    by_size,
-    collapse,
-    contradictions,
-    corrupted,
-    outliers,
-    repeats,
-    unsteady,
-)
+from sim.measured import diagnosis
+from sim.measured.diagnosis import Rate, repeats
 from sim.measured.fit import Fitted, Interval, Prior, fit
 from sim.program import Program
 from sim.program.model import Model
@@ -222,7 +206,7 @@ class FabricRun:
     topology: Topology
     kind: str
     curves: Sequence[Curve]
-    points: Sequence[Point]
+    points: Sequence[diagnosis.Point]
     known: Sequence[str] = ()
     reducing_switches: bool = False
     wrong: int = 0
@@ -233,7 +217,7 @@ class FabricRun:
         for word in self.known:
             choice(word, KNOWN, "--known")
         object.__setattr__(self, "repeats", repeats(self.points))
-        object.__setattr__(self, "points", by_size(self.points))
+        object.__setattr__(self, "points", diagnosis.by_size(self.points))
         if len(self.points) < LEAST_POINTS:
             raise WeftError(f"{self.source} has {len(self.points)} sizes; at least {LEAST_POINTS} needed")
         if not self.curves:
@@ -269,24 +253,24 @@ class FabricRun:
             if one.possible == first.possible and one.score(n) < first.score(n) + TELLS_APART
         ]
 
-    def diagnosis(self) -> Diagnosis:
+    def diagnosis(self) -> diagnosis.Diagnosis:
         """Judge it."""
         first = self.fits[0]
         measured = np.array([time for _, time in self.points])
         bound = self._bound_s()
-        top = [size for size, _ in self.points].index(best(self.points))
+        top = [size for size, _ in self.points].index(diagnosis.best(self.points))
         fastest = min(float(one.nominal_s[top]) for one in self.fits)
         rates = self._rates(first)
         verdict, cause, limit = self._verdict(first, top, rates, bound)
-        off = outliers([size for size, _ in self.points], (first.times_s / measured).tolist())
-        against = contradictions(self.points)
-        why = unsteady(self.points, verdict in FINE, against, off, self.repeats)
-        if why and verdict not in SAYS_NOTHING:
+        off = diagnosis.outliers([size for size, _ in self.points], (first.times_s / measured).tolist())
+        against = diagnosis.contradictions(self.points)
+        why = diagnosis.unsteady(self.points, verdict in diagnosis.FINE, against, off, self.repeats)
+        if why and verdict not in diagnosis.SAYS_NOTHING:
             verdict, cause, limit = "slow-unknown", "unsteady", why
         notes = [f"{', '.join(self.alike)} would look the same"] if self.alike else []
         if not first.possible:
             notes.append("no candidate fits links as slow as in the topology: it, or the sizes, may be wrong")
-        return Diagnosis(
+        return diagnosis.Diagnosis(
             source=self.source, ran=f"{self.kind} on {self.topology.name}, {counted(self.topology.n_npus, 'NPU')}",
             collective=self.kind, nodes=1, n_ranks=self.topology.n_npus, nics=0,
             points=tuple(self.points), verdict=verdict, cause=cause, limit=limit, algorithm=first.algorithm,
@@ -294,8 +278,8 @@ class FabricRun:
             share_of_any=fastest / float(measured[top]),
             share_of_bound=None if bound is None else float(bound[top] / measured[top]),
             bound_reduces=self.reducing_switches, rates=rates, switches=(),
-            breaks=breaks(self.points), outliers=off, contradictions=against, repeats=self.repeats, condition="",
-            notes=tuple(notes), expected=tuple(self._rows(first, bound)),
+            breaks=diagnosis.breaks(self.points), outliers=off, contradictions=against, repeats=self.repeats,
+            condition="", notes=tuple(notes), expected=tuple(self._rows(first, bound)),
         )
 
     def _rows(self, first: Fit, bound: F64 | None) -> list[dict[str, object]]:
@@ -326,13 +310,16 @@ class FabricRun:
             Rate("links", share, sure, name)
             for name, share, sure in zip(names, first.shares, first.determined[1:], strict=True)
         ]
-        return (*found, Rate("latency", first.latency_s, first.determined[0], "per transfer, on top of the network's"))
+        what = "per transfer, on top of the network's"
+        return (*found, Rate("latency", first.latency_s, first.determined[0], what))
 
-    def _verdict(self, first: Fit, top: int, rates: Sequence[Rate], bound: F64 | None) -> tuple[str, str, str]:
+    def _verdict(
+        self, first: Fit, top: int, rates: Sequence[Rate], bound: F64 | None
+    ) -> tuple[str, str, str]:
         if self.wrong:
-            return corrupted(self.wrong)
+            return diagnosis.corrupted(self.wrong)
         measured = np.array([time for _, time in self.points])
-        against = contradictions(self.points)
+        against = diagnosis.contradictions(self.points)
         least = np.zeros(measured.size) if bound is None else bound
         few = [format_size(size) for (size, time), bound_s in zip(self.points, least, strict=True)
                if bound_s > (1 + FASTER_THAN_BOUND) * time and size not in against]
@@ -340,8 +327,8 @@ class FabricRun:
             return "impossible", "too-fast", (f"nothing: {', '.join(few[:4])} measured faster than any algorithm on "
                                               "these links without switches that reduce")
         share = float(first.nominal_s[top] / measured[top])
-        at = collapse(self.points)
-        if at and float(first.nominal_s[-1] / measured[-1]) < GOOD:
+        at = diagnosis.collapse(self.points)
+        if at and float(first.nominal_s[-1] / measured[-1]) < diagnosis.GOOD:
             return "slow-hw", "collapse", f"beyond {format_size(at)} larger messages are slower: packets are lost"
         if self.moves[top] < MOVES:
             return "too-small", "healthy", "latency: these messages say nothing of the links"
@@ -352,10 +339,10 @@ class FabricRun:
         if of_any > INCOMPLETE:
             return "cannot-say", "candidates", (f"nothing that can be told: {of_any:.0%} of {fastest.algorithm}, the "
                                                 "fastest candidate: another ran, name it with --algorithms")
-        if share >= GOOD and self.guessed and of_any < GOOD:
+        if share >= diagnosis.GOOD and self.guessed and of_any < diagnosis.GOOD:
             return "slow-unknown", "slow-algorithm", (f"{first.algorithm}, if that ran; {fastest.algorithm} would be "
                                                       f"{1 / of_any:.1f} times as fast on these links")
-        if share >= GOOD:
+        if share >= diagnosis.GOOD:
             return "good", "healthy", f"the links of {slow.nominal}, as {first.algorithm} uses them"
         return "slow-unknown", "slow-links", f"the links of {slow.nominal}, at {slow.share.value:.0%} of their rate"
 
@@ -399,7 +386,7 @@ def _fitted(one: Curve, run: FabricRun) -> Fit:
 
 def _usual(error: F64) -> F64:
     """Errors without outliers."""
-    spread = max(CONSISTENT * float(np.median(np.abs(error))), _LEAST_NOISE)
+    spread = max(diagnosis.CONSISTENT * float(np.median(np.abs(error))), _LEAST_NOISE)
     found: F64 = error[np.abs(error) <= 4 * spread]
     return found
 

@@ -18,6 +18,7 @@ from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.traffic import F64
 from sim.library.expected import chosen, expected, parts_us, timed
 from sim.library.tuner import SENDRECV, Setting, candidates
+from sim.measured import diagnosis
 from sim.measured.causes import (
     BETWEEN,
     INSIDE,
@@ -35,28 +36,7 @@ from sim.measured.causes import (
     ll128_off,
     times_of,
 )
-from sim.measured.diagnosis import (
-    FINE,
-    GOOD,
-    MOST_SIZES,
-    PLATEAU,
-    SAYS_NOTHING,
-    Diagnosis,
-    Point,
-    Rate,
-    best,
-    breaks,
-    by_size,
-    collapse,
-    contradictions,
-    corrupted,
-    curved,
-    outliers,
-    repeats,
-    spread,
-    steadiest,
-    unsteady,
-)
+from sim.measured.diagnosis import Rate, best, repeats
 from sim.measured.fit import Fitted, Prior, fit
 from topologies.checks import WeftError, checked
 from topologies.text.brief import one_line
@@ -160,7 +140,7 @@ class LibraryRun:
 
     source: str
     setting: Setting
-    points: Sequence[Point]
+    points: Sequence[diagnosis.Point]
     wrong: int = 0
     assumed: str = ""
     nics_assumed: bool = False
@@ -168,19 +148,20 @@ class LibraryRun:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "repeats", repeats(self.points))
-        object.__setattr__(self, "points", by_size(self.points))
+        object.__setattr__(self, "points", diagnosis.by_size(self.points))
         if not self.points:
             raise WeftError(f"{self.source} has no measured time to judge")
-        if len(self.points) > MOST_SIZES:
-            raise WeftError(f"{self.source} has {len(self.points):,} sizes; at most {MOST_SIZES:,} are judged")
+        if len(self.points) > diagnosis.MOST_SIZES:
+            most = diagnosis.MOST_SIZES
+            raise WeftError(f"{self.source} has {len(self.points):,} sizes; at most {most:,} are judged")
 
     @cached_property
     def contradictions(self) -> tuple[int, ...]:
         """Sizes without which no time falls much with size."""
-        return contradictions(self.points)
+        return diagnosis.contradictions(self.points)
 
     @cached_property
-    def steady(self) -> tuple[Point, ...]:
+    def steady(self) -> tuple[diagnosis.Point, ...]:
         """The points without those that contradict larger ones."""
         return tuple(point for point in self.points if point[0] not in self.contradictions) or tuple(self.points)
 
@@ -195,7 +176,7 @@ class LibraryRun:
         table, that of its middle curve."""
         rows = {row["size_bytes"]: row for row in self.rows}
         ratios = [float(rows[size]["ratio"]) for size, _ in self.steady]
-        return rows[steadiest(self.steady, ratios) if self.noise > NOISY else best(self.steady)]
+        return rows[diagnosis.steadiest(self.steady, ratios) if self.noise > NOISY else best(self.steady)]
 
     @property
     def growth(self) -> float:
@@ -211,20 +192,20 @@ class LibraryRun:
     def noise(self) -> float:
         """Standard deviation of the logarithm of a time of large messages around its neighbors; 0 of few."""
         large = [float(np.log(row["ratio"])) for row in self.rows if row["size_bytes"] >= FULL]
-        return spread(curved(large)) if len(large) >= ENOUGH_FOR_NOISE else 0.0
+        return diagnosis.spread(diagnosis.curved(large)) if len(large) >= ENOUGH_FOR_NOISE else 0.0
 
     def fitted(self, cause: Cause) -> Fitted:
         """A cause at the rates that fit best."""
         sizes, times = zip(*self.steady, strict=True)
         return fit(times_of(cause.setting, sizes), np.array(times), cause.priors, NOISE, _weights(sizes))
 
-    def diagnosis(self) -> Diagnosis:
+    def diagnosis(self) -> diagnosis.Diagnosis:
         """Judge it."""
         setting, top, finding = self.setting, self.best, self.finding
         sizes = [size for size, _ in self.points]
         choices = [(row["algorithm"], row["protocol"]) for row in self.rows]
         rates = rates_of([self])
-        return Diagnosis(
+        return diagnosis.Diagnosis(
             source=self.source, ran=ran(setting), collective=setting.collective, nodes=setting.nodes, n_ranks=setting.n,
             nics=setting.nics if setting.nodes > 1 else 0, points=tuple(self.points), verdict=finding.verdict,
             cause=finding.cause, limit=finding.limit,
@@ -232,7 +213,7 @@ class LibraryRun:
             share_of_any=self.share_of_any, share_of_bound=None if self.bound is None else
             self.bound * float(top["size_bytes"]) / float(top["measured_s"]), bound_reduces=self.reduces, rates=rates,
             switches=tuple(size for size, (one, other) in zip(sizes, pairwise(choices), strict=False) if one != other),
-            breaks=breaks(self.steady), outliers=self.outliers, contradictions=self.contradictions,
+            breaks=diagnosis.breaks(self.steady), outliers=self.outliers, contradictions=self.contradictions,
             repeats=self.repeats, condition="" if finding.verdict == "corrupt" else self.assumed,
             notes=tuple(self._notes(rates, finding)), expected=tuple(self.rows),
         )
@@ -240,7 +221,7 @@ class LibraryRun:
     @cached_property
     def outliers(self) -> tuple[int, ...]:
         """Sizes that no smooth curve explains."""
-        return outliers([size for size, _ in self.points], [row["ratio"] for row in self.rows])
+        return diagnosis.outliers([size for size, _ in self.points], [row["ratio"] for row in self.rows])
 
     @cached_property
     def finding(self) -> Finding:
@@ -249,9 +230,10 @@ class LibraryRun:
         if found.verdict == "too-small" and (size := self.best["size_bytes"]) in self.repeats:
             return Finding("slow-unknown", "unsteady", f"nothing that can be told: repeats of {format_size(size)} "
                            "differ by half and more: measure again, with more iterations")
-        unsure = found.verdict in FINE or self.noise > NOISY
-        why = unsteady(self.points, unsure, self.contradictions, self.outliers, self.repeats)
-        return Finding("slow-unknown", "unsteady", why) if why and found.verdict not in SAYS_NOTHING else found
+        unsure = found.verdict in diagnosis.FINE or self.noise > NOISY
+        why = diagnosis.unsteady(self.points, unsure, self.contradictions, self.outliers, self.repeats)
+        unsteady = why and found.verdict not in diagnosis.SAYS_NOTHING
+        return Finding("slow-unknown", "unsteady", why) if unsteady else found
 
     @cached_property
     def as_found(self) -> Setting:
@@ -334,18 +316,18 @@ class LibraryRun:
             and self.fitted(dead).cost < self.fitted(usual).cost - WORTH_A_NOTE
         ):
             found.append(f"{dead.words}, would look the same: judge pairs of nodes, or against an earlier run")
-        if finding.verdict in FINE and self.hole is not None and self.hole.usual > math.log(SOMEWHAT):
+        if finding.verdict in diagnosis.FINE and self.hole is not None and self.hole.usual > math.log(SOMEWHAT):
             sizes = " to ".join(map(format_size, (self.hole.sizes[0], self.hole.sizes[-1])))
             found.append(f"{sizes} take {math.exp(self.hole.usual):.2f} times as long as the sizes beside them: so do "
                          "some healthy machines, and LL128 off has another shape")
         if self.noise > NOISY:
             found.append(f"noisy: neighboring sizes scatter by {self.noise:.0%}; the verdict rests on their middle: "
                          "measure again, with more iterations")
-        if finding.verdict in FINE and self.best["size_bytes"] in self.repeats:
+        if finding.verdict in diagnosis.FINE and self.best["size_bytes"] in self.repeats:
             found.append(f"repeats of {format_size(self.best['size_bytes'])}, on which the verdict rests, differ")
-        if self.best["ratio"] > 1 / GOOD:
+        if self.best["ratio"] > 1 / diagnosis.GOOD:
             found.append("faster than this machine should be: is it this machine, are sizes those of whole arrays?")
-        if self.aggregated and finding.verdict in FINE and finding.limit != AGGREGATED:
+        if self.aggregated and finding.verdict in diagnosis.FINE and finding.limit != AGGREGATED:
             found.append(AGGREGATED)
         return found
 
@@ -411,7 +393,8 @@ def rates_of(runs: Sequence[LibraryRun], spine: bool = False) -> tuple[Rate, ...
     inside = "PCIe" if gpu.name == "rtx-pcie" else "Infinity Fabric" if gpu.name.startswith("mi") else "NVLink"
     rates = []
     if any(run.setting.gpus > 1 for run in runs):
-        rates.append(Rate(inside, found.interval(INSIDE), found.determined(INSIDE), f"{format_rate(gpu.ring)} a GPU"))
+        of_gpu = f"{format_rate(gpu.ring)} a GPU"
+        rates.append(Rate(inside, found.interval(INSIDE), found.determined(INSIDE), of_gpu))
     if any(run.setting.nodes > 1 for run in runs):
         port = f"{format_rate(nic.port * nic.reached)} a port"
         rates.append(Rate("NICs", found.interval(BETWEEN), found.determined(BETWEEN), port))
@@ -425,7 +408,7 @@ def rates_of(runs: Sequence[LibraryRun], spine: bool = False) -> tuple[Rate, ...
 
 
 def _corrupt(run: LibraryRun) -> Finding | None:
-    return Finding(*corrupted(run.wrong)) if run.wrong else None
+    return Finding(*diagnosis.corrupted(run.wrong)) if run.wrong else None
 
 
 def _impossible(run: LibraryRun) -> Finding | None:
@@ -451,8 +434,8 @@ def _impossible(run: LibraryRun) -> Finding | None:
 
 def _collapsed(run: LibraryRun) -> Finding | None:
     large = [point for point in run.steady if point[0] >= LARGE]
-    at = collapse(large)
-    if at and run.rows[-1]["ratio"] < GOOD:
+    at = diagnosis.collapse(large)
+    if at and run.rows[-1]["ratio"] < diagnosis.GOOD:
         return Finding("slow-hw", "collapse", f"beyond {format_size(at)} larger messages are slower: packets are lost "
                        "under load (flow control, PFC)")
     return None
@@ -482,7 +465,7 @@ def _forced_protocol(run: LibraryRun) -> Finding | None:
 def _hole(run: LibraryRun) -> Finding | None:
     """Sizes that are as slow as without LL128, by more than healthy machines scatter there; the others as expected."""
     cause, found = ll128_off(run.setting), run.hole
-    if cause is None or found is None or run.best["ratio"] < GOOD:
+    if cause is None or found is None or run.best["ratio"] < diagnosis.GOOD:
         return None
     likelier, without_one = found.likelier
     rest = [row["measured_s"] / row["expected_s"] for row in run.rows if row["size_bytes"] not in found.sizes]
@@ -538,18 +521,18 @@ def _likeliest(run: LibraryRun) -> Finding:
         return _of_small(run)
     if won.name == "ring-of-two":
         return Finding(won.verdict, won.name, won.words)
-    if won.name == "healthy" or (share >= GOOD and won.name not in BEAT_GOOD):
-        filled = busbw(setting, best["size_bytes"], best["expected_s"]) >= PLATEAU * ceiling(setting)
+    if won.name == "healthy" or (share >= diagnosis.GOOD and won.name not in BEAT_GOOD):
+        filled = busbw(setting, best["size_bytes"], best["expected_s"]) >= diagnosis.PLATEAU * ceiling(setting)
         waiting = parts_us(setting, chosen(setting, best["size_bytes"]), best["size_bytes"])[0] / 1e6
-        still = waiting <= (1 - PLATEAU) * float(best["expected_s"])
+        still = waiting <= (1 - diagnosis.PLATEAU) * float(best["expected_s"])
         filled = filled or (best["size_bytes"] >= LARGEST_OF_TABLES and still)
-        levels = run.growth < FLAT and top >= GOOD * ceiling(setting)
-        if not filled and not levels and top < PLATEAU * ceiling(setting):
+        levels = run.growth < FLAT and top >= diagnosis.GOOD * ceiling(setting)
+        if not filled and not levels and top < diagnosis.PLATEAU * ceiling(setting):
             size, most = format_size(best["size_bytes"]), top / ceiling(setting)
             return Finding("too-small", "healthy", f"as expected; {size} is too small to fill the links: {most:.0%} of "
                            "what the largest messages should reach")
         limit = {"inside": "the links inside a node", "between": "the NICs"}.get(best["limit"], best["limit"])
-        if share < GOOD:
+        if share < diagnosis.GOOD:
             name = "slow-between" if best["limit"] == "between" else "slow-inside"
             return Finding("slow-unknown", name, f"{limit}, below what they reach elsewhere")
         return Finding("good", "healthy", AGGREGATED if run.aggregated else limit)
@@ -570,7 +553,7 @@ def _slots(run: LibraryRun) -> Finding | None:
     best, (low, high) = run.best, PCIE_GBPS
     if not cards or best["size_bytes"] < LEAST_FOR_RATES or not low <= best["busbw_GBps"] <= high:
         return None
-    if best["ratio"] >= GOOD or not run._moves(healthy(run.setting)):
+    if best["ratio"] >= diagnosis.GOOD or not run._moves(healthy(run.setting)):
         return None
     return Finding("good", "slots", f"PCIe: {low:g} to {high:g} GB/s by generation, lanes and sockets of the slots; "
                    "--machine FILE.toml with the rate of their links tells more")

@@ -8,7 +8,7 @@ from collectives.core.process_groups import process_group
 from collectives.core.stages import STAGE_ALGORITHMS, check_algorithm
 from collectives.registry import algorithm
 from sim.analytic.libra import Placed
-from sim.program.options import parse_value
+from sim.program.model_options import parse_value
 from topologies import WeftError
 from workloads.training import kind_of
 

@@ -14,7 +14,7 @@ from sim.optimizer.retime import Retimed
 from sim.program import FIFO, Program
 from sim.program.outcome import Outcome
 from sim.program.retime import KEEPS_ITS_RATE, SHARE, perturb
-from sim.why.logged_path import services_on_path
+from sim.why.path import services_on_path
 from sim.why.spread import RUNS, Spread
 from topologies import WeftError
 from topologies.text.brief import one_line

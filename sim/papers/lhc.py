@@ -22,21 +22,19 @@ from sim.scenarios.slot_sharing import RULES, Sharing, fallback_share, finishes_
 from sim.simulation import simulate
 from sim.study.tables import screen_width
 from topologies import Topology, fat_tree, switch, torus
-from topologies.core.custom import rank_coordinates
+from topologies.core.links import rank_coordinates
 from topologies.units import PS_PER_S, bytes_per_s, format_size
-from workloads.compression import FORMS, Codec, NibbleSum, layout_for, lossless_sum
-from workloads.compression.baselines import (
-    Thc,
-    add_blocks,
-    add_coordinates,
-    from_fixed,
-    non_zero_blocks,
-    shared_scale,
-    to_fixed,
-    top_k,
+from workloads.compression import FORMS, Codec, NibbleSum, baselines, layout_for, lossless_sum
+from workloads.compression.gains import (
+    GRADIENTS,
+    INSTANT,
+    Compression,
+    Rates,
+    compressed_all_reduce,
+    expansion,
+    measure,
+    union_density,
 )
-from workloads.compression.gains import GRADIENTS, Compression, compressed_all_reduce, expansion, union_density
-from workloads.compression.rates import INSTANT, Rates, measure
 
 MIB = 2**20
 PUBLISHED_SLOTS = {8: 63.673, 16: 31.838, 57: 8.941, 64: 8.934}
@@ -219,19 +217,19 @@ def baseline_rows(n: int = 2**20) -> Iterator[Row]:
 def _codecs(arrays: list[npt.NDArray[np.float32]], n_items: int) -> dict[str, tuple[float, npt.NDArray[Any]]]:
     """Bytes of one worker, and the sum, by codec; messages that are not summed in transit count at their mean size."""
     n, layout = arrays[0].size, layout_for(arrays[0].size, n_items)
-    scale = shared_scale(arrays)
-    whole = lossless_sum(Codec(layout, dtype="int32"), [to_fixed(x, scale) for x in arrays])
+    scale = baselines.shared_scale(arrays)
+    whole = lossless_sum(Codec(layout, dtype="int32"), [baselines.to_fixed(x, scale) for x in arrays])
     floating = lossless_sum(Codec(layout, dtype="float32"), arrays)
-    blocks = [non_zero_blocks(x) for x in arrays]
-    pairs = [top_k(x, max(1, n // 100)) for x in arrays]
-    thc = Thc(n)
+    blocks = [baselines.non_zero_blocks(x) for x in arrays]
+    pairs = [baselines.top_k(x, max(1, n // 100)) for x in arrays]
+    thc = baselines.Thc(n)
     half_width = thc.range_of(arrays)
     indices = [thc.encode(x, half_width, worker) for worker, x in enumerate(arrays)]
     return {
-        "lossless, fixed point": (whole.wire_bytes, from_fixed(whole.values, scale)),
+        "lossless, fixed point": (whole.wire_bytes, baselines.from_fixed(whole.values, scale)),
         "lossless, fp32": (floating.wire_bytes, floating.values),
-        "nonzero blocks of 256": (float(np.mean([one.n_bytes for one in blocks])), add_blocks(blocks, n)),
-        "top 1 %, all-gathered": (float(np.mean([one.n_bytes for one in pairs])), add_coordinates(pairs, n)),
+        "nonzero blocks of 256": (float(np.mean([one.n_bytes for one in blocks])), baselines.add_blocks(blocks, n)),
+        "top 1 %, all-gathered": (float(np.mean([one.n_bytes for one in pairs])), baselines.add_coordinates(pairs, n)),
         "THC, 4 bits": (indices[0].n_bytes, thc.decode(thc.add(indices), len(arrays), half_width)),
     }
 

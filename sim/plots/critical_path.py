@@ -8,21 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from sim.plots.style import (
-    CYCLE,
-    REFERENCE,
-    WIDE,
-    Row,
-    figure,
-    heading,
-    legend,
-    lines_of,
-    size_label,
-    sizes_axis,
-    subject,
-    time_label,
-    time_unit,
-)
+from sim.plots import style
 from sim.result import Result
 from sim.why.path import Piece, Why, by_kind
 from topologies import WeftError
@@ -34,7 +20,7 @@ MOST_ROWS = 40
 KINDS = ("serialization", "queueing", "propagation", "hop processing", "endpoint")
 
 
-def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None:
+def draw_critical_path(result: Result, path: Path, *, width: str = style.WIDE) -> None:
     """Draw where the time of a run went.
 
     WeftError: a run that takes no time.
@@ -44,10 +30,10 @@ def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None
         raise WeftError(f"{result.schedule.name} on {result.schedule.topology.name} takes no time: there is no path")
     names = row_names(result, why)
     shown = list(dict.fromkeys(names))
-    with figure(path, width, height_in=1.35 + 0.13 * max(len(shown), 4)) as drawn:
+    with style.figure(path, width, height_in=1.35 + 0.13 * max(len(shown), 4)) as drawn:
         top, stairs = drawn.subplots(2, 1, height_ratios=(1, max(len(shown), 4) / 2.2), sharex=True)
         seconds = why.makespan_ps / PS_PER_S
-        scale, unit = time_unit(seconds)
+        scale, unit = style.time_unit(seconds)
         colors = colors_of(piece.name for piece in why.pieces)
         _draw_sum(top, why, colors, scale)
         for piece, name in zip(why.pieces, names, strict=True):
@@ -60,10 +46,10 @@ def draw_critical_path(result: Result, path: Path, *, width: str = WIDE) -> None
         stairs.set_xlabel(f"time ({unit})")
         stairs.grid(visible=False, axis="y")
         patches = [Patch(color=color, label=kind) for kind, color in colors.items()]
-        legend(drawn, patches)
+        style.legend(drawn, patches)
         size = format_size(result.schedule.size_bytes)
         head = f"critical path: {result.schedule.name}, {size} on {result.schedule.topology.name}"
-        heading(drawn, f"{head}, {time_label(seconds)}")
+        style.heading(drawn, f"{head}, {style.time_label(seconds)}")
 
 
 def row_names(result: Result, why: Why) -> list[str]:
@@ -83,7 +69,7 @@ def colors_of(names: Iterable[str]) -> dict[str, str]:
     """A color for every kind of piece, the common ones the same in all figures."""
     present = list(dict.fromkeys(map(kind_of, names)))
     kinds = dict.fromkeys([*KINDS, *present])
-    return {kind: CYCLE[at % len(CYCLE)].color for at, kind in enumerate(kinds) if kind in present}
+    return {kind: style.CYCLE[at % len(style.CYCLE)].color for at, kind in enumerate(kinds) if kind in present}
 
 
 def kind_of(name: str) -> str:
@@ -110,42 +96,42 @@ def _span(piece: Piece, scale: float) -> tuple[float, float]:
     return piece.start_ps / PS_PER_S / scale, (piece.end_ps - piece.start_ps) / PS_PER_S / scale
 
 
-def draw_validation(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
+def draw_validation(rows: Sequence[style.Row], path: Path, *, width: str = style.WIDE) -> None:
     """Draw the rows of `weft validate`."""
-    with figure(path, width, height_in=2.9 if width == WIDE else 5.2) as drawn:
-        if width == WIDE:
+    with style.figure(path, width, height_in=2.9 if width == style.WIDE else 5.2) as drawn:
+        if width == style.WIDE:
             left, right = drawn.subplots(1, 2, width_ratios=(1, 1.25))
         else:
             left, right = drawn.subplots(2, 1)
         draw_ratios(left, rows)
         draw_parts(right, rows)
-        heading(drawn, subject(rows))
+        style.heading(drawn, style.subject(rows))
         roles = [Line2D([], [], color="#555555", marker="o", label="over the estimate"),
                  Line2D([], [], color="#555555", marker="o", markerfacecolor="white", label="over the lower bound"),
                  Line2D([], [], linestyle="none", label=" ")]
         named = [handle for axes in (left, right) for handle in axes.get_legend_handles_labels()[0]]
-        legend(drawn, [*roles, *named])
+        style.legend(drawn, [*roles, *named])
 
 
-def draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
+def draw_ratios(axes: Axes, rows: Sequence[style.Row]) -> None:
     """Simulated time over the estimate (filled) and over the lower bound (hollow), by size."""
-    for name, line in lines_of(row["algorithm"] for row in rows).items():
+    for name, line in style.lines_of(row["algorithm"] for row in rows).items():
         own = [row for row in rows if row["algorithm"] == name and row["size_bytes"] > 0]
         sizes = [row["size_bytes"] for row in own]
         solid, hollow = line._replace(hollow=False).style(), line._replace(hollow=True).style()
         axes.plot(sizes, [row["time_s"] / row["lower_bound_s"] for row in own], **hollow | {"linewidth": 0.7})
         axes.plot(sizes, [row["time_s"] / row["estimate_s"] for row in own], label=name, **solid)
-    axes.axhline(1, **REFERENCE)
-    sizes_axis(axes, [row["size_bytes"] for row in rows], most=8)
+    axes.axhline(1, **style.REFERENCE)
+    style.sizes_axis(axes, [row["size_bytes"] for row in rows], most=8)
     axes.set_title("simulated over predicted")
 
 
-def draw_parts(axes: Axes, rows: Sequence[Row]) -> None:
+def draw_parts(axes: Axes, rows: Sequence[style.Row]) -> None:
     """Shares of the critical path, one bar per row."""
     places = np.arange(len(rows))
     bottom = np.zeros(len(rows))
     parts = [(row, by_kind(row["why"]["parts_ps"])) for row in rows]
-    for line, name in zip(CYCLE, KINDS, strict=False):
+    for line, name in zip(style.CYCLE, KINDS, strict=False):
         share = np.array([100 * part.get(name, 0) / max(row["why"]["makespan_ps"], 1) for row, part in parts])
         if share.any():
             axes.bar(places, share, bottom=bottom, width=0.78, color=line.color, label=name, linewidth=0)
@@ -158,6 +144,7 @@ def draw_parts(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_title("where the time went (%)")
 
 
-def _label(row: Row, rows: Sequence[Row]) -> str:
+def _label(row: style.Row, rows: Sequence[style.Row]) -> str:
     alone = len({one["algorithm"] for one in rows}) == 1
-    return size_label(row["size_bytes"]) if alone else f"{row['algorithm']}, {size_label(row['size_bytes'])}"
+    size = style.size_label(row["size_bytes"])
+    return size if alone else f"{row['algorithm']}, {size}"

@@ -7,11 +7,12 @@ below, and its use. No library is imported: the command line builds its help fro
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from textwrap import wrap
 from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar, get_type_hints
 
 from topologies.checks import Choice, Count, Integer, WeftError, choice
-from topologies.core.topology import TIES
+from topologies.core.ties import TIES
 from topologies.units import (
     Bytes,
     BytesPerSecond,
@@ -261,3 +262,36 @@ def listing(heading: str, rows: Mapping[str, Option]) -> Callable[[T], T]:
         return target
 
     return listed
+
+
+WORDS: dict[str, object] = {"true": True, "false": False, "none": None}
+
+
+def parse_option(text: str) -> tuple[str, object]:
+    """An option and its value: "trees=2" is ("trees", 2).
+
+    WeftError: no name, or no value.
+    """
+    name, _, value = text.partition("=")
+    if not name.strip() or not value.strip():
+        raise WeftError(f"option {text!r}: write NAME=VALUE")
+    return name.strip(), parse_value(value)
+
+
+def parse_value(word: str) -> object:
+    """A value as the number, the truth value or the text that it looks like.
+
+    >>> [parse_value(word) for word in ("4", "0.5", "1/3", "true", "none", "16,-1")]
+    [4, 0.5, Fraction(1, 3), True, None, '16,-1']
+    """
+    word = word.strip()
+    if word in WORDS:
+        return WORDS[word]
+    if not word.isascii() or "_" in word:
+        return word
+    for kind in (int, float, Fraction):
+        try:
+            return kind(word)
+        except (ValueError, ZeroDivisionError):
+            continue
+    return word

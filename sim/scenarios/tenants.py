@@ -18,9 +18,9 @@ from sim.program.model_options import ModelOptions
 from sim.result import Result
 from sim.simulation import simulate
 from sim.why.backward import MEETS, NONE
-from sim.why.explain import Names, classes_of
 from sim.why.faulty_path import walk_of
 from sim.why.path import Piece, Wait
+from sim.why.spans import Names, classes_of
 from topologies.checks import WeftError, checked, choice
 from topologies.text.brief import one_line
 from topologies.text.notebook import Tabular

@@ -28,10 +28,10 @@ from sim.program.model import Model
 from sim.program.model_options import OPTIONS, Mismatch
 from sim.study.designs import files_of_design
 from sim.study.file import Axes, Place, Sweep
+from sim.study.jobs import files_of
 from sim.study.keys import AUTO, SECTIONS, SWEPT, USUAL, ModelKeys, TopologyKeys, keys_of
 from sim.study.points import Task, forms_of, schedule_of, topology_of
 from sim.study.spec import Spec
-from sim.study.workload_files import files_of
 from sim.study.workload_keys import designs, works
 from sim.version import RESULTS_VERSION
 from topologies import TOPOLOGIES, Router, Topology, WeftError

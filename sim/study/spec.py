@@ -30,8 +30,7 @@ from sim.program.model import (
     make_model,
     model_of,
 )
-from sim.program.model_options import DEFAULT_CHUNKS, OPTIONS
-from sim.program.options import parse_option
+from sim.program.model_options import DEFAULT_CHUNKS, OPTIONS, parse_option
 from sim.study.keys import AUTO, EXPERIMENT, KINDS, SECTIONS, TENANT, Sections, SweepKeys, flags_of, keys_of
 from sim.study.paths import with_paths_from
 from sim.version import weft_version

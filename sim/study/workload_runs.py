@@ -8,10 +8,9 @@ from sim.lower.capacity import check_tasks
 from sim.lower.job import count_tasks
 from sim.program.model import Model
 from sim.result import Result
-from sim.study.jobs import with_npu_bandwidth
+from sim.study.jobs import Opened, open_workload, source_of, with_npu_bandwidth
 from sim.study.plans import fitting, gpu_of, inlined, looks, model_of_jobs, runner
 from sim.study.spec import Spec
-from sim.study.workload_files import Opened, open_workload, source_of
 from sim.timeline.perfetto import check_size
 from topologies import Topology
 from topologies.units import format_time

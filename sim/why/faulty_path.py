@@ -16,8 +16,7 @@ from sim.engine.compile.rows import Rows, rows
 from sim.program.contract import HEAD, I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import Journal, Outcome
 from sim.why.backward import MEETS, NONE, PieceRow
-from sim.why.logged_path import LoggedWalk
-from sim.why.path import CREDITS, POSTING, QUEUEING, SERIALIZATION, Labels, Trail, Wait, Walks
+from sim.why.path import CREDITS, POSTING, QUEUEING, SERIALIZATION, Labels, LoggedWalk, Trail, Wait, Walks
 
 State = int | tuple[int, int]
 """Where a walk is: a row of the log or journal (the start of that service), or the delivery of a (task, chunk)."""

@@ -12,7 +12,7 @@ from sim.why.path import CREDITS, POSTING, QUEUEING, SERIALIZATION, Labels
 
 
 class LoggedSteps(Steps):
-    """As `sim.why.logged_path.LoggedWalk`; its classes of servers know nothing of what cutting through hides."""
+    """As `sim.why.path.LoggedWalk`; its classes of servers know nothing of what cutting through hides."""
 
     def __init__(self, program: Program, outcome: Outcome, labels: Labels) -> None:
         super().__init__(program, outcome, labels)

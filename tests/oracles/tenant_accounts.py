@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sim.scenarios.tenants import Shares
-from sim.why.explain import Names
 from sim.why.faulty_path import walk_of
 from sim.why.path import Wait
+from sim.why.spans import Names
 
 
 def account(result: Shares, name: str) -> dict[str, int]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from topologies import SWITCH, WeftError, fat_tree, from_spec, leaf_spine
 from topologies.core.symmetry import link_permutation, translation
-from topologies.core.topology import TIES
+from topologies.core.ties import TIES
 from topologies.flows.cuts import flow_Bps
 
 SPECS = ["fat-tree:2", "fat-tree:4", "fat-tree:4x3", "fat-tree:6", "leaf-spine:1x1x1", "leaf-spine:2x3x2",

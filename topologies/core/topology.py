@@ -12,19 +12,10 @@ import numpy.typing as npt
 from topologies.checks import Name, WeftError, checked, choice, told
 from topologies.core.path_checks import check_paths, named_router
 from topologies.core.paths import Paths
+from topologies.core.ties import TIES
 from topologies.text.brief import cut
 from topologies.text.notebook import html_table
 from topologies.units import format_rate, format_time
-
-TIES = ("first", "split", "alternating", "ecmp")
-"""The rules for ties between routes that are equally short.
-
-- `first`: the positive direction, or the lowest link index at every node;
-- `split`: two routes with half of the bytes each: the first, and the one that takes the opposite choice at every tie;
-- `alternating`: by the parity of the source's coordinate in that dimension (even: positive), or of the
-  source's rank where there are no coordinates (odd: the highest link index at every node);
-- `ecmp`: a seeded hash of (source, destination, dimension), or of (source, destination, hop).
-"""
 
 NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3
 """Node kinds: endpoint with a rank; packet switch; optical circuit switch; reduction unit."""

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import Reads, WeftError, checked, integer, number, told
-from topologies.core.custom import rank_coordinates
+from topologies.core.links import rank_coordinates
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import KIND_NAMES, NPU, Topology
 from topologies.formats.graph import foreign_graph, is_foreign

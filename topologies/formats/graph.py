@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from topologies.checks import WeftError, number, told
-from topologies.core.custom import network_of
-from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
+from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, network_of
 from topologies.core.topology import Topology
 from topologies.text.schema import note
 from topologies.units import Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time

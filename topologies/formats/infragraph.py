@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 from topologies.accelerators import gpu_links_Bps, is_pcie, nvlinks_Bps, of_cpu_Bps, pcie_Bps
 from topologies.checks import WeftError, integer, number
-from topologies.core.custom import Cable, wired
-from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
+from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Cable, wired
 from topologies.core.topology import Topology
 from topologies.text.schema import Absent, Producer, note, tell_over
 from topologies.text.strict_yaml import loader

@@ -22,24 +22,9 @@ from typing import NamedTuple
 
 from topologies.accelerators import GENERATIONS, generation
 from topologies.checks import WeftError, choice
-from topologies.core.custom import Cable, wired
-from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
+from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Cable, wired
 from topologies.core.topology import Topology
-from topologies.formats.nccl_schema import (
-    ABSENT,
-    AMD_GPU_CLASS,
-    CPU_LINK_CLASS,
-    GPU_CLASS,
-    KNOWN,
-    LEAST_NET_MBPS,
-    LOC_BPS,
-    NIC_CLASS,
-    between_cpus_Bps,
-    nvlink_Bps,
-    pcie_Bps,
-    tool_of,
-    xgmi_Bps,
-)
+from topologies.formats import nccl_schema as schema
 from topologies.formats.slots import reached
 from topologies.text.plain_xml import Element, parse_xml
 from topologies.text.schema import fill, note, pass_over
@@ -134,18 +119,18 @@ def read_system(
     root = parse_xml(text, name, numbered=("pci",))
     if root.tag != "system":
         raise WeftError(f"{root.where} is not the root of an NCCL topology, which is <system>")
-    tool = tool_of(root)
-    pass_over(root, KNOWN, tool, name)
+    tool = schema.tool_of(root)
+    pass_over(root, schema.KNOWN, tool, name)
     complete(root, tool)
     _name_classes(root)
-    fill(root, ABSENT)
+    fill(root, schema.ABSENT)
     return root, tool
 
 
 def _bare(root: Element) -> list[Element]:
     """Devices that are NICs, and of which nothing is said."""
     return [one for one in root.every() if one.tag == "pci" and not one.children
-            and one.attributes.get("class", "").startswith(NIC_CLASS)]
+            and one.attributes.get("class", "").startswith(schema.NIC_CLASS)]
 
 
 def _with_nets(root: Element, name: str, rate: Quantity | None) -> None:
@@ -170,9 +155,9 @@ def _complete(root: Element, name: str, tool: str, nvlink: str | None) -> None:
             raise WeftError(f"topology file {name!r} lists the NVLinks of its GPUs: omit NVLink generation {nvlink!r}")
         return
     devices = [one for one in root.every() if one.tag == "pci"
-               and one.attributes.get("class", "").startswith((GPU_CLASS, AMD_GPU_CLASS))]
+               and one.attributes.get("class", "").startswith((schema.GPU_CLASS, schema.AMD_GPU_CLASS))]
     if not devices:
-        raise WeftError(f"{name} has no <gpu>, and no <pci> of the class {GPU_CLASS}")
+        raise WeftError(f"{name} has no <gpu>, and no <pci> of the class {schema.GPU_CLASS}")
     if nvlink is None:
         raise WeftError(f"{name} has no <gpu>: {tool} finds the links of its {counted(len(devices), 'GPU')} on the "
                         "machine; give --nvlink 3 for A100, 4 for H100, 5 for B200 behind NVSwitches, or --nvlink none")
@@ -195,7 +180,7 @@ def _name_classes(root: Element) -> None:
     buses = {one.attributes.get("busid") for one in root.every() if one.tag == "pci" and one.all("gpu")}
     for one in root.every():
         if one.tag in ("nvlink", "xgmi") and one.attributes.get("target") in buses:
-            one.attributes.setdefault("tclass", GPU_CLASS)
+            one.attributes.setdefault("tclass", schema.GPU_CLASS)
 
 
 class _Reader:
@@ -250,11 +235,11 @@ class _Reader:
             if child.tag == "pci":
                 branch.below += self._pci(child, branch.host)
             elif child.tag == "nic":
-                branch.below += self._nic(child, LOC_BPS, branch.host, branch.name)
+                branch.below += self._nic(child, schema.LOC_BPS, branch.host, branch.name)
         return branch
 
     def _pci(self, element: Element, host: str) -> list[_Branch]:
-        rate, busid = pcie_Bps(element), element.text("busid")
+        rate, busid = schema.pcie_Bps(element), element.text("busid")
         gpus = [one for one in element.all("gpu") if "rank" in one.attributes]
         others = [one for one in element.children if one.tag != "gpu"]
         if len(gpus) > 1 or (gpus and others):
@@ -277,10 +262,10 @@ class _Reader:
     def _link(self, element: Element, gpu: Element) -> _Link:
         if element.tag == "c2c":
             return _Link("", element.whole("count", 1) * element.whole("bw", 1) * 1e6, "cpu")
-        rate = self.link_Bps or (xgmi_Bps if element.tag == "xgmi" else nvlink_Bps)(gpu)
+        rate = self.link_Bps or (schema.xgmi_Bps if element.tag == "xgmi" else schema.nvlink_Bps)(gpu)
         kind = element.attributes["tclass"]
-        to = "cpu" if kind.startswith(CPU_LINK_CLASS) else "switch"
-        to = "gpu" if kind.startswith((GPU_CLASS, AMD_GPU_CLASS)) else to
+        to = "cpu" if kind.startswith(schema.CPU_LINK_CLASS) else "switch"
+        to = "gpu" if kind.startswith((schema.GPU_CLASS, schema.AMD_GPU_CLASS)) else to
         return _Link(element.text("target"), element.whole("count", 1) * rate, to)
 
     def _nic(self, element: Element, rate: float, host: str, busid: str) -> list[_Branch]:
@@ -290,8 +275,8 @@ class _Reader:
             if "dev" not in net.attributes or net.attributes["net"] == "0":
                 continue
             rail, speed = net.whole("dev"), net.whole("speed", -1)
-            mbps = speed if speed > 0 else LEAST_NET_MBPS
-            port = _Branch(self._name(f"nic{rail}", host), LOC_BPS, None, rail, mbps * 1e6 / 8, host=host)
+            mbps = speed if speed > 0 else schema.LEAST_NET_MBPS
+            port = _Branch(self._name(f"nic{rail}", host), schema.LOC_BPS, None, rail, mbps * 1e6 / 8, host=host)
             other = self.rails.get((host, rail))
             if other is not None:
                 both = port.speed_Bps == other.speed_Bps
@@ -357,7 +342,7 @@ class _Builder:
             for other in self.roots[:at]:
                 if one.host == other.host:
                     ends = [end.cpu for end in (one, other) if end.cpu is not None]
-                    rate = min(between_cpus_Bps(end, self.version) for end in ends)
+                    rate = min(schema.between_cpus_Bps(end, self.version) for end in ends)
                     self.cables.append(Cable((prefix + one.name, prefix + other.name), rate, self.latency_ps, PCIE))
 
     def _nvlinks(self, prefix: str) -> None:

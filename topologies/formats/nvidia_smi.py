@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from topologies.accelerators import Generation, generation
 from topologies.checks import WeftError
-from topologies.core.custom import Cable, wired
-from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY
+from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Cable, wired
 from topologies.core.topology import Topology
 from topologies.formats.slots import NAMES, listed, plain_lines, reached, tree
 from topologies.text.schema import Producer, note

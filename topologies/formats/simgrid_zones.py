@@ -20,7 +20,7 @@ from itertools import pairwise, permutations
 import numpy as np
 
 from topologies.checks import WeftError, told
-from topologies.core.custom import network_of
+from topologies.core.links import network_of
 from topologies.core.paths import Ints, Paths
 from topologies.core.routing import ShortestPathRouter
 from topologies.core.topology import Topology

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from topologies.core.custom import Cable
+from topologies.core.links import Cable
 from topologies.units import Quantities, Quantity
 
 NAMES = ("switch", "bridges", "host", "numa")

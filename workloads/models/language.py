@@ -45,38 +45,7 @@ class Matrix(NamedTuple):
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class LanguageModel:
-    """Hyper-parameters of a decoder; see `language.toml`.
-
-    Attributes
-    ----------
-    name, source : str
-    layers, hidden, heads, vocabulary, sequence : int
-    ahead : int
-        Of the layers, the last ones: each predicts one more token, by a product of its own and the head (MTP).
-    kv_heads : int
-        Heads of keys and values; 0: as many as heads.
-    head_size, value_size : int
-        Of queries and keys, and of values; 0: hidden / heads, and that of queries.
-    feed_forward : int
-        Width between the matrices of the feed-forward part; 0: four times `hidden`.
-    gated : bool
-        Whether a third matrix gates it (SwiGLU).
-    tied : bool
-        Whether the output projection is the embedding.
-    positions, biases : bool
-        Learned positions; biases of matrices and norms.
-    q_rank, kv_rank, rotary : int
-        Of multi-head latent attention: ranks of queries and of keys and values, rotary part of a head; 0: none.
-    experts, active, shared, expert_width, dense_layers, nodes_per_token : int
-        Of a mixture: routed experts, those of a token, those of every token, their width, leading layers without, and
-        nodes that a token may go to (0: any).
-    mixtures : tuple of int
-        Which layers behind those are mixtures, 1 or 0, counted from the first of all and then over again; none: all.
-    windows : tuple of int
-        Tokens before it that one of a layer attends to, by layer and then over again; 0, or none: all.
-    chunked : bool
-        Whether a window is that part of the sequence in which the token is, instead of the last tokens.
-    """
+    """Hyper-parameters of a decoder; see `language.toml`."""
 
     name: str
     source: str = ""
@@ -85,26 +54,36 @@ class LanguageModel:
     heads: Count
     vocabulary: Count
     sequence: Count
+    # of the layers, the last ones: each predicts one more token, by a product of its own and the head (MTP)
     ahead: Whole = 0
-    kv_heads: Whole = 0
+    kv_heads: Whole = 0  # heads of keys and values; 0: as many as heads
+    # head_size, value_size: of queries and keys, and of values; 0: hidden / heads, and that of queries
     head_size: Whole = 0
     value_size: Whole = 0
-    feed_forward: Whole = 0
-    gated: bool = False
-    tied: bool = True
+    feed_forward: Whole = 0  # width between the matrices of the feed-forward part; 0: four times `hidden`
+    gated: bool = False  # whether a third matrix gates it (SwiGLU)
+    tied: bool = True  # whether the output projection is the embedding
+    # positions, biases: learned positions; biases of matrices and norms
     positions: bool = True
     biases: bool = True
+    # q_rank, kv_rank, rotary: of multi-head latent attention: ranks of queries and of keys and values, rotary part of a
+    # head; 0: none
     q_rank: Whole = 0
     kv_rank: Whole = 0
     rotary: Whole = 0
+    # experts, active, shared, expert_width, dense_layers, nodes_per_token: of a mixture: routed experts, those of a
+    # token, those of every token, their width, leading layers without, and nodes that a token may go to (0: any)
     experts: Whole = 0
     active: Whole = 0
     shared: Whole = 0
     expert_width: Whole = 0
     dense_layers: Whole = 0
     nodes_per_token: Whole = 0
+    # which layers behind those are mixtures, 1 or 0, counted from the first of all and then over again; none: all
     mixtures: tuple[Annotated[int, Integer(0, 1)], ...] = ()
+    # tokens before it that one of a layer attends to, by layer and then over again; 0, or none: all
     windows: tuple[Whole, ...] = ()
+    # whether a window is that part of the sequence in which the token is, instead of the last tokens
     chunked: bool = False
 
     def __post_init__(self) -> None:

@@ -19,36 +19,20 @@ PRECISIONS = ("half", "fp8")
 @one_line
 @dataclass(frozen=True)
 class Device:
-    """An accelerator; see `devices.toml`.
-
-    Attributes
-    ----------
-    name : str
-    half, fp8 : float
-        Peak in FLOP/s; 0: none.
-    memory_bytes : int
-    hbm : float
-        Bytes per second that streaming kernels reach.
-    flash2, flash3 : tuple of float
-        Rates of attention in FLOP/s, forward and backward; empty: as the other one.
-    kernel_s : float
-        Fixed time of a kernel.
-    spread : float
-        Standard deviation of the speeds of such devices.
-    between : float
-        Bytes per second of a device between slices; 0: unknown.
-    """
+    """An accelerator; see `devices.toml`."""
 
     name: str
+    # half, fp8: peak in FLOP/s; 0: none
     half: Flops
     memory_bytes: int
-    hbm: BytesPerSecond
-    kernel_s: float
+    hbm: BytesPerSecond  # bytes per second that streaming kernels reach
+    kernel_s: float  # fixed time of a kernel
     fp8: float = 0.0
+    # flash2, flash3: rates of attention in FLOP/s, forward and backward; empty: as the other one
     flash2: tuple[float, ...] = ()
     flash3: tuple[float, ...] = ()
-    spread: float = 0.0
-    between: float = 0.0
+    spread: float = 0.0  # standard deviation of the speeds of such devices
+    between: float = 0.0  # bytes per second of a device between slices; 0: unknown
 
     def peak(self, precision: str) -> float:
         """FLOP/s; WeftError: it has no products of that precision."""

@@ -56,82 +56,51 @@ class Again(NamedTuple):
 @one_line
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One iteration of training.
-
-    Attributes
-    ----------
-    model : LanguageModel
-    device : Device
-    stack : Stack
-    precision : {"half", "fp8"}
-        Of the matrix products of layers; attention and the output projection are in half precision.
-    efficiency, half_efficiency : float
-        Share of the peak that products sustain: of `precision`, and of half precision.
-    tp, pp, vp, dp, cp, ep : int
-        Tensor, pipeline, virtual stages a rank, data, context and expert parallelism; ranks count tensor parallelism
-        fastest, then context, data, pipeline. Experts are spread over ranks of the first three.
-    etp : int
-        Ranks that share each expert, which gather the tokens of all of them; they count faster than `ep`.
-    context : {"ring", "gather", "ulysses"}
-        How context parallelism attends.
-    replicas : int
-        Copies of the shards (HSDP), among which gradients are all-reduced; they divide `dp`.
-    zero : {0, 1, 2, 3}
-        ZeRO stage: 3 is FSDP whose blocks are gathered anew for each pass, 2 FSDP that gathers once an iteration.
-    schedule : str
-        Of `workloads.passes.orders`.
-    micro_batch, microbatches : int
-        Sequences of a microbatch, and microbatches of a data-parallel rank.
-    sequence : int
-    sequence_parallel : bool
-    recompute : str
-        "full", "none", what the stack calls "selective", or by its own name.
-    attention : {"flash2", "flash3", "unfused"}
-    data_overlap, send_overlap : bool
-        Whether gradients and weights travel beside computation, and whether a rank goes on while it sends.
-    tensor_overlap : {"none", "pipelined"}
-        Whether collectives of tensor parallelism are cut and run beside the product that makes or takes them.
-    gradient_bytes, optimizer_bytes : int
-        Of a reduced gradient; of what the optimizer keeps of a parameter, its master weight and two moments.
-    compiled : bool
-        Whether memory-bound kernels are fused.
-    node : int
-        Ranks that share the links of a node.
-    kernels : Kernels or None
-        Measured products, instead of a share of the peak.
-    """
+    """One iteration of training."""
 
     model: LanguageModel
     device: Device
     stack: Stack
+    # of the matrix products of layers; attention and the output projection are in half precision
     precision: Annotated[str, Choice(PRECISIONS)] = "half"
+    # efficiency, half_efficiency: share of the peak that products sustain: of `precision`, and of half precision
     efficiency: NotNegative
     half_efficiency: NotNegative
+    # tp, pp, vp, dp, cp, ep: tensor, pipeline, virtual stages a rank, data, context and expert parallelism; ranks count
+    # tensor parallelism fastest, then context, data, pipeline. Experts are spread over ranks of the first three.
     tp: Count = 1
     pp: Count = 1
     vp: Count = 1
     dp: Count = 1
     cp: Count = 1
-    context: Annotated[str, Choice(CONTEXTS)] = "ring"
+    context: Annotated[str, Choice(CONTEXTS)] = "ring"  # how context parallelism attends
     ep: Count = 1
-    etp: Count = 1
-    replicas: Count = 1
+    etp: Count = 1  # ranks that share each expert, which gather the tokens of all of them; they count faster than `ep`
+    replicas: Count = 1  # copies of the shards (HSDP), among which gradients are all-reduced; they divide `dp`
+    # ZeRO stage: 3 is FSDP whose blocks are gathered anew for each pass, 2 FSDP that gathers once an iteration
     zero: Annotated[int, Integer(0, 3)] = 0
-    schedule: Annotated[str, Choice(tuple(ORDERS))] = "1f1b"
+    schedule: Annotated[str, Choice(tuple(ORDERS))] = "1f1b"  # of `workloads.passes.orders`
+    # micro_batch, microbatches: sequences of a microbatch, and microbatches of a data-parallel rank
     micro_batch: Count = 1
     microbatches: Count = 1
     sequence: Count
     sequence_parallel: bool = True
+    # "full", "none", what the stack calls "selective", or by its own name
     recompute: Annotated[str, Choice(RECOMPUTED)] = "none"
     attention: Annotated[str, Choice(ATTENTION)] = "flash2"
+    # data_overlap, send_overlap: whether gradients and weights travel beside computation, and whether a rank goes on
+    # while it sends
     data_overlap: bool = True
     send_overlap: bool = False
+    # whether collectives of tensor parallelism are cut and run beside the product that makes or takes them
     tensor_overlap: Annotated[str, Choice(OVERLAPS)] = "none"
+    # gradient_bytes, optimizer_bytes: of a reduced gradient; of what the optimizer keeps of a parameter, its master
+    # weight and two moments
     gradient_bytes: Annotated[int, Integer(1, 8)] = 4
     optimizer_bytes: Annotated[int, Integer(1, 32)] = MASTER
-    compiled: bool = True
-    node: Count = 8
-    kernels: Kernels | None = None
+    compiled: bool = True  # whether memory-bound kernels are fused
+    node: Count = 8  # ranks that share the links of a node
+    kernels: Kernels | None = None  # measured products, instead of a share of the peak
 
     def __post_init__(self) -> None:
         name, model, order = self.model.name, self.model, ORDERS[self.schedule]

@@ -8,7 +8,7 @@ the upper bits of the rank, with a bit for each that is not empty:
     several ranks:          a pairing heap by rank and a running number
 
 With virtual channels each channel has buckets of its own. Queues that take turns are in
-policies/turns.py, the room behind servers in policies/rooms.py; `routers`: whether there may be either.
+the room behind servers as well, in policies/turns.py; `routers`: whether there may be either.
 """
 
 import numpy as np
@@ -36,8 +36,18 @@ from sim.engine.policies.faults import (
     stays,
     was_lost,
 )
-from sim.engine.policies.rooms import channel_of, fits, give_back_before
-from sim.engine.policies.turns import CHANGED, first_in_turn, leave_lines, line_up, look_in_turn, take_any, take_in_turn
+from sim.engine.policies.turns import (
+    CHANGED,
+    channel_of,
+    first_in_turn,
+    fits,
+    give_back_before,
+    leave_lines,
+    line_up,
+    look_in_turn,
+    take_any,
+    take_in_turn,
+)
 from sim.program.contract import ROUND_ROBIN_FLOW
 
 NUMBER_BITS = 40

@@ -24,8 +24,7 @@ from collectives.trees.shares import Limits, Sides, broadcast_shares, fewer_tree
 from tests import fabrics
 from tests.oracles import plain_forest
 from topologies import WeftError, from_links, from_spec
-from topologies.flows.forwarded import forwarded
-from topologies.flows.programs import best_roots
+from topologies.flows.programs import best_roots, forwarded
 from topologies.flows.tightest_cut import broadcast_cut, gather_cut, scatter_cut
 
 GB = 10**9

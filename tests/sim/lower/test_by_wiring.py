@@ -23,7 +23,8 @@ from sim.program.model import Model
 from sim.result import Result
 from topologies import Paths, ShortestPathRouter, Topology, WeftError, from_spec
 from topologies.core.rateless import alike, wiring_of
-from topologies.core.topology import TIES, NeedsRates
+from topologies.core.ties import TIES
+from topologies.core.topology import NeedsRates
 from workloads.job import Job
 from workloads.topoopt.models import model
 from workloads.topoopt.strategy import data_parallel, iteration_of

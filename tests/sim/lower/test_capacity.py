@@ -94,7 +94,7 @@ def test_a_job_of_too_many_tasks_is_refused_before_it_is_built(
     with pytest.raises(WeftError, match=r"the job of .* operations is too large .* tasks and .* the limit is 8 MiB"):
         lower(job, Model(chunks=1), "off")
     built = []
-    kept = "sim.study.workload_files.build_job"
+    kept = "sim.study.jobs.build_job"
     monkeypatch.setattr(kept, lambda *of, make=build_job: built.append(of[1]) or make(*of))
     words = ["train", "--topology", "RI(2)_FC(2)_SW(2)", "--workload", "bert-base", "--parallelism", "tp=2,pp=2"]
     assert main([*words, "--samples", "16", "--peak", "312", "--efficiency", "0.5", "--microbatches", "4000"]) == 2

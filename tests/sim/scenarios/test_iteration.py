@@ -10,7 +10,7 @@ from collectives.hierarchical import blocks_of
 from sim.plots.timeline import draw_timeline, timeline_rows
 from sim.program.model import Model
 from sim.simulation import simulate
-from sim.why.explain import IDLE_ELSEWHERE, NO_DIMENSION, WAIT_ELSEWHERE
+from sim.why.spans import IDLE_ELSEWHERE, NO_DIMENSION, WAIT_ELSEWHERE
 from topologies import Topology, WeftError, bytes_per_s, from_spec
 from topologies.core.product import link_bandwidths
 from topologies.products import multidim

@@ -14,8 +14,7 @@ from sim.program.model import Model
 from sim.scenarios.tenants import share_fabric
 from sim.why.backward import MEETS
 from sim.why.faulty_path import walk_of
-from sim.why.logged_path import LoggedWalk
-from sim.why.path import Wait
+from sim.why.path import LoggedWalk, Wait
 from tests.oracles.tenant_accounts import account
 from topologies import ring as ring_fabric
 from workloads.job import Job

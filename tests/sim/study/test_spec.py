@@ -18,7 +18,7 @@ from sim import simulate
 from sim.cli.asked import spec_of
 from sim.cli.flags import command_parser
 from sim.program.model import PRESETS, SWING_PAPER, Model
-from sim.program.options import parse_value
+from sim.program.model_options import parse_value
 from sim.study.keys import SweepKeys, TopologyKeys, keys_of
 from sim.study.spec import PRESET_LINKS, SECTIONS, Spec, sweep_sizes
 from topologies import WeftError, from_spec, torus, write_topology

@@ -11,8 +11,7 @@ from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.disrupt import Disruptions, disrupt
 from sim.program.outcome import Deadlock, Outcome
 from sim.why.faulty_path import walk_of
-from sim.why.logged_path import LoggedWalk
-from sim.why.path import PLAIN, Labels, Wait, Why
+from sim.why.path import PLAIN, Labels, LoggedWalk, Wait, Why
 from tests.fault_strategies import faulty_programs
 from tests.oracles.critical_path import Paths
 from tests.oracles.logged_walk import LoggedSteps

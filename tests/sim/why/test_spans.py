@@ -20,18 +20,21 @@ from sim.engine.run import run
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program.model import Model
-from sim.why.explain import (
+from sim.why.path import Piece
+from sim.why.spans import (
     IDLE_ELSEWHERE,
     LATE,
     NO_DIMENSION,
     RECONFIGURATION,
     WAIT_ELSEWHERE,
     Names,
+    Span,
+    Spans,
+    Union,
     explain_run,
+    run_with_joins,
     run_with_log,
 )
-from sim.why.path import Piece
-from sim.why.spans import Span, Spans, Union, run_with_joins
 from topologies import Topology, WeftError, from_links, from_spec, ring, torus
 from workloads.job import Job
 

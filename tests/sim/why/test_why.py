@@ -12,8 +12,7 @@ from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
 from sim.why.faulty_path import walk_of
-from sim.why.logged_path import LoggedWalk
-from sim.why.path import PLAIN, Labels, Trail, Why, by_kind
+from sim.why.path import PLAIN, Labels, LoggedWalk, Trail, Why, by_kind
 from tests.strategies import programs
 from topologies import WeftError, bytes_per_s, from_spec
 

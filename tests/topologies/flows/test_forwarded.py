@@ -8,8 +8,7 @@ import pytest
 from tests import fabrics
 from tests.oracles import forwarding
 from topologies import from_links, from_spec
-from topologies.flows.forwarded import forwarded
-from topologies.flows.programs import balanced, best_roots, sends_more
+from topologies.flows.programs import balanced, best_roots, forwarded, sends_more
 from topologies.flows.tightest_cut import broadcast_cut, gather_cut
 
 SPECS = ("switch:2", "switch:3", "switch:4", "leaf-spine:2x2x1", "leaf-spine:3x1x2", "fat-tree:2")

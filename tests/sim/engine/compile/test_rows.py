@@ -11,7 +11,7 @@ import pytest
 from sim.engine.compile import door
 from sim.engine.compile.door import by_pointer, entry, helper
 from sim.engine.compile.rows import Half, Row, Rows, Word, row, rows
-from sim.engine.core.layouts import Node, Return
+from sim.engine.core.state import Node, Return
 from sim.engine.setup import _longer
 from sim.program import I32, I64
 
