@@ -25,8 +25,8 @@ from collectives.core.collective import collective
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.trees import pack
-from collectives.trees.capable import capable_forests
 from collectives.trees.forest import Forest, Routes, forest_pattern, reversed_forest, routes_of
+from collectives.trees.pack import capable_forests
 from collectives.trees.shares import FewTrees, Limits, Sides, check_blocks, fewer_trees, padded_little
 from collectives.trees.shortest import is_direct, shortest_pattern
 from collectives.trees.transitive import has_free_translations, moved_around, root_trees, transitive_pattern

@@ -51,4 +51,4 @@ from sim.version import __version__ as __version__
 from sim.why.path import Why as Why
 from sim.why.spread import Spread as Spread
 from sim.why.spread import spread as spread
-from topologies.text.notebook import to_frame as to_frame
+from topologies.text.brief import to_frame as to_frame

@@ -25,8 +25,7 @@ from sim.program.columns import work_of_servers
 from sim.program.model import MOST_SPREAD, Model, changed
 from sim.program.outcome import Outcome
 from topologies.checks import Integer, Natural, WeftError, checked
-from topologies.text.brief import cut
-from topologies.text.notebook import Tabular, html_table
+from topologies.text.brief import Tabular, cut, html_table
 from topologies.units import PS_PER_S, counted, format_size, format_time
 from workloads.job import Job
 

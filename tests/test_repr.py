@@ -20,8 +20,7 @@ import workloads
 from collectives import swing
 from tests.test_public_arguments import judged, on_fabric, on_machine
 from topologies import multidim, torus
-from topologies.text.brief import Registry
-from topologies.text.notebook import Tabular
+from topologies.text.brief import Registry, Tabular
 
 LONG = "a name of many words, " * 30
 FABRIC = torus((8, 8))

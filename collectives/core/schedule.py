@@ -7,8 +7,7 @@ from collectives.core.collective import Collective
 from collectives.core.pattern import Pattern
 from topologies import Topology, WeftError
 from topologies.checks import Integer, Natural, checked
-from topologies.text.brief import cut
-from topologies.text.notebook import html_table
+from topologies.text.brief import cut, html_table
 from topologies.units import Quantity, format_size, parse_size
 
 ELEMENT_BYTES = 4

@@ -31,7 +31,7 @@ def certify_faulty(program: Program, outcome: Outcome) -> None:
     conditions = Conditions.of(program, journal, _attempts(journal, first))
     _capacity(journal, conditions.server)
     _up(journal, conditions)
-    _waits(program, outcome)
+    waits(program, outcome)
     _durations(journal, conditions)
     _losses(journal, conditions)
     _arrivals(program, outcome, journal, first)
@@ -135,7 +135,7 @@ def _up(journal: Journal, conditions: Conditions) -> None:
             _refuse(bad, journal, f"capacity: server {conditions.server[np.flatnonzero(bad)[0]]} {what}")
 
 
-def _waits(program: Program, outcome: Outcome) -> None:
+def waits(program: Program, outcome: Outcome) -> None:
     """No task starts before those that it waits for are in, unless its deadline is over."""
     parent, child = program.whole_edges()
     early = outcome.start_ps[child] < outcome.finish_ps[parent]

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.certify.conditions import rooms
-from sim.certify.faulty import certify_faulty
+from sim.certify.faulty import certify_faulty, waits
 from sim.certify.order import overtaken
 from sim.certify.times import deliveries, free_ps, joins, ready_ps, sizes
 from sim.program.columns import work_ps
@@ -60,14 +60,7 @@ def _capacity(program: Program, outcome: Outcome) -> None:
 
 
 def _causality(program: Program, outcome: Outcome) -> None:
-    parent, child = program.whole_edges()
-    early = outcome.start_ps[child] < outcome.finish_ps[parent]
-    if np.any(early):
-        edge = int(np.flatnonzero(early)[0])
-        raise CertificateError(
-            f"causality: task {child[edge]} started at {outcome.start_ps[child[edge]]} ps, before task "
-            f"{parent[edge]} was delivered at {outcome.finish_ps[parent[edge]]} ps"
-        )
+    waits(program, outcome)
     backwards = outcome.finish_ps < outcome.start_ps
     if np.any(backwards) or np.any(outcome.start_ps < 0):
         task = int(np.flatnonzero(backwards | (outcome.start_ps < 0))[0])

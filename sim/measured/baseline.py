@@ -13,8 +13,7 @@ from typing import Any
 
 from sim.measured.diagnosis import Point, by_size, curved, spread
 from topologies.checks import WeftError, checked
-from topologies.text.brief import one_line
-from topologies.text.notebook import Tabular
+from topologies.text.brief import Tabular, one_line
 
 LEAST, LEAST_ALONE = 0.01, 0.03
 """Least change that is reported: of runs whose noise is known from themselves, and of others."""

@@ -12,8 +12,7 @@ import numpy as np
 
 from sim.analytic.traffic import F64
 from sim.measured.fit import Interval
-from topologies.text.brief import one_line
-from topologies.text.notebook import Tabular
+from topologies.text.brief import Tabular, one_line
 
 Point = tuple[int, float]
 """Size in bytes, and seconds."""

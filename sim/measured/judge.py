@@ -14,8 +14,7 @@ from sim.measured.fabric_run import FabricRun
 from sim.measured.library_run import Finding, LibraryRun, rates_of
 from topologies.checks import WeftError, checked
 from topologies.stages import staged
-from topologies.text.brief import one_line
-from topologies.text.notebook import Tabular
+from topologies.text.brief import Tabular, one_line
 from topologies.units import counted
 
 APART = 1.1

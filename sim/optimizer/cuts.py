@@ -22,8 +22,7 @@ from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, p
 from sim.optimizer.objective import Evaluation, Objective
 from topologies.checks import Count, NotNegative, WeftError, checked
 from topologies.stages import count
-from topologies.text.brief import one_line
-from topologies.text.notebook import Tabular
+from topologies.text.brief import Tabular, one_line
 
 EVALUATIONS = "evaluations at most"
 """What a search counts."""

@@ -4,13 +4,13 @@ from sim.plots.critical_path import draw_critical_path as draw_critical_path
 from sim.plots.figures import COLUMNS as COLUMNS
 from sim.plots.figures import Drawing as Drawing
 from sim.plots.figures import draw as draw
-from sim.plots.heatmap import check_drawable as check_drawable
-from sim.plots.heatmap import draw_heatmap as draw_heatmap
-from sim.plots.heatmap import draw_topology as draw_topology
 from sim.plots.judged import draw_judgment as draw_judgment
 from sim.plots.judged import draw_pareto as draw_pareto
+from sim.plots.timeline import check_drawable as check_drawable
+from sim.plots.timeline import draw_heatmap as draw_heatmap
 from sim.plots.timeline import draw_link_timeline as draw_link_timeline
 from sim.plots.timeline import draw_passes as draw_passes
 from sim.plots.timeline import draw_timeline as draw_timeline
+from sim.plots.timeline import draw_topology as draw_topology
 from sim.plots.trees import draw_steps as draw_steps
 from sim.plots.trees import draw_trees as draw_trees

@@ -35,8 +35,7 @@ from sim.version import weft_version
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.stages import counting
-from topologies.text.brief import one_line
-from topologies.text.notebook import Rows
+from topologies.text.brief import Rows, one_line
 from topologies.units import format_size
 
 IN_FLIGHT = 4

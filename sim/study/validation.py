@@ -11,8 +11,7 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.why.path import QUEUEING, SERIALIZATION, Why, by_kind
 from topologies.checks import WeftError, checked
-from topologies.text.brief import one_line
-from topologies.text.notebook import Tabular
+from topologies.text.brief import Tabular, one_line
 from topologies.units import PS_PER_S, format_time
 
 MOST_FLOWS = 10_000

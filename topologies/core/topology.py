@@ -13,8 +13,7 @@ from topologies.checks import Name, WeftError, checked, choice, told
 from topologies.core.path_checks import check_paths, named_router
 from topologies.core.paths import Paths
 from topologies.core.ties import TIES
-from topologies.text.brief import cut
-from topologies.text.notebook import html_table
+from topologies.text.brief import cut, html_table
 from topologies.units import format_rate, format_time
 
 NPU, SWITCH, OCS, REDUCER = 0, 1, 2, 3

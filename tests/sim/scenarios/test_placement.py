@@ -12,7 +12,7 @@ from sim import simulate
 from sim.cli import main
 from sim.lower.tenants import Tenant
 from sim.program.model import Model
-from sim.scenarios.placement import Wanted, choose, ends_ps, fragmentation, fragments, placed, spread
+from sim.scenarios.tenants import Wanted, choose, ends_ps, fragmentation, fragments, placed, spread
 from topologies import from_spec
 from topologies.units import parse_time
 from workloads.group_collectives import among

@@ -10,7 +10,7 @@ import pytest
 
 from collectives import swing
 from topologies import WeftError, from_spec, ring, torus
-from topologies.text.notebook import html_table, to_frame
+from topologies.text.brief import html_table, to_frame
 
 
 def cells(page: str) -> dict[str, str]:
