@@ -26,21 +26,8 @@ from sim.engine.core.status import FAR, FINISHED, NEEDS_TOKENS, NONE, PAUSED, UN
 from sim.engine.core.tasks import _deliver, _key, _release, _size, _stack, log_service, service_ps
 from sim.engine.nics.posts import ask_nic, end_runs, happen, nic_at, serve_nics
 from sim.engine.nics.pushes import has_room
-from sim.engine.policies.choose import SHORT, SPARE_NODES, choose, choose_under_faults, look_at, wake
-from sim.engine.policies.faults import (
-    begins_at,
-    conditions,
-    has_space,
-    injected,
-    is_fresh,
-    is_next,
-    journal,
-    lose,
-    next_held,
-    ring,
-    set_timers,
-    task_of,
-)
+from sim.engine.policies import faults
+from sim.engine.policies.choose import SHORT, choose, choose_under_faults, look_at, wake
 from sim.engine.policies.pools import ask, asks, grant
 from sim.engine.policies.turns import change_rooms
 from sim.program.contract import HEAD
@@ -54,7 +41,7 @@ def _pass_on(program, state, task, joined, ordered, faulty):
     run = state.run
     while joined < state.tasks[task].released:
         if asks(program, state, task, joined, ordered):
-            if ordered and run.free_nodes < SPARE_NODES:
+            if ordered and run.free_nodes < faults.SPARE_NODES:
                 return False
             ask(program, state, task, joined, ordered, faulty)
             return True
@@ -70,7 +57,7 @@ def _pass_on(program, state, task, joined, ordered, faulty):
 def _ask_in_time(program, state, task, joined, gate, faulty):
     """Let a chunk ask for units once the chunk before it has left the first server. Returns as `_join`."""
     run = state.run
-    if run.free_nodes < SPARE_NODES or run.blocks == 0 or run.late + 2 > state.late.size:
+    if run.free_nodes < faults.SPARE_NODES or run.blocks == 0 or run.late + 2 > state.late.size:
         return False
     if gate > run.now_ps:
         state.tasks[task].gate_ps = FAR
@@ -108,7 +95,7 @@ def _join(program, state, task, nics, ordered, faulty):
         return False
     key, place = _key(program, state, task, joined), (at << 32) | _size(program, task, joined)
     if faulty:
-        key, place = injected(program, state, key, place, max(gate, run.now_ps))
+        key, place = faults.injected(program, state, key, place, max(gate, run.now_ps))
     state.tasks[task].joined = joined + 1
     state.tasks[task].gate_ps = FAR
     if gate > run.now_ps:
@@ -147,7 +134,7 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty):
     start = max(run.now_ps, its.free_ps)
     extra, lost = np.int64(0), False
     if faulty and state.chooses[server] != 0:
-        service, extra, lost = conditions(program, state, server, key, place)
+        service, extra, lost = faults.conditions(program, state, server, key, place)
     else:
         service = service_ps(program, size, program.server_rate[server])
     end = start + service
@@ -161,14 +148,14 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty):
     chunk = (key >> (run.task_bits + run.hop_bits)) & ((np.int64(1) << run.chunk_bits) - 1)
     last, onward = program.hop_last[hop] != 0, place + (np.int64(1) << 32)
     if faulty:
-        begins, onward = is_fresh(place), onward & ~np.int64(FRESH)
+        begins, onward = faults.is_fresh(place), onward & ~np.int64(FRESH)
     else:
         begins = (key >> run.task_bits) & ((np.int64(1) << run.hop_bits) - 1) == 0
         if state.log_base.size:
             log_service(program, state, server, start, task, chunk, at)
     ready = end + latency
     if lost:
-        lose(program, state, server, key, place & ~np.int64(FRESH), start, end)
+        faults.lose(program, state, server, key, place & ~np.int64(FRESH), start, end)
     elif last:
         ready = (start if program.hop_last[hop] == HEAD else end) + latency
         put(program, state, ready, key, NONE, event)
@@ -179,9 +166,9 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty):
             ready = max(start + latency, ready - service_ps(program, size, after))
         put(program, state, ready, key + one, onward, event)
     if faulty and not lost:
-        journal(state, key, place, run.arrived_ps, start, end, ready)
+        faults.journal(state, key, place, run.arrived_ps, start, end, ready)
     if routers:
-        first = begins_at(program, at) if faulty else begins
+        first = faults.begins_at(program, at) if faulty else begins
         change_rooms(program, state, server, np.int64(hop), place, first, last, lost, end, ready)
     of_nic = nics and ordered and program.server_nic[server] != NONE
     if of_nic and state.chooses[server] != 0:
@@ -206,7 +193,7 @@ def _follow(program, state, server, task, key, at, joined, end, ordered, faulty)
         key += np.int64(1) << (run.task_bits + run.hop_bits)
         place = (at << 32) | _size(program, task, joined)
         if faulty:
-            key, place = injected(program, state, key, place, end)
+            key, place = faults.injected(program, state, key, place, end)
         put(program, state, end, key, place, NONE)
         if ordered and (not faulty or program.hop_server[program.route_hop[place >> 32]] == server):
             state.choices[server].wake_ps = end
@@ -218,8 +205,8 @@ def _may_serve(state, ordered, routers, faulty):
     run = state.run
     most = run.most if ordered else np.int64(2)
     if faulty:
-        return has_space(state, most)
-    if routers and (run.free_nodes < SPARE_NODES or run.backlog_free == NONE):
+        return faults.has_space(state, most)
+    if routers and (run.free_nodes < faults.SPARE_NODES or run.backlog_free == NONE):
         return False
     return run.blocks >= most and run.late + most <= state.late.size
 
@@ -260,15 +247,15 @@ def _serve_all(program, state, nics, ordered, routers, faulty):
 @helper
 def _deliver_in_order(program, state, key):
     """Deliver a chunk that is in, and those that were in before it and waited for it; or let it wait."""
-    if not is_next(state, key):
+    if not faults.is_next(state, key):
         return
-    task = task_of(state, key)
+    task = faults.task_of(state, key)
     _deliver(program, state, task, True)
-    node = next_held(state, task)
+    node = faults.next_held(state, task)
     while node != NONE:
         free_node(state, node)
         _deliver(program, state, task, True)
-        node = next_held(state, task)
+        node = faults.next_held(state, task)
 
 
 @helper
@@ -287,7 +274,7 @@ def _happen(program, state, event, nics, ordered, faulty):
         _stack(state, key)
     elif faulty and place == RINGS:
         run.spare = event
-        ring(state, key, state.tasks[key].chunks)
+        faults.ring(state, key, state.tasks[key].chunks)
     elif nics and place != NONE:
         happen(program, state, event, place)
     else:
@@ -349,18 +336,18 @@ def fifo_loop(program, state, max_events, until_ps, nics, ordered, routers, faul
     """The loop of all entries above."""
     run = state.run
     limit = run.events + max_events
-    if faulty and not set_timers(program, state):
+    if faulty and not faults.set_timers(program, state):
         return NEEDS_TOKENS
     while True:
         if run.top != NONE and not _settle(program, state, nics, ordered, faulty):
             return NEEDS_TOKENS
         # A chunk that is in before another one waits in a node.
-        if faulty and run.free_nodes < SPARE_NODES:
+        if faulty and run.free_nodes < faults.SPARE_NODES:
             return NEEDS_TOKENS
         due = take(state)
         while due != NONE:
             _happen(program, state, due, nics, ordered, faulty)
-            if faulty and run.free_nodes < SPARE_NODES:
+            if faulty and run.free_nodes < faults.SPARE_NODES:
                 return NEEDS_TOKENS
             due = take(state)
         if nics and not end_runs(program, state, ordered):

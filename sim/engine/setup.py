@@ -8,34 +8,7 @@ import numpy.typing as npt
 
 from sim.engine import loop as _fifo
 from sim.engine.compile.rows import Rows, row, rows
-from sim.engine.core.state import (
-    ATTEMPT_SHIFT,
-    BLOCK,
-    LEVELS,
-    OPEN,
-    RADIX,
-    SLOTS,
-    WORDS,
-    Backlog,
-    Choice,
-    Ends,
-    Engine,
-    Event,
-    FifoState,
-    Flow,
-    Nic,
-    Node,
-    Pool,
-    Queue,
-    Return,
-    Room,
-    Run,
-    Server,
-    Service,
-    Slot,
-    Task,
-    Wish,
-)
+from sim.engine.core import state as layout
 from sim.engine.core.status import FAR, NONE, UNSTACKED
 from sim.engine.policies.choose import NUMBER_BITS
 from sim.engine.policies.faults import SPARE_NODES
@@ -80,7 +53,7 @@ def check_fits(program: Program) -> None:
     limits = (
         (sum(bits(program)), KEY_BITS, "of (class, chunk, hop, task) in a key"),
         (_most_rank(program).bit_length() + NUMBER_BITS, KEY_BITS, "of a rank and a running number"),
-        (max(int(program.service_row.size) - 1, 0).bit_length(), ATTEMPT_SHIFT, "of a chunk size"),
+        (max(int(program.service_row.size) - 1, 0).bit_length(), layout.ATTEMPT_SHIFT, "of a chunk size"),
     )
     for needed, most, what in limits:
         if needed > most:
@@ -222,10 +195,10 @@ def width(program: Program) -> int:
     return min(max(span.bit_length() - 1 - 2 * bool(choosers(program).any()), 0), 30)
 
 
-def initial_state(program: Program, log: bool) -> FifoState:
+def initial_state(program: Program, log: bool) -> layout.FifoState:
     """The state before the first picosecond."""
     n_tasks, n_servers = program.n_tasks, program.n_servers
-    run, tasks, servers = row(Run), rows(Task, n_tasks), rows(Server, n_servers)
+    run, tasks, servers = row(layout.Run), rows(layout.Task, n_tasks), rows(layout.Server, n_servers)
     tasks["missing"] = program.waited_for()
     tasks["chunks"] = program.cut_chunks[program.task_cut]
     ready = np.flatnonzero(tasks["missing"] == 0)
@@ -242,7 +215,7 @@ def initial_state(program: Program, log: bool) -> FifoState:
     logs = log and program.is_healthy
     base = log_base(program) if logs else np.zeros(0, np.int64)
     n_logged = int(base[-1]) if logs else 0
-    return FifoState(
+    return layout.FifoState(
         run=run,
         tasks=tasks,
         start_ps=np.full(n_tasks, -1, np.int64),
@@ -259,10 +232,10 @@ def initial_state(program: Program, log: bool) -> FifoState:
     )
 
 
-def _faults(program: Program, run: Rows[Run], log: bool) -> dict[str, Any]:
+def _faults(program: Program, run: Rows[layout.Run], log: bool) -> dict[str, Any]:
     """State of what changes in time; the journal has room for lapses, or for all services if none is lost."""
     run["noted_from"] = 0 if log else noted_from(program)
-    journal = rows(Service, (program.chunk_hops() + program.n_servers) * log + JOURNAL_TO_SPARE)
+    journal = rows(layout.Service, (program.chunk_hops() + program.n_servers) * log + JOURNAL_TO_SPARE)
     return {
         "row": (program.timetable_ptr[:-1] - 1).astype(np.int32), "held": np.full(program.n_tasks, NONE, np.int32),
         "journal": journal,
@@ -283,7 +256,7 @@ def nics(program: Program) -> dict[str, Any]:
     work = np.zeros(n_nics, np.float64)
     np.add.at(work, nic, n_first * first.astype(np.float64) + (program.cut_chunks[cut] - n_first) * rest)
     engines = program.nic_engines.astype(np.int64)
-    nics = rows(Nic, n_nics)
+    nics = rows(layout.Nic, n_nics)
     for word in ("ready", "aside", "line", "paused", "last_port", "oldest", "newest", "together", "stamp_ps"):
         nics[word] = NONE
     nics["look_ps"] = FAR
@@ -297,12 +270,13 @@ def nics(program: Program) -> dict[str, Any]:
     nics["watched"] = np.where(plenty, 0, np.minimum(at_once, UNBOUNDED))
     server = np.flatnonzero(program.server_nic >= 0)
     nics["server"][program.server_nic[server]] = server
-    backlog, flows = rows(Backlog, 2 * int(engines.sum()) + 2), rows(Flow, int(program.task_flow.max(initial=-1)) + 1)
+    backlog = rows(layout.Backlog, 2 * int(engines.sum()) + 2)
+    flows = rows(layout.Flow, int(program.task_flow.max(initial=-1)) + 1)
     backlog["behind"] = np.append(np.arange(1, len(backlog)), NONE)
     flows["holder"] = flows["later"] = flows["next_flow"] = NONE
     return {
-        "nics": nics, "flows": flows, "wishes": rows(Wish, program.n_tasks),
-        "engines": rows(Engine, int(engines.sum())), "backlog": backlog,
+        "nics": nics, "flows": flows, "wishes": rows(layout.Wish, program.n_tasks),
+        "engines": rows(layout.Engine, int(engines.sum())), "backlog": backlog,
         "port_left": left.reshape(-1), "touched_nic": np.zeros(n_nics, np.int32),
     }
 
@@ -333,11 +307,11 @@ def queue_bytes(program: Program) -> int:
         return 0
     words = program.n_servers * (5 + 2 * program.channels * _buckets(program))
     words += 4 * int((program.task_pool >= 0).sum())
-    of_rooms = (Room.words.itemsize + 2 * Ends.words.itemsize) * program.server_buffer.size
-    return 8 * words + of_rooms + Queue.words.itemsize * program.hop_queue.size + 4 * program.cut_work.size
+    of_rooms = (layout.Room.words.itemsize + 2 * layout.Ends.words.itemsize) * program.server_buffer.size
+    return 8 * words + of_rooms + layout.Queue.words.itemsize * program.hop_queue.size + 4 * program.cut_work.size
 
 
-def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
+def _queues(program: Program, run: Rows[layout.Run]) -> dict[str, Any]:
     """The fields of pools and of queues of servers that choose, which are empty; sets their registers."""
     chooses, n_servers, n_pools = choosers(program), program.n_servers, program.pool_capacity.size
     if not chooses.any() and n_pools == 0 and program.is_healthy:
@@ -347,20 +321,20 @@ def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
     run["rank_shift"] = (_most_rank(program) // buckets).bit_length()
     run["buckets"] = buckets = buckets * program.channels
     run["most"] = 8 + program.channels
-    nodes = _with_nodes(rows(Node), run, max(16, n_servers))
+    nodes = _with_nodes(rows(layout.Node), run, max(16, n_servers))
     in_heaps = n_pools > 0 or run["rank_shift"] > 0
-    choices, pools = rows(Choice, n_servers), rows(Pool, n_pools)
+    choices, pools = rows(layout.Choice, n_servers), rows(layout.Pool, n_pools)
     choices["wake_ps"] = -1
     pools["free_units"], pools["requests"], pools["look"] = program.pool_capacity, NONE, UNSTACKED
-    queues = rows(Queue, int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0)
+    queues = rows(layout.Queue, int(program.hop_queue.max(initial=-1)) + 1 if program.takes_turns else 0)
     queues["first"] = queues["last"] = queues["next_queue"] = NONE
-    rooms = rows(Room, program.server_buffer.size)
+    rooms = rows(layout.Room, program.server_buffer.size)
     return {
         "choices": choices,
         "filled": np.zeros(n_servers * -(-buckets // 64), np.int64),
-        "ends": rows(Ends, n_servers * buckets),
+        "ends": rows(layout.Ends, n_servers * buckets),
         "nodes": nodes,
-        "returns": rows(Return, nodes),
+        "returns": rows(layout.Return, nodes),
         "node_rank": np.zeros(nodes.size if in_heaps else 0, np.int64),
         "node_since": np.zeros(0 if program.is_healthy else nodes.size, np.int64),
         "pools": pools,
@@ -376,13 +350,13 @@ def _queues(program: Program, run: Rows[Run]) -> dict[str, Any]:
     }
 
 
-def _empty_lists(count: int) -> Rows[Ends]:
-    ends = rows(Ends, count)
+def _empty_lists(count: int) -> Rows[layout.Ends]:
+    ends = rows(layout.Ends, count)
     ends["first"] = ends["last"] = NONE
     return ends
 
 
-def _waiting_nodes(state: FifoState) -> npt.NDArray[np.bool_]:
+def _waiting_nodes(state: layout.FifoState) -> npt.NDArray[np.bool_]:
     """Which nodes are chunks that wait at servers: not free, no returns of room, no requests, not in or given up."""
     run, onward = state.run, np.stack([state.nodes["next"], state.nodes["child"]], axis=1)
     other = np.zeros(len(onward), np.bool_)
@@ -394,7 +368,7 @@ def _waiting_nodes(state: FifoState) -> npt.NDArray[np.bool_]:
     return ~other
 
 
-def held_up(program: Program, state: FifoState) -> I64:
+def held_up(program: Program, state: layout.FifoState) -> I64:
     """Places in the routes of the chunks that wait there, but at the first server, when nothing happens any more."""
     if state.nodes.size == 0:
         return np.zeros(0, np.int64)
@@ -403,7 +377,7 @@ def held_up(program: Program, state: FifoState) -> I64:
     return np.asarray(at[follows[at]])
 
 
-def stranded(program: Program, state: FifoState) -> list[Stranded]:
+def stranded(program: Program, state: layout.FifoState) -> list[Stranded]:
     """Chunks that faults hold up for good, when nothing happens any more: given up, or at servers that stay down."""
     if program.is_healthy:
         return []
@@ -418,7 +392,7 @@ def stranded(program: Program, state: FifoState) -> list[Stranded]:
     for number in np.flatnonzero(waits | given_up).tolist():
         key, place = int(nodes["key"][number]), int(nodes["place"][number])
         task, chunk = key & (1 << task_bits) - 1, key >> task_bits + hop_bits & (1 << chunk_bits) - 1
-        lost = (place >> ATTEMPT_SHIFT & ATTEMPTS - 1) + bool(given_up[number])
+        lost = (place >> layout.ATTEMPT_SHIFT & ATTEMPTS - 1) + bool(given_up[number])
         found.append(Stranded(task, chunk, int(program.route_server[place >> 32]), lost))
     return found
 
@@ -433,25 +407,25 @@ def mark(marked: npt.NDArray[np.bool_], onward: I32, root: int) -> None:
             left += onward[token].tolist()
 
 
-def empty_calendar(run: Rows[Run], n_events: int, n_sorted: int) -> dict[str, Any]:
+def empty_calendar(run: Rows[layout.Run], n_events: int, n_sorted: int) -> dict[str, Any]:
     """The fields of a calendar with nothing in it and room for some events; sets its registers."""
-    n_blocks, n_sorted = max(16, n_events // BLOCK), max(64, n_sorted)
+    n_blocks, n_sorted = max(16, n_events // layout.BLOCK), max(64, n_sorted)
     run["opened"] = run["happened"] = run["late"] = run["free_block"] = 0
     run["blocks"] = n_blocks
     run["spare"] = run["moving"] = NONE
     return {
-        "events": rows(Event, n_blocks * BLOCK),
+        "events": rows(layout.Event, n_blocks * layout.BLOCK),
         "next_block": np.arange(1, n_blocks + 1, dtype=np.int32),
-        "slots": rows(Slot, OPEN + 1),
-        "occupied": np.zeros(LEVELS * WORDS, np.int64),
+        "slots": rows(layout.Slot, layout.OPEN + 1),
+        "occupied": np.zeros(layout.LEVELS * layout.WORDS, np.int64),
         "order": np.zeros(n_sorted, np.int64),
         "other": np.zeros(n_sorted, np.int64),
         "late": np.zeros(n_sorted, np.int64),
-        "digit": np.zeros(RADIX, np.int32),
+        "digit": np.zeros(layout.RADIX, np.int32),
     }
 
 
-def with_more_room(state: FifoState) -> FifoState:
+def with_more_room(state: layout.FifoState) -> layout.FifoState:
     """More room to sort in, for services of NICs, for nodes, or half as many blocks again: whichever is short."""
     run = state.run
     if state.backlog.size and run["backlog_free"] == NONE:
@@ -460,13 +434,13 @@ def with_more_room(state: FifoState) -> FifoState:
         more = state.nodes.size // 2
         nodes, rank, since = _with_nodes(state.nodes, run, more), state.node_rank, state.node_since
         return state._replace(
-            nodes=nodes, returns=rows(Return, nodes), node_rank=_longer(rank, more) if rank.size else rank,
+            nodes=nodes, returns=rows(layout.Return, nodes), node_rank=_longer(rank, more) if rank.size else rank,
             node_since=_longer(since, more) if since.size else since,
         )
     if 0 < state.journal.size < run["journaled"] + run["most"]:
         more = state.journal.size // 2 + JOURNAL_TO_SPARE
-        return state._replace(journal=rows(Service, _longer(state.journal, more)))
-    largest, size = int(state.slots["count"][:SLOTS].max()), state.order.size
+        return state._replace(journal=rows(layout.Service, _longer(state.journal, more)))
+    largest, size = int(state.slots["count"][:layout.SLOTS].max()), state.order.size
     if largest > size or run["late"] + max(run["most"], 2) > size:
         more = max(size // 2, largest - size)
         return state._replace(
@@ -476,16 +450,16 @@ def with_more_room(state: FifoState) -> FifoState:
     return with_blocks(state, 5 * blocks // 8 if blocks < FEW_BLOCKS else blocks // 2)
 
 
-def _with_longer_backlog(state: FifoState) -> FifoState:
+def _with_longer_backlog(state: layout.FifoState) -> layout.FifoState:
     """Room for half as many services of NICs again."""
     old = state.backlog.size
-    backlog = rows(Backlog, _longer(state.backlog, max(old // 2, 16)))
+    backlog = rows(layout.Backlog, _longer(state.backlog, max(old // 2, 16)))
     backlog["behind"][old:] = np.append(np.arange(old + 1, backlog.size), NONE)
     state.run["backlog_free"] = old
     return state._replace(backlog=backlog)
 
 
-def with_blocks(state: FifoState, more: int) -> FifoState:
+def with_blocks(state: layout.FifoState, more: int) -> layout.FifoState:
     """More blocks."""
     old = state.next_block.size
     linked = np.arange(old + 1, old + more + 1, dtype=np.int32)
@@ -493,13 +467,14 @@ def with_blocks(state: FifoState, more: int) -> FifoState:
     state.run["free_block"] = old
     state.run["blocks"] += more
     return state._replace(
-        next_block=np.concatenate([state.next_block, linked]), events=rows(Event, _longer(state.events, more * BLOCK))
+        next_block=np.concatenate([state.next_block, linked]),
+        events=rows(layout.Event, _longer(state.events, more * layout.BLOCK)),
     )
 
 
-def _with_nodes(nodes: Rows[Node], run: Rows[Run], more: int) -> Rows[Node]:
+def _with_nodes(nodes: Rows[layout.Node], run: Rows[layout.Run], more: int) -> Rows[layout.Node]:
     """More nodes, all free."""
-    old, nodes = nodes.size, rows(Node, _longer(nodes, more))
+    old, nodes = nodes.size, rows(layout.Node, _longer(nodes, more))
     nodes["next"][old:] = np.append(np.arange(old + 1, old + more), run["free_node"])
     run["free_node"] = old
     run["free_nodes"] += more

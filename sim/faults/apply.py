@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.faults.history import History, history_of
-from sim.faults.plan import FaultPlan, NodeDown, Repair, node_named
+from sim.faults.names import node_named
+from sim.faults.plan import FaultPlan, NodeDown, Repair
 from sim.faults.retry import NPU, with_retries
 from sim.lower.credits import buffers_of, channels_of, route_channels
 from sim.lower.lowered import NO_TRANSFER, Lowered

@@ -7,19 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sim.faults.plan import (
-    Fault,
-    FaultPlan,
-    Jitter,
-    LinkDown,
-    Loss,
-    NodeDown,
-    Repair,
-    SlowLink,
-    Straggler,
-    links_named,
-    node_named,
-)
+from sim.faults.names import links_named, node_named
+from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower.lowered import Lowered
 from sim.program.contract import DOWN, I64, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded

@@ -9,20 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.faults.plan import (
-    FaultPlan,
-    Jitter,
-    LinkDown,
-    Loss,
-    NodeDown,
-    Repair,
-    SlowLink,
-    Straggler,
-    breadth,
-    links_named,
-    node_named,
-    quantiles_ps,
-)
+from sim.faults.names import breadth, links_named, node_named
+from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, quantiles_ps
 from sim.lower.marks import Marks
 from sim.program.contract import I64
 from sim.program.disrupt import Phase

@@ -21,33 +21,7 @@ from sim.engine.core.nodes import free_node, insert_by_arrival, lone, meld, new_
 from sim.engine.core.state import WOKEN
 from sim.engine.core.status import FAR, NONE
 from sim.engine.core.tasks import rank_of
-from sim.engine.policies.faults import (
-    SPARE_NODES,
-    begins_at,
-    changes_route,
-    drops,
-    has_space,
-    is_down,
-    lose,
-    next_down,
-    next_up,
-    sleep,
-    sleeps_until,
-    stays,
-    was_lost,
-)
-from sim.engine.policies.turns import (
-    CHANGED,
-    channel_of,
-    first_in_turn,
-    fits,
-    give_back_before,
-    leave_lines,
-    line_up,
-    look_in_turn,
-    take_any,
-    take_in_turn,
-)
+from sim.engine.policies import faults, turns
 from sim.program.contract import ROUND_ROBIN_FLOW
 
 NUMBER_BITS = 40
@@ -75,7 +49,7 @@ def _bucket_of(program, state, key, place, discipline, routers):
     """The bucket of a chunk: by its channel, and the upper bits of its rank."""
     bucket = rank_of(program, state, discipline, key) >> state.run.rank_shift
     if routers:
-        bucket += channel_of(program, hop_of(program, place)) << state.run.bucket_bits
+        bucket += turns.channel_of(program, hop_of(program, place)) << state.run.bucket_bits
     return bucket
 
 
@@ -154,10 +128,10 @@ def _takes_detour(program, state, server, bucket):
     if program.detour_ptr.size == 0:
         return False
     node = _ends(state, server, bucket).first
-    if not changes_route(program, state, node):
+    if not faults.changes_route(program, state, node):
         return False
     _take(state, server, bucket, True)
-    if stays(program, state, server, node):
+    if faults.stays(program, state, server, node):
         _put_back(program, state, server, node)
     else:
         state.choices[server].waiting -= 1
@@ -171,16 +145,16 @@ def _look_at_channels(program, state, server, discipline, faulty):
     for _ in range(program.channels):
         channel, after = after, np.int64(0) if after + 1 == program.channels else after + 1
         if discipline >= ROUND_ROBIN_FLOW:
-            queue = look_in_turn(program, state, server, channel, faulty)
+            queue = turns.look_in_turn(program, state, server, channel, faulty)
             if queue != NONE:
                 return queue
             continue
         bucket = _first_of_channel(state, server, channel)
         if bucket != NONE:
             if faulty and _takes_detour(program, state, server, bucket):
-                return np.int64(CHANGED)
+                return np.int64(turns.CHANGED)
             node = _ends(state, server, bucket).first
-            if fits(program, state, server, channel, state.nodes[node].place):
+            if turns.fits(program, state, server, channel, state.nodes[node].place):
                 return bucket
     return np.int64(NONE)
 
@@ -191,12 +165,12 @@ def _look(program, state, server, discipline, routers, faulty):
     if routers and program.channels > 1:
         return _look_at_channels(program, state, server, discipline, faulty)
     if routers and discipline >= ROUND_ROBIN_FLOW:
-        return look_in_turn(program, state, server, np.int64(0), faulty)
+        return turns.look_in_turn(program, state, server, np.int64(0), faulty)
     bucket = _first_bucket(state, server)
     if faulty and _takes_detour(program, state, server, bucket):
-        return np.int64(CHANGED)
+        return np.int64(turns.CHANGED)
     node = _ends(state, server, bucket).first
-    if routers and not fits(program, state, server, np.int64(0), state.nodes[node].place):
+    if routers and not turns.fits(program, state, server, np.int64(0), state.nodes[node].place):
         return np.int64(NONE)
     return bucket
 
@@ -205,7 +179,7 @@ def _look(program, state, server, discipline, routers, faulty):
 def _first_in(state, server, discipline, queue, routers):
     """The first chunk of a queue."""
     if routers and discipline >= ROUND_ROBIN_FLOW:
-        return first_in_turn(state, queue)
+        return turns.first_in_turn(state, queue)
     return _ends(state, server, queue).first
 
 
@@ -214,10 +188,10 @@ def _take_from(program, state, server, discipline, queue, routers, faulty):
     """Take the first chunk out of a queue, whose channel has had its turn then."""
     if routers and program.channels > 1:
         node = _first_in(state, server, discipline, queue, routers)
-        channel = channel_of(program, hop_of(program, state.nodes[node].place))
+        channel = turns.channel_of(program, hop_of(program, state.nodes[node].place))
         state.channel[server] = 0 if channel + 1 == program.channels else channel + 1
     if routers and discipline >= ROUND_ROBIN_FLOW:
-        return take_in_turn(program, state, queue)
+        return turns.take_in_turn(program, state, queue)
     return _take(state, server, queue, faulty)
 
 
@@ -226,8 +200,8 @@ def _may_pass(program, state, server, discipline, event):
     """Whether a chunk that arrives at a free server without a queue may start; if so, its channel had its turn."""
     if discipline >= ROUND_ROBIN_FLOW:
         return False
-    channel = channel_of(program, state.events[event].time_ps & _LOW)
-    if not fits(program, state, server, channel, state.events[event].place):
+    channel = turns.channel_of(program, state.events[event].time_ps & _LOW)
+    if not turns.fits(program, state, server, channel, state.events[event].place):
         return False
     if program.channels > 1:
         state.channel[server] = 0 if channel + 1 == program.channels else channel + 1
@@ -254,17 +228,17 @@ def _line_joins(program, state, server, discipline, event, routers, faulty):
     while event != NONE:
         key, place = _key_of(state, event), state.events[event].place
         if key != WAKE:
-            if state.run.free_nodes < SPARE_NODES:
+            if state.run.free_nodes < faults.SPARE_NODES:
                 state.servers[server].line = (event << 32) | (state.servers[server].line & _LOW)
                 return False
             state.choices[server].waiting += 1
             node = new_node(state, key, place)
             if faulty:
                 state.node_since[node] = state.run.now_ps
-                if was_lost(place):
+                if faults.was_lost(place):
                     comes_again(program, state, server, place)
             if routers and discipline >= ROUND_ROBIN_FLOW:
-                line_up(program, state, server, node, faulty)
+                turns.line_up(program, state, server, node, faulty)
             else:
                 rank = rank_of(program, state, discipline, key)
                 bucket = _bucket_of(program, state, key, place, discipline, routers)
@@ -319,25 +293,25 @@ def choose_under_faults(program, state, server, event):
     _link(state, event, NONE)
     if state.servers[server].free_ps > run.now_ps or choice.waiting == 0:
         return np.int64(NONE)
-    if is_down(program, state, server):
-        if drops(program, server):
+    if faults.is_down(program, state, server):
+        if faults.drops(program, server):
             return _lose_all(program, state, server, discipline)
-        sleep(state, server, next_up(program, state, server))
+        faults.sleep(state, server, faults.next_up(program, state, server))
         return np.int64(NONE)
-    queue = np.int64(CHANGED)
-    while queue == CHANGED:
+    queue = np.int64(turns.CHANGED)
+    while queue == turns.CHANGED:
         if choice.waiting == 0:
             return np.int64(NONE)
-        if not has_space(state, run.most):
+        if not faults.has_space(state, run.most):
             return np.int64(SHORT)
         queue = _look(program, state, server, discipline, True, True)
     if queue == NONE:
         _look_when_down(program, state, server)
         return queue
     node = _first_in(state, server, discipline, queue, True)
-    until = sleeps_until(program, state, server, state.nodes[node].key, state.nodes[node].place)
+    until = faults.sleeps_until(program, state, server, state.nodes[node].key, state.nodes[node].place)
     if until > 0:
-        sleep(state, server, until)
+        faults.sleep(state, server, until)
         return np.int64(NONE)
     choice.waiting -= 1
     node = _take_from(program, state, server, discipline, queue, True, True)
@@ -348,8 +322,8 @@ def choose_under_faults(program, state, server, event):
 @helper
 def _look_when_down(program, state, server):
     """A server that waits for room looks again when it goes down, if it then loses what waits."""
-    if program.timetable_ptr.size and drops(program, server):
-        down = next_down(program, state, server)
+    if program.timetable_ptr.size and faults.drops(program, server):
+        down = faults.next_down(program, state, server)
         if down != FAR and state.choices[server].wake_ps != down:
             state.choices[server].wake_ps = down
             put(program, state, down, server, np.int64(WOKEN), NONE)
@@ -360,23 +334,23 @@ def _lose_all(program, state, server, discipline):
     """Lose what waits at a server that is down. Returns NONE, or SHORT before all is lost."""
     run, choice = state.run, state.choices[server]
     while choice.waiting > 0:
-        if not has_space(state, run.most):
+        if not faults.has_space(state, run.most):
             return np.int64(SHORT)
         if discipline >= ROUND_ROBIN_FLOW:
-            node = take_any(program, state, server)
+            node = turns.take_any(program, state, server)
         else:
             node = _take(state, server, _first_bucket(state, server), True)
         choice.waiting -= 1
         key, place = state.nodes[node].key, state.nodes[node].place
         run.arrived_ps = state.node_since[node]
         free_node(state, node)
-        lose(program, state, server, key, place, run.now_ps, run.now_ps)
-        if not begins_at(program, place >> 32):
-            give_back_before(program, state, place, run.now_ps)
+        faults.lose(program, state, server, key, place, run.now_ps, run.now_ps)
+        if not faults.begins_at(program, place >> 32):
+            turns.give_back_before(program, state, place, run.now_ps)
         elif program.server_nic[server] != NONE:
             leaves_unserved(program, state, server, place)
     if discipline >= ROUND_ROBIN_FLOW:
-        leave_lines(program, state, server)
+        turns.leave_lines(program, state, server)
     return np.int64(NONE)
 
 
