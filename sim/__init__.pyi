@@ -3,8 +3,8 @@ from sim.analytic.bounds import bounds as bounds
 from sim.analytic.constraints import Feasible as Feasible
 from sim.analytic.constraints import budget as budget
 from sim.analytic.cut_bound import cut_bound as cut_bound
+from sim.analytic.cut_bound import roof as roof
 from sim.analytic.libra import Placed as Placed
-from sim.analytic.roof import roof as roof
 from sim.faults.plan import FaultPlan as FaultPlan
 from sim.faults.plan import Jitter as Jitter
 from sim.faults.plan import LinkDown as LinkDown

@@ -91,6 +91,10 @@ def _of_numbers(
     return build(*numbers, **links)
 
 
+def _circulant(numbers: tuple[int, ...], **links: Any) -> Topology:
+    return circulant(numbers[0], numbers[1:], **links)
+
+
 def _of_boards(board: str, argument: str, **links: Any) -> Topology:
     """A HammingMesh of boards of one shape: "2" for 2x2, or "2x3"."""
     what = f"hx{board}mesh:{argument}"
@@ -169,7 +173,7 @@ _FAMILIES = (
         ("random-regular:2x1", "random-regular:5x2", "random-regular:8x3x2"), one_kind=True,
     ),
     Family(
-        "circulant", _shaped("circulant", lambda numbers, **links: circulant(numbers[0], numbers[1:], **links)),
+        "circulant", _shaped("circulant", _circulant),
         "duplex circuits to the NPUs at given jumps around a circle: the rings of TopoOpt", "circulant:16x1x5",
         ("circulant:1", "circulant:2x1", "circulant:5x1x2", "circulant:6x2x3", "circulant:12x1x5"), one_kind=True,
     ),

@@ -11,26 +11,13 @@ from sim.program.contract import HEAD
 def work_and_path(program, task_kind, kind_cut, kind_route, kind_tasks, busy, longest, kind_ps, waits, order, times):
     """Work of every server, and the latest finish if no task ever waited for another's service.
 
-    Parameters
-    ----------
-    program : Program
-    task_kind : (T,) int32
-        Kind of each task: tasks of one kind have the same cut and route.
-    kind_cut, kind_route, kind_tasks : (K,) int64
-        Cut and route of each kind, and its number of tasks.
-    busy, longest : (S,) int64
-        Filled: sum of the services of each server, and its longest service; zeros on entry.
-    kind_ps : (3, K) int64
-        Filled: least time from release to delivery of the first chunk, of the whole task, and of one more chunk.
-    waits, order : (T,) int32
-        Parents of each task, windows left out, and scratch; zeros on entry.
-    times : (2, T) int64
-        Filled: release and finish; zeros on entry.
-
-    Returns
-    -------
-    int
-        The latest finish.
+    `task_kind` (T,): kind of each task; tasks of one kind have the same cut and route.
+    `kind_cut`, `kind_route`, `kind_tasks` (K,): cut and route of each kind, and its number of tasks.
+    `busy`, `longest` (S,): filled: sum of the services of each server, and its longest service; zeros on entry.
+    `kind_ps` (3, K): filled: least time from release to delivery of the first chunk, of the whole task, and of one
+        more chunk.
+    `waits`, `order` (T,): parents of each task, windows left out, and scratch; zeros on entry.
+    `times` (2, T): filled: release and finish; zeros on entry.
     """
     for kind in range(kind_cut.size):
         cut, route, tasks = kind_cut[u64(kind)], kind_route[u64(kind)], kind_tasks[u64(kind)]

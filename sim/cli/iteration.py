@@ -17,7 +17,7 @@ from workloads.passes.memory import memory_of
 from workloads.passes.plan import Plan
 
 
-def run(arguments: argparse.Namespace, spec: Spec) -> None:
+def run_model(arguments: argparse.Namespace, spec: Spec) -> None:
     """Compose, print and write."""
     if spec.library.name is not None:
         refuse_how(arguments, "omit --library")
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace, spec: Spec) -> None:
     switched = ["# note: each collective begins with its circuits up; --inline counts the changes between them"]
     ends = [time_text(row[key]) for key in ("spread_low_s", "spread_high_s") if key in row]
     told = [f"iteration {' to '.join(ends)} in {spec.account.spread} perturbed runs of each collective"] * bool(ends)
-    say(arguments, *_lines(found, one.where), *told, *switched * bool(optics and optics.policy))
+    say(arguments, *_lines_of(found, one.where), *told, *switched * bool(optics and optics.policy))
     write_json(arguments, spec, [row])
     write_csv(arguments, [{"rank": rank, "kind": kind, "time_s": time / 1e12}
                           for rank, parts in enumerate(found.parts) for kind, time in parts.items()])
@@ -65,7 +65,7 @@ def memory_lines(plan: Plan) -> str:
                     *([name, format_size(round(size))] for name, size in sizes.items())], left=1)
 
 
-def _lines(found: Iteration, where: str) -> Iterator[str]:
+def _lines_of(found: Iteration, where: str) -> Iterator[str]:
     yield f"# weft train: {head(found.plan, where)}"
     yield from (f"# {one}" for one in (found.plan.assumptions, found.certificate))
     time, flops = rates(found.plan, found.time_ps)

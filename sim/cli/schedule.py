@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from collectives import ALGORITHMS, COLLECTIVES, Schedule, pipelined
-from collectives.formats.forestcoll import to_forestcoll
+from collectives.formats.files import to_forestcoll
 from collectives.formats.htsim import to_htsim
 from collectives.formats.msccl_xml import to_msccl
 from collectives.formats.mscclpp_json import to_mscclpp
@@ -30,8 +30,7 @@ from sim.whole_file import write_bytes_whole
 from topologies.checks import WeftError
 from topologies.units import counted, format_size
 from workloads.formats.chakra import write_trace
-from workloads.formats.chakra_writer import schedule_to_chakra
-from workloads.formats.goal_writer import schedule_to_goal
+from workloads.formats.schedule_writers import schedule_to_chakra, schedule_to_goal
 
 MOST_LINES = 200
 """Transfers shown of one rank; the JSON has all."""

@@ -1,13 +1,13 @@
-"""`weft train`: one training iteration: computation, communication, and its exposed part."""
+"""`weft train`: one training iteration: of a workload, or of a language model by its passes; and its exposed part."""
 
 import argparse
 from collections.abc import Sequence
 from typing import Any
 
 from sim import plots
-from sim.cli import iteration
 from sim.cli.asked import check_looks_into, spec_of
 from sim.cli.flags import how
+from sim.cli.iteration import head, memory_lines, rates, run_model
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.result import Result
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
     if spec.iteration.model is None:
         no_model(spec)
     elif not spec.iteration.inline:
-        iteration.run(arguments, spec)
+        run_model(arguments, spec)
         return
     check_looks_into(spec)
     with progress("train", 1, arguments.quiet):
@@ -79,13 +79,13 @@ def parts(result: Result, rank: int) -> list[dict[str, Any]]:
 
 def _lines(spec: Spec, opened: Opened, result: Result) -> list[str]:
     plan, topology = opened.plan, result.job.topology
-    what = f"{iteration.head(plan, topology.name)}, inlined" if plan else (
+    what = f"{head(plan, topology.name)}, inlined" if plan else (
         f"{opened.name}, {opened.what}, on {topology.name}, {counted(topology.n_npus, 'NPU')}")
     about = (f"{result.assumptions}; {result.symmetry}", *spec.preset_notes, *result.notes(), *opened.notes)
     lines = [f"# weft train: {what}", *(f"# {one}" for one in about)]
-    lines += iteration.rates(plan, result.time_ps) if plan else ()
+    lines += rates(plan, result.time_ps) if plan else ()
     lines += [line for ranks in _alike(result) for line in _lines_of(result, ranks)]
-    return [*lines, iteration.memory_lines(plan)] if plan else lines
+    return [*lines, memory_lines(plan)] if plan else lines
 
 
 def _alike(result: Result) -> list[list[int]]:

@@ -289,20 +289,10 @@ def _happen(program, state, event, nics, ordered, faulty):
 def run_fifo(program, state, max_events, until_ps):
     """Run a program of fifo servers and simple pools until it ends or a limit is reached, between two picoseconds.
 
-    Parameters
-    ----------
-    program : Program
-    state : FifoState
-        Updated; a later call goes on from it.
-    max_events : int
-        Pause after the picosecond in which this many more services have begun.
-    until_ps : int
-        Pause before the first event later than this.
-
-    Returns
-    -------
-    int
-        FINISHED, PAUSED, STUCK, OUT_OF_ORDER, or NEEDS_TOKENS: call again with more room.
+    `state`: updated; a later call goes on from it.
+    `max_events`: pause after the picosecond in which this many more services have begun.
+    `until_ps`: pause before the first event later than this.
+    Returns FINISHED, PAUSED, STUCK, OUT_OF_ORDER, or NEEDS_TOKENS: call again with more room.
     """
     return fifo_loop(program, state, max_events, until_ps, False, False, False, False)
 

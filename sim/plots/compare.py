@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from sim.analytic.roof import Roof
+from sim.analytic.cut_bound import Roof
 from sim.plots.style import (
     REFERENCE,
     WIDE,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from collectives.core.collective import Collective
 from collectives.registry import REDUCES, REDUCING
-from sim.analytic.roof import roof
+from sim.analytic.cut_bound import roof
 from sim.plots.compare import draw_comparison, draw_roofline, draw_scaling, draw_speedup
 from sim.plots.critical_path import draw_validation
 from sim.plots.style import NARROW, WIDE, Row, by_fabric

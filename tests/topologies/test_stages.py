@@ -10,7 +10,7 @@ from collectives import Schedule, build
 from collectives.formats.htsim import to_htsim
 from topologies import from_spec, stages
 from topologies.stages import OTHER, count, counting_of, doing, end_profile, hearing, staged, start_profile, under_way
-from workloads.formats.goal_writer import schedule_to_goal
+from workloads.formats.schedule_writers import schedule_to_goal
 
 
 def test_a_stage_inside_another_stops_its_clock_and_all_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,19 @@
-"""Maximum flow in a network with integer capacities: exact whatever their magnitude."""
+"""Maximum flow in a network with integer capacities: exact whatever their magnitude.
 
+The compiled maximum flow: Dinic's algorithm on integers, and the repair of an older flow.
+
+Arc a and its reverse a ^ 1 are adjacent. The arcs that leave a node are `arcs[begin[node]:end[node]]`, walked from the
+last: an array, unlike a linked list, lets the processor load the next arc while it waits for this one. For capacities
+beyond 64 bits the functions also run as plain Python (`augment.py_func`) on arrays of Python integers.
+"""
+
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies.flows._maxflow import REGISTERS, augment, repair
+from topologies.compiled import cached
 from topologies.stages import count
 
 LARGEST = 2**61
@@ -143,3 +151,192 @@ def _wider(old: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
     fresh = np.zeros(2 * old.size + more, old.dtype)
     fresh[: old.size] = old
     return fresh
+
+
+PAUSED, NODE, DEPTH, REGISTERS = range(4)
+"""Where an augmentation that was interrupted goes on: whether it was, the node it stood at, and the arcs behind it."""
+
+PATIENCE = 1 << 28
+"""Steps after which it is interrupted, so that somebody can be told or stop it: about half a second."""
+
+
+_jit = partial(cached, nogil=True, _nrt=False)
+
+
+@_jit
+def augment(begin, end, arcs, head, left, source, sink, limit, level, current, queue, path, register):  # type: ignore[no-untyped-def]  # jitted
+    """Push at most `limit` from source to sink; returns the amount pushed.
+
+    If `register[PAUSED]` is set on return, it is to be called again, with what is left of the limit and nothing else
+    changed: it goes on where it was.
+
+    `begin`, `end` (n_nodes,): where the arcs that leave each node stand in `arcs`.
+    `head` (n_arcs,): head node of an arc.
+    `left` (n_arcs,): residual capacity of each arc; updated.
+    `level`, `current`, `queue`, `path` (n_nodes,): scratch space. If less than `limit` was pushed, the nodes with level
+        >= 0 are the source side of the minimum cut closest to the source.
+    `register` (REGISTERS,): as above; zeros at first, and when it is done.
+    """
+    pushed, patience = limit * 0, PATIENCE
+    while pushed < limit:
+        if register[PAUSED] == 0:
+            for node in range(len(level)):
+                level[node] = -1
+            level[source] = 0
+            queue[0] = source
+            done, found = 0, 1
+            while done < found and level[sink] < 0:
+                node = queue[done]
+                done += 1
+                for at in range(end[node] - 1, begin[node] - 1, -1):
+                    other = head[arcs[at]]
+                    if left[arcs[at]] > 0 and level[other] < 0:
+                        level[other] = level[node] + 1
+                        queue[found] = other
+                        found += 1
+            if level[sink] < 0:
+                break
+            for node in range(len(current)):  # a copy of arrays would compile the text of its error message, for 2 s
+                current[node] = end[node] - 1
+            register[NODE], register[DEPTH] = source, 0
+            patience -= found
+        register[PAUSED] = 0
+        node, depth = register[NODE], register[DEPTH]
+        while True:
+            patience -= 1
+            if patience < 0:
+                register[PAUSED], register[NODE], register[DEPTH] = 1, node, depth
+                return pushed
+            if node == sink:
+                most = limit - pushed
+                for i in range(depth):
+                    most = min(most, left[path[i]])
+                back = depth
+                for i in range(depth - 1, -1, -1):
+                    left[path[i]] -= most
+                    left[path[i] ^ 1] += most
+                    if left[path[i]] == 0:
+                        back = i
+                pushed += most
+                patience -= depth
+                if pushed >= limit:
+                    break
+                depth = back
+                node = head[path[depth] ^ 1]
+                continue
+            at = current[node]
+            while at >= begin[node] and not (left[arcs[at]] > 0 and level[head[arcs[at]]] == level[node] + 1):
+                at -= 1
+            current[node] = at
+            if at >= begin[node]:
+                path[depth] = arcs[at]
+                depth += 1
+                node = head[arcs[at]]
+            elif depth == 0:
+                break
+            else:
+                level[node] = -2
+                depth -= 1
+                node = head[path[depth] ^ 1]
+                current[node] -= 1
+    register[NODE], register[DEPTH] = 0, 0
+    return pushed
+
+
+@_jit
+def repair(begin, end, arcs, head, capacity, held, left, excess, source, sink, level, path, queue):  # type: ignore[no-untyped-def]  # jitted
+    """Make a flow of other capacities one of these; returns the amount that still arrives at the sink.
+
+    What does not fit any more is cut off. Where a node then receives more than it sends, the rest goes on to the sink
+    or to a node that lacks it, or back; what a node still lacks comes from the source, or is not sent on. Each path is
+    found by a search that ends at the nearest of them, so that small changes are repaired where they are.
+
+    `capacity` (n_arcs,): capacity of each arc, 0 for the reverse ones.
+    `held` (n_arcs / 2,): the older flow, on every arc but the reverse ones. It is one from source to sink: every other
+        node sends on what it receives, so that only the ends of arcs on which it does not fit have to be looked at.
+    `left` (n_arcs,): residual capacity of each arc; written.
+    `excess` (n_nodes,): scratch space.
+    `level`, `path`, `queue` (n_nodes,): scratch space.
+    """
+    for node in range(len(excess)):
+        excess[node] = 0
+    for arc in range(0, len(left), 2):
+        flow, room = held[arc >> 1], capacity[arc]
+        if flow > room:
+            excess[head[arc]] -= flow - room
+            excess[head[arc + 1]] += flow - room
+            flow = room
+        left[arc], left[arc + 1] = room - flow, flow
+    for node in range(len(excess)):
+        while node != source and node != sink and excess[node] != 0:
+            # Forward from a node with too much, backward from one with too little: one is the other with arcs reversed.
+            back = 1 if excess[node] < 0 else 0
+            near, far = (source, sink) if back else (sink, source)
+            for other in range(len(level)):
+                level[other] = -1
+            level[node] = 0
+            queue[0] = node
+            done, seen, found = 0, 1, -1
+            while done < seen and found < 0:
+                here = queue[done]
+                done += 1
+                if here == far:
+                    continue
+                for at in range(end[here] - 1, begin[here] - 1, -1):
+                    arc = arcs[at]
+                    other = head[arc]
+                    if left[arc ^ back] > 0 and level[other] < 0:
+                        level[other] = 0
+                        path[other] = arc
+                        queue[seen] = other
+                        seen += 1
+                        opposed = excess[other] > 0 if back else excess[other] < 0
+                        if other == near or (opposed and other != far):
+                            found = other
+                            break
+            if found < 0:
+                found = far
+            most = -excess[node] if back else excess[node]
+            if found != source and found != sink:
+                most = min(most, excess[found] if back else -excess[found])
+            here = found
+            while here != node:
+                most = min(most, left[path[here] ^ back])
+                here = head[path[here] ^ 1]
+            here = found
+            while here != node:
+                left[path[here] ^ back] -= most
+                left[path[here] ^ back ^ 1] += most
+                here = head[path[here] ^ 1]
+            change = -most if back else most
+            excess[node] -= change
+            excess[found] += change
+    arrives = excess[sink] * 0
+    for at in range(begin[sink], end[sink]):
+        arc = arcs[at]
+        arrives += left[arc] if arc & 1 else -left[arc ^ 1]
+    return arrives
+
+
+@_jit
+def farthest(link_ptr, dst, source, n_npus, hops, queue):  # type: ignore[no-untyped-def]  # jitted
+    """Links on the longest of the shortest paths from `source` to an NPU; -1 if one cannot be reached.
+
+    `link_ptr`, `dst` (n_nodes + 1,), (n_links,): links of each node, and where each of them leads.
+    `hops`, `queue` (n_nodes,): scratch space.
+    """
+    hops[:] = -1
+    hops[source], queue[0] = 0, source
+    begin, end, npus, most = 0, 1, 0, 0
+    while begin < end and npus < n_npus:
+        node = queue[begin]
+        begin += 1
+        if node < n_npus:
+            npus += 1
+            most = hops[node]  # nodes come in the order of their distance
+        for link in range(link_ptr[node], link_ptr[node + 1]):
+            if hops[dst[link]] < 0:
+                hops[dst[link]] = hops[node] + 1
+                queue[end] = dst[link]
+                end += 1
+    return most if npus == n_npus else -1

@@ -22,9 +22,8 @@ from topologies.core.paths import distinct_of
 from topologies.core.rateless import alike, wiring_of
 from topologies.core.symmetry import link_permutation, translation
 from topologies.core.topology import Topology
-from topologies.flows._maxflow import farthest
 from topologies.flows.cuts import proportions, together_Bps, whole_capacities
-from topologies.flows.maxflow import LARGEST, FlowNetwork
+from topologies.flows.maxflow import LARGEST, FlowNetwork, farthest
 from topologies.stages import count
 
 Bools = npt.NDArray[np.bool_]

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from topologies.text.brief import one_line
 from workloads.passes.layers import Layers
+from workloads.passes.memory import Parameters, layer_parameters, outer_parameters, rank_parameters, stage_parameters
 from workloads.passes.orders import Pass, Slot, order_of
 from workloads.passes.plan import Plan
-from workloads.passes.stages import Parameters, layer_parameters, outer_parameters, rank_parameters, stage_parameters
 from workloads.passes.tape import Begun, Tape, Times, Wait, Work
 from workloads.passes.timeline import Timed, Timeline, timeline
 

@@ -8,7 +8,7 @@ import pytest
 
 from collectives import build
 from collectives.core.proof import ScheduleError
-from collectives.formats.forestcoll import to_forestcoll
+from collectives.formats.files import to_forestcoll
 from collectives.formats.teccl import FLOWS, PATHS, teccl_schedule, to_teccl
 from sim import simulate
 from topologies import WeftError, from_spec

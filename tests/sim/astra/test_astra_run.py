@@ -19,7 +19,7 @@ from tests.astra_inputs import DATA, collective_node, compute_node, message_node
 from tests.oracles import astra_closed_forms as closed
 from topologies import WeftError, ring
 from workloads.formats.chakra import Trace, read_trace
-from workloads.formats.chakra_writer import schedule_to_chakra
+from workloads.formats.schedule_writers import schedule_to_chakra
 
 MIB = 2**20
 RING, FULL, SWITCH = "Ring", "FullyConnected", "Switch"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from collectives import algorithms_for, build
 from sim import simulate
-from sim.analytic.roof import roof
+from sim.analytic.cut_bound import roof
 from sim.cli import main
 from sim.plots.compare import assumptions, by_npus, common_size
 from sim.plots.critical_path import draw_critical_path, kind_of, row_names

@@ -10,7 +10,8 @@ from scipy.sparse.csgraph import maximum_flow
 
 from tests import fabrics
 from topologies import WeftError, from_spec
-from topologies.flows import _maxflow, programs
+from topologies.flows import maxflow as flow_kernels
+from topologies.flows import programs
 from topologies.flows.maxflow import FlowNetwork
 from topologies.flows.programs import all_to_all_rate_Bps, best_roots, concurrent_flow
 from topologies.stages import hearing, under_way
@@ -58,7 +59,7 @@ def test_a_flow_that_is_interrupted_goes_on_where_it_was(arcs, patience):
     whole = plain.flow(0, 7, 10**6)
     heard = []
     with hearing(lambda *told: heard.append(told)), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_maxflow, "PATIENCE", patience)
+        patch.setattr(flow_kernels, "PATIENCE", patience)
         assert interrupted.flow(0, 7, 10**6) == whole
     assert plain.used([one for one, _ in added]).tolist() == interrupted.used([one for _, one in added]).tolist()
     assert np.array_equal(plain.source_side(), interrupted.source_side())

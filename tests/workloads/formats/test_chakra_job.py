@@ -16,7 +16,7 @@ from workloads.formats.chakra import Trace, parse_trace, write_trace
 from workloads.formats.chakra_attributes import Attribute
 from workloads.formats.chakra_job import chakra_job, read_chakra
 from workloads.formats.chakra_schema import Node
-from workloads.formats.chakra_writer import schedule_to_chakra
+from workloads.formats.schedule_writers import schedule_to_chakra
 from workloads.group_collectives import group_spec
 from workloads.job import Communicate
 

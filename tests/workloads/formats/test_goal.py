@@ -17,7 +17,7 @@ from tests.places import SHARED
 from topologies import Topology, WeftError, from_spec, ring, switch
 from topologies.text.schema import Absent
 from workloads.formats.goal import ABSENT, open_goal, parse_goal, read_goal
-from workloads.formats.goal_writer import schedule_to_goal
+from workloads.formats.schedule_writers import schedule_to_goal
 
 ONE_PIECE = Model(chunks=1)
 

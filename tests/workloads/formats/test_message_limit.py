@@ -8,7 +8,7 @@ import pytest
 from collectives import build
 from tests.collectives.cases import CASES, Case, torus_for
 from topologies import WeftError, torus
-from workloads.formats.message_limit import check_messages
+from workloads.formats.schedule_writers import check_messages
 
 
 @pytest.mark.table

@@ -17,10 +17,17 @@ from workloads.models.language import LanguageModel, Matrix, language_model
 from workloads.passes.device import device, stack
 from workloads.passes.iteration import WAITING, Passes, iterate
 from workloads.passes.layers import Layers
-from workloads.passes.memory import _others, check_fits, layer_activations, memory_of
+from workloads.passes.memory import (
+    _others,
+    check_fits,
+    layer_activations,
+    layer_parameters,
+    memory_of,
+    outer_parameters,
+    rank_parameters,
+)
 from workloads.passes.orders import ORDERS, Pass, Slot
 from workloads.passes.plan import Plan
-from workloads.passes.stages import layer_parameters, outer_parameters, rank_parameters
 from workloads.passes.tape import Begun, Tape, Work
 from workloads.passes.timeline import timeline
 
