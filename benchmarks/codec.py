@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from topologies.units import parse_size
 from workloads.compression import FORMS
-from workloads.compression.gains import Measured, measure
+from workloads.compression.rates import Measured, measure
 
 SIZE = "16MiB"
 """Of the dense array of 32-bit integers."""

@@ -26,9 +26,9 @@ ABOUT = {
 ROOMS = ("topologies", "collectives", "workloads", "sim")
 MODULES = (
     "collectives.in_network", "collectives.trees.aggregation", "collectives.parameter_server", "workloads.compression",
-    "workloads.compression.layout", "workloads.compression.gains", "sim.faults.plan", "sim.faults.retry",
+    "workloads.compression.cells", "workloads.compression.gains", "sim.faults.plan", "sim.faults.retry",
     "sim.scenarios.tenants", "sim.scenarios.pool_streaming", "sim.scenarios.slot_sharing",
-    "sim.scenarios.pool_streaming",
+    "sim.scenarios.partial_aggregates",
 )
 """Modules inside the packages whose names are part of the API too."""
 FORMATS = (

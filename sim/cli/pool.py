@@ -16,7 +16,8 @@ from sim.cli.flags import how
 from sim.cli.output import say, write_csv, write_json, write_whole
 from sim.cli.progress import progress
 from sim.how import AS_USUAL, How
-from sim.scenarios.pool_streaming import Late, LateWorker, PoolStreaming, Slow, late_worker_run, time_ps
+from sim.scenarios.partial_aggregates import LateWorker, late_worker_run
+from sim.scenarios.pool_streaming import Late, PoolStreaming, Slow, time_ps
 from sim.scenarios.slot_sharing import RULES, Sharing, fallback_share, finishes_ps
 from sim.study.keys import PoolKeys, flags_of, keys_of
 from sim.study.tables import aligned, time_text

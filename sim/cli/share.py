@@ -23,18 +23,8 @@ from sim.cli.progress import progress
 from sim.lower.tenants import Tenant, check_npus, merge
 from sim.program.model import Model
 from sim.program.model_options import parse_value
-from sim.scenarios.tenants import (
-    MOST_NODES,
-    WAYS,
-    Npus,
-    Shares,
-    Wanted,
-    fragmentation,
-    placed,
-    share_fabric,
-    spans_of,
-    spread,
-)
+from sim.scenarios.placement import MOST_NODES, WAYS, Npus, Wanted, fragmentation, placed, spans_of, spread
+from sim.scenarios.tenants import Shares, share_fabric
 from sim.study.jobs import open_workload, with_npu_bandwidth
 from sim.study.keys import KINDS, keys_of
 from sim.study.plans import ALGORITHM, machine_of, model_of_jobs, plan_job

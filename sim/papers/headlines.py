@@ -19,7 +19,8 @@ from sim.study.keys import ModelKeys, TopologyKeys
 from sim.study.points import Task, compute
 from sim.study.spec import Spec
 from topologies.units import format_size
-from workloads.compression.gains import GRADIENTS, INSTANT, Compression, compressed_all_reduce
+from workloads.compression.gains import GRADIENTS, Compression, compressed_all_reduce
+from workloads.compression.rates import INSTANT
 
 
 class Headline(NamedTuple):

@@ -25,16 +25,8 @@ from topologies import Topology, fat_tree, switch, torus
 from topologies.core.links import rank_coordinates
 from topologies.units import PS_PER_S, bytes_per_s, format_size
 from workloads.compression import FORMS, Codec, NibbleSum, baselines, layout_for, lossless_sum
-from workloads.compression.gains import (
-    GRADIENTS,
-    INSTANT,
-    Compression,
-    Rates,
-    compressed_all_reduce,
-    expansion,
-    measure,
-    union_density,
-)
+from workloads.compression.gains import GRADIENTS, Compression, compressed_all_reduce, expansion, union_density
+from workloads.compression.rates import INSTANT, Rates, measure
 
 MIB = 2**20
 PUBLISHED_SLOTS = {8: 63.673, 16: 31.838, 57: 8.941, 64: 8.934}

@@ -13,7 +13,8 @@ import pytest
 
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
-from sim.scenarios.pool_streaming import LateWorker, PoolStreaming, late_worker_run, time_ps
+from sim.scenarios.partial_aggregates import LateWorker, late_worker_run
+from sim.scenarios.pool_streaming import PoolStreaming, time_ps
 from sim.scenarios.slot_sharing import RULES, Sharing, fallback_share
 
 SIZE = 16 * 1024

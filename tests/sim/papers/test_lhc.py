@@ -9,7 +9,7 @@ import pytest
 from sim.papers import lhc
 from sim.papers.tables import Left, run_paper
 from tests.places import ROOT
-from workloads.compression.gains import INSTANT, Rates
+from workloads.compression.rates import INSTANT, Rates
 
 FIGURES = ("cliff", "throughput", "models", "sizes")
 

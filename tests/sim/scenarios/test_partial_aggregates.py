@@ -6,7 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.program import service_time_ps
-from sim.scenarios.pool_streaming import Held, LateWorker, PoolStreaming, late_worker_run
+from sim.scenarios.partial_aggregates import Held, LateWorker, late_worker_run
+from sim.scenarios.pool_streaming import PoolStreaming
 from tests.oracles.partial_aggregates import late_worker
 from topologies import WeftError
 

@@ -12,7 +12,8 @@ from sim import simulate
 from sim.cli import main
 from sim.lower.tenants import Tenant
 from sim.program.model import Model
-from sim.scenarios.tenants import Wanted, choose, ends_ps, fragmentation, fragments, placed, spread
+from sim.scenarios.placement import Wanted, choose, fragmentation, fragments, placed, spread
+from sim.scenarios.tenants import ends_ps
 from topologies import from_spec
 from topologies.units import parse_time
 from workloads.group_collectives import among

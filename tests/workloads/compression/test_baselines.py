@@ -21,8 +21,8 @@ from workloads.compression.baselines import (
     to_fixed,
     top_k,
 )
+from workloads.compression.cells import cells_required
 from workloads.compression.gains import Compression, union_density
-from workloads.compression.layout import cells_required
 
 
 @pytest.mark.parametrize(

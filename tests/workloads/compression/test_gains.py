@@ -6,20 +6,17 @@ from hypothesis import strategies as st
 
 from benchmarks import codec
 from topologies import WeftError
+from workloads.compression.cells import cells_required
 from workloads.compression.gains import (
     GRADIENTS,
-    INSTANT,
     Compression,
     Gradient,
-    Measured,
-    Rates,
     compressed_all_reduce,
     expansion,
     gradient,
-    measure,
     peel_rounds,
 )
-from workloads.compression.layout import cells_required
+from workloads.compression.rates import INSTANT, Measured, Rates, measure
 
 
 def line_rate(size_bytes):
