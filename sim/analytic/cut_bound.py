@@ -16,19 +16,9 @@ from topologies import Topology
 from topologies.checks import checked, number
 from topologies.core.paths import distinct_of
 from topologies.core.topology import Aggregation
+from topologies.flows import tightest_cut
 from topologies.flows.partitions import least_crossing
 from topologies.flows.prices import Priced, best_prices, demand_prices
-from topologies.flows.tightest_cut import (
-    Cut,
-    broadcast_cut,
-    gather_cut,
-    gather_to_cut,
-    is_transitive,
-    reduce_cut,
-    remembered_in_proportion,
-    scatter_cut,
-    separating_cut,
-)
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
 
@@ -79,17 +69,17 @@ def _faster(found: CutBound, times: Fraction) -> CutBound:
     return found._replace(s_per_byte=found.s_per_byte / times)
 
 
-@remembered_in_proportion(_faster)
+@tightest_cut.remembered_in_proportion(_faster)
 def _cut_bound(
     topology: Topology, collective: str, root: int, reducing_switches: bool | None, known: Aggregation | None
 ) -> CutBound:
     bounds: dict[str, Callable[[], CutBound]] = {
-        "all-gather": lambda: _shared(topology, gather_cut(topology)),
-        "reduce-scatter": lambda: _shared(topology, scatter_cut(topology)),
-        "broadcast": lambda: _whole(topology, broadcast_cut(topology, root)),
-        "reduce": lambda: _whole(topology, reduce_cut(topology, root)),
-        "gather": lambda: _shared(topology, gather_to_cut(topology, root)),
-        "scatter": lambda: _shared(topology, gather_to_cut(topology, root, True)),
+        "all-gather": lambda: _shared(topology, tightest_cut.gather_cut(topology)),
+        "reduce-scatter": lambda: _shared(topology, tightest_cut.scatter_cut(topology)),
+        "broadcast": lambda: _whole(topology, tightest_cut.broadcast_cut(topology, root)),
+        "reduce": lambda: _whole(topology, tightest_cut.reduce_cut(topology, root)),
+        "gather": lambda: _shared(topology, tightest_cut.gather_to_cut(topology, root)),
+        "scatter": lambda: _shared(topology, tightest_cut.gather_to_cut(topology, root, True)),
         "all-reduce": lambda: _all_reduce(topology, reducing_switches),
         "all-to-all": lambda: _all_to_all(topology),
     }
@@ -98,10 +88,10 @@ def _cut_bound(
 
 def is_cheap(topology: Topology) -> bool:
     """Whether the exact cut is quick to compute."""
-    return topology.n_nodes <= EXACT_NODES or (topology.n_links <= ALIKE_LINKS and is_transitive(topology))
+    return topology.n_nodes <= EXACT_NODES or (topology.n_links <= ALIKE_LINKS and tightest_cut.is_transitive(topology))
 
 
-def _shared(topology: Topology, cut: Cut | None) -> CutBound:
+def _shared(topology: Topology, cut: tightest_cut.Cut | None) -> CutBound:
     """Of a cut that every inside shard must cross."""
     if cut is None:
         return CutBound(Fraction(0), (), "one NPU")
@@ -109,14 +99,14 @@ def _shared(topology: Topology, cut: Cut | None) -> CutBound:
     return CutBound(cut.s_per_byte / topology.n_npus, cut.nodes, f"{cut.shards} shards must {verb} this set")
 
 
-def _whole(topology: Topology, cut: Cut | None) -> CutBound:
+def _whole(topology: Topology, cut: tightest_cut.Cut | None) -> CutBound:
     if cut is None:
         return CutBound(Fraction(0), (), "one NPU")
     return CutBound(cut.s_per_byte, cut.nodes, f"the whole array must {'enter' if cut.inward else 'leave'} this set")
 
 
 def _all_reduce(topology: Topology, reducing_switches: bool | None) -> CutBound:
-    cut = _whole(topology, separating_cut(topology))
+    cut = _whole(topology, tightest_cut.separating_cut(topology))
     found = least_crossing(topology, reducing_switches)
     if found.s_per_byte <= cut.s_per_byte:
         return cut

@@ -12,17 +12,10 @@ import operator
 from typing import Any
 
 from llvmlite import ir
+from numba import extending
 from numba.core import types
 from numba.core.datamodel import PrimitiveModel, StructModel
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
-from numba.extending import (
-    infer_getattr,
-    lower_builtin,
-    lower_getattr,
-    lower_getattr_generic,
-    lower_setattr_generic,
-    register_model,
-)
 
 DATA, SIZE = 0, 1
 _BYTE = ir.IntType(8)
@@ -45,20 +38,20 @@ class Line(types.Type):
         super().__init__(name=f"Line({self.dtype})")
 
 
-@register_model(RowAt)
+@extending.register_model(RowAt)
 class _Address(PrimitiveModel):
     def __init__(self, manager: Any, row: RowAt) -> None:
         super().__init__(manager, row, _BYTE.as_pointer())
 
 
-@register_model(Line)
+@extending.register_model(Line)
 class _Model(StructModel):
     def __init__(self, manager: Any, line: Line) -> None:
         data = types.voidptr if isinstance(line.dtype, RowAt) else types.CPointer(line.dtype)
         super().__init__(manager, line, [("data", data), ("size", types.intp)])
 
 
-@infer_getattr
+@extending.infer_getattr
 class _Size(AttributeTemplate):
     key = Line
 
@@ -66,7 +59,7 @@ class _Size(AttributeTemplate):
         return types.intp
 
 
-@lower_getattr(Line, "size")
+@extending.lower_getattr(Line, "size")
 def _load_size(context: Any, builder: Any, line: Line, value: Any) -> Any:
     return builder.extract_value(value, SIZE)
 
@@ -104,7 +97,7 @@ class _Set(AbstractTemplate):
         return signature(types.none, line, index, line.dtype)
 
 
-@lower_builtin(operator.getitem, Line, types.Integer)
+@extending.lower_builtin(operator.getitem, Line, types.Integer)
 def _read(context: Any, builder: Any, typed: Any, arguments: Any) -> Any:
     line, address = typed.args[0], item_address(builder, typed.args[0], *arguments)
     if isinstance(line.dtype, RowAt):
@@ -134,14 +127,14 @@ def _apart(builder: Any, access: Any, where: str) -> Any:
     return access
 
 
-@lower_builtin(operator.setitem, Line, types.Integer, types.Any)
+@extending.lower_builtin(operator.setitem, Line, types.Integer, types.Any)
 def _write(context: Any, builder: Any, typed: Any, arguments: Any) -> Any:
     line, index, value = arguments
     kind = typed.args[2]
     return _write_word(context, builder, kind, item_address(builder, typed.args[0], line, index), value, str(kind))
 
 
-@infer_getattr
+@extending.infer_getattr
 class _Words(AttributeTemplate):
     key = RowAt
 
@@ -160,13 +153,13 @@ def _of(row: RowAt, word: str) -> str:
     return f"{row.place[word][0]} of {row.bytes}"
 
 
-@lower_getattr_generic(RowAt)
+@extending.lower_getattr_generic(RowAt)
 def _read_named(context: Any, builder: Any, row: RowAt, address: Any, word: str) -> Any:
     at = _word(context, builder, row, address, word)
     return _read_word(context, builder, row.place[word][1], at, _of(row, word))
 
 
-@lower_setattr_generic(RowAt)
+@extending.lower_setattr_generic(RowAt)
 def _write_named(context: Any, builder: Any, typed: Any, arguments: Any, word: str) -> Any:
     row, kind = typed.args[0], typed.args[0].place[word][1]
     value = context.cast(builder, arguments[1], typed.args[1], kind)
