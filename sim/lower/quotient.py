@@ -254,7 +254,7 @@ def routes_of(t: Transfers, topology: Topology, tie: str, seed: int, ranks: Rank
     pairs, row = numbered(t.src.size, lambda some: source[some].astype(np.int64) * topology.n_nodes + t.dst[some])
     src, dst = sources[pairs // topology.n_nodes], pairs % topology.n_nodes
     if pairs.size == t.src.size:  # routes in the order of the transfers need not be copied to be theirs
-        src, dst, row = t.src, t.dst, np.arange(t.src.size, dtype=np.int32)
+        src, dst, row = t.src.astype(np.int64), t.dst.astype(np.int64), np.arange(t.src.size, dtype=np.int32)
     paths = _ended(topology.paths(src, dst, tie, seed), src, dst, topology, ranks.ends)
     return _in_channels(Routes(paths, row), topology, ranks)
 

@@ -84,8 +84,8 @@ class Back(NamedTuple):
         Delivery of each chunk of a task without servers; empty where none of them has several.
     given_ptr, given_ps, given_task, given_chunk : (P+1,), (...,) int64
         Deliveries that returned units to each pool, by time.
-    found : (R + C,) int32
-        First piece before each state; NONE before it is walked.
+    found : (R + C,) or (0,) int32
+        First piece before each state; NONE before it is walked. Empty where there is one walk, which meets no other.
     seen : (C,) int32
         Mark of the last search that has seen a delivery.
     frames : Frame
@@ -242,20 +242,20 @@ def write(back, start_ps, end_ps, what, task, at, size):
 def leave_state(program, back):
     """Walk on from a state, unless an earlier walk has."""
     walk = back.walk
-    place = row_of(program, back, walk.task, walk.chunk, walk.hop)
-    if walk.hop == DELIVERED:
-        place = back.start_ps.size + back.first[walk.task] + walk.chunk
-    if back.found[place] != NONE:
-        meet(back, back.found[place])
-        return
-    back.found[place] = walk.pieces
+    row = row_of(program, back, walk.task, walk.chunk, walk.hop)
+    if back.found.size:
+        place = row if walk.hop != DELIVERED else back.start_ps.size + back.first[walk.task] + walk.chunk
+        if back.found[place] != NONE:
+            meet(back, back.found[place])
+            return
+        back.found[place] = walk.pieces
     hops = hops_of(program, walk.task)
     if walk.hop == DELIVERED and hops == 0:
         walk.hop, walk.time_ps = RELEASED, delivered_ps(program, back, walk.task, walk.chunk)
     elif walk.hop == DELIVERED:
         go_before(program, back, hops - 1, delivered_ps(program, back, walk.task, walk.chunk))
     else:
-        leave_service(program, back, place)
+        leave_service(program, back, row)
 
 
 @helper

@@ -173,6 +173,22 @@ class Why:
         return "\n".join(lines)
 
 
+class Account(Why):
+    """Why, of a path so long that its pieces are not kept: they are walked once more where they are asked for."""
+
+    def __init__(
+        self, makespan_ps: int, parts: dict[str, int], service_ps: dict[str, int], again: Callable[[], Why]
+    ) -> None:
+        vars(self).update(makespan_ps=makespan_ps, parts=parts, service_ps=service_ps, again=again)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("trail", "names"):
+            raise AttributeError(name)
+        found = vars(self)["again"]()
+        vars(self).update(trail=found.trail, names=found.names)
+        return vars(self)[name]
+
+
 def by_kind(parts: Mapping[str, Part], mark: str = ",") -> dict[str, Part]:
     """Parts of a path by what stands before the mark: "serialization, dimension 0" is serialization."""
     total: dict[str, Part] = {}

@@ -232,7 +232,7 @@ def _cheapest_sum(topology: Topology, price: Ints, demand: Ints | None = None) -
 
 
 def _cheapest_to_first(topology: Topology, price: Ints) -> npt.NDArray[np.float64]:
-    """What the cheapest route from each node to NPU 0 costs, (n_nodes,): on from what has become cheaper, to the end."""
+    """What the cheapest route from each node to NPU 0 costs, (n_nodes,): on from nodes that have become cheaper."""
     cost = np.where(np.arange(topology.n_nodes) == 0, 0, np.inf)
     entering = np.argsort(topology.dst, kind="stable")
     count = np.bincount(topology.dst, minlength=topology.n_nodes)
