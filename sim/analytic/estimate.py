@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sim.analytic.closed_form import first_chunk, first_delivered
 from sim.lower.lowered import Lowered
 from sim.program import I32, I64, Program
-from sim.program.columns import BLOCK, blocks, crossings
+from sim.program.columns import BLOCK, blocks, crossings, pieces
 from topologies.stages import staged
 
 PART = BLOCK // 8
@@ -145,9 +145,9 @@ def _until_last_service_ps(program: Program) -> tuple[_Chains, _Chains | None]:
     Both are those of the longest chain of streams before it, and it.
     """
     if program.cut_through and not program.parent.size:
-        return _Chains(_route_sums(program.route_latency_ps, program.route_ptr), program.task_route), None
+        return _Chains(_route_latencies_ps(program), program.task_route), None
     longest, time_ps = first_chunk(program)
-    wire_ps = _route_sums(program.route_latency_ps, program.route_ptr)[program.task_route]
+    wire_ps = _route_latencies_ps(program)[program.task_route]
     every, (reached_ps, begun_ps) = np.arange(program.n_tasks), first_delivered(program, wire_ps, time_ps)
     return _Chains(reached_ps, every), _Chains(begun_ps - longest, every)
 
@@ -197,13 +197,13 @@ def _step_loads_ps(lowered: Lowered, step: I64, streams: _Chains | None) -> F64:
     """
     program, wire, n_servers = lowered.program, lowered.server_link >= 0, lowered.program.n_servers
     rate = np.where(wire, lowered.topology.bandwidth_Bps[lowered.server_link], 1.0)
-    fullest = np.zeros(int(step.max()) + 1)
+    fullest, hops = np.zeros(int(step.max()) + 1), program.hops()
     for tasks in _whole_steps(step, n_servers):
         low, high = int(step[tasks].min()), int(step[tasks].max())
         load = np.zeros((high - low + 1) * n_servers)
         earliest = np.full(load.size if streams is not None else 0, FAR_PS)
-        for part in (tasks[first : first + PART] for first in range(0, tasks.size, PART)):
-            task, server = crossings(program, part)
+        for some in pieces(hops[tasks]):
+            task, server = crossings(program, tasks[some])
             if not wire.all():
                 on_link = wire[server]
                 task, server = task[on_link], server[on_link]
@@ -236,7 +236,12 @@ def _whole_steps(step: I64, n_servers: int) -> Iterator[I64]:
         first = end
 
 
-def _route_sums(values: I64, ptr: np.ndarray[tuple[int], np.dtype[np.int32]]) -> I64:
-    total: I64 = np.concatenate(([0], np.cumsum(values)))
-    sums: I64 = total[ptr[1:]] - total[ptr[:-1]]
+def _route_latencies_ps(program: Program) -> I64:
+    """The sum along each route."""
+    ptr = program.route_ptr.astype(np.int64)
+    sums = np.zeros(ptr.size - 1, np.int64)
+    for some in pieces(np.diff(ptr)):
+        at = ptr[some.start : some.stop + 1]
+        total = np.cumsum(program.hop_latency_ps[program.route_hop[at[0] : at[-1]]])
+        sums[some] = np.diff(np.append(0, total)[at - at[0]])
     return sums

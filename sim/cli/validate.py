@@ -1,4 +1,4 @@
-"""`weft validate`: simulated = predicted, or here is why."""
+"""`weft validate`: simulated = estimate, or here is why."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence

@@ -125,6 +125,8 @@ class Routes(NamedTuple):
 
     def of_transfers(self) -> tuple[Paths, I8]:
         """The route, or two, of each transfer, and the channel of each hop."""
+        if np.array_equal(self.row, np.arange(self.row.size)):
+            return self.paths, self.channel
         count = np.bincount(self.paths.pair, minlength=int(self.row.max(initial=-1)) + 1)
         route = ranges((np.cumsum(count) - count)[self.row], count[self.row])
         hops = np.diff(self.paths.ptr)[route]
@@ -251,6 +253,8 @@ def routes_of(t: Transfers, topology: Topology, tie: str, seed: int, ranks: Rank
     sources, source = numbered(t.src.size, lambda some: t.src[some])
     pairs, row = numbered(t.src.size, lambda some: source[some].astype(np.int64) * topology.n_nodes + t.dst[some])
     src, dst = sources[pairs // topology.n_nodes], pairs % topology.n_nodes
+    if pairs.size == t.src.size:  # routes in the order of the transfers need not be copied to be theirs
+        src, dst, row = t.src.astype(np.int64), t.dst.astype(np.int64), np.arange(t.src.size, dtype=np.int32)
     paths = _ended(topology.paths(src, dst, tie, seed), src, dst, topology, ranks.ends)
     return _in_channels(Routes(paths, row), topology, ranks)
 
@@ -497,15 +501,15 @@ def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I6
 
     `links`, `at`: crossed by those that were looked at, and the hop that stands for each crossing.
     """
-    small = _crossings(theirs, np.arange(q.transfers.src.size))
-    if _any_alike(theirs.links, q.transfers.tie_class[small[0]], small[1], small[2]):
-        return "two transfers tie at a link without an order that the symmetry keeps"
+    if _repeats(q.transfers.tie_class):  # else it tells all of them apart
+        transfer, hop, half = _crossings(theirs, np.arange(q.transfers.src.size))
+        if _any_alike(theirs.links, q.transfers.tie_class[transfer], hop, half):
+            return "two transfers tie at a link without an order that the symmetry keeps"
     orbit_size = np.bincount(link_of, minlength=link_of.size)
     crossings = np.bincount(theirs.links, minlength=link_of.size)
     sizes = np.stack([np.bincount(part, minlength=part.size) for part in q.orbits.rank])
-    images = sizes[np.minimum(q.transfers.port, len(sizes) - 1), q.transfers.src][small[0]]
-    del small
-    arriving = np.bincount(theirs.links, weights=images, minlength=link_of.size)
+    images = sizes[np.minimum(q.transfers.port, len(sizes) - 1), q.transfers.src][theirs.pair]
+    arriving = np.bincount(theirs.links, weights=np.repeat(images, np.diff(theirs.ptr)), minlength=link_of.size)
     if np.any(arriving != crossings * orbit_size):
         return "it fixes a link that several ranks share"
     if _repeats(at) and _repeats(links.astype(np.int64) * theirs.links.size + at):

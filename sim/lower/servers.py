@@ -85,24 +85,22 @@ def own_cuttings(shape: Shape, known: Sequence[Cutting]) -> tuple[list[Cutting],
 
 def route_latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
     """Latency behind each hop of a shape's routes: of the link, of the node behind it, and at the end of a route."""
-    has_ends = bool(np.any(shape.server_link >= topology.n_links))
-    every = shape.server_link[shape.route_server]
-    link = np.where(every < topology.n_links, every, 0) if has_ends else every
-    used = [int(of.max(initial=0)) for of in (topology.latency_ps[link], topology.hop_latency_ps[topology.dst[link]])]
-    if sum(used) + endpoint_ps > MOST_PS:
+    is_end = shape.server_link >= topology.n_links
+    link = np.where(is_end, 0, shape.server_link)
+    wire, node = topology.latency_ps[link], topology.hop_latency_ps[topology.dst[link]]
+    most = int(wire.max(initial=0)) + int(node.max(initial=0)) + endpoint_ps
+    if most > MOST_PS:
         raise WeftError(
-            f"the latency of a link, {format_time(sum(used) + endpoint_ps)} with the node behind it, is beyond the "
-            f"clock, which ends at {format_time(MOST_PS)}"
+            f"the latency of a link, {format_time(most)} with the node behind it, is beyond the clock, which ends at "
+            f"{format_time(MOST_PS)}"
         )
-    latency = topology.latency_ps[link] + topology.hop_latency_ps[topology.dst[link]]
-    if has_ends:
-        latency[every >= topology.n_links] = 0
+    latency = np.where(is_end, 0, wire + node)[shape.route_server]
     ends, laps = shape.route_ends
     if laps is not None:
         total = np.concatenate(([0], np.cumsum(latency)))
         along = total[shape.route_ptr[1:]] - total[shape.route_ptr[:-1]]
         latency[ends] += (along * (laps - 1))[shape.route_ptr[1:] > shape.route_ptr[:-1]]
-    if has_ends:
+    if is_end.any():
         return end_latencies(topology, shape, latency, endpoint_ps)
     latency[ends] += endpoint_ps
     return latency

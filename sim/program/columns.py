@@ -48,6 +48,16 @@ def blocks(n: int) -> Iterator[slice]:
     return (slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK))
 
 
+def pieces(counts: npt.NDArray[np.integer]) -> Iterator[slice]:
+    """Runs of rows whose counts come to at most a quarter of a million, in order; a row of more is alone."""
+    ends, first = np.cumsum(counts, dtype=np.int64), 0
+    while first < ends.size:
+        before = int(ends[first - 1]) if first else 0
+        end = max(int(np.searchsorted(ends, before + BLOCK // 4, "right")), first + 1)
+        yield slice(first, end)
+        first = end
+
+
 def numbered(n: int, values_of: Callable[[slice], npt.NDArray[np.integer]]) -> tuple[I64, I32]:
     """As `unique_rows`, of n values that are computed block by block, twice, and never there at once."""
     if n <= BLOCK:

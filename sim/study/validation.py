@@ -1,4 +1,4 @@
-"""Simulated = predicted, or here is why: one row of times, and the account of the difference."""
+"""Simulated = estimate, or here is why: one row of times, and the account of the difference."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -64,7 +64,7 @@ class Validation(Tabular):
     def verdict(self) -> str:
         """One line: that they agree, or the reasons for the difference."""
         if not self.residual_ps:
-            return "simulated = predicted"
+            return "simulated = estimate"
         return "; ".join(self._reason(name, part) for name, part in self.residual_parts_ps.items())
 
     def _reason(self, name: str, part: int) -> str:

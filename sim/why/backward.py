@@ -91,7 +91,7 @@ class Back(NamedTuple):
     given_ps: I64
     given_task: I64
     given_chunk: I64
-    found: I32  # (R + C,): first piece before each state; NONE before it is walked
+    found: I32  # (R + C,) or (0,): first piece before each state, NONE before it is walked; empty of one walk alone
     seen: I32  # (C,): mark of the last search that has seen a delivery
     frames: Rows[Frame]  # as many as tasks without servers have chunks, and one
     pieces: Rows[PieceRow]
@@ -220,20 +220,20 @@ def write(back, start_ps, end_ps, what, task, at, size):
 def leave_state(program, back):
     """Walk on from a state, unless an earlier walk has."""
     walk = back.walk
-    place = row_of(program, back, walk.task, walk.chunk, walk.hop)
-    if walk.hop == DELIVERED:
-        place = back.start_ps.size + back.first[walk.task] + walk.chunk
-    if back.found[place] != NONE:
-        meet(back, back.found[place])
-        return
-    back.found[place] = walk.pieces
+    row = row_of(program, back, walk.task, walk.chunk, walk.hop)
+    if back.found.size:
+        place = row if walk.hop != DELIVERED else back.start_ps.size + back.first[walk.task] + walk.chunk
+        if back.found[place] != NONE:
+            meet(back, back.found[place])
+            return
+        back.found[place] = walk.pieces
     hops = hops_of(program, walk.task)
     if walk.hop == DELIVERED and hops == 0:
         walk.hop, walk.time_ps = RELEASED, delivered_ps(program, back, walk.task, walk.chunk)
     elif walk.hop == DELIVERED:
         go_before(program, back, hops - 1, delivered_ps(program, back, walk.task, walk.chunk))
     else:
-        leave_service(program, back, place)
+        leave_service(program, back, row)
 
 
 @helper

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from sim.engine.compile.rows import Rows, row, rows
-from sim.program.columns import blocks, unique_rows
+from sim.program.columns import BLOCK, blocks, unique_rows
 from sim.program.contract import I32, I64, PER_CHUNK, Program
 from sim.program.outcome import Log, Outcome
 from sim.why import backward
@@ -158,6 +158,22 @@ class Why:
         return "\n".join(lines)
 
 
+class Account(Why):
+    """Why, of a path so long that its pieces are not kept: they are walked once more where they are asked for."""
+
+    def __init__(
+        self, makespan_ps: int, parts: dict[str, int], service_ps: dict[str, int], again: Callable[[], Why]
+    ) -> None:
+        vars(self).update(makespan_ps=makespan_ps, parts=parts, service_ps=service_ps, again=again)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("trail", "names"):
+            raise AttributeError(name)
+        found = vars(self)["again"]()
+        vars(self).update(trail=found.trail, names=found.names)
+        return vars(self)[name]
+
+
 def by_kind(parts: Mapping[str, Part], mark: str = ",") -> dict[str, Part]:
     """Parts of a path by what stands before the mark: "serialization, dimension 0" is serialization."""
     total: dict[str, Part] = {}
@@ -264,18 +280,57 @@ def services_on_path(program: Program, outcome: Outcome) -> I64:
 class LoggedWalk(Walks):
     """Walks over a log; `sim.why.faulty_path` walks over a journal.
 
+    `once`: there will be one walk alone, by `account`.
     WeftError: the run kept no log.
     """
 
-    def __init__(self, program: Program, outcome: Outcome, labels: Labels = PLAIN) -> None:
+    def __init__(self, program: Program, outcome: Outcome, labels: Labels = PLAIN, once: bool = False) -> None:
         super().__init__(program, outcome, labels)
         if outcome.log is None:
             raise WeftError("the critical path needs a run with log=True")
-        self.back = _state(program, outcome, outcome.log)
+        self.back = _state(program, outcome, outcome.log, once)
         self._parts: dict[int, list[tuple[int, int]]] = {}
 
     def walked(self, waits: Sequence[Wait]) -> tuple[Rows[PieceRow], I64]:
         """Pieces of the paths of some waits, and the first one of each, (n,)."""
+        first = self._ask(waits)
+        while self._walk_on() == backward.NEEDS_ROOM:
+            more = rows(PieceRow, 2 * len(self.back.pieces))  # no zeros are copied: half of it may never be touched
+            more.view(np.ndarray)[: len(self.back.pieces)] = self.back.pieces.view(np.ndarray)
+            self.back = self.back._replace(pieces=more)
+        return self.back.pieces, first
+
+    def account(self, rename: Callable[[Trail], Trail]) -> tuple[dict[str, int], dict[str, int]]:
+        """Parts and services of the path to the last delivery, as in `Why`; its pieces are counted and forgotten."""
+        length_ps, earliest, pieces = dict[int, int](), dict[int, int](), 0
+        services_ps = np.zeros(self.program.n_servers, np.int64)
+        for piece in self._in_turn():
+            found = self.named(piece)[0]
+            found = rename(found.at(np.flatnonzero(found.length_ps > 0)))
+            number, name = unique_rows(found.name)
+            total, last = np.zeros((2, number.size), np.int64)
+            np.add.at(total, name, found.length_ps)
+            last[name] = np.arange(pieces, pieces + name.size)
+            pieces += name.size
+            earliest |= zip(number.tolist(), last.tolist(), strict=True)
+            for one, ps in zip(number.tolist(), total.tolist(), strict=True):
+                length_ps[one] = length_ps.get(one, 0) + ps
+            services_ps += self.served_ps(piece)
+        in_order = sorted(length_ps, key=lambda one: (-length_ps[one], -earliest[one]))
+        return {self.names[one]: length_ps[one] for one in in_order}, self._labeled(services_ps)
+
+    def _in_turn(self) -> Iterator[Any]:
+        """The pieces of the path to the last delivery, from late to early, as many at a time as there is room for."""
+        self._ask(self.end())
+        status = backward.NEEDS_ROOM
+        while status == backward.NEEDS_ROOM:
+            status = self._walk_on()
+            written = int(self.back.walk["pieces"]) - (status == backward.FINISHED)  # the last one leads nowhere
+            yield self.back.pieces.view(np.ndarray)[: max(written, 0)]
+            self.back.walk["pieces"] = 0
+
+    def _ask(self, waits: Sequence[Wait]) -> I64:
+        """Let the next walks be those of some waits; where the first piece of each will be said, (n,)."""
         program, task = self.program, np.array([wait.task for wait in waits], np.int64)
         ends = np.array([wait.delivered for wait in waits], np.bool_)
         self.back.walk["asked"], first = 0, np.zeros(task.size, np.int64)
@@ -283,13 +338,13 @@ class LoggedWalk(Walks):
             asked_task=task, asked_chunk=np.where(ends, program.cut_chunks[program.task_cut[task]] - 1, 0),
             asked_hop=np.where(ends, DELIVERED, RELEASED), asked_ps=self.outcome.start_ps[task], asked_piece=first,
         )
-        while (status := backward.walk_back(program, self.back)) == backward.NEEDS_ROOM:
-            more = rows(PieceRow, 2 * len(self.back.pieces))  # no zeros are copied: half of it may never be touched
-            more.view(np.ndarray)[: len(self.back.pieces)] = self.back.pieces.view(np.ndarray)
-            self.back = self.back._replace(pieces=more)
+        return first
+
+    def _walk_on(self) -> int:
+        status: int = backward.walk_back(self.program, self.back)
         if status == backward.UNEXPLAINED:  # a fault of the engine, not of the input
             raise AssertionError(f"nothing released task {self.back.walk['task']} at {self.back.walk['time_ps']} ps")
-        return self.back.pieces, first
+        return status
 
     def named(self, piece: Any) -> tuple[Trail, I64]:
         """A path with the number of the name of each piece."""
@@ -314,8 +369,10 @@ class LoggedWalk(Walks):
 
     def served(self, piece: Any) -> dict[str, int]:
         """Time on each server, ps, by its label."""
+        return self._labeled(self.served_ps(piece))
+
+    def _labeled(self, services: I64) -> dict[str, int]:
         found: dict[str, int] = {}
-        services = self.served_ps(piece)
         for server in np.flatnonzero(services).tolist():
             label = self.labels.server(server)
             found[label] = found.get(label, 0) + int(services[server])
@@ -338,7 +395,7 @@ class LoggedWalk(Walks):
         return total
 
 
-def _state(program: Program, outcome: Outcome, log: Log) -> Back:
+def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
     """Before the first walk."""
     chunks, hops = program.chunks(), program.hops()
     first = np.concatenate(([0], np.cumsum(chunks)))
@@ -353,8 +410,8 @@ def _state(program: Program, outcome: Outcome, log: Log) -> Back:
         pushed_ptr=_pointers(program.pushed_ptr), pushed=np.empty_like(program.pushed_child),
         join_ps=np.zeros(n_chunks if (chunks[joins] > 1).any() else 0, np.int64),
         given_ptr=none, given_ps=np.empty_like(task), given_task=task, given_chunk=chunk,
-        found=np.full(log.start_ps.size + n_chunks, NONE, np.int32), seen=np.zeros(n_chunks, np.int32),
-        frames=rows(Frame, int(chunks[joins].sum()) + 1), pieces=rows(PieceRow, SOME),
+        found=np.full(0 if once else log.start_ps.size + n_chunks, NONE, np.int32), seen=np.zeros(n_chunks, np.int32),
+        frames=rows(Frame, int(chunks[joins].sum()) + 1), pieces=rows(PieceRow, BLOCK // 16 if once else SOME),
     )
     backward.prepare(program, back)
     order = np.lexsort((back.given_ps, pool))

@@ -15,7 +15,7 @@ from sim.program import I64, unique_rows
 from sim.program.columns import crossings, services_ps
 from sim.program.outcome import Outcome
 from sim.why.faulty_path import MOVED, RESENT, walk_of
-from sim.why.path import REPAIR, Labels, Piece, Trail, Wait, Walks, Why
+from sim.why.path import REPAIR, Account, Labels, LoggedWalk, Piece, Trail, Wait, Walks, Why
 from topologies.checks import choice
 from topologies.process import few_searches
 from topologies.stages import staged
@@ -30,6 +30,9 @@ WAIT_ELSEWHERE = "communication of others"
 """Time in which an NPU waits for communication in which it does not take part at that moment."""
 
 NO_DIMENSION = ""
+
+MOST_KEPT = 4_000_000
+"""Services of a run up to which the pieces of its critical path are kept: they would outgrow all else."""
 
 
 class Names:
@@ -155,14 +158,27 @@ def explain_run(lowered: Lowered, outcome: Outcome, by: str = "dimension") -> Wh
     WeftError: the run kept no log, or another name.
     """
     choice(by, BY, "by")
-    names = Names(lowered)
-    walks = walk_of(lowered.program, outcome, names.labels)
+    if outcome.log is None or outcome.events <= MOST_KEPT:
+        return _walked(lowered, outcome, by)
+    walks = LoggedWalk(lowered.program, outcome, Names(lowered).labels, once=True)
+    account = walks.account(_renaming(lowered, walks, by))
+    return Account(outcome.makespan_ps, *account, lambda: _walked(lowered, run_with_log(lowered), by))
+
+
+def _walked(lowered: Lowered, outcome: Outcome, by: str) -> Why:
+    walks = walk_of(lowered.program, outcome, Names(lowered).labels)
+    return walks.walk(_renaming(lowered, walks, by))
+
+
+def _renaming(lowered: Lowered, walks: Walks, by: str) -> Callable[[Trail], Trail]:
+    """What gives pieces the names that are asked for."""
+    names, classes = Names(lowered), classes_of(Names.said(one, "", by) for one in lowered.job.operations)
 
     def rename(trail: Trail) -> Trail:
-        some, kind = names.kinds(walks, trail, classes_of(names.said(one, "", by) for one in lowered.job.operations))
+        some, kind = names.kinds(walks, trail, classes)
         return trail._replace(name=np.array([walks.number(names.name(one, by)) for one in some], np.int64)[kind])
 
-    return walks.walk(rename)
+    return rename
 
 
 class Union:

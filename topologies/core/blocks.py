@@ -18,39 +18,24 @@ Bools = npt.NDArray[np.bool_]
 AT_SWITCH = -1
 
 
-class Walk(NamedTuple):
-    """Equal steps, modulo the extent."""
+class Leg(NamedTuple):
+    """The segments of many routes along one line, each (n_routes,).
+
+    From `start` so many steps `before` the switch, modulo the extent; then the switch, `entry` and steps `onward`, as
+    far as there are `hops`.
+    """
 
     start: Ints
     step: Ints
-    hops: Ints
-    extent: int
-
-    def position(self, route: Ints, k: Ints) -> Ints:
-        """Position of each route after k hops."""
-        return (self.start[route] + self.step[route] * k) % self.extent
-
-
-class Detour(NamedTuple):
-    """Steps to `exit`, then the switch, then from `entry` to the end; on one board only the steps."""
-
-    start: Ints
-    exit: Ints
+    before: Ints
     entry: Ints
-    end: Ints
+    onward: Ints
     hops: Ints
 
-    def position(self, route: Ints, k: Ints) -> Ints:
-        """Position of each route after k hops; `AT_SWITCH` at the switch."""
-        start, leave, enter, end = self.start[route], self.exit[route], self.entry[route], self.end[route]
-        past = k - np.abs(leave - start)  # hops after the exit: 1 is the switch, 2 the entry
-        arriving = np.where(past == 1, AT_SWITCH, enter + np.sign(end - enter) * (past - 2))
-        return np.where(past > 0, arriving, start + np.sign(leave - start) * k)
-
-
-Leg = Walk | Detour
-"""The segments of many routes along one line: `hops` (n_routes,), the number of links of each, and `position`: where
-each `route` (n,) is after `k` (n,) hops."""
+    @classmethod
+    def straight(cls, start: Ints, step: Ints, hops: Ints) -> "Leg":
+        """Segments without a switch."""
+        return cls(start, step, hops, start, step, hops)
 
 
 @dataclass(frozen=True)
@@ -110,11 +95,11 @@ class Ring(Block):
         """Whether both ways are equally short, for pairs of positions."""
         return np.asarray((2 * ((b - a) % self.extent) == self.extent) & (self.extent > 2))
 
-    def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Leg:
         """The ways between pairs of positions; the second one of two where asked for."""
         ahead = (b - a) % self.extent
         backward = (2 * ahead > self.extent) | (self.tied(a, b) & second)
-        return Walk(a, np.where(backward, -1, 1), np.where(backward, self.extent - ahead, ahead), self.extent)
+        return Leg.straight(a, np.where(backward, -1, 1), np.where(backward, self.extent - ahead, ahead))
 
 
 class FullyConnected(Block):
@@ -131,9 +116,9 @@ class FullyConnected(Block):
         """Sources and destinations, by position."""
         return _offset_links(self.extent, range(1, self.extent))
 
-    def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Leg:
         """The ways between pairs of positions."""
-        return Walk(a, b - a, (a != b).astype(np.int64), self.extent)
+        return Leg.straight(a, b - a, (a != b).astype(np.int64))
 
 
 class Line(Block):
@@ -151,9 +136,9 @@ class Line(Block):
         left = np.arange(self.extent - 1)
         return np.concatenate([left, left + 1]), np.concatenate([left + 1, left])
 
-    def leg(self, a: Ints, b: Ints, second: Bools) -> Walk:
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Leg:
         """The ways between pairs of positions."""
-        return Walk(a, np.sign(b - a), np.abs(b - a), self.extent)
+        return Leg.straight(a, np.sign(b - a), np.abs(b - a))
 
 
 @dataclass(frozen=True)
@@ -206,12 +191,13 @@ class Switched(Block):
         between = (a // self.board != b // self.board) & (self._in_middle(a) | self._in_middle(b))
         return np.asarray(between | self._across(a, b))
 
-    def leg(self, a: Ints, b: Ints, second: Bools) -> Detour:
+    def leg(self, a: Ints, b: Ints, second: Bools) -> Leg:
         """The ways between pairs of positions; the second one of two where asked for."""
         same = (a // self.board == b // self.board) & ~(second & self._across(a, b))
         leave, enter = np.where(same, b, self._edge(a, second)), self._edge(b, second)
-        hops = np.abs(leave - a) + np.where(same, 0, 2 + np.abs(b - enter))
-        return Detour(a, leave, enter, b, hops)
+        before = np.abs(leave - a)
+        hops = before + np.where(same, 0, 2 + np.abs(b - enter))
+        return Leg(a, np.sign(leave - a), before, enter, np.sign(b - enter), hops)
 
     def _across(self, a: Ints, b: Ints) -> Bools:
         """Whether two NPUs are the edges of one board, and the switch between them is not farther."""

@@ -1,6 +1,6 @@
 """Routes as arrays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,23 +45,6 @@ def distinct_of(values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 def evenly(n: int, most: int) -> npt.NDArray[np.int64]:
     """At most so many of the numbers from 0 to n - 1, evenly spread, with both ends."""
     return distinct_of(np.linspace(0, n - 1, most).astype(np.int64))
-
-
-def fill_hops(tail: Ints, head: Ints, at: Ints, hops: Ints, node: Callable[[Ints, Ints], Ints]) -> None:
-    """Write both ends of consecutive hops of each route.
-
-    `tail`, `head` (n_hops,): output, from position `at[i]` on for route i.
-    `at`, `hops` (n_routes,): where this part of each route begins, and its number of hops.
-    `node`: (route, k) -> the node of each route after k hops of this part.
-    """
-    route = np.repeat(np.arange(hops.size), hops)
-    k = ranges(np.zeros_like(hops), hops)
-    where = at[route] + k
-    after = node(route, k + 1)
-    head[where] = after
-    tail[where[1:]] = after[:-1]  # where the hop before it has led, but for the first of each route
-    first = np.flatnonzero(k == 0)
-    tail[where[first]] = node(route[first], k[first])
 
 
 def join_paths(parts: Sequence[Paths]) -> Paths:

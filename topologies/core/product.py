@@ -13,7 +13,7 @@ A block of extent 1 has neither links nor a switch.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
@@ -22,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError
-from topologies.core.blocks import AT_SWITCH, Block, Leg, Switched
+from topologies.core._walk import walk
+from topologies.core.blocks import AT_SWITCH, Block, Switched
 from topologies.core.extents import check_memory
 from topologies.core.links import MOST_KEPT_NODES, Links, in_tiers, per_dimension, per_tier
-from topologies.core.paths import Paths, fill_hops, join_paths
+from topologies.core.paths import Paths, join_paths
 from topologies.core.routing import hash64
 from topologies.core.topology import Topology
 from topologies.units import Quantities, Quantity, parse_time
@@ -173,8 +174,12 @@ def _route(topology: Topology, axes: list[Axis], src: Ints, dst: Ints, tie: str,
     pair, second = _choose(axes, a, b, src, dst, tie, seed)
     src, dst, a, b = src[pair], dst[pair], a[pair], b[pair]
     legs = [axis.block.leg(a[:, dim], b[:, dim], second[dim]) for dim, axis in enumerate(axes)]
-    ptr, tail, head = _walk(axes, legs, src, dst, a, b)
-    return Paths(ptr, topology.link_ids(tail, head), pair)
+    to_switch = ((src >= topology.n_npus).astype(np.int64) + (dst >= topology.n_npus)) * (src != dst)
+    ptr = np.concatenate(([0], np.cumsum(np.sum([leg.hops for leg in legs], axis=0) + to_switch)))
+    links, first = np.empty(ptr[-1], np.int32), a @ np.array([axis.stride for axis in axes])
+    lines = np.array([(axis.stride, axis.block.extent, axis.first_switch) for axis in axes])
+    walk(topology.link_ptr, topology.dst, lines, np.array(legs), src, first, dst, ptr, links)
+    return Paths(ptr, links, pair)
 
 
 def _npu_coordinates(topology: Topology, axes: list[Axis], src: Ints, dst: Ints) -> tuple[Ints, Ints]:
@@ -203,27 +208,3 @@ def _choose(
     tied = np.any([axis.block.tied(a[:, dim], b[:, dim]) for dim, axis in enumerate(axes)], axis=0)
     pair = np.repeat(pair, 1 + tied)
     return pair, [np.diff(pair, prepend=-1) == 0] * len(axes)
-
-
-def _walk(axes: list[Axis], legs: list[Leg], src: Ints, dst: Ints, a: Ints, b: Ints) -> tuple[Ints, Ints, Ints]:
-    """Offsets of the routes (n_routes + 1,), and both ends of every hop (n_hops,)."""
-    n_npus = math.prod(axis.block.extent for axis in axes)
-    down, up = (src >= n_npus) & (src != dst), (dst >= n_npus) & (src != dst)
-    hops = np.sum([leg.hops for leg in legs], axis=0) + down + up
-    ptr = np.concatenate(([0], np.cumsum(hops)))
-    tail, head = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int64)
-    strides = np.array([axis.stride for axis in axes])
-    here, at = a @ strides, ptr[:-1]
-    tail[at[down]], head[at[down]] = src[down], here[down]
-    at = at + down
-    for dim, (axis, leg) in enumerate(zip(axes, legs, strict=True)):
-        origin = here - a[:, dim] * axis.stride
-        fill_hops(tail, head, at, leg.hops, partial(_node, axis, leg, origin))
-        here = origin + b[:, dim] * axis.stride
-        at = at + leg.hops
-    tail[at[up]], head[at[up]] = here[up], dst[up]
-    return ptr, tail, head
-
-
-def _node(axis: Axis, leg: Leg, origin: Ints, route: Ints, k: Ints) -> Ints:
-    return axis.node(origin[route], leg.position(route, k))

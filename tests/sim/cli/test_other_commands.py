@@ -24,7 +24,7 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_a_ring_is_as_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(["validate", "--topology", "torus:4x4", "--algorithm", "ring", "-b", "1M", "--quiet"], capsys)
-    assert "ring, 1 MiB: simulated = predicted" in text
+    assert "ring, 1 MiB: simulated = estimate" in text
     assert "hop processing" in text
 
 

@@ -40,14 +40,14 @@ def test_parts_of_the_residual_sum_to_it(name: str, kind: str, spec: str, model:
     one = validate(simulate(schedule, model=model))
     assert sum(one.path_ps.values()) == one.result.time_ps
     assert sum(one.residual_parts_ps.values()) == one.residual_ps == one.result.time_ps - sum(one.estimate)
-    assert (one.verdict() == "simulated = predicted") == (one.residual_ps == 0)
+    assert (one.verdict() == "simulated = estimate") == (one.residual_ps == 0)
     assert all(name in one.verdict() or name == "other" for name in one.residual_parts_ps)
 
 
 def test_a_ring_takes_what_is_predicted() -> None:
     one = validate(simulate(build("ring", "all-reduce", from_spec("torus:4x4"), "1MiB")))
     assert one.closed_form_ps == one.result.time_ps == sum(one.estimate)
-    assert one.verdict() == "simulated = predicted"
+    assert one.verdict() == "simulated = estimate"
 
 
 @pytest.mark.parametrize(("how", "fluid"), [

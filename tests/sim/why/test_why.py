@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collectives import build
 from sim import simulate
 from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
+from sim.why import spans
 from sim.why.faulty_path import walk_of
 from sim.why.path import PLAIN, Labels, LoggedWalk, Trail, Why, by_kind
+from sim.why.spans import BY
 from tests.strategies import programs
 from topologies import WeftError, bytes_per_s, from_spec
 
@@ -174,3 +177,27 @@ def test_a_join_that_gives_what_it_took_is_not_its_own_cause() -> None:
     why = why_of(builder.build())
     assert why.makespan_ps == 10_000 + 5_000 + 7_000 + 5_000
     assert [piece.task for piece in why.pieces if piece.name == "propagation"] == [holder, last]
+
+
+@given(programs(), st.integers(3, 9))
+@settings(deadline=None)
+def test_an_account_without_pieces_is_that_of_the_path(program: Program, room: int) -> None:
+    try:
+        outcome = run(program, log=True)
+    except Deadlock:
+        return
+    walk, once = LoggedWalk(program, outcome), LoggedWalk(program, outcome, once=True)
+    once.back = once.back._replace(pieces=once.back.pieces[:room])
+    parts, served = once.account(lambda trail: trail)
+    why = walk.walk()
+    assert list(parts.items()) == list(why.parts.items()) and served == why.service_ps
+
+
+def test_the_path_of_a_long_run_is_walked_once_more_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = simulate(build("swing", "all-reduce", from_spec("torus:4x4"), "64KiB"), chunks=3)
+    short = {by: result.why(by) for by in BY}
+    monkeypatch.setattr(spans, "MOST_KEPT", 0)
+    for by, why in short.items():
+        long = result.why(by)
+        assert list(long.parts.items()) == list(why.parts.items()) and str(long) == str(why)
+        assert "trail" not in vars(long) and long == why and "trail" in vars(long)

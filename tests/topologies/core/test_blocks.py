@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from topologies import WeftError
 from topologies.core.blocks import AT_SWITCH, FullyConnected, Line, Ring, Switched
+from topologies.core.product import axes_of, build_product
 
 EXTENTS = st.integers(1, 12)
 BLOCKS = st.one_of(
@@ -31,6 +32,13 @@ def legs(block, second):
     return a, b, block.leg(a, b, np.full(a.shape, second))
 
 
+def positions(block, leg, route):
+    """Where a route is after each of its hops."""
+    start, step, before, entry, onward, hops = (int(column[route]) for column in leg)
+    own = [(start + step * k) % block.extent for k in range(before + 1)]
+    return (own + [AT_SWITCH] + [entry + onward * k for k in range(hops)])[: hops + 1]
+
+
 @given(BLOCKS)
 def test_the_link_count_is_that_of_the_links(block):
     leaves, enters = block.links()
@@ -49,10 +57,9 @@ def test_legs_walk_along_links_to_their_end(block, second):
     graph = line_graph(block)
     a, b, leg = legs(block, second)
     for route in range(a.size):
-        k = np.arange(leg.hops[route] + 1)
-        positions = leg.position(np.full(k.shape, route), k).tolist()
-        assert positions[0] == a[route] and positions[-1] == b[route]
-        assert all(graph.has_edge(*step) for step in pairwise(positions))
+        places = positions(block, leg, route)
+        assert places[0] == a[route] and places[-1] == b[route]
+        assert all(graph.has_edge(*step) for step in pairwise(places))
 
 
 @given(BLOCKS)
@@ -77,9 +84,24 @@ def test_a_tie_is_where_the_second_leg_is_another_one_that_is_no_longer(block):
         assert np.array_equal(a[through] // block.board, b[through] // block.board)
     tied = block.tied(a, b)
     for route in range(a.size):
-        k = np.arange(first.hops[route] + 1)
-        same = np.array_equal(first.position(np.full(k.shape, route), k), second.position(np.full(k.shape, route), k))
-        assert same != tied[route]
+        assert (positions(block, first, route) == positions(block, second, route)) != tied[route]
+
+
+@given(st.lists(BLOCKS, min_size=1, max_size=3), st.sampled_from(["first", "alternating"]))
+def test_routes_of_a_product_follow_the_legs_of_its_blocks(blocks, tie):
+    fabric = build_product("blocks", blocks, {"bandwidth": "1GB/s", "latency": "1ns", "hop_latency": "1ns"})
+    npus, axes = np.arange(fabric.n_npus), axes_of(blocks)
+    src, dst = np.repeat(npus, 3), (7 * np.arange(3 * npus.size) + 1) % npus.size
+    found = fabric.paths(src, dst, tie)
+    for route, (node, end) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        passed = [node]
+        for dim, axis in enumerate(axes):
+            a, b = fabric.coords[[node]][:, dim], fabric.coords[[end]][:, dim]
+            leg = axis.block.leg(a, b, (a % 2 == 1) & (tie == "alternating"))
+            origin = np.array([passed[-1] - int(a[0]) * axis.stride])
+            passed += [int(axis.node(origin, np.array([at]))[0]) for at in positions(axis.block, leg, 0)[1:]]
+        links = found.links[found.ptr[route] : found.ptr[route + 1]]
+        assert [node, *fabric.dst[links].tolist()] == passed and fabric.src[links].tolist() == passed[:-1]
 
 
 def test_a_board_that_does_not_divide_is_refused():
