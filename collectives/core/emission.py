@@ -95,7 +95,9 @@ def _read(column: str, values: Any, name: str) -> npt.NDArray[Any] | None:
         wanted = f"(n, {rule.width})" if rule.width else "(n,)"
         raise ScheduleError(f"{name} emits the column {column} with the shape {values.shape}: give {wanted}")
     found: npt.NDArray[Any] = np.asarray(values)  # of a subclass, the array itself
-    as_ruled = found.astype(rule.kind, copy=False)
+    if found.dtype == rule.kind or ((found.dtype, rule.kind) == (np.int32, np.int64) and column != "blocks"):
+        return found  # in half the room
+    as_ruled = found.astype(rule.kind)
     return as_ruled if np.array_equal(as_ruled, found) else found  # out of range, which is told with its transfer
 
 
@@ -312,6 +314,8 @@ def _frozen(t: Transfers, copy: bool = False) -> Transfers:
 
 
 def _read_only(column: npt.NDArray[Any], copy: bool) -> npt.NDArray[Any]:
+    if column.strides == (0,) and column.size and not copy:  # one value for all
+        return np.broadcast_to(_read_only(column[:1], copy=True), column.shape)
     if copy or column.base is not None:
         column = column.copy()
     return np.asarray(column.data.toreadonly())  # its flag cannot be set again, as that of an owner can

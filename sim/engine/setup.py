@@ -219,10 +219,13 @@ def initial_state(program: Program, log: bool) -> FifoState:
     """The state before the first picosecond."""
     n_tasks, n_servers = program.n_tasks, program.n_servers
     run, tasks, servers = row(Run), rows(Task, n_tasks), rows(Server, n_servers)
-    tasks["missing"] = program.waited_for()
-    tasks["chunks"] = program.cut_chunks[program.task_cut]
-    ready = np.flatnonzero(tasks["missing"] == 0)
-    tasks["link"] = UNSTACKED
+    missing = program.waited_for()
+    ready = np.flatnonzero(missing == 0)
+    if program.cut_chunks.size == 1:  # of millions of rows: written once
+        tasks[:] = np.array((0, 0, 0, 0, UNSTACKED, program.cut_chunks[0], 0), tasks.dtype)
+    else:
+        tasks["chunks"], tasks["link"] = program.cut_chunks[program.task_cut], UNSTACKED
+    tasks["missing"] = missing
     tasks["link"][ready] = np.append(ready[1:], NONE)[: ready.size]
     servers["stamp_ps"] = -1
     run["left"] = n_tasks

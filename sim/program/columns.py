@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.contract import I32, I64, Program
+from sim.program.passes import look_up, mark
 from topologies import WeftError
 from topologies.core.paths import distinct_of, ranges
 
@@ -63,10 +64,10 @@ def numbered(n: int, values_of: Callable[[slice], npt.NDArray[np.integer]]) -> t
         return distinct, found
     there = np.zeros(span, np.bool_)
     for some in blocks(n):
-        there[values_of(some) - low] = True
-    number = np.cumsum(there, dtype=np.int32) - 1
+        mark(there, np.ascontiguousarray(values_of(some)), low)
+    number = np.cumsum(there, dtype=np.int32) - np.int32(1)
     for some in blocks(n):
-        found[some] = number[values_of(some) - low]
+        look_up(number, np.ascontiguousarray(values_of(some)), low, found[some])
     return np.flatnonzero(there).astype(np.int64) + low, found
 
 
