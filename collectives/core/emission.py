@@ -127,7 +127,8 @@ def _check_range(t: Transfers, column: str, topology: Topology, accepted: Accept
         least, most = np.array([-1, -1, rule.least]), np.array([accepted.n_pools - 1] * 2 + [rule.most])
     if column == "rounds":
         least = np.array([0, 1])
-    if not values.size or (np.all(values.min(axis=0) >= least) and np.all(values.max(axis=0) <= most)):
+    some = values[:1] if values.strides == (0,) else values  # one value for all
+    if not values.size or (np.all(some.min(axis=0) >= least) and np.all(some.max(axis=0) <= most)):
         return
     place = np.unravel_index(int(np.argmax((values < least) | (values > most))), values.shape)
     low, high = (int(np.broadcast_to(one, values.shape)[place]) for one in (least, most))
@@ -275,7 +276,7 @@ class Emission:
         except TooManyTransfers as refused:
             raise WeftError(f"{self._name} on {self._topology.name} is too large: {refused}") from None
         t = read_columns(emitted, self._topology, self._accepted, self._name)
-        if not np.all(asked[t.src]):
+        if not np.all(asked) and not np.all(asked[t.src]):
             wrong = t.src[np.argmin(asked[t.src])]
             raise ScheduleError(f"{self._name} emits a transfer of rank {wrong}, which was not asked for")
         check_named_links(t, self._topology, self._name)

@@ -166,7 +166,9 @@ class BusyAndPath:
         n_routes, n_tasks, n_servers = program.route_ptr.size - 1, program.n_tasks, program.n_servers
         n_kinds = program.cut_chunks.size * n_routes
         if n_kinds <= n_tasks + 1024:  # all of them, also where no task is of a kind
-            kinds, kind = np.arange(n_kinds), program.task_cut * np.int32(n_routes) + program.task_route
+            kinds, kind = np.arange(n_kinds), program.task_route
+            if program.cut_chunks.size > 1:
+                kind = program.task_cut * np.int32(n_routes) + program.task_route
         else:
             kinds, kind = numbered(
                 n_tasks, lambda some: program.task_cut[some].astype(np.int64) * n_routes + program.task_route[some]

@@ -42,6 +42,9 @@ KEY_BITS = 63
 SAMPLE = 4096
 """Tasks that are looked at to find how long a service takes."""
 
+FEW_TASKS = 2**13
+"""Tasks whose rows stay in the cache between two words that are written."""
+
 SERVERS_A_BUCKET = 512
 """Servers that begin a service in the span of a bucket, if all are busy; a bucket is a quarter of a service at most, so
 that hardly an event becomes due in the bucket that is open. Where servers choose it is a quarter of that: the ends of
@@ -221,11 +224,11 @@ def initial_state(program: Program, log: bool) -> FifoState:
     run, tasks, servers = row(Run), rows(Task, n_tasks), rows(Server, n_servers)
     missing = program.waited_for()
     ready = np.flatnonzero(missing == 0)
-    if program.cut_chunks.size == 1:  # of millions of rows: written once
-        tasks[:] = np.array((0, 0, 0, 0, UNSTACKED, program.cut_chunks[0], 0), tasks.dtype)
-    else:
-        tasks["chunks"], tasks["link"] = program.cut_chunks[program.task_cut], UNSTACKED
-    tasks["missing"] = missing
+    for first in range(0, n_tasks, FEW_TASKS):
+        some = slice(first, first + FEW_TASKS)
+        fresh = tasks[some]
+        fresh["missing"], fresh["chunks"] = missing[some], program.cut_chunks[program.task_cut[some]]
+        fresh["link"] = UNSTACKED
     tasks["link"][ready] = np.append(ready[1:], NONE)[: ready.size]
     servers["stamp_ps"] = -1
     run["left"] = n_tasks

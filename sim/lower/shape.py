@@ -19,7 +19,7 @@ from sim.lower.progress import FREE, Waiting, waiting_rows
 from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, finder, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.assemble import Hops
-from sim.program.columns import BLOCK, blocks, numbered
+from sim.program.columns import BLOCK, blocks, is_dense, numbered
 from sim.program.model import Model
 from sim.program.passes import rows_of
 from sim.program.waits import whole_waits
@@ -109,6 +109,8 @@ class Shape:
     def _parts(self) -> tuple[tuple[I64, I64], I32]:
         """The distinct pairs of blocks and half, (2, n), and which of them each task has."""
         n_blocks, row, half = self.quotient.transfers.blocks, self.task_row, self.task_half
+        if row.size and n_blocks.strides == half.strides == (0,):  # one value for all
+            return (n_blocks[:1], half[:1].astype(np.int64)), np.zeros(row.size, np.int32)
         pairs, part = numbered(row.size, lambda some: n_blocks[row[some]] * 3 + half[some] + 1)
         return (pairs // 3, pairs % 3 - 1), part
 
@@ -142,6 +144,9 @@ class Shape:
     @cached_property
     def task_class(self) -> I32:
         """Class of each task, where they are the whole program."""
+        tie = self.quotient.transfers.tie_class
+        if self.task_half.strides == (0,) and is_dense(tie):
+            return np.array(tie, np.int32)
         return numbered(self.task_row.size, self.task_tie)[1]
 
     def task_tie(self, tasks: slice = slice(None)) -> I64:

@@ -44,6 +44,14 @@ def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
     return np.flatnonzero(there).astype(np.int64) + low, number[exact]
 
 
+def is_dense(values: npt.NDArray[np.integer]) -> bool:
+    """Whether millions of values are all the numbers from 0 on, so that they number themselves."""
+    if values.size <= BLOCK or values.min() < 0 or values.max() > values.size:
+        return False
+    mark(there := np.zeros(int(values.max()) + 1, np.bool_), np.ascontiguousarray(values), 0)
+    return bool(there.all())
+
+
 def blocks(n: int) -> Iterator[slice]:
     """Rows 0 to n - 1, a million at a time."""
     return (slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK))

@@ -468,6 +468,8 @@ class Program(NamedTuple):
         cut, route = self.task_cut, self.task_route
         if self.n_tasks <= 2**20:
             return int(np.dot(chunks[cut], hops[route]))
+        if np.ptp(chunks) == np.ptp(hops) == 0:
+            return self.n_tasks * int(chunks[0]) * int(hops[0])
         rows = [slice(first, first + 2**20) for first in range(0, self.n_tasks, 2**20)]
         return sum(int(summed(chunks, cut[some], hops, route[some])) for some in rows)
 
