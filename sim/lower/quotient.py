@@ -224,6 +224,8 @@ def made_of(
 ) -> Quotient:
     """The transfers of representatives, with their routes over the links that represent others."""
     routes, link_of = routes_of(transfers, pattern.topology, tie, seed, ranks), _with_ends(orbits, pattern, ranks.ends)
+    if orbits.is_whole and np.array_equal(link_of, np.arange(link_of.size)):
+        return Quotient(orbits, transfers, routes, "", ranks)
     over = routes._replace(paths=routes.paths._replace(links=link_of[routes.paths.links]))
     return Quotient(orbits, transfers, over, "", ranks)
 

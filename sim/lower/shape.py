@@ -16,7 +16,7 @@ from collectives.core.pattern import Pattern
 from collectives.core.transfers import Pool, without_waits
 from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting, waiting_rows
-from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, finder, quotient
+from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, Routes, finder, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.assemble import Hops
 from sim.program.columns import BLOCK, blocks, is_dense, numbered
@@ -155,9 +155,11 @@ class Shape:
         return tie * 2 + np.maximum(self.task_half[tasks], 0)
 
     def alone(self) -> "Shape":
-        """The same, where its tasks are the whole program: waits and classes stand for what they are made of."""
+        """The same, where its tasks are the whole program: waits, classes and routes stand for what made them."""
         made = {"waits": self.waits, "task_class": self.task_class}
-        found = replace(self, quotient=self.quotient._replace(transfers=without_waits(self.quotient.transfers)))
+        none = Routes(Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)), np.zeros(0, np.int32))
+        kept = self.quotient._replace(transfers=without_waits(self.quotient.transfers), routes=none)
+        found = replace(self, quotient=kept)
         vars(found).update(made)
         return found
 
