@@ -50,10 +50,10 @@ def by_slots(ranks: Array, added: Sequence[Added], waits: Sequence[Wait]) -> lis
 
     `ranks`: the sources.
     """
-    slots = [_of_slots(one.columns[2], one) for one in added]
-    if any(slot is None for slot in slots) or np.any(ranks[1:] <= ranks[:-1]):
+    slots = [of for one in added if (of := _of_slots(one.columns[2], one)) is not None]
+    if len(slots) < len(added) or np.any(ranks[1:] <= ranks[:-1]):
         return None
-    slot = np.concatenate(slots)  # type: ignore[arg-type]  # none of them is None
+    slot: Array = np.concatenate(slots)
     order = np.argsort(slot, kind="stable")
     if np.any(slot[order[1:]] == slot[order[:-1]]):
         return None

@@ -95,7 +95,7 @@ def _read(column: str, values: Any, name: str) -> npt.NDArray[Any] | None:
         wanted = f"(n, {rule.width})" if rule.width else "(n,)"
         raise ScheduleError(f"{name} emits the column {column} with the shape {values.shape}: give {wanted}")
     found: npt.NDArray[Any] = np.asarray(values)  # of a subclass, the array itself
-    if found.dtype == rule.kind or ((found.dtype, rule.kind) == (np.int32, np.int64) and column != "blocks"):
+    if found.dtype == rule.kind or (found.dtype == np.int32 and rule.kind is np.int64 and column != "blocks"):
         return found  # in half the room
     as_ruled = found.astype(rule.kind)
     return as_ruled if np.array_equal(as_ruled, found) else found  # out of range, which is told with its transfer

@@ -157,7 +157,7 @@ class TransferTable:
         self._check_memory(self._n_rows + n)
         some = None if n == there.size else there
         kept = [_chosen(column, kind, some, n) for column, kind in zip(columns, _KINDS, strict=True)]
-        self._added.append(Added(shape, n, some, kept))  # type: ignore[arg-type]  # of two axes
+        self._added.append(Added(shape, n, some, kept))
         self._n_rows += n
         of_lags = [*((*ref, WHOLE) for ref in after), *((*ref, STREAM) for ref in stream), *window]
         for rank, other, lag in of_lags:
@@ -198,30 +198,27 @@ class TransferTable:
 
     def _wait(self, rank: IntLike, other: IntLike, lag: int) -> None:
         """Let what was added last wait for transfers, where they are there (slot not -1)."""
-        kept = (_chosen(column, np.int32, None, 0) for column in (rank, other))
-        self._waits.append(Wait(len(self._added) - 1, *kept, lag))
+        source, slot = (_chosen(column, np.int32, None, 0) for column in (rank, other))
+        self._waits.append(Wait(len(self._added) - 1, source, slot, lag))
 
     def build(self) -> Transfers:
         """The transfers, sorted by (slot, source)."""
         if self._n_rows > MANY and (found := by_slots(self.ranks, self._added, self._waits)) is not None:
-            return Transfers(*found, pool=self._pools(found[2]))  # type: ignore[arg-type]  # the columns in their order
+            return Transfers(*found, None, None, self._pools(found[2]))  # type: ignore[call-arg]  # in their order
         src, slot = self._column(0), self._column(2)
         stride = int(src.max(initial=0)) + 1
         order = np.argsort(slot.astype(np.int64) * stride + src, kind="stable")  # sorted runs: 28 times as fast
         slot = slot[order]
-        ptr, dependencies = self._dependencies(order)
-        step, port, blocks, reduces, tie_class = (self._column(place)[order] for place in range(3, 8))
-        return Transfers(
-            src[order], self._column(1)[order], slot, step, port, blocks, reduces, tie_class, ptr, *dependencies,
-            pool=self._pools(slot),
-        )
+        columns = [src[order], self._column(1)[order], slot, *(self._column(place)[order] for place in range(3, 8))]
+        lists = self._dependencies(order)
+        return Transfers(*columns, *lists, None, None, self._pools(slot))  # type: ignore[call-arg]  # in their order
 
     def _column(self, place: int) -> Array:
         columns = ((one.columns[place], one) for one in self._added)
         parts = (column if one.there is not None else _broad(column, one.shape).reshape(-1) for column, one in columns)
         return np.concatenate([np.zeros(0, _KINDS[place]), *parts])
 
-    def _dependencies(self, order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], list[Array]]:
+    def _dependencies(self, order: npt.NDArray[np.int64]) -> list[Array]:
         """Offsets of the dependencies of each row, and their sources, slots and lags."""
         first = np.cumsum([0, *(one.n for one in self._added)]).tolist()
         parts: list[list[Array]] = [[np.zeros(0, kind)] for kind in (np.int64, np.int32, np.int32, np.int32)]
@@ -231,14 +228,14 @@ class TransferTable:
             some = (columns[0] >= 0) & (columns[2] >= 0)
             for part, column in zip(parts, columns, strict=True):
                 part.append(column[some])
-        rows, *columns = map(np.concatenate, parts)
+        row, *lists = map(np.concatenate, parts)
         place = np.empty(order.size, np.int64)
         place[order] = np.arange(order.size)
-        owner = place[rows]
+        owner = place[row]
         ptr = np.zeros(order.size + 1, np.int64)
         np.cumsum(np.bincount(owner, minlength=order.size), out=ptr[1:])
         at = np.argsort(owner, kind="stable")
-        return ptr, [column[at] for column in columns]
+        return [ptr, *(column[at] for column in lists)]
 
     def _pools(self, slot: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
         if not self._pooled:

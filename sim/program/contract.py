@@ -119,7 +119,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.model_options import DISCIPLINES, ORDERS, WEIGHED
-from sim.program.passes import summed, tally
+from sim.program.passes import tally
 from topologies.text.brief import one_line
 
 I8 = npt.NDArray[np.int8]
@@ -465,13 +465,10 @@ class Program(NamedTuple):
     def chunk_hops(self) -> int:
         """Services in the whole run: each is one chunk on one server."""
         chunks, hops = self.cut_chunks.astype(np.int64), np.diff(self.route_ptr).astype(np.int64)
-        cut, route = self.task_cut, self.task_route
-        if self.n_tasks <= 2**20:
-            return int(np.dot(chunks[cut], hops[route]))
-        if np.ptp(chunks) == np.ptp(hops) == 0:
+        if self.n_tasks and np.ptp(chunks) == np.ptp(hops) == 0:
             return self.n_tasks * int(chunks[0]) * int(hops[0])
         rows = [slice(first, first + 2**20) for first in range(0, self.n_tasks, 2**20)]
-        return sum(int(summed(chunks, cut[some], hops, route[some])) for some in rows)
+        return sum(int(np.dot(chunks[self.task_cut[some]], hops[self.task_route[some]])) for some in rows)
 
     def cut_tasks(self) -> I64:
         """Tasks of each cut, (K,); computed."""

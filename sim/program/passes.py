@@ -29,15 +29,6 @@ def tally(count, rows):  # type: ignore[no-untyped-def]  # jitted
 
 
 @_jit
-def summed(left, left_row, right, right_row):  # type: ignore[no-untyped-def]  # jitted
-    """Sum over rows of the product of two columns of few values each, of which every row has one."""
-    total = 0
-    for at in range(left_row.size):
-        total += left[left_row[at]] * right[right_row[at]]
-    return total
-
-
-@_jit
 def children(parent_ptr, parents, ptr, child):  # type: ignore[no-untyped-def]  # jitted
     """Turn round which earlier rows each row waits for; returns whether all of them are earlier ones.
 
