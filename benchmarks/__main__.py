@@ -46,7 +46,7 @@ def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
     yield Table("Fluid engine, no symmetry", flows.HEAD, lambda: flows.rows(fabrics))
     yield Table("From the command line to the first number", start.HEAD, lambda: start.rows(quick), start.NOTE)
     yield Table("Memory without symmetry, one chunk per transfer", MEMORY_HEAD,
-                lambda: [memory_row(scale.run_apart(*scale.NO_SYMMETRY))])
+                lambda: (memory_row(scale.run_apart(*one, "command")) for one in scale.NO_SYMMETRY), MEMORY_NOTE)
     yield Table("Homomorphic codec, 16 MiB, one core", codec.HEAD, lambda: codec_rows(times, missed),
                 codec.NOTE)
     yield Table("All-reduce of 1 GiB, one chunk per transfer, exact by symmetry", SCALE_HEAD, lambda: scale_rows(quick))
@@ -90,6 +90,7 @@ PLAIN_HEAD = ("case", "engine M/s", "C++ M/s", "ratio")
 LOG_HEAD = ("case", "plain M/s", "log kept M/s")
 SCALE_HEAD = ("topology", "algorithm", "NPUs", "services", "simulated", "CPU s", "peak memory")
 
+MEMORY_NOTE = "Of `weft compare --symmetry off`, an all-reduce, from the first import to the table."
 MEMORY_HEAD = ("topology", "algorithm", "transfers", "peak memory", "bytes per transfer beyond the imports", "CPU s")
 
 

@@ -72,8 +72,8 @@ def of_readme(at: Found) -> Iterator[Row]:
     """The table of README."""
     least, most = at.sizes(SCALE, "peak memory", MILLION)
     yield "ring of 256 NPUs, 16 chunks", (
-        f"{at.whole(ENGINE, RING, RATE)} million chunk-hops per second on one core, "
-        f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer")
+        f"{at.whole(ENGINE, RING, RATE)} million chunk-hops per second on one core")
+    yield "`compare` without symmetry: ring of 2,048; on random-regular:1024", of_memory(at)
     yield "all-to-all on a 16x16 torus, 16 chunks per pair", (
         f"{at.whole(ENGINE, ALL, RATE)} million per second; in turn with a plain C++ loop {against(at, ALL)}")
     yield "the same, every link with its own bandwidth", (
@@ -94,6 +94,12 @@ def of_readme(at: Found) -> Iterator[Row]:
         rounded(at(EXACT, row, "CPU s"), 1) for row in TREES) + " s of CPU"
     yield "all-reduce over 1,048,576 NPUs, exact by symmetry", (
         f"{span(at.numbers(SCALE, 'CPU s', MILLION), 1)} s of CPU, {least} to {most} GiB")
+
+
+def of_memory(at: Found) -> str:
+    """Of the ring of 2,048, whose row is the second, and of the other."""
+    one, other = at.numbers(MEMORY, "bytes per transfer beyond the imports")
+    return f"{rounded(other)}; {rounded(one)} bytes per transfer at the peak of the command, imports left out"
 
 
 def against(at: Found, case: str) -> str:
@@ -120,8 +126,7 @@ def of_performance(at: Found) -> Iterator[Row]:
     encode, peel = (at.numbers(CODEC, column, "spread") for column in ("encode GB/s", "peel ns per nonzero"))
     yield "all-reduce of 1,048,576 NPUs, from building the topology to the result", (
         f"{span(at.numbers(SCALE, 'CPU s', MILLION), 1)} s of CPU, {least} to {most} GiB")
-    yield "ring on random-regular:1024, 4.2 million transfers without symmetry", (
-        f"{rounded(at.numbers(MEMORY, 'bytes per transfer beyond the imports')[0])} bytes per transfer at the peak")
+    yield "`compare` without symmetry: ring of 2,048; on random-regular:1024", of_memory(at)
     for sizes in ("equal sizes", "sizes at random up to 4 MiB"):
         rows = [f"{fabric}, {sizes}" for fabric in flows.FABRICS]
         yield f"flows (`--engine fluid`), all-to-all without symmetry, {sizes}", ", ".join(
@@ -134,9 +139,9 @@ def of_engine(at: Found) -> Iterator[Row]:
     """Its rows of runs."""
     yield "ring of 256, 64 MiB, 16 chunks", (
         f"{at(ENGINE, RING, RATE)} million chunk-hops per second; "
-        f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer")
+        f"{at.whole(ENGINE, RING, 'bytes per transfer')} bytes per transfer of program and state alone")
     yield "all-to-all on 16x16, 1 MiB per pair, 16 chunks", (
-        f"{at(ENGINE, ALL, RATE)} million; {at.whole(ENGINE, ALL, 'bytes per transfer')} bytes per transfer; "
+        f"{at(ENGINE, ALL, RATE)} million; {at.whole(ENGINE, ALL, 'bytes per transfer')} bytes per transfer likewise; "
         f"in turn with a plain C++ loop {against(at, ALL)}")
     yield "the same, every link with its own bandwidth", (
         f"{at(ENGINE, OWN, RATE)} million; in turn with the C++ loop {against(at, OWN)}")

@@ -7,7 +7,9 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from io import StringIO
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -20,7 +22,7 @@ LARGEST = (
     ("RI(256)_FC(8)_SW(512)", "swing"),
 )
 """A million NPUs in other shapes."""
-NO_SYMMETRY = ("random-regular:1024x4x1", "ring")
+NO_SYMMETRY = ("random-regular:1024x4x1", "ring"), ("ring:2048", "ring")
 
 ALGORITHMS = ("swing", "bucket", "ring")
 
@@ -94,6 +96,22 @@ def run_here(topology: str, algorithm: str) -> Scale:
     )
 
 
+def run_command(topology: str, algorithm: str) -> Scale:
+    """`weft compare` without symmetry, in this process; memory beyond its imports is what it builds and runs."""
+    cpu, wall = process_time(), perf_counter()
+    from collectives import build
+    from sim.cli import main
+    from topologies import from_spec
+
+    imports_bytes = peak_bytes()
+    words = f"compare --topology {topology} --algorithms {algorithm} --symmetry off -b {SIZE_BYTES} --chunks 1 --quiet"
+    with redirect_stdout(StringIO()):
+        assert main(words.split()) == 0
+    pattern = build(algorithm, "all-reduce", from_spec(topology), SIZE_BYTES).pattern
+    transfers, spent = pattern.p * pattern.emission.sample().n, (process_time() - cpu, perf_counter() - wall)
+    return Scale(topology, algorithm, pattern.p, 0, 0, *spent, peak_bytes(), "off", transfers, imports_bytes)
+
+
 def peak_bytes() -> int:
     """Most memory that this process held; Linux counts that of a parent into `ru_maxrss`, but not here."""
     status = Path("/proc/self/status")
@@ -103,9 +121,9 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def run_apart(topology: str, algorithm: str) -> Scale:
-    """The same in a fresh process, so that the peak of its memory is its own."""
-    command = [sys.executable, "-m", "benchmarks.scale", topology, algorithm]
+def run_apart(topology: str, algorithm: str, *how: str) -> Scale:
+    """The same in a fresh process, so that the peak of its memory is its own; `how`: "command", or nothing."""
+    command = [sys.executable, "-m", "benchmarks.scale", topology, algorithm, *how]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return Scale(**json.loads(done.stdout))
 
@@ -137,4 +155,4 @@ class PeakMemory:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(run_here(*sys.argv[1:3]))))
+    print(json.dumps(asdict((run_command if sys.argv[3:] else run_here)(*sys.argv[1:3]))))

@@ -95,7 +95,9 @@ def _read(column: str, values: Any, name: str) -> npt.NDArray[Any] | None:
         wanted = f"(n, {rule.width})" if rule.width else "(n,)"
         raise ScheduleError(f"{name} emits the column {column} with the shape {values.shape}: give {wanted}")
     found: npt.NDArray[Any] = np.asarray(values)  # of a subclass, the array itself
-    as_ruled = found.astype(rule.kind, copy=False)
+    if found.dtype == rule.kind or (found.dtype == np.int32 and rule.kind is np.int64 and column != "blocks"):
+        return found  # in half the room
+    as_ruled = found.astype(rule.kind)
     return as_ruled if np.array_equal(as_ruled, found) else found  # out of range, which is told with its transfer
 
 
@@ -125,7 +127,8 @@ def _check_range(t: Transfers, column: str, topology: Topology, accepted: Accept
         least, most = np.array([-1, -1, rule.least]), np.array([accepted.n_pools - 1] * 2 + [rule.most])
     if column == "rounds":
         least = np.array([0, 1])
-    if not values.size or (np.all(values.min(axis=0) >= least) and np.all(values.max(axis=0) <= most)):
+    some = values[:1] if values.strides == (0,) else values  # one value for all
+    if not values.size or (np.all(some.min(axis=0) >= least) and np.all(some.max(axis=0) <= most)):
         return
     place = np.unravel_index(int(np.argmax((values < least) | (values > most))), values.shape)
     low, high = (int(np.broadcast_to(one, values.shape)[place]) for one in (least, most))
@@ -273,7 +276,7 @@ class Emission:
         except TooManyTransfers as refused:
             raise WeftError(f"{self._name} on {self._topology.name} is too large: {refused}") from None
         t = read_columns(emitted, self._topology, self._accepted, self._name)
-        if not np.all(asked[t.src]):
+        if not np.all(asked) and not np.all(asked[t.src]):
             wrong = t.src[np.argmin(asked[t.src])]
             raise ScheduleError(f"{self._name} emits a transfer of rank {wrong}, which was not asked for")
         check_named_links(t, self._topology, self._name)
@@ -312,6 +315,8 @@ def _frozen(t: Transfers, copy: bool = False) -> Transfers:
 
 
 def _read_only(column: npt.NDArray[Any], copy: bool) -> npt.NDArray[Any]:
+    if column.strides == (0,) and column.size and not copy:  # one value for all
+        return np.broadcast_to(_read_only(column[:1], copy=True), column.shape)
     if copy or column.base is not None:
         column = column.copy()
     return np.asarray(column.data.toreadonly())  # its flag cannot be set again, as that of an owner can

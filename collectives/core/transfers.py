@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_slots import Added, Array, Wait, by_slots
 from topologies.checks import Choice, Count, WeftError, checked, told
 from topologies.core.extents import memory_limit, shown_limit
 from topologies.text.brief import one_line
@@ -96,8 +97,11 @@ class TooManyTransfers(WeftError):
     """A table that would not fit in memory; whoever knows its algorithm names it."""
 
 
-Mark = tuple[int, int, int, int]
-"""How many rows, dependencies and slots of pools were added, and how many transfers."""
+Mark = tuple[int, int, int]
+"""How many rows, dependencies and slots of pools were added."""
+
+MANY = 2**18
+"""Transfers from which on a table is laid out slot by slot, where it can be."""
 
 
 @checked
@@ -115,8 +119,8 @@ class TransferTable:
     def __init__(self, ranks: npt.NDArray[np.integer]) -> None:
         self.ranks = np.asarray(ranks, np.int64)
         self._n_rows = 0
-        self._rows: list[list[npt.NDArray[Any]]] = []
-        self._dependencies: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], int]] = []
+        self._added: list[Added] = []
+        self._waits: list[Wait] = []
         self._pooled: list[tuple[int, int, int, int]] = []
 
     def __repr__(self) -> str:
@@ -147,20 +151,17 @@ class TransferTable:
             Chunk j waits for chunk j - w.
         """
         shape = np.broadcast_shapes(np.shape(slot), np.shape(dst), (1, self.ranks.size))
-        src, dst = _broad(self.ranks, shape), _broad(np.asarray(dst), shape)
-        there = dst >= 0
-        columns = (src, dst, slot, step, port, blocks, reduces, slot if tie_class is None else tie_class)
+        there = _broad(np.asarray(dst) >= 0, shape)
+        columns = (self.ranks, dst, slot, step, port, blocks, reduces, slot if tie_class is None else tie_class)
         n = int(np.count_nonzero(there))
         self._check_memory(self._n_rows + n)
-        self._rows.append([_chosen(column, kind, there, n) for column, kind in zip(columns, _KINDS, strict=True)])
-        rows = np.full(shape, -1, np.int64)
-        rows[there] = np.arange(self._n_rows, self._n_rows + n)
+        some = None if n == there.size else there
+        kept = [_chosen(column, kind, some, n) for column, kind in zip(columns, _KINDS, strict=True)]
+        self._added.append(Added(shape, n, some, kept))
         self._n_rows += n
-        for lag, refs in ((WHOLE, after), (0, stream)):
-            for rank, other in refs:
-                self._add_dependency(rows, rank, other, lag)
-        for rank, other, w in window:
-            self._add_dependency(rows, rank, other, w)
+        of_lags = [*((*ref, WHOLE) for ref in after), *((*ref, STREAM) for ref in stream), *window]
+        for rank, other, lag in of_lags:
+            self._wait(rank, other, lag)
 
     def join(
         self, slot: int, rank: IntLike, other: IntLike, *, step: int = 0, port: int = 0, takes: int = -1,
@@ -184,9 +185,7 @@ class TransferTable:
         self.add(slot, self.ranks, 0, step=step, port=port)
         if takes >= 0 or gives >= 0:
             self._pooled.append((slot, takes, gives, order))
-        shape = np.broadcast_shapes(np.shape(rank), np.shape(other), (1, self.ranks.size))
-        mine = np.arange(self._n_rows - self.ranks.size, self._n_rows)
-        self._add_dependency(np.broadcast_to(mine, shape), rank, other, WHOLE)
+        self._wait(rank, other, WHOLE)
 
     def _check_memory(self, n_rows: int) -> None:
         need = n_rows * BYTES_PER_ROW
@@ -197,44 +196,46 @@ class TransferTable:
                 "transfers"
             )
 
-    def _add_dependency(self, rows: npt.NDArray[np.int64], rank: IntLike, other: IntLike, lag: int) -> None:
-        """Add dependencies for rows that exist (not -1) on transfers that exist (slot not -1)."""
-        some = (rows >= 0) & (np.asarray(other) >= 0)
-        n = int(np.count_nonzero(some))
-        if n:
-            source, slots = (_chosen(column, np.int32, some, n) for column in (rank, other))
-            self._dependencies.append((rows[some], source, slots, lag))
+    def _wait(self, rank: IntLike, other: IntLike, lag: int) -> None:
+        """Let what was added last wait for transfers, where they are there (slot not -1)."""
+        source, slot = (_chosen(column, np.int32, None, 0) for column in (rank, other))
+        self._waits.append(Wait(len(self._added) - 1, source, slot, lag))
 
     def build(self) -> Transfers:
         """The transfers, sorted by (slot, source)."""
+        if self._n_rows > MANY and (found := by_slots(self.ranks, self._added, self._waits)) is not None:
+            return Transfers(*found, None, None, self._pools(found[2]))  # type: ignore[call-arg]  # in their order
         src, slot = self._column(0), self._column(2)
         stride = int(src.max(initial=0)) + 1
         order = np.argsort(slot.astype(np.int64) * stride + src, kind="stable")  # sorted runs: 28 times as fast
         slot = slot[order]
-        ptr, at = self._owners(order)
-        dep_src, dep_slot, dep_lag = (self._dependency(part)[at] for part in (1, 2, 3))
-        step, port, blocks, reduces, tie_class = (self._column(place)[order] for place in range(3, 8))
-        return Transfers(
-            src[order], self._column(1)[order], slot, step, port, blocks, reduces, tie_class, ptr, dep_src, dep_slot,
-            dep_lag, pool=self._pools(slot),
-        )
+        columns = [src[order], self._column(1)[order], slot, *(self._column(place)[order] for place in range(3, 8))]
+        lists = self._dependencies(order)
+        return Transfers(*columns, *lists, None, None, self._pools(slot))  # type: ignore[call-arg]  # in their order
 
-    def _column(self, place: int) -> npt.NDArray[Any]:
-        return np.concatenate([np.zeros(0, _KINDS[place]), *(rows[place] for rows in self._rows)])
+    def _column(self, place: int) -> Array:
+        columns = ((one.columns[place], one) for one in self._added)
+        parts = (column if one.there is not None else _broad(column, one.shape).reshape(-1) for column, one in columns)
+        return np.concatenate([np.zeros(0, _KINDS[place]), *parts])
 
-    def _dependency(self, part: int) -> npt.NDArray[np.int32]:
-        """One column of the dependencies, in the order they were added."""
-        columns = [np.broadcast_to(np.asarray(d[part], np.int32), d[0].shape) for d in self._dependencies]
-        return np.concatenate([np.zeros(0, np.int32), *columns])
-
-    def _owners(self, order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Offsets of the dependencies of each row, and their positions in insertion order."""
+    def _dependencies(self, order: npt.NDArray[np.int64]) -> list[Array]:
+        """Offsets of the dependencies of each row, and their sources, slots and lags."""
+        first = np.cumsum([0, *(one.n for one in self._added)]).tolist()
+        parts: list[list[Array]] = [[np.zeros(0, kind)] for kind in (np.int64, np.int32, np.int32, np.int32)]
+        for wait in self._waits:
+            rows = _numbered(self._added[wait.added], first[wait.added])
+            columns = np.broadcast_arrays(rows, wait.source, wait.slot, np.int32(wait.lag))
+            some = (columns[0] >= 0) & (columns[2] >= 0)
+            for part, column in zip(parts, columns, strict=True):
+                part.append(column[some])
+        row, *lists = map(np.concatenate, parts)
         place = np.empty(order.size, np.int64)
         place[order] = np.arange(order.size)
-        owner = place[np.concatenate([np.zeros(0, np.int64), *(rows for rows, *_ in self._dependencies)])]
+        owner = place[row]
         ptr = np.zeros(order.size + 1, np.int64)
         np.cumsum(np.bincount(owner, minlength=order.size), out=ptr[1:])
-        return ptr, np.argsort(owner, kind="stable")
+        at = np.argsort(owner, kind="stable")
+        return [ptr, *(column[at] for column in lists)]
 
     def _pools(self, slot: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
         if not self._pooled:
@@ -247,7 +248,7 @@ class TransferTable:
 
 def mark(table: TransferTable) -> Mark:
     """What there is in a table by now, for `repeat`."""
-    return len(table._rows), len(table._dependencies), len(table._pooled), table._n_rows
+    return len(table._added), len(table._waits), len(table._pooled)
 
 
 def repeat(table: TransferTable, begin: Mark, end: Mark, later: int) -> None:
@@ -255,23 +256,39 @@ def repeat(table: TransferTable, begin: Mark, end: Mark, later: int) -> None:
 
     Ties go by slots.
     """
-    by = table._n_rows - begin[3]
-    table._check_memory(table._n_rows + end[3] - begin[3])
-    for src, dst, slot, step, port, blocks, reduces, tie_class in table._rows[begin[0] : end[0]]:
-        table._rows.append([src, dst, slot + later, step, port, blocks, reduces, tie_class + later])
-    for rows, source, slots, lag in table._dependencies[begin[1] : end[1]]:
-        table._dependencies.append((rows + by, source, np.where(slots > 0, slots + later, slots), lag))
+    by, again = len(table._added) - begin[0], table._added[begin[0] : end[0]]
+    n = sum(one.n for one in again)
+    table._check_memory(table._n_rows + n)
+    for one in again:
+        src, dst, slot, step, port, blocks, reduces, tie_class = one.columns
+        moved = [src, dst, slot + np.int32(later), step, port, blocks, reduces, tie_class + later]
+        table._added.append(one._replace(columns=moved))
+    for wait in table._waits[begin[1] : end[1]]:
+        slot = np.where(wait.slot > 0, wait.slot + np.int32(later), wait.slot)
+        table._waits.append(wait._replace(added=wait.added + by, slot=slot))
     table._pooled += [(slot + later, takes, gives, order) for slot, takes, gives, order in
                       table._pooled[begin[2] : end[2]]]
-    table._n_rows += end[3] - begin[3]
+    table._n_rows += n
 
 
-def _chosen(column: Any, kind: type[np.generic], where: npt.NDArray[np.bool_], n: int) -> npt.NDArray[Any]:
-    """A column, scalar or broadcast, at the `n` selected places."""
+def _numbered(one: Added, first: int) -> npt.NDArray[np.int64]:
+    """Numbers of transfers that were added together, counted from `first`, (slots, ranks); -1 where there is none."""
+    rows = np.arange(first, first + one.n)
+    if one.there is None:
+        return rows.reshape(one.shape)
+    found = np.full(one.shape, -1)
+    found[one.there] = rows
+    return found
+
+
+def _chosen(column: Any, kind: type[np.generic], where: npt.NDArray[np.bool_] | None, n: int) -> Array:
+    """A copy of a column, scalar or broadcast: as it is, or at the `n` selected places."""
     values = np.asarray(column)
     if values.dtype.kind not in "biu":
         raise WeftError(f"transfers have {told(column)}: give integers, one or an array of them")
-    values = values.astype(kind, copy=False)
+    values = values.astype(kind)
+    if where is None:
+        return values
     return np.full(n, values, kind) if values.ndim == 0 else _broad(values, where.shape)[where]
 
 

@@ -12,8 +12,9 @@ from sim.analytic.longest_path import work_and_path
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.program import Program
-from sim.program.columns import i32, numbered
+from sim.program.columns import BLOCK, i32, numbered
 from sim.program.flows import TOLERANCE
+from sim.program.passes import are_later
 from topologies import Topology, egress_Bps, ingress_Bps
 from topologies.checks import checked
 from topologies.compiled import held
@@ -165,14 +166,19 @@ class BusyAndPath:
         n_routes, n_tasks, n_servers = program.route_ptr.size - 1, program.n_tasks, program.n_servers
         n_kinds = program.cut_chunks.size * n_routes
         if n_kinds <= n_tasks + 1024:  # all of them, also where no task is of a kind
-            kinds, kind = np.arange(n_kinds), program.task_cut * np.int32(n_routes) + program.task_route
+            kinds, kind = np.arange(n_kinds), program.task_route
+            if program.cut_chunks.size > 1:
+                kind = program.task_cut * np.int32(n_routes) + program.task_route
         else:
             kinds, kind = numbered(
                 n_tasks, lambda some: program.task_cut[some].astype(np.int64) * n_routes + program.task_route[some]
             )
         cut, route = np.divmod(kinds, max(n_routes, 1))
-        self._of_servers, self._zeroed = np.empty((2, n_servers), np.int64), np.empty((2, n_tasks), np.int32)
-        self._times = np.empty((2, n_tasks), np.int64)
+        waits = program.whole_ptr, program.whole_child
+        in_order = not program.stream_child.size and n_tasks > BLOCK and are_later(*waits)
+        self._of_servers = np.empty((2, n_servers), np.int64)
+        self._zeroed = np.empty((2, 0 if in_order else n_tasks), np.int32)
+        self._times = np.empty((2 - in_order, n_tasks), np.int64)
         self._call = held(
             work_and_path, program, kind, cut, route, np.bincount(kind, minlength=kinds.size), *self._of_servers,
             np.empty((3, kinds.size), np.int64), *self._zeroed, self._times,

@@ -16,13 +16,16 @@ def work_and_path(program, task_kind, kind_cut, kind_route, kind_tasks, busy, lo
     `busy`, `longest` (S,): filled: sum of the services of each server, and its longest service; zeros on entry.
     `kind_ps` (3, K): filled: least time from release to delivery of the first chunk, of the whole task, and of one
         more chunk.
-    `waits`, `order` (T,): parents of each task, windows left out, and scratch; zeros on entry.
-    `times` (2, T): filled: release and finish; zeros on entry.
+    `waits`, `order` (T,) or (0,): parents of each task, windows left out, and scratch; zeros on entry. Empty where
+        tasks wait only for whole ones before them.
+    `times` (2, T) or (1, T): filled: release and, where waits are counted, finish; zeros on entry.
     """
     for kind in range(kind_cut.size):
         cut, route, tasks = kind_cut[u64(kind)], kind_route[u64(kind)], kind_tasks[u64(kind)]
         if tasks > 0:
             _alone(program, kind, cut, route, tasks, busy, longest, kind_ps)
+    if waits.size == 0:
+        return _path_in_order(program, task_kind, kind_ps, times[0])
     _count_waits(program, waits)
     return _longest_path(program, task_kind, kind_ps, waits, order, times)
 
@@ -79,6 +82,20 @@ def _count_waits(program, waits):
     for edge in range(program.stream_child.size):
         if program.stream_lag.size == 0 or program.stream_lag[u64(edge)] == 0:
             waits[u64(program.stream_child[u64(edge)])] += 1
+
+
+@helper
+def _path_in_order(program, task_kind, kind_ps, release):
+    """The same of tasks that wait for whole ones before them."""
+    latest = np.int64(0)
+    for task in range(release.size):
+        finish = release[u64(task)] + kind_ps[1, u64(task_kind[u64(task)])]
+        latest = max(latest, finish)
+        if program.whole_child.size:
+            for edge in range(program.whole_ptr[u64(task)], program.whole_ptr[u64(task + 1)]):
+                child = program.whole_child[u64(edge)]
+                release[u64(child)] = max(release[u64(child)], finish)
+    return latest
 
 
 @helper

@@ -96,6 +96,7 @@ WARM_PARTS = {
     "turns": (3.4, "links that serve in turn, buffers, virtual channels"),
     "faults": (1.7, "links that are slow, down or lossy"),
     "why": (2.5, "critical paths: --why, train, share, optimize"),
+    "large": (1.2, "passes over programs of more than a million tasks"),
     "integers": (8.1, "compression of integers: workloads.compression"),
     "floats": (6.1, "compression of floats"),
 }

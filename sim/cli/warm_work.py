@@ -65,12 +65,17 @@ def _why() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), log=True).why()
 
 
+def _large() -> None:
+    """Two million transfers, of which there have to be one for the passes over large programs."""
+    simulate(build("ring", "all-gather", from_spec("ring:1024"), "1MiB"), symmetry="off", chunks=1).rated()
+
+
 WORK: dict[str, Callable[[], None]] = {
     "fifo": partial(_all_reduce, check=True), "fabrics": _fabrics, "flows": partial(_all_reduce, engine="fluid"),
     "proofs": _proofs, "trees": _trees, "search": _matches,
     "ordered": partial(_all_reduce, discipline="lowest-chunk-first"), "nics": partial(_all_reduce, nic="shared"),
     "turns": _turns, "faults": partial(_all_reduce, faults=SLOW),
-    "why": _why,
+    "why": _why, "large": _large,
     "integers": partial(_compression, "int32", "int64"), "floats": partial(_compression, "float32", "float64"),
 }
 """What `weft warm` runs, by the names of its parts."""

@@ -22,6 +22,9 @@ KEY_BITS = 63
 SAMPLE = 4096
 """Tasks that are looked at to find how long a service takes."""
 
+FEW_TASKS = 2**13
+"""Tasks whose rows stay in the cache between two words that are written."""
+
 SERVERS_A_BUCKET = 512
 """Servers that begin a service in the span of a bucket, if all are busy; a bucket is a quarter of a service at most, so
 that hardly an event becomes due in the bucket that is open. Where servers choose it is a quarter of that: the ends of
@@ -207,10 +210,13 @@ def initial_state(program: Program, log: bool) -> layout.FifoState:
     """The state before the first picosecond."""
     n_tasks, n_servers = program.n_tasks, program.n_servers
     run, tasks, servers = row(layout.Run), rows(layout.Task, n_tasks), rows(layout.Server, n_servers)
-    tasks["missing"] = program.waited_for()
-    tasks["chunks"] = program.cut_chunks[program.task_cut]
-    ready = np.flatnonzero(tasks["missing"] == 0)
-    tasks["link"] = UNSTACKED
+    missing = program.waited_for()
+    ready = np.flatnonzero(missing == 0)
+    for first in range(0, n_tasks, FEW_TASKS):
+        some = slice(first, first + FEW_TASKS)
+        fresh = tasks[some]
+        fresh["missing"], fresh["chunks"] = missing[some], program.cut_chunks[program.task_cut[some]]
+        fresh["link"] = UNSTACKED
     tasks["link"][ready] = np.append(ready[1:], NONE)[: ready.size]
     servers["stamp_ps"] = -1
     run["left"] = n_tasks

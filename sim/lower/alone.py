@@ -70,7 +70,7 @@ def _assembled(
     topology, t, keys = schedule.topology, shape.quotient.transfers, shape.server_link
     flow = flows(topology, t)[shape.task_row] if has_flows(model) else None
     ports = Ports(model, [(schedule.pattern, t)])
-    port = np.broadcast_to(ports.of(schedule.pattern, t), t.src.size)[shape.task_row]
+    port = np.broadcast_to(ports.of(schedule.pattern, t), t.src.size)[shape.task_row if model.nic else slice(0)]
     check_buffers(model, task_bytes, cutting, cuttings)
     columns = Columns(
         rates=rates, server_rate=server_rate,

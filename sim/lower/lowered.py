@@ -12,6 +12,7 @@ from collectives.core.transfers import Transfers
 from sim.lower.marks import Marks
 from sim.lower.nics import STREAMS
 from sim.lower.quotient import Orbits
+from sim.program.columns import blocks
 from sim.program.contract import DOWN, I32, I64, Program
 from sim.program.disrupt import Phase
 from sim.program.flows import Speeds
@@ -184,10 +185,12 @@ class Lowered(NamedTuple):
     @property
     def is_whole(self) -> bool:
         """Whether every NPU is simulated."""
-        return bool(np.all(self.orbits.rank == np.arange(self.orbits.rank.shape[1])))
+        return self.orbits.is_whole
 
     def images(self) -> I64:
         """How many tasks of the full program each task represents, (T,)."""
+        if self.is_whole:
+            return np.broadcast_to(np.int64(1), self.task_rank.size)
         sizes = np.stack([np.bincount(part, minlength=part.size) for part in self.orbits.rank])
         if len(sizes) == 1:
             of_task: I64 = sizes[0][self.task_rank].astype(np.int64)
@@ -212,9 +215,10 @@ class Lowered(NamedTuple):
     def wire_bytes(self) -> int:
         """Bytes that leave all ranks, padding included, headers not."""
         images = self.images()
+        parts = [(self.task_bytes[some], images[some]) for some in blocks(images.size)]
         # Not `np.dot`: of floats it runs on threads, which go on spinning for longer than it took.
-        if np.multiply(self.task_bytes, images, dtype=np.float64).sum() < 2.0**62:
-            return int((self.task_bytes * images).sum())
+        if sum(np.multiply(*part, dtype=np.float64).sum() for part in parts) < 2.0**62:
+            return sum(int((size * many).sum()) for size, many in parts)
         return int(np.dot(self.task_bytes.astype(object), images.astype(object)))
 
 

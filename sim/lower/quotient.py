@@ -24,7 +24,6 @@ import numpy.typing as npt
 
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
-from collectives.core.streams import emitted
 from collectives.core.symmetry import Action, Group
 from collectives.core.transfers import Transfers, take
 from sim.lower.capacity import check_capacity
@@ -79,6 +78,11 @@ class Orbits(NamedTuple):
 
     rank: I32  # (1, sources) or (ports, sources): representative of each source, for all ports alike or port by port
     link: I32  # (n_links,): representative of each link
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every source represents itself only."""
+        return bool(np.all(self.rank == np.arange(self.rank.shape[1])))
 
     @property
     def sources(self) -> I64:
@@ -213,7 +217,7 @@ def _shrink(
 def divide(pattern: Emitter, group: Group, tie: str, seed: int, ranks: Ranks = LINKS_ONLY) -> Quotient:
     """The transfers of the representatives under an assumed group; `check` verifies the assumption."""
     orbits = orbits_of(group, pattern.n_sources or pattern.p, pattern.topology.n_links)
-    transfers = _of_representatives(emitted(pattern.emit, orbits.sources), orbits)
+    transfers = _of_representatives(pattern.emit(orbits.sources), orbits)
     return made_of(pattern, orbits, transfers, tie, seed, ranks)
 
 
@@ -222,6 +226,8 @@ def made_of(
 ) -> Quotient:
     """The transfers of representatives, with their routes over the links that represent others."""
     routes, link_of = routes_of(transfers, pattern.topology, tie, seed, ranks), _with_ends(orbits, pattern, ranks.ends)
+    if orbits.is_whole and np.array_equal(link_of, np.arange(link_of.size)):
+        return Quotient(orbits, transfers, routes, "", ranks)
     over = routes._replace(paths=routes.paths._replace(links=link_of[routes.paths.links]))
     return Quotient(orbits, transfers, over, "", ranks)
 
@@ -250,7 +256,9 @@ def routes_of(t: Transfers, topology: Topology, tie: str, seed: int, ranks: Rank
     if t.via_ptr is not None:
         paths = _ended(paths_of(t, topology, tie, seed), t.src, t.dst, topology, ranks.ends)
         return _in_channels(Routes(paths, np.arange(t.src.size, dtype=np.int32)), topology, ranks)
-    sources, source = numbered(t.src.size, lambda some: t.src[some])
+    sources, source = np.arange(int(t.src.max(initial=-1)) + 1), t.src
+    if sources.size * topology.n_nodes > 4 * t.src.size:  # few sources make a short range
+        sources, source = numbered(t.src.size, lambda some: t.src[some])
     pairs, row = numbered(t.src.size, lambda some: source[some].astype(np.int64) * topology.n_nodes + t.dst[some])
     src, dst = sources[pairs // topology.n_nodes], pairs % topology.n_nodes
     if pairs.size == t.src.size:  # routes in the order of the transfers need not be copied to be theirs

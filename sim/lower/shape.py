@@ -16,11 +16,13 @@ from collectives.core.pattern import Pattern
 from collectives.core.transfers import Pool, without_waits
 from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting, waiting_rows
-from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, finder, quotient
+from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, Routes, finder, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.assemble import Hops
-from sim.program.columns import blocks, numbered
+from sim.program.columns import BLOCK, blocks, is_dense, numbered
 from sim.program.model import Model
+from sim.program.passes import rows_of
+from sim.program.waits import whole_waits
 from topologies import Paths, Topology, WeftError
 from topologies.core.rateless import alike, wiring_of
 from topologies.text.brief import one_line
@@ -92,6 +94,8 @@ class Shape:
     def _parts(self) -> tuple[tuple[I64, I64], I32]:
         """The distinct pairs of blocks and half, (2, n), and which of them each task has."""
         n_blocks, row, half = self.quotient.transfers.blocks, self.task_row, self.task_half
+        if row.size and n_blocks.strides == half.strides == (0,):  # one value for all
+            return (n_blocks[:1], half[:1].astype(np.int64)), np.zeros(row.size, np.int32)
         pairs, part = numbered(row.size, lambda some: n_blocks[row[some]] * 3 + half[some] + 1)
         return (pairs // 3, pairs % 3 - 1), part
 
@@ -117,11 +121,17 @@ class Shape:
     @cached_property
     def waits(self) -> Waits:
         """What its tasks wait for, where they are the whole program."""
-        return waits_of(*_edges(self.quotient, self.task_row, self.task_half, self.waiting), self.task_row.size)
+        t, found = self.quotient.transfers, None
+        if t.src.size > BLOCK and self.waiting == FREE and self.task_half.max() < 0 and t.dep_lag.max(initial=-1) < 0:
+            found = whole_waits(rows_waited_for(self.quotient), t.dep_ptr)
+        return found or waits_of(*self.edges, self.task_row.size)
 
     @cached_property
     def task_class(self) -> I32:
         """Class of each task, where they are the whole program."""
+        tie = self.quotient.transfers.tie_class
+        if self.task_half.strides == (0,) and is_dense(tie):
+            return np.array(tie, np.int32)
         return numbered(self.task_row.size, self.task_tie)[1]
 
     def task_tie(self, tasks: slice = slice(None)) -> I64:
@@ -130,9 +140,11 @@ class Shape:
         return tie * 2 + np.maximum(self.task_half[tasks], 0)
 
     def alone(self) -> "Shape":
-        """The same, where its tasks are the whole program: waits and classes stand for what they are made of."""
+        """The same, where its tasks are the whole program: waits, classes and routes stand for what made them."""
         made = {"waits": self.waits, "task_class": self.task_class}
-        found = replace(self, quotient=self.quotient._replace(transfers=without_waits(self.quotient.transfers)))
+        none = Routes(Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)), np.zeros(0, np.int32))
+        kept = self.quotient._replace(transfers=without_waits(self.quotient.transfers), routes=none)
+        found = replace(self, quotient=kept)
         vars(found).update(made)
         return found
 
@@ -242,23 +254,31 @@ def _edges(q: Quotient, row: I32, half: I8, waiting: Waiting) -> tuple[I32, I32,
     return edges
 
 
+_ABSENT = "a transfer waits for one that no rank sends"
+
+
 def rows_waited_for(q: Quotient) -> I32:
     """Row of the transfer (or of its representative) that each dependency names."""
     t, rank = q.transfers, q.orbits.rank
     if not t.dep_src.size:  # messages of a job, which are not in the order of their sources
         return np.zeros(0, np.int32)
+    found = np.empty(t.dep_src.size, np.int32)
+    if q.orbits.is_whole and t.src.size > BLOCK:
+        first = np.searchsorted(t.slot, np.arange(int(t.slot[-1]) + 2, dtype=np.int32))
+        if not rows_of(first, i32(t.src), i32(t.dep_slot), i32(t.dep_src), found):
+            raise WeftError(_ABSENT)
+        return found
     ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
     ports[t.slot] = t.port
     stride = int(max(t.src.max(initial=0), rank.max(initial=0))) + 1
     key = t.slot.astype(np.int64) * stride + t.src
     place = finder(key)
-    found = np.empty(t.dep_src.size, np.int32)
     for some in blocks(t.dep_src.size):
         slot = t.dep_slot[some]
         want = slot.astype(np.int64) * stride + q.orbits.rank_of(ports[slot], t.dep_src[some])
         found[some] = place(want)
         if not np.array_equal(key[found[some]], want):
-            raise WeftError("a transfer waits for one that no rank sends")
+            raise WeftError(_ABSENT)
     return found
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.contract import I32, I64, Program
+from sim.program.passes import look_up, mark
 from topologies import WeftError
 from topologies.core.paths import distinct_of, ranges
 
@@ -43,6 +44,14 @@ def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
     return np.flatnonzero(there).astype(np.int64) + low, number[exact]
 
 
+def is_dense(values: npt.NDArray[np.integer]) -> bool:
+    """Whether millions of values are all the numbers from 0 on, so that they number themselves."""
+    if values.size <= BLOCK or values.min() < 0 or values.max() > values.size:
+        return False
+    mark(there := np.zeros(int(values.max()) + 1, np.bool_), np.ascontiguousarray(values), 0)
+    return bool(there.all())
+
+
 def blocks(n: int) -> Iterator[slice]:
     """Rows 0 to n - 1, a million at a time."""
     return (slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK))
@@ -73,10 +82,10 @@ def numbered(n: int, values_of: Callable[[slice], npt.NDArray[np.integer]]) -> t
         return distinct, found
     there = np.zeros(span, np.bool_)
     for some in blocks(n):
-        there[values_of(some) - low] = True
-    number = np.cumsum(there, dtype=np.int32) - 1
+        mark(there, np.ascontiguousarray(values_of(some)), low)
+    number = np.cumsum(there, dtype=np.int32) - np.int32(1)
     for some in blocks(n):
-        found[some] = number[values_of(some) - low]
+        look_up(number, np.ascontiguousarray(values_of(some)), low, found[some])
     return np.flatnonzero(there).astype(np.int64) + low, found
 
 

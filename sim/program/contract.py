@@ -119,6 +119,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.model_options import DISCIPLINES, ORDERS, WEIGHED
+from sim.program.passes import tally
 from topologies.text.brief import one_line
 
 I8 = npt.NDArray[np.int8]
@@ -405,6 +406,9 @@ class Program(NamedTuple):
     @property
     def task_waits(self) -> I32:
         """Number of whole parents of each task, (T,); computed."""
+        if self.whole_child.size > 2**20:
+            tally(count := np.zeros(self.n_tasks, np.int32), self.whole_child)
+            return count
         return np.bincount(self.whole_child, minlength=self.n_tasks).astype(np.int32)
 
     def waited_for(self) -> I32:
@@ -461,8 +465,15 @@ class Program(NamedTuple):
     def chunk_hops(self) -> int:
         """Services in the whole run: each is one chunk on one server."""
         chunks, hops = self.cut_chunks.astype(np.int64), np.diff(self.route_ptr).astype(np.int64)
+        if self.n_tasks and np.ptp(chunks) == np.ptp(hops) == 0:
+            return self.n_tasks * int(chunks[0]) * int(hops[0])
         rows = [slice(first, first + 2**20) for first in range(0, self.n_tasks, 2**20)]
         return sum(int(np.dot(chunks[self.task_cut[some]], hops[self.task_route[some]])) for some in rows)
+
+    def cut_tasks(self) -> I64:
+        """Tasks of each cut, (K,); computed."""
+        one = self.cut_chunks.size == 1
+        return np.array([self.n_tasks]) if one else np.bincount(self.task_cut, minlength=self.cut_chunks.size)
 
     def nbytes(self) -> int:
         """Bytes of the arrays."""

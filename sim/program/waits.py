@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from sim.program.columns import by_key
 from sim.program.contract import I32, PUSHED, WHOLE
+from sim.program.passes import children
 from topologies import WeftError
 
 
@@ -40,6 +41,19 @@ def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
         "parent_ptr": parent_ptr, "parent": parents, "parent_lag": parent_lag,
     }
     return Waits(columns, (parent[window].copy(), child[window].copy(), lag[window].copy()))  # no views of all edges
+
+
+def whole_waits(parent: I32, ptr: npt.NDArray[np.integer]) -> Waits | None:
+    """The same of tasks that wait for whole ones alone, one after the other; None where some do for later ones.
+
+    `ptr`: offset of the parents of each task.
+    """
+    none, found = np.zeros(0, np.int32), (np.zeros(ptr.size, np.int32), np.empty(parent.size, np.int32))
+    if not parent.size or parent.size >= 2**31 or not children(ptr, parent, *found):
+        return None
+    columns = dict.fromkeys(("pushed_ptr", "pushed_child", "stream_ptr", "stream_child", "stream_lag"), none)
+    columns |= dict.fromkeys(("parent_ptr", "parent", "parent_lag"), none)
+    return Waits({"whole_ptr": found[0], "whole_child": found[1], **columns}, (none, none, none))
 
 
 def _rows(kind: npt.NDArray[np.bool_]) -> slice | npt.NDArray[np.bool_]:

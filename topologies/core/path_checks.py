@@ -8,6 +8,9 @@ import numpy.typing as npt
 from topologies.checks import WeftError, told
 from topologies.core.paths import Ints, Paths
 
+FEW_ROUTES = 2**18
+"""Routes that are looked at together: the hops of millions would take much memory."""
+
 
 class Wired(Protocol):
     """Of a topology, what is read here."""
@@ -100,10 +103,22 @@ def broken_path(
     `ptr`, `links`: as in `Paths`; a route without links is not looked at.
     `src`, `dst` (n_routes,): ends.
     """
-    exists = (links >= 0) & (links < topology.src.size)
-    if not exists.all():
-        at = int(np.argmin(exists))
+    if links.size and not (links.min() >= 0 and links.max() < topology.src.size):
+        at = int(np.argmax((links < 0) | (links >= topology.src.size)))
         return _route_at(ptr, at), f"link {links[at]} is not one of 0 to {topology.src.size - 1}"
+    for begin in range(0, src.size, FEW_ROUTES):
+        some = slice(begin, begin + FEW_ROUTES)
+        ends = ptr[begin : begin + FEW_ROUTES + 1]
+        fault = _broken(topology, ends - ends[0], links[ends[0] : ends[-1]], src[some], dst[some])
+        if fault is not None:
+            return begin + fault[0], fault[1]
+    return None
+
+
+def _broken(
+    topology: Wired, ptr: Ints, links: npt.NDArray[np.integer], src: npt.NDArray[np.integer],
+    dst: npt.NDArray[np.integer],
+) -> tuple[int, str] | None:
     there = np.flatnonzero(ptr[1:] > ptr[:-1])
     first, last = ptr[:-1][there], ptr[1:][there] - 1
     ends = topology.dst[links]

@@ -4,7 +4,7 @@ Regular families have their own router (topologies/core/product.py). All routes 
 routes are equally short, the tie rule decides (topologies/core/paths.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError, checked
-from topologies.core.paths import Ints, Paths, join_paths, ranges
+from topologies.core.paths import Ints, Paths, ranges
 from topologies.core.rateless import wiring_of
 from topologies.core.topology import Topology
 from topologies.stages import count
@@ -55,7 +55,7 @@ class ShortestPathRouter:
             parts.append(_route(topology, src[member], dst[member], tie, seed, self))
         if len(parts) <= 1:
             return parts[0] if parts else Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))
-        return _reorder(join_paths(parts), np.concatenate(members))
+        return _in_order(parts, members)
 
 
 class _Doors(NamedTuple):
@@ -216,13 +216,21 @@ def _walk(
     return Paths(ptr, links, np.arange(src.size)), tied
 
 
-def _reorder(paths: Paths, pair_of: Ints) -> Paths:
-    """The same routes sorted by pair, where `pair_of` (n_pairs,) renumbers the pairs."""
-    pair = pair_of[paths.pair]
-    order = np.argsort(pair, kind="stable")
-    hops = np.diff(paths.ptr)[order]
-    ptr = np.concatenate(([0], np.cumsum(hops)))
-    return Paths(ptr, paths.links[ranges(paths.ptr[order], hops)], pair[order])
+def _in_order(parts: list[Paths], members: Sequence[Ints]) -> Paths:
+    """The routes of all pairs in their order; the parts, of the pairs `members`, are emptied on the way."""
+    count = np.empty(sum(member.size for member in members), np.int64)
+    for part, member in zip(parts, members, strict=True):
+        count[member] = np.bincount(part.pair, minlength=member.size)
+    places = [ranges((np.cumsum(count) - count)[member], count[member]) for member in members]
+    ptr = np.zeros(int(count.sum()) + 1, np.int64)
+    for part, place in zip(parts, places, strict=True):
+        ptr[place + 1] = np.diff(part.ptr)
+    np.cumsum(ptr, out=ptr)
+    links = np.empty(ptr[-1], np.int32)
+    for place in places:
+        part = parts.pop(0)
+        links[ranges(ptr[place], np.diff(part.ptr))] = part.links
+    return Paths(ptr, links, np.repeat(np.arange(count.size), count))
 
 
 def hash64(seed: int, *keys: Ints | int) -> npt.NDArray[np.uint64]:

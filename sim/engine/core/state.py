@@ -323,7 +323,10 @@ class FifoState(NamedTuple):
     @property
     def finish_ps(self) -> I64:
         """When each task was delivered, -1 where it was not, (T,); computed."""
-        return np.where(self.delivered == self.tasks["chunks"], self.tasks["gate_ps"], -1)
+        found: I64 = np.array(self.tasks["gate_ps"])
+        if self.run["left"]:
+            found[self.delivered != self.tasks["chunks"]] = -1
+        return found
 
     @property
     def busy_ps(self) -> I64:

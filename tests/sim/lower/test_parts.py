@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from collectives import build
-from collectives.core import streams
-from sim.analytic import estimate
+from collectives.core import transfers
+from sim.analytic import bounds, estimate
+from sim.lower import shape
 from sim.lower.shape import _shapes
 from sim.program import I64, columns
 from sim.program.columns import numbered, unique_rows
@@ -30,7 +31,9 @@ def test_parts_of_any_size_make_one_program(
         return *program, result.time_ps, result.estimate_ps, result.lower_bound_ps, result.wire_bytes
 
     whole = found()
-    for module, name in ((columns, "BLOCK"), (estimate, "PART"), (streams, "PART")):
+    few = (columns, "BLOCK"), (shape, "BLOCK"), (bounds, "BLOCK"), (estimate, "BLOCK"), (estimate, "PART"), (
+        transfers, "MANY")
+    for module, name in few:
         monkeypatch.setattr(module, name, 7)
     _shapes.clear()
     assert found() == whole

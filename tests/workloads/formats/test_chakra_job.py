@@ -133,7 +133,7 @@ def test_what_is_wrong_is_named(first: Trace, message: str) -> None:
 
 
 def test_traces_that_do_not_fit() -> None:
-    with pytest.raises(WeftError, match="rank 0 begins an all-reduce of 8 bytes while rank 1 begins an all-reduce of"):
+    with pytest.raises(WeftError, match="rank 0 begins all-reduce of 8 bytes while rank 1 begins all-reduce of"):
         chakra_job([trace(collective_node("all-reduce", size)) for size in (8, 9)], ring(2))
     send, receive = trace(message_node("send", 1, 8, 0)), trace(message_node("receive", 0, 9, 0))
     with pytest.raises(WeftError, match="8 bytes are sent and 9 received"):

@@ -1,0 +1,109 @@
+"""Single passes over columns of millions of rows, compiled: numpy would write columns of its own for each step."""
+
+from functools import partial
+
+from topologies.compiled import cached
+
+_jit = partial(cached, nogil=True, _nrt=False)
+
+
+@_jit
+def mark(there, values, low):  # type: ignore[no-untyped-def]  # jitted
+    """Mark what values occur, counted from the lowest."""
+    for at in range(values.size):
+        there[values[at] - low] = True
+
+
+@_jit
+def look_up(number, values, low, found):  # type: ignore[no-untyped-def]  # jitted
+    """The number of each value; numbers are in the order of values, from the lowest on."""
+    for at in range(values.size):
+        found[at] = number[values[at] - low]
+
+
+@_jit
+def tally(count, rows):  # type: ignore[no-untyped-def]  # jitted
+    """Count how often each row occurs."""
+    for at in range(rows.size):
+        count[rows[at]] += 1
+
+
+@_jit
+def children(parent_ptr, parents, ptr, child):  # type: ignore[no-untyped-def]  # jitted
+    """Turn round which earlier rows each row waits for; returns whether all of them are earlier ones.
+
+    `ptr` (rows + 1,): zeros; filled: offset of the children of each row.
+    `child`: filled.
+    """
+    for row in range(ptr.size - 1):
+        for at in range(parent_ptr[row], parent_ptr[row + 1]):
+            if parents[at] >= row:
+                return False
+            ptr[parents[at] + 1] += 1
+    for row in range(1, ptr.size):
+        ptr[row] += ptr[row - 1]
+    for row in range(ptr.size - 1):
+        for at in range(parent_ptr[row], parent_ptr[row + 1]):
+            child[ptr[parents[at]]] = row
+            ptr[parents[at]] += 1
+    for row in range(ptr.size - 1, 0, -1):  # each is where the next begins by now
+        ptr[row] = ptr[row - 1]
+    ptr[0] = 0
+    return True
+
+
+@_jit
+def are_later(ptr, child):  # type: ignore[no-untyped-def]  # jitted
+    """Whether all children come behind their parents."""
+    for row in range(ptr.size - 1):
+        for at in range(ptr[row], ptr[row + 1]):
+            if child[at] <= row:
+                return False
+    return True
+
+
+@_jit
+def fullest_of_steps(step, route, route_ptr, route_server, rate, work, load, in_step, fullest):  # type: ignore[no-untyped-def]  # jitted
+    """The time of the fullest server in each step, of tasks in the order of steps.
+
+    `rate`: of each server; 0 of those that are left out.
+    `load`, `in_step`: of each server, scratch, and the step that it is of, -1 on entry.
+    `fullest`: filled; zeros on entry.
+    """
+    for task in range(step.size):
+        now = step[task]
+        for at in range(route_ptr[route[task]], route_ptr[route[task] + 1]):
+            server = route_server[at]
+            if rate[server] > 0:
+                if in_step[server] != now:
+                    in_step[server], load[server] = now, 0.0
+                load[server] += work[task] * 1e12 / rate[server]
+                fullest[now] = max(fullest[now], load[server])
+
+
+@_jit
+def rows_of(slot_first, src, wanted_slot, wanted_src, found):  # type: ignore[no-untyped-def]  # jitted
+    """Rows of transfers, which are sorted by slot and source; returns whether all are there.
+
+    `slot_first` (slots + 1,): first row of each slot.
+    """
+    for at in range(wanted_slot.size):
+        slot, source = wanted_slot[at], wanted_src[at]
+        if slot < 0 or slot >= slot_first.size - 1:
+            return False
+        low, high = slot_first[slot], slot_first[slot + 1]
+        if low < high and source - src[low] < high - low:  # where all are there, this far from the first
+            guess = low + max(source - src[low], 0)
+            if src[guess] == source:
+                found[at] = guess
+                continue
+        while low < high:
+            middle = (low + high) // 2
+            if src[middle] < source:
+                low = middle + 1
+            else:
+                high = middle
+        if low >= slot_first[slot + 1] or src[low] != source:
+            return False
+        found[at] = low
+    return True
