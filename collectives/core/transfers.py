@@ -96,6 +96,9 @@ class TooManyTransfers(WeftError):
     """A table that would not fit in memory; whoever knows its algorithm names it."""
 
 
+Dependencies = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32] | int]
+"""Rows, the source and slot that each waits for, and the lag."""
+
 Mark = tuple[int, int, int, int]
 """How many rows, dependencies and slots of pools were added, and how many transfers."""
 
@@ -116,7 +119,7 @@ class TransferTable:
         self.ranks = np.asarray(ranks, np.int64)
         self._n_rows = 0
         self._rows: list[list[npt.NDArray[Any]]] = []
-        self._dependencies: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], int]] = []
+        self._dependencies: list[Dependencies] = []
         self._pooled: list[tuple[int, int, int, int]] = []
 
     def __repr__(self) -> str:
@@ -209,14 +212,15 @@ class TransferTable:
         """The transfers, sorted by (slot, source)."""
         src, slot = self._column(0), self._column(2)
         stride = int(src.max(initial=0)) + 1
-        order = np.argsort(slot.astype(np.int64) * stride + src, kind="stable")  # sorted runs: 28 times as fast
-        slot = slot[order]
+        key = slot.astype(np.int64) * stride + src
+        sort = bool(np.any(key[1:] < key[:-1]))
+        order = np.argsort(key, kind="stable") if sort else np.arange(key.size)  # sorted runs: 28 times as fast
         ptr, at = self._owners(order)
         dep_src, dep_slot, dep_lag = (self._dependency(part)[at] for part in (1, 2, 3))
-        step, port, blocks, reduces, tie_class = (self._column(place)[order] for place in range(3, 8))
+        columns = [self._column(place) for place in range(8)]
+        src, dst, slot, step, port, blocks, reduces, tie = [one[order] for one in columns] if sort else columns
         return Transfers(
-            src[order], self._column(1)[order], slot, step, port, blocks, reduces, tie_class, ptr, dep_src, dep_slot,
-            dep_lag, pool=self._pools(slot),
+            src, dst, slot, step, port, blocks, reduces, tie, ptr, dep_src, dep_slot, dep_lag, pool=self._pools(slot)
         )
 
     def _column(self, place: int) -> npt.NDArray[Any]:
@@ -250,20 +254,28 @@ def mark(table: TransferTable) -> Mark:
     return len(table._rows), len(table._dependencies), len(table._pooled), table._n_rows
 
 
-def repeat(table: TransferTable, begin: Mark, end: Mark, later: int) -> None:
-    """Add once more what was added between two marks, as many slots later, and so what it waits for but slot 0.
+def repeat(table: TransferTable, begin: Mark, end: Mark, later: npt.NDArray[np.int64]) -> None:
+    """Add what was added between two marks, in slots behind each other, once for each of some numbers of slots later.
 
-    Ties go by slots.
+    What it waits for comes as much later, but for slot 0. Ties go by slots.
     """
-    by = table._n_rows - begin[3]
-    table._check_memory(table._n_rows + end[3] - begin[3])
-    for src, dst, slot, step, port, blocks, reduces, tie_class in table._rows[begin[0] : end[0]]:
-        table._rows.append([src, dst, slot + later, step, port, blocks, reduces, tie_class + later])
-    for rows, source, slots, lag in table._dependencies[begin[1] : end[1]]:
-        table._dependencies.append((rows + by, source, np.where(slots > 0, slots + later, slots), lag))
-    table._pooled += [(slot + later, takes, gives, order) for slot, takes, gives, order in
-                      table._pooled[begin[2] : end[2]]]
-    table._n_rows += end[3] - begin[3]
+    n, more = end[3] - begin[3], later[:, None]
+    table._check_memory(table._n_rows + n * later.size)
+    columns = [np.concatenate(parts) for parts in zip(*table._rows[begin[0] : end[0]], strict=True)]
+    for place in (2, 7):
+        columns[place] = (columns[place] + more).astype(columns[place].dtype)
+    table._rows.append([np.broadcast_to(column, (later.size, n)).ravel() for column in columns])
+    parts = table._dependencies[begin[1] : end[1]]
+    rows, source, slots, lags = (
+        np.concatenate([np.broadcast_to(part[place], part[0].shape) for part in parts]) for place in range(4)
+    )
+    by = table._n_rows - begin[3] + n * np.arange(later.size)[:, None]
+    slots = np.where(slots > 0, slots + more, slots).astype(np.int32)
+    sources, lags = (np.broadcast_to(column, slots.shape).ravel() for column in (source, lags))
+    table._dependencies.append(((rows + by).ravel(), sources, slots.ravel(), lags))
+    for one in later.tolist():
+        table._pooled += [(slot + one, *columns) for slot, *columns in table._pooled[begin[2] : end[2]]]
+    table._n_rows += n * later.size
 
 
 def _chosen(column: Any, kind: type[np.generic], where: npt.NDArray[np.bool_], n: int) -> npt.NDArray[Any]:
