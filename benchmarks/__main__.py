@@ -39,7 +39,7 @@ def tables(times: int, quick: bool, missed: list[str]) -> Iterable[Table]:
     yield Table("Against plain Python, in one process", RATIO_HEAD,
                 lambda: (ratio_row(speed.compare(case)) for case in speed.SMALL_CASES))
     yield Table("Against a plain C++ loop, in one process", PLAIN_HEAD, lambda: plain_rows(times))
-    yield peers.table(min(times, 3))
+    yield peers.table()
     yield Table("What a record costs", LOG_HEAD, lambda: [log_row(speed.CASES[0], times)])
     yield from stages.TABLES
     yield Table("Exact bounds and packed trees", bounds.HEAD, bounds.rows)

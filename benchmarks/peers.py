@@ -28,7 +28,8 @@ MIB, GIB = 2**20, 2**30
 RING = tuple(("ring", n, 64 * MIB // n) for n in (64, 256, 1024, 4096))
 TORUS = tuple(("torus", side, MIB) for side in (8, 16, 32, 64))
 MOST_S, MOST_BYTES = 60.0, 6 * GIB
-LONG_S = 10.0
+LONG_S, TIMES = 10.0, 3
+REFUSED = 2  # how a program ends that does not begin, for the case is too large
 NAMES = WEFT, WHOLE, ASTRA, SIMGRID = "weft", "weft, no symmetry", "ASTRA-sim's engine", "SimGrid"
 CONFIG = ("--cfg=network/model:CM02", "--cfg=network/crosstraffic:0", "--cfg=network/TCP-gamma:0",
           "--log=root.thres:error")
@@ -36,15 +37,15 @@ TITLE = "Beside ASTRA-sim's engine and SimGrid"
 HEAD = ("case", "chunk-hops", *(f"{name}: CPU s, peak" for name in NAMES), "ASTRA-sim / weft",
         "ASTRA-sim / no symmetry", "ASTRA-sim / engine alone", "SimGrid / weft", "SimGrid / no symmetry",
         "ms: weft; ASTRA-sim; SimGrid")
-NOTE = f"""CPU is user + system time of whole processes, medians of {{}} in turn (one, of what takes more than
+NOTE = f"""CPU is user + system time of whole processes, medians of {TIMES} in turn (one, of what takes more than
 {LONG_S:.0f} s). A run of more than {MOST_S:.0f} s or {MOST_BYTES // GIB} GiB is ended ("more than", ">"), and its
-program not run on larger cases ("-"); a peak of 17 MiB or less is that of the process that starts it. A process of
-weft imports Python, builds and proves the schedule, looks for its symmetry and lowers it; those of the peers do nothing
-of this: a thin driver in C++ injects messages that it knows. "Engine alone" is that stage of weft without symmetry.
-ASTRA-sim's engine (astra-network-analytical 599a0473, congestion-aware) and weft serve chunks in turn at each link,
-stored and forwarded; there, all chunks of an all-to-all join their first link at time 0, and times are whole
-nanoseconds. SimGrid 3.32 (S4U, CM02) shares links fairly among flows, and its NPUs send one message of an all-to-all
-after the other."""
+program not run on larger cases ("-"), nor one that refuses their size; a peak of 17 MiB or less is that of the process
+that starts it. A process of weft imports Python, builds and proves the schedule, looks for its symmetry and lowers it;
+those of the peers do nothing of this: a thin driver in C++ injects messages that it knows. "Engine alone" is that stage
+of weft without symmetry. ASTRA-sim's engine (astra-network-analytical 599a0473, congestion-aware) and weft serve chunks
+in turn at each link, stored and forwarded; there, all chunks of an all-to-all join their first link at time 0, and
+times are whole nanoseconds. SimGrid 3.32 (S4U, CM02) shares links fairly among flows, and its NPUs send one message of
+an all-to-all after the other."""
 
 
 class Ran(NamedTuple):
@@ -74,10 +75,10 @@ def ran(words: Sequence[str]) -> Ran:
             time.sleep(0.02)
         _, status, used = found
         process.returncode = status
-        if status and not ended:
+        if status and not ended and os.waitstatus_to_exitcode(status) != REFUSED:
             raise RuntimeError(f"{' '.join(words)} fails: {status}")
         out.seek(0)
-        said = () if ended else tuple(map(float, out.read().split()))
+        said = () if status else tuple(map(float, out.read().split()))
         return Ran(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, said)
 
 
@@ -99,12 +100,12 @@ def hops(kind: str, n: int) -> int:
     return 2 * (n - 1) * n if kind == "ring" else n**4 * (n // 2)
 
 
-def rows(cases: Sequence[tuple[str, int, int]], found: dict[str, list[str]], times: int) -> Iterator[tuple[str, ...]]:
+def rows(cases: Sequence[tuple[str, int, int]], found: dict[str, list[str]]) -> Iterator[tuple[str, ...]]:
     """A row for each case."""
     ended: set[tuple[str, str]] = set()  # programs that came to a limit, and the collective
     for kind, n, size in cases:
         runs: dict[str, list[Ran]] = {name: [] for name in found if (name, kind) not in ended}
-        for _ in range(times):
+        for _ in range(TIMES):
             for name, some in runs.items():
                 if not some or some[0].cpu_s < LONG_S:
                     some.append(ran([*found[name], kind, str(n), str(size)]))
@@ -133,7 +134,8 @@ def used(one: Ran | None) -> str:
     if one is None:
         return "-"
     if not one.said:
-        return f"more than {MOST_BYTES // GIB} GiB" if one.peak_bytes > MOST_BYTES else f"more than {MOST_S:.0f} s"
+        too_long = f"more than {MOST_S:.0f} s" if one.cpu_s >= MOST_S else "refused"
+        return f"more than {MOST_BYTES // GIB} GiB" if one.peak_bytes > MOST_BYTES else too_long
     return f"{one.cpu_s:.2f}, {one.peak_bytes / MIB:,.0f} MiB"
 
 
@@ -148,7 +150,7 @@ def run_own(symmetry: str, kind: str, n: int, size: int) -> None:
     """Simulate a case, as a peer does; prints ns, and the seconds of the engine."""
     from collectives import build
     from sim import simulate
-    from topologies import from_spec
+    from topologies import WeftError, from_spec
     from topologies.stages import start_profile
 
     profile = start_profile()
@@ -156,14 +158,18 @@ def run_own(symmetry: str, kind: str, n: int, size: int) -> None:
                        bandwidth=f"{50 * GIB}B/s", latency="500ns", hop_latency="0s")
     schedule = (build("ring", "all-reduce", fabric, n * size, directions=1) if kind == "ring"
                 else build("direct", "all-to-all", fabric, n * n * size))
-    result = simulate(schedule, chunks=1, forwarding="store-and-forward", symmetry=symmetry)
+    try:
+        result = simulate(schedule, chunks=1, forwarding="store-and-forward", symmetry=symmetry)
+    except WeftError as refused:
+        print(refused, file=sys.stderr)
+        raise SystemExit(REFUSED) from None
     print(result.time_s * 1e9, profile.up_to_now()["engine"].cpu_s)
 
 
-def table(times: int, astra: str | None = None, simgrid: str | None = None, only: str = "") -> Table:
+def table(astra: str | None = None, simgrid: str | None = None, only: str = "") -> Table:
     """Of the programs that are there, and the cases with this in their names."""
     cases = [case for case in (*RING, *TORUS) if only in named(*case[:2])]
-    return Table(TITLE, HEAD, lambda: rows(cases, programs(astra, simgrid), times), NOTE.format(times))
+    return Table(TITLE, HEAD, lambda: rows(cases, programs(astra, simgrid)), " ".join(NOTE.split()))
 
 
 def main() -> None:
@@ -171,14 +177,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--astra", metavar="PROGRAM", help="default: WEFT_ASTRA of the environment")
     parser.add_argument("--simgrid", metavar="PROGRAM", help="default: WEFT_SIMGRID of the environment")
-    parser.add_argument("--times", type=int, default=3, help="runs of each (default: %(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases with this in their names")
     parser.add_argument("--run", nargs=4, metavar=("SYMMETRY", "KIND", "N", "BYTES"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.run:
         run_own(chosen.run[0], chosen.run[1], *map(int, chosen.run[2:]))
     else:
-        show(table(chosen.times, chosen.astra, chosen.simgrid, chosen.only))
+        show(table(chosen.astra, chosen.simgrid, chosen.only))
 
 
 if __name__ == "__main__":
