@@ -51,9 +51,21 @@ class Used(NamedTuple):
     @property
     def largest(self) -> str:
         """The stage beside the engine that takes the most, imports and what is in none left out."""
-        others = {name: taken for name, taken in self.stages_s.items() if name not in (ENGINE, "imports", "other")}
+        others = self.others_s
         name = max(others, key=lambda one: others[one], default="")
         return f"{name} {others[name]:.2f} s" if name else ""
+
+    @property
+    def others_s(self) -> dict[str, float]:
+        """The stages beside the engine, imports and what is in none left out."""
+        others = {name: taken for name, taken in self.stages_s.items() if name not in ("imports", "other")}
+        return {name: taken for name, taken in others.items() if name.split(", ")[0] != ENGINE}
+
+    @property
+    def beyond(self) -> str:
+        """The stages that take more than the engine, workers included, and than half a second."""
+        engine_s = sum(taken for name, taken in self.stages_s.items() if name.split(", ")[0] == ENGINE)
+        return ", ".join(f"{name} {taken:.2f} s" for name, taken in self.others_s.items() if taken > max(engine_s, 0.5))
 
 
 def book() -> dict[str, list[str]]:
@@ -119,9 +131,9 @@ def rows(commands: Mapping[str, Sequence[str]], variants: Mapping[str, str], tim
         plain = found[PLAIN]
         engine += plain.engine_s
         yield (name, f"{plain.cpu_s:.2f}", f"{plain.engine_s:.2f}", f"{plain.engine_s / plain.cpu_s:.0%}",
-               plain.largest, f"{plain.peak_bytes / 2**20:.0f} MiB",
+               plain.largest, plain.beyond, f"{plain.peak_bytes / 2**20:.0f} MiB",
                *(f"{found[one].cpu_s:.2f}" for one in variants if one != PLAIN))
-    yield ("all", f"{total[PLAIN]:.1f}", f"{engine:.1f}", f"{engine / total[PLAIN]:.0%}", "", "",
+    yield ("all", f"{total[PLAIN]:.1f}", f"{engine:.1f}", f"{engine / total[PLAIN]:.0%}", "", "", "",
            *(f"{total[one]:.1f}" for one in variants if one != PLAIN))
 
 
@@ -136,7 +148,8 @@ def main() -> None:
     variants = {PLAIN: "", **dict(one.split("=", 1) for one in chosen.variant)}
     commands = {name: words for name, words in book().items() if chosen.only in name}
     others = (f"CPU s, {name}" for name in variants if name != PLAIN)
-    head = ("command", "CPU s", "of these the engine", "share", "the most beside it", "peak", *others)
+    head = ("command", "CPU s", "of these the engine", "share", "the most beside it", "beyond it and 0.5 s", "peak",
+            *others)
     note = NOTE.format(chosen.times)
     text = show(Table("Thirty commands", head, lambda: rows(commands, variants, chosen.times), note))
     if not chosen.only:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
-from benchmarks import bounds, flows, speed, start, tables
+from benchmarks import bounds, flows, peers, speed, start, tables
 from benchmarks.stages import COMMANDS
 from benchmarks.tables import cell, rows_of
 from topologies.units import parse_size
@@ -80,6 +80,10 @@ def of_readme(at: Found) -> Iterator[Row]:
         f"{at.whole(ENGINE, OWN, RATE)} million per second; in turn with the C++ loop {against(at, OWN)}")
     yield "against a 40-line heapq loop, and the SimPy reference (ring of 64)", (
         f"{ratios(at)[0]} and {ratios(at)[1]} times as fast")
+    sides = ", ".join(f"{side}x{side}" for _, side, _ in peers.TORUS)
+    for peer, whole in (("ASTRA-sim", "ASTRA-sim's engine"), ("SimGrid", "SimGrid")):
+        yield f"CPU of {whole} over that of weft, processes: ring of 64, 256, 1,024, 4,096; all-to-all on {sides}", (
+            f"by symmetry {beside(at, f'{peer} / weft')}; every rank simulated {beside(at, f'{peer} / no symmetry')}")
     yield "`compare`, four algorithms at 14 sizes on a 64x64 torus", f"{at(STAGES, COMMANDS[0], 'CPU s')} s of CPU"
     for name, command in (("first number, one small collective", start.FIRST),
                           ("first number, the first command above", start.README)):
@@ -106,6 +110,12 @@ def against(at: Found, case: str) -> str:
     """Beside the C++ loop, in one process."""
     ours, theirs = (at(PLAIN, case, f"{one} M/s") for one in ("engine", "C++"))
     return f"{at(PLAIN, case, 'ratio')} times its rate ({ours} and {theirs})"
+
+
+def beside(at: Found, column: str) -> str:
+    """Of the rings, and of the tori."""
+    return "; ".join(", ".join(at(peers.TITLE, peers.named(kind, n), column) for kind, n, _ in cases)
+                     for cases in (peers.RING, peers.TORUS))
 
 
 def ratios(at: Found) -> tuple[str, str]:

@@ -17,6 +17,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -261,17 +263,17 @@ def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
         if group.dims:
             table.join(0, table.ranks, NOBODY)
         alike: dict[tuple[int, ...], tuple[int, Mark, Mark]] = {}  # by order: the chunk that was emitted, and its rows
-        for order, mine in zip(plan.orders, plan.stages, strict=True):
-            if order in alike:
+        for order, run in groupby(zip(plan.orders, plan.stages, strict=True), itemgetter(0)):
+            chunks = [mine for _, mine in run if mine]
+            if chunks and order not in alike:
+                last, begin = 0, mark(table)
+                for stage in chunks[0]:
+                    _add_stage(table, plan, stage, last)
+                    last = stage.last_slot
+                alike[order] = chunks.pop(0)[0].slot, begin, mark(table)
+            if chunks:
                 first, begin, end = alike[order]
-                repeat(table, begin, end, mine[0].slot - first)
-                continue
-            last, begin = 0, mark(table)
-            for stage in mine:
-                _add_stage(table, plan, stage, last)
-                last = stage.last_slot
-            if mine:
-                alike[order] = mine[0].slot, begin, mark(table)
+                repeat(table, begin, end, np.array([mine[0].slot - first for mine in chunks]))
         return table.build()
 
     def carried(source: int, slot: int) -> Sequence[int]:

@@ -46,17 +46,20 @@ class How:
         return asdict(self)
 
     def run(
-        self, program: Program, *, log: bool = False, lower_bound_ps: Callable[[Program], int] | None = None
+        self, program: Program, *, log: bool = False, lower_bound_ps: Callable[[Program], int] | None = None,
+        fits: bool = False,
     ) -> Outcome:
         """Run a program to its end; one that is no job.
 
         `log`: keep every service; so does a run that is checked.
         `lower_bound_ps`: of the time of a program, for the check.
+        `fits`: one as large has run.
         WeftError: it does not fit in memory, or is too long to start without a limit.
         Stopped: the limit of services was reached, or Ctrl-C.
         CertificateError: a broken certificate.
         """
-        check_size(program, log or self.check, self.max_events is not None)
+        if not fits:
+            check_size(program, log or self.check, self.max_events is not None)
         outcome = run(program, log=log or self.check, max_events=self.max_events)
         if self.check:
             _certify(program, outcome, lower_bound_ps)

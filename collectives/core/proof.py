@@ -55,7 +55,7 @@ class Units:
         self._takes |= 1 << one
 
     def give(self, one: int, before: int) -> bool:
-        """Whether a transfer can give a unit back as well; `before`: itself and all that precede it."""
+        """Whether another transfer can give a unit back as well; `before`: itself and all that precede it."""
         self._before[one] = before & self._takes
         wanted_by: dict[int, int] = {}
         looking, seen = [one], 0
@@ -170,7 +170,12 @@ class _Proof:
         streams = not entirely.all()
         whole = by_key(child, entirely.astype(np.int64), len(self.src))[1]
         order = self._order(child, parent)
-        self.bit, self.part = _number(child, parent, order)
+        takes = [one >= 0 for one, _ in self.pool]
+        if sends:
+            self.bit, self.part = _number(child, parent, order)
+        else:  # what takes units is all that has to be remembered: its sets are short
+            self.bit, self.part = np.cumsum([0, *takes]).tolist(), [0] * len(order)
+        held = [max(of) >= 0 for of in self.pool]
         waiting = np.bincount(parent, minlength=len(self.src)).tolist()
         until: dict[int, tuple[int, int]] = {}  # rows `before` and `begun` of a row, as long as some row waits for it
         for row in order:
@@ -186,12 +191,13 @@ class _Proof:
                     del until[one]
             if not streams:
                 begun = before
+            done = before | 1 << self.bit[row] if sends or takes[row] else before
             if waiting[row]:
-                until[row] = before | 1 << self.bit[row], begun
+                until[row] = done, begun
             if sends:
                 self._send(row, before, begun)
-            if self.pool:
-                self._hold(row, before, *self.pool[row])
+            if self.pool and held[row]:
+                self._hold(row, done, *self.pool[row])
 
     def _dependencies(self) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
         """Waiting rows, in order, what each waits for, and whether entirely; windows only delay, and are omitted."""
@@ -274,12 +280,12 @@ class _Proof:
                     self._refuse_race(write.row, row, dst, block)
             there.append(_Write(row, contributions, reduces))
 
-    def _hold(self, row: int, before: int, takes: int, gives: int) -> None:
+    def _hold(self, row: int, done: int, takes: int, gives: int) -> None:
         """Take a unit of a pool of the source, and give one back that was taken: by the same transfer or before it."""
-        src, part, bit = self.src[row], self.part[row], self.bit[row]
+        src, part = self.src[row], self.part[row]
         if takes >= 0:
-            self.units.setdefault((src, takes, part), Units()).take(bit)
-        if gives >= 0 and not self.units.setdefault((src, gives, part), Units()).give(bit, before | 1 << bit):
+            self.units.setdefault((src, takes, part), Units()).take(self.bit[row])
+        if gives >= 0 and not self.units.setdefault((src, gives, part), Units()).give(row, done):
             raise ScheduleError(
                 f"{self._name(row)}, with {self._carried(row)}, gives a unit back to pool {gives} of rank {src} that "
                 "may not be taken by then: let it wait for a transfer that takes one, each for its own"

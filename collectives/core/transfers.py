@@ -251,24 +251,25 @@ def mark(table: TransferTable) -> Mark:
     return len(table._added), len(table._waits), len(table._pooled)
 
 
-def repeat(table: TransferTable, begin: Mark, end: Mark, later: int) -> None:
-    """Add once more what was added between two marks, as many slots later, and so what it waits for but slot 0.
+def repeat(table: TransferTable, begin: Mark, end: Mark, later: npt.NDArray[np.int64]) -> None:
+    """Add what was added between two marks, in slots behind each other, once for each of some numbers of slots later.
 
-    Ties go by slots.
+    What it waits for comes as much later, but for slot 0. Ties go by slots.
     """
     by, again = len(table._added) - begin[0], table._added[begin[0] : end[0]]
+    waits, pooled = table._waits[begin[1] : end[1]], table._pooled[begin[2] : end[2]]
     n = sum(one.n for one in again)
-    table._check_memory(table._n_rows + n)
-    for one in again:
-        src, dst, slot, step, port, blocks, reduces, tie_class = one.columns
-        moved = [src, dst, slot + np.int32(later), step, port, blocks, reduces, tie_class + later]
-        table._added.append(one._replace(columns=moved))
-    for wait in table._waits[begin[1] : end[1]]:
-        slot = np.where(wait.slot > 0, wait.slot + np.int32(later), wait.slot)
-        table._waits.append(wait._replace(added=wait.added + by, slot=slot))
-    table._pooled += [(slot + later, takes, gives, order) for slot, takes, gives, order in
-                      table._pooled[begin[2] : end[2]]]
-    table._n_rows += n
+    table._check_memory(table._n_rows + n * later.size)
+    for nth, more in enumerate(later.tolist()):
+        for one in again:
+            src, dst, slot, step, port, blocks, reduces, tie_class = one.columns
+            moved = [src, dst, slot + np.int32(more), step, port, blocks, reduces, tie_class + more]
+            table._added.append(one._replace(columns=moved))
+        for wait in waits:
+            slot = np.where(wait.slot > 0, wait.slot + np.int32(more), wait.slot)
+            table._waits.append(wait._replace(added=wait.added + by + nth * len(again), slot=slot))
+        table._pooled += [(slot + more, *columns) for slot, *columns in pooled]
+    table._n_rows += n * later.size
 
 
 def _numbered(one: Added, first: int) -> npt.NDArray[np.int64]:

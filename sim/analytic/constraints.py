@@ -19,6 +19,9 @@ GBps = Annotated[float, InUnit(Number(0, above=True), lambda text, what: parse_b
 MOST = 1e15
 """In GB/s, or in dollars."""
 
+SAME = 1e-14
+"""Relative error of a sum of a few bandwidths."""
+
 _SIDES = re.compile(r"(<=|>=|==|=)")
 _TERM = re.compile(r"^(?:(?P<factor>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*?\s*)?B(?P<dim>[0-9]+)$")
 
@@ -102,6 +105,8 @@ class Feasible:
     ----------
     constraints : sequence of Constraint
     n_dims : int
+    inside : (D,) float64, optional
+        A point that is known to satisfy them, so that none is looked for.
 
     Raises
     ------
@@ -109,7 +114,7 @@ class Feasible:
         Names a minimal set of constraints that contradict each other, or the dimension left without bandwidth.
     """
 
-    def __init__(self, constraints: Sequence[Constraint], n_dims: int) -> None:
+    def __init__(self, constraints: Sequence[Constraint], n_dims: int, *, inside: F64 | None = None) -> None:
         self.constraints, self.n_dims = tuple(constraints), n_dims
         for one in self.constraints:
             if len(one.coefficients) != n_dims:
@@ -120,9 +125,11 @@ class Feasible:
         self.equal = np.array([one.equal for one in self.constraints], bool)
         if (large := next((one for one in self.constraints if abs(one.bound) > MOST), None)) is not None:
             raise WeftError(f"constraint {large.text}: the most that a solver tells apart from its error is {MOST:g}")
-        if self._widest is None:
-            self._refuse_empty()
-        self._refuse_starved()
+        self._inside = inside
+        if inside is None:
+            if self._widest is None:
+                self._refuse_empty()
+            self._refuse_starved()
 
     def __repr__(self) -> str:
         return f"<{cut('; '.join(one.text for one in self.constraints) or 'all bandwidths', WIDTH - 20)}>"
@@ -151,13 +158,15 @@ class Feasible:
     @cached_property
     def middle_GBps(self) -> F64:
         """A point bounded away from zero in every dimension, (D,)."""
+        if self._inside is not None:
+            return self._inside
         assert self._widest is not None  # it was refused
-        return self._widest[0]
+        return self._widest
 
-    def cheapest(self, price: F64) -> float:
-        """The least `price . B`."""
+    def cheapest(self, price: F64) -> F64:
+        """Where `price . B` is least, (D,)."""
         result = self._extreme(price)
-        return 0.0 if result is None else float(price @ result)
+        return np.zeros(self.n_dims) if result is None else result
 
     def violation(self, bandwidth_GBps: F64) -> float:
         """Relative violation of the worst constraint."""
@@ -167,10 +176,6 @@ class Feasible:
         over = np.where(self.equal, np.abs(over), over)
         scale = np.maximum(np.abs(self.matrix) @ np.abs(bandwidth_GBps), np.abs(self.bound))
         return float(np.max(over / np.maximum(scale, 1e-300)))
-
-    def with_row(self, extra: Constraint) -> "Feasible":
-        """These constraints and one more."""
-        return Feasible((*self.constraints, extra), self.n_dims)
 
     def _linprog(self, price: F64, rows: slice | list[int] = slice(None), extra_low: F64 | None = None) -> Any:
         from scipy.optimize import linprog  # heavy: loaded where it is used
@@ -190,21 +195,27 @@ class Feasible:
         )
 
     def _extreme(self, price: F64) -> F64 | None:
+        if len(self.constraints) == 1 and (self.matrix > 0).all() and (price <= 0).all() and price.any():
+            dim = int(np.argmin(price / self.matrix[0]))  # all into the dimension where a share of the limit gains most
+            most: F64 = np.eye(self.n_dims)[dim] * self.bound[0] / self.matrix[0, dim]
+            return most
         result = self._linprog(price)
         return np.asarray(result.x, np.float64) if result.status == 0 else None
 
     @cached_property
-    def _widest(self) -> tuple[F64, float] | None:
-        """The point with the largest minimum bandwidth, and that bandwidth; None where there may be no point."""
+    def _widest(self) -> F64 | None:
+        """The point with the largest minimum bandwidth; None where there may be no point."""
+        limits = (self.matrix > 0).all(axis=1)
+        equal = np.full(self.n_dims, (self.bound[limits] / self.matrix[limits].sum(axis=1)).min(initial=np.inf))
+        if limits.any() and equal[0] > 0 and self.violation(equal) <= SAME:
+            return equal  # the only one: where all are more, the limit that all share is exceeded
         low = np.hstack([-np.eye(self.n_dims), np.ones((self.n_dims, 1))])
         price = np.zeros(self.n_dims + 1)
         price[-1] = -1.0
         result = self._linprog(price, extra_low=low)
         if result.status == 3:  # nothing limits it: any point will do
-            return np.ones(self.n_dims), 1.0
-        if result.status != 0:
-            return None
-        return np.asarray(result.x[:-1], np.float64), float(result.x[-1])
+            return np.ones(self.n_dims)
+        return np.asarray(result.x[:-1], np.float64) if result.status == 0 else None
 
     def _refuse_empty(self) -> None:
         nothing = np.zeros(self.n_dims)
@@ -221,8 +232,8 @@ class Feasible:
 
     def _refuse_starved(self) -> None:
         assert self._widest is not None, "constraints that can be met have a widest point"
-        point, least = self._widest
-        if least <= 1e-9 * max(float(point.max()), 1e-300):
+        point = self._widest
+        if point.min() <= 1e-9 * max(float(point.max()), 1e-300):
             for dim in range(self.n_dims):
                 best = self._extreme(-np.eye(self.n_dims)[dim])
                 if best is not None and best[dim] <= 1e-9 * max(float(point.max()), 1.0):

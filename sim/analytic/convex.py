@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_matrix, hstack, identity, vstack
+from scipy.sparse import csc_matrix
 
 from sim.analytic.constraints import Feasible
 from sim.analytic.traffic import F64
@@ -24,6 +24,9 @@ from topologies import WeftError
 
 PASSES = 2
 """The second solve is scaled by the first: bandwidths of one optimum differ by a factor of thousands."""
+
+CLOSED = 1e-11
+"""What the solver is asked for: another solve gains nothing."""
 
 Bools = npt.NDArray[np.bool_]
 
@@ -150,6 +153,8 @@ def least_time(time: Epigraph, feasible: Feasible, caps_GBps: F64 | None = None)
         found = Least(scale, time.time_ns(scale), certificate)
         if best is None or found.gap < best.gap:
             best = found
+        if best.gap <= CLOSED:
+            break
         scale = np.maximum(scale, 1e-9 * scale.max())
     assert best is not None
     return best
@@ -183,18 +188,19 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
 
     n_dims, n_vars, n_rows = time.n_dims, time.weight.size, time.target.size
     unit_ns = max(float(time.variables(scale).max(initial=0.0)), 1e-300)
-    pick = csc_matrix((np.ones(n_rows), (np.arange(n_rows), time.target)), shape=(n_rows, n_vars))
-    epigraph = hstack([csc_matrix(time.inner) - pick, csc_matrix(time.slope_bytes / scale / unit_ns),
-                       csc_matrix((n_rows, n_dims))])
     size = np.maximum(np.abs(feasible.matrix * scale).max(axis=1, initial=0.0), np.abs(feasible.bound))
     size = np.where(size > 0, size, 1.0)
-    linear = hstack([csc_matrix((size.size, n_vars + n_dims)), csc_matrix(feasible.matrix * scale / size[:, None])])
     limit = feasible.bound / size
     equal, below = np.flatnonzero(feasible.equal), np.flatnonzero(~feasible.equal)
-    eye, none = identity(n_dims, format="csc"), csc_matrix((n_dims, n_vars))
-    nonnegative = -hstack([none, csc_matrix((n_dims, n_dims)), eye])
+    slow = slice(n_vars, n_vars + n_dims)  # u_d, and behind it B_d
+    linear = np.zeros((size.size, n_vars + 2 * n_dims))
+    linear[:, slow.stop :] = feasible.matrix * scale / size[:, None]
+    epigraph = np.zeros((n_rows, n_vars + 2 * n_dims))
+    epigraph[:, :n_vars], epigraph[:, slow] = time.inner, time.slope_bytes / scale / unit_ns
+    epigraph[np.arange(n_rows), time.target] -= 1.0
+    nonnegative = np.eye(n_dims, n_vars + 2 * n_dims, n_vars + n_dims) * -1.0
     cones, cone_limit = _hyperbolas(n_vars, n_dims, np.flatnonzero(used))
-    matrix = vstack([linear.tocsr()[equal], epigraph, linear.tocsr()[below], nonnegative, cones]).tocsc()
+    matrix = csc_matrix(np.vstack([linear[equal], epigraph, linear[below], nonnegative, cones]))
     right = np.concatenate([limit[equal], -time.offset_ns / unit_ns, limit[below], np.zeros(n_dims), cone_limit])
     kinds = [clarabel.ZeroConeT(equal.size), clarabel.NonnegativeConeT(n_rows + below.size + n_dims)]
     kinds += [clarabel.SecondOrderConeT(3)] * int(used.sum())
@@ -216,14 +222,9 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     return bandwidth, rows, multiplier * unit_ns / size
 
 
-def _hyperbolas(n_vars: int, n_dims: int, used: npt.NDArray[np.intp]) -> tuple[csc_matrix, F64]:
+def _hyperbolas(n_vars: int, n_dims: int, used: npt.NDArray[np.intp]) -> tuple[F64, F64]:
     """u b >= 1 for each used dimension as (u + b, u - b, 2) in the second-order cone."""
-    rows, columns, values = [], [], []
-    for place, dim in enumerate(used):
-        u, b, row = n_vars + dim, n_vars + n_dims + dim, 3 * place
-        rows += [row, row, row + 1, row + 1]
-        columns += [u, b, u, b]
-        values += [-1.0, -1.0, -1.0, 1.0]
-    limit = np.zeros(3 * used.size)
-    limit[2::3] = 2.0
-    return csc_matrix((values, (rows, columns)), shape=(3 * used.size, n_vars + 2 * n_dims)), limit
+    rows = np.zeros((used.size, 3, n_vars + 2 * n_dims))
+    for cone, dim in zip(rows, used, strict=True):
+        cone[:2, n_vars + dim], cone[:2, n_vars + n_dims + dim] = -1.0, (-1.0, 1.0)
+    return rows.reshape(-1, rows.shape[2]), np.tile([0.0, 0.0, 2.0], used.size)

@@ -9,6 +9,8 @@ end or at the crossing. The search solves where that minimum is least, until not
 import itertools
 from typing import NamedTuple
 
+import numpy as np
+
 from sim.analytic.constraints import Constraint, Feasible
 from sim.analytic.convex import Epigraph, Least, least_time
 from sim.analytic.cost import Cost
@@ -63,16 +65,21 @@ def check_well_posed(feasible: Feasible, cost: Cost) -> None:
         )
 
 
-def least_time_cost(time: Epigraph, feasible: Feasible, cost: Cost, tolerance: float = TOLERANCE) -> LeastProduct:
+def least_time_cost(
+    time: Epigraph, feasible: Feasible, cost: Cost, tolerance: float = TOLERANCE, caps_GBps: F64 | None = None
+) -> LeastProduct:
     """The bandwidths of least time x cost.
 
     `tolerance`: relative gap at which the search ends.
+    `caps_GBps` (D,): as of `least_time`.
     WeftError: the problem is ill-posed, or the gap does not close.
     """
     check_well_posed(feasible, cost)
-    fastest = least_time(time, feasible)
+    caps = feasible.caps_GBps if caps_GBps is None else caps_GBps
+    fastest = least_time(time, feasible, caps)
     top = cost.of(fastest.bandwidth_GBps)  # a more expensive network is no faster
-    low = cost.fixed + feasible.cheapest(cost.price)
+    least = feasible.cheapest(cost.price)
+    low = cost.of(least)
     points = [_Point(top, fastest, 0.0)]
     for solves in range(1, MAX_SOLVES):
         bound, at = _weakest(points, low)
@@ -80,7 +87,8 @@ def least_time_cost(time: Epigraph, feasible: Feasible, cost: Cost, tolerance: f
         found = LeastProduct(best.bandwidth_GBps, best.time_ns, cost.of(best.bandwidth_GBps), bound, solves)
         if found.gap <= tolerance:
             return found
-        points = sorted([*points, _solve_at(time, feasible, cost, at)], key=lambda point: point.limit)
+        inside = least + (at - low) / max(top - low, 1e-300) * (fastest.bandwidth_GBps - least)
+        points = sorted([*points, _solve_at(time, feasible, cost, at, caps, inside)], key=lambda point: point.limit)
     raise WeftError(f"time x cost: the gap is still {found.gap:.1e} after {MAX_SOLVES} solves")
 
 
@@ -105,8 +113,9 @@ def _crossing(left: _Point, right: _Point) -> float:
     return min(max(cross, left.limit), right.limit)
 
 
-def _solve_at(time: Epigraph, feasible: Feasible, cost: Cost, limit: float) -> _Point:
+def _solve_at(time: Epigraph, feasible: Feasible, cost: Cost, limit: float, caps: F64, inside: F64) -> _Point:
     row = Constraint(tuple(cost.price.tolist()), limit - cost.fixed, False, f"cost <= {limit:g} $")
+    cheaper = Feasible((*feasible.constraints, row), feasible.n_dims, inside=np.maximum(inside, 1e-9 * inside.max()))
     # With the caps of the larger set the bound is linear in the limit: a line below the least time at any cost.
-    least = least_time(time, feasible.with_row(row), feasible.caps_GBps)
+    least = least_time(time, cheaper, caps)
     return _Point(limit, least, -float(least.certificate.multiplier[-1]))

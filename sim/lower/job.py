@@ -445,4 +445,4 @@ def _joined(parts: Sequence[npt.NDArray[np.integer]], dtype: type[N]) -> npt.NDA
     filled = [part for part in parts if part.size]
     if len(filled) == 1:
         return filled[0].astype(dtype, copy=False)
-    return np.concatenate(filled).astype(dtype) if filled else np.zeros(0, dtype)
+    return np.concatenate(filled, dtype=dtype, casting="unsafe") if filled else np.zeros(0, dtype)

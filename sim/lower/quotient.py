@@ -46,6 +46,9 @@ FULL_CHECK_CROSSINGS = 2_000_000
 AT_HAND_TRANSFERS = 500_000
 """Limit on transfers that are emitted once for all checks of a pattern: 50 MiB."""
 
+AT_ONCE = 100_000
+"""Transfers that are compared at once: their columns stay in a cache."""
+
 SAMPLE_TRANSFERS = 200_000
 SAMPLE_CROSSINGS = 1_000_000
 CANDIDATE_SHARE = 0.1
@@ -93,8 +96,13 @@ class Orbits(NamedTuple):
 
     def rank_of(self, port: npt.NDArray[np.integer], src: npt.NDArray[np.integer]) -> I32:
         """Representative of each source, given the port of its transfer."""
-        found: I32 = self.rank[0][src] if len(self.rank) == 1 else self.rank[np.minimum(port, len(self.rank) - 1), src]
+        found: I32 = self.rank[0][src] if self.is_alike else self.rank[np.minimum(port, len(self.rank) - 1), src]
         return found
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all ports of a source have one representative."""
+        return len(self.rank) == 1
 
 
 class Ranks(NamedTuple):
@@ -357,10 +365,34 @@ def _fault(
             return "links of one orbit differ"
     if q.ranks.ends and _nics_differ(pattern, q):
         return "NICs of one orbit differ"
-    t = pattern.emit(sources)
-    row = _representative_rows(t, q)
-    if row is None:
-        return "transfers have no representative"
+    theirs, their_channel = q.routes.of_transfers()
+    link_of, count = _with_ends(q.orbits, pattern, q.ranks.ends), q.transfers.src.size / q.orbits.sources.size
+    seen: list[tuple[I32, I64]] = []
+    turns: list[I64] = []
+    for some in np.array_split(sources, max(1, round(count * sources.size / AT_ONCE))):
+        t = pattern.emit(some)
+        row = _representative_rows(t, q)
+        if row is None:
+            return "transfers have no representative"
+        if fault := _columns_fault(t, q, row):
+            return fault
+        paths, channel = routes_of(t, topology, tie, seed, q.ranks).of_transfers()
+        at = _same_routes(paths, q, theirs, link_of, row)
+        if at is None:
+            return "the routes of one orbit differ"
+        if q.ranks.channels and np.any(channel != their_channel[at]):
+            return f"the routes of one orbit take different virtual channels ({q.ranks.channels})"
+        seen.append((paths.links, at))
+        if q.ranks.turns:
+            turns.append(_turns(q, topology.n_nodes, link_of, t, paths, row))
+    if q.ranks.turns and turns_differ(turns):
+        return f"it moves together what takes turns at a link ({q.ranks.turns})"
+    links, hops = (np.concatenate(column) for column in zip(*seen, strict=True))
+    return _crossing_fault(q, theirs, link_of, links, hops, full)
+
+
+def _columns_fault(t: Transfers, q: Quotient, row: Rows) -> str | None:
+    """What differs between transfers and their representatives, routes left out."""
     if np.any(t.blocks != q.transfers.blocks[row]) or np.any(t.tie_class != q.transfers.tie_class[row]):
         return "transfers of one orbit differ"
     pool = q.transfers.pool
@@ -369,19 +401,7 @@ def _fault(
     rounds = q.transfers.rounds
     if t.rounds is not None and (rounds is None or np.any(t.rounds != rounds[row])):
         return "transfers of one orbit stand for different rounds"
-    if not _same_waits(t, q, row):
-        return "transfers of one orbit wait for different ones"
-    paths, channel = routes_of(t, topology, tie, seed, q.ranks).of_transfers()
-    theirs, their_channel = q.routes.of_transfers()
-    link_of = _with_ends(q.orbits, pattern, q.ranks.ends)
-    at = _same_routes(paths, q, theirs, link_of, row)
-    if at is None:
-        return "the routes of one orbit differ"
-    if q.ranks.channels and np.any(channel != their_channel[at]):
-        return f"the routes of one orbit take different virtual channels ({q.ranks.channels})"
-    if q.ranks.turns and turns_differ([_turns(q, topology.n_nodes, link_of, t, paths, row)]):
-        return f"it moves together what takes turns at a link ({q.ranks.turns})"
-    return _crossing_fault(q, theirs, link_of, paths.links, at, full)
+    return None if _same_waits(t, q, row) else "transfers of one orbit wait for different ones"
 
 
 def _nics_differ(pattern: Emitter, q: Quotient) -> bool:
@@ -415,7 +435,7 @@ def _same_waits(t: Transfers, q: Quotient, row: Rows) -> bool:
 
     def waits(table: Transfers, at: npt.NDArray[np.integer]) -> tuple[I32, ...]:
         slot = table.dep_slot[at]
-        return q.orbits.rank_of(ports[slot], table.dep_src[at]), slot, table.dep_lag[at]
+        return q.orbits.rank_of(slot if q.orbits.is_alike else ports[slot], table.dep_src[at]), slot, table.dep_lag[at]
 
     for some in blocks(row.size):  # of a large ring, one rank has eight million transfers
         first = t.dep_ptr[some], q.transfers.dep_ptr[row[some]]

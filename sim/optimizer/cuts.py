@@ -20,6 +20,7 @@ from sim.analytic.time_cost import check_well_posed, least_time_cost
 from sim.analytic.traffic import F64
 from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, positive, toward
 from sim.optimizer.objective import Evaluation, Objective
+from sim.optimizer.simplex import simplex_steps
 from topologies.checks import Count, NotNegative, WeftError, checked
 from topologies.stages import count
 from topologies.text.brief import Tabular, one_line
@@ -159,6 +160,7 @@ class _Search:
         self.before = objective.runs
         self.rows: list[Row] = []
         self.seen: list[Evaluation] = []
+        self.known: set[bytes] = set()  # their bandwidths
         self.history: list[float] = []
         self.bound: float | None = None
         self.time_bound_ns = float("nan")
@@ -203,8 +205,9 @@ class _Search:
 
     def _look(self, point: F64) -> Evaluation:
         found = self.objective.evaluate(point)
-        if any(np.array_equal(found.bandwidth_GBps, one.bandwidth_GBps) for one in self.seen):
+        if (key := found.bandwidth_GBps.tobytes()) in self.known:
             return found
+        self.known.add(key)
         self.seen.append(found)
         count(EVALUATIONS, len(self.seen), self.max_evaluations)
         self.history.append(min([self._value(found), *self.history[-1:]]))
@@ -280,8 +283,6 @@ class _Search:
 
     def _polish(self, best: Evaluation) -> None:
         """A few simplex steps around the best point: no model holds across changes of the order of service."""
-        from scipy.optimize import minimize  # heavy: loaded where it is used
-
         n_dims = self.objective.n_dims
         steps = min(POLISH * (n_dims - 1), self.max_evaluations - len(self.seen))
 
@@ -290,8 +291,7 @@ class _Search:
 
         *logs, last = np.log(best.bandwidth_GBps)
         simplex = np.vstack([logs, logs + SIMPLEX * (np.eye(n_dims - 1) - 0.5)])
-        minimize(value, np.array(logs), method="Nelder-Mead",
-                 options={"maxfev": steps, "initial_simplex": simplex, "xatol": 1e-5, "fatol": 0.0})
+        simplex_steps(value, simplex, steps, 1e-5)
 
     def _order_changes(self) -> bool:
         """Whether a critical path of one point is longer than the simulated time of another: no convex model holds."""
@@ -300,9 +300,11 @@ class _Search:
 
     def _model_optimum(self, best: Evaluation, box: float) -> tuple[F64, float]:
         model = model_of(self.objective, self.rows)
-        narrowed = Feasible((*self.feasible.constraints, *box_around(best.bandwidth_GBps, box)), self.objective.n_dims)
+        center = best.bandwidth_GBps
+        narrowed = Feasible((*self.feasible.constraints, *box_around(center, box)), center.size, inside=center)
+        caps = np.minimum(self.feasible.caps_GBps, center * np.exp(box))
         if self.cost is None:
-            least = least_time(model, narrowed)
+            least = least_time(model, narrowed, caps)
             return positive(least.bandwidth_GBps), least.certificate.bound_ns
-        product = least_time_cost(model, narrowed, self.cost, tolerance=0.1 * self.tolerance)
+        product = least_time_cost(model, narrowed, self.cost, 0.1 * self.tolerance, caps)
         return positive(product.bandwidth_GBps), product.bound

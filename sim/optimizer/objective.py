@@ -119,6 +119,7 @@ class Simulated:
         self._each: dict[bytes, tuple[Part, ...]] = {}
         self._spreads: dict[bytes, Spread] = {}
         self._is_small = False
+        self._has_run: set[int] = set()  # parts
 
     def __repr__(self) -> str:
         return f"<weighted sum of {counted(len(self.parts), 'simulated time')} and {self.constant_ns:g} ns>"
@@ -217,16 +218,17 @@ class Simulated:
         weight, part = self.parts[index]
         retimed = part.retimed(bandwidth)
         program = retimed.at(bandwidth)
-        self._is_small |= _is_small(program)
+        self._is_small = self._is_small or _is_small(program)
         self.runs += 1
-        outcome = self._outcome(program, log=True)
+        outcome = self._outcome(program, log=True, fits=retimed is part and index in self._has_run)
+        self._has_run.add(index)
         service_ps = np.zeros(self.n_dims, np.float64)
         chosen = np.flatnonzero(retimed.server_dim != KEEPS_ITS_RATE)
         np.add.at(service_ps, retimed.server_dim[chosen], services_on_path(program, outcome)[chosen])
         return Part(weight, outcome.makespan_ps / 1e3, service_ps / 1e3)
 
-    def _outcome(self, program: Program, log: bool = False) -> Outcome:
-        return self.how.run(program, log=log, lower_bound_ps=lambda one: max(busy_and_path_ps(one)))
+    def _outcome(self, program: Program, log: bool = False, fits: bool = False) -> Outcome:
+        return self.how.run(program, log=log, fits=fits, lower_bound_ps=lambda one: max(busy_and_path_ps(one)))
 
 
 def _is_small(program: Program) -> bool:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -135,7 +136,7 @@ def rates_of_links(bandwidth_GBps: F64, links: F64) -> list[float]:
     A bandwidth is the decimal that it is written as: 5.3 GB/s are 5,300,000,000 bytes per second, and no less.
     """
     return [
-        float(Fraction(repr(one)) * GB / Fraction(share))
+        float(Decimal(repr(one)) * GB / Decimal(share))
         for one, share in zip(bandwidth_GBps.tolist(), links.tolist(), strict=True)
     ]
 

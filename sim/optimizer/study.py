@@ -142,6 +142,8 @@ class Study:
             for chunks in set(FEW_CHUNKS) - asked:
                 other = replace(knobs, chunks=chunks)
                 try:
+                    if _carried_ns(self._objective(knobs), at) >= worth_ns:
+                        break  # however it is cut, servers carry as much
                     time_ns = self._make_objective(other, self.feasible.most_GBps).evaluate(at).time_ns
                 except WeftError:  # it cannot run so
                     continue
@@ -372,6 +374,11 @@ ONE_PATH = "one path of passes and collectives"
 
 def _evaluator(objective: Objective | Forms) -> Callable[[F64], float]:
     return lambda point: objective.evaluate(point).time_ns
+
+
+def _carried_ns(objective: Simulated, bandwidth_GBps: F64) -> float:
+    """What the busiest server of one collective takes to carry what it has to."""
+    return max(float((floor.slope_bytes / bandwidth_GBps).sum(axis=1).max()) for floor in objective.floors)
 
 
 def _around(design: Design) -> F64:

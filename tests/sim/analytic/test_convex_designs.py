@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
 from sim.analytic.convex import Epigraph, certify, flat_epigraph, least_time
@@ -175,3 +176,22 @@ def test_one_collective_goes_by_its_bytes() -> None:
     found = least_time(sum_of_maxima(0.0, [(1.0, traffic)]), Feasible([budget(500, 4, spent=False)], 4))
     assert found.time_ns == pytest.approx(sum(traffic) / 500, rel=1e-9)
     assert found.bandwidth_GBps == pytest.approx(500 * np.array(traffic) / sum(traffic), rel=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(0, 2), st.booleans())
+def test_points_and_caps_are_those_of_linear_programs(seed: int, n_dims: int, caps: int, spent: bool) -> None:
+    """Where a formula has the point of the largest minimum, and where it has not, as with a cap below it."""
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(0.1, 9.0, n_dims)
+    rows = [Constraint(tuple(weights), 100.0, spent and caps == 0, "sum")]
+    rows += [parse_constraint(f"B{dim} <= {rng.uniform(1, 200)}", n_dims) for dim in rng.integers(1, n_dims + 1, caps)]
+    found = Feasible(rows, n_dims)
+    matrix, bound = np.array([one.coefficients for one in rows]), [one.bound for one in rows]
+    low = np.hstack([np.vstack([matrix, -np.eye(n_dims)]), np.append(np.zeros(len(rows)), np.ones(n_dims))[:, None]])
+    widest = linprog(np.append(np.zeros(n_dims), -1), A_ub=low, b_ub=np.append(bound, np.zeros(n_dims)))
+    assert found.middle_GBps.min() == pytest.approx(-widest.fun)
+    assert found.violation(found.middle_GBps) < 1e-9
+    most = [-linprog(-unit, A_ub=matrix, b_ub=bound).fun for unit in np.eye(n_dims)]
+    np.testing.assert_allclose(found.caps_GBps, most)
+    assert found.most_GBps == pytest.approx(-linprog(-np.ones(n_dims), A_ub=matrix, b_ub=bound).fun)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from collectives import build
 from collectives.core.schedule import Schedule
 from sim import simulate
+from sim.lower import quotient
 from sim.lower.quotient import turns_differ
+from sim.lower.shape import _shapes
 from sim.program.model import SWING_PAPER, SWING_SST, Model, Nic
 from topologies import Topology, from_spec
 from topologies.core.routing import ShortestPathRouter
@@ -137,3 +139,21 @@ def test_turns_differ_where_links_and_flows_are_not_one_to_one(rows: list[tuple[
     counts = {len({tuple(row[at] for at in some) for row in rows}) for some in ((0, 1), (0, 2), (0, 1, 2))}
     parts = [np.array(part, np.int64).reshape(-1, 3).T for part in (rows[:5], rows[5:])]
     assert turns_differ(parts) == (len(counts) > 1)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 100])
+@pytest.mark.parametrize(("algorithm", "collective", "topology"), [
+    ("bucket", "all-reduce", "torus:6x4"), ("ring", "all-reduce", "torus:5x5"), ("direct", "all-to-all", "switch:8"),
+    ("hierarchical", "all-reduce", "RI(4)_FC(3)_SW(2)"), ("recursive-doubling", "all-reduce", "dragonfly:3x2x2"),
+])
+def test_transfers_may_be_compared_a_part_at_a_time(
+    algorithm: str, collective: str, topology: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found() -> tuple[str, int]:
+        _shapes.clear()
+        result = simulate(build(algorithm, collective, from_spec(topology), "1MiB"), chunks=1)
+        return result.symmetry, result.time_ps
+
+    whole = found()
+    monkeypatch.setattr(quotient, "AT_ONCE", at_once)
+    assert found() == whole
