@@ -44,6 +44,13 @@ def test_reconfigure(capsys, tmp_path):
         (["reconfigure", "--topology", "ocs:4x2,slow"], "option 'slow' is unknown: choose among duplex, per-port"),
         (["reconfigure", "--topology", "ocs:4x2,circuits=3x3"], "circuits '3x3' join 9 servers, not 4"),
         (["reconfigure", "--topology", "ocs:16x2,circuits=4x4"], "circuits '4x4' take 4 of the 2 ports"),
+        (["optimize", "--topology", "rotor:4x1", "--collective", "all-reduce", "--algorithm", "ring", "-b", "1M",
+          "--budget", "9GB/s"], "rotor:4x1, whose circuits take turns"),
+        (["optimize", "--topology", "ocs:4x2,policy=demand", "--collective", "all-reduce", "--algorithm", "ring", "-b",
+          "1M", "--budget", "9GB/s"], "circuits stay, so leave out the policy"),
+        (["judge", "examples/osu.txt", "--topology", "rotor:8x2"], "measured times on rotor:8x2, whose circuits take"),
+        (["compare", "--topology", "ocs:7x3", "--algorithm", "bfb"], "npu0->npu1 has none back"),
+        (["schedule", "--topology", "ocs:3x1", "--algorithm", "ring", "--ocs-plan", "-"], "0 to 2 takes 2 circuits"),
         (["reconfigure", "--topology", "ocs:4x1,duplex"], "joins 4 servers in pairs only"),
     ],
 )
