@@ -51,6 +51,10 @@ def test_reconfigure(capsys, tmp_path):
         (["judge", "examples/osu.txt", "--topology", "rotor:8x2"], "measured times on rotor:8x2, whose circuits take"),
         (["compare", "--topology", "ocs:7x3", "--algorithm", "bfb"], "npu0->npu1 has none back"),
         (["schedule", "--topology", "ocs:3x1", "--algorithm", "ring", "--ocs-plan", "-"], "0 to 2 takes 2 circuits"),
+        (["compare", "--topology", "hybrid:5x2,circuits=ring"], "kautz, full, a torus such as 4x4 (did you mean rings?)"),
+        (["compare", "--topology", "ocs:5x2,duplex,circuits=kautz"], "'kautz' lead one way, and take at least 2 simplex"),
+        (["bound", "--topology", "ocs:3x1,circuits=kautz"], "'kautz' lead one way, and take at least 2 simplex"),
+        (["topoopt", "--degree", "0"], "0 duplex interfaces: a ring takes two of each server: an even degree from 2"),
         (["reconfigure", "--topology", "ocs:4x1,duplex"], "joins 4 servers in pairs only"),
     ],
 )
