@@ -20,7 +20,7 @@ from sim.faults.history import history_of, marks_of
 from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered, task_names
-from sim.lower.rotor import in_turns, turns_of
+from sim.lower.rotor import in_turns, refuse_turns
 from sim.lower.tenants import Tenant, merge
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of
@@ -103,9 +103,8 @@ def simulate(
     if job.alone is None:
         choice(engine, JOB_ENGINES, "engine of a job")
     check_limits(engine, max_events, check)
-    if (faults is not None or engine == "analytic") and turns_of(job.topology) is not None:
-        what = "faults" if faults is not None else "the analytic engine"
-        raise WeftError(f"{what} on {job.topology.name}, whose circuits take turns: choose a fabric such as ocs:16x4")
+    if faults is not None or engine == "analytic":
+        refuse_turns(job.topology, "the analytic engine" if faults is None else "faults")
     if faults is not None:
         faults = with_spares(job.topology, faults)
         history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated

@@ -286,10 +286,14 @@ def _built(name: str, base: Topology, links: EqualLinks) -> Topology:
         some = jumps if optics.single else islice(cycle(jumps), wanted // (1 + even))
         return _laid(base, circulant(n, tuple(some), duplex=even, **links))
     if name == KAUTZ:
+        if duplex or ports < 2:
+            raise WeftError(f"circuits {name!r} lead one way, and take at least 2 simplex ports of a server")
         pairs = [(v, -(ports * v + turn) % n) for v in range(n) for turn in range(1, ports + 1)]
         apart = (pair for pair in pairs if pair[0] != pair[1])
         kept = tuple(dict.fromkeys(apart) if optics.single else apart)
         return _laid(base, optical(n, ports, kept, False, **links))
+    if name != FULL and not name[:1].isdigit():
+        choice(name, (RINGS, KAUTZ, FULL, "a torus such as 4x4"), "circuits")
     shape = (2,) * (n == 2) if name == FULL else parse_extents(name, f"circuits {name!r}")
     taken = n - 1 if name == FULL else _taken(shape)
     if name != FULL and math.prod(shape) != n:

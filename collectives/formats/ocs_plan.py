@@ -38,7 +38,8 @@ def to_ocs_plan(schedule: Schedule) -> str:
     for row in np.flatnonzero((t.src != t.dst) & (t.blocks > 0)).tolist():
         src, dst, size = int(t.src[row]), int(t.dst[row]), int(t.blocks[row]) * schedule.block_bytes
         if ptr[row + 1] - ptr[row] != 1:
-            raise WeftError(f"a plan of circuits of {schedule.name}: the transfer from {src} to {dst} crosses several")
+            raise WeftError(f"a plan of circuits of {schedule.name}: the transfer from {src} to {dst} takes "
+                            f"{ptr[row + 1] - ptr[row]} circuits, a flow of a plan one: choose another algorithm")
         at = round_of[int(links[ptr[row]])]
         on = [plane for plane, matching in enumerate(planes[at]) if (src, dst) in matching]
         stripes = []

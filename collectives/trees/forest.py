@@ -171,7 +171,7 @@ def reversed_forest(forest: Forest) -> Forest:
     back = t.link_ids(t.dst, t.src).tolist()
     if min(back, default=0) < 0:
         link = back.index(-1)
-        raise WeftError(f"topology {t.name}: {t.link_name(link)} has no link in the other direction")
+        raise WeftError(f"{t.name}: trees that reduce go back over their links, and {t.link_name(link)} has none back")
     return forest.turned(t, back, inward=not forest.inward)
 
 

@@ -36,9 +36,11 @@ def report(head: str, rows: list[dict[str, Any]], first: str = RINGS) -> list[st
         form = row["form"].partition(", ")[0]
         name = f"{row['algorithm']} ({form})" if form else row["algorithm"]
         known, _, circuits = row["circuits"].partition("circuits=")
+        over = row["over_bound"]
         table.append([
             row["policy"], name, circuits.split(",")[0] or (first if ":" in known else known),
-            time_text(row["simulated_s"]), _over(row["over_bound"]), str(row["reconfigurations"]),
+            time_text(row["simulated_s"]), f"{over:+.1%}" if over < 9 else f"{1 + over:,.0f} times",
+            str(row["reconfigurations"]),
         ])
     table.append(["bound", "any", "any", time_text(rows[0]["bound_s"]), "", ""])
     parts = [["critical path of the best", "time"]]
@@ -48,8 +50,3 @@ def report(head: str, rows: list[dict[str, Any]], first: str = RINGS) -> list[st
         "# plans, step by step: B: first circuits; R: others, switched before the step; m: the same as before",
         aligned(table, left=3), aligned(parts, left=1),
     ]
-
-
-def _over(share: float) -> str:
-    """A distance to the bound: in percent, or from ten times on as a multiple of it."""
-    return f"{share:+.1%}" if share < 9 else f"{1 + share:,.0f} times"

@@ -54,12 +54,11 @@ def report(row: dict[str, Any]) -> list[str]:
         pairs = ", ".join(f"{a}-{b}" for a, b in row["matched"][:8])
         more = ", ..." if len(row["matched"]) > 8 else ""
         lines.append(f"  matched     {pairs}{more} ({counted(len(row['matched']), 'circuit')})")
-    lines += [
+    return [
+        *lines,
         f"  iteration   {time_text(row['time_s'])} (start: {time_text(row['start_s'])})",
         f"  search      {counted(row['evaluations'], 'evaluation')} of {row['seconds_per_evaluation']:.3g} s, "
         f"the best found after {row['evaluations_to_best']}",
-    ]
-    return lines + [
-        f"  placed      {name} on {counted(k, 'server')} from {first}"
-        for name, (k, first) in list(row["moved"].items())[:12]
+        *(f"  placed      {name} on {counted(k, 'server')} from {first}"
+          for name, (k, first) in list(row["moved"].items())[:12]),
     ]

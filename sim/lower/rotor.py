@@ -33,6 +33,12 @@ def turns_of(topology: Topology) -> Marks | None:
     return Marks(np.zeros(topology.n_npus, np.int64), (topology.dst - topology.src).astype(np.int64) % topology.n_npus)
 
 
+def refuse_turns(topology: Topology, what: str) -> None:
+    """Reject a rotor where `what` knows no turns."""
+    if turns_of(topology) is not None:
+        raise WeftError(f"{what} on {topology.name}, whose circuits take turns: choose a fabric such as ocs:16x4")
+
+
 def _cycle_ps(topology: Topology) -> int:
     """After how long a circuit comes again."""
     assert topology.optics is not None

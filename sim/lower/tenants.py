@@ -112,7 +112,8 @@ def _check(tenants: Sequence[Tenant], model: Model) -> None:
         raise WeftError(f"two tenants have the name {next(name for name in names if names.count(name) > 1)!r}")
     for tenant in tenants:
         if tenant.work.topology is not tenants[0].work.topology:
-            raise WeftError(f"tenants {names[0]!r} and {tenant.name!r} are not on the same topology")
+            raise WeftError(f"tenants {names[0]!r} and {tenant.name!r} are not on the same topology; a plan of "
+                            "circuits shares its fabric with nobody")
         if isinstance(tenant.work, Job) and not np.array_equal(_speed(tenant.work), _speed(_jobs(tenants)[0].work)):
             raise WeftError(f"jobs {_jobs(tenants)[0].name!r} and {tenant.name!r} give the NPUs different speeds")
     if len({tenant.priority for tenant in tenants}) > 1 and model.discipline != "priority":

@@ -27,6 +27,7 @@ from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
+from sim.lower.rotor import refuse_turns
 from sim.measured import diagnosis
 from sim.measured.diagnosis import Rate, repeats
 from sim.measured.fit import Fitted, Interval, Prior, fit
@@ -93,6 +94,7 @@ def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int],
     `how`: its runs.
     WeftError: no form can run at some size.
     """
+    refuse_turns(topology, "measured times")
     model = spec.build_model()
     programs = tuple(_programs(spec, topology, name, size, model) for size in sizes_bytes)
     return Curve(name, tuple(sizes_bytes), programs, how)

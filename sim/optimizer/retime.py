@@ -13,6 +13,7 @@ from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.convex import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
 from sim.lower.lowered import Lowered
+from sim.lower.rotor import refuse_turns
 from sim.program.columns import crossings, work_of_servers, work_ps
 from sim.program.contract import HEAD, I64, Program
 from sim.program.retime import KEEPS_ITS_RATE, retime
@@ -120,7 +121,13 @@ def _base_rates(topology: Topology) -> F64:
 
 
 def with_base_rates(topology: Topology) -> Topology:
-    """The network at rates of 2, 4, 8, ... ps per byte in dimensions 0, 1, 2, ...: no two dimensions look alike."""
+    """The network at rates of 2, 4, 8, ... ps per byte in dimensions 0, 1, 2, ...: no two dimensions look alike.
+
+    WeftError: circuits that take turns, or that a policy changes.
+    """
+    refuse_turns(topology, "bandwidths of dimensions")
+    if topology.optics is not None and topology.optics.policy:
+        raise WeftError(f"bandwidths of dimensions on {topology.name}: circuits stay, so leave out the policy")
     return topology.with_links(bandwidth_Bps=_base_rates(topology))
 
 

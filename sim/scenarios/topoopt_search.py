@@ -136,8 +136,7 @@ class _Chain:
 
     def made_for(self, strategy: Strategy) -> Fabric:
         fabric = self.fabric_for(Demand.of(iteration_of(self.model, strategy).job()))
-        if not any(fabric is one for one in self.keep):
-            self.keep.append(fabric)
+        self.keep.append(fabric)
         return fabric
 
     def time_ps(self, strategy: Strategy, fabric: Fabric, limit_ps: float = math.inf) -> float:

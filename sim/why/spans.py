@@ -10,7 +10,7 @@ from sim.engine.run import check_size, run
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.nics import STREAMS
-from sim.lower.rotor import turns_of
+from sim.lower.rotor import in_turns, turns_of
 from sim.program import I64, unique_rows
 from sim.program.columns import crossings, services_ps
 from sim.program.outcome import Outcome
@@ -416,4 +416,4 @@ def run_with_joins(lowered: Lowered, change: Callable[[Lowered], Lowered]) -> tu
     """
     symmetry = "off" if lowered.is_whole else "auto"
     joined = change(lower(lowered.job, lowered.model, symmetry, joins=True, marks=lowered.marks))
-    return joined, run_with_log(joined)
+    return in_turns(joined, run_with_log)

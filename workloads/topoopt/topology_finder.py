@@ -83,7 +83,7 @@ def find_topology(
         raise WeftError(f"a topology for {n} servers: at least 2")
     if degree < (2 if duplex else 1) or (duplex and degree % 2):
         raise WeftError(
-            f"{degree} duplex interfaces: a ring takes two of each server, so that the degree must be even"
+            f"{degree} duplex interfaces: a ring takes two of each server: an even degree from 2 on"
             if duplex else f"{degree} interfaces: at least 1"
         )
     if degree > MOST_INTERFACES:

@@ -49,6 +49,7 @@ def test_whatever_runs_waits_for_its_circuits(algorithm):
     assert found.time_ps == simulate(schedule, chunks=2, engine="reference", symmetry="off").time_ps
     parts = found.why().parts
     assert parts["waiting for the turn of a circuit, dimension 0"] > 0 and sum(parts.values()) == found.time_ps
+    assert max(span.end_ps for span in found.spans()) == found.time_ps
     low, high = found.spread(4).low_ps, found.spread(4).high_ps
     assert low <= found.time_ps <= high and low > found.time_ps / 2
 
