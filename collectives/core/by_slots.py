@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 class Added(NamedTuple):
     """Transfers that were added together, and their columns as `Transfers` has them."""
 
-    shape: tuple[int, int]  # slots, ranks
+    shape: tuple[int, ...]  # slots, ranks; of what is repeated, before them how many times
     n: int
     there: npt.NDArray[np.bool_] | None  # (slots, ranks): which of them there are; None for all
     columns: list[Array]  # (n,), or where all are there, whatever broadcasts to the shape
@@ -50,6 +50,8 @@ def by_slots(ranks: Array, added: Sequence[Added], waits: Sequence[Wait]) -> lis
 
     `ranks`: the sources.
     """
+    if any(len(one.shape) > 2 for one in added):
+        return None
     slots = [of for one in added if (of := _of_slots(one.columns[2], one)) is not None]
     if len(slots) < len(added) or np.any(ranks[1:] <= ranks[:-1]):
         return None

@@ -257,18 +257,22 @@ def repeat(table: TransferTable, begin: Mark, end: Mark, later: npt.NDArray[np.i
     What it waits for comes as much later, but for slot 0. Ties go by slots.
     """
     by, again = len(table._added) - begin[0], table._added[begin[0] : end[0]]
-    waits, pooled = table._waits[begin[1] : end[1]], table._pooled[begin[2] : end[2]]
-    n = sum(one.n for one in again)
+    n, more = sum(one.n for one in again), later.astype(np.int32)[:, None, None]
     table._check_memory(table._n_rows + n * later.size)
-    for nth, more in enumerate(later.tolist()):
-        for one in again:
-            src, dst, slot, step, port, blocks, reduces, tie_class = one.columns
-            moved = [src, dst, slot + np.int32(more), step, port, blocks, reduces, tie_class + more]
-            table._added.append(one._replace(columns=moved))
-        for wait in waits:
-            slot = np.where(wait.slot > 0, wait.slot + np.int32(more), wait.slot)
-            table._waits.append(wait._replace(added=wait.added + by + nth * len(again), slot=slot))
-        table._pooled += [(slot + more, *columns) for slot, *columns in pooled]
+    for one in again:
+        shape, columns = (later.size, *one.shape), list(one.columns)
+        if one.there is not None:  # one after the other, as they are there
+            columns = [np.broadcast_to(column, (later.size, 1, one.n)) for column in columns]
+        columns[2], columns[7] = columns[2] + more, columns[7] + later[:, None, None]
+        if one.there is not None:
+            columns = [column.reshape(-1) for column in columns]
+        there = None if one.there is None else np.broadcast_to(one.there, shape)
+        table._added.append(Added(shape, one.n * later.size, there, columns))
+    for wait in table._waits[begin[1] : end[1]]:
+        slot = np.where(wait.slot > 0, wait.slot + more, wait.slot)
+        table._waits.append(wait._replace(added=wait.added + by, slot=slot))
+    for one in later.tolist():
+        table._pooled += [(slot + one, *columns) for slot, *columns in table._pooled[begin[2] : end[2]]]
     table._n_rows += n * later.size
 
 
