@@ -229,9 +229,11 @@ class TransferTable:
             for part, column in zip(parts, columns, strict=True):
                 part.append(column[some])
         row, *lists = map(np.concatenate, parts)
+        del parts
         place = np.empty(order.size, np.int64)
         place[order] = np.arange(order.size)
         owner = place[row]
+        del place, row
         ptr = np.zeros(order.size + 1, np.int64)
         np.cumsum(np.bincount(owner, minlength=order.size), out=ptr[1:])
         at = np.argsort(owner, kind="stable")
