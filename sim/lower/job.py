@@ -81,7 +81,8 @@ def lower(
     alone, ranks = job.alone, _ranks(job, model)
     check_rings(job.topology, ranks.channels)
     if alone is not None and not joins:
-        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting_of(alone.pattern, model), ranks)
+        waiting, chunks = waiting_of(alone.pattern, model), model.chunks or 1
+        shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting, ranks, chunks)
         return lower_alone(job, alone, model, shape)._replace(marks=marks)
     orbits, words = job_orbits(job, model.tie, seed, symmetry, marks, ranks)
     return _Lowering(job, model, orbits, ranks).run(words)._replace(marks=marks)

@@ -162,7 +162,7 @@ class Quotient(NamedTuple):
 @staged("quotient")
 def quotient(
     pattern: Pattern, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None,
-    ranks: Ranks = LINKS_ONLY,
+    ranks: Ranks = LINKS_ONLY, chunks: int = 1,
 ) -> Quotient:
     """The smallest program that represents the whole pattern.
 
@@ -171,6 +171,7 @@ def quotient(
     `symmetry`: {"auto", "off"}.
     `marks`: what else has to be alike.
     `ranks`: whether ranks have NICs, and ports wait for each other.
+    `chunks`: of a transfer, in what is to be run; without symmetry it has to fit in memory.
     """
     notes: list[str] = []
     for group in pattern.groups if symmetry == "auto" else ():
@@ -183,7 +184,7 @@ def quotient(
             found = _largest(pattern, kept, tie, seed, notes, marks, ranks)
         if found is not None:
             return found
-    check_capacity(pattern, pattern.p)
+    check_capacity(pattern, pattern.p, chunks)
     reason = "off" if symmetry == "off" else "; ".join(notes) or "none declared"
     whole = divide(pattern, Group("", ()), tie, seed, ranks)
     return whole._replace(symmetry=f"all ranks simulated ({reason})")

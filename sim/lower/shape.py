@@ -151,7 +151,7 @@ class Shape:
 
 def shape_of(
     pattern: Pattern, tie: str, seed: int, symmetry: str, marks: Marks | None = None, waiting: Waiting = FREE,
-    ranks: Ranks = LINKS_ONLY,
+    ranks: Ranks = LINKS_ONLY, chunks: int = 1,
 ) -> Shape:
     """The shape of a pattern, built once per routing and per use of its symmetry.
 
@@ -162,6 +162,7 @@ def shape_of(
     `symmetry`: {"auto", "off"}.
     `waiting`: what a rank waits for, beyond the dependencies.
     `ranks`: what else a group has to keep.
+    `chunks`: of a transfer, for the memory that all ranks would take.
     """
     known = _shapes.setdefault(pattern.emit, {})
     topology = pattern.topology
@@ -170,7 +171,7 @@ def shape_of(
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks), waiting).alone()
+        known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks, chunks), waiting).alone()
     return known[key]
 
 
