@@ -600,7 +600,7 @@ def test_where_every_generator_holds_alone_the_last_one_is_left_out(monkeypatch:
 
 def test_all_ranks_must_fit_where_none_represents_another(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(symmetry, "check_capacity", lambda pattern, ranks: asked.append(ranks))
+    monkeypatch.setattr(symmetry, "check_capacity", lambda pattern, ranks, chunks: asked.append(ranks))
     words(torus((4, 4)))
     assert asked == []
     words(torus((4, 4)), symmetric="off")

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from collectives import build
 from sim import simulate
+from sim.engine.compile.rows import rows
 from sim.engine.run import run
 from sim.program import Cutting, Program, ProgramBuilder
 from sim.program.outcome import Deadlock
 from sim.why import spans
+from sim.why.backward import PieceRow
 from sim.why.faulty_path import walk_of
 from sim.why.path import PLAIN, Labels, LoggedWalk, Trail, Why, by_kind
 from sim.why.spans import BY
@@ -187,7 +189,7 @@ def test_an_account_without_pieces_is_that_of_the_path(program: Program, room: i
     except Deadlock:
         return
     walk, once = LoggedWalk(program, outcome), LoggedWalk(program, outcome, once=True)
-    once.back = once.back._replace(pieces=once.back.pieces[:room])
+    once.back = once.back._replace(pieces=rows(PieceRow, room))
     parts, served = once.account(lambda trail: trail)
     why = walk.walk()
     assert list(parts.items()) == list(why.parts.items()) and served == why.service_ps
