@@ -5,6 +5,9 @@ circuits up; the others may switch for later steps meanwhile, each as soon as it
 division of least time is a mixed-integer program, as in the paper; its answer is run as a job and timed there.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -179,11 +182,31 @@ class _Model:
         cost[self.e[-1]] = 1.0
         cost[np.ravel(self.r)] = 1e-9 * big  # among equals, fewer switches
         most = np.where(binary, 1.0, np.inf)
-        found = milp(
-            cost, integrality=binary, bounds=Bounds(0.0, most), options={"node_limit": MOST_NODES, "mip_rel_gap": 1e-6},
-            constraints=LinearConstraint(matrix.tocsr(), [row[1] for row in self.rows], [row[2] for row in self.rows]),
-        )
+        constraints = LinearConstraint(matrix.tocsr(), [row[1] for row in self.rows], [row[2] for row in self.rows])
+        with _quiet():
+            found = milp(
+                cost, integrality=binary, bounds=Bounds(0.0, most), constraints=constraints,
+                options={"node_limit": MOST_NODES, "mip_rel_gap": 1e-6},
+            )
         if found.x is None:
             raise Indivisible(f"no division over planes was found: {found.message}")
         solution: list[float] = found.x.tolist()
         return solution
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the solver, which is no Python, writes to standard output now and then."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)

@@ -1,8 +1,11 @@
+import os
+
 import pytest
 
 from collectives import build
 from sim import simulate
 from sim.program.model import make_model
+from sim.study import overlap
 from sim.study.circuits import EVERY_STEP, switched_rows
 from sim.study.overlap import divide, overlapped
 from topologies import WeftError, from_spec
@@ -49,3 +52,10 @@ def test_what_planes_cannot_divide_is_named():
         divide(schedule)
     with pytest.raises(WeftError, match="steps over 4 planes: at most 48 together are divided"):
         divide(build("ring", "all-reduce", from_spec("ocs:16x4,per-port"), "4KiB"))
+
+
+def test_what_a_solver_says_is_no_output_of_the_command(capfd: pytest.CaptureFixture[str]) -> None:
+    with overlap._quiet():
+        os.write(1, b"HighsMipSolverData")
+    os.write(1, b"{}")
+    assert capfd.readouterr().out == "{}"
