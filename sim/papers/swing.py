@@ -21,6 +21,7 @@ from sim.papers.tables import Left, md_table, picture
 from sim.plots.style import CYCLE, REFERENCE, WIDE, figure, heading, legend, line_of, log_axis, sizes_axis
 from sim.study.keys import CollectiveKeys, ModelKeys, TopologyKeys
 from sim.study.points import Row, Task
+from sim.study.processes import processes
 from sim.study.ranked import compute_all
 from sim.study.spec import Spec
 from topologies.units import format_size, parse_size
@@ -273,6 +274,7 @@ def margin(comparisons: list[Comparison], topology: str, size_bytes: int) -> flo
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
+@processes(worker_count(), share=True)
 def run(left: Left, quick: bool) -> None:
     """Compute all points and leave them with the page and one figure per topology."""
     topologies = [name for name in SPECS if not quick or name in QUICK]

@@ -35,6 +35,8 @@ MOST_WORKERS = 1024
 begun = False
 """Whether this process has had workers."""
 
+_shared: ProcessPoolExecutor | None = None
+
 
 class WorkerPool(ProcessPoolExecutor):
     """Worker processes that ignore Ctrl-C before `begin_worker`: until then it would be a traceback of imports."""
@@ -57,21 +59,30 @@ def check_workers(workers: int, flag: str = "--workers") -> None:
 
 
 @contextmanager
-def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Worker processes for the length of a `with`; an exception inside it ends them at once."""
-    global begun
+def processes(workers: int, share: bool = False) -> Iterator[ProcessPoolExecutor]:
+    """Worker processes for the length of a `with`; an exception inside it ends them at once.
+
+    `share`: whoever asks for processes inside it gets these, which have imported everything.
+    """
+    global begun, _shared
+    if _shared is not None:
+        yield _shared
+        return
     begun = True
     others = set(multiprocessing.active_children())
     with gathered() as told:
         pool = WorkerPool(workers, multiprocessing.get_context("spawn"), initializer=begin_worker, initargs=(told,))
         try:
             with doing(f"the work of {workers} processes"):
+                _shared = pool if share else None
                 yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
             raise
+        finally:
+            _shared = None
         pool.shutdown()
 
 

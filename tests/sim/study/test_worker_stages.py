@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sim.study.processes import gathered
+from sim.study.processes import gathered, processes
 from topologies.stages import Profile, Stage, end_profile, start_profile
 
 
@@ -40,3 +41,14 @@ def test_workers_are_added_up_and_the_unmeasured_counted(profile: Profile, ends_
     assert (profile.workers, profile.unmeasured) == (2, 1)
     assert isinstance(told, Path) and not told.exists()
     assert [row["workers"] for row in profile.rows() if row["stage"] == "engine"] == [2]
+
+
+def test_who_asks_for_processes_inside_shared_ones_gets_them() -> None:
+    with processes(1, share=True) as outer:
+        with processes(2) as inner:
+            assert inner is outer
+        first = outer.submit(os.getpid).result()
+        with processes(2) as again:
+            assert again.submit(os.getpid).result() == first
+    with processes(1) as other:
+        assert other is not outer and other.submit(os.getpid).result() != first
