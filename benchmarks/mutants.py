@@ -122,7 +122,7 @@ SUBJECTS = {
          "-k=not pauses and not loops_agree", *LIGHT),
     ),
     "training": Subject(
-        ("workloads/training.py", *(f"workloads/passes/{name}.py" for name in ("orders", "stages", "memory"))),
+        ("workloads/training.py", *(f"workloads/passes/{name}.py" for name in ("orders", "memory"))),
         ("tests/workloads/test_training.py", "tests/workloads/passes",
          "-k=not wait_free and not dear_gathers and not engine_to", *LIGHT),
     ),

@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named(change, said, tmp_path):
 def test_what_a_plan_cannot_hold_is_named():
     with pytest.raises(WeftError, match="circuits are simplex and switched together"):
         to_ocs_plan(build("ring", "all-reduce", from_spec("torus:4"), "1KiB"))
-    with pytest.raises(WeftError, match="crosses several"):
+    with pytest.raises(WeftError, match="takes 2 circuits, a flow of a plan one"):
         to_ocs_plan(build("direct", "all-to-all", from_spec("ocs:8x2"), "1KiB"))
 
 
