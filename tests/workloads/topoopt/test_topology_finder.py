@@ -112,7 +112,7 @@ def test_a_placement_on_part_of_the_servers():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: find_topology(8, 3, Demand({}, flows(8))), "3 duplex interfaces: a ring takes two of each server: an even degree from 2 on"),
+        (lambda: find_topology(8, 3, Demand({}, flows(8))), "3 duplex interfaces: .* an even degree from 2 on"),
         (lambda: find_topology(1, 2, Demand({}, flows(1))), "a topology for 1 servers"),
         (lambda: find_topology(8, 0, Demand({}, flows(8)), duplex=False), "0 interfaces: at least 1"),
         (lambda: model("GPT", 8), "model 'GPT' is unknown: choose one of DLRM, CANDLE"),
