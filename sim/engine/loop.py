@@ -29,7 +29,7 @@ from sim.engine.nics.pushes import has_room
 from sim.engine.policies import faults
 from sim.engine.policies.choose import SHORT, choose, choose_under_faults, look_at, wake
 from sim.engine.policies.pools import ask, asks, grant
-from sim.engine.policies.turns import change_rooms
+from sim.engine.policies.rooms import change_rooms
 from sim.program.contract import HEAD
 
 _LOW = (1 << 32) - 1

@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 
 from collectives import Schedule, Transfers
 from collectives.core.routes import paths_of
+from sim.plots.fabric import HEAT, check_drawable, draw_fabric
 from sim.plots.layout import Layout, layout
 from sim.plots.style import NARROW, WIDE, figure, heading, legend
-from sim.plots.timeline import HEAT, check_drawable, draw_fabric
 from topologies import Paths, WeftError
 from topologies.units import format_size
 

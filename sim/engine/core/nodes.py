@@ -2,7 +2,7 @@
 
     byte       0       4          8        16       24
     nodes      | next  | child    | key    | place  |
-    returns    | next  | previous | due_ps | work   |   the same memory, see sim/engine/policies/turns.py
+    returns    | next  | previous | due_ps | work   |   the same memory, see sim/engine/policies/rooms.py
 
 The loop looks before each service whether as many are free as it may need.
 """

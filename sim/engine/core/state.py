@@ -134,7 +134,7 @@ class Pool(Row):
 
 
 class Room(Row):
-    """A buffer behind a server; see sim/engine/policies/turns.py."""
+    """A buffer behind a server; see sim/engine/policies/rooms.py."""
 
     alarm_ps: Word  # when the server chooses again
     wanted: Word  # whether a chunk did not fit

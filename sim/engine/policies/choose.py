@@ -8,7 +8,7 @@ the upper bits of the rank, with a bit for each that is not empty:
     several ranks:          a pairing heap by rank and a running number
 
 With virtual channels each channel has buckets of its own. Queues that take turns are in
-the room behind servers as well, in policies/turns.py; `routers`: whether there may be either.
+the room behind servers as well, in policies/rooms.py; `routers`: whether there may be either.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from sim.engine.core.nodes import free_node, insert_by_arrival, lone, meld, new_
 from sim.engine.core.state import WOKEN
 from sim.engine.core.status import FAR, NONE
 from sim.engine.core.tasks import rank_of
-from sim.engine.policies import faults, turns
+from sim.engine.policies import faults, rooms, turns
 from sim.program.contract import ROUND_ROBIN_FLOW
 
 NUMBER_BITS = 40
@@ -49,7 +49,7 @@ def _bucket_of(program, state, key, place, discipline, routers):
     """The bucket of a chunk: by its channel, and the upper bits of its rank."""
     bucket = rank_of(program, state, discipline, key) >> state.run.rank_shift
     if routers:
-        bucket += turns.channel_of(program, hop_of(program, place)) << state.run.bucket_bits
+        bucket += rooms.channel_of(program, hop_of(program, place)) << state.run.bucket_bits
     return bucket
 
 
@@ -154,7 +154,7 @@ def _look_at_channels(program, state, server, discipline, faulty):
             if faulty and _takes_detour(program, state, server, bucket):
                 return np.int64(turns.CHANGED)
             node = _ends(state, server, bucket).first
-            if turns.fits(program, state, server, channel, state.nodes[node].place):
+            if rooms.fits(program, state, server, channel, state.nodes[node].place):
                 return bucket
     return np.int64(NONE)
 
@@ -170,7 +170,7 @@ def _look(program, state, server, discipline, routers, faulty):
     if faulty and _takes_detour(program, state, server, bucket):
         return np.int64(turns.CHANGED)
     node = _ends(state, server, bucket).first
-    if routers and not turns.fits(program, state, server, np.int64(0), state.nodes[node].place):
+    if routers and not rooms.fits(program, state, server, np.int64(0), state.nodes[node].place):
         return np.int64(NONE)
     return bucket
 
@@ -188,7 +188,7 @@ def _take_from(program, state, server, discipline, queue, routers, faulty):
     """Take the first chunk out of a queue, whose channel has had its turn then."""
     if routers and program.channels > 1:
         node = _first_in(state, server, discipline, queue, routers)
-        channel = turns.channel_of(program, hop_of(program, state.nodes[node].place))
+        channel = rooms.channel_of(program, hop_of(program, state.nodes[node].place))
         state.channel[server] = 0 if channel + 1 == program.channels else channel + 1
     if routers and discipline >= ROUND_ROBIN_FLOW:
         return turns.take_in_turn(program, state, queue)
@@ -200,8 +200,8 @@ def _may_pass(program, state, server, discipline, event):
     """Whether a chunk that arrives at a free server without a queue may start; if so, its channel had its turn."""
     if discipline >= ROUND_ROBIN_FLOW:
         return False
-    channel = turns.channel_of(program, state.events[event].time_ps & _LOW)
-    if not turns.fits(program, state, server, channel, state.events[event].place):
+    channel = rooms.channel_of(program, state.events[event].time_ps & _LOW)
+    if not rooms.fits(program, state, server, channel, state.events[event].place):
         return False
     if program.channels > 1:
         state.channel[server] = 0 if channel + 1 == program.channels else channel + 1
@@ -346,7 +346,7 @@ def _lose_all(program, state, server, discipline):
         free_node(state, node)
         faults.lose(program, state, server, key, place, run.now_ps, run.now_ps)
         if not faults.begins_at(program, place >> 32):
-            turns.give_back_before(program, state, place, run.now_ps)
+            rooms.give_back_before(program, state, place, run.now_ps)
         elif program.server_nic[server] != NONE:
             leaves_unserved(program, state, server, place)
     if discipline >= ROUND_ROBIN_FLOW:

@@ -29,6 +29,7 @@ from sim.engine.nics import pushes as _fifo_nic_pushes
 from sim.engine.policies import choose as _ordered
 from sim.engine.policies import faults as _faults
 from sim.engine.policies import pools as _fifo_pools
+from sim.engine.policies import rooms as _fifo_rooms
 from sim.engine.policies import turns as _fifo_turns
 from sim.engine.reference.engine import run_reference
 from sim.engine.run import Run, check_size, memory_bytes, run
@@ -325,7 +326,7 @@ def test_helpers_are_typed_once() -> None:
     """Neither constants nor widths of numbers, only flags that leave branches out, make a helper compile again."""
     run(two_hop_burst(2))
     for module in (_calendar, _fifo, _fifo_line, _fifo_nic, _fifo_nic_heaps, _fifo_nic_pushes, _fifo_pools, _fifo_task,
-                   _fifo_turns, _nodes, _ordered, _faults, _room):
+                   _fifo_rooms, _fifo_turns, _nodes, _ordered, _faults, _room):
         for name, one in vars(module).items():
             typed = [[kind for kind in signature if "Literal[bool]" not in str(kind)]
                      for signature in getattr(one, "signatures", ())]

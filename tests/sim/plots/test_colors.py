@@ -14,8 +14,8 @@ import pytest
 from collectives import ALGORITHMS
 from collectives.core.collective import COLLECTIVES
 from collectives.registry import algorithms_for
+from sim.plots.fabric import HEAT
 from sim.plots.lines import CYCLE, HEAT_ON_DARK, ON_DARK, OTHERS, Line, line_of, lines_of
-from sim.plots.timeline import HEAT
 from sim.plots.trees import ADDS, SPREADS
 
 Floats = npt.NDArray[np.float64]

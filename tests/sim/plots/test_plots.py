@@ -15,9 +15,9 @@ from collectives import ALGORITHMS, build
 from sim import simulate
 from sim.plots.compare import curves_of, draw_comparison, gains
 from sim.plots.critical_path import draw_validation
+from sim.plots.fabric import draw_heatmap, draw_topology
 from sim.plots.layout import CLEARANCE, layout
 from sim.plots.style import CYCLE, NARROW, WIDE, figure, line_of, lines_of, size_label
-from sim.plots.timeline import draw_heatmap, draw_topology
 from sim.study.validation import validate
 from tests.places import ROOT
 from topologies import NPU, TOPOLOGIES, WeftError, from_spec
