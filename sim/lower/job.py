@@ -5,6 +5,7 @@ on an NPU with a join of what the NPU waits for, and ends with a join of all tha
 alone is a job of one collective; nothing waits for it, so that it has no joins.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple, TypeVar
@@ -23,7 +24,7 @@ from sim.lower.marks import Marks
 from sim.lower.nics import Ports, ends_of, flows, has_flows, links_at_once, nics_of
 from sim.lower.pools import PoolUses, pools_alone
 from sim.lower.progress import waiting_of
-from sim.lower.quotient import Orbits, Ranks
+from sim.lower.quotient import Orbits, Ranks, finder
 from sim.lower.rotor import turns_of
 from sim.lower.servers import (
     bandwidths,
@@ -50,9 +51,6 @@ N = TypeVar("N", bound=np.integer)
 
 COMPUTED = 1
 """Which cutting computations have: they are never cut. Transfers have that of the model, 0, or their own."""
-
-TURN_BITS = 40
-"""Classes of ties that operations of one turn may have, as a power of two."""
 
 NO_RANK = -1
 """Rank of the tasks and servers of optical controllers."""
@@ -168,9 +166,13 @@ class _Lowering:
         self.shapes: dict[int, tuple[int, I64 | int]] = {}  # first route, and cutting of each task
         self.stream_route: dict[tuple[int, str], int] = {}
         self.streams_route: dict[tuple[tuple[int, ...] | None, str], I64] = {}
-        self.n_tasks = self.n_routes = self.next_class = 0
-        turns = sorted({0, *(one.turn for one in job.operations)})
-        self.turns = {turn: at - turns.index(0) for at, turn in enumerate(turns)}
+        self.n_tasks = self.n_routes = 0
+        self.next_class: dict[int, int] = {}  # of ties, by turn
+        ties = Counter[int]()
+        for one, template in zip(job.operations, self.templates, strict=True):
+            ties[0 if template is None else one.turn] += 1 if template is None else template.ties
+        for turn in sorted(ties):
+            self.next_class[turn] = sum(ties[before] for before in ties if before < turn)
         self.begin: dict[int, Span] = {}  # by operation
         self.end: dict[int, Span] = {}
         self.covered: dict[tuple[int, ...] | None, I64] = {}  # representatives by the NPUs of an operation
@@ -200,10 +202,9 @@ class _Lowering:
         if key not in self.streams_route:
             self.streams_route[key] = np.array([self._stream(rank, work.stream) for rank in ranks.tolist()], np.int64)
         first = self._add_tasks(ranks.size, _Block(
-            work.duration_ps, COMPUTED, self.streams_route[key], self.next_class, operation.priority, number, ranks,
+            work.duration_ps, COMPUTED, self.streams_route[key], self._ties(0, 1), operation.priority, number, ranks,
             NO_TRANSFER,
         ))
-        self.next_class += 1
         self.begin[number] = self.end[number] = Span(ranks, first)
         self._wait(operation, ranks, first)
 
@@ -212,10 +213,9 @@ class _Lowering:
         # A latency of 1 ps: cut-through would raise none to that, and the delay is to be exact.
         route = self._stream(NO_RANK, work.controller, 1) if work.delay_ps else 0
         task = self._add_tasks(1, _Block(
-            max(work.delay_ps - 1, 0), COMPUTED, np.array([route]), self.next_class, 0, number, np.array([NO_RANK]),
+            max(work.delay_ps - 1, 0), COMPUTED, np.array([route]), self._ties(0, 1), 0, number, np.array([NO_RANK]),
             NO_TRANSFER,
         ))
-        self.next_class += 1
         covered = self.job.ranks(operation)
         before = (self.end[other].of(covered) for other in operation.after)
         ends = distinct_of(np.concatenate([np.array([-1]), *before]))
@@ -233,21 +233,24 @@ class _Lowering:
         self._wait(operation, template.ranks, there)
         first = self._add_tasks(template.tie.size, _Block(
             shape.task_bytes(_block_bytes(operation), tasks), cutting if isinstance(cutting, int) else cutting[tasks],
-            route + shape.task_route[tasks], (self.turns[operation.turn] << TURN_BITS) + self.next_class + template.tie,
+            route + shape.task_route[tasks], self._ties(operation.turn, template.ties) + template.tie,
             self._priority(operation, shape), number, shape.task_src[tasks], row,
             port if isinstance(port, int) else port[row],
             flows(self.job.topology, template.transfers)[row] if has_flows(self.model) else 0,
         ))
-        self.next_class += int(template.tie.max(initial=-1)) + 1
-        parent, child, lag = shape.edges
-        self._edges(first + parent, first + child, lag)
-        self._edges(begin + template.begins[1], first + template.begins[0])
         end = self._add_joins(number, template.ranks)
-        self._edges(begin + np.arange(n_ranks), end + np.arange(n_ranks))
-        self._edges(first + template.ends[0], end + template.ends[1], template.ends[2].astype(np.int32))
+        parent, child, lag = template.edges
+        if (met := first - begin - n_ranks):  # joins between
+            parent, child = (at + met * (at >= n_ranks) for at in (parent, child))
+        self._edges(begin + parent, begin + child, lag)
         if (pattern := self.patterns[number]) is not None and self.alone is None:
             self.pools.add(operation.name, pattern.pools, shape, first)
         self.begin[number], self.end[number] = Span(template.ranks, begin), Span(template.ranks, end)
+
+    def _ties(self, turn: int, count: int) -> int:
+        """The first of the next classes of ties of a turn, which come behind those of turns before it."""
+        self.next_class[turn] += count
+        return self.next_class[turn] - count
 
     def _meeting(self, number: int, ranks: I64, begin: int) -> int:
         """Joins of what each rank waits for, and of all of them, which all wait for; returns the first."""
@@ -270,7 +273,7 @@ class _Lowering:
         end = _joined([number * p + span.ranks for number, span in ends], np.int64)  # ascending
         task = _joined([span.tasks for _, span in ends], np.int64)
         wanted = np.repeat(other * p, count) + _joined([ranks for _, ranks, _ in self.waits], np.int64)
-        at = np.searchsorted(end, wanted)
+        at = finder(end)(wanted)
         found = np.flatnonzero(np.append(end, -1)[at] == wanted)
         return task[at[found]], ranges(first, count)[found]
 
@@ -285,6 +288,8 @@ class _Lowering:
             latency = route_latencies(self.job.topology, shape, self.model.endpoint_latency_ps)
             link = shape.server_link[shape.route_server]
             self.cuttings, cutting = own_cuttings(shape, self.cuttings)
+            if not isinstance(cutting, int) and cutting.size and np.ptp(cutting) == 0:
+                cutting = int(cutting[0])
             routes = _Routes(np.diff(shape.route_ptr), link, latency, shape.route_channel)
             self.shapes[id(shape)] = self._add_routes(routes), cutting
         return self.shapes[id(shape)]
@@ -319,18 +324,28 @@ class _Lowering:
     def _column(self, name: str, dtype: type[N]) -> npt.NDArray[N]:
         return _filled([(count, getattr(block, name)) for count, block in self.blocks], dtype)
 
+    def _runs(self) -> tuple[I64, I64, I64]:
+        """Work and cutting of tasks, and how many tasks that is of, block by block where those of a block are alike."""
+        works, cuttings, runs = list[tuple[int, I64 | int]](), list[tuple[int, I64 | int]](), list[tuple[int, int]]()
+        for count, block in self.blocks:
+            alike = isinstance(block.work, int) and isinstance(block.cutting, int)
+            rows = min(count, 1) if alike else count
+            works.append((rows, block.work))
+            cuttings.append((rows, block.cutting))
+            runs.append((rows, count if alike else 1))
+        return _filled(works, np.int64), _filled(cuttings, np.int64), _filled(runs, np.int64)
+
     # --- the whole --------------------------------------------------------------------------------------------
 
     def _assemble(self, words: str) -> Lowered:
-        work, priority = self._column("work", np.int64), self._column("priority", np.int64)
-        row, tie = self._column("row", np.int32), self._column("tie", np.int64)
+        priority, row = self._column("priority", np.int64), self._column("row", np.int32)
         hops, latency = (_joined([part[at] for part in self.routes], np.int64) for at in (0, 2))
         keys = _joined([part.server for part in self.routes], np.int32)
         used, server = unique_rows(keys)
         topology, model, streams = self.job.topology, self.model, list(self.stream_route)
         own = used >= first_stream(topology, model)
         rates, server_rate = self._rates(used[~own], [streams[at] for at in used[own] - first_stream(topology, model)])
-        in_order = "priority" if np.any(own) and distinct_of(priority).size > 1 else "fifo"
+        in_order = "priority" if np.any(own) and np.ptp(priority) > 0 else "fifo"
         pools, ordered = self._pools(priority)
         if self.changes:
             crossed = self._column("route", np.int64), hops, keys.astype(np.int64), self._column("operation", np.int32)
@@ -339,27 +354,26 @@ class _Lowering:
         parent = _joined([part for part, _, _ in self.edges], np.int32)
         child = _joined([part for _, part, _ in self.edges], np.int32)
         lag = _filled([(part[0].size, part[2]) for part in self.edges], np.int32)
-        cut_apart = bool(streams) or any(np.any(block.cutting) for _, block in self.blocks)
-        cutting = self._column("cutting", np.int32) if cut_apart else None
         flow = self._column("flow", np.int64) if has_flows(model) else None
-        sent = row >= 0
+        work, cutting, run = self._runs()
         columns = Columns(
             rates=rates, server_rate=server_rate,
             server_discipline=disciplines_of(topology, model, used, in_order),
             route_ptr=np.concatenate(([0], np.cumsum(hops))).astype(np.int32),
             route_server=server.astype(np.int32), route_latency_ps=latency,
-            task_work=work, task_cutting=cutting,
+            task_work=work, task_cutting=cutting, task_run=run,
             task_route=self._column("route", np.int32),
-            task_class=unique_rows((tie >> TURN_BITS) * self.next_class + tie % (1 << TURN_BITS))[1].astype(np.int32),
+            task_class=self._column("tie", np.int32),
             task_priority=ordered.astype(np.int32), edge_parent=parent, edge_child=child, edge_lag=lag,
             route_channel=_joined([part.channel for part in self.routes], np.int8),
             server_computes=own if model.deliver == "head" and np.any(own) else None,
         )
-        check_buffers(model, work[sent], 0 if cutting is None else cutting[sent], self.cuttings)
+        if model.buffer_bytes is not None:
+            check_buffers(model, np.repeat(work, run)[row >= 0], np.repeat(cutting, run)[row >= 0], self.cuttings)
         try:
             program = assemble(
                 columns, self.cuttings, model.forwarding, model.deliver, pools,
-                nics=nics_of(
+                nics=None if flow is None else nics_of(
                     topology, used, model, self._column("port", np.int64), flow, self.ports.in_turn, self.at_once
                 ),
                 task_flow=flow, buffers=buffers_of(topology, used, model), bubble=model.bubble,
@@ -369,7 +383,7 @@ class _Lowering:
         return Lowered(
             program, self.job, model, self.orbits, words, *legend(topology, model, used, streams),
             self._column("operation", np.int32), self._column("rank", np.int32), row,
-            np.where(row >= 0, work, 0), tuple(None if one is None else one.transfers for one in self.templates),
+            np.where(row >= 0, program.cut_work[program.task_cut], 0), tuple(None if one is None else one.transfers for one in self.templates),
             TaskTable(self.begin), TaskTable(self.end),
         )
 

@@ -70,11 +70,20 @@ class Shape:
     # by forwarding, delivery and latency of endpoints: those of the last topology, with the latency of each hop
     hops: dict[tuple[str, str, int], tuple[Topology, I64, Hops]] = field(default_factory=dict)
 
-    def task_bytes(self, block_bytes: int | I64, tasks: slice = slice(None)) -> I64:
-        """Bytes of some tasks, headers left out; two tasks of a split transfer have half of them each.
+    @cached_property
+    def _even(self) -> int | None:
+        """Blocks of each task, where all have as many."""
+        n_blocks = self.quotient.transfers.blocks
+        alike = n_blocks.size and np.ptp(n_blocks) == 0 and self.task_half.max() < 0
+        return int(n_blocks[0]) if alike else None
+
+    def task_bytes(self, block_bytes: int | I64, tasks: slice = slice(None)) -> I64 | int:
+        """Bytes of some tasks, or of each, headers left out; two tasks of a split transfer have half of them each.
 
         Blocks are of one size, or of one for each slot.
         """
+        if self._even is not None and isinstance(block_bytes, int):
+            return self._even * block_bytes
         transfers, row, half = self.quotient.transfers, self.task_row[tasks], self.task_half[tasks]
         each = block_bytes if isinstance(block_bytes, int) else block_bytes[transfers.slot[row]]
         whole = transfers.blocks[row] * each

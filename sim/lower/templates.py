@@ -14,7 +14,7 @@ from sim.lower.messages import Messages
 from sim.lower.progress import FREE, Waiting, sends_end_pushed, waiting_of
 from sim.lower.quotient import Emitter, Orbits, Quotient, Ranks, made_of
 from sim.lower.shape import Shape, make_shape, rows_waited_for
-from sim.program import I64, PUSHED, WHOLE, unique_rows
+from sim.program import I32, I64, PUSHED, WHOLE, i32, unique_rows
 from sim.program.model import Model
 from topologies import WeftError
 from topologies.core.paths import distinct_of
@@ -27,10 +27,12 @@ class Template(NamedTuple):
 
     shape: Shape  # with links for servers: `shape.server_link[server]`
     tasks: slice  # of the shape: all of a collective's; the messages of a job have one shape, for all of its sends
-    tie: I64  # (n_tasks,): what orders them at a server
+    tie: I32  # (n_tasks,): what orders them at a server, numbers from 0 on without gaps
+    ties: int  # how many
     ranks: I64  # (n,): representatives, in rank order
-    begins: I64  # (2, n_roots): task, and number of the rank at which it begins (into `ranks`)
-    ends: I64  # (3, n_sinks): task, number of the rank at which it ends, and WHOLE or PUSHED
+    # parent, child and lag of its dependencies, (n,): joins at the begin on each rank are 0 to n_ranks - 1, then come
+    # the tasks, and joins at the end on each rank
+    edges: tuple[I32, I32, I32]
 
     @property
     def transfers(self) -> Transfers:
@@ -117,10 +119,10 @@ def _of_messages(messages: Messages, where: Where) -> tuple[Template, ...]:
     ended = np.stack([task[last], np.append(here[row[sent]], there[row[received]]), lag])
     order = np.argsort(number[row[last]], kind="stable")
     ended, until = ended[:, order], np.searchsorted(number[row[last[order]]], np.arange(n_sends + 1))
-    tie, ranks = shape.task_tie(), ends % p
+    ranks = ends % p
     parts = [[slice(*pair) for pair in pairwise(ptr.tolist())] for ptr in (first, of_send, until)]
     return tuple(
-        Template(shape, tasks, tie[tasks], ranks[mine], begun[:, tasks], ended[:, arrived])
+        _template(shape, tasks, ranks[mine], begun[:, tasks], ended[:, arrived])
         for tasks, mine, arrived in zip(*parts, strict=True)
     )
 
@@ -142,7 +144,25 @@ def _of_collective(
             raise WeftError(f"operation {operation.name!r} covers a part of a process group: give whole groups")
     shape = _shape(pattern, transfers, where, waiting)
     begun, ended = _ends(pattern, shape, ranks, where.pushed)
-    return (Template(shape, slice(0, shape.task_row.size), shape.task_tie(), ranks, begun, ended),)
+    return (_template(shape, slice(0, shape.task_row.size), ranks, begun, ended),)
+
+
+def _template(shape: Shape, tasks: slice, ranks: I64, begins: I64, ends: I64) -> Template:
+    """The template of some tasks.
+
+    `begins` (2, n_roots): task, and number of the rank at which it begins (into `ranks`).
+    `ends` (3, n_sinks): task, number of the rank at which it ends, and WHOLE or PUSHED.
+    """
+    distinct, tie = unique_rows(shape.task_tie(tasks))
+    first, every = ranks.size, np.arange(ranks.size)
+    last, (parent, child, lag) = first + tie.size, shape.edges
+    whole = np.full(begins.shape[1] + first, WHOLE)
+    edges = (
+        np.concatenate([first + parent, begins[1], every, first + ends[0]]),
+        np.concatenate([first + child, first + begins[0], last + every, last + ends[1]]),
+        np.concatenate([lag, whole, ends[2]]),
+    )
+    return Template(shape, tasks, i32(tie), distinct.size, ranks, (i32(edges[0]), i32(edges[1]), i32(edges[2])))
 
 
 def _shape(emitter: Emitter, transfers: Transfers, where: Where, waiting: Waiting = FREE) -> Shape:

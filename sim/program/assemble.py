@@ -30,8 +30,8 @@ class Columns(NamedTuple):
     route_ptr: I32
     route_server: I32
     route_latency_ps: I64
-    task_work: I64  # (T,)
-    task_cutting: I32 | None  # index into `cuttings`; None where there is one
+    task_work: I64  # (T,), or of runs of tasks that are alike
+    task_cutting: I32 | I64 | None  # of each of them, index into `cuttings`; None where there is one
     # task_route, task_class, task_priority: (T,)
     task_route: I32
     task_class: I32
@@ -40,6 +40,7 @@ class Columns(NamedTuple):
     edge_parent: I32
     edge_child: I32
     edge_lag: I32
+    task_run: I64 | None = None  # how many tasks each work and cutting is of; None: of one
     route_channel: I8 = np.zeros(0, np.int8)  # channel of each hop of the routes; empty where all are of channel 0
     # servers that deliver tails whatever is delivered, and cross no wire; None where there are none
     server_computes: npt.NDArray[np.bool_] | None = None
@@ -98,8 +99,10 @@ def assemble(
     """
     choice(forwarding, FORWARDING, "forwarding")
     choice(deliver, DELIVERY, "deliver")
-    n_tasks = columns.task_work.size
+    n_tasks = columns.task_route.size
     cut_table, task_cut = _cut_tasks(columns.task_cutting, works or works_of(columns.task_work), cuttings)
+    if columns.task_run is not None:
+        task_cut = np.repeat(task_cut, columns.task_run)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
     if waits is None:
         waits = waits_of(columns.edge_parent, columns.edge_child, columns.edge_lag, n_tasks)
@@ -128,7 +131,7 @@ def assemble(
         **(_flows(task_flow) if nics is None else _nic_arrays(nics, sizes, columns.server_rate.size)),
     )
     check_nics(program)
-    check_windows(program, *waits.windows)
+    check_windows(program)
     if buffers is not None:
         program = with_buffers(program, *buffers, bubble)
     return with_turns(with_rates(program, columns.rates))
@@ -173,7 +176,7 @@ def works_of(task_work: I64) -> Works:
     return works, i32(row)
 
 
-def _cut_tasks(which: I32 | None, found: Works, cuttings: Sequence[Cutting]) -> tuple[I64, I32]:
+def _cut_tasks(which: I32 | I64 | None, found: Works, cuttings: Sequence[Cutting]) -> tuple[I64, I32]:
     """Table of (chunks, leading, first size, rest size, work), one row per distinct cut, and the row of each task."""
     works, row = found
     if which is not None:

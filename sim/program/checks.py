@@ -6,7 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from sim.program.contract import CLOCK_END_PS, I32, Program
+from sim.program.contract import CLOCK_END_PS, Program
+from sim.program.passes import short_window, summed
 from topologies import WeftError
 from topologies.units import format_time
 
@@ -14,15 +15,15 @@ TASK_BYTES, IN_FLIGHT, EVENT_BYTES = 44, 8, 32
 """For estimates of memory: state of a task; chunks of a task in flight at once, and the bytes of one."""
 
 
-def check_windows(program: Program, parent: I32, child: I32, lag: I32) -> None:
+def check_windows(program: Program) -> None:
     """No window that never opens: the last chunk of the child needs chunk C_B - 1 - w of the parent to exist."""
-    if not lag.size:
+    if not program.parent_lag.size:
         return
     chunks = program.chunks()
-    never = chunks[child] - lag > chunks[parent]
-    if np.any(never):
-        edge = int(np.flatnonzero(never)[0])
-        one, other, wait = int(child[edge]), int(parent[edge]), int(lag[edge])
+    edge = short_window(program.parent_ptr, program.parent, program.parent_lag, chunks)
+    if edge >= 0:
+        one = int(np.searchsorted(program.parent_ptr, edge, "right")) - 1
+        other, wait = int(program.parent[edge]), int(program.parent_lag[edge])
         raise WeftError(
             f"task {one} of {chunks[one]} chunks has a window of {wait} on task {other}, "
             f"whose {chunks[other]} chunks are too few"
@@ -94,15 +95,13 @@ def _loose_bound(program: Program, rates: Sequence[Fraction]) -> int:
         return 0
     per_unit = np.array([1e12 / float(rate) for rate in rates])[program.server_rate[program.hop_server]]
     begins = np.flatnonzero(np.diff(program.route_ptr))
-    of_unit, of_chunk = np.zeros((2, program.route_ptr.size - 1))
-    for found, column in ((of_unit, per_unit), (of_chunk, program.hop_latency_ps + 1.0)):
+    of_route = np.zeros((2, program.route_ptr.size - 1))  # of a unit, of a chunk
+    for found, column in zip(of_route, (per_unit, program.hop_latency_ps + 1.0), strict=True):
         found[begins] = np.add.reduceat(column[program.route_hop], program.route_ptr[begins])
     lead, rest = program.chunk_work[program.cut_size].T.astype(np.float64)
     work = program.cut_first * lead + (program.cut_chunks - program.cut_first) * rest
-    cut, route = program.task_cut, program.task_route
-    # Not `np.dot`: of floats it runs on threads, which go on spinning for longer than it took.
-    total = (work[cut] * of_unit[route]).sum() + (program.cut_chunks[cut] * of_chunk[route]).sum()
-    return int((1 + 1e-9) * total) + 1
+    of_cut = np.stack([work, program.cut_chunks.astype(np.float64)])
+    return int((1 + 1e-9) * summed(program.task_cut, program.task_route, of_cut, of_route)) + 1
 
 
 def _exact_bound(program: Program) -> int:

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.contract import I32, I64, Program
-from sim.program.passes import look_up, mark
+from sim.program.passes import deal, look_up, mark
 from topologies import WeftError
 from topologies.core.paths import distinct_of, ranges
 
-BLOCK = 2**20
-"""Rows that are looked at together where more would take much memory."""
+BLOCK, FEW = 2**20, 2**13
+"""Rows that are looked at together where more would take much memory, and for which no compiled pass is loaded."""
 
 
 def i32(values: npt.ArrayLike) -> I32:
@@ -131,18 +131,30 @@ def _by_server(program: Program, server: I64, value: I64) -> I64:
     return total
 
 
-def by_key(key: I32, value: I32, lag: I32 | None, n_tasks: int) -> tuple[I32, I32, I32]:
-    """Edges in CSR order of `key`: pointers (none where there is no edge), values, lags (none where all are 0)."""
-    if key.size == 0:
+STREAM = 0, 2**31 - 1
+"""Least and most lag of waits chunk by chunk and of windows."""
+
+
+def by_key(key: I32, value: I32, lag: I32, kind: tuple[int, int], n_tasks: int) -> tuple[I32, I32, I32]:
+    """Edges in CSR order of `key`: pointers (none where there is no edge), values, lags (none where all are 0).
+
+    `kind`: the least and the most lag of those that are meant.
+    """
+    meant = (lag >= kind[0]) & (lag <= kind[1])
+    count = int(np.count_nonzero(meant))
+    if count == 0:
         return i32([]), i32([]), i32([])
     if key.size >= 2**31:
         raise WeftError(f"{key.size} dependencies are too many: at most 2147483647")
-    ptr = np.zeros(n_tasks + 1, np.int32)
-    np.cumsum(np.bincount(key, minlength=n_tasks), out=ptr[1:])
-    if np.all(key[1:] >= key[:-1]):
-        order: slice | I64 = slice(None)
+    # Views of what was given may be read-only: compiled loops have one type of array.
+    key, value, lag = (np.require(column, np.int32, ("C", "W")) for column in (key, value, lag))
+    ptr, in_order = np.zeros(n_tasks + 1, np.int32), count == key.size and np.all(key[1:] >= key[:-1])
+    if count > FEW and not in_order:
+        values, lags = np.empty((2, count), np.int32)
+        deal(key, value, lag, *kind, ptr, values, lags)
     else:
-        order = np.argsort(key, kind="stable")
-    # In order, these are views of what was given, which may be read-only: compiled loops have one type of array.
-    lags = i32([]) if lag is None or not np.any(lag) else lag[order]
-    return ptr, np.require(value[order], np.int32, ("C", "W")), np.require(lags, np.int32, ("C", "W"))
+        key, value, lag = (column if count == key.size else column[meant] for column in (key, value, lag))
+        np.cumsum(np.bincount(key, minlength=n_tasks), out=ptr[1:])
+        order: slice | I64 = slice(None) if in_order else np.argsort(key, kind="stable")
+        values, lags = value[order], lag[order]
+    return ptr, values, lags if kind[1] > 0 and np.any(lags) else i32([])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.program.columns import by_key, i32
+from sim.program.columns import STREAM, by_key, i32
 from sim.program.contract import FIFO, I64, TAIL, UNBOUNDED, Program
 from sim.program.service_table import times_of, with_services
 from sim.program.turns import with_turns
@@ -56,10 +56,9 @@ def late_tasks(program: Program, starts: Sequence[Late]) -> Program:
         latency_ps = np.maximum(latency_ps, 1)
     parent, child = program.whole_edges()
     waiting = np.concatenate([start.tasks for start in starts])
-    whole_ptr, whole_child, _ = by_key(
-        i32(np.append(parent, program.n_tasks + np.repeat(late, [start.tasks.size for start in starts]))),
-        i32(np.append(child, waiting)), None, program.n_tasks + more,
-    )
+    parent = i32(np.append(parent, program.n_tasks + np.repeat(late, [start.tasks.size for start in starts])))
+    child = i32(np.append(child, waiting))
+    whole_ptr, whole_child, _ = by_key(parent, child, np.zeros_like(parent), STREAM, program.n_tasks + more)
     return with_turns(program._replace(
         hop_server=i32(np.append(program.hop_server, program.n_servers - more + late)),
         hop_latency_ps=np.append(program.hop_latency_ps, latency_ps),

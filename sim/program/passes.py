@@ -53,6 +53,52 @@ def children(parent_ptr, parents, ptr, child):  # type: ignore[no-untyped-def]  
 
 
 @_jit
+def deal(key, value, lag, least, most, ptr, values, lags):  # type: ignore[no-untyped-def]  # jitted
+    """Lay out the edges of some lags by their keys; those of one key stay in order.
+
+    `ptr` (keys + 1,): zeros; filled, as `values` and `lags` are.
+    """
+    for at in range(key.size):
+        if least <= lag[at] <= most:
+            ptr[key[at] + 1] += 1
+    for row in range(1, ptr.size):
+        ptr[row] += ptr[row - 1]
+    for at in range(key.size):
+        if least <= lag[at] <= most:
+            place = ptr[key[at]]
+            values[place], lags[place], ptr[key[at]] = value[at], lag[at], place + 1
+    for row in range(ptr.size - 1, 0, -1):  # each is where the next begins by now
+        ptr[row] = ptr[row - 1]
+    ptr[0] = 0
+
+
+@_jit
+def short_window(ptr, parent, lag, chunks):  # type: ignore[no-untyped-def]  # jitted
+    """The first edge with a window that never opens, or -1.
+
+    `ptr`, `parent`, `lag`: what each task waits for.
+    `chunks`: of each task.
+    """
+    for child in range(ptr.size - 1):
+        for at in range(ptr[child], ptr[child + 1]):
+            if lag[at] > 0 and chunks[child] - lag[at] > chunks[parent[at]]:
+                return at
+    return -1
+
+
+@_jit
+def summed(cut, route, of_cut, of_route):  # type: ignore[no-untyped-def]  # jitted
+    """Sum over tasks of the products of what their cuts have, (2, cuts), and their routes, (2, routes)."""
+    total = 0.0
+    for first in range(0, cut.size, 4096):  # sums of few are close
+        some = 0.0
+        for task in range(first, min(first + 4096, cut.size)):
+            some += of_cut[0, cut[task]] * of_route[0, route[task]] + of_cut[1, cut[task]] * of_route[1, route[task]]
+        total += some
+    return total
+
+
+@_jit
 def are_later(ptr, child):  # type: ignore[no-untyped-def]  # jitted
     """Whether all children come behind their parents."""
     for row in range(ptr.size - 1):

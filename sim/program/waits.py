@@ -5,17 +5,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.columns import by_key
+from sim.program.columns import STREAM, by_key
 from sim.program.contract import I32, PUSHED, WHOLE
 from sim.program.passes import children
 from topologies import WeftError
 
 
 class Waits(NamedTuple):
-    """Dependencies in CSR form, free of circles; and the windows among them."""
+    """Dependencies in CSR form, free of circles."""
 
     columns: dict[str, Any]  # fields of `Program`
-    windows: tuple[I32, I32, I32]  # parent, child and lag
 
 
 def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
@@ -25,22 +24,20 @@ def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
     """
     if (least := int(lag.min(initial=0))) < PUSHED:
         raise WeftError(f"task {child[np.argmin(lag)]} waits with lag {least}: give {WHOLE}, {PUSHED}, 0 or a window")
-    whole, pushed, rest = _rows(lag == WHOLE), _rows(lag == PUSHED), _rows(lag >= 0)
-    window, firm = _rows(lag > 0), _rows(lag <= 0)
-    circle = _circle(n_tasks, parent[firm], child[firm])
-    if circle:
+    firm = lag <= 0
+    if np.any(firm & (parent >= child)) and (circle := _circle(n_tasks, parent[firm], child[firm])):
         raise Cycle(circle)
-    whole_ptr, whole_child, _ = by_key(parent[whole], child[whole], None, n_tasks)
-    pushed_ptr, pushed_child, _ = by_key(parent[pushed], child[pushed], None, n_tasks)
-    stream_ptr, stream_child, stream_lag = by_key(parent[rest], child[rest], lag[rest], n_tasks)
-    parent_ptr, parents, parent_lag = by_key(child[rest], parent[rest], lag[rest], n_tasks)
+    whole_ptr, whole_child, _ = by_key(parent, child, lag, (WHOLE, WHOLE), n_tasks)
+    pushed_ptr, pushed_child, _ = by_key(parent, child, lag, (PUSHED, PUSHED), n_tasks)
+    stream_ptr, stream_child, stream_lag = by_key(parent, child, lag, STREAM, n_tasks)
+    parent_ptr, parents, parent_lag = by_key(child, parent, lag, STREAM, n_tasks)
     columns = {
         "whole_ptr": whole_ptr, "whole_child": whole_child,
         "pushed_ptr": pushed_ptr, "pushed_child": pushed_child,
         "stream_ptr": stream_ptr, "stream_child": stream_child, "stream_lag": stream_lag,
         "parent_ptr": parent_ptr, "parent": parents, "parent_lag": parent_lag,
     }
-    return Waits(columns, (parent[window].copy(), child[window].copy(), lag[window].copy()))  # no views of all edges
+    return Waits(columns)
 
 
 def whole_waits(parent: I32, ptr: npt.NDArray[np.integer]) -> Waits | None:
@@ -53,13 +50,7 @@ def whole_waits(parent: I32, ptr: npt.NDArray[np.integer]) -> Waits | None:
         return None
     columns = dict.fromkeys(("pushed_ptr", "pushed_child", "stream_ptr", "stream_child", "stream_lag"), none)
     columns |= dict.fromkeys(("parent_ptr", "parent", "parent_lag"), none)
-    return Waits({"whole_ptr": found[0], "whole_child": found[1], **columns}, (none, none, none))
-
-
-def _rows(kind: npt.NDArray[np.bool_]) -> slice | npt.NDArray[np.bool_]:
-    """Rows of a kind; all or none of them without a copy."""
-    count = int(np.count_nonzero(kind))
-    return kind if 0 < count < kind.size else slice(0, count)
+    return Waits({"whole_ptr": found[0], "whole_child": found[1], **columns})
 
 
 class Cycle(WeftError):
@@ -72,10 +63,8 @@ class Cycle(WeftError):
 
 def _circle(n_tasks: int, parent: I32, child: I32) -> list[int]:
     """A cycle of tasks, or nothing. Peels tasks without parents, level by level."""
-    if np.all(parent < child):
-        return []
     waits = np.bincount(child, minlength=n_tasks)
-    ptr, kids, _ = by_key(parent, child, None, n_tasks)
+    ptr, kids, _ = by_key(parent, child, np.zeros_like(parent), STREAM, n_tasks)
     ready = np.flatnonzero(waits == 0)
     while ready.size:
         counts = ptr[ready + 1] - ptr[ready]
