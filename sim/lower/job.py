@@ -267,7 +267,7 @@ class _Lowering:
 
     def _waiting(self) -> tuple[I64, I64]:
         """For each task that begins an operation on an NPU, what ends on that NPU before: parents and children."""
-        p, ends = self.job.topology.n_npus, self.end.items()
+        p, ends = self.job.topology.n_npus, [(at, self.end[at]) for at in sorted({other for other, _, _ in self.waits})]
         waiting = np.array([(other, ranks.size, first) for other, ranks, first in self.waits], np.int64).reshape(-1, 3)
         other, count, first = waiting.T
         end = _joined([number * p + span.ranks for number, span in ends], np.int64)  # ascending

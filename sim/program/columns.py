@@ -150,7 +150,7 @@ def by_key(key: I32, value: I32, lag: I32, kind: tuple[int, int], n_tasks: int) 
     key, value, lag = (np.require(column, np.int32, ("C", "W")) for column in (key, value, lag))
     ptr, in_order = np.zeros(n_tasks + 1, np.int32), count == key.size and np.all(key[1:] >= key[:-1])
     if count > FEW and not in_order:
-        values, lags = np.empty((2, count), np.int32)
+        values, lags = np.empty(count, np.int32), np.empty(count * (kind[1] > 0), np.int32)
         deal(key, value, lag, *kind, ptr, values, lags)
     else:
         key, value, lag = (column if count == key.size else column[meant] for column in (key, value, lag))

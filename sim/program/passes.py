@@ -56,7 +56,7 @@ def children(parent_ptr, parents, ptr, child):  # type: ignore[no-untyped-def]  
 def deal(key, value, lag, least, most, ptr, values, lags):  # type: ignore[no-untyped-def]  # jitted
     """Lay out the edges of some lags by their keys; those of one key stay in order.
 
-    `ptr` (keys + 1,): zeros; filled, as `values` and `lags` are.
+    `ptr` (keys + 1,): zeros; filled, as `values` are, and `lags` unless they are empty.
     """
     for at in range(key.size):
         if least <= lag[at] <= most:
@@ -66,7 +66,9 @@ def deal(key, value, lag, least, most, ptr, values, lags):  # type: ignore[no-un
     for at in range(key.size):
         if least <= lag[at] <= most:
             place = ptr[key[at]]
-            values[place], lags[place], ptr[key[at]] = value[at], lag[at], place + 1
+            values[place], ptr[key[at]] = value[at], place + 1
+            if lags.size:
+                lags[place] = lag[at]
     for row in range(ptr.size - 1, 0, -1):  # each is where the next begins by now
         ptr[row] = ptr[row - 1]
     ptr[0] = 0
