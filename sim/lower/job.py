@@ -326,14 +326,12 @@ class _Lowering:
 
     def _runs(self) -> tuple[I64, I64, I64]:
         """Work and cutting of tasks, and how many tasks that is of, block by block where those of a block are alike."""
-        works, cuttings, runs = list[tuple[int, I64 | int]](), list[tuple[int, I64 | int]](), list[tuple[int, int]]()
-        for count, block in self.blocks:
+        runs: list[tuple[int, I64 | int, I64 | int, int]] = []
+        for n, block in self.blocks:
             alike = isinstance(block.work, int) and isinstance(block.cutting, int)
-            rows = min(count, 1) if alike else count
-            works.append((rows, block.work))
-            cuttings.append((rows, block.cutting))
-            runs.append((rows, count if alike else 1))
-        return _filled(works, np.int64), _filled(cuttings, np.int64), _filled(runs, np.int64)
+            runs.append((min(n, 1) if alike else n, block.work, block.cutting, n if alike else 1))
+        work, cutting, run = (_filled([(one[0], one[at]) for one in runs], np.int64) for at in (1, 2, 3))
+        return work, cutting, run
 
     # --- the whole --------------------------------------------------------------------------------------------
 
@@ -383,7 +381,8 @@ class _Lowering:
         return Lowered(
             program, self.job, model, self.orbits, words, *legend(topology, model, used, streams),
             self._column("operation", np.int32), self._column("rank", np.int32), row,
-            np.where(row >= 0, program.cut_work[program.task_cut], 0), tuple(None if one is None else one.transfers for one in self.templates),
+            np.where(row >= 0, program.cut_work[program.task_cut], 0),
+            tuple(None if one is None else one.transfers for one in self.templates),
             TaskTable(self.begin), TaskTable(self.end),
         )
 
