@@ -127,7 +127,7 @@ class _Block(NamedTuple):
     work: I64 | int
     cutting: I64 | int
     route: I64 | I32 | int
-    tie: I64 | int
+    tie: I64 | I32 | int
     priority: I64 | I32 | int
     operation: int
     rank: I64 | I32
