@@ -1,0 +1,29 @@
+"""Edges laid out by key: few by a sort, many by a compiled pass; both as a dictionary of lists has them."""
+
+import numpy as np
+import pytest
+
+from sim.program import i32
+from sim.program.columns import FEW, STREAM, by_key
+from sim.program.contract import PUSHED, WHOLE
+
+
+@pytest.mark.parametrize("kind", [(WHOLE, WHOLE), (PUSHED, PUSHED), STREAM])
+@pytest.mark.parametrize("n_edges", [1, 7, FEW, FEW + 1, 3 * FEW + 5])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_edges_of_a_key_stay_in_order(kind: tuple[int, int], n_edges: int, ordered: bool) -> None:
+    draws, n_tasks = np.random.default_rng(n_edges), 11
+    key, value = draws.integers(0, n_tasks, n_edges), draws.integers(0, n_tasks, n_edges)
+    lag = draws.choice([WHOLE, PUSHED, 0, 1, 5], n_edges)
+    lag[0] = kind[0]
+    key = np.sort(key) if ordered else key
+    listed: dict[int, list[tuple[int, int]]] = {task: [] for task in range(n_tasks)}
+    for one, other, wait in zip(key.tolist(), value.tolist(), lag.tolist(), strict=True):
+        if kind[0] <= wait <= kind[1]:
+            listed[one].append((other, max(wait, 0)))
+    ptr, values, lags = by_key(i32(key), i32(value), i32(lag), kind, n_tasks)
+    lags = lags if lags.size else np.zeros_like(values)
+    assert listed == {
+        task: list(zip(values[ptr[task]:ptr[task + 1]].tolist(), lags[ptr[task]:ptr[task + 1]].tolist(), strict=True))
+        for task in range(n_tasks)
+    }
