@@ -27,12 +27,12 @@ from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
-from sim.lower.rotor import refuse_turns
+from sim.lower.rotor import in_turns
 from sim.measured import diagnosis
 from sim.measured.diagnosis import Rate, repeats
 from sim.measured.fit import Fitted, Interval, Prior, fit
-from sim.program import Program
 from sim.program.model import Model
+from sim.program.outcome import Outcome
 from sim.program.retime import KEEPS_ITS_RATE, retime
 from sim.study.choice import ready_forms
 from sim.study.spec import Spec
@@ -69,8 +69,10 @@ class Curve:
         extra = round(latency_s * PS_PER_S)
         return min(self._time_ps(_at(one, extra, (1.0,))) for one in self.programs[0]) / PS_PER_S
 
-    def _time_ps(self, program: Program) -> int:
-        return self.how.run(program, lower_bound_ps=lambda one: max(busy_and_path_ps(one))).makespan_ps
+    def _time_ps(self, lowered: Lowered) -> int:
+        def run(one: Lowered) -> Outcome:
+            return self.how.run(one.program, lower_bound_ps=lambda program: max(busy_and_path_ps(program)))
+        return in_turns(lowered, run)[1].makespan_ps
 
 
 def link_classes(topology: Topology) -> tuple[float, ...]:
@@ -78,13 +80,14 @@ def link_classes(topology: Topology) -> tuple[float, ...]:
     return tuple(np.unique(topology.bandwidth_Bps).tolist())
 
 
-def _at(lowered: Lowered, latency_ps: int, shares: tuple[float, ...]) -> Program:
+def _at(lowered: Lowered, latency_ps: int, shares: tuple[float, ...]) -> Lowered:
     """The program with more latency of each transfer and other bandwidths of links."""
     bandwidth, link_rate = np.unique(lowered.topology.bandwidth_Bps, return_inverse=True)
     each = shares * len(bandwidth) if len(shares) == 1 else shares
     rates = [Fraction(float(rate)) * Fraction(share) for rate, share in zip(bandwidth, each, strict=True)]
     link = lowered.server_link
-    return retime(lowered.program, rates, np.where(link >= 0, link_rate[link], KEEPS_ITS_RATE), latency_ps)
+    server_rate = np.where(link >= 0, link_rate[link], KEEPS_ITS_RATE)
+    return lowered._replace(program=retime(lowered.program, rates, server_rate, latency_ps))
 
 
 def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int], how: How = AS_USUAL) -> Curve:
@@ -94,7 +97,6 @@ def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int],
     `how`: its runs.
     WeftError: no form can run at some size.
     """
-    refuse_turns(topology, "measured times")
     model = spec.build_model()
     programs = tuple(_programs(spec, topology, name, size, model) for size in sizes_bytes)
     return Curve(name, tuple(sizes_bytes), programs, how)

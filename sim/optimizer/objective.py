@@ -1,6 +1,7 @@
 """What the optimizer minimizes: times of programs at chosen bandwidths, with their critical paths."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,11 +11,12 @@ from sim.analytic.convex import Epigraph
 from sim.analytic.traffic import F64
 from sim.engine.run import check_size
 from sim.how import AS_USUAL, How
+from sim.lower.rotor import in_turns
 from sim.optimizer.retime import Retimed
 from sim.program import FIFO, Program
 from sim.program.outcome import Outcome
 from sim.program.retime import KEEPS_ITS_RATE, SHARE, perturb
-from sim.why.path import services_on_path
+from sim.why.faulty_path import services_on_path
 from sim.why.spread import RUNS, Spread
 from topologies import WeftError
 from topologies.text.brief import one_line
@@ -93,10 +95,10 @@ class Timed(Protocol):
     def retimed(self, bandwidth_GBps: F64) -> Retimed:
         """The structure at these bandwidths, (D,)."""
     # of a perturbed run, before rates and starts are changed: other cuts and routes, and the structure nearby
-    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program:
-        """The program of a perturbed run."""
-    def alone(self, bandwidth_GBps: F64) -> Program | None:
-        """The program with ports that go on alone, where ranks wait; None elsewhere."""
+    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Retimed:
+        """The structure of a perturbed run."""
+    def alone(self, bandwidth_GBps: F64) -> Retimed | None:
+        """The structure with ports that go on alone, where ranks wait; None elsewhere."""
     def floor(self) -> Epigraph:
         """A lower bound on its time at any bandwidths."""
 
@@ -182,8 +184,7 @@ class Simulated:
         """The time alone: engine runs without a log, for a black-box search."""
         bandwidth = np.asarray(bandwidth_GBps, np.float64)
         self.runs += len(self.parts)
-        programs = (part.retimed(bandwidth).at(bandwidth) for _, part in self.parts)
-        return self._total_ps([self._outcome(program).makespan_ps for program in programs]) / 1e3
+        return self._total_ps([self._time_ps(part.retimed(bandwidth), bandwidth) for _, part in self.parts]) / 1e3
 
     def spread(self, bandwidth_GBps: F64) -> Spread:
         """The time and its range, as `sim.why.spread` has it; of each point once.
@@ -199,8 +200,9 @@ class Simulated:
                 away = np.random.default_rng([1, number]).uniform(-SHARE, SHARE, self.n_dims)
                 changed = []
                 for (_, timed), part in zip(self.parts, self._each[key], strict=True):
-                    program = timed.perturbed(found.bandwidth_GBps, away, number, rng)
-                    changed.append(self._outcome(perturb(program, rng, round(part.time_ns * 1e3))).makespan_ps)
+                    its = timed.perturbed(found.bandwidth_GBps, away, number, rng)
+                    program = perturb(its.at(found.bandwidth_GBps), rng, round(part.time_ns * 1e3))
+                    changed.append(self._run(its, program)[1].makespan_ps)
                 times.append(round(self._total_ps(changed)))
             self._spreads[key] = Spread(round(found.time_ns * 1e3), tuple(times), self._alone_ps(found))
         return self._spreads[key]
@@ -211,7 +213,7 @@ class Simulated:
         if all(one is None for one in others):
             return None
         parts = self._each[found.bandwidth_GBps.tobytes()]
-        return round(self._total_ps([part.time_ns * 1e3 if other is None else self._outcome(other).makespan_ps
+        return round(self._total_ps([part.time_ns * 1e3 if other is None else self._time_ps(other, found.bandwidth_GBps)
                                      for part, other in zip(parts, others, strict=True)]))
 
     def _part(self, index: int, bandwidth: F64) -> Part:
@@ -220,15 +222,23 @@ class Simulated:
         program = retimed.at(bandwidth)
         self._is_small = self._is_small or _is_small(program)
         self.runs += 1
-        outcome = self._outcome(program, log=True, fits=retimed is part and index in self._has_run)
+        program, outcome = self._run(retimed, program, log=True, fits=retimed is part and index in self._has_run)
         self._has_run.add(index)
         service_ps = np.zeros(self.n_dims, np.float64)
         chosen = np.flatnonzero(retimed.server_dim != KEEPS_ITS_RATE)
         np.add.at(service_ps, retimed.server_dim[chosen], services_on_path(program, outcome)[chosen])
         return Part(weight, outcome.makespan_ps / 1e3, service_ps / 1e3)
 
-    def _outcome(self, program: Program, log: bool = False, fits: bool = False) -> Outcome:
-        return self.how.run(program, log=log, fits=fits, lower_bound_ps=lambda one: max(busy_and_path_ps(one)))
+    def _time_ps(self, retimed: Retimed, bandwidth: F64) -> int:
+        return self._run(retimed, retimed.at(bandwidth))[1].makespan_ps
+
+    def _run(self, its: Retimed, program: Program, log: bool = False, fits: bool = False) -> tuple[Program, Outcome]:
+        """A program of a structure, with the turns of its circuits, and its run."""
+        run = partial(self.how.run, log=log, fits=fits, lower_bound_ps=lambda one: max(busy_and_path_ps(one)))
+        if its.lowered is None:
+            return program, run(program)
+        turned, outcome = in_turns(its.lowered._replace(program=program), lambda one: run(one.program))
+        return turned.program, outcome
 
 
 def _is_small(program: Program) -> bool:

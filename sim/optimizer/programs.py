@@ -24,7 +24,6 @@ from sim.lower.progress import progress_told
 from sim.optimizer.model import convex_model
 from sim.optimizer.objective import Part, Simulated, Timed
 from sim.optimizer.retime import Retimed, links_per_npu, retimed, with_bandwidths, with_base_rates
-from sim.program import Program
 from sim.program.model import Model
 from sim.why.spread import alone, nearby
 from topologies import Topology
@@ -81,15 +80,14 @@ class Rebuilt:
             self._kept[emitted] = retimed(lower(on_network(job, self.base), model, self.symmetry))
         return self._kept[emitted]
 
-    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program:
-        """The program of a perturbed run, of schedules that are built from bandwidths a little away."""
-        model = nearby(self.topology, self.model, number, rng)
-        return self.retimed(bandwidth_GBps * (1 + away), model).at(bandwidth_GBps)
+    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Retimed:
+        """The structure of a perturbed run, of schedules that are built from bandwidths a little away."""
+        return self.retimed(bandwidth_GBps * (1 + away), nearby(self.topology, self.model, number, rng))
 
-    def alone(self, bandwidth_GBps: F64) -> Program | None:
-        """The program with ports that go on alone, where ranks wait by default."""
+    def alone(self, bandwidth_GBps: F64) -> Retimed | None:
+        """The structure with ports that go on alone, where ranks wait by default."""
         other = alone(self.build(self.topology), self.model)
-        return None if other is None else self.retimed(bandwidth_GBps, other).at(bandwidth_GBps)
+        return None if other is None else self.retimed(bandwidth_GBps, other)
 
     def floor(self) -> Epigraph:
         """What holds for every schedule, whatever its order: the bytes that NPUs have to send, over the bandwidths."""
@@ -283,7 +281,7 @@ class Composed(Simulated):
     def _floor(self) -> Epigraph:
         """Of a path that is the longest with bandwidths that are all alike; without collectives where several are."""
         bandwidth = np.full(self.n_dims, ALIKE_GBPS)
-        times = np.array([self._outcome(part.retimed(bandwidth).at(bandwidth)).makespan_ps for _, part in self.parts])
+        times = np.array([self._time_ps(part.retimed(bandwidth), bandwidth) for _, part in self.parts])
         here = self._total_ps(times, beside=False)
         more, less = (np.array([self._total_ps(times + step, beside=False) - here for step in sign * np.eye(times.size)
                                 * TRIED_PS]) * sign / TRIED_PS for sign in (1, -1))

@@ -13,7 +13,6 @@ from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.convex import Epigraph, flat_epigraph
 from sim.analytic.traffic import F64
 from sim.lower.lowered import Lowered
-from sim.lower.rotor import refuse_turns
 from sim.program.columns import crossings, work_of_servers, work_ps
 from sim.program.contract import HEAD, I64, Program
 from sim.program.retime import KEEPS_ITS_RATE, retime
@@ -39,6 +38,7 @@ class Retimed:
     server_dim: I64  # (S,): dimension of each server, `KEEPS_ITS_RATE` for one whose rate is fixed
     servers_per_npu: F64  # (D,): number of servers that share an NPU's bandwidth into a dimension: 2 for a ring
     most_GBps: float = math.inf  # no allowed bandwidth is higher, for the floor
+    lowered: Lowered | None = None  # from which the program is, for the circuits that take turns in it
     cut: "Callable[[int, np.random.Generator], Retimed] | None" = None  # as perturbed runs are cut and routed
     rank_progress: str = "free"  # what ranks wait for before their next step, for people
     free: "Callable[[], Retimed] | None" = None  # with ports that go on alone, where ranks wait by default
@@ -52,13 +52,13 @@ class Retimed:
         """Itself: its transfers do not depend on the bandwidths."""
         return self
 
-    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Program:
-        """The program of a perturbed run, whose rates and starts are still to be changed."""
-        return (self if self.cut is None else self.cut(number, rng)).at(bandwidth_GBps)
+    def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> "Retimed":
+        """The structure of a perturbed run, whose rates and starts are still to be changed."""
+        return self if self.cut is None else self.cut(number, rng)
 
-    def alone(self, bandwidth_GBps: F64) -> Program | None:
-        """The program with ports that go on alone, where ranks wait by default."""
-        return None if self.free is None else self.free().at(bandwidth_GBps)
+    def alone(self, bandwidth_GBps: F64) -> "Retimed | None":
+        """The structure with ports that go on alone, where ranks wait by default."""
+        return None if self.free is None else self.free()
 
     def at(self, bandwidth_GBps: F64) -> Program:
         """The program with an NPU's bandwidth into each dimension, (D,) GB/s."""
@@ -112,7 +112,7 @@ def retimed(lowered: Lowered, most_GBps: float = math.inf) -> Retimed:
         raise WeftError(f"{lowered.symmetry} exchanges dimensions, whose bandwidths differ")
     links = lowered.server_link
     dims = np.where(links >= 0, topology.dimension[np.maximum(links, 0)].astype(np.int64), KEEPS_ITS_RATE)
-    return Retimed(lowered.program, dims, links_per_npu(topology), most_GBps)
+    return Retimed(lowered.program, dims, links_per_npu(topology), most_GBps, lowered)
 
 
 def _base_rates(topology: Topology) -> F64:
@@ -123,9 +123,8 @@ def _base_rates(topology: Topology) -> F64:
 def with_base_rates(topology: Topology) -> Topology:
     """The network at rates of 2, 4, 8, ... ps per byte in dimensions 0, 1, 2, ...: no two dimensions look alike.
 
-    WeftError: circuits that take turns, or that a policy changes.
+    WeftError: circuits that a policy changes.
     """
-    refuse_turns(topology, "bandwidths of dimensions")
     if topology.optics is not None and topology.optics.policy:
         raise WeftError(f"bandwidths of dimensions on {topology.name}: circuits stay, so leave out the policy")
     return topology.with_links(bandwidth_Bps=_base_rates(topology))
@@ -152,8 +151,11 @@ def links_per_npu(topology: Topology) -> F64:
     """Links over which an NPU's bandwidth into each dimension is spread, (D,).
 
     2 for a ring, n - 1 for a fully connected block, 1 for a switch; the mean over NPUs where they differ (the ends of
-    a line). Of a tier that joins no NPU each has its share of the cables, so that bandwidth is what the network has.
+    a line). Of a tier that joins no NPU each has its share of the cables, so that bandwidth is what the network has. On a
+    rotor as many as are up at once.
     """
+    if topology.optics is not None and topology.optics.dwell_ps:
+        return np.array([float(topology.optics.ports)])
     n_dims = int(topology.dimension.max(initial=-1)) + 1
     leaves_npu = topology.kind[topology.src] == NPU
     counts = np.bincount(topology.dimension[leaves_npu], minlength=n_dims).astype(np.float64)

@@ -16,7 +16,8 @@ from sim.engine.compile.rows import Rows, rows
 from sim.program.contract import HEAD, I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import Journal, Outcome
 from sim.why.backward import MEETS, NONE, PieceRow
-from sim.why.path import CREDITS, POSTING, QUEUEING, SERIALIZATION, Labels, LoggedWalk, Trail, Wait, Walks
+from sim.why.path import CREDITS, PLAIN, POSTING, QUEUEING, SERIALIZATION, Labels, LoggedWalk, Trail, Wait, Walks
+from topologies.stages import staged
 
 State = int | tuple[int, int]
 """Where a walk is: a row of the log or journal (the start of that service), or the delivery of a (task, chunk)."""
@@ -37,6 +38,18 @@ def walk_of(program: Program, outcome: Outcome, labels: Labels) -> Walks:
     if outcome.journal is not None:
         return _FaultyWalk(program, outcome, outcome.journal, labels)
     return LoggedWalk(program, outcome, labels)
+
+
+@staged("critical path")
+def services_on_path(program: Program, outcome: Outcome) -> I64:
+    """Services on the critical path of a run with a journal or a log, by server, (S,) ps."""
+    walk = walk_of(program, outcome, PLAIN._replace(server=str))
+    path, found = walk.followed(walk.end())[0], np.zeros(program.n_servers, np.int64)
+    if isinstance(walk, LoggedWalk):
+        return walk.served_ps(path)
+    for server, time_ps in walk.served(path).items():
+        found[int(server)] += time_ps
+    return found
 
 
 class Steps(Walks):

@@ -35,7 +35,6 @@ from sim.why.backward import DELIVERED, ENDED, NONE, RELEASED, Back, Frame, Piec
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.core.paths import ranges
-from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import format_time
 
@@ -268,13 +267,6 @@ def in_parts(piece: Any, server: I64, kind: I64, parts: Sequence[list[tuple[int,
 
 _SERVICES = {backward.SERIALIZATION: SERIALIZATION, backward.QUEUEING: QUEUEING}
 _OTHERS = {backward.POSTING: POSTING, backward.CREDITS: CREDITS}
-
-
-@staged("critical path")
-def services_on_path(program: Program, outcome: Outcome) -> I64:
-    """Services on the critical path of a logged run, by server, (S,) ps, as `LoggedWalk.served_ps` counts them."""
-    walk = LoggedWalk(program, outcome)
-    return walk.served_ps(walk.followed(walk.end())[0])
 
 
 class LoggedWalk(Walks):
