@@ -61,7 +61,10 @@ from workloads.workload import PHASES, Groups, Workload
 
 
 def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
-    """The fabric with the bandwidths that each NPU has in its dimensions; WeftError: its links have others as well."""
+    """The fabric with the bandwidths that each NPU has in its dimensions.
+
+    WeftError: its links have others as well, or circuits that change, which have one, would have several.
+    """
     if work.npu_bandwidth is None:
         return topology
     if link_bandwidth is not None:
@@ -69,8 +72,18 @@ def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: s
                         f"{link_bandwidth}")
     blocks = blocks_of(topology)
     rates = per_dimension(work.npu_bandwidth, len(blocks), "NPU bandwidth")
-    links = link_bandwidths([parse_bandwidth(rate, "NPU bandwidth") for rate in rates], blocks)
-    return topology.with_links(bandwidth_Bps=np.array(links)[topology.dimension])
+    links = np.array(link_bandwidths([parse_bandwidth(rate, "NPU bandwidth") for rate in rates], blocks))
+    optics = topology.optics
+    if optics is not None and optics.dwell_ps:
+        links *= (topology.n_npus - 1) / optics.ports  # as many as are up at once
+    found = topology.with_links(bandwidth_Bps=links[topology.dimension])
+    if optics is None or not found.n_links:
+        return found
+    share = found.bandwidth_Bps / topology.bandwidth_Bps
+    if optics.policy and not np.allclose(share, share[0]):
+        raise WeftError(f"--npu-bandwidth {work.npu_bandwidth} on {topology.name}: circuits that change have one rate: "
+                        "give --link-bandwidth, or leave out the policy")
+    return replace(found, optics=optics._replace(rate_Bps=optics.rate_Bps * float(share[0])))
 
 
 @staged("pattern")
