@@ -20,7 +20,7 @@ def breadth(name: str) -> int:
 
 
 def links_named(topology: Topology, name: str) -> list[int]:
-    """Links that a name refers to.
+    """Links that a name refers to; none for a circuit that could be up, and is not.
 
     WeftError: no link has that name.
     """
@@ -34,7 +34,7 @@ def links_named(topology: Topology, name: str) -> list[int]:
         both = name.split("--")
         names = [name] if len(both) != 2 else dict.fromkeys((f"{both[0]}->{both[1]}", f"{both[1]}->{both[0]}"))
         found = sorted(link for one in names for link in known.links.get(one, ()))
-    if not found:
+    if not found and not _could_be(topology, name):
         some = ", ".join(topology.link_name(link) for link in range(min(3, topology.n_links)))
         raise WeftError(
             f"topology {topology.name} has no link {told(name)}: its links are {some}, ...; or write a--b for both "
@@ -56,6 +56,15 @@ def node_named(topology: Topology, name: str, *, npu: bool = False) -> int:
     raise WeftError(
         f"topology {topology.name} has no {'NPU' if npu else 'node'} {told(name)}: they are {first} to {last}"
     )
+
+
+def _could_be(topology: Topology, name: str) -> bool:
+    """Whether a name is of a circuit that switches can make."""
+    nodes, optics = _names_of(topology).nodes, topology.optics
+    ends = [nodes.get(end, topology.n_npus) for end in name.replace("--", "->").split("->")]
+    if optics is None or optics.only or len(ends) != 2 or max(ends) >= topology.n_npus:
+        return False
+    return ends[0] != ends[1] and (ends[0] - ends[1]) % optics.rails == 0
 
 
 class _Names(NamedTuple):
