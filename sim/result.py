@@ -20,6 +20,7 @@ from sim.lower.credits import buffer_note
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.progress import progress_told
+from sim.lower.rotor import turns_of, with_turns
 from sim.program import Program
 from sim.program.columns import work_of_servers
 from sim.program.model import MOST_SPREAD, Model, changed
@@ -111,8 +112,8 @@ class Result(Tabular):
 
     @cached_property
     def estimate_ps(self) -> int | None:
-        """Alpha-beta steps in lockstep, of a schedule alone on a fabric without faults."""
-        if self.job.alone is None:
+        """Alpha-beta steps in lockstep, of a schedule alone on a fabric without faults; None on a rotor."""
+        if self.job.alone is None or turns_of(self.job.topology) is not None:
             return None
         return estimate_ps(self.lowered if self.faults is None else lower(self.job, self.model))
 
@@ -284,8 +285,10 @@ class Result(Tabular):
         if self.outcome is not None and self.job.alone is None:
             return Spans(self.lowered, self.outcome)
         self._check_services()
-        plan = None if self.faults is None else self.faults.plan
-        return Spans(*run_with_joins(self.lowered, lambda joined: joined if plan is None else add_faults(joined, plan)))
+        cost = self.faults
+        return Spans(*run_with_joins(
+            self.lowered, with_turns if cost is None else lambda one, turns: add_faults(one, cost.plan, turns),
+        ))
 
     @property
     def rank_progress(self) -> str:

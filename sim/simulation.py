@@ -20,7 +20,7 @@ from sim.faults.history import history_of, marks_of
 from sim.faults.plan import FaultPlan
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered, task_names
-from sim.lower.rotor import in_turns, refuse_turns
+from sim.lower.rotor import in_turns, turns_of
 from sim.lower.tenants import Tenant, merge
 from sim.program.columns import work_ps
 from sim.program.flows import flows_of
@@ -103,11 +103,14 @@ def simulate(
     if job.alone is None:
         choice(engine, JOB_ENGINES, "engine of a job")
     check_limits(engine, max_events, check)
-    if faults is not None or engine == "analytic":
-        refuse_turns(job.topology, "the analytic engine" if faults is None else "faults")
+    if engine == "analytic" and turns_of(job.topology) is not None:
+        raise WeftError(f"the analytic engine on {job.topology.name}: it knows no turns: choose one that simulates")
     if faults is not None:
         faults = with_spares(job.topology, faults)
-        history_of(job.topology, faults)  # a plan that names what is not there is rejected before anything is simulated
+        broken = history_of(job.topology, faults).breaks  # a plan that names what is not there is rejected at once
+        if broken and turns_of(job.topology) is not None and (faults.in_flight, faults.reroute) != ("wait", None):
+            raise WeftError(f"fault plan on {job.topology.name}: what waits for the turn of a circuit waits for its "
+                            'repair as well: give in-flight = "wait", and no reroute')
     run = _Run(engine, log or check, check, progress, max_events)
     return run.best(with_circuits(job), model, symmetry, faults)
 
@@ -192,13 +195,15 @@ class _Run:
         started = perf_counter()
         marks = marks_of(healthy.job.topology, plan) if symmetry == "auto" else None
         as_kept = "off" if marks is None else "auto"
-        lowered = add_faults(lower(healthy.job, healthy.model, as_kept, marks=marks), plan)
+        lowered = lower(healthy.job, healthy.model, as_kept, marks=marks)
         try:
-            outcome = self._outcome(lowered, self.log or self.engine == "fluid")
+            lowered, outcome = in_turns(lowered, partial(self._outcome, log=self.log or self.engine == "fluid"),
+                                        lambda one, turns: add_faults(one, plan, turns))
         except Deadlock as stuck:
             if not lowered.is_whole:
                 return self.faulty(healthy, plan, "off")  # which names all that wait
-            raise named_deadlock(stuck, lowered, task_names(lowered), plan) from None
+            faulty = add_faults(lowered, plan)
+            raise named_deadlock(stuck, faulty, task_names(faulty), plan) from None
         return self._checked(replace(
             healthy, time_ps=outcome.makespan_ps, events=outcome.events, lowered=lowered, outcome=outcome,
             wall_s=healthy.wall_s + perf_counter() - started,

@@ -18,6 +18,7 @@ from sim.faults.retry import NPU, with_retries
 from sim.lower.credits import buffers_of, channels_of, route_channels
 from sim.lower.lowered import NO_TRANSFER, Lowered
 from sim.lower.nics import STREAMS, links_at_once
+from sim.lower.rotor import Turns
 from sim.lower.servers import bandwidths
 from sim.program.columns import i32
 from sim.program.contract import COMPLETES, DROPS, FIFO, I32, I64, LOSES, WAITS, Program
@@ -113,10 +114,11 @@ FAULTS_BREAK = "all ranks simulated (symmetry is off: faults are not the same ev
 FAULTS_KEEP = "as far as the faults keep it"
 
 
-def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
+def add_faults(lowered: Lowered, plan: FaultPlan, turns: Turns | None = None) -> Lowered:
     """The program with the faults of a plan, and its legend with the servers that they add.
 
     `lowered`: with symmetry off, or as far as `sim.faults.history` allows it.
+    `turns`: of its circuits.
     WeftError: a name that the topology does not have, or what `sim.program.disrupt` rejects.
     """
     topology, history = lowered.topology, history_of(lowered.topology, plan)
@@ -139,6 +141,8 @@ def add_faults(lowered: Lowered, plan: FaultPlan) -> Lowered:
             program, topology, link_of, history.breaks, parse_time(plan.reroute or 0, "reroute"),
             cache(partial(_path, lowered, server_of)),
         )
+    if turns is not None:
+        turns(program, link_of, faults)
     return lowered._replace(
         program=disrupt(program, faults), phases=faults.phases, late=late, server_link=link_of,
         symmetry=FAULTS_BREAK if lowered.is_whole else f"{lowered.symmetry}, {FAULTS_KEEP}",

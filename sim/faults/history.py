@@ -12,6 +12,7 @@ import numpy as np
 from sim.faults.names import breadth, links_named, node_named
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, quantiles_ps
 from sim.lower.marks import Marks
+from sim.lower.rotor import turns_of
 from sim.program.contract import I64
 from sim.program.disrupt import Phase
 from topologies import Topology, WeftError
@@ -191,10 +192,10 @@ def marks_of(topology: Topology, plan: FaultPlan) -> Marks | None:
     )
     if drawn or (plan.reroute is not None and history.breaks):
         return None
-    late, nodes, links = history.delay_ps, history.npu_phases, history.phases
+    late, nodes, links, turns = history.delay_ps, history.npu_phases, history.phases, turns_of(topology)
     return Marks(
         _numbers((late.get(node, 0), tuple(nodes.get(node, ()))) for node in range(topology.n_nodes)),
-        _numbers(tuple(links.get(link, ())) for link in range(topology.n_links)),
+        _numbers((turns and int(turns.link[link]), *links.get(link, ())) for link in range(topology.n_links)),
     )
 
 

@@ -151,8 +151,8 @@ def links_per_npu(topology: Topology) -> F64:
     """Links over which an NPU's bandwidth into each dimension is spread, (D,).
 
     2 for a ring, n - 1 for a fully connected block, 1 for a switch; the mean over NPUs where they differ (the ends of
-    a line). Of a tier that joins no NPU each has its share of the cables, so that bandwidth is what the network has. On a
-    rotor as many as are up at once.
+    a line). Of a tier that joins no NPU each has its share of the cables, so that bandwidth is what the network has. On
+    a rotor, those that are up at once.
     """
     if topology.optics is not None and topology.optics.dwell_ps:
         return np.array([float(topology.optics.ports)])

@@ -10,7 +10,7 @@ from sim.engine.run import check_size, run
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.nics import STREAMS
-from sim.lower.rotor import in_turns, turns_of
+from sim.lower.rotor import Turns, in_turns, turns_of
 from sim.program import I64, unique_rows
 from sim.program.columns import crossings, services_ps
 from sim.program.outcome import Outcome
@@ -409,11 +409,13 @@ def _rows_of(lowered: Lowered, outcome: Outcome) -> _Rows:
     return _Rows(operation, rank, start_ps, outcome.finish_ps[task], task)
 
 
-def run_with_joins(lowered: Lowered, change: Callable[[Lowered], Lowered]) -> tuple[Lowered, Outcome]:
+def run_with_joins(
+    lowered: Lowered, change: Callable[[Lowered, Turns | None], Lowered]
+) -> tuple[Lowered, Outcome]:
     """A schedule alone once more, as an operation that shows when each NPU has finished; with a log.
 
-    `change` adds the faults of the run to the program, where it has any.
+    `change` adds the faults of the run to the program, and the turns of its circuits.
     """
     symmetry = "off" if lowered.is_whole else "auto"
-    joined = change(lower(lowered.job, lowered.model, symmetry, joins=True, marks=lowered.marks))
-    return in_turns(joined, run_with_log)
+    joined = lower(lowered.job, lowered.model, symmetry, joins=True, marks=lowered.marks)
+    return in_turns(joined, run_with_log, change)
