@@ -3,7 +3,9 @@
 import pytest
 
 from collectives import build
-from sim import simulate
+from sim import FaultPlan, simulate
+from sim.faults.plan import Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
+from sim.optimizer.programs import collective_objective
 from sim.program.model import make_model
 from sim.study.choice import least_chunks
 from topologies import WeftError, from_spec
@@ -72,8 +74,62 @@ def test_chunks_are_chosen_that_fit_the_turns():
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"chunk": "1MiB"}, "a chunk takes 20.97 us, and circuits of rotor:8x2.* are up for 10 us: give smaller chunks"),
-    ({"engine": "analytic"}, "the analytic engine on rotor:8x2.* whose circuits take turns"),
+    ({"engine": "analytic"}, "the analytic engine on rotor:8x2.*: it knows no turns"),
+    ({"chunks": 80, "faults": FaultPlan(faults=(LinkDown(link="npu0->npu1", at="1us"),))}, "give in-flight = .wait"),
+    ({"chunks": 80, "faults": FaultPlan(faults=(NodeDown(node="npu1", at="1us"),), in_flight="wait", reroute="1us")},
+     "waits for its repair as well"),
+    ({"chunks": 80, "faults": FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.1),))}, "a chunk takes 20.97 us"),
 ])
 def test_what_a_rotor_does_not_do_is_said(options, message):
     with pytest.raises(WeftError, match=message):
         simulate(build("direct", "all-to-all", rotor(8, 2), "64MiB"), **options)
+
+
+LINK = "npu0->npu1"
+FAULTS = {
+    "slow": [SlowLink(link=LINK, at="900ns", share=0.3, latency="77ns")],
+    "slow, all": [SlowLink(link="*", at="9us", share=0.5)],
+    "late": [Straggler(npu="npu1", delay="17us", speed=0.7)], "loss": [Loss(link="*", probability=0.03)],
+    "jitter": [Jitter(link="*", mean="77ns")],
+    "down": [LinkDown(link=LINK, at="1.123us"), Repair(link=LINK, at="19us")],
+    "node": [NodeDown(node="npu2", at="3us"), Repair(node="npu2", at="29us")],
+}
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("faults", FAULTS)
+@pytest.mark.parametrize(("n", "ports"), [(5, 2), (7, 3), (4, 3)])
+@pytest.mark.parametrize(("kind", "algorithm"), [("all-reduce", "ring"), ("all-to-all", "direct")])
+def test_faults_and_turns_hold_together(n, ports, kind, algorithm, faults):
+    schedule = build(algorithm, kind, rotor(n, ports), "64KiB")
+    options = {"chunks": 3, "faults": FaultPlan(faults=tuple(FAULTS[faults]), in_flight="wait", timeout="3us", seed=3)}
+    found = simulate(schedule, check=True, **options)
+    assert found.time_ps == simulate(schedule, engine="reference", symmetry="off", **options).time_ps
+    assert found.time_ps >= simulate(schedule, chunks=3).time_ps
+    assert sum(found.why().parts.values()) == found.time_ps
+
+
+def test_a_link_that_comes_back_waits_for_its_turn():
+    """npu0 to npu3 has the last of three slots, from 24 to 34 us, and then from 60 us on."""
+    job = Job(rotor(4, 1))
+    job.send("there", 50_000, [0], [3])
+    link = "npu0->npu3"
+
+    def time_ps(*faults):
+        return simulate(job, chunks=1, check=True, faults=FaultPlan(faults=faults, in_flight="wait")).time_ps
+
+    assert time_ps(LinkDown(link=link, at="0s"), Repair(link=link, at="25us")) == 25_000_000 + 1_100_000
+    assert time_ps(LinkDown(link=link, at="24.5us"), Repair(link=link, at="40us")) == 60_000_000 + 1_100_000
+    assert time_ps(SlowLink(link=link, at="0s", share=0.125)) == 24_000_000 + 8_100_000
+    assert time_ps(SlowLink(link=link, at="0s", share=0.125), SlowLink(link=link, at="30us")) == 24_000_000 + 8_100_000
+
+
+@pytest.mark.parametrize(("n", "ports"), [(8, 2), (5, 3), (2, 1)])
+def test_a_budget_on_a_rotor_is_that_of_its_ports(n, ports):
+    fabric = rotor(n, ports, 90, 10)
+    objective = collective_objective(fabric, "all-reduce", "ring", "1MiB", model=make_model(chunks=16))
+    found = objective.evaluate([50.0 * ports])
+    assert round(found.time_ns * 1e3) == simulate(build("ring", "all-reduce", fabric, "1MiB"), chunks=16).time_ps
+    assert objective.time_ns([50.0 * ports]) == found.time_ns
+    assert 0 <= found.parts[0].service_ns[0] <= found.time_ns
+    assert objective.spread([50.0 * ports]).low_ps <= found.time_ns * 1e3
