@@ -13,15 +13,17 @@ the service times of its program, another latency of all transfers adds to the l
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
 
 import numpy as np
 
-from collectives import Schedule
 from collectives.core.collective import collective
+from collectives.reconfigured import Unswitchable
 from sim.analytic.bounds import busy_and_path_ps
+from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.analytic.cut_bound import cut_bound, is_cheap
 from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
@@ -35,9 +37,12 @@ from sim.program.model import Model
 from sim.program.outcome import Outcome
 from sim.program.retime import KEEPS_ITS_RATE, retime
 from sim.study.choice import ready_forms
+from sim.study.circuits import planned
+from sim.study.points import forms_of, schedule_of
 from sim.study.spec import Spec
 from topologies import Topology
 from topologies.checks import WeftError, checked, choice
+from topologies.core.epochs import packet_links
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S, counted, format_rate, format_size
 
@@ -60,31 +65,40 @@ class Curve:
         """
         key = round(latency_s * PS_PER_S), shares
         if key not in self._known:
-            times = [min(self._time_ps(_at(one, *key)) for one in forms) for forms in self.programs]
+            times = [min(_time_ps(_at(one, *key), self.how) for one in forms) for forms in self.programs]
             self._known[key] = np.array(times, np.float64) / PS_PER_S
         return self._known[key]
 
     def first_s(self, latency_s: float) -> float:
         """Time at the smallest size, with more latency of every transfer."""
         extra = round(latency_s * PS_PER_S)
-        return min(self._time_ps(_at(one, extra, (1.0,))) for one in self.programs[0]) / PS_PER_S
+        return min(_time_ps(_at(one, extra, (1.0,)), self.how) for one in self.programs[0]) / PS_PER_S
 
-    def _time_ps(self, lowered: Lowered) -> int:
-        def run(one: Lowered) -> Outcome:
-            return self.how.run(one.program, lower_bound_ps=lambda program: max(busy_and_path_ps(program)))
-        return in_turns(lowered, run)[1].makespan_ps
+
+def _time_ps(lowered: Lowered, how: How) -> int:
+    def run(one: Lowered) -> Outcome:
+        return how.run(one.program, lower_bound_ps=lambda program: max(busy_and_path_ps(program)))
+    return in_turns(lowered, run)[1].makespan_ps
 
 
 def link_classes(topology: Topology) -> tuple[float, ...]:
-    """Distinct bandwidths of links in bytes/s, ascending: links of one rate are one class."""
-    return tuple(np.unique(topology.bandwidth_Bps).tolist())
+    """Distinct bandwidths of links in bytes/s, ascending: links of one rate are one class, and all circuits are."""
+    return tuple(np.unique(_class_rates(topology)).tolist())
+
+
+def _class_rates(topology: Topology) -> F64:
+    """Bandwidth of each link; of a circuit, where a link may be several, that of one port."""
+    optics = topology.optics
+    return topology.bandwidth_Bps if optics is None else np.where(
+        packet_links(topology), topology.bandwidth_Bps, optics.rate_Bps)
 
 
 def _at(lowered: Lowered, latency_ps: int, shares: tuple[float, ...]) -> Lowered:
     """The program with more latency of each transfer and other bandwidths of links."""
-    bandwidth, link_rate = np.unique(lowered.topology.bandwidth_Bps, return_inverse=True)
-    each = shares * len(bandwidth) if len(shares) == 1 else shares
-    rates = [Fraction(float(rate)) * Fraction(share) for rate, share in zip(bandwidth, each, strict=True)]
+    own, rates_Bps = _class_rates(lowered.topology), lowered.topology.bandwidth_Bps
+    number = np.searchsorted(np.unique(own), own) if len(shares) > 1 else np.zeros(own.size, np.int64)
+    (bandwidth, number), link_rate = np.unique(np.stack([rates_Bps, number]), axis=1, return_inverse=True)
+    rates = [Fraction(rate) * Fraction(shares[int(at)]) for rate, at in zip(bandwidth.tolist(), number, strict=True)]
     link = lowered.server_link
     server_rate = np.where(link >= 0, link_rate[link], KEEPS_ITS_RATE)
     return lowered._replace(program=retime(lowered.program, rates, server_rate, latency_ps))
@@ -98,16 +112,26 @@ def curve(spec: Spec, topology: Topology, name: str, sizes_bytes: Sequence[int],
     WeftError: no form can run at some size.
     """
     model = spec.build_model()
-    programs = tuple(_programs(spec, topology, name, size, model) for size in sizes_bytes)
+    programs = tuple(_programs(spec, topology, name, size, model, how) for size in sizes_bytes)
     return Curve(name, tuple(sizes_bytes), programs, how)
 
 
-def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model) -> tuple[Lowered, ...]:
-    def schedule_of(form: str) -> Schedule:
-        return spec.build_schedule(name, topology, size, form or None)
-
-    ready, _ = ready_forms(spec.forms_of(name) or ("",), schedule_of, model, spec.symmetry)
-    return tuple(lower(schedule, model, spec.symmetry) for schedule in ready.values())
+def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model, how: How) -> tuple[Lowered, ...]:
+    """On an optical fabric, on all circuits that stay, and with the best that change."""
+    forms, more = forms_of(spec, topology, name)
+    ready, _ = ready_forms((*forms, *more), lambda label: schedule_of(spec, topology, name, size, label), model,
+                           spec.symmetry)
+    static = [lower(one, model, spec.symmetry) for one in ready.values()]
+    if topology.optics is None or topology.optics.only:
+        return tuple(static)
+    least_ps = min(_time_ps(one, how) for one in static)
+    if circuits_bound_ps(topology, spec.kind, size, model, least_changes=1) >= least_ps:
+        return tuple(static)
+    plans = []
+    for label, one in ready.items():
+        with suppress(Unswitchable):
+            plans += [] if "circuits=" in label else [lower(planned(one, model, how), model, spec.symmetry)]
+    return (*static, *plans)
 
 
 def curves(
@@ -301,6 +325,11 @@ class FabricRun:
 
     def _bound_s(self) -> F64 | None:
         """Least time of every size on this fabric, whatever the algorithm; None where it is expensive."""
+        if (optics := self.topology.optics) is not None:
+            bare = replace(self.topology, latency_ps=0 * self.topology.latency_ps, optics=optics._replace(delay_ps=0),
+                           hop_latency_ps=0 * self.topology.hop_latency_ps)
+            kind = collective(self.kind)
+            return np.array([circuits_bound_ps(bare, kind, size) / PS_PER_S for size, _ in self.points])
         if not is_cheap(self.topology):
             return None
         found = cut_bound(self.topology, self.kind, reducing_switches=self.reducing_switches)
