@@ -122,7 +122,7 @@ def _programs(spec: Spec, topology: Topology, name: str, size: int, model: Model
     ready, _ = ready_forms((*forms, *more), lambda label: schedule_of(spec, topology, name, size, label), model,
                            spec.symmetry)
     static = [lower(one, model, spec.symmetry) for one in ready.values()]
-    if topology.optics is None or topology.optics.only:
+    if topology.optics is None or topology.optics.dwell_ps:
         return tuple(static)
     least_ps = min(_time_ps(one, how) for one in static)
     if circuits_bound_ps(topology, spec.kind, size, model, least_changes=1) >= least_ps:

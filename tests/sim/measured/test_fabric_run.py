@@ -13,6 +13,7 @@ from sim import simulate
 from sim.cli import main
 from sim.cli.flags import EXIT_BAD_INPUT
 from sim.measured.fabric_run import Curve, FabricRun, curves, link_classes
+from sim.study.points import Task, simulate_point
 from sim.study.spec import Spec
 from topologies import Topology, WeftError
 
@@ -260,3 +261,18 @@ def test_what_is_wrong_is_one_line(
     assert message in said.err
     assert said.err.count("\n") == 1
     assert said.out == ""
+
+
+@pytest.mark.parametrize("fabric", ["ocs:8x2,delay=1us", "ocs:3x1,per-port,delay=300ns", "hybrid:4x1,delay=1us",
+                                    "rails:2x2x1,delay=1us", "rotor:5x2,dwell=30us", "patch-panel:3x2"])
+def test_on_an_optical_fabric_what_compare_measures_is_found_again(fabric: str) -> None:
+    """Its circuits may be others than the first, or change; ports are slower than they say."""
+    sizes, spec = (4096, 2**16, 2**18, 2**20), spec_of(fabric, algorithms=["recursive-doubling", "direct"])
+    spec = spec.updated({"model": {"chunks": 4}})
+    found, refused = curves(spec, spec.build_topology(), spec.algorithms, sizes)
+    assert not [why for name, why in refused.items() if "power" not in why]
+    for one in found:
+        whole = [simulate_point(Task(spec, one.name, size, spread=0)).result.time_s for size in sizes]
+        assert one.times_s(0.0, *(1.0,) * len(link_classes(spec.build_topology()))).tolist() == pytest.approx(whole)
+    run = FabricRun("measured", spec.build_topology(), "all-reduce", found, [*zip(sizes, whole, strict=True)])
+    assert run.diagnosis().verdict in ("good", "too-small") and run.fits[0].algorithm == one.name
