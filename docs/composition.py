@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from string import ascii_lowercase
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,7 +29,9 @@ class Feature(NamedTuple):
     work: str = ""  # what it wants of the work
 
 
-SCHEDULE, JOB, TENANTS, POOLS, SLOTS, CIRCUITS = "schedule", "job", "tenants", "pools", "slots", "circuits"
+SCHEDULE, JOB, TENANTS, POOLS, SLOTS, CIRCUITS, ROTOR = (
+    "schedule", "job", "tenants", "pools", "slots", "circuits", "rotor"
+)
 LINK = "npu0->npu1"
 DOWN = LinkDown(link=LINK, at="1.123us")
 
@@ -49,6 +52,7 @@ FEATURES = {
     "pools": Feature("pools", work=POOLS),
     "slots": Feature("in-network slots", work=SLOTS),
     "circuits": Feature("circuits", work=CIRCUITS),
+    "rotor": Feature("circuits that take turns", work=ROTOR),
     "slow": Feature("slow links", faults=(SlowLink(link=LINK, at="900ns", share=0.3, latency="77ns"),)),
     "down": Feature("links down", faults=(DOWN, Repair(link=LINK, at="9us")), plan={"timeout": "3us"}),
     "reroute": Feature("new routes", faults=(DOWN, Repair(link=LINK, at="99us")),
@@ -72,6 +76,8 @@ OF_A_JOB = "a change of circuits is an operation of a job"
 ONE_RULE = "what is lost is sent again by one rule"
 OF_ONE_KIND = ONE_OF, ONE_ORDER, OF_A_JOB, ONE_RULE
 """Reasons of pairs that cannot even be asked for."""
+NO_SWITCH = "a rotor has neither rings nor a switch that adds"
+WAITS_THERE = "what waits for the turn of a circuit waits for its repair as well"
 NO_QUEUES = "flows share links at every moment: they have no chunks, and wait in no queue"
 NO_RINGS = "NPUs retry around one switch, channels are of rings of links without switches"
 ALONE = "an NPU that retries has nothing but its packets: an aggregation through one switch, alone"
@@ -88,12 +94,16 @@ NONE_HERE: dict[frozenset[str], str] = {
     frozenset(("schedule", "drawn")): "a schedule alone computes nothing",
     **{frozenset(("resent", other)): ALONE for other in ("job", "tenants", "drawn", "pools", "circuits")},
     frozenset(("resent", "loss")): ONE_RULE,
+    **{frozenset(("rotor", other)): NO_SWITCH for other in ("vcs", "bubble", "resent")},
+    frozenset(("rotor", "reroute")): WAITS_THERE,
 }
 """Pairs without a meaning, and why."""
 
 
 def fabric(wanted: set[str], names: Sequence[str]) -> Topology:
     """An unequal torus, whose routers may have slots too; without channels slots are in a switch."""
+    if ROTOR in wanted:
+        return from_spec("rotor:6x2,dwell=900ns,delay=70ns", bandwidth="33.3GB/s", latency="17ns")
     if SLOTS in wanted and not {"vcs", "bubble"}.intersection(names):
         return from_spec("switch:5", bandwidth="33.3GB/s", latency="17ns")
     return from_spec("torus:3x2", bandwidth="33.3GB/s,17GB/s", latency="17ns")
@@ -151,7 +161,7 @@ class Both:
         faults = tuple(fault for one in self.features for fault in one.faults)
         if faults := tuple(replace(one, link=link) if getattr(one, "link", "") == LINK else one for one in faults):
             keys = {key: value for one in self.features for key, value in one.plan.items()}
-            if found.get("engine") == "fluid":
+            if found.get("engine") == "fluid" or ROTOR in {one.work for one in self.features}:
                 keys["in_flight"] = "wait"  # what is lost in flight is a chunk
             found["faults"] = FaultPlan(faults=tuple(dict.fromkeys(faults)), seed=3, **keys)
         return found
@@ -171,9 +181,9 @@ def table() -> str:
         cells = []
         for other in names[: row - 1]:
             why = NONE_HERE.get(frozenset((name, other)))
-            cells.append("+" if why is None else "abcdefghij"[reasons.index(why)])
+            cells.append("+" if why is None else ascii_lowercase[reasons.index(why)])
         lines.append(f"| {row} {FEATURES[name].title} | " + " | ".join([*cells, *[""] * (len(names) - row)]) + " |")
-    said = [f"- {'abcdefghij'[at]}: {why}" for at, why in enumerate(reasons)]
+    said = [f"- {ascii_lowercase[at]}: {why}" for at, why in enumerate(reasons)]
     return "\n".join([f"1 is {FEATURES[names[0]].title}; + runs.", "", *lines, "", *said])
 
 
