@@ -39,7 +39,8 @@ class _Plan:
         self.n, self.planes = (self._count(data, key, 1) for key in ("endpoints", "planes"))
         optics = topology.optics
         delay_ns = number(data.get("reconfiguration_ns"), f"{self.name}: reconfiguration_ns", 0)
-        if optics is None or optics.duplex or (topology.n_npus, optics.ports) != (self.n, self.planes):
+        size = topology.n_npus, 0 if optics is None else optics.ports
+        if optics is None or optics.duplex or optics.only or optics.rails > 1 or size != (self.n, self.planes):
             raise WeftError(f"{self.name} is of simplex circuits between {self.n} servers on {self.planes} planes: "
                             f"--topology ocs:{self.n}x{self.planes},delay={delay_ns:g}ns, not {topology.name}")
         if optics.delay_ps != round(1000 * delay_ns):

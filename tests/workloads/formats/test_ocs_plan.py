@@ -120,6 +120,12 @@ def test_what_is_wrong_is_named(change, said, tmp_path):
         opened(tmp_path, data)
 
 
+@pytest.mark.parametrize("fabric", ["rotor:4x2,delay=10ns", "rails:2x2x2,delay=10ns", "ocs:4x2,duplex,delay=10ns"])
+def test_circuits_that_a_fabric_cannot_make_are_refused(fabric, tmp_path):
+    with pytest.raises(WeftError, match=f"--topology ocs:4x2,delay=10ns, not {fabric}"):
+        opened(tmp_path, plan(), fabric)
+
+
 def test_what_a_plan_cannot_hold_is_named():
     with pytest.raises(WeftError, match="circuits are simplex and switched together"):
         to_ocs_plan(build("ring", "all-reduce", from_spec("torus:4"), "1KiB"))
