@@ -260,7 +260,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "reconfigure": Command(
         help="the best static circuits for a collective, every policy of switching them, and a bound on all",
-        uses=("topology", "collective", "model", "sweep.begin"), without=("model.engine", "model.faults"),
+        uses=("topology", "collective", "model", "sweep.begin"), without=("model.engine",),
         run_flags=RUNS, defaults={"topology.spec": "ocs:16x2", "sweep.begin": "1M"}, chooses=True,
     ),
     "topology": Command(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from collectives import Schedule
@@ -60,15 +61,16 @@ def policies(
         (label, Planner(schedule, model, how)) for ready, _ in points.values() for label, schedule in ready.items()
         if "circuits=" not in label
     ]
+    run = partial(simulate, symmetry=spec.symmetry, faults=spec.build_faults(), **how.arguments())
     planners.sort(key=lambda one: one[1].least_ps or static.result.time_ps)
     for policy in SHOWN:
         if policy == EVERY_STEP or may_pay:
-            found += _planned(policy, planners, how)
+            found += _planned(policy, planners, run)
         else:  # any change takes longer than all of it
             found.append(found[0]._replace(policy=policy))
         done(policy)
     if fabric.optics.per_port and may_pay:
-        found += _overlapped(planners, how)
+        found += _overlapped(planners, run)
     best = min(found, key=lambda one: one.result.time_ps)
     return [*found, best._replace(policy=BEST)], bound_ps
 
@@ -86,7 +88,7 @@ def _static(spec: Spec, points: dict[str, Any], how: How) -> BestForm:
     return best
 
 
-def _planned(policy: str, planners: Sequence[tuple[str, Planner]], how: How) -> list[Found]:
+def _planned(policy: str, planners: Sequence[tuple[str, Planner]], run: Callable[..., Result]) -> list[Found]:
     """The quickest plan of a policy; none where no step has circuits of its own."""
     plans: list[tuple[int, int, Plan]] = []
     for at, (_, planner) in enumerate(planners):
@@ -101,18 +103,18 @@ def _planned(policy: str, planners: Sequence[tuple[str, Planner]], how: How) -> 
             whole = switched(planner.schedule, plan.fabrics)
         except Unswitchable:
             continue
-        result = simulate(whole, model=planner.model, **how.arguments())
+        result = run(whole, model=planner.model)
         return [Found(policy, label, plan, result, planner.schedule, plan.changes)]
     return []
 
 
-def _overlapped(planners: Sequence[tuple[str, Planner]], how: How) -> list[Found]:
+def _overlapped(planners: Sequence[tuple[str, Planner]], run: Callable[..., Result]) -> list[Found]:
     """The quickest division of the steps over ports that switch one by one; none where no schedule is of such steps."""
     found = list[Found]()
     for label, planner in planners:
         with suppress(Indivisible):
             division = divide(planner.schedule)
-            result = simulate(overlapped(planner.schedule, division), model=planner.model, **how.arguments())
+            result = run(overlapped(planner.schedule, division), model=planner.model)
             found.append(Found(OVERLAPPED, label, None, result, planner.schedule, division.switches))
     return sorted(found, key=lambda one: one.result.time_ps)[:1]
 

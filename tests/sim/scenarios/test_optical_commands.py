@@ -29,6 +29,23 @@ def test_reconfigure(capsys, tmp_path):
     assert all(row["over_bound"] >= 0 for row in rows.values())
     out = capsys.readouterr().out
     assert "bound" in out and "critical path of the best" in out
+    late = tmp_path / "late.toml"
+    late.write_text('[[straggler]]\nnpu = "npu1"\ndelay = "9us"\n', encoding="utf-8")
+    assert main([*words, "--faults", str(late), "--json", str(file)]) == 0
+    for row in json.loads(file.read_text())["rows"]:
+        assert row["simulated_s"] >= max(9e-6, rows[row["policy"]]["simulated_s"])
+
+
+def test_a_rotor_is_optimized_and_judged_as_it_is_compared(capsys, tmp_path):
+    words, file = ["--topology", "rotor:5x2", "--algorithm", "ring", "--chunks", "4"], tmp_path / "times.json"
+    assert main(["compare", *words, "-b", "1K", "-e", "64K", "-f", "4", "--json", str(file), "--quiet"]) == 0
+    assert main(["judge", str(file), *words, "--json", "-"]) == 0
+    assert '"verdict": "good"' in (judged := capsys.readouterr().out) or '"verdict": "too-small"' in judged
+    times = [row["time_s"] for row in json.loads(file.read_text())["rows"]]
+    split = ["--collective", "all-reduce", "-b", "64K", "--budget", "100GB/s", "--json", "-"]
+    assert main(["optimize", *words, *split]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]  # two ports of 400 Gb/s
+    assert row["time_s"] == pytest.approx(times[-1], rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +61,12 @@ def test_reconfigure(capsys, tmp_path):
         (["reconfigure", "--topology", "ocs:4x2,slow"], "option 'slow' is unknown: choose among duplex, per-port"),
         (["reconfigure", "--topology", "ocs:4x2,circuits=3x3"], "circuits '3x3' join 9 servers, not 4"),
         (["reconfigure", "--topology", "ocs:16x2,circuits=4x4"], "circuits '4x4' take 4 of the 2 ports"),
-        (["optimize", "--topology", "rotor:4x1", "--collective", "all-reduce", "--algorithm", "ring", "-b", "1M",
-          "--budget", "9GB/s"], "rotor:4x1, whose circuits take turns"),
+        (["compare", "--topology", "rotor:4x1", "--algorithm", "ring", "-b", "1M", "--engine", "analytic"],
+         "the analytic engine on rotor:4x1: it knows no turns"),
+        (["train", "--topology", "ocs:4x2,circuits=2x2,policy=demand", "--npu-bandwidth", "9GB/s,8GB/s", "--model",
+          "gpt-1.7b", "--device", "h100"], "circuits that change have one rate: give --link-bandwidth"),
         (["optimize", "--topology", "ocs:4x2,policy=demand", "--collective", "all-reduce", "--algorithm", "ring", "-b",
           "1M", "--budget", "9GB/s"], "circuits stay, so leave out the policy"),
-        (["judge", "examples/osu.txt", "--topology", "rotor:8x2"], "measured times on rotor:8x2, whose circuits take"),
         (["compare", "--topology", "ocs:7x3", "--algorithm", "bfb"], "npu0->npu1 has none back"),
         (["schedule", "--topology", "ocs:3x1", "--algorithm", "ring", "--ocs-plan", "-"], "0 to 2 takes 2 circuits"),
         (["compare", "--topology", "hybrid:5x2,circuits=ring"], "full, a torus such as 4x4 (did you mean rings?)"),
