@@ -19,6 +19,7 @@ from sim import FaultPlan, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
+from sim.lower.rotor import with_turns
 from sim.program.model import Model
 from sim.why.path import Piece
 from sim.why.spans import (
@@ -237,7 +238,7 @@ def test_a_computation_whose_npu_is_down_waits_for_its_repair() -> None:
 @pytest.mark.parametrize(("symmetry", "whole"), [("auto", False), ("off", True)])
 def test_a_schedule_with_joins_has_the_symmetry_that_it_had(symmetry: str, whole: bool) -> None:
     lowered = lower(build("ring", "all-reduce", fabric(), "1KiB"), MODEL, symmetry)
-    joined, outcome = run_with_joins(lowered, lambda one: one)
+    joined, outcome = run_with_joins(lowered, with_turns)
     assert joined.is_whole == whole and len(joined.end_task) == (4 if whole else 1)
     assert outcome.log is not None and outcome.makespan_ps == run(lowered.program).makespan_ps
 
