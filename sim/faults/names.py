@@ -36,10 +36,9 @@ def links_named(topology: Topology, name: str) -> list[int]:
         found = sorted(link for one in names for link in known.links.get(one, ()))
     if not found and not _could_be(topology, name):
         some = ", ".join(topology.link_name(link) for link in range(min(3, topology.n_links)))
-        raise WeftError(
-            f"topology {topology.name} has no link {told(name)}: its links are {some}, ...; or write a--b for both "
-            "directions, dimension 0, or *"
-        )
+        raise WeftError(f"topology {topology.name} has no link {told(name)}: " + (
+            f"its links are {some}, ...; or write a--b for both directions, dimension 0, or *" if some else "it has none"
+        ))
     return found
 
 
