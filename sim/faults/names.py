@@ -37,7 +37,7 @@ def links_named(topology: Topology, name: str) -> list[int]:
     if not found and not _could_be(topology, name):
         some = ", ".join(topology.link_name(link) for link in range(min(3, topology.n_links)))
         raise WeftError(f"topology {topology.name} has no link {told(name)}: " + (
-            f"its links are {some}, ...; or write a--b for both directions, dimension 0, or *" if some else "it has none"
+            f"its links are {some}, ...; or write a--b for both directions, dimension 0, or *" if some else "none"
         ))
     return found
 
