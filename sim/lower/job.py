@@ -227,21 +227,27 @@ class _Lowering:
         shape, tasks, n_ranks = template.shape, template.tasks, template.ranks.size
         row, port = shape.task_row[tasks], self.ports.of(self.patterns[number], template.transfers)
         route, cutting = self._of_shape(shape)
-        begin = there = self._add_joins(number, template.ranks)
+        n_tasks, begin = template.tie.size, self.n_tasks
+        if self.alone is None:
+            self._add_joins(number, template.ranks)
+        there = begin
         if operation.together:
             there = self._meeting(number, template.ranks, begin)
         self._wait(operation, template.ranks, there)
-        first = self._add_tasks(template.tie.size, _Block(
+        first = self._add_tasks(n_tasks, _Block(
             shape.task_bytes(_block_bytes(operation), tasks), cutting if isinstance(cutting, int) else cutting[tasks],
             route + shape.task_route[tasks], self._ties(operation.turn, template.ties) + template.tie,
             self._priority(operation, shape), number, shape.task_src[tasks], row,
             port if isinstance(port, int) else port[row],
             flows(self.job.topology, template.transfers)[row] if has_flows(self.model) else 0,
         ))
+        if self.alone is not None:  # tasks are drawn for by their numbers, which are those of a run without joins
+            begin = self._add_joins(number, template.ranks)
         end = self._add_joins(number, template.ranks)
         parent, child, lag = template.edges
-        if (met := first - begin - n_ranks):  # joins between
-            parent, child = (at + met * (at >= n_ranks) for at in (parent, child))
+        if first != begin + n_ranks:
+            parts = np.repeat([begin, first - n_ranks, end - n_ranks - n_tasks], [n_ranks, n_tasks, n_ranks])
+            parent, child = (parts[at] + at - begin for at in (parent, child))
         self._edges(begin + parent, begin + child, lag)
         if (pattern := self.patterns[number]) is not None and self.alone is None:
             self.pools.add(operation.name, pattern.pools, shape, first)

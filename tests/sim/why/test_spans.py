@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectives import build
-from sim import FaultPlan, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, simulate
+from sim import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, simulate
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
@@ -241,6 +241,18 @@ def test_a_schedule_with_joins_has_the_symmetry_that_it_had(symmetry: str, whole
     joined, outcome = run_with_joins(lowered, with_turns)
     assert joined.is_whole == whole and len(joined.end_task) == (4 if whole else 1)
     assert outcome.log is not None and outcome.makespan_ps == run(lowered.program).makespan_ps
+
+
+@pytest.mark.parametrize(("spec", "name"), [("ring:5", "ring"), ("torus:3x2", "swing"), ("switch:7", "direct"),
+                                            ("fat-tree:4", "in-network"), ("torus:4x3", "bucket"), ("ring:2", "tree")])
+def test_spans_of_a_schedule_have_the_draws_of_its_run(spec: str, name: str) -> None:
+    """What is drawn for a transfer is drawn by its number, which is the same with joins and without."""
+    schedule = build(name, "all-reduce", from_spec(spec), "4099B")
+    plans = FaultPlan(faults=(Jitter(link="*", mean="3us"),), seed=3), FaultPlan(
+        faults=(Loss(link="*", probability=0.1),), timeout="5us", seed=5)
+    for plan in plans:
+        result = simulate(schedule, faults=plan)
+        assert max(span.end_ps for span in result.spans()) == result.time_ps
 
 
 def test_time_until_an_npu_sends_again_is_a_timeout() -> None:
