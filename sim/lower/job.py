@@ -434,11 +434,10 @@ class _Lowering:
         pooled, shape = template.transfers.pool, template.shape
         if pooled is None:
             return NO_POOLS, priority
-        first = template.ranks.size  # behind the joins at the begin, if there are any
         mine, ordered = pooled[shape.task_row], priority.copy()
-        after = slice(first, first + shape.task_row.size)
-        ordered[after] = np.where(mine[:, 0] >= 0, mine[:, 2], ordered[after])
-        return pools_alone(alone.pattern, shape, first), ordered
+        sends = slice(shape.task_row.size)  # joins are behind them
+        ordered[sends] = np.where(mine[:, 0] >= 0, mine[:, 2], ordered[sends])
+        return pools_alone(alone.pattern, shape), ordered
 
 
 def _block_bytes(operation: Operation) -> int | I64:

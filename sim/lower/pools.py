@@ -13,11 +13,8 @@ from topologies import WeftError
 from topologies.core.paths import distinct_of
 
 
-def pools_alone(pattern: Pattern, shape: Shape, first: int = 0) -> Pools:
-    """The pools of every source, and who uses them; joins take and give, so that no task is a half.
-
-    The tasks of the shape begin at `first`.
-    """
+def pools_alone(pattern: Pattern, shape: Shape) -> Pools:
+    """The pools of every source, and who uses them; joins take and give, so that no task is a half."""
     transfers = shape.quotient.transfers
     assert transfers.pool is not None
     n_pools = len(pattern.pools)
@@ -27,7 +24,7 @@ def pools_alone(pattern: Pattern, shape: Shape, first: int = 0) -> Pools:
         key = transfers.pool[shape.task_row, column]
         tasks = np.flatnonzero(key >= 0)
         pool = owner[tasks] * n_pools + key[tasks]
-        uses.append(_one_each(first + tasks, pool))
+        uses.append(_one_each(tasks, pool))
     return Pools(
         [pool.capacity for pool in pattern.pools] * owners.size,
         [DISCIPLINES.index(pool.discipline) for pool in pattern.pools] * owners.size,
