@@ -60,17 +60,17 @@ def bounds(lowered: Lowered) -> Bounds:
 
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
-    return bounds_with(lowered, *BusyAndPath(lowered.program)())
+    return bounds_with(lowered, lowered.topology, *BusyAndPath(lowered.program)())
 
 
-def bounds_with(lowered: Lowered, busy_ps: int, path_ps: int) -> Bounds:
-    """The bounds, given what `BusyAndPath` finds."""
+def bounds_with(lowered: Lowered, topology: Topology, busy_ps: int, path_ps: int) -> Bounds:
+    """The bounds on a fabric of the same wiring, given what `BusyAndPath` finds there."""
     if lowered.schedule.kind.name not in COLLECTIVES:  # of some ranks, whose links need not be the least of all
         return Bounds(busy_ps, path_ps, 0)
-    return Bounds(busy_ps, path_ps, _wire_bound_ps(lowered), _cut_bound_ps(lowered))
+    return Bounds(busy_ps, path_ps, _wire_bound_ps(lowered, topology), _cut_bound_ps(lowered, topology))
 
 
-def _wire_bound_ps(lowered: Lowered) -> int:
+def _wire_bound_ps(lowered: Lowered, topology: Topology) -> int:
     """Bytes that must enter and leave NPUs, whatever the algorithm, at the bandwidth of their links.
 
     An NPU that wants what others have must receive it; one whose contribution others need must send it. All-reduce
@@ -83,7 +83,7 @@ def _wire_bound_ps(lowered: Lowered) -> int:
         return 0
     share = size * (n - 1) / n
     if schedule.kind.rooted:
-        root, others = _rooted_ends(schedule.topology, schedule.pattern.root)
+        root, others = _rooted_ends(topology, schedule.pattern.root)
         seconds = {
             "broadcast": max(size / others.into, size / root.out_of),
             "reduce": max(size / root.into, size / others.out_of),
@@ -91,7 +91,7 @@ def _wire_bound_ps(lowered: Lowered) -> int:
             "scatter": max(share / root.out_of, share / (n - 1) / others.into),
         }[schedule.kind.name]
     else:
-        ends, all_Bps = _ends(schedule.topology)
+        ends, all_Bps = _ends(topology)
         all_groups = 0 if schedule.pattern.in_switches else 2 * (p - p // n) * size
         seconds = {
             "all-reduce": max(size / ends.into, size / ends.out_of, all_groups / all_Bps),
@@ -125,10 +125,10 @@ def _rooted_ends(topology: Topology, root: int) -> tuple[_Ends, _Ends]:
     return _Ends(into[root], out_of[root]), _Ends(*least)
 
 
-def _cut_bound_ps(lowered: Lowered) -> int:
+def _cut_bound_ps(lowered: Lowered, topology: Topology) -> int:
     """Time for the traffic that must cross the tightest cut of the collective."""
     schedule = lowered.schedule
-    pattern, topology = schedule.pattern, schedule.topology
+    pattern = schedule.pattern
     nothing = lowered.program.delivers_heads or schedule.size_bytes == 0 or pattern.group_size < pattern.p
     nothing |= pattern.is_part or pattern.circuits is not None
     if nothing or not is_cheap(topology):

@@ -1,7 +1,7 @@
 """The alpha-beta estimate: steps in lockstep, each as long as its slowest transfer and its fullest link."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -79,6 +79,7 @@ class Estimates:
     def __init__(self, lowered: Lowered) -> None:
         program, pattern = lowered.program, lowered.schedule.pattern
         simple = program.cut_through and not program.parent.size and not pattern.pipeline and len(pattern.phases) < 2
+        self._n_servers = program.n_servers
         self._crossed: tuple[I64, F64, I32, int] | None = None  # step and server, byte picoseconds, link, steps
         if simple and 0 < program.n_tasks <= PART and (lowered.server_link >= 0).all():
             step = lowered.task_step.astype(np.int64)
@@ -91,12 +92,12 @@ class Estimates:
                 sent_ps: F64 = lowered.task_bytes[task].astype(np.float64) * 1e12
                 self._crossed = key, sent_ps, lowered.server_link[server], n_steps
 
-    def __call__(self, lowered: Lowered) -> int:
-        """The estimate of the program at other rates, with the fabric that has them."""
+    def __call__(self, bandwidth_Bps: F64, lowered: Callable[[], Lowered]) -> int:
+        """The estimate at other rates of links; `lowered`: the program there, with the fabric that has them."""
         if self._crossed is None:
-            return estimate_ps(lowered)
+            return estimate_ps(lowered())
         key, sent_ps, link, n_steps = self._crossed
-        load = np.bincount(key, sent_ps / lowered.topology.bandwidth_Bps[link], n_steps * lowered.program.n_servers)
+        load = np.bincount(key, sent_ps / bandwidth_Bps[link], n_steps * self._n_servers)
         return self._latency_ps + int(np.ceil(load.reshape(n_steps, -1).max(axis=1).sum()))
 
 

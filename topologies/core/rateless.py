@@ -93,9 +93,9 @@ def at_alike_rates(topology: Topology, bandwidth_Bps: npt.NDArray[np.float64]) -
 
 
 def _classes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Number of the class of equals of each value; classes are numbered as they appear."""
+    """Number of the class of equals of each value, as classes appear; nothing where all are equal."""
     if values.size and (values == values[0]).all():
-        return np.zeros(values.size, np.int64)
+        return np.zeros(0, np.int64)
     first, row = np.unique(values, return_index=True, return_inverse=True)[1:]
     number: npt.NDArray[np.int64] = np.argsort(np.argsort(first))[row]
     return number

@@ -330,9 +330,11 @@ def _check_wiring(t: Topology) -> None:
 def _check_rates(t: Topology) -> None:
     """Check, and freeze, what `Topology.at_rates` gives."""
     _check_lengths(t, bandwidth_Bps=t.n_links, latency_ps=t.n_links, hop_latency_ps=t.n_nodes)
-    _refuse(t, ~((t.bandwidth_Bps > 0) & np.isfinite(t.bandwidth_Bps)), "must have a positive, finite bandwidth")
-    _refuse(t, t.latency_ps < 0, "has a negative latency")
-    if np.any(t.hop_latency_ps < 0):
+    if not (t.bandwidth_Bps.min(initial=1) > 0 and t.bandwidth_Bps.max(initial=1) < np.inf):  # nor NaN
+        _refuse(t, ~((t.bandwidth_Bps > 0) & np.isfinite(t.bandwidth_Bps)), "must have a positive, finite bandwidth")
+    if t.latency_ps.min(initial=0) < 0:
+        _refuse(t, t.latency_ps < 0, "has a negative latency")
+    if t.hop_latency_ps.min(initial=0) < 0:
         node = int(np.flatnonzero(t.hop_latency_ps < 0)[0])
         raise WeftError(f"topology {t.name}: node {node} has a negative hop latency")
     _freeze(t.bandwidth_Bps, t.latency_ps, t.hop_latency_ps)
