@@ -18,7 +18,7 @@ from sim.program.passes import are_later
 from topologies import Topology, egress_Bps, ingress_Bps
 from topologies.checks import checked
 from topologies.compiled import held
-from topologies.flows.tightest_cut import remembered
+from topologies.flows.tightest_cut import remembered, remembered_in_proportion
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
@@ -65,7 +65,8 @@ def bounds(lowered: Lowered) -> Bounds:
 
 def bounds_with(lowered: Lowered, topology: Topology, busy_ps: int, path_ps: int) -> Bounds:
     """The bounds on a fabric of the same wiring, given what `BusyAndPath` finds there."""
-    if lowered.schedule.kind.name not in COLLECTIVES:  # of some ranks, whose links need not be the least of all
+    of_some = lowered.schedule.kind.name not in COLLECTIVES  # ranks, whose links need not be the least of all
+    if of_some or lowered.program.delivers_heads:
         return Bounds(busy_ps, path_ps, 0)
     return Bounds(busy_ps, path_ps, _wire_bound_ps(lowered, topology), _cut_bound_ps(lowered, topology))
 
@@ -79,7 +80,7 @@ def _wire_bound_ps(lowered: Lowered, topology: Topology) -> int:
     schedule, size, p = lowered.schedule, lowered.schedule.size_bytes, lowered.schedule.pattern.p
     n = schedule.pattern.group_size
     unknown = schedule.pattern.is_part or schedule.kind.weights is not None
-    if lowered.program.delivers_heads or n == 1 or size == 0 or unknown:
+    if n == 1 or size == 0 or unknown:
         return 0
     share = size * (n - 1) / n
     if schedule.kind.rooted:
@@ -129,7 +130,7 @@ def _cut_bound_ps(lowered: Lowered, topology: Topology) -> int:
     """Time for the traffic that must cross the tightest cut of the collective."""
     schedule = lowered.schedule
     pattern = schedule.pattern
-    nothing = lowered.program.delivers_heads or schedule.size_bytes == 0 or pattern.group_size < pattern.p
+    nothing = schedule.size_bytes == 0 or pattern.group_size < pattern.p
     nothing |= pattern.is_part or pattern.circuits is not None
     if nothing or not is_cheap(topology):
         return 0
@@ -145,7 +146,7 @@ def _pairs_s_per_byte(topology: Topology, kind: Collective, element_bytes: int, 
     return pairs_bound(topology, demand_of(kind, topology.n_npus), element_bytes, size_bytes).s_per_byte
 
 
-@remembered
+@remembered_in_proportion(lambda ps_per_byte, times: ps_per_byte / times)
 def _cut_ps_per_byte(topology: Topology, collective: str, root: int, reducing: bool) -> Fraction:
     return cut_bound(topology, collective, root, reducing_switches=reducing).s_per_byte * PS_PER_S
 

@@ -390,21 +390,21 @@ def topology_of(spec: Spec) -> Topology:
     """
     if designs(spec):
         return read_any_network(str(spec.fabric), spec.topology.link_latency, spec.topology.hop_latency).topology
+    family = TOPOLOGIES.get((spec.topology.spec or "").strip().partition(":")[0])
+    if family is not None and family not in OWN_FAMILIES:
+        return _built(spec)
+    key = spec.topology, spec.model.preset, stamp_of(spec.fabric_file) if spec.fabric_file else ()
+    return _KEPT.get(key, partial(_built, spec))
+
+
+def _built(spec: Spec) -> Topology:
     most, why = MAX_LINKS, ""
     if spec.collective.algorithms is None and not spec.messages:
         many = len(spec.algorithms)
         most = MOST_PREPARED // many
         why = f"for {many} algorithms that nobody named, which would take many minutes: name some (--algorithms)"
     with links_at_most(most, why):
-        return _topology_of(spec)
-
-
-def _topology_of(spec: Spec) -> Topology:
-    family = TOPOLOGIES.get((spec.topology.spec or "").strip().partition(":")[0])
-    if family is not None and family not in OWN_FAMILIES:
         return spec.build_topology()
-    key = spec.topology, spec.model.preset, stamp_of(spec.fabric_file) if spec.fabric_file else ()
-    return _KEPT.get(key, spec.build_topology)
 
 
 _KEPT = Kept()
