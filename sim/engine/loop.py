@@ -133,7 +133,7 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty):
     its = state.servers[server]
     start = max(run.now_ps, its.free_ps)
     extra, lost = np.int64(0), False
-    if faulty and state.chooses[server] != 0:
+    if faulty and (state.chooses[server] != 0 or program.server_loss.size + program.server_jitter.size > 0):
         service, extra, lost = faults.conditions(program, state, server, key, place)
     else:
         service = service_ps(program, size, program.server_rate[server])

@@ -136,14 +136,13 @@ def choosers(program: Program) -> npt.NDArray[np.bool_]:
 
 
 def _may_go_wrong(program: Program) -> npt.NDArray[np.bool_]:
-    """Servers whose services are not known on arrival, (S,): faulty ones, first ones of detours, and NICs."""
+    """Servers whose services are not known on arrival, (S,): ones that change, first ones of detours, and NICs.
+
+    What is drawn, as a loss is, depends on the chunk alone.
+    """
     found = np.zeros(program.n_servers, np.bool_)
     if program.timetable_ptr.size:
         found |= np.diff(program.timetable_ptr) > 0
-    if program.server_loss.size:
-        found |= program.server_loss > 0
-    if program.server_jitter.size:
-        found |= program.server_jitter != NONE
     if program.detour_ptr.size:
         tasks = np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))
         routes = np.concatenate([program.task_route[tasks], program.detour_route])
