@@ -316,6 +316,12 @@ def run_links(program, state, max_events, until_ps):
 
 
 @entry
+def run_drawn(program, state, max_events, until_ps):
+    """Run such a program with losses and jitter alone, and without pools."""
+    return fifo_loop(program, state, max_events, until_ps, False, False, False, True)
+
+
+@entry
 def run_faulty(program, state, max_events, until_ps):
     """Run any program, also one in which something changes in time; `server_nic` may be -1."""
     return fifo_loop(program, state, max_events, until_ps, True, True, True, True)

@@ -48,7 +48,8 @@ ROOM_FOR_BUCKETS = 1 << 22
 def loop(program: Program) -> Callable[..., int]:
     """The entry of the loop with the fewest flags that a program runs in."""
     if not program.is_healthy:
-        return _fifo.run_faulty
+        drawn = not (choosers(program).any() or program.pool_capacity.size or program.has_nics)
+        return _fifo.run_drawn if drawn else _fifo.run_faulty
     if not choosers(program).any() and _pools_are_simple(program):
         return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
     ranks = not (program.takes_turns or program.has_credits or program.has_channels or program.has_nics)
