@@ -146,7 +146,11 @@ def _pairs_s_per_byte(topology: Topology, kind: Collective, element_bytes: int, 
     return pairs_bound(topology, demand_of(kind, topology.n_npus), element_bytes, size_bytes).s_per_byte
 
 
-@remembered_in_proportion(lambda ps_per_byte, times: ps_per_byte / times)
+def _at_times(ps_per_byte: Fraction, times: Fraction) -> Fraction:
+    return ps_per_byte / times
+
+
+@remembered_in_proportion(_at_times)
 def _cut_ps_per_byte(topology: Topology, collective: str, root: int, reducing: bool) -> Fraction:
     return cut_bound(topology, collective, root, reducing_switches=reducing).s_per_byte * PS_PER_S
 

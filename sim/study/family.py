@@ -146,7 +146,7 @@ class Family:
         return {id(one): _Form(one, its) for one, its in zip(self.ready.values(), lowered, strict=True)}
 
     def points(self, rates_Bps: F64) -> Iterator[Row | None]:
-        """The row of each point by the rates of its links, (points, links); None of one that is to be computed alone."""
+        """The row of each point by the rates of its links, (points, links); None of one to be computed alone."""
         fabric, forms = topology_of(self.task.spec), self.forms.values()
         for rates, *services in zip(rates_Bps, *(form.services_ps(rates_Bps) for form in forms), strict=True):
             if not services or any(times is None for times in services):
@@ -172,8 +172,8 @@ class Family:
         if best.name not in self.rows:
             whole = BestForm(best.name, form.result(topology, outcome), best.others)
             self.rows[best.name] = row_of(self.task, whole)
-        own = form.rated(topology, outcome) | {"other_forms": best.others, "wall_s": perf_counter() - began}
-        return self.rows[best.name] | own
+        rated_row = form.rated(topology, outcome) | {"other_forms": best.others, "wall_s": perf_counter() - began}
+        return self.rows[best.name] | rated_row
 
 
 def at_links(task: Task, links: Mapping[str, str]) -> Task:

@@ -323,7 +323,7 @@ def fabric_digest(topology: Topology, file: str = "") -> str:
         shared = _fed_by_wiring(wiring_of(topology), file)
         digest = hashlib.sha256()
         for name in ("", *_DIGESTED):
-            digest.update(shared[name] if name in shared else _fed_column(name, getattr(topology, name)))
+            digest.update(shared[name] if name in shared else _fed((name, getattr(topology, name))))
         _digests[topology] = digest.hexdigest()[:DIGEST_LETTERS]
     return _digests[topology]
 
@@ -371,19 +371,6 @@ def _fed(value: Any) -> bytes:
     parts: list[Any] = []
     _feed(value, parts.append)
     return b"".join(parts)
-
-
-def _fed_column(name: str, column: Any) -> bytes:
-    """The same of a field."""
-    if not isinstance(column, np.ndarray):
-        return _fed((name, column))
-    return _head(name, column.dtype, column.shape) + column.tobytes()
-
-
-@lru_cache(maxsize=64)
-def _head(name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    like = np.zeros(shape, kind)
-    return _fed((name, like))[: -like.nbytes or None]
 
 
 def _feed_fields(value: Any, elsewhere: dict[str, str], feed: _Feed) -> None:
