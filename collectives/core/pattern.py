@@ -259,7 +259,7 @@ class Pattern:
         if self.p > most_transfers:
             return True  # every rank takes part
         few = evenly(self.p, 4)
-        t = self.emission.first(few)
+        t = self.emission.first(few) if _LATER.get() else self.emit(few)  # of weft's own, all at once
         most = np.bincount(t.port).max(initial=0) * self.p // few.size
         return bool(int(t.blocks.sum()) * self.p // few.size > most_moves or most > most_transfers)
 
