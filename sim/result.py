@@ -125,7 +125,7 @@ class Result(Tabular):
     @property
     def algbw(self) -> float:
         """Size over time in GB/s, as nccl-tests counts it; 0 for an empty array."""
-        return self.schedule.size_bytes / self.time_s / GB if self.time_ps else 0.0
+        return _algbw(self.schedule, self.time_ps)
 
     @property
     def busbw(self) -> float:
@@ -337,10 +337,9 @@ class Result(Tabular):
 
     def rated(self) -> dict[str, Any]:
         """The columns of `row` that the rates of links decide, of a fabric without faults: the form is as it is."""
-        found = {"time_s": self.time_s, "lower_bound_s": self.lower_bound_ps / PS_PER_S}
-        if self.job.of_schedule is not None:
-            found |= {"algbw_GBps": self.algbw, "busbw_GBps": self.busbw, "effbw_GBps": self.effbw}
-        return found if self.estimate_ps is None else found | {"estimate_s": self.estimate_ps / PS_PER_S}
+        alone = self.job.of_schedule
+        carried_Bps = np.zeros(0) if alone is None else self.link_carried_Bps
+        return rated(alone, self.time_ps, self.lower_bound_ps, self.estimate_ps, carried_Bps)
 
     def notes(self) -> list[str]:
         """What a reader of the number should know: the cost of faults, which of them did nothing, and padding.
@@ -375,6 +374,22 @@ class Result(Tabular):
             )
             lines[3] += f"; schedule {self.schedule.proof}"
         return "\n".join(lines + [f"  note: {note}" for note in self.notes()])
+
+
+def _algbw(schedule: Schedule, time_ps: int) -> float:
+    return schedule.size_bytes / (time_ps / PS_PER_S) / GB if time_ps else 0.0
+
+
+def rated(
+    alone: Schedule | None, time_ps: int, bound_ps: int, estimate_ps: int | None, carried_Bps: npt.NDArray[np.float64]
+) -> dict[str, Any]:
+    """The columns of `Result.rated`; bandwidths of a schedule alone."""
+    found = {"time_s": time_ps / PS_PER_S, "lower_bound_s": bound_ps / PS_PER_S}
+    if alone is not None:
+        algbw = _algbw(alone, time_ps)
+        found |= {"algbw_GBps": algbw, "busbw_GBps": algbw * alone.kind.bus_factor(alone.pattern.p),
+                  "effbw_GBps": float(carried_Bps.max(initial=0.0)) / GB}
+    return found if estimate_ps is None else found | {"estimate_s": estimate_ps / PS_PER_S}
 
 
 def _padding(schedule: Schedule) -> list[str]:

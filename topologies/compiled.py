@@ -107,7 +107,14 @@ class Native:
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._engine.get_function_address(door))
 
     def __call__(self, words: list[int]) -> Any:
-        row = (ctypes.c_int64 * max(len(words), len(self.reads)))(*words)
+        return self.at(self.row(words))
+
+    def row(self, words: list[int]) -> Any:
+        """Arguments where the code reads them; what it returns is written over the first of them."""
+        return (ctypes.c_int64 * max(len(words), len(self.reads)))(*words)
+
+    def at(self, row: Any) -> Any:
+        """Call with the arguments in a row."""
         if status := self._call(row):
             raise RuntimeError(f"a kernel ended with status {status}")
         found = tuple(row[i] if read is None else read(row[i]) for i, read in enumerate(self.reads))
@@ -187,7 +194,13 @@ class Kernel(Part):
         words: list[int] = []
         take(given, kinds, words)
         native = self.signatures.get(key := tuple(kinds)) or self._compiled(key, given)
-        return lambda kept=given: native(words)  # type: ignore[misc]  # its arrays are alive as long as it is
+        row, first = native.row(words), words[: len(native.reads)]
+
+        def call(kept: tuple[Any, ...] = given) -> Any:  # its arrays are alive as long as it is
+            row[: len(first)] = first
+            return native.at(row)
+
+        return call
 
     @cached_property
     def folders(self) -> list[Path]:

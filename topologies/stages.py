@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
+from importlib import import_module
 from time import perf_counter, process_time
 from typing import Any, ParamSpec, TypeVar
 
@@ -154,6 +155,12 @@ def staged(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return within
 
     return decorated
+
+
+@staged("imports")
+def imported(name: str) -> Any:
+    """A module that takes long to load, where it is used."""
+    return import_module(name)
 
 
 _tell: Callable[[str], None] | None = None

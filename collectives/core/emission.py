@@ -10,7 +10,7 @@ part, the rows of kept sources must be what they were.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from collectives.core.collective import Ends
 from collectives.core.proof import ScheduleError
 from collectives.core.routes import check_named_links
-from collectives.core.transfers import WHOLE, TooManyTransfers, Transfers, take
+from collectives.core.transfers import WHOLE, TooManyTransfers, Transfers, rows_at_most, take
 from topologies import Topology, WeftError
 from topologies.checks import INT64, MOST_COUNT, told
 from topologies.core.paths import evenly
@@ -168,6 +168,9 @@ Emit = Callable[[npt.NDArray[np.integer]], Transfers]
 MOST_KEPT = 65_536
 """Limit on the transfers that are kept of a pattern that is emitted in parts."""
 
+FEW_SOURCES, FEW_TRANSFERS = 256, 100_000
+"""Limits on what is emitted once for all, by a pattern that is asked for some of its sources first."""
+
 SAMPLED_TRANSFERS = 1_000
 """Limit on the transfers of one rank that stand for all of them."""
 
@@ -217,6 +220,13 @@ class Emission:
                 self._compare(_of_sources(t, self._known), self._kept)
             self._kept, self._known = _frozen(t, copy=True), every  # its generator may have kept the arrays
         return self._kept
+
+    def first(self, ranks: npt.NDArray[np.integer]) -> Transfers:
+        """The transfers of some sources; of few sources all are emitted at once, unless they are many."""
+        if self._kept is None and self._n_sources <= FEW_SOURCES:
+            with suppress(WeftError), rows_at_most(FEW_TRANSFERS):
+                self.freeze()
+        return self(ranks)
 
     @contextmanager
     def at_hand(self, most: int) -> Iterator[None]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from collectives.core import by_value
 from collectives.core.collective import Collective, Ends
-from collectives.core.emission import Accepted, Emission, Emit, digest_of
+from collectives.core.emission import FEW_TRANSFERS, Accepted, Emission, Emit, digest_of
 from collectives.core.process_groups import check_reserved
 from collectives.core.proof import BlocksOf, ScheduleError, prove_carried
 from collectives.core.symmetry import Group, Groups, read_groups
@@ -37,9 +37,6 @@ ALONE_MOVES = 2_500_000
 
 PROGRESS = ("free", "any", "all")
 """What a rank may wait for before its next step."""
-
-OWN_TRANSFERS = 100_000
-"""Limit on the transfers of a pattern with a proof of its own that are emitted once for all."""
 
 CHECKED_COUNTS = 16
 CHECKED_RANKS = 1024
@@ -262,7 +259,7 @@ class Pattern:
         if self.p > most_transfers:
             return True  # every rank takes part
         few = evenly(self.p, 4)
-        t = self.emit(few)
+        t = self.emission.first(few) if _LATER.get() else self.emit(few)  # of weft's own, all at once
         most = np.bincount(t.port).max(initial=0) * self.p // few.size
         return bool(int(t.blocks.sum()) * self.p // few.size > most_moves or most > most_transfers)
 
@@ -369,7 +366,7 @@ class Pattern:
     def _check_few(self) -> None:
         """What can be checked of a pattern that is not proved itself, from the transfers that are kept of it."""
         t, n = self.emission.kept()
-        if t.src.size * self.p < OWN_TRANSFERS * n:
+        if t.src.size * self.p < FEW_TRANSFERS * n:
             self.emission.freeze()
         if self.is_unnamed or self.p > CHECKED_RANKS:
             return  # its blocks have no names, or take long to list

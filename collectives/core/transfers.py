@@ -5,7 +5,9 @@ transfers that look alike from every rank the same slot, so that those of a few 
 them, and it can emit the transfers of any subset of ranks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -95,6 +97,19 @@ _KINDS = (np.int32, np.int32, np.int32, np.int32, np.int32, np.int64, np.bool_, 
 
 class TooManyTransfers(WeftError):
     """A table that would not fit in memory; whoever knows its algorithm names it."""
+
+
+_MOST: ContextVar[int] = ContextVar("most transfers of a table", default=0)
+
+
+@contextmanager
+def rows_at_most(most: int) -> Iterator[None]:
+    """Within it a table of more transfers raises `TooManyTransfers`, before it has them."""
+    before = _MOST.set(most)
+    try:
+        yield
+    finally:
+        _MOST.reset(before)
 
 
 Mark = tuple[int, int, int]
@@ -189,6 +204,8 @@ class TransferTable:
 
     def _check_memory(self, n_rows: int) -> None:
         need = n_rows * BYTES_PER_ROW
+        if n_rows > (_MOST.get() or n_rows):
+            raise TooManyTransfers("more than were asked for")
         if need > memory_limit():
             raise TooManyTransfers(
                 f"at least {counted(n_rows, 'transfer')} of {counted(self.ranks.size, 'rank')} take about "

@@ -18,7 +18,7 @@ from sim.program.passes import are_later
 from topologies import Topology, egress_Bps, ingress_Bps
 from topologies.checks import checked
 from topologies.compiled import held
-from topologies.flows.tightest_cut import remembered
+from topologies.flows.tightest_cut import remembered, remembered_in_proportion
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
@@ -60,17 +60,18 @@ def bounds(lowered: Lowered) -> Bounds:
 
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
-    return bounds_with(lowered, *BusyAndPath(lowered.program)())
+    return bounds_with(lowered, lowered.topology, *BusyAndPath(lowered.program)())
 
 
-def bounds_with(lowered: Lowered, busy_ps: int, path_ps: int) -> Bounds:
-    """The bounds, given what `BusyAndPath` finds."""
-    if lowered.schedule.kind.name not in COLLECTIVES:  # of some ranks, whose links need not be the least of all
+def bounds_with(lowered: Lowered, topology: Topology, busy_ps: int, path_ps: int) -> Bounds:
+    """The bounds on a fabric of the same wiring, given what `BusyAndPath` finds there."""
+    of_some = lowered.schedule.kind.name not in COLLECTIVES  # ranks, whose links need not be the least of all
+    if of_some or lowered.program.delivers_heads:
         return Bounds(busy_ps, path_ps, 0)
-    return Bounds(busy_ps, path_ps, _wire_bound_ps(lowered), _cut_bound_ps(lowered))
+    return Bounds(busy_ps, path_ps, _wire_bound_ps(lowered, topology), _cut_bound_ps(lowered, topology))
 
 
-def _wire_bound_ps(lowered: Lowered) -> int:
+def _wire_bound_ps(lowered: Lowered, topology: Topology) -> int:
     """Bytes that must enter and leave NPUs, whatever the algorithm, at the bandwidth of their links.
 
     An NPU that wants what others have must receive it; one whose contribution others need must send it. All-reduce
@@ -79,11 +80,11 @@ def _wire_bound_ps(lowered: Lowered) -> int:
     schedule, size, p = lowered.schedule, lowered.schedule.size_bytes, lowered.schedule.pattern.p
     n = schedule.pattern.group_size
     unknown = schedule.pattern.is_part or schedule.kind.weights is not None
-    if lowered.program.delivers_heads or n == 1 or size == 0 or unknown:
+    if n == 1 or size == 0 or unknown:
         return 0
     share = size * (n - 1) / n
     if schedule.kind.rooted:
-        root, others = _rooted_ends(schedule.topology, schedule.pattern.root)
+        root, others = _rooted_ends(topology, schedule.pattern.root)
         seconds = {
             "broadcast": max(size / others.into, size / root.out_of),
             "reduce": max(size / root.into, size / others.out_of),
@@ -91,7 +92,7 @@ def _wire_bound_ps(lowered: Lowered) -> int:
             "scatter": max(share / root.out_of, share / (n - 1) / others.into),
         }[schedule.kind.name]
     else:
-        ends, all_Bps = _ends(schedule.topology)
+        ends, all_Bps = _ends(topology)
         all_groups = 0 if schedule.pattern.in_switches else 2 * (p - p // n) * size
         seconds = {
             "all-reduce": max(size / ends.into, size / ends.out_of, all_groups / all_Bps),
@@ -125,11 +126,11 @@ def _rooted_ends(topology: Topology, root: int) -> tuple[_Ends, _Ends]:
     return _Ends(into[root], out_of[root]), _Ends(*least)
 
 
-def _cut_bound_ps(lowered: Lowered) -> int:
+def _cut_bound_ps(lowered: Lowered, topology: Topology) -> int:
     """Time for the traffic that must cross the tightest cut of the collective."""
     schedule = lowered.schedule
-    pattern, topology = schedule.pattern, schedule.topology
-    nothing = lowered.program.delivers_heads or schedule.size_bytes == 0 or pattern.group_size < pattern.p
+    pattern = schedule.pattern
+    nothing = schedule.size_bytes == 0 or pattern.group_size < pattern.p
     nothing |= pattern.is_part or pattern.circuits is not None
     if nothing or not is_cheap(topology):
         return 0
@@ -145,7 +146,11 @@ def _pairs_s_per_byte(topology: Topology, kind: Collective, element_bytes: int, 
     return pairs_bound(topology, demand_of(kind, topology.n_npus), element_bytes, size_bytes).s_per_byte
 
 
-@remembered
+def _at_times(ps_per_byte: Fraction, times: Fraction) -> Fraction:
+    return ps_per_byte / times
+
+
+@remembered_in_proportion(_at_times)
 def _cut_ps_per_byte(topology: Topology, collective: str, root: int, reducing: bool) -> Fraction:
     return cut_bound(topology, collective, root, reducing_switches=reducing).s_per_byte * PS_PER_S
 

@@ -1,7 +1,7 @@
 """The alpha-beta estimate: steps in lockstep, each as long as its slowest transfer and its fullest link."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -73,51 +73,73 @@ def estimate_parts(lowered: Lowered) -> Estimate:
 class Estimates:
     """`estimate_ps` of one program, called again as rates and service times change.
 
-    Of steps whose transfers cut through and wait for whole ones, what links serve in each is found once.
+    Of transfers that cut through and wait for whole ones, what links serve in each step is found once.
     """
 
     def __init__(self, lowered: Lowered) -> None:
         program, pattern = lowered.program, lowered.schedule.pattern
-        simple = program.cut_through and not program.parent.size and not pattern.pipeline and len(pattern.phases) < 2
-        self._crossed: tuple[I64, F64, I32, int] | None = None  # step and server, byte picoseconds, link, steps
+        simple = program.cut_through and not program.parent.size and not pattern.pipeline
+        self._steps: tuple[_Loads, ...] = ()  # of the steps; or of the ports in each, and of the phases
         if simple and 0 < program.n_tasks <= PART and (lowered.server_link >= 0).all():
-            step = lowered.task_step.astype(np.int64)
-            n_steps = int(step.max()) + 1
-            wires, _ = _until_last_service_ps(program)
-            self._latency_ps = int(_largest(step, n_steps, wires).sum())
-            if n_steps * program.n_servers <= 8 * PART:
-                task, server = crossings(program, np.arange(program.n_tasks))
-                key: I64 = step[task] * program.n_servers + server
-                sent_ps: F64 = lowered.task_bytes[task].astype(np.float64) * 1e12
-                self._crossed = key, sent_ps, lowered.server_link[server], n_steps
+            step, self._phases = lowered.task_step.astype(np.int64), np.array(pattern.phases)
+            self._many = len(pattern.phases) > 1
+            keys, self._n_ports = _of_ports(lowered, step) if self._many else ((step,), 1)
+            n_keys = -(-(int(keys[0].max()) + 1) // self._n_ports) * self._n_ports
+            self._alpha = _largest(keys[0], n_keys, _until_last_service_ps(program)[0])
+            if n_keys * program.n_servers <= 8 * PART:
+                self._steps = tuple(_Loads(lowered, key, n_keys) for key in keys)
 
-    def __call__(self, lowered: Lowered) -> int:
-        """The estimate of the program at other rates, with the fabric that has them."""
-        if self._crossed is None:
-            return estimate_ps(lowered)
-        key, sent_ps, link, n_steps = self._crossed
-        load = np.bincount(key, sent_ps / lowered.topology.bandwidth_Bps[link], n_steps * lowered.program.n_servers)
-        return self._latency_ps + int(np.ceil(load.reshape(n_steps, -1).max(axis=1).sum()))
+    def __call__(self, bandwidth_Bps: F64, lowered: Callable[[], Lowered]) -> int:
+        """The estimate at other rates of links; `lowered`: the program there, with the fabric that has them."""
+        if not self._steps:
+            return estimate_ps(lowered())
+        load, *of_phases = (of(bandwidth_Bps) for of in self._steps)
+        if not self._many:
+            return int(self._alpha.sum()) + int(np.ceil(load.sum()))
+        shared = of_phases[0][: self._phases.size]
+        return sum(_of_phases(np.stack([self._alpha, load]), self._n_ports, self._phases, shared))
+
+
+class _Loads:
+    """The time of the fullest link in each of some steps at any rates, where no chunks are passed on in them."""
+
+    def __init__(self, lowered: Lowered, step: I64, n_steps: int) -> None:
+        task, server = crossings(lowered.program, np.arange(lowered.program.n_tasks))
+        self.key, self.shape = step[task] * lowered.program.n_servers + server, (n_steps, lowered.program.n_servers)
+        self.sent_ps, self.link = lowered.task_bytes[task].astype(np.float64) * 1e12, lowered.server_link[server]
+
+    def __call__(self, bandwidth_Bps: F64) -> F64:
+        load = np.bincount(self.key, self.sent_ps / bandwidth_Bps[self.link], math.prod(self.shape))
+        fullest: F64 = load.reshape(self.shape).max(axis=1)
+        return fullest
+
+
+def _of_ports(lowered: Lowered, step: I64) -> tuple[tuple[I64, I64], int]:
+    """The step of its port, and the phase, of each task; and the number of ports."""
+    transfers = lowered.transfers[0]
+    assert transfers is not None
+    port = transfers.port[lowered.task_row].astype(np.int64)
+    n_ports = int(port.max()) + 1
+    phase = np.searchsorted(np.array(lowered.schedule.pattern.phases), step, "right") - 1
+    return (step * n_ports + port, phase), n_ports
 
 
 def _phases(lowered: Lowered, step: I64) -> Estimate:
     """Phases in lockstep: within one each port goes through its own steps, or a link that ports share decides."""
-    program, transfers = lowered.program, lowered.transfers[0]
-    assert transfers is not None
-    wires, before = _until_last_service_ps(program)
-    port = transfers.port[lowered.task_row].astype(np.int64)
-    n_ports = int(port.max()) + 1
-    chain = step * n_ports + port
-    n_chains, starts = int(chain.max()) + 1, np.array(lowered.schedule.pattern.phases)
+    wires, before = _until_last_service_ps(lowered.program)
+    (chain, phase), n_ports = _of_ports(lowered, step)
+    n_chains = int(chain.max()) + 1
     own = np.stack([_largest(chain, n_chains, wires), _step_loads_ps(lowered, chain, None)])
     if before is not None:
         own[1] += _largest(chain, n_chains, before) - own[0]
     own = np.pad(own, ((0, 0), (0, -n_chains % n_ports)))
+    return _of_phases(own, n_ports, np.array(lowered.schedule.pattern.phases), _step_loads_ps(lowered, phase, None))
+
+
+def _of_phases(own: F64, n_ports: int, starts: I64, shared: F64) -> Estimate:
     ports = np.add.reduceat(own.reshape(2, -1, n_ports), starts, axis=1)
     longest = ports[:, np.arange(starts.size), ports.sum(axis=0).argmax(axis=1)]
-    shared = _step_loads_ps(lowered, np.searchsorted(starts, step, "right") - 1, None)
-    latency = longest[0].sum()
-    return Estimate(int(latency), math.ceil(np.maximum(longest[1], shared).sum()))
+    return Estimate(int(longest[0].sum()), math.ceil(np.maximum(longest[1], shared).sum()))
 
 
 def _streamed(lowered: Lowered) -> I64:

@@ -11,7 +11,7 @@ from collectives.core.collective import Ends, collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
-from sim.faults.plan import FaultPlan, SlowLink
+from sim.faults.plan import FaultPlan, Loss, SlowLink
 from sim.simulation import simulate
 from topologies import from_spec
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
@@ -59,6 +59,7 @@ def _compression(*dtypes: str) -> None:
 
 
 SLOW = FaultPlan(faults=(SlowLink(link="*", at="1us", share=0.5),))
+LOSSY = FaultPlan(faults=(Loss(link="*", probability=0.5),), timeout="1us")
 
 
 def _why() -> None:
@@ -75,6 +76,7 @@ WORK: dict[str, Callable[[], None]] = {
     "proofs": _proofs, "trees": _trees, "search": _matches,
     "ordered": partial(_all_reduce, discipline="lowest-chunk-first"), "nics": partial(_all_reduce, nic="shared"),
     "turns": _turns, "faults": partial(_all_reduce, faults=SLOW),
+    "losses": partial(_all_reduce, faults=LOSSY),
     "why": _why, "large": _large,
     "integers": partial(_compression, "int32", "int64"), "floats": partial(_compression, "float32", "float64"),
 }

@@ -133,7 +133,7 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty):
     its = state.servers[server]
     start = max(run.now_ps, its.free_ps)
     extra, lost = np.int64(0), False
-    if faulty and state.chooses[server] != 0:
+    if faulty and (state.chooses[server] != 0 or program.server_loss.size + program.server_jitter.size > 0):
         service, extra, lost = faults.conditions(program, state, server, key, place)
     else:
         service = service_ps(program, size, program.server_rate[server])
@@ -313,6 +313,12 @@ def run_ordered(program, state, max_events, until_ps):
 def run_links(program, state, max_events, until_ps):
     """Run a program with turns, channels or buffers, or with NICs beside ranks or pools; `server_nic` may be -1."""
     return fifo_loop(program, state, max_events, until_ps, True, True, True, False)
+
+
+@entry
+def run_drawn(program, state, max_events, until_ps):
+    """Run such a program with losses and jitter alone, and without pools."""
+    return fifo_loop(program, state, max_events, until_ps, False, False, False, True)
 
 
 @entry

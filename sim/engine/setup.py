@@ -48,7 +48,8 @@ ROOM_FOR_BUCKETS = 1 << 22
 def loop(program: Program) -> Callable[..., int]:
     """The entry of the loop with the fewest flags that a program runs in."""
     if not program.is_healthy:
-        return _fifo.run_faulty
+        drawn = not (choosers(program).any() or program.pool_capacity.size or program.has_nics)
+        return _fifo.run_drawn if drawn else _fifo.run_faulty
     if not choosers(program).any() and _pools_are_simple(program):
         return _fifo.run_fifo_nics if program.has_nics else _fifo.run_fifo
     ranks = not (program.takes_turns or program.has_credits or program.has_channels or program.has_nics)
@@ -136,14 +137,13 @@ def choosers(program: Program) -> npt.NDArray[np.bool_]:
 
 
 def _may_go_wrong(program: Program) -> npt.NDArray[np.bool_]:
-    """Servers whose services are not known on arrival, (S,): faulty ones, first ones of detours, and NICs."""
+    """Servers whose services are not known on arrival, (S,): ones that change, first ones of detours, and NICs.
+
+    What is drawn, as a loss is, depends on the chunk alone.
+    """
     found = np.zeros(program.n_servers, np.bool_)
     if program.timetable_ptr.size:
         found |= np.diff(program.timetable_ptr) > 0
-    if program.server_loss.size:
-        found |= program.server_loss > 0
-    if program.server_jitter.size:
-        found |= program.server_jitter != NONE
     if program.detour_ptr.size:
         tasks = np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))
         routes = np.concatenate([program.task_route[tasks], program.detour_route])

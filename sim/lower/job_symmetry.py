@@ -118,7 +118,7 @@ def _powers(job: Job) -> Callable[[Action], Action | None]:
 def _holding(emitters: Sequence[Emitter], group: Group, tie: str, seed: int, ranks: Ranks) -> Group:
     """The generators of a group that hold for all emitters together."""
     kept = group.generators
-    tests = [partial(_holds, emitter) for emitter in emitters]
+    tests = [partial(_holds, emitter, 1 / len(emitters)) for emitter in emitters]
     if ranks.turns and len(emitters) > 1:
         tests.append(partial(_take_turns_alike, emitters))
     while kept:
@@ -136,12 +136,13 @@ _HELD: "WeakKeyDictionary[Emit, dict[tuple[object, ...], bool]]" = WeakKeyDictio
 """By what emits transfers: whether groups that were looked at hold. Jobs of one search or table share it."""
 
 
-def _holds(emitter: Emitter, group: Group, tie: str, seed: int, ranks: Ranks) -> bool:
+def _holds(emitter: Emitter, share: float, group: Group, tie: str, seed: int, ranks: Ranks) -> bool:
+    """`share`: of the sample that a job is checked by, where all its transfers are too many."""
     known = _HELD.setdefault(emitter.emit, {}) if isinstance(emitter, Pattern) else {}
     moves = digest("", *(column for one in group.generators for column in (one.ranks, one.links)))
-    key = wiring_of(emitter.topology), alike(emitter.topology), moves, tie, seed, ranks
+    key = wiring_of(emitter.topology), alike(emitter.topology), moves, tie, seed, ranks, share
     if key not in known:
-        known[key] = check(emitter, divide(emitter, group, tie, seed, ranks), tie, seed)[0] is None
+        known[key] = check(emitter, divide(emitter, group, tie, seed, ranks), tie, seed, share=share)[0] is None
     return known[key]
 
 

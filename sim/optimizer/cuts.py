@@ -21,7 +21,7 @@ from sim.analytic.traffic import F64
 from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, positive, toward
 from sim.optimizer.objective import Evaluation, Objective
 from topologies.checks import Count, NotNegative, WeftError, checked
-from topologies.stages import count
+from topologies.stages import count, imported
 from topologies.text.brief import Tabular, one_line
 
 EVALUATIONS = "evaluations at most"
@@ -282,8 +282,6 @@ class _Search:
 
     def _polish(self, best: Evaluation) -> None:
         """A few simplex steps around the best point: no model holds across changes of the order of service."""
-        from scipy.optimize import minimize  # heavy: loaded where it is used
-
         n_dims = self.objective.n_dims
         steps = min(POLISH * (n_dims - 1), self.max_evaluations - len(self.seen))
 
@@ -292,8 +290,8 @@ class _Search:
 
         *logs, last = np.log(best.bandwidth_GBps)
         simplex = np.vstack([logs, logs + SIMPLEX * (np.eye(n_dims - 1) - 0.5)])
-        minimize(value, np.array(logs), method="Nelder-Mead",
-                 options={"maxfev": steps, "initial_simplex": simplex, "xatol": 1e-5, "fatol": 0.0})
+        options = {"maxfev": steps, "initial_simplex": simplex, "xatol": 1e-5, "fatol": 0.0}
+        imported("scipy.optimize").minimize(value, np.array(logs), method="Nelder-Mead", options=options)
 
     def _order_changes(self) -> bool:
         """Whether a critical path of one point is longer than the simulated time of another: no convex model holds."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from sim.analytic.traffic import F64
 from sim.lower.lowered import Lowered
 from sim.program.columns import crossings, work_of_servers, work_ps
 from sim.program.contract import HEAD, I64, Program
-from sim.program.retime import KEEPS_ITS_RATE, retime
+from sim.program.retime import KEEPS_ITS_RATE, Retimer
 from topologies import NPU, Topology, WeftError
 from topologies.units import PS_PER_S
 
@@ -62,8 +63,11 @@ class Retimed:
 
     def at(self, bandwidth_GBps: F64) -> Program:
         """The program with an NPU's bandwidth into each dimension, (D,) GB/s."""
-        rates = [Fraction(rate) for rate in rates_of_links(bandwidth_GBps, self.servers_per_npu)]
-        return retime(self.program, rates, self.server_dim)
+        return self._retimer([Fraction(rate) for rate in rates_of_links(bandwidth_GBps, self.servers_per_npu)])
+
+    @cached_property
+    def _retimer(self) -> Retimer:
+        return Retimer(self.program, self.n_dims, self.server_dim)
 
     def loads(self) -> tuple[F64, float]:
         """Bytes of an NPU's share that the busiest server of each dimension needs, (D,), and of the fixed ones, in ns.

@@ -36,16 +36,27 @@ def retime(
     >>> bool((slower.service_ps == 2 * program.service_ps).all())
     True
     """
-    kept, column = np.unique(program.server_rate[server_rate == KEEPS_ITS_RATE], return_inverse=True)
-    new_rate = server_rate.astype(np.int32)
-    new_rate[server_rate == KEEPS_ITS_RATE] = len(rates) + column
-    changed = program._replace(
-        server_rate=new_rate,
-        hop_latency_ps=program.hop_latency_ps + more_latency_ps * (program.hop_last > 0),
-    )
-    old = np.append(np.full(len(rates), -1), kept)
-    times = times_of(program, [*rates, *[Fraction(PS_PER_S)] * kept.size], old)
-    return with_services(changed, old.size, times)
+    return Retimer(program, len(rates), server_rate, more_latency_ps)(rates)
+
+
+class Retimer:
+    """`retime` of one program, called again at other rates of the same servers."""
+
+    def __init__(
+        self, program: Program, n_rates: int, server_rate: npt.NDArray[np.integer], more_latency_ps: int = 0
+    ) -> None:
+        kept, column = np.unique(program.server_rate[server_rate == KEEPS_ITS_RATE], return_inverse=True)
+        new_rate = server_rate.astype(np.int32)
+        new_rate[server_rate == KEEPS_ITS_RATE] = n_rates + column
+        more_ps = more_latency_ps * (program.hop_last > 0)
+        self.program, self.n_kept = program, kept.size
+        self.changed = program._replace(server_rate=new_rate, hop_latency_ps=program.hop_latency_ps + more_ps)
+        self.old = np.append(np.full(n_rates, -1), kept)
+
+    def __call__(self, rates: Sequence[Fraction]) -> Program:
+        """The program at these rates."""
+        times = times_of(self.program, [*rates, *[Fraction(PS_PER_S)] * self.n_kept], self.old)
+        return with_services(self.changed, self.old.size, times)
 
 
 SHARE = 0.001

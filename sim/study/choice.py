@@ -8,7 +8,7 @@ slower; where its chunks do not fit the buffers of links, as many more as do.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from collectives import Schedule
 from sim.analytic.bounds import bounds, busy_and_path_ps
@@ -126,11 +126,22 @@ def _unbuffered(model: Model) -> Model:
     return replace(model, buffer_bytes=None, credit_ps=None, bubble=False)
 
 
-class BestForm(NamedTuple):
+class Timed(Protocol):
+    """What a run returns."""
+
+    @property
+    def time_ps(self) -> int:
+        """Of the whole run."""
+
+
+R = TypeVar("R", bound=Timed)
+
+
+class BestForm(NamedTuple, Generic[R]):
     """The fastest form, and the outcome of the others."""
 
     name: str  # of the fastest, as in `ready_forms`
-    result: Result
+    result: R
     # by form: "35.1 us", "at least 104.7 us, not simulated", or why it cannot run or, under faults, end
     others: dict[str, str]
 
@@ -173,9 +184,9 @@ def _checked(schedule: Schedule, model: Model, symmetry: str, engine: str) -> Sc
 
 
 def best_form(
-    ready: Mapping[str, Schedule], simulate: Callable[[Schedule], Result], refused: Mapping[str, str] | None = None,
+    ready: Mapping[str, Schedule], simulate: Callable[[Schedule], R], refused: Mapping[str, str] | None = None,
     *, floor: Callable[[Schedule], int] | None = None,
-) -> BestForm:
+) -> BestForm[R]:
     """Simulate the forms that may win, the one with the lowest bound first.
 
     A form whose lower bound exceeds the best simulated time cannot be faster and is not simulated, nor is one with the
@@ -187,7 +198,7 @@ def best_form(
     Deadlock: faults leave no form that ends.
     """
     others = dict(refused or {})
-    results: dict[str, Result] = {}
+    results: dict[str, R] = {}
     stuck: dict[str, Deadlock] = {}
     compare = floor if len(ready) > 1 else None
     least_ps = {form: compare(schedule) if compare else 0 for form, schedule in ready.items()}

@@ -253,8 +253,8 @@ def planned(schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str =
 
 
 def switched_form(
-    ready: Mapping[str, Schedule], best: BestForm, run: Callable[[Schedule], Result], how: How = AS_USUAL
-) -> BestForm:
+    ready: Mapping[str, Schedule], best: BestForm[Result], run: Callable[[Schedule], Result], how: How = AS_USUAL
+) -> BestForm[Result]:
     """The best of static circuits, or of plans that switch them, where some may be faster.
 
     `ready`: schedules by form, on the circuits of the fabric or other static ones.

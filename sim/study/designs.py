@@ -65,7 +65,7 @@ def files_of_design(spec: Spec) -> list[str]:
     """Networks, workloads, groups and prices that are files; those that are not there are told as the study is made."""
     asked = spec.optimize
     some = (*(asked.network or ()), *(asked.workload or ()), *(asked.communicator or ()), asked.cost or "")
-    return [name for name in some if Path(name).is_file()]
+    return [name for name in some if name and Path(name).is_file()]
 
 
 def design_row(study: Study) -> dict[str, Any]:

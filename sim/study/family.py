@@ -9,6 +9,7 @@ chunks, and what rates decide in other ways, are computed one by one: `family_of
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from fractions import Fraction
 from functools import cached_property
 from operator import attrgetter
 from threading import local
@@ -25,11 +26,12 @@ from sim.engine.reruns import Reruns
 from sim.engine.run import SLICE_EVENTS
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
-from sim.lower.servers import distinct_rates
+from sim.program import I64
 from sim.program.contract import CLOCK_END_PS
 from sim.program.cutting import Rates
-from sim.result import Result
-from sim.study.choice import best_form
+from sim.program.outcome import Outcome
+from sim.result import Result, rated
+from sim.study.choice import BestForm, best_form
 from sim.study.key import beside_fabric, is_wefts_own, point_spec
 from sim.study.keys import TopologyKeys
 from sim.study.points import Row, Task, ready_point, row_of, topology_of
@@ -38,6 +40,8 @@ from sim.study.workload_keys import works
 from topologies import Topology
 from topologies.core.rateless import alike, at_alike_rates, wiring_of
 from workloads.job import Job
+
+F64 = npt.NDArray[np.float64]
 
 MOST_FAMILIES = 64
 """Limit on those that are kept, each with the memory of a run; a grid goes through all its algorithms and sizes."""
@@ -57,37 +61,60 @@ class _Form:
         self.reruns, self.busy_and_path = Reruns(self.program), BusyAndPath(self.program)
         self.lowered = first._replace(program=self.program)
         self.estimate = Estimates(self.lowered)
-        self.services, self.latency_ps = self.program.chunk_hops(), int(self.program.hop_latency_ps.max(initial=0))
+        self.link = self.lowered.server_link[np.unique(self.program.server_rate, return_index=True)[1]]
         pattern = schedule.pattern
         self.moved = pattern.in_switches, pattern.root, pattern.is_part, self.program.delivers_heads
         self.bound_ps = 0
 
-    def move(self, rates_Bps: npt.NDArray[np.float64]) -> bool:
-        """Go to other rates of links; False where the program is another one, or could outlast the clock."""
-        rates, row = distinct_rates(rates_Bps, self.lowered.server_link)
-        if not np.array_equal(row, self.program.server_rate):
-            return False
-        services = Rates(rates).times_ps(self.program.chunk_work[:, None], np.arange(len(rates)))
-        self.program.service_ps[:] = services.reshape(-1)
-        return self.services * (int(services.max(initial=1)) + self.latency_ps) < CLOCK_END_PS
+    def services_ps(self, rates_Bps: F64) -> Iterator[I64 | None]:
+        """Service times at some rates of links, (points, links); None where they are not, or could outlast the clock.
+
+        Links that are alike stay so, and the program is the same.
+        """
+        program, n_rates = self.program, self.link.size
+        rates = [Fraction(rate) for rate in rates_Bps[:, self.link].reshape(-1).tolist()]
+        found = Rates(rates).times_ps(program.chunk_work[:, None], np.arange(len(rates)))
+        latency_ps, services = int(program.hop_latency_ps.max(initial=0)), program.chunk_hops()
+        for times in found.reshape(-1, len(rates_Bps), n_rates).transpose(1, 0, 2):
+            fits = services * (int(times.max(initial=1)) + latency_ps) < CLOCK_END_PS
+            yield times.reshape(-1) if fits else None
+
+    def run(self) -> "_Run":
+        """Run with the service times that the program has."""
+        return _Run(self, self.reruns.run())
 
     def on(self, topology: Topology) -> Lowered:
         """The program on a fabric that has the rates."""
-        if self.lowered.topology is not topology:
-            its = self.schedule
-            schedule = Schedule(its.pattern.on(topology), its.size_bytes, its.element_bytes)
-            self.lowered = self.lowered._replace(job=Job.of(schedule))
-        return self.lowered
+        its = self.schedule
+        schedule = Schedule(its.pattern.on(topology), its.size_bytes, its.element_bytes)
+        return self.lowered._replace(job=Job.of(schedule))
 
-    def run(self, topology: Topology, began: float) -> Result:
-        """The run there."""
-        outcome, its = self.reruns.run(), self.on(topology)
+    def result(self, topology: Topology, outcome: Outcome) -> Result:
+        """All of a run there."""
+        its = self.on(topology)
         result = Result(
             job=its.job, model=its.model, engine="chunk", time_ps=outcome.makespan_ps, events=outcome.events,
-            wall_s=perf_counter() - began, lowered=its, outcome=outcome,
+            wall_s=0.0, lowered=its, outcome=outcome,
         )
-        vars(result).update(lower_bound_ps=self.bound_ps, estimate_ps=self.estimate(its))  # as it would find them
+        vars(result).update(lower_bound_ps=self.bound_ps)  # as it would find them
         return result
+
+    def rated(self, topology: Topology, outcome: Outcome) -> Row:
+        """What the rates decide of the row of a run there."""
+        rates_Bps = topology.bandwidth_Bps
+        carried_Bps = self.lowered.link_busy_ps(outcome.busy_ps) / max(outcome.makespan_ps, 1) * rates_Bps
+        estimate_ps = self.estimate(rates_Bps, lambda: self.on(topology))
+        return rated(self.schedule, outcome.makespan_ps, self.bound_ps, estimate_ps, carried_Bps)
+
+
+class _Run(NamedTuple):
+    form: _Form
+    outcome: Outcome
+
+    @property
+    def time_ps(self) -> int:
+        """Of the whole run."""
+        return self.outcome.makespan_ps
 
 
 class Family:
@@ -118,23 +145,35 @@ class Family:
                 return {}
         return {id(one): _Form(one, its) for one, its in zip(self.ready.values(), lowered, strict=True)}
 
-    def row(self, links: Mapping[str, str], topology: Topology) -> Row | None:
-        """The row of a point by its keys of links, on its fabric; None of one that is to be computed alone."""
+    def points(self, rates_Bps: F64) -> Iterator[Row | None]:
+        """The row of each point by the rates of its links, (points, links); None of one to be computed alone."""
+        fabric, forms = topology_of(self.task.spec), self.forms.values()
+        for rates, *services in zip(rates_Bps, *(form.services_ps(rates_Bps) for form in forms), strict=True):
+            if not services or any(times is None for times in services):
+                yield None
+                continue
+            for form, times in zip(forms, services, strict=True):
+                form.program.service_ps[:] = times
+            yield self._row(at_alike_rates(fabric, rates))
+
+    def _row(self, topology: Topology) -> Row:
+        """The row of a point on its fabric, for which all forms have their service times."""
         began, forms, bounds = perf_counter(), self.forms, dict[tuple[Any, ...], Bounds]()
-        if not forms or not all(form.move(topology.bandwidth_Bps) for form in forms.values()):
-            return None
         for form in forms.values():
             own = form.busy_and_path()
             if form.moved not in bounds:  # what must be moved whatever the form
-                bounds[form.moved] = bounds_with(form.on(topology), *own)
+                bounds[form.moved] = bounds_with(form.lowered, topology, *own)
             form.bound_ps = bounds[form.moved]._replace(load_ps=own[0], path_ps=own[1]).best_ps
         best = best_form(
-            self.ready, lambda schedule: forms[id(schedule)].run(topology, began), self.refused,
+            self.ready, lambda schedule: forms[id(schedule)].run(), self.refused,
             floor=lambda schedule: forms[id(schedule)].bound_ps,
         )
+        form, outcome = best.result
         if best.name not in self.rows:
-            self.rows[best.name] = row_of(at_links(self.task, links), best)
-        return self.rows[best.name] | best.result.rated() | {"other_forms": best.others, "wall_s": best.result.wall_s}
+            whole = BestForm(best.name, form.result(topology, outcome), best.others)
+            self.rows[best.name] = row_of(self.task, whole)
+        rated_row = form.rated(topology, outcome) | {"other_forms": best.others, "wall_s": perf_counter() - began}
+        return self.rows[best.name] | rated_row
 
 
 def at_links(task: Task, links: Mapping[str, str]) -> Task:
@@ -147,7 +186,7 @@ class Group(NamedTuple):
 
     first: Task
     links: tuple[dict[str, str], ...]  # of each: its keys of links
-    rates_Bps: npt.NDArray[np.float64]  # (points, links)
+    rates_Bps: F64  # (points, links)
 
     @classmethod
     def of(cls, tasks: Sequence[Task]) -> "Group":
@@ -161,10 +200,9 @@ class Group(NamedTuple):
 
         WeftError: the first cannot run, nor can the others.
         """
-        family, fabric = _FAMILIES.of(self.first), topology_of(self.first.spec)
-        for links, rates in zip(self.links, self.rates_Bps, strict=True):
-            topology = at_alike_rates(fabric, rates)
-            yield family.spec | {"topology": family.spec["topology"] | links}, family.row(links, topology)
+        family = _FAMILIES.of(self.first)
+        for links, row in zip(self.links, family.points(self.rates_Bps), strict=True):
+            yield family.spec | {"topology": family.spec["topology"] | links}, row
 
 
 class _Families(local):

@@ -172,16 +172,16 @@ def _specs(
     every = math.prod(map(len, axes.values()))
     mismatches: list[Mismatch | None] = []
     links = {name.removeprefix("topology."): name for name in axes if name in _LINKS}
-    met: dict[tuple[str, ...], tuple[Spec, Mismatch | None]] = {}  # by the values on axes that are not of links
+    met: dict[tuple[str, ...], tuple[Spec, Mismatch | None, int]] = {}  # by the values on axes that are not of links
     for values in itertools.product(*axes.values()):
         place = dict(zip(axes, values, strict=True))
         beside = tuple(repr(value) for name, value in place.items() if name not in _LINKS)
         if beside in met:
-            spec, mismatch = met[beside]
+            spec, mismatch, names = met[beside]
             spec = spec.at_links({key: place[name] for key, name in links.items()})
         else:
             spec = _checked(Spec.from_dict(_placed(data, place), where))
-            met[beside] = spec, mismatch = spec, _mismatch(spec)
+            met[beside] = spec, mismatch, names = spec, _mismatch(spec), len([*_named(spec)])
             spec.build_faults()
         mismatches.append(mismatch)
         for topology in map(_built, each_network(spec) if designs(spec) else (spec,)):
@@ -189,7 +189,7 @@ def _specs(
                 check_joined(topology)
                 joined = wiring
         sizes = (0,) if works(spec) else spec.sizes_bytes
-        points += len([*_named(spec)]) * len(sizes)
+        points += names * len(sizes)
         _check_count(points, where)
         count("combinations read", len(mismatches), every)
         yield spec, place, sizes

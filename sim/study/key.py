@@ -321,8 +321,9 @@ def fabric_digest(topology: Topology, file: str = "") -> str:
     """
     if topology not in _digests:
         shared = _fed_by_wiring(wiring_of(topology), file)
-        own = {name: _fed((name, getattr(topology, name))) for name in _DIGESTED if name not in shared}
-        digest = hashlib.sha256(b"".join((shared | own)[part] for part in ("", *_DIGESTED)))
+        digest = hashlib.sha256()
+        for name in ("", *_DIGESTED):
+            digest.update(shared[name] if name in shared else _fed((name, getattr(topology, name))))
         _digests[topology] = digest.hexdigest()[:DIGEST_LETTERS]
     return _digests[topology]
 

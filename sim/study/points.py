@@ -88,7 +88,7 @@ def compute(task: Task, progress: Callable[[Progress], None] | None = None) -> R
     return row_of(task, simulate_point(task, progress))
 
 
-def row_of(task: Task, best: BestForm) -> Row:
+def row_of(task: Task, best: BestForm[Result]) -> Row:
     """The row of a point that has been simulated."""
     why = best.result.why() if task.why else None
     account = {} if why is None else {"makespan_ps": why.makespan_ps, "parts_ps": why.parts}
@@ -160,7 +160,7 @@ def _gains(result: Result, max_events: int | None) -> list[str]:
     ]
 
 
-def simulate_point(task: Task, progress: Callable[[Progress], None] | None = None) -> BestForm:
+def simulate_point(task: Task, progress: Callable[[Progress], None] | None = None) -> BestForm[Result]:
     """Simulate one point, in the better form."""
     return simulate_ready(task, *ready_point(task), progress)
 
@@ -181,7 +181,7 @@ def ready_point(task: Task, symmetry: str = "auto") -> Forms:
 def simulate_ready(
     task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
     progress: Callable[[Progress], None] | None = None,
-) -> BestForm:
+) -> BestForm[Result]:
     """Simulate the forms of `ready_point` that can be the best, and where circuits may be switched what may beat it."""
     best = simulate_static(task, ready, refused, progress)
     if task.spec.engine == "analytic":
@@ -200,7 +200,7 @@ def _final(task: Task, progress: Callable[[Progress], None] | None) -> Callable[
 def simulate_static(
     task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
     progress: Callable[[Progress], None] | None = None,
-) -> BestForm:
+) -> BestForm[Result]:
     """Simulate the forms of `ready_point` that can be the best, on circuits that stay as they are."""
     spec, faults = task.spec, task.spec.build_faults()
     # the trials of `choose` are all of the chunk engine
@@ -390,21 +390,21 @@ def topology_of(spec: Spec) -> Topology:
     """
     if designs(spec):
         return read_any_network(str(spec.fabric), spec.topology.link_latency, spec.topology.hop_latency).topology
+    family = TOPOLOGIES.get((spec.topology.spec or "").strip().partition(":")[0])
+    if family is not None and family not in OWN_FAMILIES:
+        return _built(spec)
+    key = spec.topology, spec.model.preset, stamp_of(spec.fabric_file) if spec.fabric_file else ()
+    return _KEPT.get(key, partial(_built, spec))
+
+
+def _built(spec: Spec) -> Topology:
     most, why = MAX_LINKS, ""
     if spec.collective.algorithms is None and not spec.messages:
         many = len(spec.algorithms)
         most = MOST_PREPARED // many
         why = f"for {many} algorithms that nobody named, which would take many minutes: name some (--algorithms)"
     with links_at_most(most, why):
-        return _topology_of(spec)
-
-
-def _topology_of(spec: Spec) -> Topology:
-    family = TOPOLOGIES.get((spec.topology.spec or "").strip().partition(":")[0])
-    if family is not None and family not in OWN_FAMILIES:
         return spec.build_topology()
-    key = spec.topology, spec.model.preset, stamp_of(spec.fabric_file) if spec.fabric_file else ()
-    return _KEPT.get(key, spec.build_topology)
 
 
 _KEPT = Kept()

@@ -75,9 +75,9 @@ def policies(
     return [*found, best._replace(policy=BEST)], bound_ps
 
 
-def _static(spec: Spec, points: dict[str, Any], how: How) -> BestForm:
+def _static(spec: Spec, points: dict[str, Any], how: How) -> BestForm[Result]:
     """The best algorithm on the best static circuits."""
-    best: BestForm | None = None
+    best: BestForm[Result] | None = None
     floors = {name: floor_ps(spec, ready.values(), static=True) for name, (ready, _) in points.items()}
     for name in sorted(points, key=lambda name: floors[name]):
         if best is None or floors[name] < best.result.time_ps:

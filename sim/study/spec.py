@@ -186,7 +186,7 @@ class Spec(Sections):
             return ",".join(self.optimize.network)
         return self.topology.spec if self.topology.machine is None else self.topology.machine
 
-    @property
+    @cached_property
     def fabric_file(self) -> str:
         """The file with the fabric or the machine; "" for a family and for a machine that weft knows."""
         machine = self.topology.machine
@@ -313,7 +313,7 @@ class Spec(Sections):
         """What is made of symmetries."""
         return self.model.symmetry or "auto"
 
-    @property
+    @cached_property
     def sizes_bytes(self) -> tuple[int, ...]:
         """The sizes to run."""
         return sweep_sizes(self.sweep)

@@ -281,10 +281,11 @@ class Store:
         with self._told():
             return int(self._value("SELECT count(*) FROM point"))
 
-    def reasons(self) -> dict[str, str | None]:
-        """Every key, with the reason if the point cannot run."""
+    def reasons(self, *keys: str) -> dict[str, str | None]:
+        """Every key, or those of some that are stored, with the reason if the point cannot run."""
+        some = f" WHERE key IN ({','.join('?' * len(keys))})" if keys else ""
         with self._told():
-            return dict(self._execute("SELECT key, refused FROM point").fetchall())
+            return dict(self._execute(f"SELECT key, refused FROM point{some}", keys).fetchall())
 
     def close(self) -> None:
         """Close the file; nothing is left to write. The log is removed if no other process has the file open."""

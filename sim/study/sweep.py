@@ -280,16 +280,16 @@ class _Run:
 
     def _send(self, points: list[Point], pool: Executor) -> list[Point]:
         """Hand points out, unless they are stored by now; returns those that another process computes."""
-        mine, others = list[Point](), list[Point]()
-        for key, task in points:
-            if not self.claims.take(key):
-                others.append((key, task))
-            elif (found := self.store.get(key)) is not None:
+        claimed = [self.claims.take(key) for key, _ in points]
+        others = [point for point, taken in zip(points, claimed, strict=True) if not taken]
+        known, mine = self.store.reasons(*(key for key, _ in points)) if any(claimed) else {}, list[Point]()
+        for (key, task), taken in zip(points, claimed, strict=True):
+            if taken and key in known:
                 self.claims.give_back(key)
                 self.tally.elsewhere += 1
-                self.tally.refused += found.refused is not None
+                self.tally.refused += known[key] is not None
                 self.done(task, None)
-            else:
+            elif taken:
                 mine.append((key, task))
         if mine:
             future = _submitted(pool, mine, keys_hold=self.keys_hold)

@@ -81,12 +81,12 @@ def check_memory(name: str, n_nodes: int, n_links: int) -> None:
     WeftError: more nodes than `MAX_LINKS`, more links than that or `links_at_most`, or more memory than the limit with
     the symmetry and the program of a schedule that is alike for all NPUs.
     """
-    need = n_links * _BYTES_PER_LINK + n_nodes * _BYTES_PER_NODE
+    need, many = n_links * _BYTES_PER_LINK + n_nodes * _BYTES_PER_NODE, n_nodes > MAX_LINKS or n_links > _MOST.get()[0]
+    if not many and need <= memory_limit():
+        return
     estimate = f"{name} has {n_nodes} nodes and {n_links} links and would need about {format_size(need)} of memory"
-    if n_nodes > MAX_LINKS or n_links > _MOST.get()[0]:
-        raise WeftError(f"{estimate}: the limit is {_MOST.get()[0]:,} links{_MOST.get()[1]}")
-    if need > memory_limit():
-        raise WeftError(f"{estimate}: {shown_limit()}")
+    limit = f"the limit is {_MOST.get()[0]:,} links{_MOST.get()[1]}" if many else shown_limit()
+    raise WeftError(f"{estimate}: {limit}")
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError
-from topologies.core.topology import NeedsRates, Topology
+from topologies.core.topology import NeedsRates, Topology, made_of
 
 RATES = ("bandwidth_Bps", "latency_ps", "hop_latency_ps")
 
@@ -42,9 +42,13 @@ def wiring_of(topology: Topology) -> Topology:
     """
     if isinstance(topology, Rateless):
         return topology
+    return _found(topology) or topology
+
+
+def _found(topology: Topology) -> Rateless | None:
     if topology not in _KNOWN:
-        _KNOWN[topology] = _interned(topology)
-    return _KNOWN[topology] or topology
+        _KNOWN[topology] = _interned(topology) if (other := made_of(topology)) is None else _found(other)
+    return _KNOWN[topology]
 
 
 def _interned(t: Topology) -> Rateless | None:
@@ -80,22 +84,22 @@ def alike(topology: Topology) -> bytes:
     and the same digest: symmetries depend on rates no further.
     """
     if topology not in _ALIKE:
-        _ALIKE[topology] = digest("", *(_classes(getattr(topology, name)) for name in RATES))
+        classes = [_classes(getattr(topology, name)) for name in RATES]
+        _ALIKE[topology] = digest("", *classes) if any(one.size for one in classes) else b""
     return _ALIKE[topology]
 
 
 def at_alike_rates(topology: Topology, bandwidth_Bps: npt.NDArray[np.float64]) -> Topology:
     """The topology at other bandwidths, which are equal where its own are: `alike`, and not looked at once more."""
     found = topology.at_rates(bandwidth_Bps, topology.latency_ps, topology.hop_latency_ps)
-    wiring, same = wiring_of(topology), alike(topology)
-    _KNOWN[found], _ALIKE[found] = wiring if isinstance(wiring, Rateless) else None, same
+    _ALIKE[found] = alike(topology)
     return found
 
 
 def _classes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Number of the class of equals of each value; classes are numbered as they appear."""
+    """Number of the class of equals of each value, as classes appear; nothing where all are equal."""
     if values.size and (values == values[0]).all():
-        return np.zeros(values.size, np.int64)
+        return np.zeros(0, np.int64)
     first, row = np.unique(values, return_index=True, return_inverse=True)[1:]
     number: npt.NDArray[np.int64] = np.argsort(np.argsort(first))[row]
     return number

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import numpy.typing as npt
@@ -291,8 +292,18 @@ class Topology:
         found = object.__new__(Topology)
         rates = {"bandwidth_Bps": bandwidth_Bps, "latency_ps": latency_ps, "hop_latency_ps": hop_latency_ps}
         vars(found).update(vars(self) | rates)
-        _check_rates(found)
+        same = latency_ps is self.latency_ps and hop_latency_ps is self.hop_latency_ps
+        (_check_bandwidths if same else _check_rates)(found)
+        _MADE_OF[found] = ref(self)
         return found
+
+
+_MADE_OF: WeakKeyDictionary[Topology, ref[Topology]] = WeakKeyDictionary()
+
+
+def made_of(topology: Topology) -> Topology | None:
+    """The one that `at_rates` made this of, if it is still there."""
+    return _MADE_OF[topology]() if topology in _MADE_OF else None
 
 
 def _pairs_fall(src: IntArray, dst: IntArray) -> npt.NDArray[np.bool_]:
@@ -329,13 +340,20 @@ def _check_wiring(t: Topology) -> None:
 
 def _check_rates(t: Topology) -> None:
     """Check, and freeze, what `Topology.at_rates` gives."""
-    _check_lengths(t, bandwidth_Bps=t.n_links, latency_ps=t.n_links, hop_latency_ps=t.n_nodes)
-    _refuse(t, ~((t.bandwidth_Bps > 0) & np.isfinite(t.bandwidth_Bps)), "must have a positive, finite bandwidth")
+    _check_lengths(t, latency_ps=t.n_links, hop_latency_ps=t.n_nodes)
+    _check_bandwidths(t)
     _refuse(t, t.latency_ps < 0, "has a negative latency")
     if np.any(t.hop_latency_ps < 0):
         node = int(np.flatnonzero(t.hop_latency_ps < 0)[0])
         raise WeftError(f"topology {t.name}: node {node} has a negative hop latency")
-    _freeze(t.bandwidth_Bps, t.latency_ps, t.hop_latency_ps)
+    _freeze(t.latency_ps, t.hop_latency_ps)
+
+
+def _check_bandwidths(t: Topology) -> None:
+    _check_lengths(t, bandwidth_Bps=t.n_links)
+    if not (t.bandwidth_Bps.min(initial=1) > 0 and t.bandwidth_Bps.max(initial=1) < np.inf):  # nor NaN
+        _refuse(t, ~((t.bandwidth_Bps > 0) & np.isfinite(t.bandwidth_Bps)), "must have a positive, finite bandwidth")
+    _freeze(t.bandwidth_Bps)
 
 
 def _refuse(t: Topology, bad: npt.NDArray[np.bool_], why: str) -> None:

@@ -90,8 +90,8 @@ def proportions(bandwidth_Bps: Floats) -> tuple[Fraction, tuple[int, ...], Ints]
         rates, which = bandwidth_Bps[:1], np.zeros(bandwidth_Bps.size, np.int64)
     else:
         rates, which = np.unique(bandwidth_Bps, return_inverse=True)
-    exact = [Fraction(rate) for rate in rates.tolist()]
-    below = math.lcm(*(rate.denominator for rate in exact))
-    whole = [int(rate * below) for rate in exact]
+    exact = [rate.as_integer_ratio() for rate in rates.tolist()]
+    below = math.lcm(*(down for _, down in exact))
+    whole = [up * (below // down) for up, down in exact]
     unit = math.gcd(*whole) or 1
     return Fraction(unit, below), tuple(rate // unit for rate in whole), which

@@ -1,8 +1,8 @@
 """What changes in time: timetables, loss and jitter, detours, deadlines, and the journal of all services.
 
-A server on which something may go wrong chooses when it is free, as in policies/choose.py, so that what holds then is
-known; the others are committed on arrival as ever. A chunk that was lost is an event at the first server of its route;
-its place says how often it was lost, and whether it has been served at all (FRESH).
+A server that changes in time chooses when it is free, as in policies/choose.py, so that what holds then is known; the
+others are committed on arrival as ever, with what is drawn for the chunk. A chunk that was lost is an event at the
+first server of its route; its place says how often it was lost, and whether it has been served at all (FRESH).
 Draws are a counter-based hash, so that what is drawn does not depend on the order of a run.
 """
 

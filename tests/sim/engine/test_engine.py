@@ -22,7 +22,7 @@ from sim.engine.core import nic_room as _room
 from sim.engine.core import nodes as _nodes
 from sim.engine.core import tasks as _fifo_task
 from sim.engine.core.state import BLOCK
-from sim.engine.loop import run_faulty, run_fifo, run_links, run_ordered
+from sim.engine.loop import run_drawn, run_faulty, run_fifo, run_links, run_ordered
 from sim.engine.nics import heaps as _fifo_nic_heaps
 from sim.engine.nics import posts as _fifo_nic
 from sim.engine.nics import pushes as _fifo_nic_pushes
@@ -317,7 +317,7 @@ def test_too_long_starts_only_where_a_limit_says_so(monkeypatch: pytest.MonkeyPa
 def test_one_specialization() -> None:
     """Whatever the program, the kernel compiles once: casts happen at the door."""
     run(two_hop_burst(2))
-    for entry in (run_fifo, run_ordered, run_links, run_faulty):
+    for entry in (run_fifo, run_ordered, run_links, run_drawn, run_faulty):
         assert len(getattr(entry, "signatures", [()])) <= 1, "\n".join(str(one)[-900:] for one in entry.signatures)
 
 
