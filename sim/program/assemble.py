@@ -105,7 +105,8 @@ def assemble(
         task_cut = np.repeat(task_cut, columns.task_run)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
     if waits is None:
-        waits = waits_of(columns.edge_parent, columns.edge_child, columns.edge_lag, n_tasks)
+        chunks = cut_table[:, 0], task_cut
+        waits = waits_of(columns.edge_parent, columns.edge_child, columns.edge_lag, n_tasks, chunks)
     used = np.append(columns.server_discipline, np.asarray(pools.discipline, np.int8))
     looked_at = np.any(WEIGHTS[used, 0] != 0)
     program = Program(

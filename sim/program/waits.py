@@ -10,6 +10,9 @@ from sim.program.contract import I32, PUSHED, WHOLE
 from sim.program.passes import children
 from topologies import WeftError
 
+NEVER = PUSHED - 1
+"""Lag of a window that no chunk waits for."""
+
 
 class Waits(NamedTuple):
     """Dependencies in CSR form, free of circles."""
@@ -17,14 +20,19 @@ class Waits(NamedTuple):
     columns: dict[str, Any]  # fields of `Program`
 
 
-def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
+def waits_of(
+    parent: I32, child: I32, lag: I32, n_tasks: int, chunks: tuple[npt.NDArray[np.integer], I32] | None = None
+) -> Waits:
     """The dependencies of some tasks, sorted; lag WHOLE, PUSHED, 0 (chunk by chunk) or a window.
 
+    `chunks`: by cut, and the cut of each task; None: of no matter, so that windows as wide as a task are kept.
     WeftError: tasks that wait for each other in a circle, windows left out; a lag that no engine knows.
     """
     if (least := int(lag.min(initial=0))) < PUSHED:
         raise WeftError(f"task {child[np.argmin(lag)]} waits with lag {least}: give {WHOLE}, {PUSHED}, 0 or a window")
     firm = lag <= 0
+    if chunks is not None:
+        lag = _open_windows(child, lag, *chunks)
     if np.any(firm & (parent >= child)) and (circle := _circle(n_tasks, parent[firm], child[firm])):
         raise Cycle(circle)
     whole_ptr, whole_child, _ = by_key(parent, child, lag, (WHOLE, WHOLE), n_tasks)
@@ -38,6 +46,17 @@ def waits_of(parent: I32, child: I32, lag: I32, n_tasks: int) -> Waits:
         "parent_ptr": parent_ptr, "parent": parents, "parent_lag": parent_lag,
     }
     return Waits(columns)
+
+
+def _open_windows(child: I32, lag: I32, cut_chunks: npt.NDArray[np.integer], task_cut: I32) -> I32:
+    """The lags, NEVER where a window is as wide as its task has chunks."""
+    windows = np.flatnonzero(lag > 0)
+    wide = windows[cut_chunks[task_cut[child[windows]]] <= lag[windows]]
+    if not wide.size:
+        return lag
+    lags = lag.copy()
+    lags[wide] = NEVER
+    return lags
 
 
 def whole_waits(parent: I32, ptr: npt.NDArray[np.integer]) -> Waits | None:

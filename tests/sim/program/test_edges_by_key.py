@@ -6,6 +6,8 @@ import pytest
 from sim.program import i32
 from sim.program.columns import FEW, STREAM, by_key
 from sim.program.contract import PUSHED, WHOLE
+from sim.program.waits import waits_of
+from topologies import WeftError
 
 
 @pytest.mark.parametrize("kind", [(WHOLE, WHOLE), (PUSHED, PUSHED), STREAM])
@@ -27,3 +29,14 @@ def test_edges_of_a_key_stay_in_order(kind: tuple[int, int], n_edges: int, order
         task: list(zip(values[ptr[task]:ptr[task + 1]].tolist(), lags[ptr[task]:ptr[task + 1]].tolist(), strict=True))
         for task in range(n_tasks)
     }
+
+
+def test_windows_as_wide_as_a_task_has_chunks_are_left_out() -> None:
+    """Chunk c waits for c - lag + 1 chunks: no chunk of three waits with a lag of three, and the last with one of two."""
+    three = np.array([3]), i32([0, 0])
+    for lag, edges in ((2, 1), (3, 0), (4, 0)):
+        columns = waits_of(i32([0]), i32([1]), i32([lag]), 2, three).columns
+        assert columns["stream_child"].size == columns["parent"].size == edges
+        assert waits_of(i32([0]), i32([1]), i32([lag]), 2).columns["stream_child"].size == 1
+    with pytest.raises(WeftError, match="lag -3"):
+        waits_of(i32([0]), i32([1]), i32([-3]), 2, three)
