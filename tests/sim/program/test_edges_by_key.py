@@ -32,7 +32,7 @@ def test_edges_of_a_key_stay_in_order(kind: tuple[int, int], n_edges: int, order
 
 
 def test_windows_as_wide_as_a_task_has_chunks_are_left_out() -> None:
-    """Chunk c waits for c - lag + 1 chunks: no chunk of three waits with a lag of three, and the last with one of two."""
+    """Chunk c waits for c - lag + 1 chunks: of three none waits with a lag of three, the last with one of two."""
     three = np.array([3]), i32([0, 0])
     for lag, edges in ((2, 1), (3, 0), (4, 0)):
         columns = waits_of(i32([0]), i32([1]), i32([lag]), 2, three).columns

@@ -244,7 +244,7 @@ def test_a_schedule_with_joins_has_the_symmetry_that_it_had(symmetry: str, whole
 
 
 @pytest.mark.parametrize(("spec", "name"), [("ring:5", "ring"), ("torus:3x2", "swing"), ("switch:7", "direct"),
-                                            ("fat-tree:4", "in-network"), ("torus:4x3", "bucket"), ("ring:2", "direct")])
+                                            ("fat-tree:4", "in-network"), ("torus:4x3", "bucket"), ("ring:2", "ring")])
 def test_spans_of_a_schedule_have_the_draws_of_its_run(spec: str, name: str) -> None:
     """What is drawn for a transfer is drawn by its number, which is the same with joins and without."""
     schedule = build(name, "all-reduce", from_spec(spec), "4099B")
