@@ -27,8 +27,9 @@ def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Low
     """The program of a job that is one schedule, without joins."""
     timed = _timed(schedule, model, shape)
     return Lowered(
-        timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, *timed.legend, shape.task_src,
-        shape.task_row, timed.task_bytes, (shape.quotient.transfers,), NO_TASKS, NO_TASKS,
+        timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, *timed.legend,
+        None if shape.rows is None else shape.task_src, shape.rows, timed.task_bytes, (shape.quotient.transfers,),
+        NO_TASKS, NO_TASKS,
     )
 
 
@@ -70,7 +71,7 @@ def _assembled(
     topology, t, keys = schedule.topology, shape.quotient.transfers, shape.server_link
     flow = flows(topology, t)[shape.task_row] if has_flows(model) else None
     ports = Ports(model, [(schedule.pattern, t)])
-    port = np.broadcast_to(ports.of(schedule.pattern, t), t.src.size)[shape.task_row if model.nic else slice(0)]
+    port = np.broadcast_to(ports.of(schedule.pattern, t), shape.task_half.size)[shape.task_row if model.nic else slice(0)]
     check_buffers(model, task_bytes, cutting, cuttings)
     columns = Columns(
         rates=rates, server_rate=server_rate,

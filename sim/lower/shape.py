@@ -6,14 +6,14 @@ so that a sweep over sizes, chunk counts, models, bandwidths and latencies build
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from typing import NamedTuple, cast
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
 from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
-from collectives.core.transfers import Pool, without_waits
+from collectives.core.transfers import Again, Pool, Transfers, without_waits
 from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting, waiting_rows
 from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, Routes, finder, quotient
@@ -54,10 +54,10 @@ class Shape:
 
     quotient: Quotient
     server_link: I32  # (S,): link of each server
-    # task_row, task_half: transfer of each task (a row of the quotient's), and which half of its bytes, -1 for all
-    task_row: I32
+    # rows, task_half: transfer of each task (a row of the quotient's), None where each is that of its number; and which
+    # half of its bytes, -1 for all
+    rows: I32 | None
     task_half: I8
-    task_src: I32  # (T,): source of each task
     # route_ptr, route_server, route_channel: distinct routes, over servers, and the channel of each hop (empty where
     # links have one)
     route_ptr: I32
@@ -69,6 +69,17 @@ class Shape:
     timed: dict[tuple[int, Model, tuple[Pool, ...]], Timed] = field(default_factory=dict)
     # by forwarding, delivery and latency of endpoints: those of the last topology, with the latency of each hop
     hops: dict[tuple[str, str, int], tuple[Topology, I64, Hops]] = field(default_factory=dict)
+
+    @property
+    def task_row(self) -> I32:
+        """Transfer of each task, (T,)."""
+        return np.arange(self.task_route.size, dtype=np.int32) if self.rows is None else self.rows
+
+    @property
+    def task_src(self) -> I32:
+        """Source of each task, (T,)."""
+        src = self.quotient.transfers.src
+        return src if self.rows is None else src[self.rows]
 
     @cached_property
     def _even(self) -> int | None:
@@ -133,7 +144,7 @@ class Shape:
         t, found = self.quotient.transfers, None
         if t.src.size > BLOCK and self.waiting == FREE and self.task_half.max() < 0 and t.dep_lag.max(initial=-1) < 0:
             found = whole_waits(rows_waited_for(self.quotient), t.dep_ptr)
-        return found or waits_of(*self.edges, self.task_row.size)
+        return found or waits_of(*self.edges, self.task_route.size)
 
     @cached_property
     def task_class(self) -> I32:
@@ -141,18 +152,26 @@ class Shape:
         tie = self.quotient.transfers.tie_class
         if self.task_half.strides == (0,) and is_dense(tie):
             return np.array(tie, np.int32)
-        return numbered(self.task_row.size, self.task_tie)[1]
+        return numbered(self.task_route.size, self.task_tie)[1]
 
     def task_tie(self, tasks: slice = slice(None)) -> I64:
         """What orders some tasks that ask for a server at the same time."""
         tie: I64 = self.quotient.transfers.tie_class[self.task_row[tasks]].astype(np.int64)
         return tie * 2 + np.maximum(self.task_half[tasks], 0)
 
-    def alone(self) -> "Shape":
-        """The same, where its tasks are the whole program: waits, classes and routes stand for what made them."""
+    def alone(self, emit: Emit) -> "Shape":
+        """The same, where its tasks are the whole program: waits, classes and routes stand for what made them.
+
+        `emit`: the transfers.
+        """
         made = {"waits": self.waits, "task_class": self.task_class}
         none = Routes(Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)), np.zeros(0, np.int32))
-        kept = self.quotient._replace(transfers=without_waits(self.quotient.transfers), routes=none)
+        q, again = self.quotient, ref(emit)
+        few = without_waits(q.transfers)
+        if self.rows is None and q.orbits.is_whole and few.src.size > BLOCK:
+            every = np.arange(q.orbits.rank.shape[1])
+            few = cast(Transfers, Again(few, lambda: without_waits(cast(Emit, again())(every))))
+        kept = q._replace(transfers=few, routes=none)
         found = replace(self, quotient=kept)
         vars(found).update(made)
         return found
@@ -180,7 +199,8 @@ def shape_of(
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks, chunks), waiting).alone()
+        made = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks, chunks), waiting)
+        known[key] = made.alone(pattern.emit)
     return known[key]
 
 
@@ -197,14 +217,14 @@ def make_shape(q: Quotient, waiting: Waiting = FREE) -> Shape:
         twin = np.flatnonzero(row[1:] == row[:-1])
         half[twin], half[twin + 1] = 0, 1
         task_route, route_ptr, at = _distinct_routes(q, paths, half)
+        rows: I32 | None = row
         route_server, channel = server[at], channel[at] if channel.size else channel
     else:
-        row, half = np.arange(t.src.size, dtype=np.int32), np.broadcast_to(np.full(1, -1, np.int8), t.src.size)
+        rows, half = None, np.broadcast_to(np.full(1, -1, np.int8), t.src.size)
         task_route, route_ptr, route_server, channel = q.routes.row, i32(few.ptr), of_hop, q.routes.channel
     return Shape(
-        quotient=q, server_link=i32(server_link), task_row=row, task_half=half,
-        task_src=t.src[row] if split else t.src, route_ptr=route_ptr, route_server=route_server, task_route=task_route,
-        waiting=waiting, route_channel=channel,
+        quotient=q, server_link=i32(server_link), rows=rows, task_half=half, route_ptr=route_ptr,
+        route_server=route_server, task_route=task_route, waiting=waiting, route_channel=channel,
     )
 
 

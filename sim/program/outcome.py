@@ -74,7 +74,7 @@ class Rates(NamedTuple):
 class Outcome(NamedTuple):
     """Times of one run."""
 
-    # (T,): start of the first service of a task; of a task with an empty route, delivery of its first chunk
+    # Of each task, or (0,) of a run without them. (T,): start of the first service of a task; of a task with an empty route, delivery of its first chunk
     start_ps: I64
     finish_ps: I64  # (T,): delivery of the last chunk
     busy_ps: I64  # (S,): sum of the services of each server
