@@ -65,9 +65,10 @@ def by_slots(ranks: Array, added: Sequence[Added], waits: Sequence[Wait]) -> lis
     lists = _waited_for(places, added, waits, order.size)
     if lists is None:
         return None
-    columns = [_column(at, places, added, order.size) for at in range(8)]
-    if np.array_equal(columns[7], columns[2]):
-        columns[7] = columns[2]  # ties in the order of slots
+    columns: list[Array] = []
+    for at in range(8):  # steps and ties may be in the order of slots
+        as_slots = at in (3, 7) and all(np.array_equal(one.columns[at], one.columns[2]) for one in added)
+        columns.append(columns[2] if as_slots else _column(at, places, added, order.size))
     return columns + lists
 
 

@@ -16,7 +16,7 @@ from collectives.core.pattern import Pattern
 from collectives.core.transfers import Again, Pool, Transfers, without_waits
 from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting, waiting_rows
-from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, Routes, finder, quotient
+from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, Routes, find_rows, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.assemble import Hops
 from sim.program.columns import BLOCK, blocks, is_dense, numbered
@@ -143,7 +143,7 @@ class Shape:
         """What its tasks wait for, where they are the whole program."""
         t, found = self.quotient.transfers, None
         if t.src.size > BLOCK and self.waiting == FREE and self.task_half.max() < 0 and t.dep_lag.max(initial=-1) < 0:
-            found = whole_waits(rows_waited_for(self.quotient), t.dep_ptr)
+            found = whole_waits(t.dep_ptr, *_named(self.quotient))
         return found or waits_of(*self.edges, self.task_route.size)
 
     @cached_property
@@ -287,28 +287,32 @@ def _edges(q: Quotient, row: I32, half: I8, waiting: Waiting) -> tuple[I32, I32,
 _ABSENT = "a transfer waits for one that no rank sends"
 
 
+def _named(q: Quotient) -> tuple[I64, I32, I32, I32]:
+    """First row of each slot and source of each row; and slot and source, or its representative, that are waited for."""
+    t, source = q.transfers, q.transfers.dep_src
+    if not q.orbits.is_whole:
+        ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
+        ports[t.slot] = t.port
+        source = q.orbits.rank_of(ports[t.dep_slot], source)
+    first = np.searchsorted(t.slot, np.arange(int(t.slot[-1]) + 2, dtype=np.int32))
+    return first, i32(t.src), i32(t.dep_slot), i32(source)
+
+
 def rows_waited_for(q: Quotient) -> I32:
     """Row of the transfer (or of its representative) that each dependency names."""
-    t, rank = q.transfers, q.orbits.rank
+    t = q.transfers
     if not t.dep_src.size:  # messages of a job, which are not in the order of their sources
         return np.zeros(0, np.int32)
-    found = np.empty(t.dep_src.size, np.int32)
-    if q.orbits.is_whole and t.src.size > BLOCK:
-        first = np.searchsorted(t.slot, np.arange(int(t.slot[-1]) + 2, dtype=np.int32))
-        if not rows_of(first, i32(t.src), i32(t.dep_slot), i32(t.dep_src), found):
+    _, src, slot, source = named = _named(q)
+    if t.src.size > BLOCK:
+        if not rows_of(*named, found := np.empty(slot.size, np.int32)):
             raise WeftError(_ABSENT)
         return found
-    ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
-    ports[t.slot] = t.port
-    stride = int(max(t.src.max(initial=0), rank.max(initial=0))) + 1
-    key = t.slot.astype(np.int64) * stride + t.src
-    place = finder(key)
-    for some in blocks(t.dep_src.size):
-        slot = t.dep_slot[some]
-        want = slot.astype(np.int64) * stride + q.orbits.rank_of(ports[slot], t.dep_src[some])
-        found[some] = place(want)
-        if not np.array_equal(key[found[some]], want):
-            raise WeftError(_ABSENT)
+    stride = int(max(src.max(initial=0), q.orbits.rank.max(initial=0))) + 1
+    key, want = (at.astype(np.int64) * stride + of for at, of in ((t.slot, src), (slot, source)))
+    found = i32(find_rows(key, want))
+    if not np.array_equal(key[found], want):
+        raise WeftError(_ABSENT)
     return found
 
 
