@@ -159,19 +159,14 @@ class Shape:
         tie: I64 = self.quotient.transfers.tie_class[self.task_row[tasks]].astype(np.int64)
         return tie * 2 + np.maximum(self.task_half[tasks], 0)
 
-    def alone(self, emit: Emit) -> "Shape":
+    def alone(self, few: Transfers) -> "Shape":
         """The same, where its tasks are the whole program: waits, classes and routes stand for what made them.
 
-        `emit`: the transfers.
+        `few`: what is kept of the transfers.
         """
-        made = {"waits": self.waits, "task_class": self.task_class}
+        made = {"waits": self.waits, "task_class": self.task_class, "_parts": self._parts}
         none = Routes(Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)), np.zeros(0, np.int32))
-        q, again = self.quotient, ref(emit)
-        few = without_waits(q.transfers)
-        if self.rows is None and q.orbits.is_whole and few.src.size > BLOCK:
-            every = np.arange(q.orbits.rank.shape[1])
-            few = cast(Transfers, Again(few, lambda: without_waits(cast(Emit, again())(every))))
-        kept = q._replace(transfers=few, routes=none)
+        kept = self.quotient._replace(transfers=few, routes=none)
         found = replace(self, quotient=kept)
         vars(found).update(made)
         return found
@@ -199,9 +194,23 @@ def shape_of(
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        made = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks, chunks), waiting)
-        known[key] = made.alone(pattern.emit)
+        q = quotient(pattern, tie, seed, symmetry, marks, ranks, chunks)
+        few = without_waits(q.transfers)
+        others = few.via_ptr, few.pool, few.rounds
+        if q.orbits.is_whole and few.src.size > BLOCK and waiting == FREE and tie != "split" and not any(
+            one is not None for one in others
+        ):
+            q, few = _let_go(q, few, pattern.emit)
+        known[key] = make_shape(q, waiting).alone(few)
     return known[key]
+
+
+def _let_go(q: Quotient, few: Transfers, emit: Emit) -> tuple[Quotient, Transfers]:
+    """The quotient with the columns alone that routes, waits and classes are made of; and what emits the others again."""
+    again, every, none = ref(emit), np.arange(q.orbits.rank.shape[1]), np.zeros(0, np.int32)
+    later = Again(few, lambda: without_waits(cast(Emit, again())(every)))
+    bare = q.transfers._replace(dst=none, step=none, port=none, reduces=none.astype(np.bool_))
+    return q._replace(transfers=bare), cast(Transfers, later)
 
 
 def make_shape(q: Quotient, waiting: Waiting = FREE) -> Shape:
