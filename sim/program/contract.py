@@ -473,7 +473,7 @@ class Program(NamedTuple):
         chunks, hops = self.cut_chunks.astype(np.int64), np.diff(self.route_ptr).astype(np.int64)
         if self.n_tasks and np.ptp(chunks) == np.ptp(hops) == 0:
             return self.n_tasks * int(chunks[0]) * int(hops[0])
-        rows = [slice(first, first + 2**20) for first in range(0, self.n_tasks, 2**20)]
+        rows = [slice(first, first + 2**16) for first in range(0, self.n_tasks, 2**16)]
         return sum(int(np.dot(chunks[self.task_cut[some]], hops[self.task_route[some]])) for some in rows)
 
     def cut_tasks(self) -> I64:
