@@ -14,6 +14,9 @@ import numpy.typing as npt
 MOST_RUNS = 64
 """Limit on the runs of slots in which all transfers wait for as many others."""
 
+FEW_ROWS = 2**16
+"""Rows whose offsets stay in the cache between two steps of theirs."""
+
 Array = npt.NDArray[Any]
 
 
@@ -113,9 +116,12 @@ def _waited_for(
     begin = np.concatenate(([0], np.cumsum(width))) * p
     ptr = np.zeros(n_slots * p + 1, np.int32 if begin[-1] < 2**31 else np.int64)
     found: list[Array] = [np.empty(begin[-1], np.int32) for _ in range(2 + (len(lags) > 1))]
+    many = np.arange(min(FEW_ROWS, n_slots * p), dtype=ptr.dtype)
     for first, last in pairwise(runs):
-        many = np.arange(1, (last - first) * p + 1, dtype=ptr.dtype)
-        ptr[first * p + 1 : last * p + 1] = begin[first] + width[first] * many
+        for row in range(first * p, last * p, FEW_ROWS):
+            some, before = ptr[row + 1 : min(row + FEW_ROWS, last * p) + 1], begin[first] + (row - first * p) * width[first]
+            np.multiply(many[: some.size], width[first], out=some)
+            some += before + width[first]
         blocks = [one[begin[first] : begin[last]].reshape(last - first, p, width[first]) for one in found]
         for part in parts:
             _fill(blocks, part, first, last)

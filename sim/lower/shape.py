@@ -113,9 +113,10 @@ class Shape:
     @cached_property
     def _parts(self) -> tuple[tuple[I64, I64], I32]:
         """The distinct pairs of blocks and half, (2, n), and which of them each task has."""
-        n_blocks, row, half = self.quotient.transfers.blocks, self.task_row, self.task_half
-        if row.size and n_blocks.strides == half.strides == (0,):  # one value for all
-            return (n_blocks[:1], half[:1].astype(np.int64)), np.zeros(row.size, np.int32)
+        n_blocks, half = self.quotient.transfers.blocks, self.task_half
+        if half.size and n_blocks.strides == half.strides == (0,):  # one value for all
+            return (n_blocks[:1], half[:1].astype(np.int64)), np.zeros(half.size, np.int32)
+        row = self.task_row
         pairs, part = numbered(row.size, lambda some: n_blocks[row[some]] * 3 + half[some] + 1)
         return (pairs // 3, pairs % 3 - 1), part
 
