@@ -35,14 +35,14 @@ _shapes: "WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]]" = WeakKeyDic
 
 
 class Timed(NamedTuple):
-    """The program of a shape at one size under one model on a topology, with task bytes and the latency of each hop.
+    """The program of a shape at one size under one model on a topology, with task bytes and latencies.
 
     And its legend: link, rank and stream of each server, names of streams, and operation of each task.
     """
 
     program: Program
     task_bytes: I64
-    latency_ps: I64
+    latency_ps: I64  # of each hop, or of each kind of hop
     topology: Topology
     legend: tuple[I32, I32, I32, tuple[str, ...], I32]
 
@@ -58,17 +58,22 @@ class Shape:
     # half of its bytes, -1 for all
     rows: I32 | None
     task_half: I8
-    # route_ptr, route_server, route_channel: distinct routes, over servers, and the channel of each hop (empty where
-    # links have one)
+    # route_ptr, route_hop, route_channel: distinct routes: of each hop twice its server, and one more where it ends a
+    # route; and its channel (empty where links have one)
     route_ptr: I32
-    route_server: I32
+    route_hop: I32
     task_route: I32  # (T,)
     waiting: Waiting = FREE  # what its ranks wait for beyond the dependencies
     route_channel: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
     # programs by the size of a block, to be timed again with other rates
     timed: dict[tuple[int, Model, tuple[Pool, ...]], Timed] = field(default_factory=dict)
-    # by forwarding, delivery and latency of endpoints: those of the last topology, with the latency of each hop
+    # by forwarding, delivery and latency of endpoints: those of the last topology, with its latencies
     hops: dict[tuple[str, str, int], tuple[Topology, I64, Hops]] = field(default_factory=dict)
+
+    @property
+    def route_server(self) -> I32:
+        """Server of each hop of the routes."""
+        return self.route_hop >> 1
 
     @property
     def task_row(self) -> I32:
@@ -120,19 +125,15 @@ class Shape:
         pairs, part = numbered(row.size, lambda some: n_blocks[row[some]] * 3 + half[some] + 1)
         return (pairs // 3, pairs % 3 - 1), part
 
-    @cached_property
-    def route_ends(self) -> tuple[I64, I64 | None]:
-        """The last hop of each route that has hops; and how often each route counts its latency, None for once each.
-
-        More than once: for further rounds, and for acknowledgements.
-        """
-        ends = self.route_ptr[1:][np.diff(self.route_ptr) > 0].astype(np.int64) - 1
+    @property
+    def laps(self) -> I64 | None:
+        """How often each route counts its latency, None for once each; more: for rounds, and for acknowledgements."""
         rounds = self.quotient.transfers.rounds
         if rounds is None:
-            return ends, None
+            return None
         laps = np.ones(self.route_ptr.size - 1, np.int64)
         laps[self.task_route] = rounds[self.task_row, 1]
-        return ends, laps
+        return laps
 
     @cached_property
     def edges(self) -> tuple[I32, I32, I32]:
@@ -228,13 +229,15 @@ def make_shape(q: Quotient, waiting: Waiting = FREE) -> Shape:
         half[twin], half[twin + 1] = 0, 1
         task_route, route_ptr, at = _distinct_routes(q, paths, half)
         rows: I32 | None = row
-        route_server, channel = server[at], channel[at] if channel.size else channel
+        hop, channel = server[at], channel[at] if channel.size else channel
     else:
         rows, half = None, np.broadcast_to(np.full(1, -1, np.int8), t.src.size)
-        task_route, route_ptr, route_server, channel = q.routes.row, i32(few.ptr), of_hop, q.routes.channel
+        task_route, route_ptr, hop, channel = q.routes.row, i32(few.ptr), of_hop, q.routes.channel
+    hop *= 2
+    hop[route_ptr[1:][route_ptr[1:] > route_ptr[:-1]] - 1] += 1
     return Shape(
         quotient=q, server_link=i32(server_link), rows=rows, task_half=half, route_ptr=route_ptr,
-        route_server=route_server, task_route=task_route, waiting=waiting, route_channel=channel,
+        route_hop=hop, task_route=task_route, waiting=waiting, route_channel=channel,
     )
 
 
