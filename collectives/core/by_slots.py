@@ -118,10 +118,11 @@ def _waited_for(
     found: list[Array] = [np.empty(begin[-1], np.int32) for _ in range(2 + (len(lags) > 1))]
     many = np.arange(min(FEW_ROWS, n_slots * p), dtype=ptr.dtype)
     for first, last in pairwise(runs):
-        for row in range(first * p, last * p, FEW_ROWS):
-            some, before = ptr[row + 1 : min(row + FEW_ROWS, last * p) + 1], begin[first] + (row - first * p) * width[first]
-            np.multiply(many[: some.size], width[first], out=some)
-            some += before + width[first]
+        each, of_run = int(width[first]), ptr[first * p + 1 : last * p + 1]
+        for row in range(0, of_run.size, FEW_ROWS):
+            some = of_run[row : row + FEW_ROWS]
+            np.multiply(many[: some.size], each, out=some)
+            np.add(some, int(begin[first]) + (row + 1) * each, out=some)
         blocks = [one[begin[first] : begin[last]].reshape(last - first, p, width[first]) for one in found]
         for part in parts:
             _fill(blocks, part, first, last)

@@ -340,14 +340,12 @@ def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
 
 
 class Again:
-    """A table too large to be kept beside a run: all but its steps and columns of one value are emitted again if asked."""
+    """A table too large to be kept beside a run: but for its steps and columns of one value it is emitted if asked."""
 
     def __init__(self, t: Transfers, emit: Callable[[], Transfers]) -> None:
-        light = {name: one for name, one in t._asdict().items() if one is None or one.strides == (0,)}
         begins = np.flatnonzero(np.append(True, t.step[1:] != t.step[:-1]))
-        self._steps = t.step[begins], np.diff(begins, append=t.step.size)
-        self._emit = emit
-        vars(self).update(light)
+        self._emit, self._steps = emit, (t.step[begins], np.diff(begins, append=t.step.size))
+        vars(self).update((name, one) for name, one in t._asdict().items() if one is None or one.strides == (0,))
 
     def __getattr__(self, column: str) -> Any:
         if column not in Transfers._fields:

@@ -71,7 +71,8 @@ def _assembled(
     topology, t, keys = schedule.topology, shape.quotient.transfers, shape.server_link
     flow = flows(topology, t)[shape.task_row] if has_flows(model) else None
     ports = Ports(model, [(schedule.pattern, t)])
-    port = np.broadcast_to(ports.of(schedule.pattern, t), shape.task_half.size)[shape.task_row if model.nic else slice(0)]
+    of_row = ports.of(schedule.pattern, t)
+    port = np.broadcast_to(of_row, shape.task_half.size)[shape.task_row if model.nic else slice(0)]
     check_buffers(model, task_bytes, cutting, cuttings)
     if hops is None and latency_ps.ndim == 2:
         hops = hops_by_kind(shape.route_hop, latency_ps.reshape(-1), model.forwarding, model.deliver)

@@ -19,7 +19,7 @@ from sim.lower.progress import FREE, Waiting, waiting_rows
 from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, Routes, find_rows, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.assemble import Hops
-from sim.program.columns import BLOCK, blocks, is_dense, numbered
+from sim.program.columns import BLOCK, is_dense, numbered
 from sim.program.model import Model
 from sim.program.passes import rows_of
 from sim.program.waits import whole_waits
@@ -208,7 +208,7 @@ def shape_of(
 
 
 def _let_go(q: Quotient, few: Transfers, emit: Emit) -> tuple[Quotient, Transfers]:
-    """The quotient with the columns alone that routes, waits and classes are made of; and what emits the others again."""
+    """The quotient with the columns that routes, waits and classes are made of; and what emits the others again."""
     again, every, none = ref(emit), np.arange(q.orbits.rank.shape[1]), np.zeros(0, np.int32)
     later = Again(few, lambda: without_waits(cast(Emit, again())(every)))
     bare = q.transfers._replace(dst=none, step=none, port=none, reduces=none.astype(np.bool_))
@@ -301,7 +301,7 @@ _ABSENT = "a transfer waits for one that no rank sends"
 
 
 def _named(q: Quotient) -> tuple[I64, I32, I32, I32]:
-    """First row of each slot and source of each row; and slot and source, or its representative, that are waited for."""
+    """First row of each slot, source of each row; and slot and source, or its representative, that are waited for."""
     t, source = q.transfers, q.transfers.dep_src
     if not q.orbits.is_whole:
         ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
