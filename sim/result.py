@@ -64,8 +64,8 @@ class Result(Tabular):
         Seconds of this machine, lowering included.
     lowered : Lowered
         The program that was run, with its faults, and its legend.
-    outcome : Outcome or None
-        Arrays of the run; None for the analytic engine.
+    ran : Outcome or None
+        Arrays of the run, without the times of each task where they are many; None for the analytic engine.
     faults : FaultCost or None
         What faults cost, where there were any.
     circuits : str
@@ -79,7 +79,7 @@ class Result(Tabular):
     events: int
     wall_s: float
     lowered: Lowered
-    outcome: Outcome | None = None
+    ran: Outcome | None = None
     faults: FaultCost | None = None
     circuits: str = ""
 
@@ -98,6 +98,14 @@ class Result(Tabular):
     def program(self) -> Program:
         """What was run, with its faults."""
         return self.lowered.program
+
+    @cached_property
+    def outcome(self) -> Outcome | None:
+        """Arrays of the run with the times of each task, for which a run of many tasks is repeated."""
+        if self.ran is None or self.ran.start_ps.size == self.program.n_tasks:
+            return self.ran
+        again: Outcome = _explain().run(self.program)
+        return again
 
     @cached_property
     def healthy(self) -> Lowered:
@@ -164,7 +172,7 @@ class Result(Tabular):
     @property
     def link_busy_ps(self) -> npt.NDArray[np.int64]:
         """Busy time of every link, (n_links,)."""
-        busy = self.outcome.busy_ps if self.outcome is not None else np.zeros(self.lowered.program.n_servers, np.int64)
+        busy = self.ran.busy_ps if self.ran is not None else np.zeros(self.lowered.program.n_servers, np.int64)
         return self.lowered.link_busy_ps(busy)
 
     @property
@@ -193,10 +201,10 @@ class Result(Tabular):
     def logged(self) -> Outcome:
         """The run with its log (or, under faults, its journal); one that kept none is repeated."""
         self._check_services()
-        if self.outcome is None or (self.outcome.log is None and self.outcome.journal is None):
+        if self.ran is None or (self.ran.log is None and self.ran.journal is None):
             logged: Outcome = _explain().run_with_log(self.lowered)
             return logged
-        return self.outcome
+        return self.ran
 
     def _check_services(self) -> None:
         """WeftError: a fluid run has none."""
@@ -226,7 +234,7 @@ class Result(Tabular):
         from sim.why.spread import spread  # only where it is asked for
 
         self._check_services()
-        if self.faults is not None or self.outcome is None:
+        if self.faults is not None or self.ran is None:
             raise WeftError("a spread is of simulated runs without faults")
         return spread(self.job, n, model=self.model, seed=seed, time_ps=self.time_ps)
 
@@ -274,7 +282,7 @@ class Result(Tabular):
     @cached_property
     def _logged_spans(self) -> Spans:
         """The same with a log: one walk serves all NPUs."""
-        spans, has_log = self._spans, self.outcome is not None and self.outcome is self.logged
+        spans, has_log = self._spans, self.ran is not None and self.ran is self.logged
         return spans if has_log or spans.lowered is not self.lowered else type(spans)(self.lowered, self.logged)
 
     @cached_property
@@ -352,8 +360,8 @@ class Result(Tabular):
             notes.append(REDUCES)
         notes += [self.circuits] * bool(self.circuits)
         notes += [] if self.faults is None else [str(self.faults)]
-        if self.faults is not None and self.outcome is not None:
-            notes += without_effect(self.faults.plan, self.lowered, self.outcome)
+        if self.faults is not None and self.ran is not None:
+            notes += without_effect(self.faults.plan, self.lowered, self.ran)
         notes += buffer_note(self.job.topology, self.model)
         return notes if alone is None else notes + _padding(alone)
 

@@ -22,7 +22,7 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered, task_names
 from sim.lower.rotor import in_turns, turns_of
 from sim.lower.tenants import Tenant, merge
-from sim.program.columns import work_ps
+from sim.program.columns import BLOCK, work_ps
 from sim.program.flows import flows_of
 from sim.program.model import ENGINES, SYMMETRY, Model, check_flows_have_no, make_model, model_of
 from sim.program.model_options import OPTIONS, ModelOptions, listing
@@ -184,7 +184,7 @@ class _Run:
         result = Result(
             job=job, model=model, engine=self.engine, time_ps=_time_ps(lowered, model, outcome),
             events=0 if outcome is None else outcome.events, wall_s=perf_counter() - started, lowered=lowered,
-            outcome=outcome,
+            ran=outcome,
         )
         return self._checked(result)
 
@@ -205,20 +205,20 @@ class _Run:
             faulty = add_faults(lowered, plan)
             raise named_deadlock(stuck, faulty, task_names(faulty), plan) from None
         return self._checked(replace(
-            healthy, time_ps=outcome.makespan_ps, events=outcome.events, lowered=lowered, outcome=outcome,
+            healthy, time_ps=outcome.makespan_ps, events=outcome.events, lowered=lowered, ran=outcome,
             wall_s=healthy.wall_s + perf_counter() - started,
             faults=FaultCost.of(plan, lowered, healthy.time_ps, outcome),
         ))
 
     def _checked(self, result: Result) -> Result:
-        if result.outcome is None:
+        if result.ran is None:
             return result
         if self.check:
-            self._certify(result, result.outcome)
+            self._certify(result, result.ran)
         lowered = result.lowered
         if lowered.changes:
             wiring = lowered.topology, lowered.server_link, lowered.changes
-            certify_circuits(lowered.program, result.outcome, *wiring, task_names(lowered))
+            certify_circuits(lowered.program, result.ran, *wiring, task_names(lowered))
         return result
 
     @staged("check")
@@ -243,7 +243,8 @@ class _Run:
 
             return run_flows(lowered.program, lowered.speeds(), log=log, progress=self.progress)
         check_size(lowered.program, log, self.max_events is not None)
-        return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events)
+        times = log or lowered.row is not None or lowered.program.n_tasks <= BLOCK or not lowered.program.is_healthy
+        return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events, times=times)
 
 
 def _time_ps(lowered: Lowered, model: Model, outcome: Outcome | None) -> int:

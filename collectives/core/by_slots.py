@@ -14,6 +14,9 @@ import numpy.typing as npt
 MOST_RUNS = 64
 """Limit on the runs of slots in which all transfers wait for as many others."""
 
+FEW_ROWS = 2**16
+"""Rows whose offsets stay in the cache between two steps of theirs."""
+
 Array = npt.NDArray[Any]
 
 
@@ -65,9 +68,10 @@ def by_slots(ranks: Array, added: Sequence[Added], waits: Sequence[Wait]) -> lis
     lists = _waited_for(places, added, waits, order.size)
     if lists is None:
         return None
-    columns = [_column(at, places, added, order.size) for at in range(8)]
-    if np.array_equal(columns[7], columns[2]):
-        columns[7] = columns[2]  # ties in the order of slots
+    columns: list[Array] = []
+    for at in range(8):  # steps and ties may be in the order of slots
+        as_slots = at in (3, 7) and all(np.array_equal(one.columns[at], one.columns[2]) for one in added)
+        columns.append(columns[2] if as_slots else _column(at, places, added, order.size))
     return columns + lists
 
 
@@ -112,9 +116,13 @@ def _waited_for(
     begin = np.concatenate(([0], np.cumsum(width))) * p
     ptr = np.zeros(n_slots * p + 1, np.int32 if begin[-1] < 2**31 else np.int64)
     found: list[Array] = [np.empty(begin[-1], np.int32) for _ in range(2 + (len(lags) > 1))]
+    many = np.arange(min(FEW_ROWS, n_slots * p), dtype=ptr.dtype)
     for first, last in pairwise(runs):
-        many = np.arange(1, (last - first) * p + 1, dtype=ptr.dtype)
-        ptr[first * p + 1 : last * p + 1] = begin[first] + width[first] * many
+        each, of_run = int(width[first]), ptr[first * p + 1 : last * p + 1]
+        for row in range(0, of_run.size, FEW_ROWS):
+            some = of_run[row : row + FEW_ROWS]
+            np.multiply(many[: some.size], each, out=some)
+            np.add(some, int(begin[first]) + (row + 1) * each, out=some)
         blocks = [one[begin[first] : begin[last]].reshape(last - first, p, width[first]) for one in found]
         for part in parts:
             _fill(blocks, part, first, last)

@@ -5,9 +5,10 @@ transfers that look alike from every rank the same slot, so that those of a few 
 them, and it can emit the transfers of any subset of ranks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -336,6 +337,24 @@ def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
         return taken
     ptr, at = _gather(t.via_ptr, rows)
     return taken._replace(via_ptr=ptr, via_links=t.via_links[at])
+
+
+class Again:
+    """A table too large to be kept beside a run: but for its steps and columns of one value it is emitted if asked."""
+
+    def __init__(self, t: Transfers, emit: Callable[[], Transfers]) -> None:
+        begins = np.flatnonzero(np.append(True, t.step[1:] != t.step[:-1]))
+        self._emit, self._steps = emit, (t.step[begins], np.diff(begins, append=t.step.size))
+        vars(self).update((name, one) for name, one in t._asdict().items() if one is None or one.strides == (0,))
+
+    def __getattr__(self, column: str) -> Any:
+        if column not in Transfers._fields:
+            raise AttributeError(column)
+        return np.repeat(*self._steps) if column == "step" else getattr(self._all, column)
+
+    @cached_property
+    def _all(self) -> Transfers:
+        return self._emit()
 
 
 def without_waits(t: Transfers) -> Transfers:

@@ -220,12 +220,13 @@ def _step_loads_ps(lowered: Lowered, step: I64, streams: _Chains | None) -> F64:
     """
     program, wire, n_servers = lowered.program, lowered.server_link >= 0, lowered.program.n_servers
     rate = np.where(wire, lowered.topology.bandwidth_Bps[lowered.server_link], 1.0)
-    fullest, hops = np.zeros(int(step.max()) + 1), program.hops()
+    fullest = np.zeros(int(step.max()) + 1)
     if streams is None and step.size > BLOCK and np.all(step[1:] >= step[:-1]):
         scratch = np.empty(n_servers), np.full(n_servers, -1)
         routes = program.task_route, program.route_ptr, program.route_server
         fullest_of_steps(step, *routes, np.where(wire, rate, 0), lowered.task_bytes, *scratch, fullest)
         return fullest
+    hops = program.hops()
     for tasks in _whole_steps(step, n_servers):
         low, high = int(step[tasks].min()), int(step[tasks].max())
         load = np.zeros((high - low + 1) * n_servers)

@@ -45,7 +45,7 @@ def _pass_on(program, state, task, joined, ordered, faulty):
                 return False
             ask(program, state, task, joined, ordered, faulty)
             return True
-        if joined == 0:
+        if joined == 0 and state.start_ps.size:
             state.start_ps[task] = run.now_ps
         joined += 1
         state.tasks[task].joined = joined
@@ -174,7 +174,7 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty):
     if of_nic and state.chooses[server] != 0:
         serves_chosen(program, state, server, end, place)
     if begins:
-        if chunk == 0:
+        if chunk == 0 and state.start_ps.size:
             state.start_ps[task] = start
         if not of_nic:
             _follow(program, state, server, task, key, at, chunk + 1, end, ordered, faulty)

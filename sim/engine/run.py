@@ -34,15 +34,17 @@ class Run:
     """A run that can be paused: `advance` goes on from where the last call ended.
 
     `log`: keep every service, for `why` and for pictures.
+    `times`: keep when each task started; else the outcome has neither starts nor ends of tasks.
     """
 
     program: Program
     log: bool = False
+    times: bool = True
 
     def __post_init__(self) -> None:
         self.program = setup.simplified(self.program)
         setup.check_fits(self.program)
-        self.state: FifoState = setup.initial_state(self.program, self.log)
+        self.state: FifoState = setup.initial_state(self.program, self.log, self.times)
         self._kernel: Callable[..., int] = setup.loop(self.program)
 
     @property
@@ -96,7 +98,7 @@ class Run:
             noted = Journal.of_rows(rows.reshape(-1, Service.words.itemsize // 8))
         return Outcome(
             start_ps=state.start_ps,
-            finish_ps=state.finish_ps,
+            finish_ps=state.finish_ps if self.times else state.start_ps,
             busy_ps=state.busy_ps,
             makespan_ps=int(state.run["makespan_ps"]),
             events=self.events,
@@ -108,23 +110,23 @@ class Run:
 
 def run(
     program: Program, *, log: bool = False, max_events: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None, times: bool = True,
 ) -> Outcome:
     """Run a program to its end.
 
-    `log`: keep every service (16 bytes each).
+    `log`: keep every service (16 bytes each); `times`: of each task (16 bytes).
     `max_events`: give up after this many services.
     `progress`: called a few times per second on long runs.
     Deadlock: tasks wait for each other.
     Stopped: the event limit was reached, or Ctrl-C.
     """
-    return advance_to_end(start(program, log=log), max_events, progress)
+    return advance_to_end(start(program, log=log, times=times), max_events, progress)
 
 
 @staged("engine")
-def start(program: Program, *, log: bool = False) -> Run:
+def start(program: Program, *, log: bool = False, times: bool = True) -> Run:
     """A run that has not begun; see `Run`."""
-    return Run(program, log)
+    return Run(program, log, times)
 
 
 @staged("engine")

@@ -206,17 +206,17 @@ def width(program: Program, n_ready: int) -> int:
     return min(max(span.bit_length() - 1, 0), 30)
 
 
-def initial_state(program: Program, log: bool) -> layout.FifoState:
-    """The state before the first picosecond."""
+def initial_state(program: Program, log: bool, times: bool = True) -> layout.FifoState:
+    """The state before the first picosecond; see `sim.engine.run.Run`."""
     n_tasks, n_servers = program.n_tasks, program.n_servers
     run, tasks, servers = row(layout.Run), rows(layout.Task, n_tasks), rows(layout.Server, n_servers)
-    missing = program.waited_for()
-    ready = np.flatnonzero(missing == 0)
+    missing, free = program.waited_for(tasks["missing"]), [np.zeros(0, np.int64)]
     for first in range(0, n_tasks, FEW_TASKS):
         some = slice(first, first + FEW_TASKS)
         fresh = tasks[some]
-        fresh["missing"], fresh["chunks"] = missing[some], program.cut_chunks[program.task_cut[some]]
-        fresh["link"] = UNSTACKED
+        fresh["chunks"], fresh["link"] = program.cut_chunks[program.task_cut[some]], UNSTACKED
+        free.append(first + np.flatnonzero(missing[some] == 0))
+    ready = np.concatenate(free)
     tasks["link"][ready] = np.append(ready[1:], NONE)[: ready.size]
     servers["stamp_ps"] = -1
     run["left"] = n_tasks
@@ -232,7 +232,7 @@ def initial_state(program: Program, log: bool) -> layout.FifoState:
     return layout.FifoState(
         run=run,
         tasks=tasks,
-        start_ps=np.full(n_tasks, -1, np.int64),
+        start_ps=np.full(n_tasks if times else 0, -1, np.int64),
         servers=servers,
         touched=np.zeros(n_servers, np.int32),
         **calendar,

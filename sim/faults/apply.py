@@ -196,8 +196,8 @@ def _retried(lowered: Lowered, history: History, plan: FaultPlan) -> tuple[Lower
     timers, packet = range(lowered.program.n_servers, program.n_servers), source >= 0
     return lowered._replace(
         program=program, resent=lost, timers=timers, task_operation=np.zeros(source.size, np.int32),
-        task_rank=np.where(packet, lowered.task_rank[source], -1).astype(np.int32),
-        task_row=np.where(packet, lowered.task_row[source], NO_TRANSFER),
+        rank=np.where(packet, lowered.task_rank[source], -1).astype(np.int32),
+        row=np.where(packet, lowered.task_row[source], NO_TRANSFER),
         task_bytes=_shares(lowered.task_bytes, source, is_first),
     ), task_rank
 

@@ -12,7 +12,7 @@ from sim.lower.pools import pools_alone
 from sim.lower.servers import bandwidths, disciplines_of, distinct_rates, legend, own_cuttings, route_latencies
 from sim.lower.shape import Shape, Timed
 from sim.program import I32, I64, NO_POOLS, Columns, i32
-from sim.program.assemble import Hops, assemble, hop_kinds, with_rates
+from sim.program.assemble import Hops, assemble, hop_kinds, hops_by_kind, with_rates
 from sim.program.model import Model
 from workloads.job import Job
 
@@ -27,8 +27,9 @@ def lower_alone(job: Job, schedule: Schedule, model: Model, shape: Shape) -> Low
     """The program of a job that is one schedule, without joins."""
     timed = _timed(schedule, model, shape)
     return Lowered(
-        timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, *timed.legend, shape.task_src,
-        shape.task_row, timed.task_bytes, (shape.quotient.transfers,), NO_TASKS, NO_TASKS,
+        timed.program, job, model, shape.quotient.orbits, shape.quotient.symmetry, *timed.legend,
+        None if shape.rows is None else shape.task_src, shape.rows, timed.task_bytes, (shape.quotient.transfers,),
+        NO_TASKS, NO_TASKS,
     )
 
 
@@ -43,7 +44,7 @@ def _timed(schedule: Schedule, model: Model, shape: Shape) -> Timed:
     of_hops = model.forwarding, model.deliver, model.endpoint_latency_ps
     last, latency, hops = shape.hops.get(of_hops, (None, None, None))
     if last is not schedule.topology or latency is None:
-        latency, hops = route_latencies(schedule.topology, shape, model.endpoint_latency_ps), None
+        latency, hops = route_latencies(schedule.topology, shape, model.endpoint_latency_ps, by_kind=True), None
     if known is not None and np.array_equal(known.program.server_rate, server_rate) and np.array_equal(
         known.latency_ps, latency
     ):
@@ -70,12 +71,15 @@ def _assembled(
     topology, t, keys = schedule.topology, shape.quotient.transfers, shape.server_link
     flow = flows(topology, t)[shape.task_row] if has_flows(model) else None
     ports = Ports(model, [(schedule.pattern, t)])
-    port = np.broadcast_to(ports.of(schedule.pattern, t), t.src.size)[shape.task_row if model.nic else slice(0)]
+    of_row = ports.of(schedule.pattern, t)
+    port = np.broadcast_to(of_row, shape.task_half.size)[shape.task_row if model.nic else slice(0)]
     check_buffers(model, task_bytes, cutting, cuttings)
+    if hops is None and latency_ps.ndim == 2:
+        hops = hops_by_kind(shape.route_hop, latency_ps.reshape(-1), model.forwarding, model.deliver)
     columns = Columns(
         rates=rates, server_rate=server_rate,
         server_discipline=disciplines_of(topology, model, keys),
-        route_ptr=shape.route_ptr, route_server=shape.route_server, route_latency_ps=latency_ps,
+        route_ptr=shape.route_ptr, route_server=none if hops else shape.route_server, route_latency_ps=latency_ps,
         task_work=task_bytes, task_cutting=None if isinstance(cutting, int) else i32(cutting),
         task_route=shape.task_route, task_class=shape.task_class, task_priority=_priority(shape, model.discipline),
         edge_parent=none, edge_child=none, edge_lag=none,  # its waits are made

@@ -99,10 +99,10 @@ class Lowered(NamedTuple):
     server_rank: I32
     server_stream: I32
     streams: tuple[str, ...]
-    # task_operation, task_rank: (T,): operation of each task, and the NPU (or other source) on which it begins
-    task_operation: I32
-    task_rank: I32
-    task_row: I32  # (T,): transfer of each task: its row in `transfers[operation]`, `NO_TRANSFER` for none
+    task_operation: I32  # (T,): operation of each task
+    # rank, row: `task_rank` and `task_row`; None where each task is the transfer of its number
+    rank: I32 | None
+    row: I32 | None
     task_bytes: I64  # (T,): bytes of each transfer, headers left out; 0 for others
     transfers: tuple[Transfers | None, ...]  # of each operation; None for a computation
     # begin_task, end_task: the task whose delivery begins an operation on an NPU (the task itself for a computation),
@@ -120,6 +120,19 @@ class Lowered(NamedTuple):
     def topology(self) -> Topology:
         """The fabric of the job."""
         return self.job.topology
+
+    @property
+    def task_rank(self) -> I32:
+        """The NPU (or other source) on which each task begins, (T,)."""
+        if self.rank is not None:
+            return self.rank
+        assert self.transfers[0] is not None
+        return self.transfers[0].src
+
+    @property
+    def task_row(self) -> I32:
+        """Transfer of each task, (T,): its row in `transfers[operation]`, `NO_TRANSFER` for none."""
+        return np.arange(self.task_operation.size, dtype=np.int32) if self.row is None else self.row
 
     def is_end(self, server: int) -> bool:
         """Whether a server is the NIC of an NPU, or what ejects there."""
@@ -141,7 +154,7 @@ class Lowered(NamedTuple):
         """Step of each transfer of a schedule alone, (T,)."""
         transfers = self.transfers[0]
         assert transfers is not None
-        return transfers.step[self.task_row]
+        return transfers.step if self.row is None else transfers.step[self.row]
 
     @property
     def changes(self) -> list[tuple[int, Reconfigure]]:
@@ -190,7 +203,7 @@ class Lowered(NamedTuple):
     def images(self) -> I64:
         """How many tasks of the full program each task represents, (T,)."""
         if self.is_whole:
-            return np.broadcast_to(np.int64(1), self.task_rank.size)
+            return np.broadcast_to(np.int64(1), self.task_operation.size)
         sizes = np.stack([np.bincount(part, minlength=part.size) for part in self.orbits.rank])
         if len(sizes) == 1:
             of_task: I64 = sizes[0][self.task_rank].astype(np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 
 from collectives.core.pattern import Pattern
 from collectives.core.transfers import Transfers
-from sim.program import I32, I64, PUSHED, WHOLE, i32, unique_rows
+from sim.program import I32, PUSHED, WHOLE, i32, unique_rows
 from sim.program.model import Model
 from topologies import WeftError
 from topologies.core.paths import ranges
@@ -63,16 +63,16 @@ def waiting_rows(t: Transfers, waiting: Waiting, parent: I32, child: I32, lag: I
 
     WeftError: ports that wait for each other inside a step.
     """
-    lags = lag.astype(np.int64)
+    lags = lag.astype(np.int32)
     if waiting.pushed:
         own, moves = t.dep_src == t.src[child], t.src != t.dst
         lags[own & (lags == WHOLE) & moves[parent] & moves[child]] = PUSHED
     if waiting.steps is None:
-        return i32(parent), i32(child), i32(lags)
-    return _together(t, waiting.steps, parent, child, lags)
+        return i32(parent), i32(child), lags
+    return _together(t, waiting.steps, i32(parent), i32(child), lags)
 
 
-def _together(t: Transfers, steps: tuple[int, ...], parent: I32, child: I32, lag: I64) -> tuple[I32, I32, I32]:
+def _together(t: Transfers, steps: tuple[int, ...], parent: I32, child: I32, lag: I32) -> tuple[I32, I32, I32]:
     """Let each transfer of a rank in a step wait for what any of them waits for."""
     chosen = (t.src != t.dst) & (np.isin(t.step, steps) if steps else np.True_)
     group = unique_rows(t.src.astype(np.int64) * (int(t.step.max(initial=0)) + 1) + t.step)[1]
@@ -89,7 +89,7 @@ def _together(t: Transfers, steps: tuple[int, ...], parent: I32, child: I32, lag
     joint = joint[np.unique(named, axis=1, return_index=True)[1]]
     count = np.bincount(group[child[joint]], minlength=int(group.max(initial=-1)) + 1)
     first = np.cumsum(count) - count
-    rows = np.flatnonzero(chosen)
+    rows = i32(np.flatnonzero(chosen))
     edge = np.concatenate([np.flatnonzero(~is_joint), joint[ranges(first[group[rows]], count[group[rows]])]])
     children = np.concatenate([child[~is_joint], np.repeat(rows, count[group[rows]])])
-    return i32(parent[edge]), i32(children), i32(lag[edge])
+    return parent[edge], children, lag[edge]

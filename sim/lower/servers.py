@@ -83,8 +83,11 @@ def own_cuttings(shape: Shape, known: Sequence[Cutting]) -> tuple[list[Cutting],
     return found, number[row + (counts[0] > 0)]
 
 
-def route_latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
-    """Latency behind each hop of a shape's routes: of the link, of the node behind it, and at the end of a route."""
+def route_latencies(topology: Topology, shape: Shape, endpoint_ps: int, by_kind: bool = False) -> I64:
+    """Latency behind each hop of a shape's routes: of the link, of the node behind it, and at the end of a route.
+
+    `by_kind`: where that is all, (S, 2) of each server, inside routes and at their ends.
+    """
     is_end = shape.server_link >= topology.n_links
     link = np.where(is_end, 0, shape.server_link)
     wire, node = topology.latency_ps[link], topology.hop_latency_ps[topology.dst[link]]
@@ -94,8 +97,12 @@ def route_latencies(topology: Topology, shape: Shape, endpoint_ps: int) -> I64:
             f"the latency of a link, {format_time(most)} with the node behind it, is beyond the clock, which ends at "
             f"{format_time(MOST_PS)}"
         )
-    latency = np.where(is_end, 0, wire + node)[shape.route_server]
-    ends, laps = shape.route_ends
+    kinds: I64 = np.repeat(np.where(is_end, 0, wire + node)[:, None], 2, axis=1)
+    laps = shape.laps
+    if by_kind and laps is None and not is_end.any() and not shape.route_channel.size:
+        kinds[:, 1] += endpoint_ps
+        return kinds
+    latency, ends = kinds.reshape(-1)[shape.route_hop], np.flatnonzero(shape.route_hop & 1)
     if laps is not None:
         total = np.concatenate(([0], np.cumsum(latency)))
         along = total[shape.route_ptr[1:]] - total[shape.route_ptr[:-1]]

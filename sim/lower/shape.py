@@ -6,20 +6,20 @@ so that a sweep over sizes, chunk counts, models, bandwidths and latencies build
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from typing import NamedTuple, cast
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
 from collectives.core.emission import Emit
 from collectives.core.pattern import Pattern
-from collectives.core.transfers import Pool, without_waits
+from collectives.core.transfers import Again, Pool, Transfers, without_waits
 from sim.lower.marks import Marks
 from sim.lower.progress import FREE, Waiting, waiting_rows
-from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, Routes, finder, quotient
+from sim.lower.quotient import LINKS_ONLY, Quotient, Ranks, Routes, find_rows, quotient
 from sim.program import I8, I32, I64, WHOLE, Program, Waits, Works, i32, unique_rows, waits_of
 from sim.program.assemble import Hops
-from sim.program.columns import BLOCK, blocks, is_dense, numbered
+from sim.program.columns import BLOCK, is_dense, numbered
 from sim.program.model import Model
 from sim.program.passes import rows_of
 from sim.program.waits import whole_waits
@@ -35,14 +35,14 @@ _shapes: "WeakKeyDictionary[Emit, dict[tuple[object, ...], Shape]]" = WeakKeyDic
 
 
 class Timed(NamedTuple):
-    """The program of a shape at one size under one model on a topology, with task bytes and the latency of each hop.
+    """The program of a shape at one size under one model on a topology, with task bytes and latencies.
 
     And its legend: link, rank and stream of each server, names of streams, and operation of each task.
     """
 
     program: Program
     task_bytes: I64
-    latency_ps: I64
+    latency_ps: I64  # of each hop, or of each kind of hop
     topology: Topology
     legend: tuple[I32, I32, I32, tuple[str, ...], I32]
 
@@ -54,21 +54,37 @@ class Shape:
 
     quotient: Quotient
     server_link: I32  # (S,): link of each server
-    # task_row, task_half: transfer of each task (a row of the quotient's), and which half of its bytes, -1 for all
-    task_row: I32
+    # rows, task_half: transfer of each task (a row of the quotient's), None where each is that of its number; and which
+    # half of its bytes, -1 for all
+    rows: I32 | None
     task_half: I8
-    task_src: I32  # (T,): source of each task
-    # route_ptr, route_server, route_channel: distinct routes, over servers, and the channel of each hop (empty where
-    # links have one)
+    # route_ptr, route_hop, route_channel: distinct routes: of each hop twice its server, and one more where it ends a
+    # route; and its channel (empty where links have one)
     route_ptr: I32
-    route_server: I32
+    route_hop: I32
     task_route: I32  # (T,)
     waiting: Waiting = FREE  # what its ranks wait for beyond the dependencies
     route_channel: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
     # programs by the size of a block, to be timed again with other rates
     timed: dict[tuple[int, Model, tuple[Pool, ...]], Timed] = field(default_factory=dict)
-    # by forwarding, delivery and latency of endpoints: those of the last topology, with the latency of each hop
+    # by forwarding, delivery and latency of endpoints: those of the last topology, with its latencies
     hops: dict[tuple[str, str, int], tuple[Topology, I64, Hops]] = field(default_factory=dict)
+
+    @property
+    def route_server(self) -> I32:
+        """Server of each hop of the routes."""
+        return self.route_hop >> 1
+
+    @property
+    def task_row(self) -> I32:
+        """Transfer of each task, (T,)."""
+        return np.arange(self.task_route.size, dtype=np.int32) if self.rows is None else self.rows
+
+    @property
+    def task_src(self) -> I32:
+        """Source of each task, (T,)."""
+        src = self.quotient.transfers.src
+        return src if self.rows is None else src[self.rows]
 
     @cached_property
     def _even(self) -> int | None:
@@ -102,25 +118,22 @@ class Shape:
     @cached_property
     def _parts(self) -> tuple[tuple[I64, I64], I32]:
         """The distinct pairs of blocks and half, (2, n), and which of them each task has."""
-        n_blocks, row, half = self.quotient.transfers.blocks, self.task_row, self.task_half
-        if row.size and n_blocks.strides == half.strides == (0,):  # one value for all
-            return (n_blocks[:1], half[:1].astype(np.int64)), np.zeros(row.size, np.int32)
+        n_blocks, half = self.quotient.transfers.blocks, self.task_half
+        if half.size and n_blocks.strides == half.strides == (0,):  # one value for all
+            return (n_blocks[:1], half[:1].astype(np.int64)), np.zeros(half.size, np.int32)
+        row = self.task_row
         pairs, part = numbered(row.size, lambda some: n_blocks[row[some]] * 3 + half[some] + 1)
         return (pairs // 3, pairs % 3 - 1), part
 
-    @cached_property
-    def route_ends(self) -> tuple[I64, I64 | None]:
-        """The last hop of each route that has hops; and how often each route counts its latency, None for once each.
-
-        More than once: for further rounds, and for acknowledgements.
-        """
-        ends = self.route_ptr[1:][np.diff(self.route_ptr) > 0].astype(np.int64) - 1
+    @property
+    def laps(self) -> I64 | None:
+        """How often each route counts its latency, None for once each; more: for rounds, and for acknowledgements."""
         rounds = self.quotient.transfers.rounds
         if rounds is None:
-            return ends, None
+            return None
         laps = np.ones(self.route_ptr.size - 1, np.int64)
         laps[self.task_route] = rounds[self.task_row, 1]
-        return ends, laps
+        return laps
 
     @cached_property
     def edges(self) -> tuple[I32, I32, I32]:
@@ -132,8 +145,8 @@ class Shape:
         """What its tasks wait for, where they are the whole program."""
         t, found = self.quotient.transfers, None
         if t.src.size > BLOCK and self.waiting == FREE and self.task_half.max() < 0 and t.dep_lag.max(initial=-1) < 0:
-            found = whole_waits(rows_waited_for(self.quotient), t.dep_ptr)
-        return found or waits_of(*self.edges, self.task_row.size)
+            found = whole_waits(t.dep_ptr, *_named(self.quotient))
+        return found or waits_of(*self.edges, self.task_route.size)
 
     @cached_property
     def task_class(self) -> I32:
@@ -141,18 +154,21 @@ class Shape:
         tie = self.quotient.transfers.tie_class
         if self.task_half.strides == (0,) and is_dense(tie):
             return np.array(tie, np.int32)
-        return numbered(self.task_row.size, self.task_tie)[1]
+        return numbered(self.task_route.size, self.task_tie)[1]
 
     def task_tie(self, tasks: slice = slice(None)) -> I64:
         """What orders some tasks that ask for a server at the same time."""
         tie: I64 = self.quotient.transfers.tie_class[self.task_row[tasks]].astype(np.int64)
         return tie * 2 + np.maximum(self.task_half[tasks], 0)
 
-    def alone(self) -> "Shape":
-        """The same, where its tasks are the whole program: waits, classes and routes stand for what made them."""
-        made = {"waits": self.waits, "task_class": self.task_class}
+    def alone(self, few: Transfers) -> "Shape":
+        """The same, where its tasks are the whole program: waits, classes and routes stand for what made them.
+
+        `few`: what is kept of the transfers.
+        """
+        made = {"waits": self.waits, "task_class": self.task_class, "_parts": self._parts}
         none = Routes(Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)), np.zeros(0, np.int32))
-        kept = self.quotient._replace(transfers=without_waits(self.quotient.transfers), routes=none)
+        kept = self.quotient._replace(transfers=few, routes=none)
         found = replace(self, quotient=kept)
         vars(found).update(made)
         return found
@@ -180,8 +196,23 @@ def shape_of(
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        known[key] = make_shape(quotient(pattern, tie, seed, symmetry, marks, ranks, chunks), waiting).alone()
+        q = quotient(pattern, tie, seed, symmetry, marks, ranks, chunks)
+        few = without_waits(q.transfers)
+        others = few.via_ptr, few.pool, few.rounds
+        if q.orbits.is_whole and few.src.size > BLOCK and waiting == FREE and tie != "split" and not any(
+            one is not None for one in others
+        ):
+            q, few = _let_go(q, few, pattern.emit)
+        known[key] = make_shape(q, waiting).alone(few)
     return known[key]
+
+
+def _let_go(q: Quotient, few: Transfers, emit: Emit) -> tuple[Quotient, Transfers]:
+    """The quotient with the columns that routes, waits and classes are made of; and what emits the others again."""
+    again, every, none = ref(emit), np.arange(q.orbits.rank.shape[1]), np.zeros(0, np.int32)
+    later = Again(few, lambda: without_waits(cast(Emit, again())(every)))
+    bare = q.transfers._replace(dst=none, step=none, port=none, reduces=none.astype(np.bool_))
+    return q._replace(transfers=bare), cast(Transfers, later)
 
 
 def make_shape(q: Quotient, waiting: Waiting = FREE) -> Shape:
@@ -197,14 +228,16 @@ def make_shape(q: Quotient, waiting: Waiting = FREE) -> Shape:
         twin = np.flatnonzero(row[1:] == row[:-1])
         half[twin], half[twin + 1] = 0, 1
         task_route, route_ptr, at = _distinct_routes(q, paths, half)
-        route_server, channel = server[at], channel[at] if channel.size else channel
+        rows: I32 | None = row
+        hop, channel = server[at], channel[at] if channel.size else channel
     else:
-        row, half = np.arange(t.src.size, dtype=np.int32), np.broadcast_to(np.full(1, -1, np.int8), t.src.size)
-        task_route, route_ptr, route_server, channel = q.routes.row, i32(few.ptr), of_hop, q.routes.channel
+        rows, half = None, np.broadcast_to(np.full(1, -1, np.int8), t.src.size)
+        task_route, route_ptr, hop, channel = q.routes.row, i32(few.ptr), of_hop, q.routes.channel
+    hop *= 2
+    hop[route_ptr[1:][route_ptr[1:] > route_ptr[:-1]] - 1] += 1
     return Shape(
-        quotient=q, server_link=i32(server_link), task_row=row, task_half=half,
-        task_src=t.src[row] if split else t.src, route_ptr=route_ptr, route_server=route_server, task_route=task_route,
-        waiting=waiting, route_channel=channel,
+        quotient=q, server_link=i32(server_link), rows=rows, task_half=half, route_ptr=route_ptr,
+        route_hop=hop, task_route=task_route, waiting=waiting, route_channel=channel,
     )
 
 
@@ -267,28 +300,32 @@ def _edges(q: Quotient, row: I32, half: I8, waiting: Waiting) -> tuple[I32, I32,
 _ABSENT = "a transfer waits for one that no rank sends"
 
 
+def _named(q: Quotient) -> tuple[I64, I32, I32, I32]:
+    """First row of each slot, source of each row; and slot and source, or its representative, that are waited for."""
+    t, source = q.transfers, q.transfers.dep_src
+    if not q.orbits.is_whole:
+        ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
+        ports[t.slot] = t.port
+        source = q.orbits.rank_of(ports[t.dep_slot], source)
+    first = np.searchsorted(t.slot, np.arange(int(t.slot[-1]) + 2, dtype=np.int32))
+    return first, i32(t.src), i32(t.dep_slot), i32(source)
+
+
 def rows_waited_for(q: Quotient) -> I32:
     """Row of the transfer (or of its representative) that each dependency names."""
-    t, rank = q.transfers, q.orbits.rank
+    t = q.transfers
     if not t.dep_src.size:  # messages of a job, which are not in the order of their sources
         return np.zeros(0, np.int32)
-    found = np.empty(t.dep_src.size, np.int32)
-    if q.orbits.is_whole and t.src.size > BLOCK:
-        first = np.searchsorted(t.slot, np.arange(int(t.slot[-1]) + 2, dtype=np.int32))
-        if not rows_of(first, i32(t.src), i32(t.dep_slot), i32(t.dep_src), found):
+    _, src, slot, source = named = _named(q)
+    if t.src.size > BLOCK:
+        if not rows_of(*named, found := np.empty(slot.size, np.int32)):
             raise WeftError(_ABSENT)
         return found
-    ports = np.zeros(int(t.slot.max(initial=-1)) + 1, np.int32)
-    ports[t.slot] = t.port
-    stride = int(max(t.src.max(initial=0), rank.max(initial=0))) + 1
-    key = t.slot.astype(np.int64) * stride + t.src
-    place = finder(key)
-    for some in blocks(t.dep_src.size):
-        slot = t.dep_slot[some]
-        want = slot.astype(np.int64) * stride + q.orbits.rank_of(ports[slot], t.dep_src[some])
-        found[some] = place(want)
-        if not np.array_equal(key[found[some]], want):
-            raise WeftError(_ABSENT)
+    stride = int(max(src.max(initial=0), q.orbits.rank.max(initial=0))) + 1
+    key, want = (at.astype(np.int64) * stride + of for at, of in ((t.slot, src), (slot, source)))
+    found = i32(find_rows(key, want))
+    if not np.array_equal(key[found], want):
+        raise WeftError(_ABSENT)
     return found
 
 

@@ -230,6 +230,17 @@ def hop_kinds(columns: Columns, forwarding: str, deliver: str) -> Hops:
     }
 
 
+def hops_by_kind(route_hop: I32, latency_ps: I64, forwarding: str, deliver: str) -> Hops:
+    """The hops of routes of one channel: two kinds for each server, inside a route and at its end."""
+    kind = np.arange(latency_ps.size, dtype=np.int32)
+    last = (kind & 1).astype(np.int8) * np.int8(HEAD if deliver == "head" else TAIL)
+    return {
+        "hop_server": kind >> 1, "hop_channel": np.zeros(0, np.int8), "channels": 1,
+        "hop_latency_ps": np.maximum(latency_ps, (last == HEAD) | (forwarding == "cut-through")), "hop_last": last,
+        "route_hop": route_hop,
+    }
+
+
 def _pool_arrays(pools: Pools, n_tasks: int) -> dict[str, Any]:
     n_pools = len(pools.capacity)
     rows = n_tasks if n_pools else 0

@@ -406,14 +406,20 @@ class Program(NamedTuple):
     @property
     def task_waits(self) -> I32:
         """Number of whole parents of each task, (T,); computed."""
-        if self.whole_child.size > 2**20:
-            tally(count := np.zeros(self.n_tasks, np.int32), self.whole_child)
-            return count
         return np.bincount(self.whole_child, minlength=self.n_tasks).astype(np.int32)
 
-    def waited_for(self) -> I32:
-        """Number of parents whose chunk, or whole, holds back the first chunk of each task, windows left out, (T,)."""
-        missing = self.task_waits + self.pushed_waits if self.pushed_child.size else self.task_waits
+    def waited_for(self, missing: I32 | None = None) -> I32:
+        """Number of parents whose chunk, or whole, holds back the first chunk of each task, windows left out, (T,).
+
+        `missing`: zeros, which are filled.
+        """
+        missing = np.zeros(self.n_tasks, np.int32) if missing is None else missing
+        if self.whole_child.size > 2**20:
+            tally(missing, self.whole_child)
+        else:
+            missing += self.task_waits
+        if self.pushed_child.size:
+            missing += self.pushed_waits
         if self.parent_lag.size:
             child = _owners(self.parent_ptr)[self.parent_lag == 0]
             missing += np.bincount(child, minlength=self.n_tasks).astype(np.int32)
@@ -467,7 +473,7 @@ class Program(NamedTuple):
         chunks, hops = self.cut_chunks.astype(np.int64), np.diff(self.route_ptr).astype(np.int64)
         if self.n_tasks and np.ptp(chunks) == np.ptp(hops) == 0:
             return self.n_tasks * int(chunks[0]) * int(hops[0])
-        rows = [slice(first, first + 2**20) for first in range(0, self.n_tasks, 2**20)]
+        rows = [slice(first, first + 2**16) for first in range(0, self.n_tasks, 2**16)]
         return sum(int(np.dot(chunks[self.task_cut[some]], hops[self.task_route[some]])) for some in rows)
 
     def cut_tasks(self) -> I64:

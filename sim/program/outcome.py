@@ -74,9 +74,10 @@ class Rates(NamedTuple):
 class Outcome(NamedTuple):
     """Times of one run."""
 
-    # (T,): start of the first service of a task; of a task with an empty route, delivery of its first chunk
+    # start_ps, finish_ps: (T,), or (0,) of a run without times: start of the first service of a task, delivery of its
+    # last chunk; of a task with an empty route, delivery of its first chunk and of its last
     start_ps: I64
-    finish_ps: I64  # (T,): delivery of the last chunk
+    finish_ps: I64
     busy_ps: I64  # (S,): sum of the services of each server
     makespan_ps: int  # last delivery; 0 for a program without tasks
     events: int  # services done: chunks crossing servers, or flows. Those that were lost are counted.

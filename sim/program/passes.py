@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from topologies.compiled import cached
+from topologies.compiled import cached, part
 
 _jit = partial(cached, nogil=True, _nrt=False)
 
@@ -28,24 +28,46 @@ def tally(count, rows):  # type: ignore[no-untyped-def]  # jitted
         count[rows[at]] += 1
 
 
+@partial(part, nogil=True, _nrt=False)
+def _row_of(slot_first, src, slot, source):  # type: ignore[no-untyped-def]  # jitted
+    """Row of a transfer, -1 where there is none: they are sorted by slot and source."""
+    if slot < 0 or slot >= slot_first.size - 1:
+        return -1
+    low, end = slot_first[slot], slot_first[slot + 1]
+    high = end
+    if low < high and source - src[low] < high - low:  # where all are there, this far from the first
+        guess = low + max(source - src[low], 0)
+        if src[guess] == source:
+            return guess
+    while low < high:
+        middle = (low + high) // 2
+        if src[middle] < source:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end and src[low] == source else -1
+
+
 @_jit
-def children(parent_ptr, parents, ptr, child):  # type: ignore[no-untyped-def]  # jitted
-    """Turn round which earlier rows each row waits for; returns whether all of them are earlier ones.
+def children(slot_first, src, parent_ptr, parent_slot, parent_src, ptr, child):  # type: ignore[no-untyped-def]  # jitted
+    """Turn round which earlier rows each row waits for, named as in `rows_of`; returns whether all are earlier ones.
 
     `ptr` (rows + 1,): zeros; filled: offset of the children of each row.
     `child`: filled.
     """
     for row in range(ptr.size - 1):
         for at in range(parent_ptr[row], parent_ptr[row + 1]):
-            if parents[at] >= row:
+            parent = _row_of(slot_first, src, parent_slot[at], parent_src[at])
+            if parent < 0 or parent >= row:
                 return False
-            ptr[parents[at] + 1] += 1
+            ptr[parent + 1] += 1
     for row in range(1, ptr.size):
         ptr[row] += ptr[row - 1]
     for row in range(ptr.size - 1):
         for at in range(parent_ptr[row], parent_ptr[row + 1]):
-            child[ptr[parents[at]]] = row
-            ptr[parents[at]] += 1
+            parent = _row_of(slot_first, src, parent_slot[at], parent_src[at])
+            child[ptr[parent]] = row
+            ptr[parent] += 1
     for row in range(ptr.size - 1, 0, -1):  # each is where the next begins by now
         ptr[row] = ptr[row - 1]
     ptr[0] = 0
@@ -131,27 +153,12 @@ def fullest_of_steps(step, route, route_ptr, route_server, rate, work, load, in_
 
 @_jit
 def rows_of(slot_first, src, wanted_slot, wanted_src, found):  # type: ignore[no-untyped-def]  # jitted
-    """Rows of transfers, which are sorted by slot and source; returns whether all are there.
+    """Rows of transfers; returns whether all are there.
 
     `slot_first` (slots + 1,): first row of each slot.
     """
     for at in range(wanted_slot.size):
-        slot, source = wanted_slot[at], wanted_src[at]
-        if slot < 0 or slot >= slot_first.size - 1:
+        found[at] = _row_of(slot_first, src, wanted_slot[at], wanted_src[at])
+        if found[at] < 0:
             return False
-        low, high = slot_first[slot], slot_first[slot + 1]
-        if low < high and source - src[low] < high - low:  # where all are there, this far from the first
-            guess = low + max(source - src[low], 0)
-            if src[guess] == source:
-                found[at] = guess
-                continue
-        while low < high:
-            middle = (low + high) // 2
-            if src[middle] < source:
-                low = middle + 1
-            else:
-                high = middle
-        if low >= slot_first[slot + 1] or src[low] != source:
-            return False
-        found[at] = low
     return True

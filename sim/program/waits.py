@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.columns import STREAM, by_key
-from sim.program.contract import I32, PUSHED, WHOLE
+from sim.program.contract import I32, I64, PUSHED, WHOLE
 from sim.program.passes import children
 from topologies import WeftError
 
@@ -59,13 +59,15 @@ def _open_windows(child: I32, lag: I32, cut_chunks: npt.NDArray[np.integer], tas
     return lags
 
 
-def whole_waits(parent: I32, ptr: npt.NDArray[np.integer]) -> Waits | None:
-    """The same of tasks that wait for whole ones alone, one after the other; None where some do for later ones.
+def whole_waits(ptr: npt.NDArray[np.integer], first: I64, src: I32, slot: I32, source: I32) -> Waits | None:
+    """The same of tasks that wait for whole ones alone, one after the other; None where some do for others.
 
     `ptr`: offset of the parents of each task.
+    `first`, `src`: first task of each slot, and source of each task.
+    `slot`, `source`: of each parent.
     """
-    none, found = np.zeros(0, np.int32), (np.zeros(ptr.size, np.int32), np.empty(parent.size, np.int32))
-    if not parent.size or parent.size >= 2**31 or not children(ptr, parent, *found):
+    none, found = np.zeros(0, np.int32), (np.zeros(ptr.size, np.int32), np.empty(slot.size, np.int32))
+    if not slot.size or slot.size >= 2**31 or not children(first, src, ptr, slot, source, *found):
         return None
     columns = dict.fromkeys(("pushed_ptr", "pushed_child", "stream_ptr", "stream_child", "stream_lag"), none)
     columns |= dict.fromkeys(("parent_ptr", "parent", "parent_lag"), none)

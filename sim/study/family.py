@@ -94,7 +94,7 @@ class _Form:
         its = self.on(topology)
         result = Result(
             job=its.job, model=its.model, engine="chunk", time_ps=outcome.makespan_ps, events=outcome.events,
-            wall_s=0.0, lowered=its, outcome=outcome,
+            wall_s=0.0, lowered=its, ran=outcome,
         )
         vars(result).update(lower_bound_ps=self.bound_ps)  # as it would find them
         return result

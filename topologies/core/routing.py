@@ -114,13 +114,14 @@ def _onward(topology: Topology, targets: Ints) -> list[_Onward]:
 
 
 def _search(topology: Topology, targets: Ints) -> list[_Onward]:
-    distance = distances(topology, targets)
-    ahead = distance[:, topology.dst]
-    nearer = (distance[:, topology.src] == ahead + 1) & (ahead >= 0)
-    found = []
-    for row, useful in zip(distance, nearer, strict=True):
-        links = np.flatnonzero(useful).astype(np.int32)
-        found.append(_Onward(row, np.searchsorted(topology.src[links], np.arange(topology.n_nodes + 1)), links))
+    found, every = list[_Onward](), np.arange(topology.n_nodes + 1)
+    for some in np.array_split(targets, 1 + 4 * targets.size // _batch_size(topology)):
+        distance = distances(topology, some)
+        ahead = distance[:, topology.dst]
+        nearer = (distance[:, topology.src] == ahead + 1) & (ahead >= 0)
+        for row, useful in zip(distance, nearer, strict=True):
+            links = np.flatnonzero(useful).astype(np.int32)
+            found.append(_Onward(row, np.searchsorted(topology.src[links], every), links))
     return found
 
 

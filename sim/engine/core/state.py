@@ -252,7 +252,7 @@ class FifoState(NamedTuple):
     run: Rows[Run]  # one row, of the registers
     # tasks, servers: (T,), (S,)
     tasks: Rows[Task]
-    start_ps: I64  # (T,)
+    start_ps: I64  # (T,), or (0,) where nobody asks for times
     servers: Rows[Server]
     touched: I32  # (S,): servers at which something arrived in this picosecond
     events: Rows[Event]  # (B * BLOCK,)

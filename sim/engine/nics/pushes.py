@@ -81,7 +81,7 @@ def _commit(program, state, nic, pushed_ps, key, place):
     hop = program.route_hop[at]
     latency = program.hop_latency_ps[hop]
     task, chunk = key & ((np.int64(1) << run.task_bits) - 1), _chunk(state, key)
-    if chunk == 0:
+    if chunk == 0 and state.start_ps.size:
         state.start_ps[task] = start
     if state.log_base.size:
         log_service(program, state, server, start, task, chunk, at)

@@ -66,7 +66,7 @@ def other_links(lowered: Lowered) -> Lowered:
 
 def on_the_next_server(p: Program) -> dict[str, Any]:
     server = p.hop_server.copy()
-    server[0] = server[1]
+    server[server == 0] = 1
     return {"hop_server": server}
 
 

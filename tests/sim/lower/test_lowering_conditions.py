@@ -417,7 +417,7 @@ def test_transfers_that_count_their_latency_otherwise_have_routes_of_their_own()
     transfers = table.build()._replace(rounds=np.stack([0 * laps, laps], axis=1).astype(np.int32))
     everyone = orbits_of(Group("", ()), 4, ring(4).n_links)
     made = shape.make_shape(Quotient(everyone, transfers, routes_of(transfers, ring(4), "first", 0), ""))
-    assert made.route_ends[1] is not None and made.route_ends[1][made.task_route].tolist() == laps.tolist()
+    assert made.laps is not None and made.laps[made.task_route].tolist() == laps.tolist()
     assert np.unique(made.task_route).size == 8
 
 
