@@ -54,7 +54,7 @@ test-browser: $(STAMP)  ## the report in a real Chromium, installed where there 
 ready: $(STAMP)
 	$(MAKE) --jobs 2 --output-sync=target lint kernels
 
-kernels: $(STAMP)  ## compile all kernels, which takes 45 s of a core once
+kernels: $(STAMP)  ## compile all kernels, which takes a minute of a core once
 	$(BIN)/weft warm
 
 wheel: $(STAMP)  ## dist/weft-*.whl with the engine compiled for every Python that is found, tried with each: minutes

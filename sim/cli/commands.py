@@ -85,20 +85,21 @@ def _paper(parser: argparse.ArgumentParser) -> None:
 
 
 WARM_PARTS = {
-    "fifo": (2.4, "events in fifo order: the first command of nearly everybody"),
+    "fifo": (4.1, "events in fifo order: the first command of nearly everybody"),
     "fabrics": (0.3, "what is true of a whole fabric, such as its diameter"),
-    "flows": (1.0, "flows that share links: --engine fluid, validate"),
-    "proofs": (1.9, "proofs of large schedules"),
-    "trees": (1.1, "packed trees and exact bounds"),
+    "flows": (2.1, "flows that share links: --engine fluid, validate"),
+    "proofs": (2.2, "proofs of large schedules"),
+    "trees": (1.0, "packed trees and exact bounds"),
     "search": (1.1, "searches for schedules: tacos"),
-    "ordered": (1.7, "links that serve by priority, tasks that share a resource: training, optimize"),
-    "nics": (3.2, "NICs in front of fifo links"),
-    "turns": (3.4, "links that serve in turn, buffers, virtual channels"),
-    "faults": (1.7, "links that are slow, down or lossy"),
-    "why": (2.5, "critical paths: --why, train, share, optimize"),
-    "large": (1.2, "passes over programs of more than a million tasks"),
-    "integers": (8.1, "compression of integers: workloads.compression"),
-    "floats": (6.1, "compression of floats"),
+    "ordered": (2.9, "links that serve by priority, tasks that share a resource: training, optimize"),
+    "nics": (4.5, "NICs in front of fifo links"),
+    "turns": (6.0, "links that serve in turn, buffers, virtual channels"),
+    "faults": (10.6, "links that are slow or down, NPUs that are late"),
+    "losses": (2.7, "links that only lose chunks or jitter"),
+    "why": (3.4, "critical paths: --why, train, share, optimize"),
+    "large": (1.3, "passes over programs of more than a million tasks"),
+    "integers": (9.4, "compression of integers: workloads.compression"),
+    "floats": (7.5, "compression of floats"),
 }
 """Parts of what is compiled, what the commands of README need first: CPU seconds, and what needs it."""
 

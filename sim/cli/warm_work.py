@@ -12,6 +12,8 @@ from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
 from sim.faults.plan import FaultPlan, Loss, SlowLink
+from sim.program.columns import FEW, STREAM, by_key, i32
+from sim.program.passes import rows_of
 from sim.simulation import simulate
 from topologies import from_spec
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
@@ -66,17 +68,25 @@ def _why() -> None:
     simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), log=True).why()
 
 
+def _ordered() -> None:
+    """Links that serve by priority, and more dependencies than are sorted, as jobs have them."""
+    _all_reduce(discipline="lowest-chunk-first")
+    falling = i32(np.arange(FEW, -1, -1))
+    by_key(falling, falling, falling, STREAM, FEW + 1)
+
+
 def _large() -> None:
-    """Two million transfers, of which there have to be one for the passes over large programs."""
+    """Two million transfers, of which there have to be one for the passes over large programs; waits that are mixed."""
     simulate(build("ring", "all-gather", from_spec("ring:1024"), "1MiB"), symmetry="off", chunks=1).rated()
+    one = i32([0])
+    rows_of(np.array([0, 1]), one, one, one, np.empty(1, np.int32))
 
 
 WORK: dict[str, Callable[[], None]] = {
     "fifo": partial(_all_reduce, check=True), "fabrics": _fabrics, "flows": partial(_all_reduce, engine="fluid"),
     "proofs": _proofs, "trees": _trees, "search": _matches,
-    "ordered": partial(_all_reduce, discipline="lowest-chunk-first"), "nics": partial(_all_reduce, nic="shared"),
-    "turns": _turns, "faults": partial(_all_reduce, faults=SLOW),
-    "losses": partial(_all_reduce, faults=LOSSY),
+    "ordered": _ordered, "nics": partial(_all_reduce, nic="shared"), "turns": _turns,
+    "faults": partial(_all_reduce, faults=SLOW), "losses": partial(_all_reduce, faults=LOSSY),
     "why": _why, "large": _large,
     "integers": partial(_compression, "int32", "int64"), "floats": partial(_compression, "float32", "float64"),
 }

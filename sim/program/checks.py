@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from sim.program.contract import CLOCK_END_PS, Program
-from sim.program.passes import short_window, summed
+from sim.program.passes import summed
 from topologies import WeftError
 from topologies.units import format_time
 
@@ -19,11 +19,12 @@ def check_windows(program: Program) -> None:
     """No window that never opens: the last chunk of the child needs chunk C_B - 1 - w of the parent to exist."""
     if not program.parent_lag.size:
         return
-    chunks = program.chunks()
-    edge = short_window(program.parent_ptr, program.parent, program.parent_lag, chunks)
-    if edge >= 0:
-        one = int(np.searchsorted(program.parent_ptr, edge, "right")) - 1
-        other, wait = int(program.parent[edge]), int(program.parent_lag[edge])
+    chunks, windows = program.chunks(), np.flatnonzero(program.parent_lag > 0)
+    child = np.searchsorted(program.parent_ptr, windows, "right") - 1
+    parent, lag = program.parent[windows], program.parent_lag[windows]
+    never = np.flatnonzero(chunks[child] - lag > chunks[parent])
+    if never.size:
+        one, other, wait = (int(column[never[0]]) for column in (child, parent, lag))
         raise WeftError(
             f"task {one} of {chunks[one]} chunks has a window of {wait} on task {other}, "
             f"whose {chunks[other]} chunks are too few"

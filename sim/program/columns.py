@@ -54,7 +54,8 @@ def is_dense(values: npt.NDArray[np.integer]) -> bool:
 
 def blocks(n: int) -> Iterator[slice]:
     """Rows 0 to n - 1, as many at a time as stay in the cache between two steps of theirs."""
-    return (slice(first, min(first + BLOCK // 16, n)) for first in range(0, n, BLOCK // 16))
+    few = -(-BLOCK // 16)
+    return (slice(first, min(first + few, n)) for first in range(0, n, few))
 
 
 def pieces(counts: npt.NDArray[np.integer]) -> Iterator[slice]:

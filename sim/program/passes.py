@@ -97,20 +97,6 @@ def deal(key, value, lag, least, most, ptr, values, lags):  # type: ignore[no-un
 
 
 @_jit
-def short_window(ptr, parent, lag, chunks):  # type: ignore[no-untyped-def]  # jitted
-    """The first edge with a window that never opens, or -1.
-
-    `ptr`, `parent`, `lag`: what each task waits for.
-    `chunks`: of each task.
-    """
-    for child in range(ptr.size - 1):
-        for at in range(ptr[child], ptr[child + 1]):
-            if lag[at] > 0 and chunks[child] - lag[at] > chunks[parent[at]]:
-                return at
-    return -1
-
-
-@_jit
 def summed(cut, route, of_cut, of_route):  # type: ignore[no-untyped-def]  # jitted
     """Sum over tasks of the products of what their cuts have, (2, cuts), and their routes, (2, routes)."""
     total = 0.0

@@ -284,7 +284,7 @@ def test_where_every_generator_holds_alone_the_last_one_is_left_out(monkeypatch:
     job.compute("last", 1)
     tried: list[int] = []
 
-    def holds(_: Any, group: Group, *__: Any) -> bool:
+    def holds(_: Any, __: float, group: Group, *___: Any) -> bool:
         tried.append(len(group.generators))
         return len(group.generators) < 2
 
