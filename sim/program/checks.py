@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
+from sim.program.columns import blocks
 from sim.program.contract import CLOCK_END_PS, Program
-from sim.program.passes import summed
 from topologies import WeftError
 from topologies.units import format_time
 
@@ -102,7 +102,10 @@ def _loose_bound(program: Program, rates: Sequence[Fraction]) -> int:
     lead, rest = program.chunk_work[program.cut_size].T.astype(np.float64)
     work = program.cut_first * lead + (program.cut_chunks - program.cut_first) * rest
     of_cut = np.stack([work, program.cut_chunks.astype(np.float64)])
-    return int((1 + 1e-9) * summed(program.task_cut, program.task_route, of_cut, of_route)) + 1
+    # Not `np.dot`: of floats it runs on threads, which go on spinning for longer than it took.
+    total = sum(float((of_cut[:, program.task_cut[some]] * of_route[:, program.task_route[some]]).sum())
+                for some in blocks(program.n_tasks))
+    return int((1 + 1e-9) * total) + 1
 
 
 def _exact_bound(program: Program) -> int:

@@ -97,18 +97,6 @@ def deal(key, value, lag, least, most, ptr, values, lags):  # type: ignore[no-un
 
 
 @_jit
-def summed(cut, route, of_cut, of_route):  # type: ignore[no-untyped-def]  # jitted
-    """Sum over tasks of the products of what their cuts have, (2, cuts), and their routes, (2, routes)."""
-    total = 0.0
-    for first in range(0, cut.size, 4096):  # sums of few are close
-        some = 0.0
-        for task in range(first, min(first + 4096, cut.size)):
-            some += of_cut[0, cut[task]] * of_route[0, route[task]] + of_cut[1, cut[task]] * of_route[1, route[task]]
-        total += some
-    return total
-
-
-@_jit
 def are_later(ptr, child):  # type: ignore[no-untyped-def]  # jitted
     """Whether all children come behind their parents."""
     for row in range(ptr.size - 1):
