@@ -248,7 +248,7 @@ class Result(Tabular):
     @property
     def ranks(self) -> list[int]:
         """NPUs that were simulated, each for those like it."""
-        return sorted({rank for _, rank in self._spans.lowered.end_task})
+        return self._spans.ranks
 
     @checked
     def spans(self) -> list[Span]:

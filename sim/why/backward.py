@@ -2,7 +2,8 @@
 
 A state is the start of a service, as (task, chunk, hop), or a delivery, as (task, chunk, DELIVERED). Walking on from
 one writes the pieces before it, from late to early, and goes to the state before. The pieces of a walk lie one behind
-the other; a MEETS ends them and leads to the piece of an earlier walk from where on both are one path.
+the other; a MEETS ends them and leads to the piece of an earlier walk from where on both are one path: where pieces of
+one class are written as one, to a time within it.
 """
 
 from typing import NamedTuple
@@ -10,13 +11,13 @@ from typing import NamedTuple
 from sim.engine.compile.door import by_pointer, entry, helper, u64
 from sim.engine.compile.rows import Half, Row, Rows, Word
 from sim.engine.core.tasks import service_ps
-from sim.program.contract import HEAD, I32, I64, UNBOUNDED
+from sim.program.contract import HEAD, I32, I64, NEVER_PS, UNBOUNDED
 
 DELIVERED, RELEASED, ENDED = -1, -2, -3
 """In place of a hop: a chunk was delivered; was released, at a time; nothing was before."""
 
 MEETS, LATENCY, SERIALIZATION, QUEUEING, POSTING, CREDITS = range(6)
-"""What a piece is; of one that only leads on, `at` is where to, NONE at the beginning of time."""
+"""What a piece is; of one that only leads on, `at` is where to, NONE at the beginning of time, and `end_ps` when."""
 
 NONE = -1
 
@@ -55,6 +56,7 @@ class WalkRow(Row):
     chunk: Word
     hop: Word
     time_ps: Word  # of a release
+    now_ps: Word  # how far back the walk is
     mark: Word  # of what a search has seen, a running number
     waited: Word  # a task that the search has seen and that waited for a push, and its chunk
     waited_chunk: Word
@@ -67,7 +69,7 @@ class Back(NamedTuple):
     """State of walks over a log; T tasks, C chunks of all tasks, R rows of the log."""
 
     walk: Rows[WalkRow]
-    # asked_task, asked_chunk, asked_hop: states to walk from; of a RELEASED one `asked_ps` is when
+    # asked_task, asked_chunk, asked_hop, asked_ps: states to walk from, and when they were
     asked_task: I64
     asked_chunk: I64
     asked_hop: I64
@@ -91,10 +93,13 @@ class Back(NamedTuple):
     given_ps: I64
     given_task: I64
     given_chunk: I64
-    found: I32  # (R + C,) or (0,): first piece before each state, NONE before it is walked; empty of one walk alone
+    found: I32  # (R + C,) or (0,): 1 + first piece before each state, 0 before it is walked; empty of one walk alone
     seen: I32  # (C,): mark of the last search that has seen a delivery
     frames: Rows[Frame]  # as many as tasks without servers have chunks, and one
     pieces: Rows[PieceRow]
+    # task_class, at_class: (T,) or (0,), (hops of routes,): pieces one behind the other of one class of both are one
+    task_class: I64
+    at_class: I64
 
 
 @entry
@@ -119,7 +124,7 @@ def walk_back(program, back):
             asked = walk.asked
             back.asked_piece[asked] = walk.pieces
             go_to(walk, back.asked_task[asked], back.asked_chunk[asked], back.asked_hop[asked])
-            walk.time_ps = back.asked_ps[asked]
+            walk.time_ps = walk.now_ps = back.asked_ps[asked]
             walk.asked += 1
         elif walk.hop == RELEASED:
             if not released(program, back):
@@ -131,13 +136,17 @@ def walk_back(program, back):
 
 @by_pointer
 class Ways(NamedTuple):
-    """Paths through pieces: the first piece of each, back to when, and, filled, what is theirs of the pieces on all."""
+    """Paths through pieces: the first piece of each, back to when, and, filled, what is theirs of the pieces on all.
+
+    `on`, `end_ps`: a piece, and until when it is on the path.
+    """
 
     pieces: Rows[PieceRow]
     first: I64
     since_ps: I64
     ptr: I64
     on: I64
+    end_ps: I64
 
 
 @entry
@@ -146,17 +155,18 @@ def follow(ways):
     count = 0
     for path in range(ways.first.size):
         ways.ptr[path] = count
-        at = ways.first[path]
+        at, until_ps = ways.first[path], NEVER_PS
         while at != NONE:
             piece = ways.pieces[at]
             if piece.what == MEETS:
-                at = piece.at
+                at, until_ps = piece.at, min(until_ps, piece.end_ps)
                 continue
-            if piece.end_ps <= ways.since_ps[path]:
+            if min(piece.end_ps, until_ps) <= ways.since_ps[path]:
                 break
-            if count < ways.on.size:
-                ways.on[count] = at
-            count += 1
+            if piece.start_ps < until_ps:
+                if count < ways.on.size:
+                    ways.on[count], ways.end_ps[count] = at, min(piece.end_ps, until_ps)
+                count += 1
             at += 1
     ways.ptr[ways.first.size] = count
     return count
@@ -203,17 +213,31 @@ def go_to(walk, task, chunk, hop):
 @helper
 def meet(back, piece):
     """End a walk at a piece of an earlier one, or at the beginning of time."""
-    write(back, 0, 0, MEETS, NONE, piece, 0)
+    write(back, 0, back.walk.now_ps, MEETS, NONE, piece, 0)
     back.walk.hop = ENDED
 
 
 @helper
 def write(back, start_ps, end_ps, what, task, at, size):
-    """Write down a piece of the path, from its last one backwards."""
+    """Write down a piece of the path, from its last one backwards; what goes on with the one before makes that longer."""
+    if what != MEETS:
+        back.walk.now_ps = start_ps
+        if within(back):
+            piece = back.pieces[back.walk.pieces - 1]
+            same_task = back.task_class[piece.task] == back.task_class[task]
+            if same_task and back.at_class[piece.at] == back.at_class[at]:
+                piece.start_ps, piece.what = start_ps, SERIALIZATION
+                return
     piece = back.pieces[back.walk.pieces]
     piece.start_ps, piece.end_ps = start_ps, end_ps
     piece.what, piece.task, piece.at, piece.size = what, task, at, size
     back.walk.pieces += 1
+
+
+@helper
+def within(back):
+    """Whether the walk has written a piece that the next one may make longer."""
+    return back.task_class.size > 0 and back.walk.pieces > back.asked_piece[back.walk.asked - 1]
 
 
 @helper
@@ -223,10 +247,10 @@ def leave_state(program, back):
     row = row_of(program, back, walk.task, walk.chunk, walk.hop)
     if back.found.size:
         place = row if walk.hop != DELIVERED else back.start_ps.size + back.first[walk.task] + walk.chunk
-        if back.found[place] != NONE:
-            meet(back, back.found[place])
+        if back.found[place]:
+            meet(back, back.found[place] - 1)
             return
-        back.found[place] = walk.pieces
+        back.found[place] = walk.pieces + (0 if within(back) else 1)
     hops = hops_of(program, walk.task)
     if walk.hop == DELIVERED and hops == 0:
         walk.hop, walk.time_ps = RELEASED, delivered_ps(program, back, walk.task, walk.chunk)

@@ -30,14 +30,16 @@ RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
 )
 
 
-def walk_of(program: Program, outcome: Outcome, labels: Labels) -> Walks:
+def walk_of(program: Program, outcome: Outcome, labels: Labels, alike: tuple[I64, I64] | None = None) -> Walks:
     """Walks over the journal of a run or, without one, its log; `labels`: names for the account.
+
+    `alike`: classes by which pieces of a log are one, as `LoggedWalk` has it.
 
     WeftError: the run kept neither.
     """
     if outcome.journal is not None:
         return _FaultyWalk(program, outcome, outcome.journal, labels)
-    return LoggedWalk(program, outcome, labels)
+    return LoggedWalk(program, outcome, labels, alike=alike)
 
 
 @staged("critical path")
@@ -105,7 +107,7 @@ class Steps(Walks):
         while state is not None and state not in self.places:
             self.places[state] = len(self.found)
             state = self.step(state)
-        self.found.append((0, 0, MEETS, -1, NONE if state is None else self.places[state], 0))
+        self.found.append((0, NEVER_PS, MEETS, -1, NONE if state is None else self.places[state], 0))
         return first
 
     def named(self, piece: Any) -> tuple[Trail, I64]:

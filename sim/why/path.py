@@ -31,7 +31,7 @@ from sim.program.columns import BLOCK, blocks, unique_rows
 from sim.program.contract import I32, I64, PER_CHUNK, Program
 from sim.program.outcome import Log, Outcome
 from sim.why import backward
-from sim.why.backward import DELIVERED, ENDED, NONE, RELEASED, Back, Frame, PieceRow, WalkRow, Ways, follow
+from sim.why.backward import DELIVERED, ENDED, RELEASED, Back, Frame, PieceRow, WalkRow, Ways, follow
 from topologies import WeftError
 from topologies.checks import checked
 from topologies.core.paths import ranges
@@ -224,14 +224,19 @@ class Walks(ABC):
         """The pieces on some paths, each from late to early, and since when each piece counts."""
         pieces, first = self.walked(waits)
         since_ps = np.array([wait.since_ps for wait in waits], np.int64)
-        ways = Ways(pieces, first, since_ps, np.zeros(first.size + 1, np.int64), np.zeros(SOME, np.int64))
+        ways = Ways(pieces, first, since_ps, np.zeros(first.size + 1, np.int64), *np.zeros((2, SOME), np.int64))
         if (count := follow(ways)) > SOME:
-            ways = ways._replace(on=np.zeros(count, np.int64))
+            on, end_ps = np.zeros((2, count), np.int64)
+            ways = ways._replace(on=on, end_ps=end_ps)
             follow(ways)
         on: slice | I64 = ways.on[:count]
         if len(waits) == 1 and count and ways.on[count - 1] - ways.on[0] == count - 1:
             on = slice(ways.on[0], ways.on[0] + count)  # of one walk: pieces need not be copied
-        return pieces.view(np.ndarray)[on], np.repeat(since_ps, np.diff(ways.ptr))
+        found = pieces.view(np.ndarray)[on]
+        if (found["end_ps"] != ways.end_ps[:count]).any():
+            found = found.copy()
+            found["end_ps"] = ways.end_ps[:count]
+        return found, np.repeat(since_ps, np.diff(ways.ptr))
 
     def trail(self, waits: Sequence[Wait], rename: Callable[[Trail], Trail] = lambda trail: trail) -> Trail:
         """The paths to some ends in the order of time, one behind the other; what lies before `since_ps` is cut off."""
@@ -273,14 +278,20 @@ class LoggedWalk(Walks):
     """Walks over a log; `sim.why.faulty_path` walks over a journal.
 
     `once`: there will be one walk alone, by `account`.
+    `alike`: classes of tasks and of servers, (T,) and (S,); pieces one behind the other of one class are one.
     WeftError: the run kept no log.
     """
 
-    def __init__(self, program: Program, outcome: Outcome, labels: Labels = PLAIN, once: bool = False) -> None:
+    def __init__(
+        self, program: Program, outcome: Outcome, labels: Labels = PLAIN, once: bool = False,
+        alike: tuple[I64, I64] | None = None,
+    ) -> None:
         super().__init__(program, outcome, labels)
         if outcome.log is None:
             raise WeftError("the critical path needs a run with log=True")
         self.back = _state(program, outcome, outcome.log, once)
+        if alike is not None:
+            self.back = self.back._replace(task_class=alike[0], at_class=alike[1][program.route_server])
         self._parts: dict[int, list[tuple[int, int]]] = {}
 
     def walked(self, waits: Sequence[Wait]) -> tuple[Rows[PieceRow], I64]:
@@ -328,7 +339,8 @@ class LoggedWalk(Walks):
         self.back.walk["asked"], first = 0, np.zeros(task.size, np.int64)
         self.back = self.back._replace(
             asked_task=task, asked_chunk=np.where(ends, program.cut_chunks[program.task_cut[task]] - 1, 0),
-            asked_hop=np.where(ends, DELIVERED, RELEASED), asked_ps=self.outcome.start_ps[task], asked_piece=first,
+            asked_hop=np.where(ends, DELIVERED, RELEASED), asked_piece=first,
+            asked_ps=np.where(ends, self.outcome.finish_ps[task], self.outcome.start_ps[task]),
         )
         return first
 
@@ -402,8 +414,9 @@ def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
         pushed_ptr=_pointers(program.pushed_ptr), pushed=np.empty_like(program.pushed_child),
         join_ps=np.zeros(n_chunks if (chunks[joins] > 1).any() else 0, np.int64),
         given_ptr=none, given_ps=np.empty_like(task), given_task=task, given_chunk=chunk,
-        found=np.full(0 if once else log.start_ps.size + n_chunks, NONE, np.int32), seen=np.zeros(n_chunks, np.int32),
+        found=np.zeros(0 if once else log.start_ps.size + n_chunks, np.int32), seen=np.zeros(n_chunks, np.int32),
         frames=rows(Frame, int(chunks[joins].sum()) + 1), pieces=rows(PieceRow, BLOCK // 16 if once else SOME),
+        task_class=none, at_class=none,
     )
     backward.prepare(program, back)
     order = np.lexsort((back.given_ps, pool))

@@ -56,15 +56,20 @@ class Names:
         of_task = self.lowered.task_operation
         return int(of_task[piece.task]) if piece.task < of_task.size else -1
 
-    def kinds(self, walks: Walks, trail: Trail, classes: I64) -> tuple[tuple[Piece, ...], I64]:
+    def of_tasks(self, classes: I64, n_tasks: int) -> I64:
+        """The classes of the tasks of a run by those of the operations, (n,); of what faults have added one more."""
+        of_task = np.full(n_tasks, classes.size)
+        of_task[: self.lowered.task_operation.size] = classes[self.lowered.task_operation]
+        return of_task
+
+    def kinds(self, walks: Walks, trail: Trail, of_task: I64) -> tuple[tuple[Piece, ...], I64]:
         """A piece of each kind, and the kind of each piece of some paths.
 
-        `classes`: of the operations, (n,); pieces of operations of one class are called alike.
+        `of_task`: classes of the tasks; pieces of tasks of one class are called alike.
         """
-        of_task = np.append(classes[self.lowered.task_operation], classes.size)
-        operation, server = of_task[np.minimum(trail.task, of_task.size - 1)], self._server_class[trail.server]
-        named = trail.name.astype(np.int64) * self._server_class.size + server
-        kinds, kind = unique_rows(named * (classes.size + 1) + operation)
+        operation, server = of_task[trail.task], self.server_class[trail.server]
+        named = trail.name.astype(np.int64) * self.server_class.size + server
+        kinds, kind = unique_rows(named * (of_task.max(initial=0) + 1) + operation)
         some = np.zeros(kinds.size, np.int64)
         some[kind] = np.arange(kind.size)
         return trail.at(some).listed(walks.names), kind
@@ -95,7 +100,7 @@ class Names:
         return operation.kind, NO_DIMENSION if isinstance(operation.work, Reconfigure) else self._server(piece.server)
 
     @cached_property
-    def _server_class(self) -> I64:
+    def server_class(self) -> I64:
         """Servers with one label have one number; the last one is of no server."""
         return classes_of([*map(self._server, range(self.lowered.program.n_servers)), None])
 
@@ -173,9 +178,10 @@ def _walked(lowered: Lowered, outcome: Outcome, by: str) -> Why:
 def _renaming(lowered: Lowered, walks: Walks, by: str) -> Callable[[Trail], Trail]:
     """What gives pieces the names that are asked for."""
     names, classes = Names(lowered), classes_of(Names.said(one, "", by) for one in lowered.job.operations)
+    of_task = names.of_tasks(classes, walks.program.n_tasks)
 
     def rename(trail: Trail) -> Trail:
-        some, kind = names.kinds(walks, trail, classes)
+        some, kind = names.kinds(walks, trail, of_task)
         return trail._replace(name=np.array([walks.number(names.name(one, by)) for one in some], np.int64)[kind])
 
     return rename
@@ -243,13 +249,13 @@ class Spans:
         self.lowered, self.outcome, self.operations = lowered, outcome, lowered.job.operations
         self.names = Names(lowered)
         rows = _rows_of(lowered, outcome)
-        self._by_start = rows.of(np.lexsort((rows.operation, rows.start_ps)))
-        self._by_rank = self._by_start.of(np.argsort(self._by_start.rank, kind="stable"))
+        self._by_rank = rows.of(np.lexsort((rows.operation, rows.start_ps, rows.rank)))
         works = [operation.work for operation in self.operations]
         self._streams = np.array([isinstance(work, Compute) and work.stream == COMPUTE_STREAM for work in works])
         kinds = [operation.kind for operation in self.operations]
         self._kinds, self._kind = list(dict.fromkeys(kinds)), classes_of(kinds)
-        self._classes = classes_of(zip(kinds, map(type, works), strict=True))
+        classes = classes_of(zip(kinds, map(type, works), strict=True))
+        self._of_task = self.names.of_tasks(classes, outcome.finish_ps.size)
         self._communicates = np.array([not isinstance(work, Compute) for work in works])
         self._exposed: dict[int, dict[tuple[str, str], int]] = {}
 
@@ -257,9 +263,16 @@ class Spans:
         return {name: value for name, value in vars(self).items() if name != "_walk"}  # closures; walked again
 
     @property
+    def ranks(self) -> list[int]:
+        """NPUs that have operations."""
+        ranks = self._by_rank.rank
+        return ranks[np.diff(ranks, prepend=-1) > 0].tolist()
+
+    @property
     def all(self) -> list[Span]:
         """Every operation on every NPU, by start."""
-        return self._by_start.listed()
+        rows = self._by_rank
+        return rows.of(np.lexsort((rows.rank, rows.operation, rows.start_ps))).listed()
 
     def of_rank(self, rank: int) -> list[Span]:
         """The operations of one NPU, by start."""
@@ -305,8 +318,7 @@ class Spans:
     @cached_property
     def _send_starts(self) -> dict[tuple[int, int], int]:
         """By operation and NPU, of messages."""
-        rows = self._by_start
-        sends = np.array([isinstance(one.work, Send) for one in self.operations], bool)
+        rows, sends = self._by_rank, np.array([isinstance(one.work, Send) for one in self.operations], bool)
         rows = rows.of(np.flatnonzero(sends[rows.operation]))
         return dict(zip(zip(rows.operation.tolist(), rows.rank.tolist(), strict=True), rows.start_ps.tolist(),
                         strict=True))
@@ -315,9 +327,9 @@ class Spans:
     def busy_ps(self) -> dict[tuple[str, str], int]:
         """Time that each kind of communication takes on the busiest link of each dimension."""
         names = self._kinds
-        task, server, service = self._crossings()
         busy = np.zeros((len(names), self.lowered.server_link.size), np.int64)
-        np.add.at(busy, (self._kind[self.lowered.task_operation[task]], server), service)
+        kind, server, service = self._crossings()
+        np.add.at(busy, (kind, server), service)
         return {
             (name, dimension): int(row[busiest].max())
             for name, row in zip(names, busy, strict=True)
@@ -326,15 +338,18 @@ class Spans:
         }
 
     def _crossings(self) -> tuple[I64, I64, I64]:
-        """Task and server of everything that was served, and for how long."""
-        journal, program = self.outcome.journal, self.lowered.program
-        n_tasks = self.lowered.task_operation.size  # what begins late comes after them
+        """Kind of communication and server of everything that was served, and for how long; of tasks alike at once."""
+        journal, p, kind = self.outcome.journal, self.lowered.program, self._kind[self.lowered.task_operation]
         if journal is not None:
-            kept = journal.task < n_tasks
-            server = program.route_server[journal.at[kept]].astype(np.int64)
-            return journal.task[kept], server, (journal.end_ps - journal.start_ps)[kept]
-        task, server = crossings(program, np.arange(n_tasks))
-        return task, server, services_ps(program, task, server)
+            kept = journal.task < kind.size  # what begins late comes after them
+            server = p.route_server[journal.at[kept]].astype(np.int64)
+            return kind[journal.task[kept]], server, (journal.end_ps - journal.start_ps)[kept]
+        route, cut = (column[: kind.size].astype(np.int64) for column in (p.task_route, p.task_cut))
+        distinct, row = unique_rows((kind * p.route_ptr.size + route) * p.cut_chunks.size + cut)
+        some = np.zeros(distinct.size, np.int64)
+        some[row] = np.arange(kind.size)
+        task, server = crossings(p, some)
+        return kind[task], server, services_ps(p, task, server) * np.bincount(row)[row[task]]
 
     def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
         """Where the time goes in which an NPU does not compute, by kind of communication and dimension.
@@ -352,7 +367,7 @@ class Spans:
     @few_searches()
     def _work_out_exposed(self, rank: int) -> dict[tuple[str, str], int]:
         trail = self._walk.trail(self._gaps(rank))
-        some, kind = self.names.kinds(self._walk, trail, self._classes)
+        some, kind = self.names.kinds(self._walk, trail, self._of_task)
         numbers: dict[tuple[tuple[str, str], bool], int] = {}
         number = np.array([numbers.setdefault(self._exposed_as(one), len(numbers)) for one in some], np.int64)[kind]
         length, under_way = trail.length_ps, self._under_way(rank)
@@ -380,7 +395,13 @@ class Spans:
     @cached_property
     def _walk(self) -> Walks:
         """The one walk of the run: where the paths of two NPUs meet, they are one."""
-        return walk_of(self.lowered.program, self.outcome, self.names.labels)
+        alike = self._of_task, self.names.server_class
+        return walk_of(self.lowered.program, self.outcome, self.names.labels, alike)
+
+    @cached_property
+    def _last(self) -> int:
+        """The task of the last delivery."""
+        return int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[-1])
 
     def _gaps(self, rank: int) -> list[Wait]:
         """Gaps of the compute stream, each with the task that ends it."""
@@ -389,8 +410,7 @@ class Spans:
         late = np.flatnonzero(stream.start_ps > free[:-1])
         gaps = list(map(Wait, stream.task[late].tolist(), free[late].tolist()))
         if self.outcome.makespan_ps > free[-1]:
-            last = int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[-1])
-            gaps.append(Wait(last, int(free[-1]), delivered=True))
+            gaps.append(Wait(self._last, int(free[-1]), delivered=True))
         return gaps
 
     def _dimensions(self) -> dict[str, list[int]]:

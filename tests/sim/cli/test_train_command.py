@@ -178,8 +178,8 @@ def test_npus_are_told_by_classes_and_walked_once(
     plan.write_text('[[straggler]]\nnpu = "npu5"\nspeed = 0.5\n[[jitter]]\nlink = "*"\nmean = "1us"\n')
     walks: list[Walks] = []
 
-    def walk_once(program: Program, outcome: Outcome, labels: Labels) -> Walks:
-        walks.append(walk_of(program, outcome, labels))
+    def walk_once(program: Program, outcome: Outcome, labels: Labels, alike: tuple[I64, I64]) -> Walks:
+        walks.append(walk_of(program, outcome, labels, alike))
         return walks[-1]
 
     monkeypatch.setattr("sim.why.spans.walk_of", walk_once)
