@@ -71,12 +71,11 @@ class _Accounts:
         for number, share in enumerate(shares):
             owner[share.operations] = number
         self.task_owner = owner[lowered.task_operation]
-        classes = classes_of(
+        self.classes = classes_of(
             (who, isinstance(one.work, Reconfigure), one.name if who == NOBODY else "")
             for who, one in zip(owner.tolist(), run.job.operations, strict=True)
         )
         self.names = Names(lowered)
-        self.of_task = self.names.of_tasks(classes, run.logged.finish_ps.size)
         self.walks = walk_of(lowered.program, run.logged, self.names.labels)
 
     def all(self) -> dict[str, dict[str, int]]:
@@ -88,7 +87,7 @@ class _Accounts:
         piece = rows.view(np.ndarray)
         on = np.flatnonzero(piece["what"] != MEETS)
         trail, source = self.walks.named(piece[on])
-        some, kind = self.names.kinds(self.walks, trail, self.of_task)
+        some, kind = self.names.kinds(self.walks, trail, self.classes)
         paths = dict(zip(numbers, map(partial(_ranges, piece), first.tolist(), self._arrivals(numbers)), strict=True))
         cuts = np.unique([end for path in paths.values() for ends in path for end in ends])
         total = np.zeros((cuts.size + 1, len(some)), np.int64)  # of all pieces before each cut

@@ -97,8 +97,10 @@ class Back(NamedTuple):
     seen: I32  # (C,): mark of the last search that has seen a delivery
     frames: Rows[Frame]  # as many as tasks without servers have chunks, and one
     pieces: Rows[PieceRow]
-    # task_class, at_class: (T,) or (0,), (hops of routes,): pieces one behind the other of one class of both are one
-    task_class: I64
+    # task_operation, operation_class, at_class: (T,) or (0,), (n,), (hops of routes,): pieces one behind the other of
+    # one class of both are one
+    task_operation: I32
+    operation_class: I64
     at_class: I64
 
 
@@ -224,8 +226,9 @@ def write(back, start_ps, end_ps, what, task, at, size):
         back.walk.now_ps = start_ps
         if within(back):
             piece = back.pieces[back.walk.pieces - 1]
-            same_task = back.task_class[piece.task] == back.task_class[task]
-            if same_task and back.at_class[piece.at] == back.at_class[at]:
+            one, other = back.task_operation[piece.task], back.task_operation[task]
+            alike = back.operation_class[one] == back.operation_class[other]
+            if alike and back.at_class[piece.at] == back.at_class[at]:
                 piece.start_ps, piece.what = start_ps, SERIALIZATION
                 return
     piece = back.pieces[back.walk.pieces]
@@ -237,7 +240,7 @@ def write(back, start_ps, end_ps, what, task, at, size):
 @helper
 def within(back):
     """Whether the walk has written a piece that the next one may make longer."""
-    return back.task_class.size > 0 and back.walk.pieces > back.asked_piece[back.walk.asked - 1]
+    return back.task_operation.size > 0 and back.walk.pieces > back.asked_piece[back.walk.asked - 1]
 
 
 @helper

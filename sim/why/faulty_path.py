@@ -16,7 +16,7 @@ from sim.engine.compile.rows import Rows, rows
 from sim.program.contract import HEAD, I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import Journal, Outcome
 from sim.why.backward import MEETS, NONE, PieceRow
-from sim.why.path import CREDITS, PLAIN, POSTING, QUEUEING, SERIALIZATION, Labels, LoggedWalk, Trail, Wait, Walks
+from sim.why.path import CREDITS, PLAIN, POSTING, QUEUEING, SERIALIZATION, Alike, Labels, LoggedWalk, Trail, Wait, Walks
 from topologies.stages import staged
 
 State = int | tuple[int, int]
@@ -30,10 +30,10 @@ RESENT, MOVED, ADDED, SLOWED, DEADLINE = (
 )
 
 
-def walk_of(program: Program, outcome: Outcome, labels: Labels, alike: tuple[I64, I64] | None = None) -> Walks:
+def walk_of(program: Program, outcome: Outcome, labels: Labels, alike: Alike | None = None) -> Walks:
     """Walks over the journal of a run or, without one, its log; `labels`: names for the account.
 
-    `alike`: classes by which pieces of a log are one, as `LoggedWalk` has it.
+    `alike`: what makes pieces of a log one.
 
     WeftError: the run kept neither.
     """

@@ -40,6 +40,10 @@ from topologies.units import format_time
 
 Part = TypeVar("Part", int, float)
 
+Alike = tuple[I32, I64, I64]
+"""The operation of each task, (T,), and classes of operations and of servers, (n,), (S,): pieces of a log of one class of
+both that lie one behind the other are one."""
+
 SERIALIZATION, QUEUEING, POSTING, CREDITS = "serialization", "queueing", "posting", "credits"
 """The path's own bytes on a server; those of another transfer in front of it; from the release of a chunk until it is
 in the queue of its NIC: posts of the rank, engines, pushes; until a link knows of room that was given back."""
@@ -278,20 +282,23 @@ class LoggedWalk(Walks):
     """Walks over a log; `sim.why.faulty_path` walks over a journal.
 
     `once`: there will be one walk alone, by `account`.
-    `alike`: classes of tasks and of servers, (T,) and (S,); pieces one behind the other of one class are one.
+    `alike`: what makes pieces one.
     WeftError: the run kept no log.
     """
 
     def __init__(
         self, program: Program, outcome: Outcome, labels: Labels = PLAIN, once: bool = False,
-        alike: tuple[I64, I64] | None = None,
+        alike: Alike | None = None,
     ) -> None:
         super().__init__(program, outcome, labels)
         if outcome.log is None:
             raise WeftError("the critical path needs a run with log=True")
         self.back = _state(program, outcome, outcome.log, once)
         if alike is not None:
-            self.back = self.back._replace(task_class=alike[0], at_class=alike[1][program.route_server])
+            operation, classes, servers = alike
+            self.back = self.back._replace(
+                task_operation=operation, operation_class=classes, at_class=servers[program.route_server]
+            )
         self._parts: dict[int, list[tuple[int, int]]] = {}
 
     def walked(self, waits: Sequence[Wait]) -> tuple[Rows[PieceRow], I64]:
@@ -401,9 +408,10 @@ class LoggedWalk(Walks):
 
 def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
     """Before the first walk."""
-    chunks, hops = program.chunks(), program.hops()
-    first = np.concatenate(([0], np.cumsum(chunks)))
-    none, joins, n_chunks = np.zeros(0, np.int64), hops == 0, int(first[-1])
+    chunks, joins = program.cut_chunks[program.task_cut], (np.diff(program.route_ptr) == 0)[program.task_route]
+    first, most = np.zeros(chunks.size + 1, np.int64), int(program.cut_chunks.max(initial=0))
+    np.cumsum(chunks, out=first[1:])
+    none, n_chunks = np.zeros(0, np.int64), int(first[-1])
     walk = row(WalkRow)
     walk["hop"] = ENDED
     pool, task, chunk = _givers(program, chunks) if program.task_pool.size else (none, none, none)
@@ -412,11 +420,11 @@ def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
         base=log.base, start_ps=log.start_ps, before=log.before, finish_ps=outcome.finish_ps, first=first,
         whole_ptr=_pointers(program.whole_ptr), whole=np.empty_like(program.whole_child),
         pushed_ptr=_pointers(program.pushed_ptr), pushed=np.empty_like(program.pushed_child),
-        join_ps=np.zeros(n_chunks if (chunks[joins] > 1).any() else 0, np.int64),
+        join_ps=np.zeros(n_chunks if most > 1 and (chunks[joins] > 1).any() else 0, np.int64),
         given_ptr=none, given_ps=np.empty_like(task), given_task=task, given_chunk=chunk,
         found=np.zeros(0 if once else log.start_ps.size + n_chunks, np.int32), seen=np.zeros(n_chunks, np.int32),
-        frames=rows(Frame, int(chunks[joins].sum()) + 1), pieces=rows(PieceRow, BLOCK // 16 if once else SOME),
-        task_class=none, at_class=none,
+        frames=rows(Frame, int(np.count_nonzero(joins)) * most + 1), pieces=rows(PieceRow, BLOCK // 16 if once else SOME),
+        task_operation=np.zeros(0, np.int32), operation_class=none, at_class=none,
     )
     backward.prepare(program, back)
     order = np.lexsort((back.given_ps, pool))
@@ -428,10 +436,10 @@ def _pointers(child_ptr: I32) -> I32:
     return np.zeros(child_ptr.size + 1 if child_ptr.size else 0, np.int32)
 
 
-def _givers(program: Program, chunks: I64) -> tuple[I64, I64, I64]:
+def _givers(program: Program, chunks: I32) -> tuple[I64, I64, I64]:
     """Deliveries that return units, of whole tasks and then of chunks: pool, task and chunk of each."""
-    giver = np.repeat(np.arange(program.n_tasks), np.diff(program.give_ptr))
-    last = chunks[giver] - 1
+    giver = np.searchsorted(program.give_ptr, np.arange(program.give_pool.size, dtype=np.int32), side="right") - 1
+    last = chunks[giver].astype(np.int64) - 1
     by_chunk = np.flatnonzero((program.give_per == PER_CHUNK) & (last > 0))
     task = np.concatenate((giver, np.repeat(giver[by_chunk], last[by_chunk])))
     chunk = np.concatenate((last, ranges(np.zeros(by_chunk.size, np.int64), last[by_chunk])))

@@ -56,20 +56,16 @@ class Names:
         of_task = self.lowered.task_operation
         return int(of_task[piece.task]) if piece.task < of_task.size else -1
 
-    def of_tasks(self, classes: I64, n_tasks: int) -> I64:
-        """The classes of the tasks of a run by those of the operations, (n,); of what faults have added one more."""
-        of_task = np.full(n_tasks, classes.size)
-        of_task[: self.lowered.task_operation.size] = classes[self.lowered.task_operation]
-        return of_task
-
-    def kinds(self, walks: Walks, trail: Trail, of_task: I64) -> tuple[tuple[Piece, ...], I64]:
+    def kinds(self, walks: Walks, trail: Trail, classes: I64) -> tuple[tuple[Piece, ...], I64]:
         """A piece of each kind, and the kind of each piece of some paths.
 
-        `of_task`: classes of the tasks; pieces of tasks of one class are called alike.
+        `classes`: of the operations, (n,); pieces of operations of one class are called alike.
         """
-        operation, server = of_task[trail.task], self.server_class[trail.server]
+        of_task, server = self.lowered.task_operation, self.server_class[trail.server]
+        operation = classes[of_task[np.minimum(trail.task, of_task.size - 1)]]
+        operation[trail.task >= of_task.size] = classes.size  # what faults have added
         named = trail.name.astype(np.int64) * self.server_class.size + server
-        kinds, kind = unique_rows(named * (of_task.max(initial=0) + 1) + operation)
+        kinds, kind = unique_rows(named * (classes.size + 1) + operation)
         some = np.zeros(kinds.size, np.int64)
         some[kind] = np.arange(kind.size)
         return trail.at(some).listed(walks.names), kind
@@ -178,10 +174,9 @@ def _walked(lowered: Lowered, outcome: Outcome, by: str) -> Why:
 def _renaming(lowered: Lowered, walks: Walks, by: str) -> Callable[[Trail], Trail]:
     """What gives pieces the names that are asked for."""
     names, classes = Names(lowered), classes_of(Names.said(one, "", by) for one in lowered.job.operations)
-    of_task = names.of_tasks(classes, walks.program.n_tasks)
 
     def rename(trail: Trail) -> Trail:
-        some, kind = names.kinds(walks, trail, of_task)
+        some, kind = names.kinds(walks, trail, classes)
         return trail._replace(name=np.array([walks.number(names.name(one, by)) for one in some], np.int64)[kind])
 
     return rename
@@ -254,8 +249,7 @@ class Spans:
         self._streams = np.array([isinstance(work, Compute) and work.stream == COMPUTE_STREAM for work in works])
         kinds = [operation.kind for operation in self.operations]
         self._kinds, self._kind = list(dict.fromkeys(kinds)), classes_of(kinds)
-        classes = classes_of(zip(kinds, map(type, works), strict=True))
-        self._of_task = self.names.of_tasks(classes, outcome.finish_ps.size)
+        self._classes = classes_of(zip(kinds, map(type, works), strict=True))
         self._communicates = np.array([not isinstance(work, Compute) for work in works])
         self._exposed: dict[int, dict[tuple[str, str], int]] = {}
 
@@ -367,7 +361,7 @@ class Spans:
     @few_searches()
     def _work_out_exposed(self, rank: int) -> dict[tuple[str, str], int]:
         trail = self._walk.trail(self._gaps(rank))
-        some, kind = self.names.kinds(self._walk, trail, self._of_task)
+        some, kind = self.names.kinds(self._walk, trail, self._classes)
         numbers: dict[tuple[tuple[str, str], bool], int] = {}
         number = np.array([numbers.setdefault(self._exposed_as(one), len(numbers)) for one in some], np.int64)[kind]
         length, under_way = trail.length_ps, self._under_way(rank)
@@ -395,7 +389,7 @@ class Spans:
     @cached_property
     def _walk(self) -> Walks:
         """The one walk of the run: where the paths of two NPUs meet, they are one."""
-        alike = self._of_task, self.names.server_class
+        alike = self.lowered.task_operation, self._classes, self.names.server_class
         return walk_of(self.lowered.program, self.outcome, self.names.labels, alike)
 
     @cached_property

@@ -14,7 +14,7 @@ from sim.program import Program
 from sim.program.outcome import Outcome
 from sim.study.jobs import parse_groups
 from sim.why.faulty_path import walk_of
-from sim.why.path import Labels, Walks
+from sim.why.path import Alike, Labels, Walks
 from topologies import WeftError
 
 LAYERS = """\
@@ -178,7 +178,7 @@ def test_npus_are_told_by_classes_and_walked_once(
     plan.write_text('[[straggler]]\nnpu = "npu5"\nspeed = 0.5\n[[jitter]]\nlink = "*"\nmean = "1us"\n')
     walks: list[Walks] = []
 
-    def walk_once(program: Program, outcome: Outcome, labels: Labels, alike: tuple[I64, I64]) -> Walks:
+    def walk_once(program: Program, outcome: Outcome, labels: Labels, alike: Alike) -> Walks:
         walks.append(walk_of(program, outcome, labels, alike))
         return walks[-1]
 
