@@ -160,6 +160,7 @@ class _Lowering:
             if pattern is not None and template is not None
         ])
         self.blocks: list[tuple[int, _Block]] = []  # tasks, and their columns
+        self.alike: dict[tuple[int, int], _Block] = {}  # columns of transfers, by template and size
         self.edges: list[tuple[I64 | I32, I64 | I32, I32 | int]] = []  # parent, child, lag
         self.waits: list[tuple[int, I64, int]] = []  # operation waited for, the NPUs that wait, the task of the first
         self.routes: list[_Routes] = []
@@ -224,22 +225,16 @@ class _Lowering:
         self.begin[number] = self.end[number] = Span(self._representatives(operation), task, 0)
 
     def _add_transfers(self, number: int, operation: Operation, template: Template) -> None:
-        shape, tasks, n_ranks = template.shape, template.tasks, template.ranks.size
-        row, port = shape.task_row[tasks], self.ports.of(self.patterns[number], template.transfers)
-        route, cutting = self._of_shape(shape)
-        n_tasks, begin = template.tie.size, self.n_tasks
+        shape, n_ranks, n_tasks, begin = template.shape, template.ranks.size, template.tie.size, self.n_tasks
         if self.alone is None:
             self._add_joins(number, template.ranks)
         there = begin
         if operation.together:
             there = self._meeting(number, template.ranks, begin)
         self._wait(operation, template.ranks, there)
-        first = self._add_tasks(n_tasks, _Block(
-            shape.task_bytes(_block_bytes(operation), tasks), cutting if isinstance(cutting, int) else cutting[tasks],
-            route + shape.task_route[tasks], self._ties(operation.turn, template.ties) + template.tie,
-            self._priority(operation, shape), number, shape.task_src[tasks], row,
-            port if isinstance(port, int) else port[row],
-            flows(self.job.topology, template.transfers)[row] if has_flows(self.model) else 0,
+        first = self._add_tasks(n_tasks, self._block(number, operation, template)._replace(
+            tie=self._ties(operation.turn, template.ties) + template.tie, priority=self._priority(operation, shape),
+            operation=number, port=self._port(number, template),
         ))
         if self.alone is not None:  # tasks are drawn for by their numbers, which are those of a run without joins
             begin = self._add_joins(number, template.ranks)
@@ -252,6 +247,23 @@ class _Lowering:
         if (pattern := self.patterns[number]) is not None and self.alone is None:
             self.pools.add(operation.name, pattern.pools, shape, first)
         self.begin[number], self.end[number] = Span(template.ranks, begin), Span(template.ranks, end)
+
+    def _block(self, number: int, operation: Operation, template: Template) -> _Block:
+        """The columns of an operation that others of its template and size share."""
+        size, tasks, shape = _block_bytes(operation), template.tasks, template.shape
+        key = id(template), size if isinstance(size, int) else id(operation)
+        if key not in self.alike:
+            row, (route, cutting) = shape.task_row[tasks], self._of_shape(shape)
+            self.alike[key] = _Block(
+                shape.task_bytes(size, tasks), cutting if isinstance(cutting, int) else cutting[tasks],
+                route + shape.task_route[tasks], 0, 0, number, shape.task_src[tasks], row,
+                flow=flows(self.job.topology, template.transfers)[row] if has_flows(self.model) else 0,
+            )
+        return self.alike[key]
+
+    def _port(self, number: int, template: Template) -> I64 | int:
+        port = self.ports.of(self.patterns[number], template.transfers)
+        return port if isinstance(port, int) else port[template.shape.task_row[template.tasks]]
 
     def _ties(self, turn: int, count: int) -> int:
         """The first of the next classes of ties of a turn, which come behind those of turns before it."""

@@ -221,7 +221,7 @@ def meet(back, piece):
 
 @helper
 def write(back, start_ps, end_ps, what, task, at, size):
-    """Write down a piece of the path, from its last one backwards; what goes on with the one before makes that longer."""
+    """Write down a piece of the path, from its last one backwards; one of the class of the last makes that longer."""
     if what != MEETS:
         back.walk.now_ps = start_ps
         if within(back):

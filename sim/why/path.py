@@ -41,8 +41,8 @@ from topologies.units import format_time
 Part = TypeVar("Part", int, float)
 
 Alike = tuple[I32, I64, I64]
-"""The operation of each task, (T,), and classes of operations and of servers, (n,), (S,): pieces of a log of one class of
-both that lie one behind the other are one."""
+"""The operation of each task, (T,), and classes of operations and of servers, (n,), (S,): pieces of a log that lie one
+behind the other and are of one class of both are one."""
 
 SERIALIZATION, QUEUEING, POSTING, CREDITS = "serialization", "queueing", "posting", "credits"
 """The path's own bytes on a server; those of another transfer in front of it; from the release of a chunk until it is
@@ -230,8 +230,7 @@ class Walks(ABC):
         since_ps = np.array([wait.since_ps for wait in waits], np.int64)
         ways = Ways(pieces, first, since_ps, np.zeros(first.size + 1, np.int64), *np.zeros((2, SOME), np.int64))
         if (count := follow(ways)) > SOME:
-            on, end_ps = np.zeros((2, count), np.int64)
-            ways = ways._replace(on=on, end_ps=end_ps)
+            ways = ways._replace(on=np.zeros(count, np.int64), end_ps=np.zeros(count, np.int64))
             follow(ways)
         on: slice | I64 = ways.on[:count]
         if len(waits) == 1 and count and ways.on[count - 1] - ways.on[0] == count - 1:
@@ -423,7 +422,8 @@ def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
         join_ps=np.zeros(n_chunks if most > 1 and (chunks[joins] > 1).any() else 0, np.int64),
         given_ptr=none, given_ps=np.empty_like(task), given_task=task, given_chunk=chunk,
         found=np.zeros(0 if once else log.start_ps.size + n_chunks, np.int32), seen=np.zeros(n_chunks, np.int32),
-        frames=rows(Frame, int(np.count_nonzero(joins)) * most + 1), pieces=rows(PieceRow, BLOCK // 16 if once else SOME),
+        frames=rows(Frame, int(np.count_nonzero(joins)) * most + 1),
+        pieces=rows(PieceRow, BLOCK // 16 if once else SOME),
         task_operation=np.zeros(0, np.int32), operation_class=none, at_class=none,
     )
     backward.prepare(program, back)

@@ -17,6 +17,7 @@ from sim.program.outcome import Outcome
 from sim.why.faulty_path import MOVED, RESENT, walk_of
 from sim.why.path import REPAIR, Account, Labels, LoggedWalk, Piece, Trail, Wait, Walks, Why
 from topologies.checks import choice
+from topologies.core.paths import distinct_of
 from topologies.process import few_searches
 from topologies.stages import staged
 from workloads.job import COMPUTE_STREAM, Compute, Operation, Reconfigure, Send
@@ -259,8 +260,8 @@ class Spans:
     @property
     def ranks(self) -> list[int]:
         """NPUs that have operations."""
-        ranks = self._by_rank.rank
-        return ranks[np.diff(ranks, prepend=-1) > 0].tolist()
+        ranks: list[int] = distinct_of(self._by_rank.rank).tolist()
+        return ranks
 
     @property
     def all(self) -> list[Span]:

@@ -21,6 +21,7 @@ from sim.lower.job import lower
 from sim.lower.lowered import Lowered
 from sim.lower.rotor import with_turns
 from sim.program.model import Model
+from sim.why.faulty_path import walk_of
 from sim.why.path import Piece
 from sim.why.spans import (
     IDLE_ELSEWHERE,
@@ -96,6 +97,36 @@ def test_what_an_npu_waits_for_is_its_own_or_others_communication_or_computation
     assert spans.busy_ps == {("pipe", "dimension 0"): 40_000, ("tree", "dimension 0"): 30_000}
     again = pickle.loads(pickle.dumps(spans))
     assert again.exposed_ps(0) == found
+
+
+@pytest.mark.parametrize("spec", ["ring:2", "ring:5", "torus:3x2", "torus:2x3x2"])
+@pytest.mark.parametrize("forwarding", ["cut-through", "store-and-forward"])
+def test_stretches_of_paths_come_to_what_their_pieces_do(spec: str, forwarding: str) -> None:
+    """Piece by piece, and in pieces of one kind and dimension that are written as one."""
+    topology, draw = from_spec(spec), np.random.default_rng(7)
+    model = Model(chunks=3, forwarding=forwarding)
+    for _ in range(8):
+        job, n = Job(topology), topology.n_npus
+        for number in range(12):
+            after = [one for one in range(number) if draw.integers(3) == 0]
+            what, there = draw.integers(4), draw.permutation(n)[:2].tolist()
+            if what == 0:
+                schedule = build("bucket", "all-reduce", topology, f"{draw.integers(100, 9000)}B")
+                job.collective(f"r{number}", schedule, kind=f"kind {draw.integers(2)}", after=after)
+            elif what == 1:
+                job.send(f"s{number}", int(draw.integers(1, 5000)), there[:1], there[1:], after=after)
+            else:
+                job.compute(f"c{number}", int(draw.integers(1, 10**8)), npus=there[: 3 - what], after=after)
+        lowered = lower(job, model, "off")
+        outcome = run_with_log(lowered)
+        spans, fine = Spans(lowered, outcome), Spans(lowered, outcome)
+        vars(fine)["_walk"] = walk_of(lowered.program, outcome, fine.names.labels)
+        for rank in draw.permutation(n).tolist():
+            found = spans.exposed_ps(rank)
+            assert list(found.items()) == list(fine.exposed_ps(rank).items())
+            assert sum(found.values()) + spans.compute_ps(rank) == outcome.makespan_ps
+        pieces, wholes = (int(walk.back.walk["pieces"]) for walk in (fine._walk, spans._walk))
+        assert wholes <= pieces
 
 
 def test_only_dimensions_that_a_kind_crosses_are_busy() -> None:
