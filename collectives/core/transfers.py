@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from collectives.core.by_slots import Added, Array, Wait, by_slots
 from topologies.checks import Choice, Count, WeftError, checked, told
+from topologies.core.dealt import STREAM as THERE
+from topologies.core.dealt import dealt
 from topologies.core.extents import memory_limit, shown_limit
 from topologies.text.brief import one_line
 from topologies.units import counted, format_size
@@ -239,23 +241,22 @@ class TransferTable:
     def _dependencies(self, order: npt.NDArray[np.int64]) -> list[Array]:
         """Offsets of the dependencies of each row, and their sources, slots and lags."""
         first = np.cumsum([0, *(one.n for one in self._added)]).tolist()
-        parts: list[list[Array]] = [[np.zeros(0, kind)] for kind in (np.int64, np.int32, np.int32, np.int32)]
-        for wait in self._waits:
-            rows = _numbered(self._added[wait.added], first[wait.added])
-            columns = np.broadcast_arrays(rows, wait.source, wait.slot, np.int32(wait.lag))
-            some = (columns[0] >= 0) & (columns[2] >= 0)
-            for part, column in zip(parts, columns, strict=True):
-                part.append(column[some])
-        row, *lists = map(np.concatenate, parts)
-        del parts
-        place = np.empty(order.size, np.int64)
+        place = np.empty(order.size, np.int32)
         place[order] = np.arange(order.size)
-        owner = place[row]
-        del place, row
-        ptr = np.zeros(order.size + 1, np.int64)
-        np.cumsum(np.bincount(owner, minlength=order.size), out=ptr[1:])
-        at = np.argsort(owner, kind="stable")
-        return [ptr, *(column[at] for column in lists)]
+        lags = {wait.lag for wait in self._waits}
+        parts: list[list[Array]] = [[np.zeros(0, np.int32)] for _ in range(3 + (len(lags) > 1))]
+        for wait in self._waits:
+            one = self._added[wait.added]
+            slot = wait.slot if one.there is None else np.where(one.there, wait.slot, np.int32(-1))
+            owner = place[_numbered(one, first[wait.added])]
+            columns = np.broadcast_arrays(owner, wait.source, slot, np.int32(wait.lag))
+            for part, column in zip(parts, columns, strict=False):
+                part.append(column.reshape(-1))
+        owner, source, slot, *lag = map(np.concatenate, parts)
+        del parts, place
+        ptr, *lists = dealt(owner, source, slot, THERE, order.size)  # slots below 0, as lags, are not meant
+        one_lag = np.broadcast_to(np.int32(min(lags, default=0)), lists[0].size)
+        return [ptr.astype(np.int64), *lists, dealt(owner, lag[0], slot, THERE, order.size)[1] if lag else one_lag]
 
     def _pools(self, slot: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
         if not self._pooled:

@@ -434,15 +434,15 @@ def _same_waits(t: Transfers, q: Quotient, row: Rows) -> bool:
         return False
     ports = _slot_ports(q.transfers)
 
-    def waits(table: Transfers, at: npt.NDArray[np.integer]) -> tuple[I32, ...]:
+    def waits(table: Transfers, at: slice) -> tuple[I32, ...]:
         slot = table.dep_slot[at]
         return q.orbits.rank_of(slot if q.orbits.is_alike else ports[slot], table.dep_src[at]), slot, table.dep_lag[at]
 
+    every = waits(q.transfers, slice(None))
     for some in blocks(row.size):  # of a large ring, one rank has eight million transfers
-        first = t.dep_ptr[some], q.transfers.dep_ptr[row[some]]
-        mine, theirs = (
-            waits(table, ranges(at, counts[some])) for table, at in zip((t, q.transfers), first, strict=True)
-        )
+        mine = waits(t, slice(int(t.dep_ptr[some.start]), int(t.dep_ptr[some.stop])))
+        at = ranges(q.transfers.dep_ptr[row[some]], counts[some])
+        theirs = tuple(column[at] for column in every)
         if not _all_equal(mine, theirs):  # which does not matter if only the order is another
             owner = np.repeat(np.arange(some.start, some.stop), counts[some])
             if not _all_equal(_in_order(mine, owner), _in_order(theirs, owner)):
@@ -543,13 +543,21 @@ def _crossing_fault(q: Quotient, theirs: Paths, link_of: I32, links: I32, at: I6
         arriving = np.bincount(theirs.links, weights=np.repeat(images, np.diff(theirs.ptr)), minlength=link_of.size)
     if np.any(arriving != crossings * orbit_size):
         return "it fixes a link that several ranks share"
-    if _repeats(at) and _repeats(links.astype(np.int64) * theirs.links.size + at):
+    if _repeats(at) and _repeats(_places(link_of)[links] * theirs.links.size + at):  # a hop tells the orbit
         return "it fixes a link that several ranks share"
     if full:
         used = np.bincount(links, minlength=link_of.size)
         if np.any(used != crossings[link_of]):
             return "links of one orbit are crossed by different transfers"
     return None
+
+
+def _places(group: I32) -> I64:
+    """Place of each item among those of its group."""
+    order, size = np.argsort(group, kind="stable"), np.bincount(group)
+    place = np.empty(group.size, np.int64)
+    place[order] = np.arange(group.size) - np.repeat(np.cumsum(size) - size, size)
+    return place
 
 
 def _any_alike(*columns: npt.NDArray[np.integer]) -> bool:

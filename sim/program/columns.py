@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.contract import I32, I64, Program
-from sim.program.passes import deal, look_up, mark
-from topologies import WeftError
+from sim.program.passes import look_up, mark
+from topologies.core.dealt import dealt
 from topologies.core.paths import distinct_of, ranges
 
-BLOCK, FEW = 2**20, 2**13
-"""Rows that are looked at together where more would take much memory, and for which no compiled pass is loaded."""
+BLOCK = 2**20
+"""Rows that are looked at together where more would take much memory."""
 
 
 def i32(values: npt.ArrayLike) -> I32:
@@ -26,7 +26,7 @@ def unique_rows(values: npt.NDArray[np.integer]) -> tuple[I64, I64]:
         return exact, np.zeros(0, np.int64)
     low = int(exact.min())
     span = int(exact.max()) - low + 1
-    if span > 4 * exact.size + 1024:
+    if span > max(4 * exact.size, min(32 * exact.size, 2**21)) + 1024:
         distinct = distinct_of(exact[:: exact.size // 1024 + 1])
         if distinct.size < 64:  # few: looked up in a third of the time of sorting
             row = np.minimum(np.searchsorted(distinct, exact), distinct.size - 1)
@@ -132,30 +132,7 @@ def _by_server(program: Program, server: I64, value: I64) -> I64:
     return total
 
 
-STREAM = 0, 2**31 - 1
-"""Least and most lag of waits chunk by chunk and of windows."""
-
-
 def by_key(key: I32, value: I32, lag: I32, kind: tuple[int, int], n_tasks: int) -> tuple[I32, I32, I32]:
-    """Edges in CSR order of `key`: pointers (none where there is no edge), values, lags (none where all are 0).
-
-    `kind`: the least and the most lag of those that are meant.
-    """
-    meant = (lag >= kind[0]) & (lag <= kind[1])
-    count = int(np.count_nonzero(meant))
-    if count == 0:
-        return i32([]), i32([]), i32([])
-    if key.size >= 2**31:
-        raise WeftError(f"{key.size} dependencies are too many: at most 2147483647")
-    # Views of what was given may be read-only: compiled loops have one type of array.
-    key, value, lag = (np.require(column, np.int32, ("C", "W")) for column in (key, value, lag))
-    ptr, in_order = np.zeros(n_tasks + 1, np.int32), count == key.size and np.all(key[1:] >= key[:-1])
-    if count > FEW and not in_order:
-        values, lags = np.empty(count, np.int32), np.empty(count * (kind[1] > 0), np.int32)
-        deal(key, value, lag, *kind, ptr, values, lags)
-    else:
-        key, value, lag = (column if count == key.size else column[meant] for column in (key, value, lag))
-        np.cumsum(np.bincount(key, minlength=n_tasks), out=ptr[1:])
-        order: slice | I64 = slice(None) if in_order else np.argsort(key, kind="stable")
-        values, lags = value[order], lag[order]
-    return ptr, values, lags if kind[1] > 0 and np.any(lags) else i32([])
+    """As `dealt`, but no pointers where there is no edge, and no lags where all are 0."""
+    ptr, values, lags = dealt(key, value, lag, kind, n_tasks)
+    return (ptr, values, lags if np.any(lags) else i32([])) if values.size else (i32([]),) * 3

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.program.columns import STREAM, by_key, i32
+from sim.program.columns import by_key, i32
 from sim.program.contract import FIFO, I64, TAIL, UNBOUNDED, Program
 from sim.program.service_table import times_of, with_services
 from sim.program.turns import with_turns
+from topologies.core.dealt import STREAM
 from topologies.units import PS_PER_S
 
 

@@ -75,28 +75,6 @@ def children(slot_first, src, parent_ptr, parent_slot, parent_src, ptr, child): 
 
 
 @_jit
-def deal(key, value, lag, least, most, ptr, values, lags):  # type: ignore[no-untyped-def]  # jitted
-    """Lay out the edges of some lags by their keys; those of one key stay in order.
-
-    `ptr` (keys + 1,): zeros; filled, as `values` are, and `lags` unless they are empty.
-    """
-    for at in range(key.size):
-        if least <= lag[at] <= most:
-            ptr[key[at] + 1] += 1
-    for row in range(1, ptr.size):
-        ptr[row] += ptr[row - 1]
-    for at in range(key.size):
-        if least <= lag[at] <= most:
-            place = ptr[key[at]]
-            values[place], ptr[key[at]] = value[at], place + 1
-            if lags.size:
-                lags[place] = lag[at]
-    for row in range(ptr.size - 1, 0, -1):  # each is where the next begins by now
-        ptr[row] = ptr[row - 1]
-    ptr[0] = 0
-
-
-@_jit
 def are_later(ptr, child):  # type: ignore[no-untyped-def]  # jitted
     """Whether all children come behind their parents."""
     for row in range(ptr.size - 1):

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.program.columns import STREAM, by_key
+from sim.program.columns import by_key
 from sim.program.contract import I32, I64, PUSHED, WHOLE
 from sim.program.passes import children
 from topologies import WeftError
+from topologies.core.dealt import STREAM
 
 NEVER = PUSHED - 1
 """Lag of a window that no chunk waits for."""

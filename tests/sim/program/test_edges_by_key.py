@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from sim.program import i32
-from sim.program.columns import FEW, STREAM, by_key
+from sim.program.columns import by_key
 from sim.program.contract import PUSHED, WHOLE
 from sim.program.waits import waits_of
 from topologies import WeftError
+from topologies.core.dealt import FEW, STREAM
 
 
 @pytest.mark.parametrize("kind", [(WHOLE, WHOLE), (PUSHED, PUSHED), STREAM])
