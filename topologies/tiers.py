@@ -11,7 +11,7 @@ import numpy.typing as npt
 from topologies.checks import Count, WeftError, checked
 from topologies.core.extents import check_memory
 from topologies.core.links import MOST_KEPT_NODES, Links, at_tier_rates, in_tiers
-from topologies.core.paths import Ints, Paths
+from topologies.core.paths import Ints, Paths, routed
 from topologies.core.routing import ShortestPathRouter, hash64
 from topologies.core.topology import Topology
 
@@ -77,23 +77,22 @@ class UpDownRouter:
         between = (src < self.tiers.n_npus) & (dst < self.tiers.n_npus)
         if not np.all(between):
             return ShortestPathRouter().paths(topology, src, dst, tie, seed)
-        pair = np.arange(src.size)
+        return routed(lambda *ends: self._walk(topology, *ends, tie, seed), src, dst)
+
+    def _walk(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
+        t, pair = self.tiers, np.arange(src.size)
         if tie == "split":
-            apart = self.tiers.edge_of(src) != self.tiers.edge_of(dst)
-            pair = np.repeat(pair, 1 + (apart & (self.tiers.ups > 1)))
+            apart = t.edge_of(src) != t.edge_of(dst)
+            pair = np.repeat(pair, 1 + (apart & (t.ups > 1)))
             second = np.diff(pair, prepend=-1) == 0
-            top = _by_place(self.tiers, dst[pair])
+            top = _by_place(t, dst[pair])
             top = (top[0] + second, top[1] + second)
         elif tie == "ecmp":
             drawn = [(hash64(seed, src, dst, tier) >> np.uint64(1)).astype(np.int64) for tier in (0, 1)]
             top = (drawn[0], drawn[1])
         else:
-            top = _by_place(self.tiers, src if tie == "alternating" else dst)
-        return self._walk(topology, src[pair], dst[pair], top, pair)
-
-    def _walk(self, topology: Topology, src: Ints, dst: Ints, top: tuple[Ints, Ints], pair: Ints) -> Paths:
-        t = self.tiers
-        up = top[0] % t.ups
+            top = _by_place(t, src if tie == "alternating" else dst)
+        src, dst, up = src[pair], dst[pair], top[0] % t.ups
         core = t.first_core + up * t.cores + top[1] % max(t.cores, 1)
         # the nodes of the longest route; shorter ones skip the middle
         nodes = np.stack([

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from topologies.checks import WeftError, told
 from topologies.core.paths import Ints, Paths
 
-FEW_ROUTES = 2**18
+FEW_ROUTES = 2**14
 """Routes that are looked at together: the hops of millions would take much memory."""
 
 

@@ -1,6 +1,6 @@
 """Routes as arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +45,17 @@ def distinct_of(values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 def evenly(n: int, most: int) -> npt.NDArray[np.int64]:
     """At most so many of the numbers from 0 to n - 1, evenly spread, with both ends."""
     return distinct_of(np.linspace(0, n - 1, most).astype(np.int64))
+
+
+BATCH = 2**16
+"""Pairs routed at a time: temporaries stay bounded, and in cache."""
+
+
+def routed(route: Callable[[Ints, Ints], Paths], src: Ints, dst: Ints) -> Paths:
+    """What routes of single batches of pairs are together."""
+    return join_paths(
+        [route(src[at : at + BATCH], dst[at : at + BATCH]) for at in range(0, max(src.size, 1), BATCH)]
+    )
 
 
 def join_paths(parts: Sequence[Paths]) -> Paths:

@@ -26,12 +26,10 @@ from topologies.core._walk import walk
 from topologies.core.blocks import AT_SWITCH, Block, Switched
 from topologies.core.extents import check_memory
 from topologies.core.links import MOST_KEPT_NODES, Links, in_tiers, per_dimension, per_tier
-from topologies.core.paths import Paths, join_paths
+from topologies.core.paths import Paths, routed
 from topologies.core.routing import hash64
 from topologies.core.topology import Topology
 from topologies.units import Quantities, Quantity, parse_time
-
-_BATCH = 2**16  # pairs routed at a time: temporaries stay bounded, and in cache
 
 Ints = npt.NDArray[np.int64]
 
@@ -163,10 +161,7 @@ class DimensionOrderRouter:
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """Routes of the pairs; see `topologies.core.paths` for the tie rules."""
         axes = axes_of(self.blocks)
-        batches = range(0, max(src.size, 1), _BATCH)
-        return join_paths(
-            [_route(topology, axes, src[at : at + _BATCH], dst[at : at + _BATCH], tie, seed) for at in batches]
-        )
+        return routed(lambda *ends: _route(topology, axes, *ends, tie, seed), src, dst)
 
 
 def _route(topology: Topology, axes: list[Axis], src: Ints, dst: Ints, tie: str, seed: int) -> Paths:

@@ -129,12 +129,12 @@ def test_ecmp_does_not_depend_on_what_else_is_asked():
         assert np.array_equal(alone.links, together.links[together.ptr[pair] : together.ptr[pair + 1]])
 
 
-def test_batches_are_joined_without_a_seam(monkeypatch, all_pairs):
-    t = torus((4, 4))
+@pytest.mark.parametrize("t", [torus((4, 4)), from_spec("fat-tree:4")], ids=["torus", "fat-tree"])
+def test_batches_are_joined_without_a_seam(monkeypatch, all_pairs, t):
     src, dst = all_pairs(16)
     for tie in TIES:
         whole = t.paths(src, dst, tie, seed=2)
-        monkeypatch.setattr("topologies.core.product._BATCH", 7)
+        monkeypatch.setattr("topologies.core.paths.BATCH", 7)
         parts = t.paths(src, dst, tie, seed=2)
         monkeypatch.undo()
         assert all(np.array_equal(a, b) for a, b in zip(whole, parts, strict=True))
