@@ -20,7 +20,7 @@ import numpy.typing as npt
 from collectives.core.collective import Ends
 from collectives.core.proof import ScheduleError
 from collectives.core.routes import check_named_links
-from collectives.core.transfers import WHOLE, TooManyTransfers, Transfers, rows_at_most, take
+from collectives.core.transfers import WHOLE, TooManyTransfers, Transfers, laid_out, rows_at_most, take
 from topologies import Topology, WeftError
 from topologies.checks import INT64, MOST_COUNT, told
 from topologies.core.paths import evenly
@@ -181,6 +181,7 @@ class Sample(NamedTuple):
     n: int
     n_routes: int
     some: Transfers
+    is_even: bool  # whether tables are laid out slot by slot, without sorting
 
 
 class Emission:
@@ -247,7 +248,10 @@ class Emission:
             t = self(rank) if self._kept is not None else self._checked(rank, self._asked(rank))
             n_routes = int(np.count_nonzero(np.bincount(t.dst))) if t.via_ptr is None else t.src.size
             some = evenly(t.src.size, min(t.src.size, SAMPLED_TRANSFERS))
-            self._sample = Sample(t.src.size, n_routes, _frozen(take(t, some), copy=True))
+            ranks = rank if t.src.size > MOST_KEPT else evenly(self._topology.n_npus, 4)
+            with laid_out():
+                is_even = self._checked(ranks, self._asked(ranks)).dep_ptr.dtype == np.int32
+            self._sample = Sample(t.src.size, n_routes, _frozen(take(t, some), copy=True), is_even)
         return self._sample
 
     def kept(self) -> tuple[Transfers, int]:

@@ -115,6 +115,19 @@ def rows_at_most(most: int) -> Iterator[None]:
         _MOST.reset(before)
 
 
+_LAID_OUT: ContextVar[bool] = ContextVar("whether tables of any size are laid out slot by slot", default=False)
+
+
+@contextmanager
+def laid_out() -> Iterator[None]:
+    """Within it tables of any size are laid out slot by slot where those of many would be: their offsets are int32."""
+    before = _LAID_OUT.set(True)
+    try:
+        yield
+    finally:
+        _LAID_OUT.reset(before)
+
+
 Mark = tuple[int, int, int]
 """How many rows, dependencies and slots of pools were added."""
 
@@ -223,7 +236,8 @@ class TransferTable:
 
     def build(self) -> Transfers:
         """The transfers, sorted by (slot, source)."""
-        if self._n_rows > MANY and (found := by_slots(self.ranks, self._added, self._waits)) is not None:
+        many = self._n_rows > MANY * (not _LAID_OUT.get())
+        if many and (found := by_slots(self.ranks, self._added, self._waits)) is not None:
             return Transfers(*found, None, None, self._pools(found[2]))  # type: ignore[call-arg]  # in their order
         src, slot = self._column(0), self._column(2)
         stride = int(src.max(initial=0)) + 1

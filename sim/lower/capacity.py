@@ -1,22 +1,42 @@
 """Whether a schedule can be lowered in this machine's memory, estimated before anything large is built."""
 
 from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
 
 from collectives.core.emission import Emission
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers, take
-from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
+from sim.lower.progress import waiting_of
+from sim.program.checks import EVENT_BYTES, IN_FLIGHT
+from sim.program.columns import BLOCK
+from sim.program.model import Model
 from topologies import Topology, WeftError
 from topologies.core.extents import memory_limit, shown_limit
 from topologies.core.paths import evenly
 from topologies.core.rateless import wiring_of
 from topologies.units import format_size
 
-BYTES_PER_TRANSFER = 115
-BYTES_PER_HOP = 45
-"""Peak while lowering without symmetry, and for the hops of each pair of ends: tracemalloc on ring, bucket, swing and
-direct, tori of 256 to 4,096 nodes, 65 thousand to 8 million transfers."""
+
+class _Bytes(NamedTuple):
+    """What takes memory at the peak of a run without symmetry, in bytes: the most that `compare` was seen to take.
+
+    Measured as the largest resident set, less that of imports, of ring, bucket, swing and direct on rings, tori,
+    switches, fat-trees and random-regular graphs, 0.3 to 67 million transfers.
+    """
+
+    transfer: tuple[int, int] = 90, 42  # where tables are sorted, and where they are laid out slot by slot
+    wait: tuple[int, int] = 34, 14  # of a transfer for another
+    kept: int = 50  # of a transfer, where they are few
+    route: int = 130
+    hop: int = 4
+    hop_found: int = 9  # while routes are looked for
+    apart: int = 52  # more of a wait, where ports of a rank wait for each other
+    joint: int = 53  # of a transfer for what another port of its rank waits for
+    in_flight: int = EVENT_BYTES * 3 // 2  # of a chunk: their capacity grows by half
+
 
 BYTES_PER_TASK = 340
 """Peak of a command that lowers, runs and explains a job of several operations: gpt-3 in a pipeline of 8 stages on 128
@@ -34,8 +54,7 @@ def check_capacity(pattern: Pattern, n_ranks: int, chunks: int = 1) -> None:
     `chunks`: of a transfer, as far as it is known.
     WeftError: with the estimate, and what would help.
     """
-    need, transfers = lowering_bytes(pattern, n_ranks)
-    need = max(need, transfers * (TASK_BYTES + EVENT_BYTES * min(chunks, IN_FLIGHT)))
+    need, transfers = peak_bytes(pattern, n_ranks, chunks)
     if need > memory_limit():
         raise WeftError(
             f"{pattern.name} on {pattern.topology.name} is too large: simulating {n_ranks:,} of {pattern.p:,} ranks "
@@ -62,25 +81,46 @@ def least_ranks(pattern: Pattern, symmetry: str) -> int:
     return pattern.p if symmetry == "off" or not len(pattern.groups) else 1
 
 
-def lowering_bytes(pattern: Pattern, n_ranks: int) -> tuple[int, int]:
-    """Memory to lower the transfers of `n_ranks` ranks, and their number, both from those of one rank in the middle.
+def peak_bytes(pattern: Pattern, n_ranks: int, chunks: int = 1) -> tuple[int, int]:
+    """Memory to lower and run the transfers of `n_ranks` ranks, and their number, both from those of one in the middle.
 
-    Hops are those of its routes over its transfers: transfers between the same ends share one.
+    Ports wait for each other as the authors have them. Chunks in flight are of what a rank sends in one step.
     """
-    of_one, hops = _of_one(pattern.emission, wiring_of(pattern.topology))
-    transfers = of_one * n_ranks
-    return int(transfers * (BYTES_PER_TRANSFER + BYTES_PER_HOP * hops)), transfers
+    one = _of_one(pattern.emission, wiring_of(pattern.topology))
+    steps, each = waiting_of(pattern, Model()).steps, _Bytes()
+    table = each.transfer[one.is_even] * one.transfers + each.wait[one.is_even] * one.waits
+    least = table + each.route * one.routes + each.kept * one.transfers * (one.transfers * n_ranks <= BLOCK)
+    waits = 0.0 if steps is None else each.apart * one.waits + each.joint * one.joint * (not steps)
+    run = each.hop * one.hops + waits + each.in_flight * one.at_once * min(chunks, IN_FLIGHT)
+    return int(n_ranks * (least + max(each.hop_found * one.hops, run))), one.transfers * n_ranks
+
+
+class _OfOne(NamedTuple):
+    """What one rank has, routes between the same ends once."""
+
+    transfers: int = 0
+    routes: int = 0
+    hops: float = 0.0
+    waits: float = 0.0
+    joint: float = 0.0  # waits, if all transfers of a step wait for what any of them waits for
+    at_once: float = 0.0  # the most transfers of a step, or those that wait for nothing
+    is_even: bool = True  # whether the table of all ranks is laid out slot by slot
 
 
 @lru_cache(maxsize=256)
-def _of_one(emission: Emission, wiring: Topology) -> tuple[int, float]:
-    """Transfers of a rank, and hops of its routes for each of them: the same on every topology of the wiring."""
-    n, n_routes, some = emission.sample()
+def _of_one(emission: Emission, wiring: Topology) -> _OfOne:
+    """What a rank has: the same on every topology of the wiring."""
+    n, n_routes, some, is_even = emission.sample()
     if n == 0:
-        return 0, 0.0
-    few = _mean_hops(some, wiring, FIRST_SAMPLED)
+        return _OfOne()
+    few, share = _mean_hops(some, wiring, FIRST_SAMPLED), n / some.src.size
     hops = _mean_hops(some, wiring, max(FIRST_SAMPLED, int(SAMPLED_HOPS / max(few, 1.0))))
-    return n, hops * n_routes / n
+    n_waits, step = np.diff(some.dep_ptr), some.step - some.step.min()
+    of_step = np.bincount(step)
+    names = {*zip(np.repeat(step, n_waits).tolist(), some.dep_src.tolist(), some.dep_slot.tolist(), strict=True)}
+    joint = sum(of_step[own].item() for own, _, _ in names)
+    at_once = max(int(of_step.max()), np.count_nonzero(n_waits == 0))
+    return _OfOne(n, n_routes, hops * n_routes, share * some.dep_src.size, share**2 * joint, share * at_once, is_even)
 
 
 def _mean_hops(t: Transfers, wiring: Topology, many: int) -> float:
