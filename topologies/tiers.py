@@ -77,7 +77,7 @@ class UpDownRouter:
         between = (src < self.tiers.n_npus) & (dst < self.tiers.n_npus)
         if not np.all(between):
             return ShortestPathRouter().paths(topology, src, dst, tie, seed)
-        return routed(lambda *ends: self._walk(topology, *ends, tie, seed), src, dst)
+        return routed(lambda a, b: self._walk(topology, a, b, tie, seed), src, dst)
 
     def _walk(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         t, pair = self.tiers, np.arange(src.size)

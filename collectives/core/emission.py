@@ -245,13 +245,13 @@ class Emission:
         """The transfers of the rank in the middle, emitted once: one of ring:1000000 has 4 million."""
         if self._sample is None:
             rank = np.array([self._topology.n_npus // 2])
-            t = self(rank) if self._kept is not None else self._checked(rank, self._asked(rank))
-            n_routes = int(np.count_nonzero(np.bincount(t.dst))) if t.via_ptr is None else t.src.size
-            some = evenly(t.src.size, min(t.src.size, SAMPLED_TRANSFERS))
-            ranks = rank if t.src.size > MOST_KEPT else evenly(self._topology.n_npus, 4)
             with laid_out():
-                is_even = self._checked(ranks, self._asked(ranks)).dep_ptr.dtype == np.int32
-            self._sample = Sample(t.src.size, n_routes, _frozen(take(t, some), copy=True), is_even)
+                t = self(rank) if self._kept is not None else self._checked(rank, self._asked(rank))
+                ranks = evenly(self._topology.n_npus, 4)
+                few = t if t.src.size > MOST_KEPT else self._checked(ranks, self._asked(ranks))
+            n_routes = int(np.count_nonzero(np.bincount(t.dst))) if t.via_ptr is None else t.src.size
+            some = _frozen(take(t, evenly(t.src.size, min(t.src.size, SAMPLED_TRANSFERS))), copy=True)
+            self._sample = Sample(t.src.size, n_routes, some, few.dep_ptr.dtype == np.int32)
         return self._sample
 
     def kept(self) -> tuple[Transfers, int]:

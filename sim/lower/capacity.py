@@ -119,7 +119,7 @@ def _of_one(emission: Emission, wiring: Topology) -> _OfOne:
     of_step = np.bincount(step)
     names = {*zip(np.repeat(step, n_waits).tolist(), some.dep_src.tolist(), some.dep_slot.tolist(), strict=True)}
     joint = sum(of_step[own].item() for own, _, _ in names)
-    at_once = max(int(of_step.max()), np.count_nonzero(n_waits == 0))
+    at_once = int(max(of_step.max(), np.count_nonzero(n_waits == 0)))
     return _OfOne(n, n_routes, hops * n_routes, share * some.dep_src.size, share**2 * joint, share * at_once, is_even)
 
 

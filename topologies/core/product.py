@@ -161,7 +161,7 @@ class DimensionOrderRouter:
     def paths(self, topology: Topology, src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
         """Routes of the pairs; see `topologies.core.paths` for the tie rules."""
         axes = axes_of(self.blocks)
-        return routed(lambda *ends: _route(topology, axes, *ends, tie, seed), src, dst)
+        return routed(lambda a, b: _route(topology, axes, a, b, tie, seed), src, dst)
 
 
 def _route(topology: Topology, axes: list[Axis], src: Ints, dst: Ints, tie: str, seed: int) -> Paths:
