@@ -289,7 +289,7 @@ def test_who_waits_for_less_is_noticed() -> None:
     assert fault(table._replace(dep_ptr=ptr, **fewer)) == "transfers of one orbit wait for different ones"
 
 
-@pytest.mark.parametrize("block", [32, columns.BLOCK])
+@pytest.mark.parametrize("block", [2, columns.BLOCK])
 @pytest.mark.parametrize(
     ("column", "value"),
     [("dep_src", 3), ("dep_slot", 1), ("dep_lag", 0), ("dep_lag", 2)],
