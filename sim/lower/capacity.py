@@ -29,7 +29,7 @@ class _Bytes(NamedTuple):
 
     transfer: tuple[int, int] = 90, 42  # where tables are sorted, and where they are laid out slot by slot
     wait: tuple[int, int] = 34, 14  # of a transfer for another
-    kept: int = 50  # of a transfer, where they are few
+    kept: int = 60  # of a transfer, where they are few
     route: int = 130
     hop: int = 4
     hop_found: int = 9  # while routes are looked for
