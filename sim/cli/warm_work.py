@@ -12,10 +12,11 @@ from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
 from sim.faults.plan import FaultPlan, Loss, SlowLink
-from sim.program.columns import FEW, STREAM, by_key, i32
+from sim.program.columns import i32
 from sim.program.passes import rows_of
 from sim.simulation import simulate
 from topologies import from_spec
+from topologies.core.dealt import FEW, STREAM, dealt
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
 
 
@@ -72,7 +73,7 @@ def _ordered() -> None:
     """Links that serve by priority, and more dependencies than are sorted, as jobs have them."""
     _all_reduce(discipline="lowest-chunk-first")
     falling = i32(np.arange(FEW, -1, -1))
-    by_key(falling, falling, falling, STREAM, FEW + 1)
+    dealt(falling, falling, falling, STREAM, FEW + 1)
 
 
 def _large() -> None:
