@@ -255,7 +255,7 @@ class TransferTable:
     def _dependencies(self, order: npt.NDArray[np.int64]) -> list[Array]:
         """Offsets of the dependencies of each row, and their sources, slots and lags."""
         first = np.cumsum([0, *(one.n for one in self._added)]).tolist()
-        place = np.empty(order.size, np.int32)
+        place = np.zeros(order.size + 1, np.int32)  # the last one of what is not there
         place[order] = np.arange(order.size)
         lags = {wait.lag for wait in self._waits}
         parts: list[list[Array]] = [[np.zeros(0, np.int32)] for _ in range(3 + (len(lags) > 1))]

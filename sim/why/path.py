@@ -295,8 +295,10 @@ class LoggedWalk(Walks):
         self.back = _state(program, outcome, outcome.log, once)
         if alike is not None:
             operation, classes, servers = alike
+            added = np.full(program.n_tasks - operation.size, classes.size, np.int32)  # by faults: of no operation
             self.back = self.back._replace(
-                task_operation=operation, operation_class=classes, at_class=servers[program.route_server]
+                task_operation=np.append(operation, added) if added.size else operation,
+                operation_class=np.append(classes, -1), at_class=servers[program.route_server],
             )
         self._parts: dict[int, list[tuple[int, int]]] = {}
 
