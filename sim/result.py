@@ -290,8 +290,8 @@ class Result(Tabular):
         """The operations; a schedule alone is run once more, with the joins that show when each NPU has finished."""
         from sim.why.spans import Spans, run_with_joins  # only where it is asked for
 
-        if self.outcome is not None and self.job.alone is None:
-            return Spans(self.lowered, self.outcome)
+        if self.ran is not None and self.job.alone is None:
+            return Spans(self.lowered, self.ran)
         self._check_services()
         cost = self.faults
         return Spans(*run_with_joins(

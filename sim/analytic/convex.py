@@ -12,7 +12,6 @@ c + sum w_d / B_d, multipliers of the constraints a separable minimum of it.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -201,7 +200,7 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     epigraph[np.arange(n_rows), time.target] -= 1.0
     nonnegative = np.eye(n_dims, n_vars + 2 * n_dims, n_vars + n_dims) * -1.0
     cones, cone_limit = _hyperbolas(n_vars, n_dims, np.flatnonzero(used))
-    matrix = _by_columns(np.vstack([linear[equal], epigraph, linear[below], nonnegative, cones]))
+    matrix = csc_matrix(np.vstack([linear[equal], epigraph, linear[below], nonnegative, cones]))
     right = np.concatenate([limit[equal], -time.offset_ns / unit_ns, limit[below], np.zeros(n_dims), cone_limit])
     kinds = [clarabel.ZeroConeT(equal.size), clarabel.NonnegativeConeT(n_rows + below.size + n_dims)]
     kinds += [clarabel.SecondOrderConeT(3)] * int(used.sum())
@@ -211,7 +210,7 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
-    solution = clarabel.DefaultSolver(_nothing(n_all), price / worth, matrix, right, kinds, settings).solve()
+    solution = clarabel.DefaultSolver(csc_matrix((n_all, n_all)), price / worth, matrix, right, kinds, settings).solve()
     if str(solution.status) not in ("Solved", "AlmostSolved", "InsufficientProgress"):
         raise WeftError(f"no least time was found: the solver reports {solution.status}")
     point, dual = np.array(solution.x), np.array(solution.z) * worth
@@ -221,18 +220,6 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     multiplier[below] = dual[equal.size + n_rows : equal.size + n_rows + below.size]
     bandwidth = np.maximum(point[n_vars + n_dims :], 0.0) * scale
     return bandwidth, rows, multiplier * unit_ns / size
-
-
-def _by_columns(dense: F64) -> csc_matrix:
-    """`csc_matrix`, which looks at each entry twice."""
-    column, row = np.nonzero(dense.T)
-    ptr = np.append(0, np.cumsum(np.bincount(column, minlength=dense.shape[1])))
-    return csc_matrix((dense[row, column], row, ptr), dense.shape)
-
-
-@lru_cache(maxsize=64)
-def _nothing(n: int) -> csc_matrix:
-    return csc_matrix((n, n))
 
 
 def _hyperbolas(n_vars: int, n_dims: int, used: npt.NDArray[np.intp]) -> tuple[F64, F64]:

@@ -232,7 +232,7 @@ class _Lowering:
         if operation.together:
             there = self._meeting(number, template.ranks, begin)
         self._wait(operation, template.ranks, there)
-        first = self._add_tasks(n_tasks, self._block(number, operation, template)._replace(
+        first = self._add_tasks(n_tasks, self._block(operation, template)._replace(
             tie=self._ties(operation.turn, template.ties) + template.tie, priority=self._priority(operation, shape),
             operation=number, port=self._port(number, template),
         ))
@@ -248,15 +248,15 @@ class _Lowering:
             self.pools.add(operation.name, pattern.pools, shape, first)
         self.begin[number], self.end[number] = Span(template.ranks, begin), Span(template.ranks, end)
 
-    def _block(self, number: int, operation: Operation, template: Template) -> _Block:
-        """The columns of an operation that others of its template and size share."""
+    def _block(self, operation: Operation, template: Template) -> _Block:
+        """The columns that all operations of a template and a size share; 0 for the others."""
         size, tasks, shape = _block_bytes(operation), template.tasks, template.shape
-        key = id(template), size if isinstance(size, int) else id(operation)
+        key = id(template), size if isinstance(size, int) else -id(operation)  # sizes of its own
         if key not in self.alike:
             row, (route, cutting) = shape.task_row[tasks], self._of_shape(shape)
             self.alike[key] = _Block(
                 shape.task_bytes(size, tasks), cutting if isinstance(cutting, int) else cutting[tasks],
-                route + shape.task_route[tasks], 0, 0, number, shape.task_src[tasks], row,
+                route + shape.task_route[tasks], 0, 0, 0, shape.task_src[tasks], row,
                 flow=flows(self.job.topology, template.transfers)[row] if has_flows(self.model) else 0,
             )
         return self.alike[key]

@@ -38,7 +38,7 @@ MOST_PARTS, MOST_BOUNDS, MOST_TRIED = 120, 1_100_000, 100
 the circuits on which a part is simulated."""
 
 MOST_PRICED = 24
-"""Limit on the steps of a schedule whose single steps are priced on circuits that are not their own."""
+"""Limit on the steps of a schedule whose single steps are priced on circuits neither their own nor the first."""
 
 Piece = tuple[int, int, int]
 """First and last step, and the number of what is up."""
@@ -144,8 +144,7 @@ class Planner:
             others += [self._state(ring) for ring in stride_rings(self.schedule.topology)]
         if policy == PLANNED and n <= MOST_PRICED:
             others += [self._state(one) for one in layouts(self.schedule.topology).values()]
-        if n <= MOST_PRICED or policy != PLANNED:
-            yield from ((step, step, state) for step in range(n) for state in dict.fromkeys(others))
+        yield from ((step, step, state) for step in range(n) for state in dict.fromkeys(others))
 
     def _fastest(self, first: int, last: int, states: States) -> Piece | None:
         """Those of all circuits on which some steps end first: what their bound excludes is not simulated."""

@@ -96,7 +96,7 @@ class _Form:
             job=its.job, model=its.model, engine="chunk", time_ps=outcome.makespan_ps, events=outcome.events,
             wall_s=0.0, lowered=its, ran=outcome,
         )
-        vars(result).update(lower_bound_ps=self.bound_ps)  # as it would find them
+        vars(result).update(lower_bound_ps=self.bound_ps)  # as it would find it
         return result
 
     def rated(self, topology: Topology, outcome: Outcome) -> Row:

@@ -7,8 +7,8 @@ the upper bits of the rank, with a bit for each that is not empty:
     one rank a bucket:      a list of nodes, from the first to the last that came; no two are ever compared
     several ranks:          a pairing heap by rank and a running number
 
-With virtual channels each channel has buckets of its own. Queues that take turns are in
-the room behind servers as well, in policies/rooms.py; `routers`: whether there may be either.
+With virtual channels each channel has buckets of its own. Queues that take turns are in policies/turns.py, the room
+behind servers in policies/rooms.py; `routers`: whether there may be either.
 """
 
 import numpy as np

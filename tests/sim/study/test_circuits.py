@@ -94,6 +94,19 @@ def test_only_ports_that_change_are_dark_no_slower_than_the_fabric(policy):
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.parametrize(("fabric", "name"), [
+    ("ocs:32x2,delay=10us", "pairwise"), ("ocs:29x2,duplex,single,circuits=29,delay=3us", "pairwise"),
+    ("ocs:27x1,delay=1us", "pairwise"),
+])
+def test_the_plan_of_many_steps_is_no_slower_than_that_of_any_policy(fabric, name):
+    """More steps than are priced on all circuits: each may go on the first circuits."""
+    schedule = build(name, "all-to-all", from_spec(fabric, "50GB/s", "100ns", 0), "1MiB")
+    planner = Planner(schedule, make_model(chunks=1))
+    plans = [planner.plan(policy) for policy in POLICIES]
+    assert len(planner.pairs) > 24 and plans[-1].policy == PLANNED
+    assert plans[-1].time_ps == min(plan.time_ps for plan in plans if plan is not None)
+
+
 def test_switching_needs_circuits():
     with pytest.raises(WeftError, match="ring:4 has no circuits to switch: choose a fabric such as ocs:16x4"):
         Planner(build("ring", "all-reduce", ring(4), "1KiB"))
