@@ -26,6 +26,8 @@ MOST_TRANSFERS = 10_000_000
 
 TRANSFERS_AT_ONCE = 500_000
 
+NEVER = np.iinfo(np.int64).max
+
 
 def certify_schedule(
     job: Job, model: Model, link_ps: I64, wire_bytes: int, n_transfers: int, waits: tuple[int, int, int]
@@ -37,7 +39,7 @@ def certify_schedule(
     `wire_bytes`: what leaves all ranks by the program.
     `n_transfers`: transfers of all ranks by the program; one that is split counts twice.
     `waits`: of transfers for transfers, of all ranks by the program: whole, chunk by chunk, and windows. A model may
-        add some, so that there may be more than in the schedule.
+        add some, so that there may be more than in the schedule; of windows, those count that can hold a chunk back.
     CertificateError: names a link on which the program does more or less than the schedule, or the sums that differ.
     """
     if n_transfers > MOST_TRANSFERS:
@@ -46,8 +48,9 @@ def certify_schedule(
     for operation in job.operations:
         for transfers, each in _sent(job, operation, n_transfers):
             size_bytes += _sum(each)
-            count += _add_work(due, topology, model, transfers, each)
-            waiting += _waits(transfers)
+            n_paths, chunks = _add_work(due, topology, model, transfers, each)
+            count += n_paths
+            waiting += _waits(transfers, chunks)
     if count != n_transfers:
         raise CertificateError(f"conservation: {n_transfers} transfers in the program, {count} in the schedule")
     if size_bytes != wire_bytes:
@@ -65,14 +68,18 @@ def certify_schedule(
         )
 
 
-def _waits(t: Transfers) -> I64:
-    """How often some transfers wait, each time counted once: whole, chunk by chunk, windows; (3,)."""
+def _waits(t: Transfers, chunks: I64) -> I64:
+    """How often some transfers wait, each time counted once: whole, chunk by chunk, windows; (3,).
+
+    `chunks` (transfers,): of each; a window as wide as that holds none back.
+    """
     row = np.repeat(np.arange(t.src.size), np.diff(t.dep_ptr))
     order = np.lexsort((t.dep_lag, t.dep_slot, t.dep_src, row))
     columns = np.stack([row, t.dep_src, t.dep_slot, t.dep_lag])[:, order]
     distinct = np.ones(order.size, np.bool_)
     distinct[1:] = np.any(columns[:, 1:] != columns[:, :-1], axis=0)
-    return np.bincount(np.sign(columns[3, distinct]) + 1, minlength=3)
+    row, _, _, lag = columns[:, distinct]
+    return np.bincount(np.sign(lag[lag < chunks[row]]) + 1, minlength=3)
 
 
 def _sum(values: I64) -> int:
@@ -104,8 +111,11 @@ def _messages(send: Send) -> Transfers:
     )
 
 
-def _add_work(due: I64, topology: Topology, model: Model, t: Transfers, size_bytes: I64) -> int:
-    """Add the time for which some transfers are served on each link; returns their number, halves of a split one."""
+def _add_work(due: I64, topology: Topology, model: Model, t: Transfers, size_bytes: I64) -> tuple[int, I64]:
+    """Add the time for which some transfers are served on each link.
+
+    Returns their number, halves of a split one, and the chunks of each, (transfers,), of its smaller half.
+    """
     paths = paths_of(t, topology, model.tie, model.seed)
     routes = np.bincount(paths.pair, minlength=t.src.size)
     second = np.zeros(paths.pair.size, np.bool_)
@@ -120,11 +130,22 @@ def _add_work(due: I64, topology: Topology, model: Model, t: Transfers, size_byt
     time = np.array(times, np.int64).reshape(kinds.shape[1], rates.size)
     of_route = np.repeat(kind.reshape(-1), np.diff(paths.ptr))
     np.add.at(due, paths.links, time[of_route, rate[paths.links]])
-    return int(paths.pair.size)
+    cut = np.array([sum(count for count, _ in _parts(model, size, chunks)) for size, chunks in kinds.T.tolist()])
+    least = np.full(t.src.size, NEVER)
+    np.minimum.at(least, paths.pair, cut[kind.reshape(-1)])
+    return int(paths.pair.size), least
 
 
 def _service_ps(model: Model, size_bytes: int, chunks: int, rate: Fraction) -> int:
     """Time of all chunks of a transfer on a link: `chunks` of them, or (0) as many as the model cuts."""
+    return sum(
+        count * max(1, -((-(size + model.packet_header_bytes) * PS_PER_S) // rate))
+        for count, size in _parts(model, size_bytes, chunks)
+    )
+
+
+def _parts(model: Model, size_bytes: int, chunks: int) -> list[tuple[int, int]]:
+    """Chunks of one size, and the size, of a transfer."""
     work = size_bytes + model.header_bytes
     if chunks or model.chunk_bytes is None:
         count = min(chunks or int(model.chunks or 1), max(work, 1))
@@ -132,12 +153,7 @@ def _service_ps(model: Model, size_bytes: int, chunks: int, rate: Fraction) -> i
     else:
         parts = [(work // model.chunk_bytes, model.chunk_bytes), (1, work % model.chunk_bytes)]
         parts = parts[: 2 if work % model.chunk_bytes or not work else 1]
-    return sum(
-        count * max(1, -((-(size + model.packet_header_bytes) * PS_PER_S) // rate)) for count, size in parts if count
-    )
-
-
-NEVER = np.iinfo(np.int64).max
+    return [(count, size) for count, size in parts if count]
 
 
 def certify_circuits(

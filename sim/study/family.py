@@ -129,14 +129,14 @@ class Family:
     """
 
     def __init__(self, task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str]) -> None:
-        self.task, self.ready, self.refused = task, ready, refused
+        self.task, self.ready, self.refused, self.fabric = task, ready, refused, topology_of(task.spec)
         self.spec, self.rows = point_spec(task).to_dict(), dict[str, Row]()  # by form: what rates do not decide
 
     @cached_property
     def forms(self) -> dict[int, _Form]:
         """Each form, by what its schedule is; none where a run is none of those that are repeated."""
         spec, model = self.task.spec, self.task.spec.build_model()
-        if any(one.topology is not topology_of(spec) for one in self.ready.values()):
+        if any(one.topology is not self.fabric for one in self.ready.values()):
             return {}  # on a fabric of their own, as where switches that reduce are slower
         lowered = [lower(one, model, spec.symmetry) for one in self.ready.values()]
         for program in (one.program for one in lowered):
@@ -147,14 +147,14 @@ class Family:
 
     def points(self, rates_Bps: F64) -> Iterator[Row | None]:
         """The row of each point by the rates of its links, (points, links); None of one to be computed alone."""
-        fabric, forms = topology_of(self.task.spec), self.forms.values()
+        forms = self.forms.values()
         for rates, *services in zip(rates_Bps, *(form.services_ps(rates_Bps) for form in forms), strict=True):
             if not services or any(times is None for times in services):
                 yield None
                 continue
             for form, times in zip(forms, services, strict=True):
                 form.program.service_ps[:] = times
-            yield self._row(at_alike_rates(fabric, rates))
+            yield self._row(at_alike_rates(self.fabric, rates))
 
     def _row(self, topology: Topology) -> Row:
         """The row of a point on its fabric, for which all forms have their service times."""
