@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from collectives import build
+from sim.papers.regions import FABRICS, Times, gates, iterations, normalized, switching
 from sim.papers.tables import Left, Row, as_text, picture
 from sim.plots.style import WIDE, figure, heading, legend
 from sim.program.model import Model
@@ -93,10 +94,10 @@ def regions(quick: bool) -> Iterator[Row]:
 
 def dollars(quick: bool) -> Iterator[Row]:
     """Performance per dollar of regions over fat-trees: published times, and money by `regions`."""
-    times = {case: float(value) for name, case, value, _ in published() if name == "iterations on regions"}
+    times = _times()
     for name in dict.fromkeys(case[0] for case in times):
         for row in regions(quick):
-            tree, region = (times[name, str(row["Gbps"]), fabric] for fabric in ("fat-tree", "regions"))
+            tree, region = (times[name, row["Gbps"], fabric] for fabric in ("fat-tree", "regions"))
             yield {"model": name, "Gbps": row["Gbps"],
                    "regions_over_fat_tree": tree / region * row["fat_tree_over_regions"]}
 
@@ -234,6 +235,12 @@ def published() -> list[Value]:
         return [(row["set"], tuple(row["case"].split("|")), row["value"], row["unit"]) for row in csv.DictReader(file)]
 
 
+def _times() -> Times:
+    """MixNet's iterations."""
+    return {(case[0], int(case[1]), case[2]): float(value) for name, case, value, _ in published()
+            if name == "iterations on regions"}
+
+
 @lru_cache
 def _rows(study: Callable[[bool], Iterable[Row]], quick: bool = False) -> list[Row]:
     return list(study(quick))
@@ -268,6 +275,7 @@ def on_a_ring(size: str, step: str = "0", hops: str = "1") -> float:
 OURS: dict[str, Callable[..., float]] = {
     "money and power of rails": lambda prices, gpus, fabric, what: _cell(
         rails, what, prices=prices, gpus=gpus, fabric=fabric),
+    "iterations on regions": lambda name, rate, fabric: normalized(name, int(rate), fabric),
     "money of regions": lambda rate: _cell(regions, "fat_tree_over_regions", Gbps=rate),
     "performance per dollar": lambda name, rate: _cell(dollars, "regions_over_fat_tree", model=name, Gbps=rate),
     "goodput": lambda host, chips, how: _cell(pods, how, host_up=host, slice=chips),
@@ -312,7 +320,9 @@ def errors(quick: bool) -> Iterator[Row]:
 
 
 STUDIES: dict[str, Callable[[bool], Iterable[Row]]] = {
-    "rails": rails, "phases": phases, "regions": regions, "dollars": dollars, "pods": pods, "waste": waste,
+    "rails": rails, "phases": phases, "regions": regions, "dollars": dollars,
+    "iterations": lambda quick: iterations(_times(), quick), "gates": lambda quick: gates(_times(), quick),
+    "switching": switching, "pods": pods, "waste": waste,
     "published": errors, "values": values,
 }
 
@@ -349,7 +359,22 @@ def _goodput(axes_of: Callable[[int], list[Axes]], rows: list[Row]) -> None:
         axes.set(xlabel="chips of a slice", ylabel="goodput")
 
 
+def _mixtures(axes_of: Callable[[int], list[Axes]], rows: list[Row]) -> None:
+    """Published iterations as points, ours as lines, model by model."""
+    names = list(dict.fromkeys(row["model"] for row in rows))
+    for axes, name in zip(axes_of(len(names)), names, strict=True):
+        for at, fabric in enumerate(FABRICS):
+            some = [row for row in rows if (row["model"], row["fabric"]) == (name, fabric)]
+            for column, line, style in (("ours", "-", {"label": fabric}), ("published", "o", {"markersize": 3})):
+                axes.plot([row["Gbps"] for row in some], [row[column] for row in some], line, color=f"C{at}", **style)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([100, 200, 400, 800], ["100", "200", "400", "800"])
+        axes.set_title(name, fontsize=7.5)
+        axes.set(xlabel="Gb/s of an interface", ylabel="iteration over the shortest")
+
+
 DRAWN = {"values": ("iterations of Opus's testbed on rails of one OCS", _testbed),
+         "iterations": ("iterations on four fabrics, simulated (lines) and published (points)", _mixtures),
          "pods": ("chips of a pod in whole slices", _goodput)}
 """What is drawn: its title and its panels."""
 

@@ -26,7 +26,7 @@ PARAMETERS = {
     "gpt-3": 174.6, "turing-nlg": 17.2, "msft-1t": 1008.0, "llama-2-7b": 6.74, "llama-2-13b": 13.02,
     "llama-2-70b": 68.98, "llama-3-8b": 8.03, "llama-3-70b": 70.55, "llama-3-405b": 405.85, "code-llama-34b": 33.74,
     "mixtral-8x7b": 46.7, "mixtral-8x22b": 140.6, "deepseek-v3": 671.0, "deepseek-v3-mtp": 682.6,
-    "qwen-2.5-7b": 7.62, "qwen-2.5-72b": 72.71,
+    "qwen-2.5-7b": 7.62, "qwen-2.5-72b": 72.71, "llama-moe-6.7b": 6.74, "qwen-moe-14.3b": 14.32,
     "qwen-3-0.6b": 0.6, "qwen-3-1.7b": 1.72, "qwen-3-4b": 4.02, "qwen-3-8b": 8.19, "qwen-3-14b": 14.77,
     "qwen-3-32b": 32.76, "qwen-3-30b-a3b": 30.5, "qwen-3-235b-a22b": 235.1, "deepseek-v3-16b": 15.71,
     "deepseek-v3-236b": 235.74, "mpt-7b": 6.65, "mpt-30b": 29.96,
