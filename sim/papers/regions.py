@@ -11,9 +11,10 @@ References
    Training", SIGCOMM 2025: models and plans, four all-to-alls a layer, 25 ms of switching, the greedy choice.
 .. [2] Its simulator as copied to Gabriel-Yoon/mixnet-htsim c94bae3 (src/clos/ffapp.cpp): pairs of ranks have shares by
    a matrix of 8 x 8, taken modulo 8, whose rows are 32,768 tokens; NVLink of 600 GB/s, which is that of A100.
-.. [3] Task graphs of its generator (experiments/taskgraphs there): experts of two matrices, four bytes an element, and
-   dispatches without bytes, so that its two all-to-alls have what four have in half precision. Its command
-   (mixnet-project/mixnet-sim, README) has attention of width 1,024.
+.. [3] Task graphs of its generator (experiments/taskgraphs there): experts of two matrices, four bytes an element. Its
+   dispatches have no bytes (Gabriel-Yoon/mixnet-sim 9e14b34, thermal_pic/results_consolidated.md), so that two
+   all-to-alls have what four have in half precision. Its command (mixnet-project/mixnet-sim, README) has attention of
+   width 1,024.
 """
 
 from collections.abc import Iterator, Mapping
