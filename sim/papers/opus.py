@@ -30,6 +30,9 @@ MODEL, EXPERT, EXPERTS, TOP, HEADS, SEQUENCE, TOKENS = 7168, 2048, 256, 8, 128, 
 KV, Q, HEAD, ROPE = 512, 1536, 128, 64
 """Ranks of keys and queries, size of a head, of its rotary part."""
 
+FLOPS_US, MEMORY = 989e6 * 0.8, 3350
+"""Of a GPU: operations in a us; bytes/ns of its memory, which it reads and writes three times where it reduces."""
+
 
 class Scale(NamedTuple):
     """Boxes of GPUs, in stages; rates as ASTRA-sim reads GB/s, in bytes/ns."""
@@ -45,9 +48,6 @@ class Scale(NamedTuple):
         """Of a stage."""
         return self.gpus // self.stages // self.each
 
-
-MEMORY = 3350
-"""Bytes/ns at which a GPU reads and writes its memory: three times what it reduces."""
 
 SCALES = {"512": Scale(512, 32, 2, 900 * 2**30 / 1e9, 100 * 2**30 / 1e9),
           "256": Scale(256, 8, 4, 450 * 2**30 / 1e9, 50 * 2**30 / 1e9)}
@@ -215,7 +215,7 @@ def iteration_ns(scale: Scale, ep: int, on_rail: bool, switch_ns: int, dense: bo
     tokens = TOKENS * scale.stages // scale.gpus
 
     def us(flops: int) -> int:
-        return max(1, int(flops / 791.2e6)) * 1000
+        return max(1, int(flops / FLOPS_US)) * 1000
 
     mine, heads, low = max(1, EXPERTS // ep), HEADS // scale.each, Q // scale.each
     projected = MODEL * (KV + ROPE + low) + heads * (KV * (2 * HEAD + ROPE) + low * HEAD + HEAD * (MODEL // scale.each))
@@ -229,23 +229,20 @@ def iteration_ns(scale: Scale, ep: int, on_rail: bool, switch_ns: int, dense: bo
     digit = EP if ep > 1 and (on_rail or ep > 2 * scale.each) else DP if ep > scale.each else None
     exchange_ns = all_to_all_ns(scale, ep, on_rail, dense and digit == EP) if ep > 1 else 1
 
-    def gated(stage: int, digit: int | None, ns: int) -> Iterator[Wait]:
+    def on_circuits(stage: int, digit: int | None, ns: int, peer: int = -1) -> Iterator[Wait]:
         if digit is None:
             yield ns
             return
-        yield lambda: control.ask(stage, digit)
+        yield lambda: control.ask(stage, digit, peer)
         control.flying += 1
         yield max(control.open - control.now, 0) + ns
         control.flying -= 1
 
     def ring(stage: int, kind: str, size: int) -> Iterator[Wait]:
-        return gated(stage, DP, ring_ns(kind, size, scale.boxes, scale.rail))
+        return on_circuits(stage, DP, ring_ns(kind, size, scale.boxes, scale.rail))
 
     def passed(stage: int, peer: int, batch: int) -> Iterator[Wait]:
-        yield lambda: control.ask(stage, PP, peer)
-        control.flying += 1
-        yield max(control.open - control.now, 0) + int(LATENCY_NS + activations / scale.rail)
-        control.flying -= 1
+        yield from on_circuits(stage, PP, int(LATENCY_NS + activations / scale.rail), peer)
         arrived.add((stage, peer, batch))
 
     def program(stage: int) -> Iterator[Wait]:
@@ -255,18 +252,18 @@ def iteration_ns(scale: Scale, ep: int, on_rail: bool, switch_ns: int, dense: bo
             for _ in range(LAYERS):
                 yield from ring(stage, "all-gather", weights)
                 yield attention_ns + tensor_ns + router_ns
-                yield from gated(stage, digit, exchange_ns)
+                yield from on_circuits(stage, digit, exchange_ns)
                 yield expert_ns
-                yield from gated(stage, digit, exchange_ns)
+                yield from on_circuits(stage, digit, exchange_ns)
             if stage < scale.stages - 1:
                 yield from passed(stage, stage + 1, batch)
         for batch in reversed(range(MICROBATCHES)):
             if stage < scale.stages - 1:
                 yield stage + 1, stage, batch
             for _ in range(LAYERS):
-                yield from gated(stage, digit, exchange_ns)
+                yield from on_circuits(stage, digit, exchange_ns)
                 yield 2 * expert_ns
-                yield from gated(stage, digit, exchange_ns)
+                yield from on_circuits(stage, digit, exchange_ns)
                 asked = control.change(home)  # without being held
                 for ns in (router_ns, 2 * attention_ns, tensor_ns):
                     yield ns
