@@ -229,7 +229,10 @@ class _Run:
         else:
             certify(lowered.program, outcome, result.lower_bound_ps)
         if lowered.resent is None:  # else the program has packets, and what NPUs send again
-            work = lowered.link_busy_ps(work_ps(lowered.program)), lowered.wire_bytes()
+            program = lowered.program
+            of_run = program.is_healthy and self.engine != "fluid"  # which is certified to have done the program's work
+            busy_ps = outcome.busy_ps if of_run else work_ps(program)
+            work = lowered.link_busy_ps(busy_ps), lowered.wire_bytes()
             n_transfers = int(lowered.images()[lowered.task_row >= 0].sum())
             certify_schedule(result.job, result.model, *work, n_transfers, lowered.waits())
 

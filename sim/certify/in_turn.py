@@ -1,0 +1,235 @@
+"""The certificates of a long log of fifo servers: three compiled passes, and three words a service beside the log.
+
+They prove what `sim.certify.healthy` sorts all services for, or prove nothing; then that names the rule that is broken.
+Which service a server did before each is said by the log and looked at: each is before one other at most, on the same
+server, and ends before it begins; one on each server is before all. So they are one line, in the order of time, and all
+chunks are served in order where each is due after the one before it.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.program import contract
+from sim.program.contract import FIFO, HEAD, I8, I32, I64, Program
+from sim.program.outcome import Log, Outcome
+from topologies.compiled import cached, part
+
+_SOURCES = (Path(__file__), Path(contract.__file__))
+_entry = partial(cached, sources=_SOURCES, nogil=True, _nrt=False)
+_part = partial(part, nogil=True, _nrt=False)
+
+ARRIVAL, END, WHERE = range(3)
+"""Words of a service: when it was there, when its service ended, and its server and task in one word."""
+
+
+class Rules(NamedTuple):
+    """Fields of a program."""
+
+    cut_through: int
+    server_rate: I32
+    service_ps: I64
+    service_row: I64
+    cut_chunks: I32
+    cut_first: I32
+    cut_size: I32
+    hop_server: I32
+    hop_latency_ps: I64
+    hop_last: I8
+    route_ptr: I32
+    route_hop: I32
+    task_cut: I32
+    task_route: I32
+    task_class: I32
+    whole_ptr: I32
+    whole_child: I32
+    parent_ptr: I32
+    parent: I32
+    parent_lag: I32
+
+
+class Ran(NamedTuple):
+    """A run, its log, and scratch."""
+
+    began_ps: I64  # (T,)
+    finish_ps: I64  # (T,)
+    base: I64
+    start_ps: I64
+    before: I64
+    whole_ps: I64  # (T,): zeros
+    begun: npt.NDArray[np.bool_]  # (S,): zeros
+    busy_ps: I64  # (S,): zeros
+    words: I64  # (services, 3)
+
+
+def is_in_turn(program: Program, outcome: Outcome, log: Log) -> bool:
+    """Whether the passes prove that services keep the rules; not asked for pools, NICs, buffers and other queues."""
+    others = program.task_pool, program.nic_engines, program.server_buffer
+    if program.has_channels or any(one.size for one in others) or np.any(program.server_discipline != FIFO):
+        return False
+    tasks, servers, services = program.n_tasks, program.n_servers, log.start_ps.size
+    busy_ps = np.zeros(servers, np.int64)
+    scratch = np.zeros(tasks, np.int64), np.zeros(servers, np.bool_), busy_ps, np.empty((services, 3), np.int64)
+    rules = Rules(*(getattr(program, name) for name in Rules._fields))
+    proved = in_turn(rules, Ran(outcome.start_ps, outcome.finish_ps, *log, *scratch))
+    return proved and outcome.events == services and np.array_equal(busy_ps, outcome.busy_ps)
+
+
+@_part
+def _takes_ps(rules, size, server):  # type: ignore[no-untyped-def]  # jitted, as all below
+    return rules.service_ps[rules.service_row[size] + rules.server_rate[server]]
+
+
+@_part
+def _hops(rules, task):  # type: ignore[no-untyped-def]
+    route = rules.task_route[task]
+    return rules.route_ptr[route + 1] - rules.route_ptr[route]
+
+
+@_part
+def _ready_ps(rules, at, size, start_ps, end_ps):  # type: ignore[no-untyped-def]
+    """When a chunk is there for the next server of its route, or delivered."""
+    hop = rules.route_hop[at]
+    latency_ps, last = rules.hop_latency_ps[hop], rules.hop_last[hop]
+    if last == HEAD:
+        return start_ps + latency_ps
+    if last or not rules.cut_through:
+        return end_ps + latency_ps
+    after = rules.hop_server[rules.route_hop[at + 1]]
+    return latency_ps + max(start_ps, end_ps - _takes_ps(rules, size, after))
+
+
+@_part
+def _crosses(rules, ran, task):  # type: ignore[no-untyped-def]
+    """Whether a task's chunks cross its route in order, each once it is there, and were in when it finished."""
+    cut, route, row = rules.task_cut[task], rules.task_route[task], ran.base[task]
+    first, end = rules.route_ptr[route], rules.route_ptr[route + 1]
+    if row + rules.cut_chunks[cut] * (end - first) != ran.base[task + 1]:
+        return False
+    delivered_ps = 0
+    for chunk in range(rules.cut_chunks[cut]):
+        size = rules.cut_size[cut, 0 if chunk < rules.cut_first[cut] else 1]
+        ready_ps = 0
+        for at in range(first, end):
+            server, start_ps = rules.hop_server[rules.route_hop[at]], ran.start_ps[row]
+            end_ps = start_ps + _takes_ps(rules, size, server)
+            if start_ps < ready_ps or end_ps <= start_ps:
+                return False
+            ran.words[row, ARRIVAL], ran.words[row, END] = ready_ps, end_ps
+            ran.words[row, WHERE] = np.int64(server) << 32 | task
+            ran.busy_ps[server] += end_ps - start_ps
+            ready_ps = _ready_ps(rules, at, size, start_ps, end_ps)
+            row += 1
+        if ready_ps < delivered_ps:
+            return False
+        delivered_ps = ready_ps
+    return first == end or ran.finish_ps[task] == delivered_ps
+
+
+@_part
+def _delivered_ps(rules, ran, task, chunk):  # type: ignore[no-untyped-def]
+    """When a chunk was delivered; -1 where a run keeps no trace of it."""
+    hops = _hops(rules, task)
+    if hops:
+        row, hop = ran.base[task] + (chunk + 1) * hops - 1, rules.route_hop[rules.route_ptr[rules.task_route[task] + 1] - 1]
+        return (ran.start_ps[row] if rules.hop_last[hop] == HEAD else ran.words[row, END]) + rules.hop_latency_ps[hop]
+    if chunk == rules.cut_chunks[rules.task_cut[task]] - 1:
+        return ran.finish_ps[task]
+    return ran.began_ps[task] if chunk == 0 or ran.began_ps[task] == ran.finish_ps[task] else -1
+
+
+@_part
+def _released_ps(rules, ran, task, chunk, chunks):  # type: ignore[no-untyped-def]
+    """When the last of what a chunk waits for was delivered; -1 where that is not known, or was never."""
+    released_ps = ran.whole_ps[task]
+    if rules.parent_ptr.size:
+        for edge in range(rules.parent_ptr[task], rules.parent_ptr[task + 1]):
+            parent, lag = rules.parent[edge], rules.parent_lag[edge] if rules.parent_lag.size else 0
+            of_parent = np.int64(rules.cut_chunks[rules.task_cut[parent]])
+            needed = chunk - lag + 1 if lag else ((chunk + 1) * of_parent + chunks - 1) // chunks
+            if needed >= 1:
+                due_ps = _delivered_ps(rules, ran, parent, needed - 1) if needed <= of_parent else -1
+                if due_ps < 0:
+                    return -1
+                released_ps = max(released_ps, due_ps)
+    return released_ps
+
+
+@_part
+def _joins(rules, ran, task):  # type: ignore[no-untyped-def]
+    """Whether a task's chunks join their first server, or are delivered without, when they are released."""
+    chunks, hops = rules.cut_chunks[rules.task_cut[task]], _hops(rules, task)
+    for chunk in range(chunks):
+        arrival_ps = _released_ps(rules, ran, task, chunk, chunks)
+        row = ran.base[task] + chunk * hops
+        began_ps = ran.start_ps[row] if hops else ran.began_ps[task]
+        if arrival_ps < 0 or chunk == 0 and began_ps != ran.began_ps[task]:
+            return False
+        if hops:
+            if chunk:
+                arrival_ps = max(arrival_ps, ran.words[row - hops, END])
+            if began_ps < arrival_ps:
+                return False
+            ran.words[row, ARRIVAL] = arrival_ps
+        elif chunk == 0 and arrival_ps != began_ps or chunk == chunks - 1 and arrival_ps != ran.finish_ps[task]:
+            return False
+    return True
+
+
+@_part
+def _is_due_later(rules, ran, row, task, other, of_other):  # type: ignore[no-untyped-def]
+    """Whether of two services, there in the same picosecond, the first has the later turn."""
+    if rules.task_class[task] != rules.task_class[of_other]:
+        return rules.task_class[task] > rules.task_class[of_other]
+    hops, hops_of_other = _hops(rules, task), _hops(rules, of_other)
+    chunk, chunk_of_other = (row - ran.base[task]) // hops, (other - ran.base[of_other]) // hops_of_other
+    if chunk != chunk_of_other:
+        return chunk > chunk_of_other
+    hop, hop_of_other = (row - ran.base[task]) % hops, (other - ran.base[of_other]) % hops_of_other
+    return hop > hop_of_other if hop != hop_of_other else task > of_other
+
+
+@_part
+def _follows(rules, ran, row):  # type: ignore[no-untyped-def]
+    """Whether a service has its place in the line of its server, and begins as soon as it can there."""
+    where, other, free_ps = ran.words[row, WHERE], ran.before[row], 0
+    where = ~where if where < 0 else where
+    if other < 0:
+        if ran.begun[where >> 32]:
+            return False
+        ran.begun[where >> 32] = True
+    else:
+        behind = ran.words[other, WHERE]  # complemented once it has one behind it
+        if behind < 0 or behind >> 32 != where >> 32:
+            return False
+        ran.words[other, WHERE], free_ps = ~behind, ran.words[other, END]
+        later_ps = ran.words[row, ARRIVAL] - ran.words[other, ARRIVAL]
+        task, of_other = where & 0xFFFFFFFF, behind & 0xFFFFFFFF
+        if later_ps < 0 or later_ps == 0 and not _is_due_later(rules, ran, row, task, other, of_other):
+            return False
+    return free_ps <= ran.start_ps[row] <= max(free_ps, ran.words[row, ARRIVAL])
+
+
+@_entry
+def in_turn(rules, ran):  # type: ignore[no-untyped-def]
+    """Whether all services keep the rules; fills the scratch."""
+    tasks, services = rules.task_cut.size, ran.start_ps.size
+    if ran.base[0] != 0 or ran.base[tasks] != services:
+        return False
+    for task in range(tasks):
+        if not _crosses(rules, ran, task):
+            return False
+    for parent in range(rules.whole_ptr.size - 1):
+        for edge in range(rules.whole_ptr[parent], rules.whole_ptr[parent + 1]):
+            child = rules.whole_child[edge]
+            ran.whole_ps[child] = max(ran.whole_ps[child], ran.finish_ps[parent])
+    for task in range(tasks):
+        if not _joins(rules, ran, task):
+            return False
+    for row in range(services):
+        if ran.before[row] >= services or not _follows(rules, ran, row):
+            return False
+    return True
