@@ -15,8 +15,7 @@ from sim.program.outcome import Log, Outcome
 from sim.program.service_table import slowest_ps
 
 MANY = 2**16
-"""Services, of more of which a compiled pass accepts the log if it can; numpy, which writes 200 bytes for each and takes
-as long as 20 runs, then says what is wrong."""
+"""Services: a longer log is proved by compiled passes if they can; to sort takes 200 bytes and 20 runs' time each."""
 
 
 def certify(program: Program, outcome: Outcome, lower_bound_ps: int = 0) -> None:

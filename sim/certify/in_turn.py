@@ -71,11 +71,12 @@ def is_in_turn(program: Program, outcome: Outcome, log: Log) -> bool:
     if program.has_channels or any(one.size for one in others) or np.any(program.server_discipline != FIFO):
         return False
     tasks, servers, services = program.n_tasks, program.n_servers, log.start_ps.size
-    busy_ps = np.zeros(servers, np.int64)
-    scratch = np.zeros(tasks, np.int64), np.zeros(servers, np.bool_), busy_ps, np.empty((services, 3), np.int64)
     rules = Rules(*(getattr(program, name) for name in Rules._fields))
-    proved = in_turn(rules, Ran(outcome.start_ps, outcome.finish_ps, *log, *scratch))
-    return proved and outcome.events == services and np.array_equal(busy_ps, outcome.busy_ps)
+    ran = Ran(
+        outcome.start_ps, outcome.finish_ps, *log, np.zeros(tasks, np.int64), np.zeros(servers, np.bool_),
+        np.zeros(servers, np.int64), np.empty((services, 3), np.int64),
+    )
+    return in_turn(rules, ran) and outcome.events == services and np.array_equal(ran.busy_ps, outcome.busy_ps)
 
 
 @_part
@@ -134,7 +135,8 @@ def _delivered_ps(rules, ran, task, chunk):  # type: ignore[no-untyped-def]
     """When a chunk was delivered; -1 where a run keeps no trace of it."""
     hops = _hops(rules, task)
     if hops:
-        row, hop = ran.base[task] + (chunk + 1) * hops - 1, rules.route_hop[rules.route_ptr[rules.task_route[task] + 1] - 1]
+        row = ran.base[task] + (chunk + 1) * hops - 1
+        hop = rules.route_hop[rules.route_ptr[rules.task_route[task] + 1] - 1]
         return (ran.start_ps[row] if rules.hop_last[hop] == HEAD else ran.words[row, END]) + rules.hop_latency_ps[hop]
     if chunk == rules.cut_chunks[rules.task_cut[task]] - 1:
         return ran.finish_ps[task]
@@ -166,7 +168,7 @@ def _joins(rules, ran, task):  # type: ignore[no-untyped-def]
         arrival_ps = _released_ps(rules, ran, task, chunk, chunks)
         row = ran.base[task] + chunk * hops
         began_ps = ran.start_ps[row] if hops else ran.began_ps[task]
-        if arrival_ps < 0 or chunk == 0 and began_ps != ran.began_ps[task]:
+        if arrival_ps < 0 or (chunk == 0 and began_ps != ran.began_ps[task]):
             return False
         if hops:
             if chunk:
@@ -174,7 +176,7 @@ def _joins(rules, ran, task):  # type: ignore[no-untyped-def]
             if began_ps < arrival_ps:
                 return False
             ran.words[row, ARRIVAL] = arrival_ps
-        elif chunk == 0 and arrival_ps != began_ps or chunk == chunks - 1 and arrival_ps != ran.finish_ps[task]:
+        elif (chunk == 0 and arrival_ps != began_ps) or (chunk == chunks - 1 and arrival_ps != ran.finish_ps[task]):
             return False
     return True
 
@@ -208,7 +210,7 @@ def _follows(rules, ran, row):  # type: ignore[no-untyped-def]
         ran.words[other, WHERE], free_ps = ~behind, ran.words[other, END]
         later_ps = ran.words[row, ARRIVAL] - ran.words[other, ARRIVAL]
         task, of_other = where & 0xFFFFFFFF, behind & 0xFFFFFFFF
-        if later_ps < 0 or later_ps == 0 and not _is_due_later(rules, ran, row, task, other, of_other):
+        if later_ps < 0 or (later_ps == 0 and not _is_due_later(rules, ran, row, task, other, of_other)):
             return False
     return free_ps <= ran.start_ps[row] <= max(free_ps, ran.words[row, ARRIVAL])
 
@@ -229,7 +231,7 @@ def in_turn(rules, ran):  # type: ignore[no-untyped-def]
     for task in range(tasks):
         if not _joins(rules, ran, task):
             return False
-    for row in range(services):
+    for row in range(services):  # noqa: SIM110  # jitted: no generators
         if ran.before[row] >= services or not _follows(rules, ran, row):
             return False
     return True
