@@ -60,15 +60,14 @@ def bounds(lowered: Lowered) -> Bounds:
 
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
-    return bounds_with(lowered, lowered.topology, *BusyAndPath(lowered.program)())
+    moved = moved_ps(lowered, lowered.topology, lowered.program.delivers_heads)
+    return Bounds(*BusyAndPath(lowered.program)(), *moved)
 
 
-def bounds_with(lowered: Lowered, topology: Topology, busy_ps: int, path_ps: int) -> Bounds:
-    """The bounds on a fabric of the same wiring, given what `BusyAndPath` finds there."""
+def moved_ps(lowered: Lowered, topology: Topology, heads: bool) -> tuple[int, int]:
+    """The bounds of what any algorithm must move, on a fabric of the same wiring; `heads`: which count as delivery."""
     of_some = lowered.schedule.kind.name not in COLLECTIVES  # ranks, whose links need not be the least of all
-    if of_some or lowered.program.delivers_heads:
-        return Bounds(busy_ps, path_ps, 0)
-    return Bounds(busy_ps, path_ps, _wire_bound_ps(lowered, topology), _cut_bound_ps(lowered, topology))
+    return (0, 0) if of_some or heads else (_wire_bound_ps(lowered, topology), _cut_bound_ps(lowered, topology))
 
 
 def _wire_bound_ps(lowered: Lowered, topology: Topology) -> int:

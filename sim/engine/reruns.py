@@ -44,6 +44,8 @@ class Reruns:
     def _take(self, state: FifoState) -> None:
         """Begin every run from a state."""
         self.state: FifoState = state
+        self._run, self._tasks, self._servers, self._slots = (
+            one.view(np.ndarray) for one in (state.run, state.tasks, state.servers, state.slots))
         columns: dict[str, Any] = state._asdict()
         plain = [one.view(np.ndarray).reshape(-1).view(np.uint8) for name, one in columns.items()
                  if name not in SCRATCH and one.size]
@@ -58,14 +60,13 @@ class Reruns:
         while True:
             for array, first in self._kept:
                 array[:] = first
-            run = self.state.run
-            self.state.slots["count"][OPEN] = 0
+            run = self._run
+            self._slots["count"][OPEN] = 0
             wider = longest.bit_length() - self._longest_ps.bit_length()  # no order of events depends on it
             run["width"] = min(max(int(run["width"]) + wider, 0), 30)
             status = self._call()
             if status == FINISHED:
-                of = self.state
-                times = of.start_ps.copy(), of.finish_ps, of.busy_ps
+                times = self.state.start_ps.copy(), self._tasks["gate_ps"].copy(), self._servers["busy_ps"].copy()
                 return Outcome(*times, int(run["makespan_ps"]), int(run["events"]))
             if status != NEEDS_TOKENS:
                 raise AssertionError(f"a run ended with status {status}: the kernel is wrong")

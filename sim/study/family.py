@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import ALGORITHMS, Schedule
-from sim.analytic.bounds import Bounds, BusyAndPath, bounds_with
+from sim.analytic.bounds import BusyAndPath, moved_ps
 from sim.analytic.estimate import Estimates
 from sim.engine.reruns import Reruns
 from sim.engine.run import SLICE_EVENTS
@@ -158,12 +158,11 @@ class Family:
 
     def _row(self, topology: Topology) -> Row:
         """The row of a point on its fabric, for which all forms have their service times."""
-        began, forms, bounds = perf_counter(), self.forms, dict[tuple[Any, ...], Bounds]()
+        began, forms, bounds = perf_counter(), self.forms, dict[tuple[Any, ...], tuple[int, int]]()
         for form in forms.values():
-            own = form.busy_and_path()
             if form.moved not in bounds:  # what must be moved whatever the form
-                bounds[form.moved] = bounds_with(form.lowered, topology, *own)
-            form.bound_ps = bounds[form.moved]._replace(load_ps=own[0], path_ps=own[1]).best_ps
+                bounds[form.moved] = moved_ps(form.lowered, topology, form.moved[-1])
+            form.bound_ps = max(*form.busy_and_path(), *bounds[form.moved])
         best = best_form(
             self.ready, lambda schedule: forms[id(schedule)].run(), self.refused,
             floor=lambda schedule: forms[id(schedule)].bound_ps,

@@ -24,6 +24,7 @@ from collectives.core.pairs import SKEWS
 from collectives.core.routes import paths_of
 from collectives.formats.files import SUFFIX, called, file_digest
 from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm
+from sim.program.contract import I64
 from sim.program.model import Model
 from sim.program.model_options import OPTIONS, Mismatch
 from sim.study.designs import files_of_design
@@ -35,7 +36,7 @@ from sim.study.spec import Spec
 from sim.study.workload_keys import designs, works
 from sim.version import RESULTS_VERSION
 from topologies import TOPOLOGIES, Router, Topology, WeftError
-from topologies.core.rateless import IDENTIFYING, wiring_of
+from topologies.core.rateless import IDENTIFYING, of_times, wiring_of
 from topologies.flows.tightest_cut import remembered
 from topologies.registry import OWN_FAMILIES
 from topologies.text.input_text import read_input_bytes, stamp_of
@@ -320,7 +321,7 @@ def fabric_digest(topology: Topology, file: str = "") -> str:
     `file`: where the fabric was read from: its name does not count.
     """
     if topology not in _digests:
-        shared = _fed_by_wiring(wiring_of(topology), file)
+        shared = _fed_by_wiring(wiring_of(topology), file) | _fed_by_times(topology)
         digest = hashlib.sha256()
         for name in ("", *_DIGESTED):
             digest.update(shared[name] if name in shared else _fed((name, getattr(topology, name))))
@@ -337,6 +338,11 @@ def _fed_by_wiring(wiring: Topology, file: str) -> dict[str, bytes]:
     router = wiring.router if is_own(wiring.router) else type(wiring.router).__name__
     head = _fed((name, router)) + _fed([None] * len(_DIGESTED)).removesuffix(_fed(None) * len(_DIGESTED))
     return {"": head} | {name: _fed((name, getattr(wiring, name))) for name in IDENTIFYING}
+
+
+@of_times
+def _fed_by_times(latency_ps: I64, hop_latency_ps: I64) -> dict[str, bytes]:
+    return {"latency_ps": _fed(("latency_ps", latency_ps)), "hop_latency_ps": _fed(("hop_latency_ps", hop_latency_ps))}
 
 
 _DIGESTED = tuple(one.name for one in fields(Topology) if one.name not in TOPOLOGY_ELSEWHERE)

@@ -371,9 +371,9 @@ class Kept:
     def get(self, key: Hashable, build: Callable[[], Topology]) -> Topology:
         """The fabric of a key, built unless it is kept."""
         with self._lock:
-            if key in self._known:
+            if (known := self._known.get(key)) is not None:
                 self._known.move_to_end(key)
-                return self._known[key]
+                return known
         built = build()
         with self._lock:
             found = self._known.setdefault(key, built)  # another thread may have been first

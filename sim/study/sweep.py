@@ -47,7 +47,7 @@ POLL_SECONDS = 0.2
 STORE_SECONDS = 0.05
 """Interval between transactions of a store: one for each point takes a tenth of a sweep over bandwidths."""
 
-TOGETHER = 64
+TOGETHER = 32
 """Most points that are handed out together, of those that differ in the rates of links alone."""
 
 AT_ONCE = 2**12

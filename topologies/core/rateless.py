@@ -6,7 +6,8 @@ raises `NeedsRates` when one is read.
 """
 
 import hashlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy.typing as npt
 
 from topologies.checks import WeftError
 from topologies.core.topology import NeedsRates, Topology, made_of
+
+T = TypeVar("T")
 
 RATES = ("bandwidth_Bps", "latency_ps", "hop_latency_ps")
 
@@ -84,9 +87,28 @@ def alike(topology: Topology) -> bytes:
     and the same digest: symmetries depend on rates no further.
     """
     if topology not in _ALIKE:
-        classes = [_classes(getattr(topology, name)) for name in RATES]
+        classes = [_classes(topology.bandwidth_Bps), *_classes_of_times(topology)]
         _ALIKE[topology] = digest("", *classes) if any(one.size for one in classes) else b""
     return _ALIKE[topology]
+
+
+def of_times(function: Callable[[Any, Any], T]) -> Callable[[Topology], T]:
+    """A function of latencies as one of a topology: what it returns is kept for those that share them, as the last."""
+    known = WeakKeyDictionary[Topology, tuple[Any, Any, T]]()
+
+    def recall(topology: Topology) -> T:
+        frame, times = made_of(topology) or topology, (topology.latency_ps, topology.hop_latency_ps)
+        last = known.get(frame)
+        if last is None or last[0] is not times[0] or last[1] is not times[1]:
+            last = known[frame] = (*times, function(*times))
+        return last[2]
+
+    return recall
+
+
+@of_times
+def _classes_of_times(*times: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    return [_classes(one) for one in times]
 
 
 def at_alike_rates(topology: Topology, bandwidth_Bps: npt.NDArray[np.float64]) -> Topology:
