@@ -10,7 +10,7 @@ from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
 from collectives.core.transfers import Transfers, take
 from sim.lower.progress import waiting_of
-from sim.program.checks import EVENT_BYTES, IN_FLIGHT
+from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from sim.program.columns import BLOCK
 from sim.program.model import Model
 from topologies import Topology, WeftError
@@ -55,6 +55,7 @@ def check_capacity(pattern: Pattern, n_ranks: int, chunks: int = 1) -> None:
     WeftError: with the estimate, and what would help.
     """
     need, transfers = peak_bytes(pattern, n_ranks, chunks)
+    need = max(need, transfers * (TASK_BYTES + EVENT_BYTES * min(chunks, IN_FLIGHT)))  # else the engine would refuse it
     if need > memory_limit():
         raise WeftError(
             f"{pattern.name} on {pattern.topology.name} is too large: simulating {n_ranks:,} of {pattern.p:,} ranks "
