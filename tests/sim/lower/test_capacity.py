@@ -44,7 +44,7 @@ def test_the_estimate_is_above_the_memory_taken_and_not_far(spec: str, algorithm
 def test_a_ring_that_fits_is_not_refused_and_one_that_does_not_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An all-reduce of ring:4096 without symmetry takes 3.3 GiB; in 16 chunks the engine refuses it, so nothing is built."""
+    """An all-reduce of ring:4096 without symmetry takes 3.3 GiB; in 16 chunks the engine would refuse it."""
     pattern = build("ring", "all-reduce", from_spec("ring:4096"), "64MiB").pattern
     monkeypatch.setattr(extents, "physical_memory", lambda: 3 * 5 * 2**29)
     check_capacity(pattern, pattern.p)
