@@ -80,18 +80,18 @@ def is_in_turn(program: Program, outcome: Outcome, log: Log) -> bool:
 
 
 @_part
-def _takes_ps(rules, size, server):  # type: ignore[no-untyped-def]  # jitted, as all below
+def _takes_ps(rules, size, server):  # type: ignore[no-untyped-def]  # jitted
     return rules.service_ps[rules.service_row[size] + rules.server_rate[server]]
 
 
 @_part
-def _hops(rules, task):  # type: ignore[no-untyped-def]
+def _hops(rules, task):  # type: ignore[no-untyped-def]  # jitted
     route = rules.task_route[task]
     return rules.route_ptr[route + 1] - rules.route_ptr[route]
 
 
 @_part
-def _ready_ps(rules, at, size, start_ps, end_ps):  # type: ignore[no-untyped-def]
+def _ready_ps(rules, at, size, start_ps, end_ps):  # type: ignore[no-untyped-def]  # jitted
     """When a chunk is there for the next server of its route, or delivered."""
     hop = rules.route_hop[at]
     latency_ps, last = rules.hop_latency_ps[hop], rules.hop_last[hop]
@@ -104,7 +104,7 @@ def _ready_ps(rules, at, size, start_ps, end_ps):  # type: ignore[no-untyped-def
 
 
 @_part
-def _crosses(rules, ran, task):  # type: ignore[no-untyped-def]
+def _crosses(rules, ran, task):  # type: ignore[no-untyped-def]  # jitted
     """Whether a task's chunks cross its route in order, each once it is there, and were in when it finished."""
     cut, route, row = rules.task_cut[task], rules.task_route[task], ran.base[task]
     first, end = rules.route_ptr[route], rules.route_ptr[route + 1]
@@ -131,7 +131,7 @@ def _crosses(rules, ran, task):  # type: ignore[no-untyped-def]
 
 
 @_part
-def _delivered_ps(rules, ran, task, chunk):  # type: ignore[no-untyped-def]
+def _delivered_ps(rules, ran, task, chunk):  # type: ignore[no-untyped-def]  # jitted
     """When a chunk was delivered; -1 where a run keeps no trace of it."""
     hops = _hops(rules, task)
     if hops:
@@ -144,7 +144,7 @@ def _delivered_ps(rules, ran, task, chunk):  # type: ignore[no-untyped-def]
 
 
 @_part
-def _released_ps(rules, ran, task, chunk, chunks):  # type: ignore[no-untyped-def]
+def _released_ps(rules, ran, task, chunk, chunks):  # type: ignore[no-untyped-def]  # jitted
     """When the last of what a chunk waits for was delivered; -1 where that is not known, or was never."""
     released_ps = ran.whole_ps[task]
     if rules.parent_ptr.size:
@@ -161,7 +161,7 @@ def _released_ps(rules, ran, task, chunk, chunks):  # type: ignore[no-untyped-de
 
 
 @_part
-def _joins(rules, ran, task):  # type: ignore[no-untyped-def]
+def _joins(rules, ran, task):  # type: ignore[no-untyped-def]  # jitted
     """Whether a task's chunks join their first server, or are delivered without, when they are released."""
     chunks, hops = rules.cut_chunks[rules.task_cut[task]], _hops(rules, task)
     for chunk in range(chunks):
@@ -182,7 +182,7 @@ def _joins(rules, ran, task):  # type: ignore[no-untyped-def]
 
 
 @_part
-def _is_due_later(rules, ran, row, task, other, of_other):  # type: ignore[no-untyped-def]
+def _is_due_later(rules, ran, row, task, other, of_other):  # type: ignore[no-untyped-def]  # jitted
     """Whether of two services, there in the same picosecond, the first has the later turn."""
     if rules.task_class[task] != rules.task_class[of_other]:
         return rules.task_class[task] > rules.task_class[of_other]
@@ -195,7 +195,7 @@ def _is_due_later(rules, ran, row, task, other, of_other):  # type: ignore[no-un
 
 
 @_part
-def _follows(rules, ran, row):  # type: ignore[no-untyped-def]
+def _follows(rules, ran, row):  # type: ignore[no-untyped-def]  # jitted
     """Whether a service has its place in the line of its server, and begins as soon as it can there."""
     where, other, free_ps = ran.words[row, WHERE], ran.before[row], 0
     where = ~where if where < 0 else where
@@ -216,7 +216,7 @@ def _follows(rules, ran, row):  # type: ignore[no-untyped-def]
 
 
 @_entry
-def in_turn(rules, ran):  # type: ignore[no-untyped-def]
+def in_turn(rules, ran):  # type: ignore[no-untyped-def]  # jitted
     """Whether all services keep the rules; fills the scratch."""
     tasks, services = rules.task_cut.size, ran.start_ps.size
     if ran.base[0] != 0 or ran.base[tasks] != services:
