@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program import contract
-from sim.program.contract import FIFO, HEAD, I8, I32, I64, Program
+from sim.program.contract import FIFO, HEAD, I64, Program
 from sim.program.outcome import Log, Outcome
 from topologies.compiled import cached, part
 
@@ -24,31 +24,6 @@ _part = partial(part, nogil=True, _nrt=False)
 
 ARRIVAL, END, WHERE = range(3)
 """Words of a service: when it was there, when its service ended, and its server and task in one word."""
-
-
-class Rules(NamedTuple):
-    """Fields of a program."""
-
-    cut_through: int
-    server_rate: I32
-    service_ps: I64
-    service_row: I64
-    cut_chunks: I32
-    cut_first: I32
-    cut_size: I32
-    hop_server: I32
-    hop_latency_ps: I64
-    hop_last: I8
-    route_ptr: I32
-    route_hop: I32
-    task_cut: I32
-    task_route: I32
-    task_class: I32
-    whole_ptr: I32
-    whole_child: I32
-    parent_ptr: I32
-    parent: I32
-    parent_lag: I32
 
 
 class Ran(NamedTuple):
@@ -71,58 +46,57 @@ def is_in_turn(program: Program, outcome: Outcome, log: Log) -> bool:
     if program.has_channels or any(one.size for one in others) or np.any(program.server_discipline != FIFO):
         return False
     tasks, servers, services = program.n_tasks, program.n_servers, log.start_ps.size
-    rules = Rules(*(getattr(program, name) for name in Rules._fields))
     ran = Ran(
         outcome.start_ps, outcome.finish_ps, *log, np.zeros(tasks, np.int64), np.zeros(servers, np.bool_),
         np.zeros(servers, np.int64), np.empty((services, 3), np.int64),
     )
-    return in_turn(rules, ran) and outcome.events == services and np.array_equal(ran.busy_ps, outcome.busy_ps)
+    return in_turn(program, ran) and outcome.events == services and np.array_equal(ran.busy_ps, outcome.busy_ps)
 
 
 @_part
-def _takes_ps(rules, size, server):  # type: ignore[no-untyped-def]  # jitted
-    return rules.service_ps[rules.service_row[size] + rules.server_rate[server]]
+def _takes_ps(program, size, server):  # type: ignore[no-untyped-def]  # jitted
+    return program.service_ps[program.service_row[size] + program.server_rate[server]]
 
 
 @_part
-def _hops(rules, task):  # type: ignore[no-untyped-def]  # jitted
-    route = rules.task_route[task]
-    return rules.route_ptr[route + 1] - rules.route_ptr[route]
+def _hops(program, task):  # type: ignore[no-untyped-def]  # jitted
+    route = program.task_route[task]
+    return program.route_ptr[route + 1] - program.route_ptr[route]
 
 
 @_part
-def _ready_ps(rules, at, size, start_ps, end_ps):  # type: ignore[no-untyped-def]  # jitted
+def _ready_ps(program, at, size, start_ps, end_ps):  # type: ignore[no-untyped-def]  # jitted
     """When a chunk is there for the next server of its route, or delivered."""
-    hop = rules.route_hop[at]
-    latency_ps, last = rules.hop_latency_ps[hop], rules.hop_last[hop]
+    hop = program.route_hop[at]
+    latency_ps, last = program.hop_latency_ps[hop], program.hop_last[hop]
     if last == HEAD:
         return start_ps + latency_ps
-    if last or not rules.cut_through:
+    if last or not program.cut_through:
         return end_ps + latency_ps
-    after = rules.hop_server[rules.route_hop[at + 1]]
-    return latency_ps + max(start_ps, end_ps - _takes_ps(rules, size, after))
+    after = program.hop_server[program.route_hop[at + 1]]
+    return latency_ps + max(start_ps, end_ps - _takes_ps(program, size, after))
 
 
 @_part
-def _crosses(rules, ran, task):  # type: ignore[no-untyped-def]  # jitted
+def _crosses(program, ran, task):  # type: ignore[no-untyped-def]  # jitted
     """Whether a task's chunks cross its route in order, each once it is there, and were in when it finished."""
-    cut, route, row = rules.task_cut[task], rules.task_route[task], ran.base[task]
-    first, end = rules.route_ptr[route], rules.route_ptr[route + 1]
-    if row + rules.cut_chunks[cut] * (end - first) != ran.base[task + 1]:
+    cut, route, row = program.task_cut[task], program.task_route[task], ran.base[task]
+    first, end = program.route_ptr[route], program.route_ptr[route + 1]
+    if row + program.cut_chunks[cut] * (end - first) != ran.base[task + 1]:
         return False
     delivered_ps = 0
-    for chunk in range(rules.cut_chunks[cut]):
-        size = rules.cut_size[cut, 0 if chunk < rules.cut_first[cut] else 1]
+    for chunk in range(program.cut_chunks[cut]):
+        size = program.cut_size[cut, 0 if chunk < program.cut_first[cut] else 1]
         ready_ps = 0
         for at in range(first, end):
-            server, start_ps = rules.hop_server[rules.route_hop[at]], ran.start_ps[row]
-            end_ps = start_ps + _takes_ps(rules, size, server)
+            server, start_ps = program.hop_server[program.route_hop[at]], ran.start_ps[row]
+            end_ps = start_ps + _takes_ps(program, size, server)
             if start_ps < ready_ps or end_ps <= start_ps:
                 return False
             ran.words[row, ARRIVAL], ran.words[row, END] = ready_ps, end_ps
             ran.words[row, WHERE] = np.int64(server) << 32 | task
             ran.busy_ps[server] += end_ps - start_ps
-            ready_ps = _ready_ps(rules, at, size, start_ps, end_ps)
+            ready_ps = _ready_ps(program, at, size, start_ps, end_ps)
             row += 1
         if ready_ps < delivered_ps:
             return False
@@ -131,29 +105,31 @@ def _crosses(rules, ran, task):  # type: ignore[no-untyped-def]  # jitted
 
 
 @_part
-def _delivered_ps(rules, ran, task, chunk):  # type: ignore[no-untyped-def]  # jitted
+def _delivered_ps(program, ran, task, chunk):  # type: ignore[no-untyped-def]  # jitted
     """When a chunk was delivered; -1 where a run keeps no trace of it."""
-    hops = _hops(rules, task)
+    hops = _hops(program, task)
     if hops:
         row = ran.base[task] + (chunk + 1) * hops - 1
-        hop = rules.route_hop[rules.route_ptr[rules.task_route[task] + 1] - 1]
-        return (ran.start_ps[row] if rules.hop_last[hop] == HEAD else ran.words[row, END]) + rules.hop_latency_ps[hop]
-    if chunk == rules.cut_chunks[rules.task_cut[task]] - 1:
+        hop = program.route_hop[program.route_ptr[program.task_route[task] + 1] - 1]
+        since_ps = ran.start_ps[row] if program.hop_last[hop] == HEAD else ran.words[row, END]
+        return since_ps + program.hop_latency_ps[hop]
+    if chunk == program.cut_chunks[program.task_cut[task]] - 1:
         return ran.finish_ps[task]
     return ran.began_ps[task] if chunk == 0 or ran.began_ps[task] == ran.finish_ps[task] else -1
 
 
 @_part
-def _released_ps(rules, ran, task, chunk, chunks):  # type: ignore[no-untyped-def]  # jitted
+def _released_ps(program, ran, task, chunk, chunks):  # type: ignore[no-untyped-def]  # jitted
     """When the last of what a chunk waits for was delivered; -1 where that is not known, or was never."""
     released_ps = ran.whole_ps[task]
-    if rules.parent_ptr.size:
-        for edge in range(rules.parent_ptr[task], rules.parent_ptr[task + 1]):
-            parent, lag = rules.parent[edge], rules.parent_lag[edge] if rules.parent_lag.size else 0
-            of_parent = np.int64(rules.cut_chunks[rules.task_cut[parent]])
+    if program.parent_ptr.size:
+        for edge in range(program.parent_ptr[task], program.parent_ptr[task + 1]):
+            parent = program.parent[edge]
+            lag = program.parent_lag[edge] if program.parent_lag.size else 0
+            of_parent = np.int64(program.cut_chunks[program.task_cut[parent]])
             needed = chunk - lag + 1 if lag else ((chunk + 1) * of_parent + chunks - 1) // chunks
             if needed >= 1:
-                due_ps = _delivered_ps(rules, ran, parent, needed - 1) if needed <= of_parent else -1
+                due_ps = _delivered_ps(program, ran, parent, needed - 1) if needed <= of_parent else -1
                 if due_ps < 0:
                     return -1
                 released_ps = max(released_ps, due_ps)
@@ -161,11 +137,11 @@ def _released_ps(rules, ran, task, chunk, chunks):  # type: ignore[no-untyped-de
 
 
 @_part
-def _joins(rules, ran, task):  # type: ignore[no-untyped-def]  # jitted
+def _joins(program, ran, task):  # type: ignore[no-untyped-def]  # jitted
     """Whether a task's chunks join their first server, or are delivered without, when they are released."""
-    chunks, hops = rules.cut_chunks[rules.task_cut[task]], _hops(rules, task)
+    chunks, hops = program.cut_chunks[program.task_cut[task]], _hops(program, task)
     for chunk in range(chunks):
-        arrival_ps = _released_ps(rules, ran, task, chunk, chunks)
+        arrival_ps = _released_ps(program, ran, task, chunk, chunks)
         row = ran.base[task] + chunk * hops
         began_ps = ran.start_ps[row] if hops else ran.began_ps[task]
         if arrival_ps < 0 or (chunk == 0 and began_ps != ran.began_ps[task]):
@@ -182,11 +158,11 @@ def _joins(rules, ran, task):  # type: ignore[no-untyped-def]  # jitted
 
 
 @_part
-def _is_due_later(rules, ran, row, task, other, of_other):  # type: ignore[no-untyped-def]  # jitted
+def _is_due_later(program, ran, row, task, other, of_other):  # type: ignore[no-untyped-def]  # jitted
     """Whether of two services, there in the same picosecond, the first has the later turn."""
-    if rules.task_class[task] != rules.task_class[of_other]:
-        return rules.task_class[task] > rules.task_class[of_other]
-    hops, hops_of_other = _hops(rules, task), _hops(rules, of_other)
+    if program.task_class[task] != program.task_class[of_other]:
+        return program.task_class[task] > program.task_class[of_other]
+    hops, hops_of_other = _hops(program, task), _hops(program, of_other)
     chunk, chunk_of_other = (row - ran.base[task]) // hops, (other - ran.base[of_other]) // hops_of_other
     if chunk != chunk_of_other:
         return chunk > chunk_of_other
@@ -195,7 +171,7 @@ def _is_due_later(rules, ran, row, task, other, of_other):  # type: ignore[no-un
 
 
 @_part
-def _follows(rules, ran, row):  # type: ignore[no-untyped-def]  # jitted
+def _follows(program, ran, row):  # type: ignore[no-untyped-def]  # jitted
     """Whether a service has its place in the line of its server, and begins as soon as it can there."""
     where, other, free_ps = ran.words[row, WHERE], ran.before[row], 0
     where = ~where if where < 0 else where
@@ -210,28 +186,28 @@ def _follows(rules, ran, row):  # type: ignore[no-untyped-def]  # jitted
         ran.words[other, WHERE], free_ps = ~behind, ran.words[other, END]
         later_ps = ran.words[row, ARRIVAL] - ran.words[other, ARRIVAL]
         task, of_other = where & 0xFFFFFFFF, behind & 0xFFFFFFFF
-        if later_ps < 0 or (later_ps == 0 and not _is_due_later(rules, ran, row, task, other, of_other)):
+        if later_ps < 0 or (later_ps == 0 and not _is_due_later(program, ran, row, task, other, of_other)):
             return False
     return free_ps <= ran.start_ps[row] <= max(free_ps, ran.words[row, ARRIVAL])
 
 
 @_entry
-def in_turn(rules, ran):  # type: ignore[no-untyped-def]  # jitted
+def in_turn(program, ran):  # type: ignore[no-untyped-def]  # jitted
     """Whether all services keep the rules; fills the scratch."""
-    tasks, services = rules.task_cut.size, ran.start_ps.size
+    tasks, services = program.task_cut.size, ran.start_ps.size
     if ran.base[0] != 0 or ran.base[tasks] != services:
         return False
     for task in range(tasks):
-        if not _crosses(rules, ran, task):
+        if not _crosses(program, ran, task):
             return False
-    for parent in range(rules.whole_ptr.size - 1):
-        for edge in range(rules.whole_ptr[parent], rules.whole_ptr[parent + 1]):
-            child = rules.whole_child[edge]
+    for parent in range(program.whole_ptr.size - 1):
+        for edge in range(program.whole_ptr[parent], program.whole_ptr[parent + 1]):
+            child = program.whole_child[edge]
             ran.whole_ps[child] = max(ran.whole_ps[child], ran.finish_ps[parent])
     for task in range(tasks):
-        if not _joins(rules, ran, task):
+        if not _joins(program, ran, task):
             return False
     for row in range(services):  # noqa: SIM110  # jitted: no generators
-        if ran.before[row] >= services or not _follows(rules, ran, row):
+        if ran.before[row] >= services or not _follows(program, ran, row):
             return False
     return True
