@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError, checked
-from topologies.core.paths import Ints, Paths, ranges
+from topologies.core.paths import BATCH, Ints, Paths, ranges
 from topologies.core.rateless import wiring_of
 from topologies.core.topology import Topology
 from topologies.stages import count
@@ -230,7 +230,9 @@ def _in_order(parts: list[Paths], members: Sequence[Ints]) -> Paths:
     links = np.empty(ptr[-1], np.int32)
     for place in places:
         part = parts.pop(0)
-        links[ranges(ptr[place], np.diff(part.ptr))] = part.links
+        for first in range(0, place.size, BATCH):
+            to, of = place[first : first + BATCH], part.ptr[first : first + BATCH + 1]
+            links[ranges(ptr[to], np.diff(of))] = part.links[of[0] : of[-1]]
     return Paths(ptr, links, np.repeat(np.arange(count.size), count))
 
 
