@@ -92,7 +92,7 @@ class _Onward(NamedTuple):
     """Every shortest path to one destination."""
 
     distance: npt.NDArray[np.int32]  # (n_nodes,): links from each node; -1 where there is no route
-    start: Ints  # (n_nodes + 1,): `links[start[v]:start[v+1]]` leave node v and lead closer
+    start: npt.NDArray[np.int32]  # (n_nodes + 1,): `links[start[v]:start[v+1]]` leave node v and lead closer
     links: npt.NDArray[np.int32]  # (n,)
 
 
@@ -121,7 +121,7 @@ def _search(topology: Topology, targets: Ints) -> list[_Onward]:
         nearer = (distance[:, topology.src] == ahead + 1) & (ahead >= 0)
         for row, useful in zip(distance, nearer, strict=True):
             links = np.flatnonzero(useful).astype(np.int32)
-            found.append(_Onward(row, np.searchsorted(topology.src[links], every), links))
+            found.append(_Onward(row, np.searchsorted(topology.src[links], every).astype(np.int32), links))
     return found
 
 
