@@ -155,7 +155,7 @@ def _part(wait: Wait, one: Added, place: Array, width: Array) -> _Part | None:
 def _fill(blocks: Sequence[Array], part: _Part, first: int, last: int) -> None:
     """Write what slots of a run wait for: blocks of (slots, ranks, transfers waited for)."""
     here = (part.place >= first) & (part.place < last)
-    for at in distinct_of(part.at[here]).tolist():
+    for at in distinct_of(part.at[here]).tolist() if here.any() else ():
         mine = np.flatnonzero(here & (part.at == at))
         for block, column in zip(blocks, part.columns, strict=False):
             some = column if mine.size == part.place.size or len(column) == 1 else column[mine]
