@@ -2,10 +2,13 @@
 
 from typing import Unpack
 
+import numpy as np
+
 from topologies.checks import Natural, WeftError, checked
 from topologies.core.extents import check_extents
-from topologies.core.links import EqualLinks, from_links
+from topologies.core.links import EqualLinks, network_of, per_tier
 from topologies.core.topology import Topology
+from topologies.units import parse_time
 
 MOST_ENDS = 200_000
 """Limit on NPUs x degree."""
@@ -49,5 +52,6 @@ def random_regular(n: int, degree: int, seed: Natural = 1, **links: Unpack[Equal
     if not nx.is_connected(graph):
         raise WeftError(f"{name}: this draw is not connected; choose another seed or a larger degree")
     ends = sorted((a, b) for one, other in graph.edges for a, b in ((one, other), (other, one)))
-    rows = [(a, b, links["bandwidth"], links["latency"]) for a, b in ends]
-    return from_links(rows, n, hop_latency=links["hop_latency"], name=name)
+    (rate,), (time_ps,) = per_tier(links["bandwidth"], links["latency"], 1)
+    hop_ps = np.full(n, parse_time(links["hop_latency"], "hop latency") * bool(ends))
+    return network_of(name, n, n, ends, np.full(len(ends), rate), np.full(len(ends), time_ps), hop_ps)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from topologies.core.paths import distinct_of
+
 MOST_RUNS = 64
 """Limit on the runs of slots in which all transfers wait for as many others."""
 
@@ -53,9 +55,23 @@ def by_slots(ranks: Array, added: Sequence[Added], waits: Sequence[Wait]) -> lis
 
     `ranks`: the sources.
     """
+    places = places_of(ranks, added)
+    n_slots = sum(place.size for place in places or ())
+    lists = None if places is None else _waited_for(places, added, waits, n_slots)
+    if places is None or lists is None:
+        return None
+    columns: list[Array] = []
+    for at in range(8):  # steps and ties may be in the order of slots
+        as_slots = at in (3, 7) and all(np.array_equal(one.columns[at], one.columns[2]) for one in added)
+        columns.append(columns[2] if as_slots else _column(at, places, added, n_slots))
+    return columns + lists
+
+
+def places_of(ranks: Array, added: Sequence[Added]) -> list[Array] | None:
+    """The places of the slots added together in the order of all; None where ranks differ in what they send."""
     if any(len(one.shape) > 2 for one in added):
         return None
-    slots = [of for one in added if (of := _of_slots(one.columns[2], one)) is not None]
+    slots = [of for one in added if (of := of_slots(one.columns[2], one)) is not None]
     if len(slots) < len(added) or np.any(ranks[1:] <= ranks[:-1]):
         return None
     slot: Array = np.concatenate(slots)
@@ -64,18 +80,10 @@ def by_slots(ranks: Array, added: Sequence[Added], waits: Sequence[Wait]) -> lis
         return None
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
-    places = np.split(place, np.cumsum([one.shape[0] for one in added])[:-1])
-    lists = _waited_for(places, added, waits, order.size)
-    if lists is None:
-        return None
-    columns: list[Array] = []
-    for at in range(8):  # steps and ties may be in the order of slots
-        as_slots = at in (3, 7) and all(np.array_equal(one.columns[at], one.columns[2]) for one in added)
-        columns.append(columns[2] if as_slots else _column(at, places, added, order.size))
-    return columns + lists
+    return np.split(place, np.cumsum([one.shape[0] for one in added])[:-1])
 
 
-def _of_slots(column: Array, one: Added) -> Array | None:
+def of_slots(column: Array, one: Added) -> Array | None:
     """The value of each slot; None where it depends on the rank, or some ranks have no such slot."""
     if one.there is not None or (column.ndim and column.shape[-1] > 1):
         return None
@@ -84,10 +92,10 @@ def _of_slots(column: Array, one: Added) -> Array | None:
 
 def _column(at: int, places: Sequence[Array], added: Sequence[Added], n_slots: int) -> Array:
     columns, p = [one.columns[at] for one in added], added[0].shape[1]
-    of_slots = [_of_slots(column, one) for column, one in zip(columns, added, strict=True)]
-    by_rank = any(of_slot is None for of_slot in of_slots)
+    each = [of_slots(column, one) for column, one in zip(columns, added, strict=True)]
+    by_rank = any(of_slot is None for of_slot in each)
     found: Array = np.empty(n_slots * p if by_rank else n_slots, columns[0].dtype)
-    for place, column in zip(places, columns if by_rank else of_slots, strict=True):
+    for place, column in zip(places, columns if by_rank else each, strict=True):
         (found.reshape(n_slots, p) if by_rank else found)[_as_slice(place)] = column
     if by_rank:
         return found
@@ -147,7 +155,7 @@ def _part(wait: Wait, one: Added, place: Array, width: Array) -> _Part | None:
 def _fill(blocks: Sequence[Array], part: _Part, first: int, last: int) -> None:
     """Write what slots of a run wait for: blocks of (slots, ranks, transfers waited for)."""
     here = (part.place >= first) & (part.place < last)
-    for at in np.unique(part.at[here]).tolist():
+    for at in distinct_of(part.at[here]).tolist() if here.any() else ():
         mine = np.flatnonzero(here & (part.at == at))
         for block, column in zip(blocks, part.columns, strict=False):
             some = column if mine.size == part.place.size or len(column) == 1 else column[mine]

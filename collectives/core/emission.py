@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.collective import Ends
+from collectives.core.laid import Laid, unbuilt
 from collectives.core.proof import ScheduleError
 from collectives.core.routes import check_named_links
-from collectives.core.transfers import WHOLE, TooManyTransfers, Transfers, laid_out, rows_at_most, take
+from collectives.core.transfers import UNBUILT, WHOLE, TooManyTransfers, Transfers, laid_out, rows_at_most, take
 from topologies import Topology, WeftError
 from topologies.checks import INT64, MOST_COUNT, told
 from topologies.core.paths import evenly
@@ -119,14 +120,7 @@ def _check_lengths(t: Transfers, name: str) -> None:
 
 def _check_range(t: Transfers, column: str, topology: Topology, accepted: Accepted, name: str) -> None:
     rule, values = COLUMNS[column], getattr(t, column)
-    least: npt.ArrayLike = rule.least
-    most: npt.ArrayLike = {
-        "src": accepted.n_sources - 1, "dep_src": accepted.n_sources - 1, "dst": topology.n_nodes - 1,
-    }.get(column, rule.most)
-    if column == "pool":
-        least, most = np.array([-1, -1, rule.least]), np.array([accepted.n_pools - 1] * 2 + [rule.most])
-    if column == "rounds":
-        least = np.array([0, 1])
+    least, most = _range(column, topology, accepted)
     some = values[:1] if values.strides == (0,) else values  # one value for all
     if not values.size or (np.all(some.min(axis=0) >= least) and np.all(some.max(axis=0) <= most)):
         return
@@ -146,6 +140,15 @@ def _check_range(t: Transfers, column: str, topology: Topology, accepted: Accept
     shown = f"{column} {values[row].tolist() if rule.width else value}"
     detail = f", of which {value}" if rule.width else ", which"
     raise ScheduleError(f"{name}: slot {t.slot[row]} of rank {t.src[row]} has {shown}{detail} {what}")
+
+
+def _range(column: str, topology: Topology, accepted: Accepted) -> tuple[npt.ArrayLike, npt.ArrayLike]:
+    """The least and the most of a column."""
+    rule, n_sources = COLUMNS[column], accepted.n_sources
+    if column == "pool":
+        return np.array([-1, -1, rule.least]), np.array([accepted.n_pools - 1] * 2 + [rule.most])
+    most = {"src": n_sources - 1, "dep_src": n_sources - 1, "dst": topology.n_nodes - 1}.get(column, rule.most)
+    return np.array([0, 1]) if column == "rounds" else rule.least, most
 
 
 def _check_order(t: Transfers, name: str) -> None:
@@ -253,6 +256,33 @@ class Emission:
             some = _frozen(take(t, evenly(t.src.size, min(t.src.size, SAMPLED_TRANSFERS))), copy=True)
             self._sample = Sample(t.src.size, n_routes, some, few.dep_ptr.dtype == np.int32)
         return self._sample
+
+    def laid(self, most: int) -> Laid | None:
+        """The transfers of every source without rows, checked as a table is; None of few, or of what has to have them.
+
+        `most`: transfers that are few.
+        """
+        one, found = self.sample(), None
+        if not one.is_even or one.n * self._n_sources <= most or np.all(self._known):
+            return None
+        with suppress(Exception), unbuilt() as tables:  # whatever it is: the table itself is emitted then, and tells
+            emitted = self._emit(np.arange(self._n_sources))
+            found = tables[0] if emitted is UNBUILT and len(tables) == 1 else None
+        if found is None or not self._accepts(found):
+            return None
+        if self._kept is None:
+            return found
+        kept, columns = self._kept, found.of(np.flatnonzero(self._known))
+        return found if all(np.array_equal(column, getattr(kept, name)) for name, column in columns.items()) else None
+
+    def _accepts(self, found: Laid) -> bool:
+        """Whether what there are values of is in the range of its column."""
+        columns = found.of_slot | {"src": np.arange(found.shape[1])}
+        return found.shape[1] == self._n_sources and all(
+            column.size == 0 or (np.all(column >= least) and np.all(column <= most))
+            for name, column in [*columns.items(), *(("dst", one) for one in found.dst)] if name != "reduces"
+            for least, most in [_range(name, self._topology, self._accepted)]
+        )
 
     def kept(self) -> tuple[Transfers, int]:
         """The transfers that serve whoever asks again, and of how many sources they are (0: one has too many)."""

@@ -5,7 +5,7 @@ transfers that look alike from every rank the same slot, so that those of a few 
 them, and it can emit the transfers of any subset of ranks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.core.by_slots import Added, Array, Wait, by_slots
+from collectives.core.laid import lays
 from topologies.checks import Choice, Count, WeftError, checked, told
 from topologies.core.dealt import STREAM as THERE
 from topologies.core.dealt import dealt
@@ -236,6 +237,8 @@ class TransferTable:
 
     def build(self) -> Transfers:
         """The transfers, sorted by (slot, source)."""
+        if lays(self.ranks, self._added, self._waits, not self._pooled):
+            return UNBUILT
         many = self._n_rows > MANY * (not _LAID_OUT.get())
         if many and (found := by_slots(self.ranks, self._added, self._waits)) is not None:
             return Transfers(*found, None, None, self._pools(found[2]))  # type: ignore[call-arg]  # in their order
@@ -279,6 +282,10 @@ class TransferTable:
         for at, *columns in self._pooled:
             by_slot[at] = columns
         return by_slot[slot]
+
+
+UNBUILT = TransferTable(np.zeros(0, np.int64)).build()
+"""What stands for a table that is laid out alone; see `collectives.core.laid.unbuilt`."""
 
 
 def mark(table: TransferTable) -> Mark:
@@ -354,22 +361,47 @@ def take(t: Transfers, rows: npt.NDArray[np.integer]) -> Transfers:
     return taken._replace(via_ptr=ptr, via_links=t.via_links[at])
 
 
-class Again:
-    """A table too large to be kept beside a run: but for its steps and columns of one value it is emitted if asked."""
+Runs = tuple[npt.NDArray[Any], npt.NDArray[np.integer] | int]
+"""Values, and how many rows each is of: all as many, or one number for each."""
 
-    def __init__(self, t: Transfers, emit: Callable[[], Transfers]) -> None:
-        begins = np.flatnonzero(np.append(True, t.step[1:] != t.step[:-1]))
-        self._emit, self._steps = emit, (t.step[begins], np.diff(begins, append=t.step.size))
-        vars(self).update((name, one) for name, one in t._asdict().items() if one is None or one.strides == (0,))
+
+class Again:
+    """A table too large to be kept beside a run, emitted again if asked: but for columns of long runs, or of one value.
+
+    `runs`: columns by their runs.
+    `columns`: those that are kept, and those that it lacks.
+    """
+
+    def __init__(
+        self, emit: Callable[[], Transfers], runs: Mapping[str, Runs],
+        columns: Mapping[str, npt.NDArray[Any] | None] = Transfers._field_defaults,
+    ) -> None:
+        self._emit, self.runs = emit, runs
+        vars(self).update(columns)
+
+    @classmethod
+    def of(cls, t: Transfers, emit: Callable[[], Transfers]) -> "Again":
+        """Of a table that is there."""
+        runs = {"step": runs_of(t, "step")}
+        return cls(emit, runs, {name: one for name, one in t._asdict().items() if one is None or one.strides == (0,)})
 
     def __getattr__(self, column: str) -> Any:
         if column not in Transfers._fields:
             raise AttributeError(column)
-        return np.repeat(*self._steps) if column == "step" else getattr(self._all, column)
+        return np.repeat(*self.runs[column]) if column in self.runs else getattr(self._all, column)
 
     @cached_property
     def _all(self) -> Transfers:
         return self._emit()
+
+
+def runs_of(t: "Transfers | Again", column: str) -> Runs:
+    """The runs of equal values in a column."""
+    if isinstance(t, Again) and column in t.runs:
+        return t.runs[column]
+    values = getattr(t, column)
+    begins = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: values.size])
+    return values[begins], np.diff(begins, append=values.size)
 
 
 def without_waits(t: Transfers) -> Transfers:

@@ -179,7 +179,7 @@ class BusyAndPath:
             )
         cut, route = np.divmod(kinds, max(n_routes, 1))
         waits = program.whole_ptr, program.whole_child
-        in_order = not program.stream_child.size and n_tasks > BLOCK and are_later(*waits)
+        in_order = not program.stream_child.size and n_tasks > BLOCK // 8 and are_later(*waits)
         self._of_servers = np.empty((2, n_servers), np.int64)
         self._zeroed = np.empty((2, 0 if in_order else n_tasks), np.int32)
         self._times = np.empty((2 - in_order, n_tasks), np.int64)

@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.transfers import Again, runs_of
 from sim.analytic.closed_form import first_chunk, first_delivered
 from sim.lower.lowered import Lowered
 from sim.program import I32, I64, Program
 from sim.program.columns import BLOCK, blocks, crossings, pieces
-from sim.program.passes import fullest_of_steps
+from sim.program.passes import fullest_of_runs
+from topologies.core.paths import distinct_of
 from topologies.stages import staged
 
 PART = BLOCK // 8
@@ -47,6 +49,9 @@ def estimate_parts(lowered: Lowered) -> Estimate:
     program, starts = lowered.program, lowered.schedule.pattern.pipeline
     if program.n_tasks == 0:
         return Estimate(0, 0)
+    found = _of_long_runs(lowered)
+    if found is not None:
+        return found
     step = _streamed(lowered)
     n_steps = int(step.max()) + 1
     if starts:
@@ -68,6 +73,51 @@ def estimate_parts(lowered: Lowered) -> Estimate:
     if starts:
         return _pipeline(lowered, step, n_steps, alpha, load)
     return Estimate(int(alpha.sum()), int(np.ceil(load.sum())))
+
+
+def _of_long_runs(lowered: Lowered) -> Estimate | None:
+    """The estimate of many tasks that cut through, wait for whole ones and come in long runs of steps; else None."""
+    program, pattern, transfers = lowered.program, lowered.schedule.pattern, lowered.transfers[0]
+    simple = program.cut_through and not program.parent.size and not pattern.pipeline and lowered.row is None
+    if not simple or program.n_tasks <= PART or transfers is None:
+        return None
+    step, n = runs_of(transfers, "step")
+    if len(pattern.phases) < 2:
+        found = _in_runs(lowered, step, n)
+        return found if found is None else Estimate(int(found[0].sum()), int(np.ceil(found[1].sum())))
+    if not isinstance(transfers, Again) or "port" not in transfers.runs:
+        return None
+    port, starts = transfers.runs["port"][0].astype(np.int64), np.array(pattern.phases)
+    n_ports = int(port.max()) + 1
+    own = _in_runs(lowered, step * n_ports + port, n)
+    shared = _in_runs(lowered, np.searchsorted(starts, step, "right") - 1, n)
+    if own is None or shared is None:
+        return None
+    both = np.pad(np.stack(own), ((0, 0), (0, -own[0].size % n_ports)))
+    return _of_phases(both, n_ports, starts, shared[1])
+
+
+def _in_runs(
+    lowered: Lowered, step: npt.NDArray[np.integer], count: npt.NDArray[np.integer] | int
+) -> tuple[I64, F64] | None:
+    """The longest latency and the time of the fullest link in each step; None where one has several runs.
+
+    `step`: of some tasks each, of `count` of them.
+    """
+    begins = np.flatnonzero(np.append(True, step[1:] != step[:-1]))
+    of, program, wire = step[begins], lowered.program, lowered.server_link >= 0
+    if distinct_of(of).size < of.size:
+        return None
+    ptr = np.append(0, np.cumsum(np.broadcast_to(count, step.size)))[np.append(begins, step.size)]
+    rate = np.where(wire, lowered.topology.bandwidth_Bps[lowered.server_link], 0)
+    scratch = np.empty(program.n_servers), np.full(program.n_servers, -1)
+    longest, fullest = np.zeros(of.size, np.int64), np.zeros(of.size)
+    routes = program.task_route, program.route_ptr, program.route_server
+    times = _route_latencies_ps(program)
+    fullest_of_runs(ptr, *routes, rate, lowered.task_bytes, times, *scratch, longest, fullest)
+    found = np.zeros(int(of.max()) + 1, np.int64), np.zeros(int(of.max()) + 1)
+    found[0][of], found[1][of] = longest, fullest
+    return found
 
 
 class Estimates:
@@ -221,11 +271,6 @@ def _step_loads_ps(lowered: Lowered, step: I64, streams: _Chains | None) -> F64:
     program, wire, n_servers = lowered.program, lowered.server_link >= 0, lowered.program.n_servers
     rate = np.where(wire, lowered.topology.bandwidth_Bps[lowered.server_link], 1.0)
     fullest = np.zeros(int(step.max()) + 1)
-    if streams is None and step.size > BLOCK and np.all(step[1:] >= step[:-1]):
-        scratch = np.empty(n_servers), np.full(n_servers, -1)
-        routes = program.task_route, program.route_ptr, program.route_server
-        fullest_of_steps(step, *routes, np.where(wire, rate, 0), lowered.task_bytes, *scratch, fullest)
-        return fullest
     hops = program.hops()
     for tasks in _whole_steps(step, n_servers):
         low, high = int(step[tasks].min()), int(step[tasks].max())

@@ -15,7 +15,7 @@ from sim.how import How
 from sim.program.model_options import LEFT_OPEN
 from sim.program.outcome import Deadlock, Stopped
 from sim.study.deciding import cures, deciding_defaults
-from sim.study.points import Cost, Task
+from sim.study.points import Cost, Task, topology_of
 from sim.study.points import refusals as refusals_at
 from sim.study.processes import check_workers
 from sim.study.ranked import LONG_SERVICES, NEAR, close_together, compute_all, leaves_out
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.nccl_json:
         from sim.measured.nccl_text import nccl_json  # what reads tables: only where one is asked for
 
-        ranks, element = spec.build_topology().n_npus, spec.element_bytes
+        ranks, element = topology_of(spec).n_npus, spec.element_bytes
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
     if found.interrupt is not None:
         said = Stopped(f"interrupted: {len(rows)} of {counted(len(names) * len(spec.sizes_bytes), 'point')} are shown")
@@ -209,7 +209,7 @@ def report(
     more: How | None,
 ) -> list[str]:
     """Tables and notes, line by line; `more`: how other runs are done that they tell of, None for none."""
-    topology = spec.build_topology()
+    topology = topology_of(spec)
     where = f"{topology.name}, {counted(topology.n_npus, 'NPU')}"
     lines = [f"# weft compare: {spec.kind.name} on {where}", *assumptions(spec, rows)]
     element, root = spec.element_bytes, spec.collective.root or 0

@@ -12,8 +12,9 @@ from collectives.core.follow import holds
 from collectives.core.sends import SendList
 from sim.cli.topology import diameter_hops
 from sim.faults.plan import FaultPlan, Loss, SlowLink
-from sim.program.columns import i32
+from sim.program.columns import BLOCK, i32, numbered
 from sim.program.passes import rows_of
+from sim.program.waits import whole_waits
 from sim.simulation import simulate
 from topologies import from_spec
 from topologies.core.dealt import FEW, STREAM, dealt
@@ -87,6 +88,8 @@ def _large() -> None:
     simulate(build("ring", "all-gather", from_spec("ring:1024"), "1MiB"), symmetry="off", chunks=1).rated()
     one = i32([0])
     rows_of(np.array([0, 1]), one, one, one, np.empty(1, np.int32))
+    whole_waits(i32([0, 0, 1]), np.array([0, 2]), i32([0, 1]), one, one)
+    numbered(BLOCK + 1, lambda some: np.zeros(some.stop - some.start, np.int64))
 
 
 WORK: dict[str, Callable[[], None]] = {

@@ -497,4 +497,6 @@ def _with_nodes(nodes: Rows[layout.Node], run: Rows[layout.Run], more: int) -> R
 
 def _longer(array: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
     plain = array.view(np.ndarray).view(f"V{array.itemsize}")  # rows as bytes: named words are joined one by one
-    return np.concatenate([plain, np.zeros(more, plain.dtype)]).view(array.dtype)
+    found = np.zeros(array.size + more, plain.dtype)  # whose end takes memory as it is used
+    found[: array.size] = plain
+    return found.view(array.dtype)

@@ -122,7 +122,7 @@ def add_faults(lowered: Lowered, plan: FaultPlan, turns: Turns | None = None) ->
     WeftError: a name that the topology does not have, or what `sim.program.disrupt` rejects.
     """
     topology, history = lowered.topology, history_of(lowered.topology, plan)
-    task_rank = _beginning(lowered)
+    task_rank = None
     is_resent = plan.retry == NPU and bool(history.loss)
     if is_resent:
         lowered, task_rank = _retried(lowered, history, plan)
@@ -230,8 +230,11 @@ def _check_computes(rank_of: I32, history: History, topology: Topology) -> None:
         )
 
 
-def _late_starts(lowered: Lowered, task_rank: I32, history: History) -> tuple[Program, dict[int, str]]:
+def _late_starts(lowered: Lowered, task_rank: I32 | None, history: History) -> tuple[Program, dict[int, str]]:
     delays_ps = {rank: delay_ps for rank, delay_ps in history.delay_ps.items() if delay_ps}
+    if not delays_ps:
+        return lowered.program, {}
+    task_rank = _beginning(lowered) if task_rank is None else task_rank
     simulated = set(np.unique(lowered.orbits.rank).tolist())
     ranks = [rank for rank in delays_ps if rank in simulated]  # others are represented by one as late
     by_rank = np.argsort(task_rank, kind="stable")

@@ -10,6 +10,7 @@ import numpy as np
 from sim.faults.names import links_named, node_named
 from sim.faults.plan import Fault, FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler
 from sim.lower.lowered import Lowered
+from sim.program.columns import pieces
 from sim.program.contract import DOWN, I64, Program
 from sim.program.outcome import Deadlock, Outcome, Stranded
 from topologies import Topology
@@ -176,8 +177,8 @@ def without_effect(plan: FaultPlan, lowered: Lowered, outcome: Outcome) -> list[
     """
     used = None
     if not lowered.program.is_healthy:
-        server = lowered.program.route_server[_crossed(lowered.program, outcome)]
-        used = set(np.flatnonzero(np.isin(lowered.orbits.link, lowered.server_link[server])).tolist())
+        link = lowered.server_link[_serving(lowered.program, outcome)]
+        used = set(np.flatnonzero(np.isin(lowered.orbits.link, link)).tolist())
     resent = [fault for fault in plan.faults if isinstance(fault, Loss) and lowered.resent]
     reasons = (
         (fault, _why_not(fault, plan, used, lowered.topology, outcome)) for fault in plan.faults if fault not in resent
@@ -193,13 +194,20 @@ def fault_name(fault: Fault) -> str:
     return f"{type(fault).__name__} of {place}" + (f" at {at}" if at is not None else "")
 
 
-def _crossed(program: Program, outcome: Outcome) -> I64:
-    """Places in `route_hop` of what was served, or taken by flows: without a journal, and detours, all of them."""
+def _serving(program: Program, outcome: Outcome) -> I64:
+    """Servers that served what is noted, or what flows took: without a journal, and detours, of all routes of tasks."""
+    there = np.zeros(program.n_servers, np.bool_)
     if outcome.journal is not None:
-        return outcome.journal.at
-    of_tasks = program.task_route.astype(np.int64)
-    route = of_tasks if outcome.rates is None else program.every_route()[1][distinct_of(outcome.rates.way)]
-    return ranges(program.route_ptr[route].astype(np.int64), np.diff(program.route_ptr)[route])
+        there[program.hop_server[program.route_hop[outcome.journal.at]]] = True
+        return np.flatnonzero(there)
+    taken, rates = np.zeros(program.route_ptr.size - 1, np.bool_), outcome.rates
+    taken[program.task_route if rates is None else program.every_route()[1][distinct_of(rates.way)]] = True
+    route = np.flatnonzero(taken)
+    hops = np.diff(program.route_ptr)[route]
+    for some in pieces(hops):  # an all-to-all has as many routes as tasks
+        at = ranges(program.route_ptr[route[some]].astype(np.int64), hops[some])
+        there[program.hop_server[program.route_hop[at]]] = True
+    return np.flatnonzero(there)
 
 
 def _why_not(fault: Fault, plan: FaultPlan, used: set[int] | None, topology: Topology, outcome: Outcome) -> str | None:

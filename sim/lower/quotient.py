@@ -17,15 +17,18 @@ Eight ranks in a ring under rotation by two, with representatives 0 and 1:
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.emission import Emit
+from collectives.core.laid import Laid
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
 from collectives.core.symmetry import Action, Group
-from collectives.core.transfers import Transfers, take
+from collectives.core.transfers import Again, Transfers, take, without_waits
 from sim.lower.capacity import check_capacity
 from sim.lower.credits import route_channels
 from sim.lower.marks import Marks, keeping
@@ -157,12 +160,13 @@ class Quotient(NamedTuple):
     routes: Routes  # of each of them one, or two under `split`; ends of routes are among the links
     symmetry: str  # for people: which group, how many ranks represent how many, how it was checked
     ranks: Ranks = LINKS_ONLY
+    laid: Laid | None = None  # all transfers, where slots tell what the others have to be emitted for
 
 
 @staged("quotient")
 def quotient(
     pattern: Pattern, tie: str, seed: int, symmetry: str = "auto", marks: Marks | None = None,
-    ranks: Ranks = LINKS_ONLY, chunks: int = 1,
+    ranks: Ranks = LINKS_ONLY, chunks: int = 1, laid: Callable[[], Laid | None] = lambda: None,
 ) -> Quotient:
     """The smallest program that represents the whole pattern.
 
@@ -172,6 +176,7 @@ def quotient(
     `marks`: what else has to be alike.
     `ranks`: whether ranks have NICs, and ports wait for each other.
     `chunks`: of a transfer, in what is to be run; without symmetry it has to fit in memory.
+    `laid`: all transfers without rows, if they may be.
     """
     notes: list[str] = []
     for group in pattern.groups if symmetry == "auto" else ():
@@ -186,7 +191,8 @@ def quotient(
             return found
     check_capacity(pattern, pattern.p, chunks)
     reason = "off" if symmetry == "off" else "; ".join(notes) or "none declared"
-    whole = divide(pattern, Group("", ()), tie, seed, ranks)
+    every, alone = laid(), (tie, seed, ranks)
+    whole = divide(pattern, Group("", ()), *alone) if every is None else _of_laid(pattern, every, *alone)
     return whole._replace(symmetry=f"all ranks simulated ({reason})")
 
 
@@ -241,6 +247,20 @@ def made_of(
     return Quotient(orbits, transfers, over, "", ranks)
 
 
+def _of_laid(pattern: Emitter, laid: Laid, tie: str, seed: int, ranks: Ranks) -> Quotient:
+    """All transfers with their routes; the columns that slots do not tell are emitted if asked."""
+    topology, (n_slots, p) = pattern.topology, laid.shape
+    every, emit = np.arange(p, dtype=np.int32), ref(pattern.emit)
+    dst = np.concatenate([one.reshape(-1) for one in laid.dst])
+    if in_full := dst.size == n_slots * p:
+        dst = laid.spread(dst)
+    src = np.tile(every, dst.size // p)
+    routes = _routes_of(src, dst, topology, tie, seed, ranks, n_slots * p)
+    routes = routes if in_full else routes._replace(row=laid.spread(routes.row))
+    t = Again(lambda: without_waits(cast(Emit, emit())(every)), {name: (of, p) for name, of in laid.of_slot.items()})
+    return Quotient(orbits_of(Group("", ()), p, topology.n_links), cast(Transfers, t), routes, "", ranks, laid)
+
+
 def _with_ends(orbits: Orbits, pattern: Emitter, ends: int) -> I32:
     """Representative of each link, and of each end of routes."""
     if not ends:
@@ -265,13 +285,18 @@ def routes_of(t: Transfers, topology: Topology, tie: str, seed: int, ranks: Rank
     if t.via_ptr is not None:
         paths = _ended(paths_of(t, topology, tie, seed), t.src, t.dst, topology, ranks.ends)
         return _in_channels(Routes(paths, np.arange(t.src.size, dtype=np.int32)), topology, ranks)
-    sources, source = np.arange(int(t.src.max(initial=-1)) + 1), t.src
-    if sources.size * topology.n_nodes > 4 * t.src.size:  # few sources make a short range
-        sources, source = numbered(t.src.size, lambda some: t.src[some])
-    pairs, row = numbered(t.src.size, lambda some: source[some].astype(np.int64) * topology.n_nodes + t.dst[some])
+    return _routes_of(t.src, t.dst, topology, tie, seed, ranks, t.src.size)
+
+
+def _routes_of(begin: I32, to: I32, topology: Topology, tie: str, seed: int, ranks: Ranks, n: int) -> Routes:
+    """The routes between some ends, which are those of `n` transfers."""
+    sources, source = np.arange(int(begin.max(initial=-1)) + 1), begin
+    if sources.size * topology.n_nodes > 4 * begin.size:  # few sources make a short range
+        sources, source = numbered(begin.size, lambda some: begin[some])
+    pairs, row = numbered(begin.size, lambda some: source[some].astype(np.int64) * topology.n_nodes + to[some])
     src, dst = sources[pairs // topology.n_nodes], pairs % topology.n_nodes
-    if pairs.size == t.src.size:  # routes in the order of the transfers need not be copied to be theirs
-        src, dst, row = t.src.astype(np.int64), t.dst.astype(np.int64), np.arange(t.src.size, dtype=np.int32)
+    if pairs.size == n:  # routes in the order of the transfers need not be copied to be theirs
+        src, dst, row = begin.astype(np.int64), to.astype(np.int64), np.arange(n, dtype=np.int32)
     paths = _ended(topology.paths(src, dst, tie, seed), src, dst, topology, ranks.ends)
     return _in_channels(Routes(paths, row), topology, ranks)
 

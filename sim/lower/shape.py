@@ -5,13 +5,14 @@ so that a sweep over sizes, chunk counts, models, bandwidths and latencies build
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
 from collectives.core.emission import Emit
+from collectives.core.laid import Laid
 from collectives.core.pattern import Pattern
 from collectives.core.transfers import Again, Pool, Transfers, without_waits
 from sim.lower.marks import Marks
@@ -22,10 +23,13 @@ from sim.program.assemble import Hops
 from sim.program.columns import BLOCK, is_dense, numbered
 from sim.program.model import Model
 from sim.program.passes import rows_of
-from sim.program.waits import whole_waits
+from sim.program.waits import slot_waits, whole_waits
 from topologies import Paths, Topology, WeftError
 from topologies.core.rateless import alike, wiring_of
 from topologies.text.brief import one_line
+
+LAID = BLOCK // 8
+"""Transfers from which on those of all ranks have no rows, where slots tell them."""
 
 MOST_SHAPES = 16
 """Limit on the shapes of one pattern that are kept."""
@@ -118,6 +122,10 @@ class Shape:
     @cached_property
     def _parts(self) -> tuple[tuple[I64, I64], I32]:
         """The distinct pairs of blocks and half, (2, n), and which of them each task has."""
+        if (laid := self.quotient.laid) is not None:
+            each, of = unique_rows(laid.of_slot["blocks"])
+            n, p = self.task_route.size, laid.shape[1]
+            return (each, np.full(each.size, -1)), np.repeat(i32(of), p) if each.size > 1 else np.zeros(n, np.int32)
         n_blocks, half = self.quotient.transfers.blocks, self.task_half
         if half.size and n_blocks.strides == half.strides == (0,):  # one value for all
             return (n_blocks[:1], half[:1].astype(np.int64)), np.zeros(half.size, np.int32)
@@ -143,7 +151,11 @@ class Shape:
     @cached_property
     def waits(self) -> Waits:
         """What its tasks wait for, where they are the whole program."""
-        t, found = self.quotient.transfers, None
+        t, laid, found = self.quotient.transfers, self.quotient.laid, None
+        if laid is not None:
+            none = np.zeros(0, np.int32)
+            found = slot_waits(laid.child, laid.parent, laid.source, laid.sources, laid.shape[0])
+            return found or waits_of(none, none, none, self.task_route.size)
         if t.src.size > BLOCK and self.waiting == FREE and self.task_half.max() < 0 and t.dep_lag.max(initial=-1) < 0:
             found = whole_waits(t.dep_ptr, *_named(self.quotient))
         return found or waits_of(*self.edges, self.task_route.size)
@@ -151,6 +163,8 @@ class Shape:
     @cached_property
     def task_class(self) -> I32:
         """Class of each task, where they are the whole program."""
+        if (laid := self.quotient.laid) is not None:
+            return np.repeat(i32(unique_rows(laid.of_slot["tie_class"])[1]), laid.shape[1])
         tie = self.quotient.transfers.tie_class
         if self.task_half.strides == (0,) and is_dense(tie):
             return np.array(tie, np.int32)
@@ -168,7 +182,7 @@ class Shape:
         """
         made = {"waits": self.waits, "task_class": self.task_class, "_parts": self._parts}
         none = Routes(Paths(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)), np.zeros(0, np.int32))
-        kept = self.quotient._replace(transfers=few, routes=none)
+        kept = self.quotient._replace(transfers=few, routes=none, laid=None)
         found = replace(self, quotient=kept)
         vars(found).update(made)
         return found
@@ -196,7 +210,11 @@ def shape_of(
     if key not in known:
         if len(known) >= MOST_SHAPES:
             del known[next(iter(known))]  # the oldest
-        q = quotient(pattern, tie, seed, symmetry, marks, ranks, chunks)
+        may_be_laid = tie != "split" and not waiting.pushed
+        q = quotient(pattern, tie, seed, symmetry, marks, ranks, chunks, partial(_laid, pattern, waiting, may_be_laid))
+        if q.laid is not None:
+            known[key] = make_shape(q, waiting).alone(q.transfers)
+            return known[key]
         few = without_waits(q.transfers)
         others = few.via_ptr, few.pool, few.rounds
         if q.orbits.is_whole and few.src.size > BLOCK and waiting == FREE and tie != "split" and not any(
@@ -207,10 +225,16 @@ def shape_of(
     return known[key]
 
 
+def _laid(pattern: Pattern, waiting: Waiting, may_be: bool) -> Laid | None:
+    """All transfers without rows, with what their ranks wait for; None where they are few, or need rows."""
+    found = pattern.emission.laid(LAID) if may_be else None
+    return found if found is None or waiting.steps is None else found.together(waiting.steps)
+
+
 def _let_go(q: Quotient, few: Transfers, emit: Emit) -> tuple[Quotient, Transfers]:
     """The quotient with the columns that routes, waits and classes are made of; and what emits the others again."""
     again, every, none = ref(emit), np.arange(q.orbits.rank.shape[1]), np.zeros(0, np.int32)
-    later = Again(few, lambda: without_waits(cast(Emit, again())(every)))
+    later = Again.of(few, lambda: without_waits(cast(Emit, again())(every)))
     bare = q.transfers._replace(dst=none, step=none, port=none, reduces=none.astype(np.bool_))
     return q._replace(transfers=bare), cast(Transfers, later)
 
@@ -231,7 +255,7 @@ def make_shape(q: Quotient, waiting: Waiting = FREE) -> Shape:
         rows: I32 | None = row
         hop, channel = server[at], channel[at] if channel.size else channel
     else:
-        rows, half = None, np.broadcast_to(np.full(1, -1, np.int8), t.src.size)
+        rows, half = None, np.broadcast_to(np.full(1, -1, np.int8), q.routes.row.size)
         task_route, route_ptr, hop, channel = q.routes.row, i32(few.ptr), of_hop, q.routes.channel
     hop *= 2
     hop[route_ptr[1:][route_ptr[1:] > route_ptr[:-1]] - 1] += 1

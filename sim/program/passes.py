@@ -75,6 +75,33 @@ def children(slot_first, src, parent_ptr, parent_slot, parent_src, ptr, child): 
 
 
 @_jit
+def children_of_slots(child, parent, source, sources, ptr, kids):  # type: ignore[no-untyped-def]  # jitted
+    """Turn round which slots each slot waits for, rank by rank; row `place * p + rank` is of the slot at a place.
+
+    `child`, `parent`, `source`: places, and row of `sources`: rank that each rank waits for. Equal children in a row.
+    `ptr` (rows + 2,): zeros; filled but for the last: offset of the children of each row.
+    `kids`: filled.
+    """
+    p, first = sources.shape[1], 0
+    for at in range(child.size):
+        begin = parent[at] * p + 2
+        for rank in range(p):
+            ptr[begin + sources[source[at], rank]] += 1
+    for row in range(2, ptr.size):
+        ptr[row] += ptr[row - 1]
+    while first < child.size:
+        last = first + 1
+        while last < child.size and child[last] == child[first]:
+            last += 1
+        for rank in range(p):
+            for at in range(first, last):
+                behind = parent[at] * p + sources[source[at], rank] + 1
+                kids[ptr[behind]] = child[first] * p + rank
+                ptr[behind] += 1
+        first = last
+
+
+@_jit
 def are_later(ptr, child):  # type: ignore[no-untyped-def]  # jitted
     """Whether all children come behind their parents."""
     for row in range(ptr.size - 1):
@@ -85,22 +112,28 @@ def are_later(ptr, child):  # type: ignore[no-untyped-def]  # jitted
 
 
 @_jit
-def fullest_of_steps(step, route, route_ptr, route_server, rate, work, load, in_step, fullest):  # type: ignore[no-untyped-def]  # jitted
-    """The time of the fullest server in each step, of tasks in the order of steps.
+def fullest_of_runs(ptr, route, route_ptr, route_server, rate, work, time, load, in_run, longest, fullest):  # type: ignore[no-untyped-def]  # jitted
+    """The longest time of a route, and the time of the fullest server, in each run of tasks.
 
+    `ptr` (runs + 1,): first task of each.
     `rate`: of each server; 0 of those that are left out.
-    `load`, `in_step`: of each server, scratch, and the step that it is of, -1 on entry.
-    `fullest`: filled; zeros on entry.
+    `time`: of each route.
+    `load`, `in_run`: of each server, scratch, and the run that it is of, -1 on entry.
+    `longest`, `fullest`: filled; zeros on entry.
     """
-    for task in range(step.size):
-        now = step[task]
-        for at in range(route_ptr[route[task]], route_ptr[route[task] + 1]):
-            server = route_server[at]
-            if rate[server] > 0:
-                if in_step[server] != now:
-                    in_step[server], load[server] = now, 0.0
-                load[server] += work[task] * 1e12 / rate[server]
-                fullest[now] = max(fullest[now], load[server])
+    for run in range(ptr.size - 1):
+        most, latest = 0.0, longest[run]
+        for task in range(ptr[run], ptr[run + 1]):
+            way, sent = route[task], work[task] * 1e12
+            latest = max(latest, time[way])
+            for at in range(route_ptr[way], route_ptr[way + 1]):
+                server = route_server[at]
+                if rate[server] > 0:
+                    if in_run[server] != run:
+                        in_run[server], load[server] = run, 0.0
+                    load[server] += sent / rate[server]
+                    most = max(most, load[server])
+        longest[run], fullest[run] = latest, most
 
 
 @_jit

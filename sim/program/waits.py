@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from sim.program.columns import by_key
 from sim.program.contract import I32, I64, PUSHED, WHOLE
-from sim.program.passes import children
+from sim.program.passes import children, children_of_slots
 from topologies import WeftError
 from topologies.core.dealt import STREAM
 
@@ -67,12 +67,30 @@ def whole_waits(ptr: npt.NDArray[np.integer], first: I64, src: I32, slot: I32, s
     `first`, `src`: first task of each slot, and source of each task.
     `slot`, `source`: of each parent.
     """
-    none, found = np.zeros(0, np.int32), (np.zeros(ptr.size, np.int32), np.empty(slot.size, np.int32))
+    found = np.zeros(ptr.size, np.int32), np.empty(slot.size, np.int32)
     if not slot.size or slot.size >= 2**31 or not children(first, src, ptr, slot, source, *found):
         return None
-    columns = dict.fromkeys(("pushed_ptr", "pushed_child", "stream_ptr", "stream_child", "stream_lag"), none)
-    columns |= dict.fromkeys(("parent_ptr", "parent", "parent_lag"), none)
-    return Waits({"whole_ptr": found[0], "whole_child": found[1], **columns})
+    return _whole(*found)
+
+
+def slot_waits(child: I64, parent: I64, source: I64, sources: I32, n_slots: int) -> Waits | None:
+    """The same of tasks that are slots by ranks; parameters as in `collectives.core.laid.Laid`.
+
+    None where none waits, or their numbers do not fit.
+    """
+    p = sources.shape[1]
+    if not child.size or child.size * p >= 2**31:
+        return None
+    ptr, found = np.zeros(n_slots * p + 2, np.int32), np.empty(child.size * p, np.int32)
+    children_of_slots(child, parent, source, sources, ptr, found)
+    return _whole(ptr[:-1], found)
+
+
+def _whole(ptr: I32, child: I32) -> Waits:
+    none = np.zeros(0, np.int32)
+    of_chunks = ("stream_ptr", "stream_child", "stream_lag", "parent_ptr", "parent", "parent_lag")
+    others = dict.fromkeys(("pushed_ptr", "pushed_child", *of_chunks), none)
+    return Waits({"whole_ptr": ptr, "whole_child": child, **others})
 
 
 class Cycle(WeftError):

@@ -29,7 +29,11 @@ class Paths(NamedTuple):
 
 def ranges(start: Ints, length: Ints) -> Ints:
     """The ranges `start[i] .. start[i]+length[i]-1`, concatenated."""
-    return np.repeat(start - (np.cumsum(length) - length), length) + np.arange(length.sum())
+    found: Ints = np.repeat(start - (np.cumsum(length) - length), length)
+    for first in range(0, found.size, BATCH):
+        part = found[first : first + BATCH]
+        part += np.arange(first, first + part.size)
+    return found
 
 
 def distinct_of(values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:

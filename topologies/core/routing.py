@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError, checked
-from topologies.core.paths import Ints, Paths, ranges
+from topologies.core.paths import BATCH, Ints, Paths, ranges
 from topologies.core.rateless import wiring_of
 from topologies.core.topology import Topology
 from topologies.stages import count
@@ -92,7 +92,7 @@ class _Onward(NamedTuple):
     """Every shortest path to one destination."""
 
     distance: npt.NDArray[np.int32]  # (n_nodes,): links from each node; -1 where there is no route
-    start: Ints  # (n_nodes + 1,): `links[start[v]:start[v+1]]` leave node v and lead closer
+    start: npt.NDArray[np.int32]  # (n_nodes + 1,): `links[start[v]:start[v+1]]` leave node v and lead closer
     links: npt.NDArray[np.int32]  # (n,)
 
 
@@ -121,7 +121,7 @@ def _search(topology: Topology, targets: Ints) -> list[_Onward]:
         nearer = (distance[:, topology.src] == ahead + 1) & (ahead >= 0)
         for row, useful in zip(distance, nearer, strict=True):
             links = np.flatnonzero(useful).astype(np.int32)
-            found.append(_Onward(row, np.searchsorted(topology.src[links], every), links))
+            found.append(_Onward(row, np.searchsorted(topology.src[links], every).astype(np.int32), links))
     return found
 
 
@@ -230,7 +230,9 @@ def _in_order(parts: list[Paths], members: Sequence[Ints]) -> Paths:
     links = np.empty(ptr[-1], np.int32)
     for place in places:
         part = parts.pop(0)
-        links[ranges(ptr[place], np.diff(part.ptr))] = part.links
+        for first in range(0, place.size, BATCH):
+            to, of = place[first : first + BATCH], part.ptr[first : first + BATCH + 1]
+            links[ranges(ptr[to], np.diff(of))] = part.links[of[0] : of[-1]]
     return Paths(ptr, links, np.repeat(np.arange(count.size), count))
 
 
