@@ -17,6 +17,7 @@ import numpy.typing as npt
 from collectives import Schedule, Transfers
 from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_steps, part, step_pairs, switched, waits
 from sim.analytic.circuits_bound import circuits_bound_ps
+from sim.analytic.steps_bound import StepBounds
 from sim.how import AS_USUAL, How
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
@@ -63,7 +64,7 @@ class Planner:
             raise WeftError(f"{schedule.topology.name} has no circuits to switch: choose a fabric such as ocs:16x4")
         schedule = in_matchings(schedule)
         self.schedule, self.model, self.how, self.optics = schedule, model, how, optics
-        self.pairs = step_pairs(schedule)
+        self.pairs, self.bounds = step_pairs(schedule), StepBounds(schedule, model)
         self.states, self._numbers = [schedule.topology], {_circuits(schedule.topology): 0}
         self.own: dict[frozenset[tuple[int, int]], int | None] = {}
         self._prices: dict[tuple[object, ...], int | None] = {}
@@ -89,33 +90,21 @@ class Planner:
         return min((one for one in plans if one is not None), key=lambda one: (one.time_ps, one.changes), default=None)
 
     def _plan(self, policy: str, joins: bool) -> Plan | None:
-        """The least sum of parts; `joins`: whether parts on the same circuits may follow each other."""
-        n = len(self.pairs)
+        """The least sum of parts; `joins`: whether parts on the same circuits may follow each other.
+
+        Parts count with their bounds until they are on the least sum; then they are priced, and it is sought again.
+        """
+        n, delay_ps = len(self.pairs), self.optics.delay_ps
         if policy not in self._found:
             self._found[policy] = sorted(piece for piece in self._pieces(policy) if piece is not None)
-        pieces, delay_ps = self._found[policy], self.optics.delay_ps
-        best: list[dict[int, tuple[int, int, tuple[int, ...]]]] = [{} for _ in range(n + 1)]
-        for done, (first, last, state) in enumerate(pieces):
-            count("prices of steps", done, len(pieces))
-            price = self.price_ps(first, last, state)
-            if price is None:
-                continue
-            came: list[tuple[int, int, tuple[int, ...]]] = []
-            if first == 0:
-                free = not self.optics.paid and (not self.optics.circuits or state == 0)
-                came.append((0 if free else delay_ps, 0 if free else 1, ()))
-            for before, (time_ps, changes, chosen) in best[first].items():
-                moves = before != state
-                if not moves and not joins:
-                    continue
-                came.append((time_ps + delay_ps * moves, changes + moves, chosen))
-            if came:
-                time_ps, changes, chosen = min(came)
-                found = time_ps + price, changes, (*chosen, *[state] * (last + 1 - first))
-                best[last + 1][state] = min(best[last + 1].get(state, found), found)
-        if n == 0 or not best[n]:
+        times_ps, priced = {piece: self._bound_ps(*piece) for piece in self._found[policy]}, set[Piece]()
+        while (found := self._least(times_ps, joins)) is not None and not priced.issuperset(found[1]):
+            times_ps |= {piece: self.price_ps(*piece) for piece in found[1]}
+            priced.update(found[1])
+            count("prices of steps", len(priced), len(times_ps))
+        if n == 0 or found is None:
             return None
-        time_ps, changes, chosen = min(best[n].values())
+        changes, chosen = found[0], [state for first, last, state in found[1] for _ in range(first, last + 1)]
         letters = "".join("B" if one == 0 else "m" if at and chosen[at - 1] == one else "R"
                           for at, one in enumerate(chosen))
         starts = [at for at in range(n) if at == 0 or chosen[at] != chosen[at - 1]]
@@ -123,6 +112,41 @@ class Planner:
                 for first, last in zip(starts, [*starts[1:], n], strict=True)]
         time_ps = sum(runs) + changes * delay_ps
         return Plan(policy, tuple(self.states[one] for one in chosen), letters, time_ps, changes)
+
+    def _least(self, times_ps: Mapping[Piece, int | None], joins: bool) -> tuple[int, tuple[Piece, ...]] | None:
+        """The changes and the parts of the least sum of all steps, of parts in ascending order; None if there is none.
+
+        Among equals the one that changes less often, then that of the lower states.
+        """
+        n, delay_ps = len(self.pairs), self.optics.delay_ps
+        best: list[dict[int, tuple[int, int, tuple[int, ...], tuple[Piece, ...]]]] = [{} for _ in range(n + 1)]
+        for piece, price in times_ps.items():
+            if price is None:
+                continue
+            first, last, state = piece
+            came: list[tuple[int, int, tuple[int, ...], tuple[Piece, ...]]] = []
+            if first == 0:
+                free = not self.optics.paid and (not self.optics.circuits or state == 0)
+                came.append((0 if free else delay_ps, 0 if free else 1, (), ()))
+            for before, (time_ps, changes, chosen, parts) in best[first].items():
+                moves = before != state
+                if not moves and not joins:
+                    continue
+                came.append((time_ps + delay_ps * moves, changes + moves, chosen, parts))
+            if came:
+                time_ps, changes, chosen, parts = min(came)
+                found = time_ps + price, changes, (*chosen, *[state] * (last + 1 - first)), (*parts, piece)
+                best[last + 1][state] = min(best[last + 1].get(state, found), found)
+        if n == 0 or not best[n]:
+            return None
+        _, changes, _, parts = min(best[n].values())
+        return changes, parts
+
+    def _bound_ps(self, first: int, last: int, state: int) -> int | None:
+        """What some steps take at least; None without a route."""
+        if self._is_whole(first, last, state):
+            return 0  # it may name its routes
+        return self.bounds.least_ps(first, last, self.states[state], state)
 
     def _pieces(self, policy: str) -> Iterator[Piece | None]:
         n = len(self.pairs)
@@ -212,6 +236,9 @@ class Planner:
             self._transfers[first, last] = of_steps(self.schedule, first, last)
         return self._transfers[first, last]
 
+    def _is_whole(self, first: int, last: int, state: int) -> bool:
+        return state == 0 and last - first == len(self.pairs) - 1
+
     def price_ps(self, first: int, last: int, state: int) -> int | None:
         """Simulated time of some steps alone; None without a route."""
         piece = first, last, state
@@ -223,7 +250,7 @@ class Planner:
                 self._prices[key] = None
                 with suppress(Deadlock, Unswitchable):  # pools that steps before would have given back
                     some = part(self.schedule, t, fabric) if has_routes(fabric, t) else None
-                    if fabric is self.schedule.topology and last - first == len(self.pairs) - 1:
+                    if self._is_whole(first, last, state):
                         some = self.schedule  # which may name its routes
                     if some is not None:
                         self._prices[key] = simulate(some, model=self.model, **self.how.arguments()).time_ps

@@ -1,0 +1,112 @@
+"""Lower bounds on steps of a schedule alone, on circuits that stay as they are: they decide which are simulated."""
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives import Schedule
+from collectives.core.routes import paths_of
+from collectives.core.transfers import take
+from collectives.reconfigured import step_numbers, waits
+from sim.lower.progress import sends_end_pushed
+from sim.program import I64, WHOLE
+from sim.program.model import Model
+from topologies import Topology, WeftError
+from topologies.units import PS_PER_S
+
+F64 = npt.NDArray[np.float64]
+
+
+class _Step(NamedTuple):
+    """A step on some circuits."""
+
+    load_ps: F64  # (n_links,): what its transfers take on each
+    ends_ps: F64  # (2, rows): of each transfer that begins at 0, whole and its first chunk
+
+
+class _Waits(NamedTuple):
+    """Dependencies of the transfers of a step: the place of each in the step, and the row that it waits for."""
+
+    place: I64
+    row: I64
+
+
+class StepBounds:
+    """Bounds on any steps of a schedule, by the busiest link and by what waits for each other, chunk by chunk.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Its transfers take the routes of the fabric, whatever links they name.
+    model : Model
+    """
+
+    def __init__(self, schedule: Schedule, model: Model) -> None:
+        t = schedule.pattern.transfers()
+        number, (owner, source) = step_numbers(t), waits(t)
+        self.transfers, self.size, self.model = t._replace(via_ptr=None, via_links=None), schedule.block_bytes, model
+        self.rows = [np.flatnonzero(number == step) for step in range(int(number.max(initial=-1)) + 1)]
+        place = np.zeros(t.src.size, np.int64)
+        for rows in self.rows:
+            place[rows] = np.arange(rows.size)
+        stop = (t.dep_lag == WHOLE) & ((t.dep_src != t.src[owner]) | (not sends_end_pushed(model)))
+        self.waits = [
+            [_Waits(place[owner[some]], source[some]) for some in (here & stop, here & (t.dep_lag == 0))]
+            for here in (number[owner] == step for step in range(len(self.rows)))
+        ]
+        self._steps: dict[tuple[int, Hashable], _Step | None] = {}
+        self._found: dict[tuple[int, Hashable], list[int]] = {}
+
+    def least_ps(self, first: int, last: int, fabric: Topology, state: Hashable) -> int | None:
+        """What some steps take at least; None without a route.
+
+        Rounded to the next picosecond, so that bounds that are the time itself are equal to it but for a few.
+
+        `state`: tells the fabric from others.
+        """
+        if (first, state) not in self._found:
+            self._found[first, state] = self._from(first, fabric, state)
+        found = self._found[first, state]
+        return found[last - first] if last - first < len(found) else None
+
+    def _from(self, first: int, fabric: Topology, state: Hashable) -> list[int]:
+        """Of the steps up to each, as far as there are routes."""
+        found, load_ps, ended_ps = list[int](), np.zeros(fabric.n_links), np.zeros((2, self.transfers.src.size))
+        for step in range(first, len(self.rows)):
+            one = self._alone(step, fabric, state)
+            if one is None:
+                break
+            begun_ps = np.zeros(self.rows[step].size)
+            for some, ended in zip(self.waits[step], ended_ps, strict=True):
+                np.maximum.at(begun_ps, some.place, ended[some.row])
+            ended_ps[:, self.rows[step]] = begun_ps + one.ends_ps
+            load_ps += one.load_ps
+            busiest_ps = np.where(load_ps > 0, load_ps + fabric.latency_ps, 0).max(initial=0)
+            found.append(round(max(busiest_ps, ended_ps[0].max(initial=0))))
+        return found
+
+    def _alone(self, step: int, fabric: Topology, state: Hashable) -> _Step | None:
+        """One step, whose transfers begin together."""
+        if (step, state) not in self._steps:
+            self._steps[step, state] = self._routed(step, fabric)
+        return self._steps[step, state]
+
+    def _routed(self, step: int, fabric: Topology) -> _Step | None:
+        t, model = take(self.transfers, self.rows[step]), self.model
+        try:
+            paths = paths_of(t, fabric, model.tie, model.seed)
+        except WeftError:
+            return None
+        row, routes = np.repeat(paths.pair, np.diff(paths.ptr)), np.bincount(paths.pair, minlength=t.src.size)
+        ps_per_byte = PS_PER_S / fabric.bandwidth_Bps[paths.links] * (model.deliver != "head")
+        size = t.blocks * self.size / routes
+        load_ps = np.bincount(paths.links, size[row] * ps_per_byte, fabric.n_links)
+        latency_ps = np.bincount(row, fabric.latency_ps[paths.links], t.src.size) / routes
+        slowest = np.zeros(t.src.size)
+        np.maximum.at(slowest, row, ps_per_byte)
+        own = 0 if t.rounds is None else t.rounds[:, 0]
+        chunks = np.where(own, own, model.chunks or 0)
+        first = np.where(chunks, size // np.maximum(chunks, 1), 0)
+        return _Step(load_ps, latency_ps + slowest * np.stack([size, first]))
