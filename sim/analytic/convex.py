@@ -73,9 +73,9 @@ class Epigraph(NamedTuple):
         slowness = _slowness(np.asarray(bandwidth_GBps, np.float64), self.slope_bytes)
         own = self.offset_ns + self.slope_bytes @ slowness
         time = np.full(self.weight.size, -np.inf)
-        flat = ~self.inner.any(axis=1)
-        np.maximum.at(time, self.target[flat], own[flat])
-        for row in np.flatnonzero(~flat)[np.argsort(self.target[~flat], kind="stable")]:
+        deep = self.inner.any(axis=1)
+        np.maximum.at(time, self.target, np.where(deep, -np.inf, own))
+        for row in sorted(np.flatnonzero(deep).tolist(), key=self.target.__getitem__):
             used = np.flatnonzero(self.inner[row])
             value = own[row] + self.inner[row, used] @ time[used]
             time[self.target[row]] = max(time[self.target[row]], value)
@@ -103,9 +103,8 @@ class Epigraph(NamedTuple):
 
 def _slowness(bandwidth_GBps: F64, slope: F64) -> F64:
     """1 / B, and 0 where no row sends anything, so that an unused dimension may be left without bandwidth."""
-    used = slope.any(axis=0)
-    with np.errstate(divide="ignore"):
-        return np.where(used, 1.0 / np.maximum(bandwidth_GBps, 0.0), 0.0)
+    bandwidth, used = np.maximum(bandwidth_GBps, 0.0), slope.any(axis=0)
+    return np.where(used, np.divide(1.0, bandwidth, out=np.full(bandwidth.shape, np.inf), where=bandwidth > 0), 0.0)
 
 
 def flat_epigraph(constant_ns: float, weight: F64, rows: list[tuple[int, float, F64]], n_dims: int) -> Epigraph:
