@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +33,35 @@ COMMANDS = (
 STAGES = ("imports", "compilation", "proof", "quotient", "lowering", "bounds", "engine")
 STAGE_HEAD = ("command", "CPU s", *STAGES, "other")
 
+GPT = "--workload gpt-3 --samples 4096 --peak 312 --efficiency 0.5"
+WHOLE = "-b 64M --symmetry off"
+EXPLAINED = (
+    "validate --topology torus:16x16 --algorithm ring -b 64M --chunks 64",
+    "validate --topology torus:16x16 --algorithm bucket -b 64M --chunks 64",
+    "validate --topology fat-tree:8 --algorithm double-binary-tree -b 64M --chunks 64",
+    f"validate --topology torus:16x16 --algorithm swing {WHOLE} --chunks 64",
+    f"validate --topology ring:256 --algorithm ring {WHOLE} --chunks 16",
+    f"validate --topology dragonfly:9x8x4 --algorithm direct --collective all-to-all {WHOLE}",
+    f"compare --topology torus:16x16 --algorithms bucket {WHOLE} --chunks 16 --why",
+    f"compare --topology torus:8x8 --algorithms ring {WHOLE} --chunks 16 --faults examples/faults.toml --why",
+    "share --topology torus:16x16 --tenant 'all-reduce ring 64MiB' --tenant 'all-to-all direct 16MiB'",
+    "share --topology torus:16x16 --tenant 'all-reduce bucket 256MiB' --tenant 'all-reduce swing 64MiB start=1ms'",
+    "share --topology fat-tree:8" + " --tenant 'all-reduce ring 16MiB'" * 12,
+    "share --topology ring:16 --tenant 'workload=resnet-50 samples=16 peak=312 efficiency=0.5'"
+    " --tenant 'all-to-all direct 8MiB start=1ms'",
+    f"train --topology RI(16)_FC(8)_SW(32) {GPT} --parallelism tp=16",
+    f"train --topology RI(4)_FC(8)_SW(8) {GPT} --parallelism tp=4,pp=8 --microbatches 16",
+    f"train --topology torus:8x8 {GPT} --parallelism tp=8,pp=4 --microbatches 8",
+    f"train --topology torus:8x16 {GPT} --parallelism tp=8,pp=8 --microbatches 16",
+    f"train --topology torus:8x16 {GPT} --parallelism tp=8,pp=8 --microbatches 16 --why",
+    f"train --topology dgx-h100:8 {GPT} --parallelism tp=8,pp=4 --microbatches 8",
+    f"train --topology RI(16)_FC(8)_SW(8) {GPT} --parallelism tp=8,pp=8 --microbatches 8",
+    f"train --topology RI(16)_FC(8)_SW(8) {GPT} --parallelism tp=8,pp=8 --microbatches 16",
+)
+"""Mixed runs that say where their time goes."""
+
+EXPLAINED_HEAD = ("command", "engine, CPU s", "critical path", "of the engine's")
+
 SWEEPS = (("torus:8x8", "swing"), ("torus:8x8", "bucket"), ("ring:64", "ring"), ("fat-tree:4", "ring"))
 SWEEP_HEAD = ("sweep over link bandwidths, 4 chunks", "points per CPU second")
 POINTS = 200
@@ -46,11 +76,26 @@ QUICK = {64: ("swing", "ring", "bucket", "hierarchical", "in-network", "double-b
 BOUND_HEAD = ("torus, all-reduce of 64 MiB, 16 chunks", "algorithms", "bounds / engine: median", "largest", "of")
 
 
-def stage_row(command: str) -> tuple[str, ...]:
+def stages_of(command: str) -> dict[str, float]:
     """CPU seconds of the stages of a command, in a process of its own."""
-    words = [sys.executable, "-m", "sim", *command.split(), "--quiet", "--profile", "--json", "-"]
+    words = [sys.executable, "-m", "sim", *shlex.split(command), "--quiet", "--profile", "--json", "-"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    found = {row["stage"]: row["cpu_s"] for row in json.loads(done.stdout)["stages"]}
+    return {row["stage"]: row["cpu_s"] for row in json.loads(done.stdout)["stages"]}
+
+
+def explained_rows() -> Iterator[tuple[str, ...]]:
+    """The engine and the critical path of each run, and of all."""
+    total = [0.0, 0.0]
+    for command in (*EXPLAINED, ""):
+        found = stages_of(command) if command else {}
+        taken = [found.get(stage, 0.0) for stage in ("engine", "critical path")] if command else total
+        total = [before + one for before, one in zip(total, taken, strict=True)]
+        yield command or "all", *(f"{one:.3f}" for one in taken), f"{taken[1] / taken[0]:.2f}"
+
+
+def stage_row(command: str) -> tuple[str, ...]:
+    """The stages of a command, those without a column together."""
+    found = stages_of(command)
     total = sum(found.values())
     named = [found.get(stage, 0.0) for stage in STAGES]
     return command, f"{total:.1f}", *(f"{one:.2f}" for one in (*named, total - sum(named)))
@@ -116,6 +161,7 @@ def cpu_s(work: Callable[[], object]) -> float:
 
 TABLES = (
     Table("Stages of commands, CPU s", STAGE_HEAD, lambda: map(stage_row, COMMANDS)),
+    Table("Explanations of 20 mixed runs", EXPLAINED_HEAD, explained_rows),
     Table("Points of a sweep", SWEEP_HEAD, lambda: (sweep_row(*one) for one in SWEEPS)),
     Table("Bounds beside runs", BOUND_HEAD, lambda: map(bound_row, SIDES)),
 )

@@ -122,7 +122,9 @@ def _check_range(t: Transfers, column: str, topology: Topology, accepted: Accept
     rule, values = COLUMNS[column], getattr(t, column)
     least, most = _range(column, topology, accepted)
     some = values[:1] if values.strides == (0,) else values  # one value for all
-    if not values.size or (np.all(some.min(axis=0) >= least) and np.all(some.max(axis=0) <= most)):
+    parts = np.atleast_2d(some.T)  # one by one: along the shorter axis numpy takes 25 times as long
+    if not values.size or (np.all([part.min() for part in parts] >= np.asarray(least))
+                           and np.all([part.max() for part in parts] <= np.asarray(most))):
         return
     place = np.unravel_index(int(np.argmax((values < least) | (values > most))), values.shape)
     low, high = (int(np.broadcast_to(one, values.shape)[place]) for one in (least, most))

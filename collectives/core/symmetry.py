@@ -7,12 +7,14 @@ transfers of rank r in port k to those of rank `ranks[k, r]` in the same slot, a
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies import Topology, WeftError
 from topologies.checks import checked, told
+from topologies.core.rateless import digest
 from topologies.core.symmetry import Permutation, link_permutation, translation
 from topologies.text.brief import one_line
 
@@ -139,11 +141,20 @@ def widest_group(topology: Topology, name: str, choices: Iterable[tuple[str, Ite
     return Group(name, tuple(generators), tuple(dropped))
 
 
+_KNOWN: WeakKeyDictionary[Topology, dict[bytes, Action | None]] = WeakKeyDictionary()
+MOST_KNOWN = 16
+"""Permutations of a topology that are kept: the patterns of a workload have most of them in common."""
+
+
 def _action(topology: Topology, nodes: Permutation | None) -> Action | None:
-    links = link_permutation(topology, nodes)
-    if nodes is None or links is None:
+    if nodes is None:
         return None
-    return Action(nodes[None, : topology.n_npus].astype(np.int32), links)
+    known, key = _KNOWN.setdefault(topology, {}), digest("nodes", nodes)
+    if key not in known:
+        links = link_permutation(topology, nodes)
+        known.pop(next(iter(known)) if len(known) >= MOST_KNOWN else key, None)
+        known[key] = None if links is None else Action(nodes[None, : topology.n_npus].astype(np.int32), links)
+    return known[key]
 
 
 def translations(topology: Topology, first: int = 0) -> Groups:

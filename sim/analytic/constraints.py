@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -162,6 +163,14 @@ class Feasible:
             return self._inside
         assert self._widest is not None  # it was refused
         return self._widest
+
+    def toward(self, wanted_GBps: F64) -> F64:
+        """The point whose least ratio to some bandwidths, all above zero, is largest, (D,)."""
+        scaled = copy(self)
+        vars(scaled).pop("_widest", None)
+        scaled.matrix = self.matrix * wanted_GBps
+        assert scaled._widest is not None  # as these
+        return scaled._widest * wanted_GBps
 
     def cheapest(self, price: F64) -> F64:
         """Where `price . B` is least, (D,)."""

@@ -12,6 +12,7 @@ c + sum w_d / B_d, multipliers of the constraints a separable minimum of it.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -73,9 +74,9 @@ class Epigraph(NamedTuple):
         slowness = _slowness(np.asarray(bandwidth_GBps, np.float64), self.slope_bytes)
         own = self.offset_ns + self.slope_bytes @ slowness
         time = np.full(self.weight.size, -np.inf)
-        flat = ~self.inner.any(axis=1)
-        np.maximum.at(time, self.target[flat], own[flat])
-        for row in np.flatnonzero(~flat)[np.argsort(self.target[~flat], kind="stable")]:
+        deep = self.inner.any(axis=1)
+        np.maximum.at(time, self.target, np.where(deep, -np.inf, own))
+        for row in sorted(np.flatnonzero(deep).tolist(), key=self.target.__getitem__):
             used = np.flatnonzero(self.inner[row])
             value = own[row] + self.inner[row, used] @ time[used]
             time[self.target[row]] = max(time[self.target[row]], value)
@@ -103,9 +104,8 @@ class Epigraph(NamedTuple):
 
 def _slowness(bandwidth_GBps: F64, slope: F64) -> F64:
     """1 / B, and 0 where no row sends anything, so that an unused dimension may be left without bandwidth."""
-    used = slope.any(axis=0)
-    with np.errstate(divide="ignore"):
-        return np.where(used, 1.0 / np.maximum(bandwidth_GBps, 0.0), 0.0)
+    bandwidth, used = np.maximum(bandwidth_GBps, 0.0), slope.any(axis=0)
+    return np.where(used, np.divide(1.0, bandwidth, out=np.full(bandwidth.shape, np.inf), where=bandwidth > 0), 0.0)
 
 
 def flat_epigraph(constant_ns: float, weight: F64, rows: list[tuple[int, float, F64]], n_dims: int) -> Epigraph:
@@ -198,19 +198,17 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     epigraph = np.zeros((n_rows, n_vars + 2 * n_dims))
     epigraph[:, :n_vars], epigraph[:, slow] = time.inner, time.slope_bytes / scale / unit_ns
     epigraph[np.arange(n_rows), time.target] -= 1.0
-    nonnegative = np.eye(n_dims, n_vars + 2 * n_dims, n_vars + n_dims) * -1.0
-    cones, cone_limit = _hyperbolas(n_vars, n_dims, np.flatnonzero(used))
-    matrix = csc_matrix(np.vstack([linear[equal], epigraph, linear[below], nonnegative, cones]))
-    right = np.concatenate([limit[equal], -time.offset_ns / unit_ns, limit[below], np.zeros(n_dims), cone_limit])
+    last, last_limit, nothing = _last_rows(n_vars, n_dims, tuple(np.flatnonzero(used).tolist()))
+    matrix = csc_matrix(np.vstack([linear[equal], epigraph, linear[below], last]))
+    right = np.concatenate([limit[equal], -time.offset_ns / unit_ns, limit[below], last_limit])
     kinds = [clarabel.ZeroConeT(equal.size), clarabel.NonnegativeConeT(n_rows + below.size + n_dims)]
     kinds += [clarabel.SecondOrderConeT(3)] * int(used.sum())
     price = np.concatenate([time.weight, np.zeros(2 * n_dims)])
     worth = max(float(time.weight.max(initial=0.0)), 1e-300)
-    n_all = n_vars + 2 * n_dims
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
-    solution = clarabel.DefaultSolver(csc_matrix((n_all, n_all)), price / worth, matrix, right, kinds, settings).solve()
+    solution = clarabel.DefaultSolver(nothing, price / worth, matrix, right, kinds, settings).solve()
     if str(solution.status) not in ("Solved", "AlmostSolved", "InsufficientProgress"):
         raise WeftError(f"no least time was found: the solver reports {solution.status}")
     point, dual = np.array(solution.x), np.array(solution.z) * worth
@@ -222,9 +220,16 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     return bandwidth, rows, multiplier * unit_ns / size
 
 
-def _hyperbolas(n_vars: int, n_dims: int, used: npt.NDArray[np.intp]) -> tuple[F64, F64]:
-    """u b >= 1 for each used dimension as (u + b, u - b, 2) in the second-order cone."""
-    rows = np.zeros((used.size, 3, n_vars + 2 * n_dims))
-    for cone, dim in zip(rows, used, strict=True):
+@lru_cache(maxsize=64)
+def _last_rows(n_vars: int, n_dims: int, used: tuple[int, ...]) -> tuple[F64, F64, csc_matrix]:
+    """What solves of one shape have in common: the last rows and their limits, and a quadratic objective of nothing.
+
+    B_d >= 0, and for each used dimension u b >= 1 as (u + b, u - b, 2) in the second-order cone.
+    """
+    n_all = n_vars + 2 * n_dims
+    cones = np.zeros((len(used), 3, n_all))
+    for cone, dim in zip(cones, used, strict=True):
         cone[:2, n_vars + dim], cone[:2, n_vars + n_dims + dim] = -1.0, (-1.0, 1.0)
-    return rows.reshape(-1, rows.shape[2]), np.tile([0.0, 0.0, 2.0], used.size)
+    nonnegative = np.eye(n_dims, n_all, n_vars + n_dims) * -1.0
+    limit = np.concatenate([np.zeros(n_dims), np.tile([0.0, 0.0, 2.0], len(used))])
+    return np.vstack([nonnegative, cones.reshape(-1, n_all)]), limit, csc_matrix((n_all, n_all))

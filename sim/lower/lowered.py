@@ -66,12 +66,10 @@ class TaskTable(Mapping[tuple[int, int], int]):
     def rows(self) -> tuple[I64, I64, I64]:
         """Operation, rank and task of each entry, (n,), in their order."""
         spans = self.spans.values()
-        table = np.array([(one.ranks.size, one.first, one.stride) for one in spans], np.int64)
-        n, first, stride = table.reshape(-1, 3).T
-        at = ranges(np.zeros_like(n), n)
-        ranks = np.concatenate([np.zeros(0, np.int64), *(one.ranks for one in spans)])
-        operation = np.repeat(np.array(list(self.spans), np.int64), n)
-        return operation, ranks, np.repeat(first, n) + np.repeat(stride, n) * at
+        columns = (one.ranks.size for one in spans), (one.first for one in spans), (one.stride for one in spans)
+        n, first, stride, operation = (np.fromiter(one, np.int64, len(spans)) for one in (*columns, self.spans))
+        task = np.repeat(first, n) + np.repeat(stride, n) * ranges(np.zeros_like(n), n)
+        return np.repeat(operation, n), np.concatenate([np.zeros(0, np.int64), *(one.ranks for one in spans)]), task
 
     def __len__(self) -> int:
         return sum(span.ranks.size for span in self.spans.values())

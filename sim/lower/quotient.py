@@ -49,7 +49,7 @@ FULL_CHECK_CROSSINGS = 2_000_000
 AT_HAND_TRANSFERS = 500_000
 """Limit on transfers that are emitted once for all checks of a pattern: 50 MiB."""
 
-AT_ONCE = 100_000
+AT_ONCE = 200_000
 """Transfers that are compared at once: their columns stay in a cache."""
 
 SAMPLE_TRANSFERS = 200_000
@@ -422,7 +422,7 @@ def _columns_fault(t: Transfers, q: Quotient, row: Rows) -> str | None:
     if np.any(t.blocks != q.transfers.blocks[row]) or np.any(t.tie_class != q.transfers.tie_class[row]):
         return "transfers of one orbit differ"
     pool = q.transfers.pool
-    if t.pool is not None and (pool is None or len(q.orbits.rank) > 1 or np.any(t.pool != pool[row])):
+    if t.pool is not None and (pool is None or len(q.orbits.rank) > 1 or np.any(t.pool != pool.take(row, axis=0))):
         return "transfers of one orbit use pools differently"
     rounds = q.transfers.rounds
     if t.rounds is not None and (rounds is None or np.any(t.rounds != rounds[row])):

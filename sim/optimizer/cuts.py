@@ -18,7 +18,7 @@ from sim.analytic.convex import Epigraph, least_time
 from sim.analytic.cost import Cost, worth
 from sim.analytic.time_cost import check_well_posed, least_time_cost
 from sim.analytic.traffic import F64
-from sim.optimizer.model import Row, box_around, convex_model, near, paths_of, positive, toward
+from sim.optimizer.model import ROUNDING, Row, box_around, convex_model, near, paths_of, positive, toward
 from sim.optimizer.objective import Evaluation, Objective
 from topologies.checks import Count, NotNegative, WeftError, checked
 from topologies.stages import count, imported
@@ -295,8 +295,11 @@ class _Search:
 
     def _order_changes(self) -> bool:
         """Whether a critical path of one point is longer than the simulated time of another: no convex model holds."""
-        rows = [row for one in self.seen for row in paths_of(one)]
-        return any(row.above(one) for row in rows for one in self.seen)
+        rows, points = [row for one in self.seen for row in paths_of(one)], self.seen
+        offset_ns, slope, at = (np.array(column) for column in (
+            [row.offset_ns for row in rows], [row.slope_bytes for row in rows], [one.bandwidth_GBps for one in points]))
+        time_ns = np.array([[part.time_ns for part in one.parts] for one in points])[:, [row.part for row in rows]]
+        return bool((offset_ns + (slope / at[:, None]).sum(axis=2) > time_ns * (1 + ROUNDING)).any())
 
     def _model_optimum(self, best: Evaluation, box: float) -> tuple[F64, float]:
         model = model_of(self.objective, self.rows)

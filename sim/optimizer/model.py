@@ -72,12 +72,7 @@ def near(one: F64, other: F64, width: float) -> bool:
 
 def toward(feasible: Feasible, wanted: F64) -> F64:
     """The feasible point whose least ratio to the wanted bandwidths is largest."""
-    n_dims = wanted.size
-    scaled = [
-        Constraint(tuple(np.asarray(one.coefficients) * wanted), one.bound, one.equal, one.text)
-        for one in feasible.constraints
-    ]
-    return positive(Feasible(scaled, n_dims).middle_GBps * wanted)
+    return positive(feasible.toward(wanted))
 
 
 def box_around(center: F64, width: float) -> list[Constraint]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -124,6 +124,7 @@ def _base_rates(topology: Topology) -> F64:
     return rates
 
 
+@lru_cache(maxsize=4)  # one for all parts of an objective: what is found of its links and routes is found once
 def with_base_rates(topology: Topology) -> Topology:
     """The network at rates of 2, 4, 8, ... ps per byte in dimensions 0, 1, 2, ...: no two dimensions look alike.
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.program.contract import I32, I64, Program
-from sim.program.passes import look_up, mark
+from sim.program.passes import look_up, mark, tally
 from topologies.core.dealt import dealt
 from topologies.core.paths import distinct_of, ranges
 
@@ -90,6 +90,17 @@ def numbered(n: int, values_of: Callable[[slice], npt.NDArray[np.integer]]) -> t
     return np.flatnonzero(there).astype(np.int64) + low, found
 
 
+def counted(n: int, span: int, values_of: Callable[[slice], I32 | I64]) -> tuple[I64, I64]:
+    """Distinct ones of n values from 0 to `span` - 1, that are computed block by block, and how often each occurs."""
+    if span > 4 * n + BLOCK:
+        return np.unique(np.concatenate([*map(values_of, blocks(n)), []]).astype(np.int64), return_counts=True)
+    count = np.zeros(span, np.int32)
+    for some in blocks(n):
+        tally(count, i32(values_of(some)))
+    distinct = np.flatnonzero(count)
+    return distinct, count[distinct].astype(np.int64)
+
+
 def crossings(program: Program, tasks: I64 | None = None) -> tuple[I64, I64]:
     """Task and server of every hop of some tasks, or of all."""
     tasks = np.arange(program.n_tasks) if tasks is None else tasks
@@ -99,28 +110,27 @@ def crossings(program: Program, tasks: I64 | None = None) -> tuple[I64, I64]:
     return np.repeat(tasks, hops), program.hop_server[program.route_hop[ranges(first, hops)]].astype(np.int64)
 
 
-def services_ps(program: Program, task: I64, server: I64) -> I64:
-    """Sum of the services of all chunks of each task at a server, when nothing goes wrong."""
-    size, rate = program.cut_size[program.task_cut[task]], program.server_rate[server]
-    return _over_chunks(program, task, program.service(size, rate[:, None]))
+def services_ps(program: Program, cut: I64 | I32, server: I64) -> I64:
+    """Sum of the services of all chunks of tasks of some cuts, each at a server, when nothing goes wrong."""
+    size, rate = program.cut_size[cut], program.server_rate[server]
+    return _over_chunks(program, cut, program.service(size, rate[:, None]))
 
 
 def work_ps(program: Program) -> I64:
     """Sum of the services that cross each server when nothing goes wrong, (S,)."""
     task, server = crossings(program)
-    return _by_server(program, server, services_ps(program, task, server))
+    return _by_server(program, server, services_ps(program, program.task_cut[task], server))
 
 
 def work_of_servers(program: Program) -> I64:
     """What the chunks of all tasks come to on each server, (S,): bytes of links, each chunk once."""
     task, server = crossings(program)
-    work = program.chunk_work[program.cut_size[program.task_cut[task]]]
-    return _by_server(program, server, _over_chunks(program, task, work))
-
-
-def _over_chunks(program: Program, task: I64, of_chunk: I64) -> I64:
-    """Sum over the chunks of each task, by what a leading chunk and another come to, (n, 2)."""
     cut = program.task_cut[task]
+    return _by_server(program, server, _over_chunks(program, cut, program.chunk_work[program.cut_size[cut]]))
+
+
+def _over_chunks(program: Program, cut: I64 | I32, of_chunk: I64) -> I64:
+    """Sum over the chunks of tasks of some cuts, by what a leading chunk and another come to, (n, 2)."""
     lead, chunks = program.cut_first[cut].astype(np.int64), program.cut_chunks[cut].astype(np.int64)
     total: I64 = lead * of_chunk[:, 0] + (chunks - lead) * of_chunk[:, 1]
     return total

@@ -66,7 +66,7 @@ class WalkRow(Row):
 
 @by_pointer
 class Back(NamedTuple):
-    """State of walks over a log; T tasks, C chunks of all tasks, R rows of the log."""
+    """State of walks over a log; T tasks, C chunks of all tasks without servers, R rows of the log."""
 
     walk: Rows[WalkRow]
     # asked_task, asked_chunk, asked_hop, asked_ps: states to walk from, and when they were
@@ -80,28 +80,41 @@ class Back(NamedTuple):
     start_ps: I64
     before: I64
     finish_ps: I64  # (T,)
-    first: I64  # (T+1,): number of the first chunk of each task
+    first: I32  # (T,): number of the first chunk of each task without servers among theirs; others are not set
     # whole_ptr, whole, pushed_ptr, pushed: (T+2,) or (0,), (...,): parents of each task that it waits for as a whole,
     # and until they are pushed
     whole_ptr: I32
     whole: I32
     pushed_ptr: I32
     pushed: I32
-    join_ps: I64  # (C,) or (0,): delivery of each chunk of a task without servers; empty where none of them has several
+    join_ps: I64  # (C,) or (0,): delivery of each of these chunks; empty where no task has several
     # given_ptr, given_ps, given_task, given_chunk: (P+1,), (...,): deliveries that returned units to each pool, by time
     given_ptr: I64
     given_ps: I64
     given_task: I64
     given_chunk: I64
-    found: I32  # (R + C,) or (0,): 1 + first piece before each state, 0 before it is walked; empty of one walk alone
+    # found: (R + C,) or (0,): 1 + first piece before each service and each delivery without servers, 0 before it is
+    # walked; empty of one walk alone
+    found: I32
     seen: I32  # (C,): mark of the last search that has seen a delivery
-    frames: Rows[Frame]  # as many as tasks without servers have chunks, and one
+    frames: Rows[Frame]  # C and one
     pieces: Rows[PieceRow]
     # task_operation, operation_class, at_class: (T,) or (0,), (n,), (hops of routes,): pieces one behind the other of
     # one class of both are one
     task_operation: I32
     operation_class: I64
     at_class: I64
+
+
+@entry
+def number_joins(program, first):
+    """Number the chunks of tasks without servers; returns how many such tasks there are, and such chunks."""
+    tasks, chunks = 0, 0
+    for task in range(program.task_route.size):
+        if hops_of(program, task) == 0:
+            first[task] = chunks
+            tasks, chunks = tasks + 1, chunks + chunks_of(program, task)
+    return tasks, chunks
 
 
 @entry
@@ -245,22 +258,28 @@ def within(back):
 
 @helper
 def leave_state(program, back):
-    """Walk on from a state, unless an earlier walk has."""
+    """Walk on from a state, unless an earlier walk has; deliveries by a server lead to its service."""
     walk = back.walk
-    row = row_of(program, back, walk.task, walk.chunk, walk.hop)
+    task, chunk, hops = walk.task, walk.chunk, hops_of(program, walk.task)
+    if walk.hop != DELIVERED:
+        row = row_of(program, back, task, chunk, walk.hop)
+        if not known(back, row):
+            leave_service(program, back, row)
+    elif hops > 0:
+        go_before(program, back, hops - 1, delivered_ps(program, back, task, chunk))
+    elif not known(back, back.start_ps.size + back.first[task] + chunk):
+        walk.hop, walk.time_ps = RELEASED, delivered_ps(program, back, task, chunk)
+
+
+@helper
+def known(back, place):
+    """Whether an earlier walk has been in the state of this number, which this one then meets."""
     if back.found.size:
-        place = row if walk.hop != DELIVERED else back.start_ps.size + back.first[walk.task] + walk.chunk
         if back.found[place]:
             meet(back, back.found[place] - 1)
-            return
-        back.found[place] = walk.pieces + (0 if within(back) else 1)
-    hops = hops_of(program, walk.task)
-    if walk.hop == DELIVERED and hops == 0:
-        walk.hop, walk.time_ps = RELEASED, delivered_ps(program, back, walk.task, walk.chunk)
-    elif walk.hop == DELIVERED:
-        go_before(program, back, hops - 1, delivered_ps(program, back, walk.task, walk.chunk))
-    else:
-        leave_service(program, back, row)
+            return True
+        back.found[place] = back.walk.pieces + (0 if within(back) else 1)
+    return False
 
 
 @helper
@@ -311,7 +330,7 @@ def queued(program, back, row, start_ps):
     before = back.before[row]
     if before == NONE:
         return False
-    task = task_of(back, before)
+    task = task_of(back, before, back.walk.task)
     chunk, hop = chunk_and_hop(program, back, task, before)
     if end_of(program, back, task, chunk, hop) != start_ps:
         return False
@@ -329,7 +348,7 @@ def room_given(program, back, row, start_ps):
         return False
     holder = back.before[row]
     while holder != NONE:
-        other = task_of(back, holder)
+        other = task_of(back, holder, task)
         chunk, hop = chunk_and_hop(program, back, other, holder)
         last = hop == hops_of(program, other) - 1
         gone_ps = delivered_ps(program, back, other, chunk) if last else end_of(program, back, other, chunk, hop + 1)
@@ -409,9 +428,10 @@ def find_cause(program, back, task, chunk, time_ps):
     while depth >= 0:
         if not next_cause(program, back, back.frames[depth], time_ps):
             depth -= 1
-        elif back.seen[back.first[walk.cause] + walk.cause_chunk] != walk.mark:
-            if hops_of(program, walk.cause) > 0:
+        elif hops_of(program, walk.cause) > 0:
+            if walk.cause != task or walk.cause_chunk != chunk:  # which may have been given its own units
                 return True
+        elif back.seen[back.first[walk.cause] + walk.cause_chunk] != walk.mark:
             depth += 1
             look_at(program, back, depth, walk.cause, walk.cause_chunk)
     return False
@@ -422,7 +442,8 @@ def look_at(program, back, depth, task, chunk):
     """Begin to look at what a chunk of a task waited for, at a depth of the search."""
     frame, walk = back.frames[depth], back.walk
     frame.task, frame.chunk, frame.looked = task, chunk, 0
-    back.seen[back.first[task] + chunk] = walk.mark
+    if hops_of(program, task) == 0:
+        back.seen[back.first[task] + chunk] = walk.mark
     if walk.waited == NONE and parents(back.pushed_ptr, task) > 0:
         walk.waited, walk.waited_chunk = task, chunk
 
@@ -582,9 +603,14 @@ def row_of(program, back, task, chunk, hop):
 
 
 @helper
-def task_of(back, row):
-    """The task of a row of the log: the last one whose rows begin there or before."""
-    return first_from(back.base, 0, back.base.size, row + 1) - 1
+def task_of(back, row, near):
+    """The task of a row of the log, the last one whose rows begin there or before: looked for from a near one on."""
+    begin, end, reach = near, near, 1
+    while back.base[begin] > row:
+        begin, end, reach = max(begin - reach, 0), begin, 2 * reach
+    while end < back.base.size and back.base[end] <= row:
+        begin, end, reach = end, min(end + reach, back.base.size), 2 * reach
+    return first_from(back.base, begin, end, row + 1) - 1
 
 
 @helper

@@ -25,6 +25,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.engine.compile.rows import Rows, row, rows
 from sim.program.columns import BLOCK, blocks, unique_rows
@@ -39,6 +40,8 @@ from topologies.text.brief import one_line
 from topologies.units import format_time
 
 Part = TypeVar("Part", int, float)
+
+Numbers = npt.NDArray[np.integer]
 
 Alike = tuple[I32, I64, I64]
 """The operation of each task, (T,), and classes of operations and of servers, (n,), (S,): pieces of a log that lie one
@@ -409,28 +412,26 @@ class LoggedWalk(Walks):
 
 def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
     """Before the first walk."""
-    chunks, joins = program.cut_chunks[program.task_cut], (np.diff(program.route_ptr) == 0)[program.task_route]
-    first, most = np.zeros(chunks.size + 1, np.int64), int(program.cut_chunks.max(initial=0))
-    np.cumsum(chunks, out=first[1:])
-    none, n_chunks = np.zeros(0, np.int64), int(first[-1])
-    walk = row(WalkRow)
+    first, none, walk = np.empty(program.n_tasks, np.int32), np.zeros(0, np.int64), row(WalkRow)
+    n_joins, n_chunks = map(int, backward.number_joins(program, first))
     walk["hop"] = ENDED
-    pool, task, chunk = _givers(program, chunks) if program.task_pool.size else (none, none, none)
+    pool, task, chunk = _givers(program) if program.task_pool.size else (none, none, none)
     back = Back(
         walk=walk, asked_task=none, asked_chunk=none, asked_hop=none, asked_ps=none, asked_piece=none,
         base=log.base, start_ps=log.start_ps, before=log.before, finish_ps=outcome.finish_ps, first=first,
         whole_ptr=_pointers(program.whole_ptr), whole=np.empty_like(program.whole_child),
         pushed_ptr=_pointers(program.pushed_ptr), pushed=np.empty_like(program.pushed_child),
-        join_ps=np.zeros(n_chunks if most > 1 and (chunks[joins] > 1).any() else 0, np.int64),
+        join_ps=np.zeros(n_chunks if n_chunks > n_joins else 0, np.int64),
         given_ptr=none, given_ps=np.empty_like(task), given_task=task, given_chunk=chunk,
         found=np.zeros(0 if once else log.start_ps.size + n_chunks, np.int32), seen=np.zeros(n_chunks, np.int32),
-        frames=rows(Frame, int(np.count_nonzero(joins)) * most + 1),
-        pieces=rows(PieceRow, BLOCK // 16 if once else SOME),
+        frames=rows(Frame, n_chunks + 1), pieces=rows(PieceRow, BLOCK // 16 if once else SOME),
         task_operation=np.zeros(0, np.int32), operation_class=none, at_class=none,
     )
     backward.prepare(program, back)
-    order = np.lexsort((back.given_ps, pool))
+    order = np.argsort(pool, kind="stable")  # and each pool by time, in which it lies in long runs
     ptr = np.searchsorted(pool[order], np.arange(program.pool_capacity.size + 1))
+    for some in map(order.__getitem__, map(slice, ptr[:-1], ptr[1:])):
+        some[:] = some[np.argsort(back.given_ps[some], kind="stable")]
     return back._replace(given_ptr=ptr, given_ps=back.given_ps[order], given_task=task[order], given_chunk=chunk[order])
 
 
@@ -438,12 +439,14 @@ def _pointers(child_ptr: I32) -> I32:
     return np.zeros(child_ptr.size + 1 if child_ptr.size else 0, np.int32)
 
 
-def _givers(program: Program, chunks: I32) -> tuple[I64, I64, I64]:
+def _givers(program: Program) -> tuple[Numbers, I64, I64]:
     """Deliveries that return units, of whole tasks and then of chunks: pool, task and chunk of each."""
-    giver = np.searchsorted(program.give_ptr, np.arange(program.give_pool.size, dtype=np.int32), side="right") - 1
-    last = chunks[giver].astype(np.int64) - 1
+    given = np.diff(program.give_ptr)
+    giver = np.flatnonzero(given)
+    giver = np.repeat(giver, given[giver])
+    last = program.cut_chunks[program.task_cut[giver]].astype(np.int64) - 1
     by_chunk = np.flatnonzero((program.give_per == PER_CHUNK) & (last > 0))
     task = np.concatenate((giver, np.repeat(giver[by_chunk], last[by_chunk])))
     chunk = np.concatenate((last, ranges(np.zeros(by_chunk.size, np.int64), last[by_chunk])))
     pool = np.concatenate((program.give_pool, np.repeat(program.give_pool[by_chunk], last[by_chunk])))
-    return pool.astype(np.int64), task, chunk
+    return pool.astype(np.int16 if program.pool_capacity.size < 2**15 else np.int64), task, chunk  # sorted by digits

@@ -12,12 +12,13 @@ from sim.lower.lowered import Lowered
 from sim.lower.nics import STREAMS
 from sim.lower.rotor import Turns, in_turns, turns_of
 from sim.program import I64, unique_rows
-from sim.program.columns import crossings, services_ps
+from sim.program.columns import counted, services_ps
+from sim.program.contract import NEVER_PS
 from sim.program.outcome import Outcome
 from sim.why.faulty_path import MOVED, RESENT, walk_of
 from sim.why.path import REPAIR, Account, Labels, LoggedWalk, Piece, Trail, Wait, Walks, Why
 from topologies.checks import choice
-from topologies.core.paths import distinct_of
+from topologies.core.paths import distinct_of, ranges
 from topologies.process import few_searches
 from topologies.stages import staged
 from workloads.job import COMPUTE_STREAM, Compute, Operation, Reconfigure, Send
@@ -241,17 +242,22 @@ class Spans:
     """
 
     @staged("critical path")
+    @few_searches()
     def __init__(self, lowered: Lowered, outcome: Outcome) -> None:
         self.lowered, self.outcome, self.operations = lowered, outcome, lowered.job.operations
         self.names = Names(lowered)
         rows = _rows_of(lowered, outcome)
-        self._by_rank = rows.of(np.lexsort((rows.operation, rows.start_ps, rows.rank)))
-        works = [operation.work for operation in self.operations]
-        self._streams = np.array([isinstance(work, Compute) and work.stream == COMPUTE_STREAM for work in works])
-        kinds = [operation.kind for operation in self.operations]
-        self._kinds, self._kind = list(dict.fromkeys(kinds)), classes_of(kinds)
-        self._classes = classes_of(zip(kinds, map(type, works), strict=True))
-        self._communicates = np.array([not isinstance(work, Compute) for work in works])
+        self._by_rank = rows.of(np.lexsort((rows.start_ps, rows.rank)))  # and by operation, as they come
+        works = [(one.kind, type(one.work), getattr(one.work, "stream", None)) for one in self.operations]
+        self._classes = classes_of(works)
+        of_class = [works[first] for first in np.unique(self._classes, return_index=True)[1].tolist()]
+        kinds = [kind for kind, *_ in of_class]
+        self._kinds, self._kind = list(dict.fromkeys(kinds)), classes_of(kinds)[self._classes]
+        self._streams, self._communicates, self._sends = np.array(
+            [(work is Compute and stream == COMPUTE_STREAM, work is not Compute, work is Send)
+             for _, work, stream in of_class], bool,
+        ).reshape(-1, 3).T[:, self._classes]
+        self._in_progress: dict[int, dict[str, Union]] = {}
         self._exposed: dict[int, dict[tuple[str, str], int]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -291,60 +297,65 @@ class Spans:
 
     def _under_way(self, rank: int) -> dict[str, Union]:
         """When an NPU has an operation of each kind of communication in progress."""
-        mine = self._of(rank)
-        mine = mine.of(np.flatnonzero(self._communicates[mine.operation]))
-        kind, start_ps = self._kind[mine.operation], self._sent_from(mine, rank)
-        return {
-            self._kinds[one]: Union(start_ps[kind == one], mine.end_ps[kind == one])
-            for one in dict.fromkeys(kind.tolist())
-        }
-
-    def _sent_from(self, rows: _Rows, rank: int) -> I64:
-        """When operations of an NPU begin; messages that it only receives do when a source begins to send."""
-        start_ps = rows.start_ps.copy()
-        for at, number in enumerate(rows.operation.tolist()):
-            work = self.operations[number].work
-            if isinstance(work, Send) and rank not in work.src:
-                sources = [src for src, dst in zip(work.src, work.dst, strict=True) if dst == rank]
-                begun = [self._send_starts[number, src] for src in sources if (number, src) in self._send_starts]
-                start_ps[at] = min(begun, default=start_ps[at])
-        return start_ps
+        if rank not in self._in_progress:
+            some = slice(*np.searchsorted(self._by_rank.rank, [rank, rank + 1]))
+            mine, start_ps = self._by_rank.of(some), self._begun_ps[some]
+            kind = np.where(self._communicates[mine.operation], self._kind[mine.operation], -1)
+            self._in_progress[rank] = {
+                self._kinds[one]: Union(start_ps[kind == one], mine.end_ps[kind == one])
+                for one in dict.fromkeys(kind.tolist()) if one >= 0
+            }
+        return self._in_progress[rank]
 
     @cached_property
-    def _send_starts(self) -> dict[tuple[int, int], int]:
-        """By operation and NPU, of messages."""
-        rows, sends = self._by_rank, np.array([isinstance(one.work, Send) for one in self.operations], bool)
-        rows = rows.of(np.flatnonzero(sends[rows.operation]))
-        return dict(zip(zip(rows.operation.tolist(), rows.rank.tolist(), strict=True), rows.start_ps.tolist(),
-                        strict=True))
+    def _begun_ps(self) -> I64:
+        """When operations begin, of all rows; messages that an NPU only receives do when a source begins to send."""
+        rows, n = self._by_rank, self.lowered.topology.n_npus
+        sends = np.flatnonzero(self._sends[rows.operation])
+        key = rows.operation[sends] * n + rows.rank[sends]
+        sends, key = sends[(order := np.argsort(key))], key[order]
+        numbers = distinct_of(rows.operation[sends])
+        works = [self.operations[number].work for number in numbers.tolist()]
+        pairs = np.array([pair for work in works for pair in zip(work.src, work.dst, strict=True)], np.int64)
+        wanted = pairs.reshape(-1, 2).T + n * np.repeat(numbers, np.array([len(work.src) for work in works], np.int64))
+        src, dst = places = np.minimum(np.searchsorted(key, wanted), max(key.size - 1, 0))
+        is_src, is_dst = key[places] == wanted
+        start_ps, begun_ps = rows.start_ps.copy(), np.full(sends.size, NEVER_PS)
+        both = np.flatnonzero(is_src & is_dst)
+        np.minimum.at(begun_ps, dst[both], start_ps[sends[src[both]]])
+        begun_ps[src[is_src]] = NEVER_PS
+        moved = np.flatnonzero(begun_ps < NEVER_PS)
+        start_ps[sends[moved]] = begun_ps[moved]
+        return start_ps
 
     @cached_property
     def busy_ps(self) -> dict[tuple[str, str], int]:
         """Time that each kind of communication takes on the busiest link of each dimension."""
-        names = self._kinds
-        busy = np.zeros((len(names), self.lowered.server_link.size), np.int64)
+        busy = np.zeros((len(self._kinds), self.lowered.server_link.size), np.int64)
         kind, server, service = self._crossings()
         np.add.at(busy, (kind, server), service)
         return {
             (name, dimension): int(row[busiest].max())
-            for name, row in zip(names, busy, strict=True)
+            for name, row in zip(self._kinds, busy, strict=True)
             for dimension, busiest in self._dimensions().items()
             if row[busiest].any()
         }
 
     def _crossings(self) -> tuple[I64, I64, I64]:
         """Kind of communication and server of everything that was served, and for how long; of tasks alike at once."""
-        journal, p, kind = self.outcome.journal, self.lowered.program, self._kind[self.lowered.task_operation]
+        journal, p, of_task = self.outcome.journal, self.lowered.program, self.lowered.task_operation
         if journal is not None:
-            kept = journal.task < kind.size  # what begins late comes after them
+            kept = journal.task < of_task.size  # what begins late comes after them
             server = p.route_server[journal.at[kept]].astype(np.int64)
-            return kind[journal.task[kept]], server, (journal.end_ps - journal.start_ps)[kept]
-        route, cut = (column[: kind.size].astype(np.int64) for column in (p.task_route, p.task_cut))
-        distinct, row = unique_rows((kind * p.route_ptr.size + route) * p.cut_chunks.size + cut)
-        some = np.zeros(distinct.size, np.int64)
-        some[row] = np.arange(kind.size)
-        task, server = crossings(p, some)
-        return kind[task], server, services_ps(p, task, server) * np.bincount(row)[row[task]]
+            return self._kind[of_task[journal.task[kept]]], server, (journal.end_ps - journal.start_ps)[kept]
+        routes, cuts = p.route_ptr.size, np.int64(p.cut_chunks.size)
+        of_kind = self._kind * (routes * cuts)
+        key, n = counted(of_task.size, len(self._kinds) * routes * int(cuts), lambda some: (
+            of_kind[of_task[some]] + p.task_route[some] * cuts + p.task_cut[some]))
+        first, end = (p.route_ptr[key // cuts % routes + side].astype(np.int64) for side in (0, 1))
+        hops = end - first
+        row, server = np.repeat(np.arange(key.size), hops), p.route_server[ranges(first, hops)].astype(np.int64)
+        return key[row] // (routes * cuts), server, services_ps(p, key[row] % cuts, server) * n[row]
 
     def exposed_ps(self, rank: int) -> dict[tuple[str, str], int]:
         """Where the time goes in which an NPU does not compute, by kind of communication and dimension.

@@ -195,3 +195,7 @@ def test_points_and_caps_are_those_of_linear_programs(seed: int, n_dims: int, ca
     most = [-linprog(-unit, A_ub=matrix, b_ub=bound).fun for unit in np.eye(n_dims)]
     np.testing.assert_allclose(found.caps_GBps, most)
     assert found.most_GBps == pytest.approx(-linprog(-np.ones(n_dims), A_ub=matrix, b_ub=bound).fun)
+    wanted = rng.uniform(0.1, 9.0, n_dims)
+    low[: len(rows), :-1] *= wanted
+    ratio = linprog(np.append(np.zeros(n_dims), -1), A_ub=low, b_ub=np.append(bound, np.zeros(n_dims)))
+    assert (found.toward(wanted) / wanted).min() == pytest.approx(-ratio.fun)

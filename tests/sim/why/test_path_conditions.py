@@ -84,8 +84,8 @@ def walk(builder: ProgramBuilder) -> LoggedWalk:
 
 
 def delivered(found: LoggedWalk, task: int) -> list[int]:
-    first, end = found.back.first[task : task + 2]
-    return (found.back.join_ps if found.back.join_ps.size else found.back.finish_ps)[first:end].tolist()
+    first, chunks = found.back.first[task], found.program.chunks()[task]
+    return found.back.join_ps[first : first + chunks].tolist()
 
 
 def test_joins_pass_chunks_on_when_they_come() -> None:
