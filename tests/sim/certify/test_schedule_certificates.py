@@ -146,7 +146,9 @@ def test_jobs_are_checked_operation_by_operation(faults: FaultPlan | None, monke
     fabric: Topology = from_spec("ring:4")
     job = job_of(0, 1)
     simulate(job, faults=faults, check=True)
-    monkeypatch.setattr("sim.simulation.lower", lambda work, *given, **how: lower(job_of(0), *given, **how)._replace(job=work))
+    monkeypatch.setattr(
+        "sim.simulation.lower", lambda work, *given, **how: lower(job_of(0), *given, **how)._replace(job=work)
+    )
     with pytest.raises(CertificateError, match="conservation: "):
         simulate(job, faults=faults, check=True)
 
