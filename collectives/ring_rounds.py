@@ -86,7 +86,7 @@ def _pattern(
             own, other = port * k + mine * stride, port * k + behind * stride
             table.add(
                 own, members[(mine + jump) % k], count, port=port, tie_class=port,
-                window=[(table.ranks, own, 1), (members[behind], other, 1)],
+                window=[(table.ranks, own, 1), (members[behind], other, 1)] if count > 1 else [],
             )
         t = table.build()
         if flow is not None:

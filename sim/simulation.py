@@ -18,6 +18,7 @@ from sim.faults.apply import add_faults, with_spares
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
 from sim.faults.history import history_of, marks_of
 from sim.faults.plan import FaultPlan
+from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered, task_names
 from sim.lower.rotor import in_turns, turns_of
@@ -32,7 +33,7 @@ from topologies.checks import Choice, Count, WeftError, checked, choice, told
 from topologies.stages import staged
 from topologies.units import format_time
 from workloads.circuits import STATIC, least_ps, with_circuits
-from workloads.job import Job
+from workloads.job import Job, Reconfigure
 
 JOB_ENGINES = ("chunk", "reference", "fluid")
 """Engines of jobs: there is no closed form for them."""
@@ -115,6 +116,12 @@ def simulate(
     return run.best(with_circuits(job), model, symmetry, faults)
 
 
+def time_ps(job: Job, how: How = AS_USUAL, **options: Unpack[ModelOptions]) -> int:
+    """The time of a job, as `simulate` finds it; of its run nothing is kept that only tells more."""
+    run = _Run("chunk", how.check, how.check, None, how.max_events, bare=not how.check)
+    return run.best(with_circuits(job), make_model(Model(), **options), "auto", None).time_ps
+
+
 def check_limits(engine: str, max_events: int | None, check: bool = False) -> None:
     """Reject of how a run is done what an engine does not do."""
     if check and engine == "analytic":
@@ -143,6 +150,7 @@ class _Run:
     check: bool
     progress: Callable[[Progress], None] | None
     max_events: int | None
+    bare: bool = False  # whether only the time is asked for
 
     def best(self, plans: Mapping[str, Job], model: Model, symmetry: str, faults: FaultPlan | None) -> Result:
         """The quickest of the plans of a job's circuits that end; what the changes alone take excludes some."""
@@ -171,11 +179,14 @@ class _Run:
     def healthy(self, job: Job, model: Model, symmetry: str) -> Result:
         """A job on a fabric on which nothing goes wrong."""
         started = perf_counter()
-        lowered, outcome = lower(job, model, symmetry), None
+        bare = self.bare and not any(isinstance(one.work, Reconfigure) for one in job.operations)
+        lowered, outcome = lower(job, model, symmetry, bare=bare), None
         try:
             if self.engine != "analytic":
                 lowered, outcome = in_turns(lowered, partial(self._outcome, log=self.log))
         except Deadlock as stuck:
+            if self.bare:  # without the tasks that tell what is stuck
+                return replace(self, bare=False).healthy(job, model, symmetry)
             if not stuck.circle:
                 raise
             if not lowered.is_whole:
@@ -246,7 +257,9 @@ class _Run:
 
             return run_flows(lowered.program, lowered.speeds(), log=log, progress=self.progress)
         check_size(lowered.program, log, self.max_events is not None)
-        times = log or lowered.row is not None or lowered.program.n_tasks <= BLOCK or not lowered.program.is_healthy
+        program = lowered.program
+        asked = not self.bare and (lowered.row is not None or program.n_tasks <= BLOCK)
+        times = log or asked or not program.is_healthy
         return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events, times=times)
 
 

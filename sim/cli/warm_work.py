@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from collectives import build
+from collectives import build, ring_rounds
 from collectives.core.collective import Ends, collective
 from collectives.core.follow import holds
 from collectives.core.sends import SendList
@@ -15,10 +15,11 @@ from sim.faults.plan import FaultPlan, Loss, SlowLink
 from sim.program.columns import BLOCK, i32, numbered
 from sim.program.passes import rows_of
 from sim.program.waits import whole_waits
-from sim.simulation import simulate
+from sim.simulation import simulate, time_ps
 from topologies import from_spec
 from topologies.core.dealt import FEW, STREAM, dealt
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
+from workloads.job import Job
 
 
 def _all_reduce(**how: Any) -> None:
@@ -29,6 +30,14 @@ def _fifo() -> None:
     """A small run, and one whose log is long enough for compiled certificates."""
     _all_reduce(check=True)
     simulate(build("ring", "all-reduce", from_spec("ring:64"), "1MiB"), symmetry="off", chunks=16, check=True)
+
+
+def _rounds() -> None:
+    """An all-reduce in rounds, of a job of which only the time is asked."""
+    job = Job(from_spec("ring:3"))
+    first = job.compute("first", 10**6, npus=[0])  # without symmetry
+    job.collective("rounds", ring_rounds.all_reduce(job.topology, 1024, jumps=(1,)), after=[first])
+    time_ps(job)
 
 
 def _turns() -> None:
@@ -93,7 +102,7 @@ def _large() -> None:
 
 
 WORK: dict[str, Callable[[], None]] = {
-    "fifo": _fifo, "fabrics": _fabrics, "flows": partial(_all_reduce, engine="fluid"),
+    "fifo": _fifo, "rounds": _rounds, "fabrics": _fabrics, "flows": partial(_all_reduce, engine="fluid"),
     "proofs": _proofs, "trees": _trees, "search": _matches,
     "ordered": _ordered, "nics": partial(_all_reduce, nic="shared"), "turns": _turns,
     "faults": partial(_all_reduce, faults=SLOW), "losses": partial(_all_reduce, faults=LOSSY),

@@ -3,6 +3,8 @@
 A server on which nothing can interfere is committed when a chunk arrives: start, end and next arrival are known then,
 so that the end of a service is no event. The others choose when they are free (sim/engine/policies/choose.py).
 
+In rounds a chunk is delivered ahead: when that will be is known as it is served, and what waits for it is told at once.
+
 A picosecond has three stages, as in the contract:
 
     events that are due --> deliveries, releases, joins --+   until neither the stack of tasks nor the calendar has any
@@ -121,7 +123,7 @@ def _settle(program, state, nics, ordered, faulty):
 
 
 @helper
-def _serve(program, state, server, event, nics, ordered, routers, faulty):
+def _serve(program, state, server, event, nics, ordered, routers, faulty, rounds):
     """Serve an event that has just arrived at a server, after all that came before it.
 
     `nics`, `ordered`, `routers` and `faulty` are constants of each entry, here and below: a branch that an entry never
@@ -158,7 +160,10 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty):
         faults.lose(program, state, server, key, place & ~np.int64(FRESH), start, end)
     elif last:
         ready = (start if program.hop_last[hop] == HEAD else end) + latency
-        put(program, state, ready, key, NONE, event)
+        if rounds and chunk + 1 < state.tasks[task].chunks:
+            _begin_rounds(program, state, task, ready, event)
+        else:
+            put(program, state, ready, key, NONE, event)
     else:
         following = program.hop_server[program.route_hop[at + 1]]
         if program.cut_through:
@@ -176,8 +181,41 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty):
     if begins:
         if chunk == 0 and state.start_ps.size:
             state.start_ps[task] = start
-        if not of_nic:
+        if not of_nic and not (rounds and state.tasks[task].chunks > 1):
             _follow(program, state, server, task, key, at, chunk + 1, end, ordered, faulty)
+
+
+@helper
+def _begin_rounds(program, state, task, ready, event):
+    """Deliver a chunk ahead of its time, `ready`: let those begin then, or later, that waited for it alone."""
+    its = state.tasks[task]
+    delivered = its.delivered + 1
+    its.delivered, its.gate_ps = delivered, ready
+    for edge in range(program.stream_ptr[task], program.stream_ptr[task + 1]):
+        child = np.int64(program.stream_child[edge])
+        other = state.tasks[child]
+        if other.released == delivered:
+            other.missing -= 1
+            if other.missing == 0:
+                _begin_round(program, state, child, delivered, event)
+                event = np.int64(NONE)
+
+
+@helper
+def _begin_round(program, state, task, chunk, event):
+    """Let a chunk of a task begin when all is delivered that it waits for.
+
+    A parent that is further has delivered that by now: its next chunk was not served before.
+    """
+    its, gate, missing = state.tasks[task], state.run.now_ps, np.int64(0)
+    for edge in range(program.parent_ptr[task], program.parent_ptr[task + 1]):
+        parent = np.int64(program.parent[edge])
+        if state.tasks[parent].delivered == chunk:
+            gate = max(gate, state.tasks[parent].gate_ps)
+            missing += 1
+    its.missing, its.released, its.joined = missing, chunk + 1, chunk + 1
+    at = np.int64(program.route_ptr[program.task_route[task]])
+    put(program, state, gate, _key(program, state, task, chunk), (at << 32) | _size(program, task, chunk), event)
 
 
 @helper
@@ -212,7 +250,7 @@ def _may_serve(state, ordered, routers, faulty):
 
 
 @helper
-def _serve_all(program, state, nics, ordered, routers, faulty):
+def _serve_all(program, state, nics, ordered, routers, faulty, rounds):
     """Serve what arrived in this picosecond. Returns False where there is no room left."""
     run = state.run
     while run.served < run.touched:
@@ -235,7 +273,7 @@ def _serve_all(program, state, nics, ordered, routers, faulty):
             elif faulty:
                 run.arrived_ps = run.now_ps
             if not chooses or event != NONE:
-                _serve(program, state, server, event, nics, ordered, routers, faulty)
+                _serve(program, state, server, event, nics, ordered, routers, faulty, rounds)
             if chooses:
                 wake(program, state, server, routers, faulty)
             event = after
@@ -294,41 +332,47 @@ def run_fifo(program, state, max_events, until_ps):
     `until_ps`: pause before the first event later than this.
     Returns FINISHED, PAUSED, STUCK, OUT_OF_ORDER, or NEEDS_TOKENS: call again with more room.
     """
-    return fifo_loop(program, state, max_events, until_ps, False, False, False, False)
+    return fifo_loop(program, state, max_events, until_ps, False, False, False, False, False)
+
+
+@entry
+def run_rounds(program, state, max_events, until_ps):
+    """Run such a program without pools whose chunks are delivered one by one; see `sim.engine.setup.in_rounds`."""
+    return fifo_loop(program, state, max_events, until_ps, False, False, False, False, True)
 
 
 @entry
 def run_fifo_nics(program, state, max_events, until_ps):
     """Run such a program with NICs."""
-    return fifo_loop(program, state, max_events, until_ps, True, False, False, False)
+    return fifo_loop(program, state, max_events, until_ps, True, False, False, False, False)
 
 
 @entry
 def run_ordered(program, state, max_events, until_ps):
     """Run a program with servers that choose by a rank, and any pools."""
-    return fifo_loop(program, state, max_events, until_ps, False, True, False, False)
+    return fifo_loop(program, state, max_events, until_ps, False, True, False, False, False)
 
 
 @entry
 def run_links(program, state, max_events, until_ps):
     """Run a program with turns, channels or buffers, or with NICs beside ranks or pools; `server_nic` may be -1."""
-    return fifo_loop(program, state, max_events, until_ps, True, True, True, False)
+    return fifo_loop(program, state, max_events, until_ps, True, True, True, False, False)
 
 
 @entry
 def run_drawn(program, state, max_events, until_ps):
     """Run such a program with losses and jitter alone, and without pools."""
-    return fifo_loop(program, state, max_events, until_ps, False, False, False, True)
+    return fifo_loop(program, state, max_events, until_ps, False, False, False, True, False)
 
 
 @entry
 def run_faulty(program, state, max_events, until_ps):
     """Run any program, also one in which something changes in time; `server_nic` may be -1."""
-    return fifo_loop(program, state, max_events, until_ps, True, True, True, True)
+    return fifo_loop(program, state, max_events, until_ps, True, True, True, True, False)
 
 
 @section
-def fifo_loop(program, state, max_events, until_ps, nics, ordered, routers, faulty):
+def fifo_loop(program, state, max_events, until_ps, nics, ordered, routers, faulty, rounds):
     """The loop of all entries above."""
     run = state.run
     limit = run.events + max_events
@@ -352,7 +396,7 @@ def fifo_loop(program, state, max_events, until_ps, nics, ordered, routers, faul
             continue
         if nics and not serve_nics(program, state, ordered, faulty):
             return NEEDS_TOKENS
-        if not _serve_all(program, state, nics, ordered, routers, faulty):
+        if not _serve_all(program, state, nics, ordered, routers, faulty, rounds):
             return NEEDS_TOKENS
         if run.left == 0:
             return FINISHED

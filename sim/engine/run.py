@@ -136,7 +136,7 @@ def advance_to_end(
     """Continue in slices, so that progress is reported and Ctrl-C is handled; parameters and errors as in `run`."""
     pace = _Pace()
     total = one.program.chunk_hops()
-    most = one.program.chunk_hops() if one.program.is_healthy else FOREVER_PS
+    most = total if one.program.is_healthy else FOREVER_PS
     budget = most + 1 if max_events is None else max_events
     try:
         while not one.advance(min(budget - one.events, SLICE_EVENTS)):

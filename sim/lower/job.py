@@ -40,6 +40,7 @@ from sim.lower.templates import Template, templates_of
 from sim.program import I8, I32, I64, NO_POOLS, ORDERS, WHOLE, Columns, Cutting, Pools, unique_rows
 from sim.program.assemble import assemble
 from sim.program.model import Model
+from sim.program.passes import without_joins
 from sim.program.waits import Cycle
 from topologies import WeftError
 from topologies.core.paths import distinct_of, ranges
@@ -52,6 +53,9 @@ N = TypeVar("N", bound=np.integer)
 COMPUTED = 1
 """Which cutting computations have: they are never cut. Transfers have that of the model, 0, or their own."""
 
+JOINS = 2**30
+"""Number of the first join, where it shows in the end which of them are left."""
+
 NO_RANK = -1
 """Rank of the tasks and servers of optical controllers."""
 
@@ -59,7 +63,7 @@ NO_RANK = -1
 @staged("lowering")
 def lower(
     work: Schedule | Job, model: Model = Model(), symmetry: str = "auto", *, joins: bool = False,
-    marks: Marks | None = None,
+    marks: Marks | None = None, bare: bool = False,
 ) -> Lowered:
     """The program of a schedule or a job.
 
@@ -71,6 +75,8 @@ def lower(
     `symmetry`: {"auto", "off"}; whether to simulate representatives only.
     `marks`: what faults will make unlike, so that only the symmetry that keeps it is used.
     `joins`: whether a schedule alone also gets the joins of an operation, which show when each NPU has finished.
+    `bare`: whether nothing but the time of a job is asked: joins are left where several tasks are waited for, behind
+        all others, and begins and ends of operations are not known.
     WeftError: a collective that covers part of a process group; pools of unequal capacity; latencies beyond the clock.
     """
     job = Job.of(work) if isinstance(work, Schedule) else work
@@ -83,7 +89,7 @@ def lower(
         shape = shape_of(alone.pattern, model.tie, seed, symmetry, marks, waiting, ranks, chunks)
         return lower_alone(job, alone, model, shape)._replace(marks=marks)
     orbits, words = job_orbits(job, model.tie, seed, symmetry, marks, ranks)
-    return _Lowering(job, model, orbits, ranks).run(words)._replace(marks=marks)
+    return _Lowering(job, model, orbits, ranks, bare).run(words)._replace(marks=marks)
 
 
 def _ranks(job: Job, model: Model) -> Ranks:
@@ -129,7 +135,7 @@ class _Block(NamedTuple):
     route: I64 | I32 | int
     tie: I64 | I32 | int
     priority: I64 | I32 | int
-    operation: int
+    operation: I64 | int
     rank: I64 | I32
     row: I32 | int
     port: I64 | int = 0
@@ -148,7 +154,7 @@ class _Routes(NamedTuple):
 class _Lowering:
     """Collects the columns of a program, operation by operation."""
 
-    def __init__(self, job: Job, model: Model, orbits: Orbits, ranks: Ranks) -> None:
+    def __init__(self, job: Job, model: Model, orbits: Orbits, ranks: Ranks, bare: bool) -> None:
         self.job, self.model, self.orbits, self.alone = job, model, orbits, job.alone
         self.templates = templates_of(job, orbits, model, ranks)  # by operation
         check_tasks(_expected_tasks(job, orbits, self.templates), f"the job of {len(job.operations):,} operations")
@@ -159,6 +165,9 @@ class _Lowering:
             (pattern, template.transfers) for pattern, template in zip(self.patterns, self.templates, strict=True)
             if pattern is not None and template is not None
         ])
+        # joins: of joins that may be left out, operation, ranks, and the first task behind them
+        self.bare, self.joins, self.n_joins = bare, list[tuple[int, I64, int]](), 0
+        self.needed = {other for one in job.operations for other in one.after}
         self.blocks: list[tuple[int, _Block]] = []  # tasks, and their columns
         self.alike: dict[tuple[int, int], _Block] = {}  # columns of transfers, by template and size
         self.edges: list[tuple[I64 | I32, I64 | I32, I32 | int]] = []  # parent, child, lag
@@ -180,7 +189,7 @@ class _Lowering:
         self.pools = PoolUses()
         self.changes: list[tuple[int, Reconfigure]] = []
         self.cuttings = [model.cutting, Cutting(chunks=1)]
-        self.one_hop = np.zeros(int(bool(ranks.channels)), np.int8)  # of streams
+        self.channels = ranks.channels
         self._add_routes(_Routes(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)))
 
     def run(self, words: str) -> Lowered:
@@ -201,7 +210,7 @@ class _Lowering:
         ranks = self._representatives(operation)
         key = operation.npus, work.stream
         if key not in self.streams_route:
-            self.streams_route[key] = np.array([self._stream(rank, work.stream) for rank in ranks.tolist()], np.int64)
+            self.streams_route[key] = self._streams(ranks, work.stream)
         first = self._add_tasks(ranks.size, _Block(
             work.duration_ps, COMPUTED, self.streams_route[key], self._ties(0, 1), operation.priority, number, ranks,
             NO_TRANSFER,
@@ -212,9 +221,9 @@ class _Lowering:
     def _add_reconfigure(self, number: int, operation: Operation, work: Reconfigure) -> None:
         """A task on the optical controller; one that takes no time only waits. `epochs` adds what waits for it."""
         # A latency of 1 ps: cut-through would raise none to that, and the delay is to be exact.
-        route = self._stream(NO_RANK, work.controller, 1) if work.delay_ps else 0
+        route = self._streams(np.array([NO_RANK]), work.controller, 1) if work.delay_ps else 0
         task = self._add_tasks(1, _Block(
-            max(work.delay_ps - 1, 0), COMPUTED, np.array([route]), self._ties(0, 1), 0, number, np.array([NO_RANK]),
+            max(work.delay_ps - 1, 0), COMPUTED, route, self._ties(0, 1), 0, number, np.array([NO_RANK]),
             NO_TRANSFER,
         ))
         covered = self.job.ranks(operation)
@@ -225,10 +234,8 @@ class _Lowering:
         self.begin[number] = self.end[number] = Span(self._representatives(operation), task, 0)
 
     def _add_transfers(self, number: int, operation: Operation, template: Template) -> None:
-        shape, n_ranks, n_tasks, begin = template.shape, template.ranks.size, template.tie.size, self.n_tasks
-        if self.alone is None:
-            self._add_joins(number, template.ranks)
-        there = begin
+        shape, n_ranks, n_tasks = template.shape, template.ranks.size, template.tie.size
+        there = begin = self._add_joins(number, template.ranks) if self.alone is None else self.n_tasks
         if operation.together:
             there = self._meeting(number, template.ranks, begin)
         self._wait(operation, template.ranks, there)
@@ -238,8 +245,11 @@ class _Lowering:
         ))
         if self.alone is not None:  # tasks are drawn for by their numbers, which are those of a run without joins
             begin = self._add_joins(number, template.ranks)
-        end = self._add_joins(number, template.ranks)
-        parent, child, lag = template.edges
+        parent, child, lag, end = *template.edges, begin
+        if not self.bare or number in self.needed:
+            end = self._add_joins(number, template.ranks)
+        else:
+            parent, child, lag = (column[: template.begun] for column in template.edges)
         if first != begin + n_ranks:
             parts = np.repeat([begin, first - n_ranks, end - n_ranks - n_tasks], [n_ranks, n_tasks, n_ranks])
             parent, child = (parts[at] + at - begin for at in (parent, child))
@@ -253,10 +263,10 @@ class _Lowering:
         size, tasks, shape = _block_bytes(operation), template.tasks, template.shape
         key = id(template), size if isinstance(size, int) else -id(operation)  # sizes of its own
         if key not in self.alike:
-            row, (route, cutting) = shape.task_row[tasks], self._of_shape(shape)
+            row, (route, cutting) = shape.rows_of(tasks), self._of_shape(shape)
             self.alike[key] = _Block(
                 shape.task_bytes(size, tasks), cutting if isinstance(cutting, int) else cutting[tasks],
-                route + shape.task_route[tasks], 0, 0, 0, shape.task_src[tasks], row,
+                route + shape.task_route[tasks], 0, 0, 0, shape.quotient.transfers.src[row], row,
                 flow=flows(self.job.topology, template.transfers)[row] if has_flows(self.model) else 0,
             )
         return self.alike[key]
@@ -312,14 +322,17 @@ class _Lowering:
             self.shapes[id(shape)] = self._add_routes(routes), cutting
         return self.shapes[id(shape)]
 
-    def _stream(self, rank: int, stream: str, latency_ps: int = 0) -> int:
-        """Route over the compute server of a stream."""
-        if (rank, stream) not in self.stream_route:
-            key = first_stream(self.job.topology, self.model) + len(self.stream_route)
-            self.stream_route[rank, stream] = self._add_routes(
-                _Routes(np.ones(1, np.int64), np.array([key], np.int32), np.array([latency_ps], np.int64), self.one_hop)
-            )
-        return self.stream_route[rank, stream]
+    def _streams(self, ranks: I64, stream: str, latency_ps: int = 0) -> I64:
+        """Routes over the compute servers of a stream."""
+        keys = [(rank, stream) for rank in ranks.tolist()]
+        if new := [key for key in keys if key not in self.stream_route]:
+            n, first = len(new), first_stream(self.job.topology, self.model) + len(self.stream_route)
+            route = self._add_routes(_Routes(
+                np.ones(n, np.int64), np.arange(first, first + n, dtype=np.int32), np.full(n, latency_ps),
+                np.zeros(n * int(bool(self.channels)), np.int8),
+            ))
+            self.stream_route.update(zip(new, range(route, route + n), strict=True))
+        return np.array([self.stream_route[key] for key in keys], np.int64)
 
     # --- columns ----------------------------------------------------------------------------------------------
 
@@ -329,6 +342,10 @@ class _Lowering:
         return self.n_tasks - count
 
     def _add_joins(self, number: int, ranks: I64) -> int:
+        if self.bare:
+            self.joins.append((number, ranks, self.n_tasks))
+            self.n_joins += ranks.size
+            return JOINS + self.n_joins - ranks.size
         return self._add_tasks(ranks.size, _Block(0, 0, 0, 0, 0, number, ranks, NO_TRANSFER))
 
     def _edges(self, parent: I64 | I32, child: I64 | I32, lag: I32 | int = WHOLE) -> None:
@@ -353,23 +370,38 @@ class _Lowering:
 
     # --- the whole --------------------------------------------------------------------------------------------
 
+    def _add_edges(self) -> tuple[I32, I32, I32, bool]:
+        """Parent, child and lag of all edges, and whether none is known to lead back; adds the joins that are left."""
+        parent = _joined([part for part, _, _ in self.edges], np.int32)
+        child = _joined([part for _, part, _ in self.edges], np.int32)
+        lag = _filled([(part[0].size, part[2]) for part in self.edges], np.int32)
+        if not self.n_joins:
+            return parent, child, lag, False
+        ptr, into, kept = (np.zeros(shape, np.int32) for shape in (self.n_joins + 2, child.size, (3, child.size)))
+        stands = _filled([(ranks.size, first) for _, ranks, first in self.joins], np.int32)
+        edges, forward = without_joins(parent, child, lag, JOINS, self.n_tasks, ptr, into, stands, kept)
+        left = stands >= self.n_tasks
+        number = _filled([(ranks.size, number) for number, ranks, _ in self.joins], np.int64)[left]
+        self._add_tasks(number.size, _Block(
+            0, 0, 0, 0, 0, number, _joined([ranks for _, ranks, _ in self.joins], np.int64)[left], NO_TRANSFER
+        ))
+        return kept[0, :edges], kept[1, :edges], kept[2, :edges], forward
+
     def _assemble(self, words: str) -> Lowered:
-        priority, row = self._column("priority", np.int64), self._column("row", np.int32)
         hops, latency = (_joined([part[at] for part in self.routes], np.int64) for at in (0, 2))
         keys = _joined([part.server for part in self.routes], np.int32)
         used, server = unique_rows(keys)
         topology, model, streams = self.job.topology, self.model, list(self.stream_route)
         own = used >= first_stream(topology, model)
         rates, server_rate = self._rates(used[~own], [streams[at] for at in used[own] - first_stream(topology, model)])
-        in_order = "priority" if np.any(own) and np.ptp(priority) > 0 else "fifo"
-        pools, ordered = self._pools(priority)
         if self.changes:
             crossed = self._column("route", np.int64), hops, keys.astype(np.int64), self._column("operation", np.int32)
             self._edges(*circuit_edges(self.changes, *crossed)[:2])
         self._edges(*self._waiting())
-        parent = _joined([part for part, _, _ in self.edges], np.int32)
-        child = _joined([part for _, part, _ in self.edges], np.int32)
-        lag = _filled([(part[0].size, part[2]) for part in self.edges], np.int32)
+        parent, child, lag, forward = self._add_edges()
+        priority, row = self._column("priority", np.int64), self._column("row", np.int32)
+        in_order = "priority" if np.any(own) and np.ptp(priority) > 0 else "fifo"
+        pools, ordered = self._pools(priority)
         flow = self._column("flow", np.int64) if has_flows(model) else None
         work, cutting, run = self._runs()
         columns = Columns(
@@ -381,6 +413,7 @@ class _Lowering:
             task_route=self._column("route", np.int32),
             task_class=self._column("tie", np.int32),
             task_priority=ordered.astype(np.int32), edge_parent=parent, edge_child=child, edge_lag=lag,
+            edges_forward=forward,
             route_channel=_joined([part.channel for part in self.routes], np.int8),
             server_computes=own if model.deliver == "head" and np.any(own) else None,
         )
@@ -401,7 +434,7 @@ class _Lowering:
             self._column("operation", np.int32), self._column("rank", np.int32), row,
             np.where(row >= 0, program.cut_work[program.task_cut], 0),
             tuple(None if one is None else one.transfers for one in self.templates),
-            TaskTable(self.begin), TaskTable(self.end),
+            TaskTable({} if self.bare else self.begin), TaskTable({} if self.bare else self.end),
         )
 
     def _told(self, cycle: Cycle) -> str:
@@ -464,7 +497,8 @@ def _block_bytes(operation: Operation) -> int | I64:
 def _filled(parts: Sequence[tuple[int, npt.NDArray[np.integer] | int]], dtype: type[N]) -> npt.NDArray[N]:
     """Arrays one after the other, or as often as said a value."""
     counts = np.array([many for many, _ in parts], np.int64)
-    found = np.repeat(np.array([part if isinstance(part, int) else 0 for _, part in parts], dtype), counts)
+    values = np.array([part if isinstance(part, int) else 0 for _, part in parts], dtype)
+    found = np.full(counts.sum(), values[0]) if values.size and np.ptp(values) == 0 else np.repeat(values, counts)
     for end, (many, part) in zip(np.cumsum(counts).tolist(), parts, strict=True):
         if not isinstance(part, int):
             found[end - many : end] = part

@@ -82,13 +82,18 @@ class Shape:
     @property
     def task_row(self) -> I32:
         """Transfer of each task, (T,)."""
-        return np.arange(self.task_route.size, dtype=np.int32) if self.rows is None else self.rows
+        return self.rows_of(slice(None))
 
     @property
     def task_src(self) -> I32:
         """Source of each task, (T,)."""
         src = self.quotient.transfers.src
         return src if self.rows is None else src[self.rows]
+
+    def rows_of(self, tasks: slice) -> I32:
+        """Transfer of some tasks."""
+        every = tasks.indices(self.task_route.size)
+        return np.arange(*every, dtype=np.int32) if self.rows is None else self.rows[tasks]
 
     @cached_property
     def _even(self) -> int | None:
@@ -104,7 +109,7 @@ class Shape:
         """
         if self._even is not None and isinstance(block_bytes, int):
             return self._even * block_bytes
-        transfers, row, half = self.quotient.transfers, self.task_row[tasks], self.task_half[tasks]
+        transfers, row, half = self.quotient.transfers, self.rows_of(tasks), self.task_half[tasks]
         each = block_bytes if isinstance(block_bytes, int) else block_bytes[transfers.slot[row]]
         whole = transfers.blocks[row] * each
         if half.max(initial=-1) < 0:

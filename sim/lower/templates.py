@@ -33,6 +33,7 @@ class Template(NamedTuple):
     # parent, child and lag of its dependencies, (n,): joins at the begin on each rank are 0 to n_ranks - 1, then come
     # the tasks, and joins at the end on each rank
     edges: tuple[I32, I32, I32]
+    begun: int  # how many of them are before those of the ends
 
     @property
     def transfers(self) -> Transfers:
@@ -162,7 +163,8 @@ def _template(shape: Shape, tasks: slice, ranks: I64, begins: I64, ends: I64) ->
         np.concatenate([first + child, first + begins[0], last + every, last + ends[1]]),
         np.concatenate([lag, whole, ends[2]]),
     )
-    return Template(shape, tasks, i32(tie), distinct.size, ranks, (i32(edges[0]), i32(edges[1]), i32(edges[2])))
+    return Template(shape, tasks, i32(tie), distinct.size, ranks, (i32(edges[0]), i32(edges[1]), i32(edges[2])),
+                    parent.size + begins.shape[1])
 
 
 def _shape(emitter: Emitter, transfers: Transfers, where: Where, waiting: Waiting = FREE) -> Shape:

@@ -40,6 +40,7 @@ class Columns(NamedTuple):
     edge_parent: I32
     edge_child: I32
     edge_lag: I32
+    edges_forward: bool = False  # whether it is known that nothing waits in a circle
     task_run: I64 | None = None  # how many tasks each work and cutting is of; None: of one
     route_channel: I8 = np.zeros(0, np.int8)  # channel of each hop of the routes; empty where all are of channel 0
     # servers that deliver tails whatever is delivered, and cross no wire; None where there are none
@@ -105,8 +106,8 @@ def assemble(
         task_cut = np.repeat(task_cut, columns.task_run)
     sizes, size_row = np.unique(cut_table[:, 2:4], return_inverse=True)
     if waits is None:
-        chunks = cut_table[:, 0], task_cut
-        waits = waits_of(columns.edge_parent, columns.edge_child, columns.edge_lag, n_tasks, chunks)
+        edges = columns.edge_parent, columns.edge_child, columns.edge_lag
+        waits = waits_of(*edges, n_tasks, (cut_table[:, 0], task_cut), columns.edges_forward)
     used = np.append(columns.server_discipline, np.asarray(pools.discipline, np.int8))
     looked_at = np.any(WEIGHTS[used, 0] != 0)
     program = Program(

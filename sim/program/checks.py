@@ -19,15 +19,12 @@ def check_windows(program: Program) -> None:
     """No window that never opens: the last chunk of the child needs chunk C_B - 1 - w of the parent to exist."""
     if not program.parent_lag.size:
         return
-    chunks, windows = program.chunks(), np.flatnonzero(program.parent_lag > 0)
-    child = np.searchsorted(program.parent_ptr, windows, "right") - 1
-    parent, lag = program.parent[windows], program.parent_lag[windows]
-    never = np.flatnonzero(chunks[child] - lag > chunks[parent])
-    if never.size:
-        one, other, wait = (int(column[never[0]]) for column in (child, parent, lag))
+    parent, child, lag = program.stream_edges()
+    own, other = (program.cut_chunks[program.task_cut[task]] for task in (child, parent))
+    for at in np.flatnonzero((lag > 0) & (own - lag > other))[:1].tolist():
         raise WeftError(
-            f"task {one} of {chunks[one]} chunks has a window of {wait} on task {other}, "
-            f"whose {chunks[other]} chunks are too few"
+            f"task {child[at]} of {own[at]} chunks has a window of {lag[at]} on task {parent[at]}, "
+            f"whose {other[at]} chunks are too few"
         )
 
 
@@ -101,10 +98,10 @@ def _loose_bound(program: Program, rates: Sequence[Fraction]) -> int:
         found[begins] = np.add.reduceat(column[program.route_hop], program.route_ptr[begins])
     lead, rest = program.chunk_work[program.cut_size].T.astype(np.float64)
     work = program.cut_first * lead + (program.cut_chunks - program.cut_first) * rest
-    of_cut = np.stack([work, program.cut_chunks.astype(np.float64)])
+    of_cut = work, program.cut_chunks.astype(np.float64)
     # Not `np.dot`: of floats it runs on threads, which go on spinning for longer than it took.
-    total = sum(float((of_cut[:, program.task_cut[some]] * of_route[:, program.task_route[some]]).sum())
-                for some in blocks(program.n_tasks))
+    total = sum(float((one.take(program.task_cut[some]) * other.take(program.task_route[some])).sum())
+                for some in blocks(program.n_tasks) for one, other in zip(of_cut, of_route, strict=True))
     return int((1 + 1e-9) * total) + 1
 
 

@@ -102,6 +102,57 @@ def children_of_slots(child, parent, source, sources, ptr, kids):  # type: ignor
 
 
 @_jit
+def without_joins(parent, child, lag, first, n_tasks, ptr, into, stands, kept):  # type: ignore[no-untyped-def]  # jitted
+    """Leave out joins that wait for one task at most.
+
+    `first`: number of the first join; a lag below 0 other than -1 is not that of a whole task.
+    `ptr` (joins + 2,): zeros; `into`: of as many as there are edges; both scratch.
+    `stands` (joins,): the first task behind each; filled: the task that stands for it, -1 for none; those that are left
+        follow `n_tasks`.
+    `kept` (3, edges): filled: parents, children and lags of the edges that are left.
+    Returns how many edges those are, and whether all but windows lead to what is later.
+    """
+    forward = True
+    for at in range(child.size):
+        before = 2 * stands[parent[at] - first] - 1 if parent[at] >= first else 2 * parent[at]
+        after = 2 * stands[child[at] - first] - 1 if child[at] >= first else 2 * child[at]
+        if lag[at] <= 0 and (before > after or (before == after and parent[at] >= child[at])):
+            forward = False
+        if child[at] >= first:
+            ptr[child[at] - first + 2] += 1
+    for row in range(2, ptr.size):
+        ptr[row] += ptr[row - 1]
+    for at in range(child.size):
+        if child[at] >= first:
+            into[ptr[child[at] - first + 1]] = at
+            ptr[child[at] - first + 1] += 1
+    left = 0
+    for join in range(stands.size):
+        only, several = -1, False
+        for place in range(ptr[join], ptr[join + 1]):
+            at = into[place]
+            task = parent[at]
+            if task >= first:
+                several = several or task - first >= join  # not known yet
+                task = stands[task - first]
+            if task >= 0:
+                several = several or lag[at] != -1 or (only >= 0 and only != task)
+                only = task
+        if several:
+            only = n_tasks + left
+            left += 1
+        stands[join] = only
+    edges = 0
+    for at in range(child.size):
+        task = stands[parent[at] - first] if parent[at] >= first else parent[at]
+        other = stands[child[at] - first] if child[at] >= first else child[at]
+        if task >= 0 and (child[at] < first or (other >= n_tasks and other != task)):
+            kept[0, edges], kept[1, edges], kept[2, edges] = task, other, lag[at]
+            edges += 1
+    return edges, forward
+
+
+@_jit
 def are_later(ptr, child):  # type: ignore[no-untyped-def]  # jitted
     """Whether all children come behind their parents."""
     for row in range(ptr.size - 1):

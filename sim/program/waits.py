@@ -22,11 +22,13 @@ class Waits(NamedTuple):
 
 
 def waits_of(
-    parent: I32, child: I32, lag: I32, n_tasks: int, chunks: tuple[npt.NDArray[np.integer], I32] | None = None
+    parent: I32, child: I32, lag: I32, n_tasks: int, chunks: tuple[npt.NDArray[np.integer], I32] | None = None,
+    forward: bool = False,
 ) -> Waits:
     """The dependencies of some tasks, sorted; lag WHOLE, PUSHED, 0 (chunk by chunk) or a window.
 
     `chunks`: by cut, and the cut of each task; None: of no matter, so that windows as wide as a task are kept.
+    `forward`: whether it is known that nothing waits in a circle.
     WeftError: tasks that wait for each other in a circle, windows left out; a lag that no engine knows.
     """
     if (least := int(lag.min(initial=0))) < PUSHED:
@@ -34,7 +36,7 @@ def waits_of(
     firm = lag <= 0
     if chunks is not None:
         lag = _open_windows(child, lag, *chunks)
-    if np.any(firm & (parent >= child)) and (circle := _circle(n_tasks, parent[firm], child[firm])):
+    if not forward and np.any(firm & (parent >= child)) and (circle := _circle(n_tasks, parent[firm], child[firm])):
         raise Cycle(circle)
     whole_ptr, whole_child, _ = by_key(parent, child, lag, (WHOLE, WHOLE), n_tasks)
     pushed_ptr, pushed_child, _ = by_key(parent, child, lag, (PUSHED, PUSHED), n_tasks)

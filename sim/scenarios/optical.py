@@ -8,8 +8,9 @@ import numpy as np
 
 from sim.how import AS_USUAL, How
 from sim.lower.lowered import Lowered
+from sim.program.model_options import ModelOptions
 from sim.result import Result
-from sim.simulation import simulate
+from sim.simulation import simulate, time_ps
 from topologies import Topology, WeftError
 from topologies.units import PS_PER_S
 from workloads.job import Communicate, Compute, Job
@@ -23,10 +24,21 @@ def simulate_iteration(
     return run_carried(iteration.job(fabric, rings, transport), transport, how)
 
 
+def iteration_time_ps(
+    iteration: Iteration, fabric: Topology, rings: Rings, transport: Transport = PACKETS, how: How = AS_USUAL
+) -> int:
+    """The time of that run, and nothing else of it."""
+    return time_ps(iteration.job(fabric, rings, transport), how, **_options(transport))
+
+
 def run_carried(job: Job, transport: Transport, how: How = AS_USUAL) -> Result:
     """Run a job with this transport of messages and rounds, without a log."""
+    return simulate(job, **_options(transport), **how.arguments())
+
+
+def _options(transport: Transport) -> ModelOptions:
     tie = "first" if transport.tie == PER_FLOW else transport.tie  # routes are named
-    return simulate(job, chunks=transport.message_chunks, tie=tie, seed=transport.seed, **how.arguments())
+    return {"chunks": transport.message_chunks, "tie": tie, "seed": transport.seed}
 
 
 def bandwidth_tax(lowered: Lowered) -> float:

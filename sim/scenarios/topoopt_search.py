@@ -14,7 +14,7 @@ from itertools import product
 from time import perf_counter
 
 from sim.how import AS_USUAL, How
-from sim.scenarios.optical import simulate_iteration
+from sim.scenarios.optical import iteration_time_ps
 from topologies import WeftError
 from topologies.checks import MOST_COUNT
 from topologies.core.extents import physical_memory
@@ -106,7 +106,7 @@ def iteration_ps(
     model: OperatorModel, strategy: Strategy, fabric: Fabric, transport: Transport = PACKETS, how: How = AS_USUAL
 ) -> int:
     """Time of an iteration of a strategy on a fabric, simulated."""
-    return simulate_iteration(iteration_of(model, strategy), fabric.topology, fabric.rings, transport, how).time_ps
+    return iteration_time_ps(iteration_of(model, strategy), fabric.topology, fabric.rings, transport, how)
 
 
 def coarser(transport: Transport, n: int) -> Transport:

@@ -100,7 +100,7 @@ def test_a_program_that_is_cut_wrongly_is_caught(name: str, monkeypatch: pytest.
     """Its run obeys every rule: only the schedule tells."""
     schedule = build("swing", "all-reduce", from_spec("torus:4x2", ("400Gb/s", "200Gb/s")), 100_000, "bandwidth")
     assert " of 8 ranks simulated" in simulate(schedule, check=True).symmetry
-    monkeypatch.setattr("sim.simulation.lower", lambda *given: MUTANTS[name](lower(*given)))
+    monkeypatch.setattr("sim.simulation.lower", lambda *given, **how: MUTANTS[name](lower(*given, **how)))
     with pytest.raises(CertificateError, match="conservation: "):
         simulate(schedule, check=True)
     simulate(schedule)
@@ -128,7 +128,7 @@ def test_a_program_that_lost_its_waits_is_caught(
         else build(algorithm, "all-reduce", fabric, 6000)
     )
     simulate(schedule, check=True, symmetry=symmetry)
-    monkeypatch.setattr("sim.simulation.lower", lambda *given: without(*columns)(lower(*given)))
+    monkeypatch.setattr("sim.simulation.lower", lambda *given, **how: without(*columns)(lower(*given, **how)))
     with pytest.raises(CertificateError, match=words):
         simulate(schedule, check=True, symmetry=symmetry)
 
@@ -146,7 +146,9 @@ def test_jobs_are_checked_operation_by_operation(faults: FaultPlan | None, monke
     fabric: Topology = from_spec("ring:4")
     job = job_of(0, 1)
     simulate(job, faults=faults, check=True)
-    monkeypatch.setattr("sim.simulation.lower", lambda work, *given: lower(job_of(0), *given)._replace(job=work))
+    monkeypatch.setattr(
+        "sim.simulation.lower", lambda work, *given, **how: lower(job_of(0), *given, **how)._replace(job=work)
+    )
     with pytest.raises(CertificateError, match="conservation: "):
         simulate(job, faults=faults, check=True)
 
