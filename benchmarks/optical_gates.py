@@ -17,8 +17,8 @@ from collectives.core.schedule import Schedule
 from collectives.reconfigured import in_matchings, step_pairs
 from sim import simulate
 from sim.papers.optics import published, values
+from sim.planner import PLANNED, POLICIES, Planner, switched_rows
 from sim.program.model import make_model
-from sim.study.circuits import PLANNED, POLICIES, Planner, switched_rows
 from sim.study.points import Task, ready_point
 from sim.study.policies import STATIC, policies, row_of
 from sim.study.spec import Spec

@@ -9,10 +9,10 @@ from collectives import Schedule
 from collectives.reconfigured import Unswitchable, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
+from sim.planner import EVERY_STEP, PLANNED, Plan, Planner
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm
-from sim.study.circuits import EVERY_STEP, PLANNED, Plan, Planner
 from sim.study.overlap import Indivisible, divide, overlapped
 from sim.study.points import Task, floor_ps, ready_point, simulate_static, topology_of
 from sim.study.spec import Spec

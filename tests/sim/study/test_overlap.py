@@ -4,9 +4,9 @@ import pytest
 
 from collectives import build
 from sim import simulate
+from sim.planner import EVERY_STEP, switched_rows
 from sim.program.model import make_model
 from sim.study import overlap
-from sim.study.circuits import EVERY_STEP, switched_rows
 from sim.study.overlap import divide, overlapped
 from topologies import WeftError, from_spec
 
