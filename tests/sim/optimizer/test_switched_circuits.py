@@ -74,6 +74,8 @@ def test_an_iteration_of_a_model_takes_what_train_has_there(fabric: str, capsys:
     split, there = designed(capsys, fabric, *MODEL, "--evaluations", "20")
     (row,) = rows(capsys, "train", *there, *MODEL)
     assert split["simulated_s"] == pytest.approx(row["time_s"], rel=1e-12)
+    shares = ",".join(f"{share!r}GB/s" for share in split["bandwidth_GBps"])
+    assert rows(capsys, "train", "--topology", fabric, "--npu-bandwidth", shares, *MODEL)[0]["time_s"] == row["time_s"]
 
 
 @pytest.mark.table
