@@ -38,7 +38,7 @@ from workloads.passes.iteration import iterate
 from workloads.passes.job import FabricGroups
 from workloads.passes.plan import Plan
 from workloads.pipeline import pipeline_job
-from workloads.training import Collectives, Training, gradient_buckets, process_groups, training_job
+from workloads.training import Collectives, Training, gradient_buckets, is_product, process_groups, training_job
 from workloads.workload import Call, Layer, Phase, Workload
 
 MOST_KEPT = 32
@@ -258,13 +258,13 @@ def iteration_objective(
     """The time of a training iteration of each workload, weighted and summed.
 
     Without overlap an iteration is its collectives one after the other: each distinct one is simulated once and
-    counted as often as it occurs. Otherwise, and where there is a pipeline or a policy switches circuits from one
-    collective to the next, the whole iteration is one program.
+    counted as often as it occurs. Otherwise, and where there is a pipeline, a policy switches circuits from one
+    collective to the next, or the network is no product of blocks, the whole iteration is one program.
 
     Parameters
     ----------
     topology : Topology
-        A product of blocks; its bandwidths matter to algorithms that look at them.
+        Its bandwidths matter to algorithms that look at them.
     placed : sequence of Placed
     training : Training
     checkpointed : bool
@@ -283,7 +283,7 @@ def iteration_objective(
                 pipeline_job, workload=one.workload, groups=one.groups, pipeline=one.pipeline, training=training
             )
             parts.append((one.weight, make.part(build_job)))
-        elif training.loop == "no-overlap" and not switches(topology):
+        elif training.loop == "no-overlap" and is_product(topology) and not switches(topology):
             constant_ns += one.weight * one.workload.compute_ns
             parts += _collectives(make, one, training, checkpointed)
         else:

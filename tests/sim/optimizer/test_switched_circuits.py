@@ -56,6 +56,10 @@ def designed(capsys: Any, fabric: str, *words: str) -> tuple[dict[str, Any], lis
     return split, ["--topology", fabric, "--link-bandwidth", rates]
 
 
+def _shares(split: dict[str, Any]) -> str:
+    return ",".join(f"{share!r}GB/s" for share in split["bandwidth_GBps"])
+
+
 @pytest.mark.table
 @pytest.mark.parametrize(("fabric", "kind", "algorithm", "chunks", "size"), COLLECTIVES)
 def test_a_collective_takes_what_compare_has_there(
@@ -74,22 +78,23 @@ def test_an_iteration_of_a_model_takes_what_train_has_there(fabric: str, capsys:
     split, there = designed(capsys, fabric, *MODEL, "--evaluations", "20")
     (row,) = rows(capsys, "train", *there, *MODEL)
     assert split["simulated_s"] == pytest.approx(row["time_s"], rel=1e-12)
-    shares = ",".join(f"{share!r}GB/s" for share in split["bandwidth_GBps"])
-    assert rows(capsys, "train", "--topology", fabric, "--npu-bandwidth", shares, *MODEL)[0]["time_s"] == row["time_s"]
+    (same,) = rows(capsys, "train", "--topology", fabric, "--npu-bandwidth", _shares(split), *MODEL)
+    assert same["time_s"] == row["time_s"]
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("loop", ["no-overlap", "wfbp"])
-@pytest.mark.parametrize("fabric", [one.replace("6x2", "7x2") for one in FABRICS])
+@pytest.mark.parametrize("fabric", [*(one.replace("6x2", "7x2") for one in FABRICS), "rails:3x2", "leaf-spine:2x3x2"])
 def test_layers_take_what_train_has_there(
     fabric: str, loop: str, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:
     file = tmp_path / "layers.txt"
     file.write_text(LAYERS, encoding="utf-8")
     words = ["--workload", str(file), "--loop", loop]
-    split, there = designed(capsys, fabric, *words, "--evaluations", "20", "--check")
-    (row,) = rows(capsys, "train", *there, *words, *["--bucket", "off"] * (loop == "no-overlap"))
-    assert split["simulated_s"] == pytest.approx(row["time_s"], rel=1e-12)
+    split, _ = designed(capsys, fabric, *words, "--evaluations", "20", "--check")
+    there = ["--topology", fabric, "--npu-bandwidth", _shares(split)]
+    each = rows(capsys, "train", *there, *words, *["--bucket", "off"] * (loop == "no-overlap"))  # NPU that is unlike
+    assert split["simulated_s"] == pytest.approx(max(row["time_s"] for row in each), rel=1e-12)
 
 
 def test_the_answer_is_no_worse_than_a_grid_and_no_point_below_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
