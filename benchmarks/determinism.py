@@ -27,7 +27,7 @@ from sim.faults.apply import add_faults
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, Repair, Straggler
 from sim.lower.job import lower
 from sim.lower.tenants import Tenant, merge
-from sim.planner import planned
+from sim.optimizer.circuits import planned
 from sim.program import ORDERS, PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
 from sim.program.model import PRESETS, Model, make_model
 from sim.program.outcome import Outcome

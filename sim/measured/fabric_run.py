@@ -33,7 +33,7 @@ from sim.lower.rotor import in_turns
 from sim.measured import diagnosis
 from sim.measured.diagnosis import Rate, repeats
 from sim.measured.fit import Fitted, Interval, Prior, fit
-from sim.planner import planned
+from sim.optimizer.circuits import planned
 from sim.program.model import Model
 from sim.program.outcome import Outcome
 from sim.program.retime import KEEPS_ITS_RATE, retime

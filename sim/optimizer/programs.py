@@ -22,10 +22,10 @@ from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.lower.progress import progress_told
+from sim.optimizer.circuits import PLANNED, on_circuits, other_circuits, planned
 from sim.optimizer.model import convex_model
 from sim.optimizer.objective import Part, Simulated, Switched, Timed
 from sim.optimizer.retime import Least, Retimed, links_per_npu, retimed, switches, with_bandwidths, with_base_rates
-from sim.planner import PLANNED, on_circuits, other_circuits, planned
 from sim.program.model import Model
 from sim.why.spread import alone, nearby
 from topologies import Topology, WeftError

@@ -18,13 +18,13 @@ from collectives.registry import algorithms_for
 from collectives.registry import build as build_schedule
 from collectives.totient_rings import ring_jumps
 from sim.papers.tables import PAGE, Left, Row, as_text, picture
-from sim.planner import switched_rows
 from sim.plots.style import REFERENCE, WIDE, figure, heading, legend, lines_of, log_axis, size_label
 from sim.program.model import Model
 from sim.scenarios.follow_demand import WHOLE_CHUNKS, follow_demand, greedy_circuits
 from sim.scenarios.optical import ClusterJob, bandwidth_tax, contended_ps, lower_bound_ps, simulate_iteration
 from sim.scenarios.topoopt_search import FabricFor, Settings, optical_fabric, search
 from sim.simulation import simulate
+from sim.study.policies import switched_rows
 from sim.study.tables import screen_width
 from topologies import (
     Topology,

@@ -18,7 +18,7 @@ from sim.engine.run import check_size
 from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
-from sim.planner import PLANNED, planned
+from sim.optimizer.circuits import PLANNED, planned
 from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import Deadlock

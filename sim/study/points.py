@@ -23,8 +23,8 @@ from sim.how import How
 from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
+from sim.optimizer.circuits import PLANNED, on_circuits, other_circuits, planned
 from sim.optimizer.network import read_any_network
-from sim.planner import PLANNED, on_circuits, other_circuits, planned
 from sim.program.model import Model
 from sim.program.outcome import Progress
 from sim.result import Result

@@ -4,10 +4,11 @@ import pytest
 
 from collectives import build
 from sim import simulate
-from sim.planner import EVERY_STEP, switched_rows
+from sim.optimizer.circuits import EVERY_STEP
 from sim.program.model import make_model
 from sim.study import overlap
 from sim.study.overlap import divide, overlapped
+from sim.study.policies import switched_rows
 from topologies import WeftError, from_spec
 from topologies.core.epochs import packet_links
 from workloads.job import Reconfigure

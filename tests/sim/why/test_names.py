@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from collectives import build
-from sim.planner import switched_rows
 from sim.program.model import make_model
+from sim.study.policies import switched_rows
 from topologies import from_spec
 
 

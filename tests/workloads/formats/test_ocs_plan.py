@@ -8,7 +8,7 @@ from collectives import build
 from collectives.formats.ocs_plan import to_ocs_plan
 from sim import simulate
 from sim.cli import main
-from sim.planner import EVERY_STEP, planned
+from sim.optimizer.circuits import EVERY_STEP, planned
 from sim.program.model import Model
 from topologies import WeftError, from_spec
 from workloads.formats.ocs_plan import open_ocs_plan

@@ -5,7 +5,7 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 "Harvest", arXiv 2602.09188). A dynamic program over such parts finds the plan; its winner is simulated as a whole.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from math import inf
@@ -27,11 +27,11 @@ from collectives.reconfigured import (
     switched,
     waits,
 )
+from sim.analytic.bounds import busy_and_path_ps
 from sim.how import AS_USUAL, How
+from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
-from sim.result import Result
-from sim.simulation import simulate
 from topologies import Topology, WeftError
 from topologies.core.paths import distinct_of
 from topologies.optics import States, all_states, joining, layouts, stride_rings
@@ -235,7 +235,9 @@ class Planner:
                     if fabric is self.schedule.topology and last - first == len(self.pairs) - 1:
                         some = self.schedule  # which may name its routes
                     if some is not None:
-                        self._prices[key] = simulate(some, model=self.model, **self.how.arguments()).time_ps
+                        self._prices[key] = self.how.run(
+                            lower(some, self.model).program, lower_bound_ps=lambda one: max(busy_and_path_ps(one))
+                        ).makespan_ps
         return self._prices[self._keys[piece]]
 
     def _key(self, t: Transfers, state: int) -> tuple[object, ...]:
@@ -272,12 +274,3 @@ def planned(schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str =
     planner = Planner(schedule, model, how)
     plan = planner.plan(policy)
     return schedule if plan is None else switched(planner.schedule, plan.fabrics)
-
-
-def switched_rows(schedule: Schedule, model: Model = Model(), policies: Sequence[str] = POLICIES) -> list[
-    tuple[Plan, Result]
-]:
-    """Every policy that a schedule can follow, planned, and simulated as a whole."""
-    planner = Planner(schedule, model)
-    plans = [plan for policy in policies if (plan := planner.plan(policy)) is not None]
-    return [(plan, simulate(switched(planner.schedule, plan.fabrics), model=model)) for plan in plans]
