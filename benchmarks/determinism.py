@@ -27,11 +27,11 @@ from sim.faults.apply import add_faults
 from sim.faults.plan import FaultPlan, Jitter, LinkDown, Loss, Repair, Straggler
 from sim.lower.job import lower
 from sim.lower.tenants import Tenant, merge
+from sim.optimizer.circuits import planned
 from sim.program import ORDERS, PER_CHUNK, PER_TASK, Cutting, Program, ProgramBuilder
 from sim.program.model import PRESETS, Model, make_model
 from sim.program.outcome import Outcome
 from sim.scenarios.optical import ClusterJob, contended_ps
-from sim.study.circuits import planned
 from sim.study.spec import Spec
 from sim.version import RESULTS_VERSION
 from sim.whole_file import write_text_whole

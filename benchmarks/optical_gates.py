@@ -16,11 +16,11 @@ from collectives import algorithms_for, build
 from collectives.core.schedule import Schedule
 from collectives.reconfigured import in_matchings, step_pairs
 from sim import simulate
+from sim.optimizer.circuits import PLANNED, POLICIES, Planner
 from sim.papers.optics import published, values
 from sim.program.model import make_model
-from sim.study.circuits import PLANNED, POLICIES, Planner, switched_rows
 from sim.study.points import Task, ready_point
-from sim.study.policies import STATIC, policies, row_of
+from sim.study.policies import STATIC, policies, row_of, switched_rows
 from sim.study.spec import Spec
 from sim.whole_file import write_text_whole
 from tests.oracles.circuit_states import least_ps

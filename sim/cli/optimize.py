@@ -49,6 +49,8 @@ def report(study: Study, rows: list[dict[str, Any]]) -> list[str]:
         lines += _headline(row)
         if row["rank_progress"] not in (None, "free"):
             lines.append(f"  progress of ranks, auto: {row['rank_progress']}")
+        if row.get("circuits"):
+            lines.append(f"  circuits of the simulated split: {row['circuits']}")
         lines += _splits(row)
         lines += _bounds(row)
         if other := row.get("recut"):

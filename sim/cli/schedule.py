@@ -22,8 +22,8 @@ from sim.cli.output import STANDARD_OUTPUT, say, write_json, write_text, write_w
 from sim.cli.progress import progress
 from sim.lower.capacity import check_capacity
 from sim.lower.quotient import quotient
+from sim.optimizer.circuits import EVERY_STEP, planned
 from sim.program.model import Model
-from sim.study.circuits import EVERY_STEP, planned
 from sim.study.spec import Spec
 from sim.study.tables import aligned
 from sim.whole_file import write_bytes_whole

@@ -33,11 +33,11 @@ from sim.lower.rotor import in_turns
 from sim.measured import diagnosis
 from sim.measured.diagnosis import Rate, repeats
 from sim.measured.fit import Fitted, Interval, Prior, fit
+from sim.optimizer.circuits import planned
 from sim.program.model import Model
 from sim.program.outcome import Outcome
 from sim.program.retime import KEEPS_ITS_RATE, retime
 from sim.study.choice import ready_forms
-from sim.study.circuits import planned
 from sim.study.points import forms_of, schedule_of
 from sim.study.spec import Spec
 from topologies import Topology

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim.analytic.cost import PRICES, TIERS, Cost, network_cost, usual_tiers
+from sim.optimizer.retime import links_per_npu, switches
 from topologies import Topology, from_spec, select_permutations, totient_perms
 from topologies.checks import WeftError
 from topologies.core.extents import links_at_most
@@ -27,20 +28,27 @@ class Network:
     @property
     def n_dims(self) -> int:
         """Dimensions of the fabric."""
-        return int(self.topology.dimension.max(initial=-1)) + 1
+        return links_per_npu(self.topology).size
 
     @property
     def has_formulas(self) -> bool:
-        """Whether LIBRA's formulas cover its bandwidths: each belongs to a dimension of NPUs."""
-        return len(self.topology.shape) == self.n_dims
+        """Whether LIBRA's formulas cover its bandwidths: each belongs to a dimension of NPUs, whose links stay."""
+        return len(self.topology.shape) == self.n_dims and not switches(self.topology)
+
+    @property
+    def _blocks(self) -> list[str]:
+        """Kinds of the blocks of a product of several NPUs each, whose links stay; none of other networks."""
+        router = self.topology.router
+        if not isinstance(router, DimensionOrderRouter) or 1 in self.topology.shape or switches(self.topology):
+            return []
+        return [block.kind for block in router.blocks]
 
     @property
     def has_usual_prices(self) -> bool:
         """Whether the published tiers apply: up to four dimensions, the last and only the last of switches."""
-        router = self.topology.router
-        if not isinstance(router, DimensionOrderRouter) or 1 in self.topology.shape:
+        if not self._blocks:
             return False
-        *inner, last = (block.kind for block in router.blocks)
+        *inner, last = self._blocks
         return bool(self.tiers) or (last == "SW" and set(inner) <= {"RI", "FC"} and len(inner) < len(TIERS))
 
     def cost(self, prices: Mapping[str, Prices] = PRICES, *, counting: str = "2024", fixed: float = 0.0) -> Cost:
@@ -48,12 +56,10 @@ class Network:
 
         WeftError: it is not a product of priced blocks, or a tier has no price.
         """
-        router = self.topology.router
-        if not isinstance(router, DimensionOrderRouter) or 1 in self.topology.shape:
+        if not (blocks := self._blocks):
             raise WeftError(
                 f"{self.name} has no price list: it is not a product of blocks RI, FC and SW of several NPUs each"
             )
-        blocks = [block.kind for block in router.blocks]
         tiers = self.tiers or usual_tiers(blocks)
         return network_cost(blocks, self.topology.shape, tiers, prices, counting=counting, fixed=fixed)
 
@@ -104,6 +110,8 @@ def _read_any_network(text: str, latency: Quantity | None, hop_latency: Quantity
         raise WeftError(
             f"network {found.name} has no link in dimension {empty + 1}, and no bandwidth to give to it: leave it out"
         )
+    if found.topology.n_npus == 1:
+        raise WeftError(f"network {found.name} has one NPU, which has nobody to send to: at least 2")
     return found
 
 

@@ -1,18 +1,22 @@
 """What the optimizer minimizes: times of programs at chosen bandwidths, with their critical paths."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from collectives.reconfigured import Unswitchable
 from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.convex import Epigraph
 from sim.analytic.traffic import F64
+from sim.certify.schedule import certify_circuits
 from sim.engine.run import check_size
 from sim.how import AS_USUAL, How
+from sim.lower.lowered import task_names
 from sim.lower.rotor import in_turns
-from sim.optimizer.retime import Retimed
+from sim.optimizer.retime import Least, Retimed
 from sim.program import FIFO, Program
 from sim.program.outcome import Outcome
 from sim.program.retime import KEEPS_ITS_RATE, SHARE, perturb
@@ -99,8 +103,38 @@ class Timed(Protocol):
         """The structure of a perturbed run."""
     def alone(self, bandwidth_GBps: F64) -> Retimed | None:
         """The structure with ports that go on alone, where ranks wait; None elsewhere."""
-    def floor(self) -> Epigraph:
-        """A lower bound on its time at any bandwidths."""
+    def least(self) -> Least:
+        """What bounds its time at any bandwidths from below."""
+    def least_ps(self, bandwidth_GBps: F64) -> int:
+        """A lower bound on its time at these bandwidths that costs little."""
+
+
+class Switched(NamedTuple):
+    """A part that may run on several circuits, by what is up: at each bandwidths the quickest that can run is taken."""
+
+    ways: Mapping[str, Timed]
+    most_GBps: float  # no allowed bandwidths sum to more
+
+    @property
+    def first(self) -> Timed:
+        """One of them, with what is the same on all."""
+        return next(iter(self.ways.values()))
+
+    def least(self) -> Least:
+        """What bounds its time from below on all of them."""
+        each = [one.least() for one in self.ways.values()]
+        times_ns = [max(one.time_ns, float(one.load_bytes.sum()) / self.most_GBps) for one in each]
+        return Least(np.min([one.load_bytes for one in each], axis=0), min(times_ns))
+
+    def quickest(self, bandwidth_GBps: F64, time_ps: Callable[[Timed], int]) -> str:
+        """The way of the least time, of several the first; plans that cannot be are left out."""
+        found: dict[str, int] = {}
+        for way, one in self.ways.items():
+            if not found or one.least_ps(bandwidth_GBps) < min(found.values()):
+                with suppress(Unswitchable):
+                    found[way] = time_ps(one)
+        return min(found, key=lambda way: found[way])
+
 
 
 class Simulated:
@@ -111,17 +145,24 @@ class Simulated:
     `how`: the engine runs.
     """
 
-    def __init__(self, parts: Sequence[tuple[float, Timed]], constant_ns: float = 0.0, how: How = AS_USUAL) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[float, Timed | Switched]], constant_ns: float = 0.0, how: How = AS_USUAL
+    ) -> None:
         if not parts:
             raise WeftError("nothing to simulate: the workload has no collective of more than one NPU")
         self.parts, self.constant_ns, self.how = tuple(parts), constant_ns, how
-        self.floors = tuple(part.floor() for _, part in self.parts)
+        self.floors = tuple(part.least().floor() for _, part in self.parts)
         self.runs = 0
         self._known: dict[bytes, Evaluation] = {}
         self._each: dict[bytes, tuple[Part, ...]] = {}
         self._spreads: dict[bytes, Spread] = {}
         self._is_small = False
-        self._has_run: set[int] = set()  # parts
+        self._has_run: set[Timed] = set()
+        self._ways: dict[tuple[int, bytes], str] = {}  # by part and bandwidths
+
+    @property
+    def _any(self) -> list[Timed]:
+        return [part.first if isinstance(part, Switched) else part for _, part in self.parts]
 
     def __repr__(self) -> str:
         return f"<weighted sum of {counted(len(self.parts), 'simulated time')} and {self.constant_ns:g} ns>"
@@ -129,7 +170,7 @@ class Simulated:
     @property
     def n_dims(self) -> int:
         """Dimensions that share the budget."""
-        return self.parts[0][1].n_dims
+        return self._any[0].n_dims
 
     @property
     def evaluations(self) -> int:
@@ -147,13 +188,14 @@ class Simulated:
         WeftError: one is.
         """
         for _, part in self.parts:
-            if isinstance(part, Retimed):
-                check_size(part.program, log=True)
+            for one in part.ways.values() if isinstance(part, Switched) else (part,):
+                if isinstance(one, Retimed):
+                    check_size(one.program, log=True)
 
     @property
     def rank_progress(self) -> str:
         """What ranks wait for before their next step, in each program that differs."""
-        return ", ".join(dict.fromkeys(part.rank_progress for _, part in self.parts))
+        return ", ".join(dict.fromkeys(part.rank_progress for part in self._any))
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -184,7 +226,12 @@ class Simulated:
         """The time alone: engine runs without a log, for a black-box search."""
         bandwidth = np.asarray(bandwidth_GBps, np.float64)
         self.runs += len(self.parts)
-        return self._total_ps([self._time_ps(part.retimed(bandwidth), bandwidth) for _, part in self.parts]) / 1e3
+        return self._total_ps(self._times_ps(bandwidth)) / 1e3
+
+    def circuits(self, bandwidth_GBps: F64) -> str:
+        """On which circuits its parts run at bandwidths; empty where none are switched."""
+        used = [self._way(at, bandwidth_GBps) for at, (_, part) in enumerate(self.parts) if isinstance(part, Switched)]
+        return ", ".join(dict.fromkeys(used))
 
     def spread(self, bandwidth_GBps: F64) -> Spread:
         """The time and its range, as `sim.why.spread` has it; of each point once.
@@ -199,7 +246,7 @@ class Simulated:
                 rng = np.random.default_rng([0, number])
                 away = np.random.default_rng([1, number]).uniform(-SHARE, SHARE, self.n_dims)
                 changed = []
-                for (_, timed), part in zip(self.parts, self._each[key], strict=True):
+                for timed, part in zip(self._timed(found.bandwidth_GBps), self._each[key], strict=True):
                     its = timed.perturbed(found.bandwidth_GBps, away, number, rng)
                     program = perturb(its.at(found.bandwidth_GBps), rng, round(part.time_ns * 1e3))
                     changed.append(self._run(its, program)[1].makespan_ps)
@@ -209,7 +256,7 @@ class Simulated:
 
     def _alone_ps(self, found: Evaluation) -> int | None:
         """The time with ports that go on alone; None where no ranks wait by default."""
-        others = [timed.alone(found.bandwidth_GBps) for _, timed in self.parts]
+        others = [timed.alone(found.bandwidth_GBps) for timed in self._timed(found.bandwidth_GBps)]
         if all(one is None for one in others):
             return None
         parts = self._each[found.bandwidth_GBps.tobytes()]
@@ -217,17 +264,41 @@ class Simulated:
                                      for part, other in zip(parts, others, strict=True)]))
 
     def _part(self, index: int, bandwidth: F64) -> Part:
-        weight, part = self.parts[index]
+        weight, part = self.parts[index][0], self._one(index, bandwidth)
         retimed = part.retimed(bandwidth)
         program = retimed.at(bandwidth)
         self._is_small = self._is_small or _is_small(program)
         self.runs += 1
-        program, outcome = self._run(retimed, program, log=True, fits=retimed is part and index in self._has_run)
-        self._has_run.add(index)
+        program, outcome = self._run(retimed, program, log=True, fits=retimed is part and part in self._has_run)
+        self._has_run.add(part)
+        if (lowered := retimed.lowered) is not None and lowered.changes:
+            certify_circuits(
+                program, outcome, lowered.topology, lowered.server_link, lowered.changes, task_names(lowered))
         service_ps = np.zeros(self.n_dims, np.float64)
         chosen = np.flatnonzero(retimed.server_dim != KEEPS_ITS_RATE)
         np.add.at(service_ps, retimed.server_dim[chosen], services_on_path(program, outcome)[chosen])
         return Part(weight, outcome.makespan_ps / 1e3, service_ps / 1e3)
+
+    def _timed(self, bandwidth: F64) -> list[Timed]:
+        """The parts at bandwidths, on the circuits on which they are quickest."""
+        return [self._one(index, bandwidth) for index in range(len(self.parts))]
+
+    def _one(self, index: int, bandwidth: F64) -> Timed:
+        part = self.parts[index][1]
+        return part.ways[self._way(index, bandwidth)] if isinstance(part, Switched) else part
+
+    def _way(self, index: int, bandwidth: F64) -> str:
+        part, key = self.parts[index][1], (index, bandwidth.tobytes())
+        assert isinstance(part, Switched)
+        if key not in self._ways:
+            def time_ps(one: Timed) -> int:
+                self.runs += 1
+                return self._time_ps(one.retimed(bandwidth), bandwidth)
+            self._ways[key] = part.quickest(bandwidth, time_ps)
+        return self._ways[key]
+
+    def _times_ps(self, bandwidth: F64) -> list[int]:
+        return [self._time_ps(one.retimed(bandwidth), bandwidth) for one in self._timed(bandwidth)]
 
     def _time_ps(self, retimed: Retimed, bandwidth: F64) -> int:
         return self._run(retimed, retimed.at(bandwidth))[1].makespan_ps

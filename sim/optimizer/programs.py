@@ -15,28 +15,31 @@ import numpy as np
 
 from collectives import Schedule, build
 from collectives.registry import algorithm as find_algorithm
+from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.analytic.convex import Epigraph, flat_epigraph
 from sim.analytic.libra import Placed
 from sim.analytic.traffic import F64
 from sim.how import AS_USUAL, How
 from sim.lower.job import lower
 from sim.lower.progress import progress_told
+from sim.optimizer.circuits import PLANNED, on_circuits, other_circuits, planned
 from sim.optimizer.model import convex_model
-from sim.optimizer.objective import Part, Simulated, Timed
-from sim.optimizer.retime import Retimed, links_per_npu, retimed, with_bandwidths, with_base_rates
+from sim.optimizer.objective import Part, Simulated, Switched, Timed
+from sim.optimizer.retime import Least, Retimed, links_per_npu, retimed, switches, with_bandwidths, with_base_rates
 from sim.program.model import Model
 from sim.why.spread import alone, nearby
-from topologies import Topology
+from topologies import Topology, WeftError
 from topologies.checks import Positive, checked
 from topologies.core.product import DimensionOrderRouter
 from topologies.units import Quantity
+from workloads.circuits import STATIC, with_circuits
 from workloads.job import Communicate, Job, on_network
 from workloads.passes.iteration import iterate
 from workloads.passes.job import FabricGroups
 from workloads.passes.plan import Plan
 from workloads.pipeline import pipeline_job
-from workloads.training import Collectives, Training, gradient_buckets, process_groups, training_job
-from workloads.workload import Call
+from workloads.training import Collectives, Training, gradient_buckets, is_product, process_groups, training_job
+from workloads.workload import Call, Layer, Phase, Workload
 
 MOST_KEPT = 32
 """Limit on the lowered programs of a part that are kept."""
@@ -55,14 +58,16 @@ class Rebuilt:
     `build`: a job on a topology. At each bandwidths it is built; where its transfers are those of an
         earlier one, they are not lowered again.
     `most_GBps`: no allowed bandwidths sum to more, for the floor; infinite where nothing limits them.
+    `how`: runs that decide at its bandwidths.
     """
 
     def __init__(
-        self, topology: Topology, build: Callable[[Topology], Job], model: Model, symmetry: str, most_GBps: float
+        self, topology: Topology, build: Callable[[Topology], Job], model: Model, symmetry: str, most_GBps: float,
+        how: How = AS_USUAL,
     ) -> None:
-        self.topology, self.build, self.model, self.symmetry = topology, build, model, symmetry
+        self.topology, self.build, self.model, self.symmetry, self.how = topology, build, model, symmetry, how
         self.most_GBps, self.n_dims = most_GBps, links_per_npu(topology).size
-        self.base = with_base_rates(topology)
+        self._last: tuple[object, Retimed] | None = None
         self._kept: dict[tuple[object, ...], Retimed] = {}
 
     @property
@@ -72,13 +77,21 @@ class Rebuilt:
 
     def retimed(self, bandwidth_GBps: F64, model: Model | None = None) -> Retimed:
         """The program of the schedules that are built from these bandwidths, at any."""
-        job, model = self.build(with_bandwidths(self.topology, bandwidth_GBps)), model or self.model
-        emitted = (model, *(schedule.pattern.emit for schedule in _schedules(job)))
-        if emitted not in self._kept:
-            if len(self._kept) >= MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[emitted] = retimed(lower(on_network(job, self.base), model, self.symmetry))
-        return self._kept[emitted]
+        model = model or self.model
+        asked = model, bandwidth_GBps.tobytes()
+        if self._last is None or self._last[0] != asked:
+            job = self.changed(self.build(with_bandwidths(self.topology, bandwidth_GBps)))
+            emitted = (model, *(schedule.pattern.emit for schedule in _schedules(job)))
+            if emitted not in self._kept:
+                if len(self._kept) >= MOST_KEPT:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[emitted] = retimed(lower(_at_base_rates(job), model, self.symmetry))
+            self._last = asked, self._kept[emitted]
+        return self._last[1]
+
+    def changed(self, job: Job) -> Job:
+        """A job with all that is decided at its bandwidths."""
+        return job
 
     def perturbed(self, bandwidth_GBps: F64, away: F64, number: int, rng: np.random.Generator) -> Retimed:
         """The structure of a perturbed run, of schedules that are built from bandwidths a little away."""
@@ -89,10 +102,10 @@ class Rebuilt:
         other = alone(self.build(self.topology), self.model)
         return None if other is None else self.retimed(bandwidth_GBps, other)
 
-    def floor(self) -> Epigraph:
+    def least(self) -> Least:
         """What holds for every schedule, whatever its order: the bytes that NPUs have to send, over the bandwidths."""
         if self.model.deliver == "head":
-            return flat_epigraph(0.0, np.ones(1), [(0, 0.0, np.zeros(self.n_dims))], self.n_dims)
+            return Least(np.zeros(self.n_dims), 0.0)
         job = self.build(self.topology)
         dims, total = np.zeros(self.n_dims), 0.0
         for operation in job.operations:
@@ -100,8 +113,28 @@ class Rebuilt:
                 moved = least_moved(operation.work.schedule)
                 share = 1.0 if operation.npus is None else len(operation.npus) / self.topology.n_npus
                 dims, total = dims + share * moved.dims, total + share * moved.total
-        rows = [(0, 0.0, row) for row in np.diag(dims)]
-        return flat_epigraph(0.0, np.ones(1), [*rows, (0, total / self.most_GBps, np.zeros(self.n_dims))], self.n_dims)
+        dims = np.maximum(dims, total if dims.size == 1 else 0.0)
+        return Least(dims, total / self.most_GBps)
+
+    def least_ps(self, bandwidth_GBps: F64) -> int:
+        """Nothing that costs less than a run."""
+        return 0
+
+
+class Planned(Rebuilt):
+    """A collective whose circuits are switched between its steps, as its best plan at the bandwidths has it."""
+
+    def changed(self, job: Job) -> Job:
+        """The collective with the circuits of its best plan."""
+        assert job.alone is not None
+        return Job.of(planned(job.alone, self.model, self.how))
+
+    def least_ps(self, bandwidth_GBps: F64) -> int:
+        """A bound over all circuits and algorithms that change at least once."""
+        one = self.build(self.topology).alone
+        assert one is not None
+        fabric = with_bandwidths(self.topology, bandwidth_GBps)
+        return circuits_bound_ps(fabric, one.kind, one.size_bytes, self.model, least_changes=1)
 
 
 def least_moved(schedule: Schedule) -> Moved:
@@ -113,13 +146,18 @@ def least_moved(schedule: Schedule) -> Moved:
     topology, kind = schedule.topology, schedule.kind.name
     size, members = schedule.size_bytes, schedule.pattern.group_size
     extents = np.ones(links_per_npu(topology).size)
-    if members == schedule.pattern.p and isinstance(topology.router, DimensionOrderRouter):
+    whole = members == schedule.pattern.p and extents.size == len(topology.shape)
+    if whole and isinstance(topology.router, DimensionOrderRouter):
         extents = np.array(topology.shape, np.float64)
     if kind == "all-to-all":
         dims = size * (extents - 1) / extents
         return Moved(dims, max(float(dims.sum()), size * (members - 1) / members))
     factor = 2 if kind == "all-reduce" else 1
     return Moved(factor * size * (extents - 1) / members, factor * size * (members - 1) / members)
+
+
+def _at_base_rates(job: Job) -> Job:
+    return on_network(job, with_base_rates(job.topology))
 
 
 def _schedules(job: Job) -> Iterable[Schedule]:
@@ -148,11 +186,13 @@ def collective_objective(
         Engine runs are done: checked, stopped.
     """
 
-    def schedule(on: Topology) -> Job:
-        return Job.of(build(algorithm, collective, on, size, form, **options))
+    def schedule(on: Topology) -> Schedule:
+        return build(algorithm, collective, on, size, form, **options)
 
     parts = _Parts(topology, algorithm, model, symmetry, most_GBps or math.inf)
-    return Simulated([(1.0, parts.part(schedule))], how=how)
+    if not switches(topology):
+        return Simulated([(1.0, parts.timed(lambda on: Job.of(schedule(on))))], how=how)
+    return Simulated([(1.0, parts.collective(schedule, how))], how=how)
 
 
 class _Parts(NamedTuple):
@@ -162,11 +202,41 @@ class _Parts(NamedTuple):
     symmetry: str
     most_GBps: float
 
-    def part(self, work: Callable[[Topology], Job]) -> Timed:
+    def part(self, work: Callable[[Topology], Job]) -> Timed | Switched:
+        """A job, in each way to give its operations circuits where a policy switches them."""
+        if not switches(self.topology):
+            return self.timed(work)
+
+        def switched(on: Topology, way: str) -> Job:
+            ways = with_circuits(work(on))
+            return ways.get(way, ways[STATIC])
+
+        return Switched({way: self.timed(partial(switched, way=way)) for way in with_circuits(work(self.topology))},
+                        self.most_GBps)
+
+    def collective(self, build: Callable[[Topology], Schedule], how: How) -> Switched:
+        """A collective on all static circuits on which it runs, and as the plans that switch them between its steps."""
+        def on_static(on: Topology, name: str | None) -> Job:
+            return Job.of(on_circuits(name, on, build))
+
+        ways, refused = dict[str, Timed](), list[WeftError]()
+        for name in (None, *other_circuits(self.topology)):
+            try:
+                ways[f"circuits={name}" if name else STATIC] = self.timed(partial(on_static, name=name))
+            except WeftError as wrong:
+                refused.append(wrong)
+        if not ways:
+            raise refused[0]
+        if STATIC in ways:
+            work = partial(on_static, name=None)
+            ways[PLANNED] = Planned(self.topology, work, self.model, self.symmetry, self.most_GBps, how)
+        return Switched(ways, self.most_GBps)
+
+    def timed(self, work: Callable[[Topology], Job]) -> Timed:
         """A job, built anew at all bandwidths where its algorithm is built from rates."""
         if find_algorithm(self.algorithm).built_from_rates:
             return Rebuilt(self.topology, work, self.model, self.symmetry, self.most_GBps)
-        job = on_network(work(self.topology), with_base_rates(self.topology))
+        job = _at_base_rates(work(self.topology))
 
         @cache
         def cut(model: Model) -> Retimed:
@@ -188,12 +258,13 @@ def iteration_objective(
     """The time of a training iteration of each workload, weighted and summed.
 
     Without overlap an iteration is its collectives one after the other: each distinct one is simulated once and
-    counted as often as it occurs. Otherwise, and where there is a pipeline, the whole iteration is one program.
+    counted as often as it occurs. Otherwise, and where there is a pipeline, a policy switches circuits from one
+    collective to the next, or the network is no product of blocks, the whole iteration is one program.
 
     Parameters
     ----------
     topology : Topology
-        A product of blocks; its bandwidths matter to algorithms that look at them.
+        Its bandwidths matter to algorithms that look at them.
     placed : sequence of Placed
     training : Training
     checkpointed : bool
@@ -204,7 +275,7 @@ def iteration_objective(
         As in `collective_objective`.
     """
     make = _Parts(topology, training.algorithm, model, symmetry, most_GBps or math.inf)
-    parts: list[tuple[float, Timed]] = []
+    parts: list[tuple[float, Timed | Switched]] = []
     constant_ns = 0.0
     for one in placed:
         if one.pipeline is not None:
@@ -212,11 +283,12 @@ def iteration_objective(
                 pipeline_job, workload=one.workload, groups=one.groups, pipeline=one.pipeline, training=training
             )
             parts.append((one.weight, make.part(build_job)))
-        elif training.loop == "no-overlap":
+        elif training.loop == "no-overlap" and is_product(topology) and not switches(topology):
             constant_ns += one.weight * one.workload.compute_ns
             parts += _collectives(make, one, training, checkpointed)
         else:
-            build_job = partial(training_job, workload=one.workload, groups=one.groups, training=training)
+            workload = _recomputed(one.workload) if checkpointed and training.loop == "no-overlap" else one.workload
+            build_job = partial(training_job, workload=workload, groups=one.groups, training=training)
             parts.append((one.weight, make.part(build_job)))
     return Simulated(parts, constant_ns, how)
 
@@ -258,7 +330,7 @@ class Composed(Simulated):
     without that, the collectives on one longest path and the work between them bound it from below.
     """
 
-    def __init__(self, plan: Plan, parts: Mapping[Called, Timed], how: How) -> None:
+    def __init__(self, plan: Plan, parts: Mapping[Called, Timed | Switched], how: How) -> None:
         self.plan, self.calls = plan, tuple(parts)
         super().__init__([(1.0, part) for part in parts.values()], 0.0, how)
         self.floors = (self._floor(),)
@@ -281,7 +353,7 @@ class Composed(Simulated):
     def _floor(self) -> Epigraph:
         """Of a path that is the longest with bandwidths that are all alike; without collectives where several are."""
         bandwidth = np.full(self.n_dims, ALIKE_GBPS)
-        times = np.array([self._time_ps(part.retimed(bandwidth), bandwidth) for _, part in self.parts])
+        times = np.array(self._times_ps(bandwidth))
         here = self._total_ps(times, beside=False)
         more, less = (np.array([self._total_ps(times + step, beside=False) - here for step in sign * np.eye(times.size)
                                 * TRIED_PS]) * sign / TRIED_PS for sign in (1, -1))
@@ -290,14 +362,25 @@ class Composed(Simulated):
                                  [(0, 0.0, np.zeros(self.n_dims))], self.n_dims)
         share = np.minimum(more, less)
         constant = (here - share @ times) * (1 - 1e-9) / 1e3
-        return convex_model(constant, share.tolist(), [part.floor() for _, part in self.parts], [], self.n_dims)
+        return convex_model(constant, share.tolist(), self.floors, [], self.n_dims)
 
 
 ALIKE_GBPS = 100.0
 """Bandwidth of every dimension at which the path is taken that bounds an iteration; one of any bandwidth does."""
 
 
-def _collectives(make: _Parts, one: Placed, training: Training, checkpointed: bool) -> list[tuple[float, Timed]]:
+def _recomputed(workload: Workload) -> Workload:
+    """A workload whose forward collectives run again before the gradients of their layers."""
+    def backward(one: Layer) -> Phase:
+        again = (replace(call, before=True) for call in one.forward.calls)
+        return replace(one.input_grad, calls=(*again, *one.input_grad.calls))
+
+    return replace(workload, layers=tuple(replace(one, input_grad=backward(one)) for one in workload.layers))
+
+
+def _collectives(
+    make: _Parts, one: Placed, training: Training, checkpointed: bool
+) -> list[tuple[float, Timed | Switched]]:
     groups = process_groups(one.workload, one.groups, make.topology.shape)
     count: Counter[Call] = Counter()
     for layer in one.workload.layers:

@@ -35,10 +35,11 @@ from sim.optimizer.design import (
 )
 from sim.optimizer.knobs import Knobs
 from sim.optimizer.lanes import in_lanes, loosened, whole_lanes
-from sim.optimizer.model import positive
+from sim.optimizer.model import positive, toward
 from sim.optimizer.network import Network
 from sim.optimizer.objective import Objective, Simulated
 from sim.optimizer.programs import collective_objective, iteration_objective, plan_objective
+from sim.optimizer.retime import switches
 from sim.optimizer.splits import side_by_side
 from sim.program.model import Model
 from topologies import WeftError
@@ -187,6 +188,10 @@ class Study:
         return self._in_lanes(design, _evaluator(objective), floor_of(objective))
 
     @property
+    def _switches(self) -> bool:
+        return switches(self.network.topology)
+
+    @property
     def _has_formulas(self) -> bool:
         return bool(self.placed) and self.network.has_formulas
 
@@ -274,6 +279,9 @@ class Study:
             if self._has_formulas:
                 time = iteration_time(self.placed, "no-overlap", self.checkpointed)
                 starts.append(positive(design_analytic(time, self.feasible, self.goal_cost).bandwidth_GBps))
+            if self._switches:  # circuits may carry all, or nothing: other plans are the quickest then
+                corners = ONE_ALONE + (1 - ONE_ALONE) * np.eye(self.network.n_dims)
+                starts += [toward(self.feasible, one) for one in corners]
 
             def solve(objective: Objective, *more: F64) -> Design:
                 return design_simulated(
@@ -310,6 +318,7 @@ class Study:
             "chunks": shown.chunks if shown else None,
             "knobs": shown.words if shown else None,
             "rank_progress": self._objective(shown).rank_progress if shown else None,
+            **({"circuits": self._objective(knobs).circuits(design.bandwidth_GBps)} if self._switches else {}),
             **design.row(self.cost, self.feasible),
             "formula": formula.name,
             "bound_of": formula.name if is_formula else self._load(knobs),
@@ -358,6 +367,9 @@ class Formula(NamedTuple):
         """The best design by it."""
         return min((design_analytic(time, feasible, cost) for time in self.times), key=lambda one: one.value)
 
+
+ONE_ALONE = 0.01
+"""Bandwidth of other dimensions where a search begins with most of it in one."""
 
 SOLVED_TO = 1e-9
 """Share of a time by formula below which a difference is the solver's."""

@@ -16,14 +16,15 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from collectives import build
+from sim.optimizer.circuits import EVERY_STEP
 from sim.papers.opus import SCALES, iteration_ns
 from sim.papers.regions import FABRICS, Times, gates, iterations, normalized, switching
 from sim.papers.tables import Left, Row, as_text, picture
 from sim.plots.style import WIDE, figure, heading, legend
 from sim.program.model import Model
 from sim.simulation import simulate
-from sim.study.circuits import EVERY_STEP, switched_rows
 from sim.study.overlap import divide, overlapped
+from sim.study.policies import switched_rows
 from topologies import from_spec
 from topologies.core.prices import PRICES
 from topologies.units import parse_size

@@ -24,7 +24,7 @@ from sim.scenarios.follow_demand import WHOLE_CHUNKS, follow_demand, greedy_circ
 from sim.scenarios.optical import ClusterJob, bandwidth_tax, contended_ps, lower_bound_ps, simulate_iteration
 from sim.scenarios.topoopt_search import FabricFor, Settings, optical_fabric, search
 from sim.simulation import simulate
-from sim.study.circuits import switched_rows
+from sim.study.policies import switched_rows
 from sim.study.tables import screen_width
 from topologies import (
     Topology,

@@ -11,10 +11,14 @@ from dataclasses import replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from collectives import Schedule
+from collectives.reconfigured import Unswitchable
 from sim.analytic.bounds import bounds, busy_and_path_ps
+from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.engine.run import check_size
+from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
+from sim.optimizer.circuits import PLANNED, planned
 from sim.program.flows import check_flows
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
@@ -225,3 +229,31 @@ def _are_the_same(one: Schedule, other: Schedule) -> bool:
     mine, its = one.pattern, other.pattern
     sizes = one.size_bytes == other.size_bytes and one.element_bytes == other.element_bytes
     return sizes and mine.emit is its.emit and mine.topology is its.topology
+
+
+def switched_form(
+    ready: Mapping[str, Schedule], best: BestForm[Result], run: Callable[[Schedule], Result], how: How = AS_USUAL
+) -> BestForm[Result]:
+    """The best of static circuits, or of plans that switch them, where some may be faster.
+
+    `ready`: schedules by form, on the circuits of the fabric or other static ones.
+    `run`: with the model of the best.
+    """
+    static = best.result.job.of_schedule
+    assert static is not None
+    for label, schedule in ready.items():
+        if (optics := static.topology.optics) is None or optics.dwell_ps or "circuits=" in label:
+            continue
+        size = schedule.size_bytes
+        bound = circuits_bound_ps(schedule.topology, schedule.kind, size, best.result.model, least_changes=1)
+        if bound >= best.result.time_ps:
+            break
+        try:
+            result = run(planned(schedule, best.result.model, how))
+        except Unswitchable as wrong:
+            best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
+            continue
+        if result.time_ps < best.result.time_ps:
+            others = best.others | {best.name: format_time(best.result.time_ps)}
+            best = BestForm(f"{label}, circuits={PLANNED}", result, others)
+    return best

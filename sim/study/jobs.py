@@ -18,6 +18,7 @@ from collectives.core.process_groups import process_group
 from collectives.hierarchical import blocks_of
 from collectives.registry import algorithm as registered
 from sim.astra.system_file import read_system
+from sim.optimizer.retime import dimensions, links_per_npu, with_bandwidths
 from sim.study.keys import TrainingKeys, WorkloadKeys, filled
 from sim.study.workload_keys import OF_WORKLOADS, named, said
 from topologies import Topology
@@ -61,7 +62,7 @@ from workloads.workload import PHASES, Groups, Workload
 
 
 def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: str | None = None) -> Topology:
-    """The fabric with the bandwidths that each NPU has in its dimensions.
+    """The fabric with the bandwidths that each NPU has in its dimensions, or tiers, as `weft optimize` splits them.
 
     WeftError: its links have others as well, or circuits that change, which have one, would have several.
     """
@@ -70,6 +71,10 @@ def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: s
     if link_bandwidth is not None:
         raise WeftError(f"--npu-bandwidth {work.npu_bandwidth} gives the links theirs: omit --link-bandwidth "
                         f"{link_bandwidth}")
+    n_links = links_per_npu(topology).size
+    if n_links and not is_product(topology) and dimensions(topology).min(initial=0) >= 0:
+        each = per_dimension(work.npu_bandwidth, n_links, "NPU bandwidth")
+        return with_bandwidths(topology, [parse_bandwidth(rate, "NPU bandwidth") / 1e9 for rate in each])
     blocks = blocks_of(topology)
     rates = per_dimension(work.npu_bandwidth, len(blocks), "NPU bandwidth")
     links = np.array(link_bandwidths([parse_bandwidth(rate, "NPU bandwidth") for rate in rates], blocks))

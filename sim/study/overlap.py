@@ -16,7 +16,7 @@ import numpy as np
 from collectives import Schedule
 from collectives.reconfigured import of_steps, step_pairs
 from topologies import Topology, WeftError
-from topologies.core.epochs import circuit_epochs
+from topologies.core.epochs import circuit_epochs, packet_links
 from topologies.core.paths import distinct_of
 from topologies.optics import joining
 from topologies.units import PS_PER_S
@@ -119,10 +119,9 @@ def overlapped(schedule: Schedule, division: Division) -> Job:
     for plane, firsts in enumerate(first_of):
         before: list[int] = []
         for (old, _), (new, step) in pairwise(firsts):
-            before = [job.reconfigure(
-                f"plane {plane} switches for step {step}", delay, epochs.links[old].tolist(),
-                epochs.links[new].tolist(), controller=f"plane {plane}", after=before,
-            )]
+            down, up = map(sorted, epochs.turned(old, new, per_port=False))
+            name = f"plane {plane} switches for step {step}"
+            before = [job.reconfigure(name, delay, down, up, controller=f"plane {plane}", after=before)]
     return job
 
 
@@ -131,7 +130,7 @@ def _plane(fabric: Topology, pairs: frozenset[tuple[int, int]]) -> Topology:
     assert fabric.optics is not None
     one = joining(fabric, pairs)
     assert one is not None
-    return one.with_links(bandwidth_Bps=np.full(one.n_links, fabric.optics.rate_Bps))
+    return one.with_links(bandwidth_Bps=np.where(packet_links(one), one.bandwidth_Bps, fabric.optics.rate_Bps))
 
 
 def _bytes_of(schedule: Schedule, step: int, pairs: frozenset[tuple[int, int]]) -> int:

@@ -14,7 +14,6 @@ import numpy as np
 from collectives import ALGORITHMS, Schedule, algorithm, hierarchical, in_network, themis
 from collectives.core.pattern import proofs_later
 from collectives.formats.files import called
-from collectives.reconfigured import OWN, on_own_circuits
 from collectives.registry import BUILT_IN, check_implements
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds, flows_bound_ps
@@ -24,13 +23,13 @@ from sim.how import How
 from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
+from sim.optimizer.circuits import PLANNED, on_circuits, other_circuits, planned
 from sim.optimizer.network import read_any_network
 from sim.program.model import Model
 from sim.program.outcome import Progress
 from sim.result import Result
 from sim.simulation import check_limits, simulate
-from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms
-from sim.study.circuits import PLANNED, planned, switched_form
+from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms, switched_form
 from sim.study.spec import Spec
 from sim.study.workload_keys import designs
 from sim.why.spread import RUNS, Spread, spread
@@ -39,7 +38,6 @@ from topologies.checks import choice
 from topologies.core.components import components
 from topologies.core.extents import MAX_LINKS, links_at_most
 from topologies.core.product import DimensionOrderRouter
-from topologies.optics import layouts
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
@@ -111,7 +109,7 @@ def what_ran(spec: Spec, topology: Topology, row: Mapping[str, Any]) -> tuple[Sc
     circuits = tuned.pop("circuits", None)
     form = row.get("form") if row.get("form") in spec.forms_of(name) else None
     still = None if circuits == PLANNED else circuits
-    schedule = _on_circuits(still, topology, lambda on: spec.build_schedule(name, on, row["size_bytes"], form, **tuned))
+    schedule = on_circuits(still, topology, lambda on: spec.build_schedule(name, on, row["size_bytes"], form, **tuned))
     cut = {key: row[key] for key in ("chunk_bytes", "chunks", "discipline") if key in row}
     model = replace(spec.build_model(), **cut)
     return planned(schedule, model) if circuits == PLANNED else schedule, model
@@ -453,24 +451,15 @@ def forms_of(spec: Spec, topology: Topology, name: str) -> tuple[Sequence[str], 
         more += [f"{form}, trees={count}" for form in forms for count in numbers_of_trees(spec, topology, name)]
     if spec.chooses and name in PIPELINES and "pipeline_chunks" not in spec.options_of(name):
         more += [f"{form}, pipeline_chunks={parts}" for form in forms for parts in FEW_PARTS]
-    if topology.optics is not None:
-        labels, free = [*forms, *more], not (topology.optics.circuits or topology.optics.paid)
-        more += [f"{label}, circuits={one}" for one in [*[*layouts(topology)][1:], *[OWN] * free] for label in labels]
-    return forms, more
+    labels = [*forms, *more]
+    return forms, more + [f"{label}, circuits={one}" for one in other_circuits(topology) for label in labels]
 
 
 def schedule_of(spec: Spec, topology: Topology, name: str, size_bytes: int, label: str) -> Schedule:
     """The schedule of an algorithm in one of the forms of `forms_of`."""
     form, tuned = _split(label)
     circuits = tuned.pop("circuits", None)
-    return _on_circuits(circuits, topology, lambda on: spec.build_schedule(name, on, size_bytes, form or None, **tuned))
-
-
-def _on_circuits(circuits: object, topology: Topology, build: Callable[[Topology], Schedule]) -> Schedule:
-    """A schedule on static circuits: by name, its own, or those of the fabric where there is no name."""
-    if circuits == OWN:
-        return on_own_circuits(build(topology))
-    return build(topology if circuits is None else layouts(topology)[str(circuits)])
+    return on_circuits(circuits, topology, lambda on: spec.build_schedule(name, on, size_bytes, form or None, **tuned))
 
 
 def numbers_of_trees(spec: Spec, topology: Topology, name: str) -> list[int]:

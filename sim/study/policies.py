@@ -9,10 +9,11 @@ from collectives import Schedule
 from collectives.reconfigured import Unswitchable, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
+from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, Plan, Planner
+from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm
-from sim.study.circuits import EVERY_STEP, PLANNED, Plan, Planner
 from sim.study.overlap import Indivisible, divide, overlapped
 from sim.study.points import Task, floor_ps, ready_point, simulate_static, topology_of
 from sim.study.spec import Spec
@@ -130,3 +131,12 @@ def row_of(found: Found, bound_ps: int) -> dict[str, Any]:
         "bound_s": bound_ps / PS_PER_S, "over_bound": result.time_ps / max(bound_ps, 1) - 1,
         "chunks": result.model.chunks, "why": result.why().parts if found.policy == BEST else {},
     }
+
+
+def switched_rows(schedule: Schedule, model: Model = Model(), policies: Sequence[str] = POLICIES) -> list[
+    tuple[Plan, Result]
+]:
+    """Every policy that a schedule can follow, planned, and simulated as a whole."""
+    planner = Planner(schedule, model)
+    plans = [plan for policy in policies if (plan := planner.plan(policy)) is not None]
+    return [(plan, simulate(switched(planner.schedule, plan.fabrics), model=model)) for plan in plans]

@@ -3,8 +3,8 @@
 import pytest
 
 from collectives import build
+from sim.optimizer.circuits import POLICIES, Planner
 from sim.program.model import make_model
-from sim.study.circuits import POLICIES, Planner
 from topologies import WeftError, from_spec
 
 FABRICS = ("ocs:7x3", "ocs:9x2,duplex", "ocs:5x1,delay=1us", "ocs:8x2,per-port", "hybrid:6x2")

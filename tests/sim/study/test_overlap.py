@@ -4,11 +4,14 @@ import pytest
 
 from collectives import build
 from sim import simulate
+from sim.optimizer.circuits import EVERY_STEP
 from sim.program.model import make_model
 from sim.study import overlap
-from sim.study.circuits import EVERY_STEP, switched_rows
 from sim.study.overlap import divide, overlapped
+from sim.study.policies import switched_rows
 from topologies import WeftError, from_spec
+from topologies.core.epochs import packet_links
+from workloads.job import Reconfigure
 
 WHOLE = make_model(chunks=1)
 
@@ -59,3 +62,14 @@ def test_what_a_solver_says_is_no_output_of_the_command(capfd: pytest.CaptureFix
         os.write(1, b"HighsMipSolverData")
     os.write(1, b"{}")
     assert capfd.readouterr().out == "{}"
+
+
+@pytest.mark.parametrize("fabric", ["hybrid:5x2,per-port,delay=0s", "hybrid:7x2,per-port,delay=1.5us"])
+def test_planes_switch_circuits_and_leave_the_links_of_a_packet_switch(fabric):
+    """With those links in every change, operations of several planes waited for each other in a circle."""
+    schedule = build("bine", "broadcast", from_spec(fabric), 123_457, "bandwidth")
+    job = overlapped(schedule, divide(schedule))
+    stay = packet_links(job.topology)
+    changes = [one.work for one in job.operations if isinstance(one.work, Reconfigure)]
+    assert changes and stay.any() and not any(stay[[*one.down, *one.up]].any() for one in changes)
+    assert simulate(job, chunks=3, check=True).time_ps > 0

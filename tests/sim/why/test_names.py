@@ -6,7 +6,7 @@ import pytest
 
 from collectives import build
 from sim.program.model import make_model
-from sim.study.circuits import switched_rows
+from sim.study.policies import switched_rows
 from topologies import from_spec
 
 

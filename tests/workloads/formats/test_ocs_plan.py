@@ -8,8 +8,8 @@ from collectives import build
 from collectives.formats.ocs_plan import to_ocs_plan
 from sim import simulate
 from sim.cli import main
+from sim.optimizer.circuits import EVERY_STEP, planned
 from sim.program.model import Model
-from sim.study.circuits import EVERY_STEP, planned
 from topologies import WeftError, from_spec
 from workloads.formats.ocs_plan import open_ocs_plan
 from workloads.job import Reconfigure, Send

@@ -7,9 +7,9 @@ from collectives import build
 from sim import simulate
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import How
+from sim.optimizer.circuits import PLANNED, POLICIES, Planner, planned
 from sim.program.model import make_model
-from sim.study.circuits import PLANNED, POLICIES, Planner, planned, switched_rows
-from sim.study.policies import policies, row_of
+from sim.study.policies import policies, row_of, switched_rows
 from sim.study.spec import Spec
 from tests.oracles.circuit_states import least_ps
 from topologies import WeftError, from_spec, ring

@@ -5,7 +5,7 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 "Harvest", arXiv 2602.09188). A dynamic program over such parts finds the plan; its winner is simulated as a whole.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from math import inf
@@ -15,20 +15,29 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import Schedule, Transfers
-from collectives.reconfigured import Unswitchable, has_routes, in_matchings, of_steps, part, step_pairs, switched, waits
-from sim.analytic.circuits_bound import circuits_bound_ps
+from collectives.reconfigured import (
+    OWN,
+    Unswitchable,
+    has_routes,
+    in_matchings,
+    of_steps,
+    on_own_circuits,
+    part,
+    step_pairs,
+    switched,
+    waits,
+)
+from sim.analytic.bounds import busy_and_path_ps
 from sim.analytic.steps_bound import StepBounds
 from sim.how import AS_USUAL, How
+from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
-from sim.result import Result
-from sim.simulation import simulate
-from sim.study.choice import BestForm
 from topologies import Topology, WeftError
 from topologies.core.paths import distinct_of
 from topologies.optics import States, all_states, joining, layouts, stride_rings
 from topologies.stages import count, staged
-from topologies.units import PS_PER_S, format_time
+from topologies.units import PS_PER_S
 
 EVERY_STEP, PLANNED = "every step", "planned"
 POLICIES = (EVERY_STEP, "two states", "stride rings", PLANNED)
@@ -253,7 +262,9 @@ class Planner:
                     if self._is_whole(first, last, state):
                         some = self.schedule  # which may name its routes
                     if some is not None:
-                        self._prices[key] = simulate(some, model=self.model, **self.how.arguments()).time_ps
+                        self._prices[key] = self.how.run(
+                            lower(some, self.model).program, lower_bound_ps=lambda one: max(busy_and_path_ps(one))
+                        ).makespan_ps
         return self._prices[self._keys[piece]]
 
     def _key(self, t: Transfers, state: int) -> tuple[object, ...]:
@@ -271,45 +282,22 @@ def _circuits(fabric: Topology) -> bytes:
     return b"".join(column.tobytes() for column in (fabric.src, fabric.dst, fabric.bandwidth_Bps))
 
 
+def other_circuits(fabric: Topology) -> list[str]:
+    """The static circuits that a collective may have instead of those of a fabric, by name."""
+    if (optics := fabric.optics) is None:
+        return []
+    return [*[*layouts(fabric)][1:], *[OWN] * (not (optics.circuits or optics.paid))]
+
+
+def on_circuits(name: object, fabric: Topology, build: Callable[[Topology], Schedule]) -> Schedule:
+    """A schedule on static circuits: by name, its own, or those of the fabric where there is no name."""
+    if name == OWN:
+        return on_own_circuits(build(fabric))
+    return build(fabric if name is None else layouts(fabric)[str(name)])
+
+
 def planned(schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED) -> Schedule:
     """The schedule with the circuits of its best plan, or the best of a policy."""
     planner = Planner(schedule, model, how)
     plan = planner.plan(policy)
     return schedule if plan is None else switched(planner.schedule, plan.fabrics)
-
-
-def switched_form(
-    ready: Mapping[str, Schedule], best: BestForm[Result], run: Callable[[Schedule], Result], how: How = AS_USUAL
-) -> BestForm[Result]:
-    """The best of static circuits, or of plans that switch them, where some may be faster.
-
-    `ready`: schedules by form, on the circuits of the fabric or other static ones.
-    `run`: with the model of the best.
-    """
-    static = best.result.job.of_schedule
-    assert static is not None
-    for label, schedule in ready.items():
-        if (optics := static.topology.optics) is None or optics.dwell_ps or "circuits=" in label:
-            continue
-        size = schedule.size_bytes
-        bound = circuits_bound_ps(schedule.topology, schedule.kind, size, best.result.model, least_changes=1)
-        if bound >= best.result.time_ps:
-            break
-        try:
-            result = run(planned(schedule, best.result.model, how))
-        except Unswitchable as wrong:
-            best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
-            continue
-        if result.time_ps < best.result.time_ps:
-            others = best.others | {best.name: format_time(best.result.time_ps)}
-            best = BestForm(f"{label}, circuits={PLANNED}", result, others)
-    return best
-
-
-def switched_rows(schedule: Schedule, model: Model = Model(), policies: Sequence[str] = POLICIES) -> list[
-    tuple[Plan, Result]
-]:
-    """Every policy that a schedule can follow, planned, and simulated as a whole."""
-    planner = Planner(schedule, model)
-    plans = [plan for policy in policies if (plan := planner.plan(policy)) is not None]
-    return [(plan, simulate(switched(planner.schedule, plan.fabrics), model=model)) for plan in plans]
