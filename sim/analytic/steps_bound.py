@@ -109,4 +109,4 @@ class StepBounds:
         own = 0 if t.rounds is None else t.rounds[:, 0]
         chunks = np.where(own, own, model.chunks or 0)
         first = np.where(chunks, size // np.maximum(chunks, 1), 0)
-        return _Step(load_ps, latency_ps + slowest * np.stack([size, first]))
+        return _Step(load_ps.astype(np.float64), latency_ps + slowest * np.stack([size, first]))

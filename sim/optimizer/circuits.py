@@ -5,7 +5,7 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 "Harvest", arXiv 2602.09188). A dynamic program over such parts finds the plan; its winner is simulated as a whole.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from math import inf
