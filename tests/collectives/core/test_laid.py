@@ -85,7 +85,7 @@ def laid(**changes: object) -> Laid | None:
 
 def emission(emit: object) -> Emission:
     pattern = build("ring", "all-gather", from_spec("ring:4"), 64).pattern
-    return Emission(emit, pattern.topology, pattern.emission._accepted, "tried")  # type: ignore[arg-type]
+    return Emission(emit, pattern.topology, pattern.emission._accepted, "tried")  # type: ignore[arg-type]  # as `emit` is typed for weft's own
 
 
 def test_what_ranks_do_unlike_has_rows() -> None:
@@ -138,8 +138,8 @@ def test_ports_that_wait_together_by_two_names_have_rows() -> None:
     assert joined is not None and joined.child.tolist() == found.child.tolist()
     again = found.together((0,))
     assert again is not None and again.parent.tolist() == found.parent.tolist()
-    assert laid(step=7).together(()) is None  # type: ignore[union-attr]
-    assert laid(dst=EVERY).together(()) is None  # type: ignore[union-attr]
+    assert laid(step=7).together(()) is None  # type: ignore[union-attr]  # there is one
+    assert laid(dst=EVERY).together(()) is None  # type: ignore[union-attr]  # there is one
     before = np.array([[-1], [3]])
     twice = laid(step=np.array([[0], [1]]), after=[(EVERY, before), (np.array([0, 0, 1, 2]), before)])
     assert twice is not None and twice.together(()) is None
