@@ -13,7 +13,7 @@ PART ?= 0
 PARTS ?= 1
 FLOORS := topologies=98 collectives=98 workloads=98.3 sim=97.1
 DRAWN := $(addprefix tests/,sim/engine sim/faults sim/certify sim/why sim/lower sim/program sim/scenarios topologies/core collectives)
-KERNELS := $(addprefix tests/,collectives/core/test_follow.py collectives/test_synthesis.py sim/engine sim/faults sim/program sim/timeline sim/why topologies/flows workloads/compression)
+KERNELS := $(addprefix tests/,collectives/core/test_follow.py collectives/core/test_laid.py collectives/test_synthesis.py sim/certify/test_in_turn.py sim/engine sim/faults sim/lower/test_bare.py sim/program sim/timeline sim/why topologies/flows workloads/compression)
 COVERED := $(ROOMS:%=--cov=%) --cov-report=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome headless_shell,$(shell command -v $(name))))

@@ -1,4 +1,4 @@
-"""When circuits are switched during a collective: plans, all of whose prices are simulated, and a bound on any of them.
+"""When circuits are switched during a collective: plans, whose parts are simulated unless their bounds exclude them.
 
 A step, or several whose pairs fit the ports together, runs on circuits of its own; or steps run on other circuits, such
 as those of the fabric, or stride rings, over several hops ("When Light Bends to the Collective Will", arXiv 2510.08072;

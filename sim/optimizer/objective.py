@@ -136,7 +136,6 @@ class Switched(NamedTuple):
         return min(found, key=lambda way: found[way])
 
 
-
 class Simulated:
     """A weighted sum of the simulated times of several programs, and a constant.
 

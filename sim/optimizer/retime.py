@@ -127,10 +127,6 @@ class Retimed:
         chain_ns = np.nextafter(busy_and_path_ps(most)[1] / 1e3, 0.0)  # in ps no more than the chain, however rounded
         return Least(load, max(fixed_ns, chain_ns))
 
-    def floor(self) -> Epigraph:
-        """The bound as a function of the bandwidths."""
-        return self.least().floor()
-
     def least_ps(self, bandwidth_GBps: F64) -> int:
         """What the changes of its circuits take."""
         return 0 if self.lowered is None else least_ps(self.lowered.job)

@@ -18,11 +18,12 @@ from collectives.core.process_groups import process_group
 from collectives.hierarchical import blocks_of
 from collectives.registry import algorithm as registered
 from sim.astra.system_file import read_system
-from sim.optimizer.retime import dimensions, links_per_npu, with_bandwidths
+from sim.optimizer.retime import dimensions, links_per_npu, switches, with_bandwidths
 from sim.study.keys import TrainingKeys, WorkloadKeys, filled
 from sim.study.workload_keys import OF_WORKLOADS, named, said
 from topologies import Topology
 from topologies.checks import WeftError, nearest, number
+from topologies.core.epochs import packet_links
 from topologies.core.links import per_dimension
 from topologies.core.product import link_bandwidths
 from topologies.stages import staged
@@ -74,7 +75,12 @@ def with_npu_bandwidth(topology: Topology, work: WorkloadKeys, link_bandwidth: s
     n_links = links_per_npu(topology).size
     if n_links and not is_product(topology) and dimensions(topology).min(initial=0) >= 0:
         each = per_dimension(work.npu_bandwidth, n_links, "NPU bandwidth")
-        return with_bandwidths(topology, [parse_bandwidth(rate, "NPU bandwidth") / 1e9 for rate in each])
+        found = with_bandwidths(topology, [parse_bandwidth(rate, "NPU bandwidth") / 1e9 for rate in each])
+        circuits = np.flatnonzero(~packet_links(topology))
+        if found.optics is None or switches(topology) or not circuits.size:
+            return found
+        share = found.bandwidth_Bps[circuits[0]] / topology.bandwidth_Bps[circuits[0]]
+        return replace(found, optics=found.optics._replace(rate_Bps=found.optics.rate_Bps * float(share)))
     blocks = blocks_of(topology)
     rates = per_dimension(work.npu_bandwidth, len(blocks), "NPU bandwidth")
     links = np.array(link_bandwidths([parse_bandwidth(rate, "NPU bandwidth") for rate in rates], blocks))
