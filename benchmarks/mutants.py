@@ -74,6 +74,7 @@ SUBJECTS = {
         tuple(f"sim/certify/{name}.py" for name in ("conditions", "faulty", "fluid", "schedule")),
         ("tests/sim/certify", "-k=not 99999", *LIGHT),
     ),
+    "in turn": Subject(("sim/certify/in_turn.py",), ("tests/sim/certify/test_in_turn.py", *LIGHT)),
     "why": Subject(
         ("sim/why/*.py",),
         ("tests/sim/why", "-k=not accident and not compare and not a_range and not differently and not keeps", *LIGHT),

@@ -21,6 +21,7 @@ from collectives import synthesis as synthesis
 from collectives import themis as themis
 from collectives import totient_rings as totient_rings
 from collectives import tree as tree
+from collectives.core.by_slots import WHOLE as WHOLE
 from collectives.core.collective import COLLECTIVES as COLLECTIVES
 from collectives.core.collective import Collective as Collective
 from collectives.core.pattern import Pattern as Pattern
@@ -31,7 +32,6 @@ from collectives.core.schedule import Schedule as Schedule
 from collectives.core.schedule import schedule as schedule
 from collectives.core.symmetry import Action as Action
 from collectives.core.symmetry import Group as Group
-from collectives.core.transfers import WHOLE as WHOLE
 from collectives.core.transfers import Transfers as Transfers
 from collectives.core.transfers import TransferTable as TransferTable
 from collectives.custom import from_steps as from_steps

@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from collectives.core._matches import match
 from collectives.core.builders import by_wiring, of_kind
+from collectives.core.by_slots import WHOLE
 from collectives.core.collective import collective
 from collectives.core.pattern import ALONE_MOVES, PROOF_TRANSFERS, OwnProof, Pattern
 from collectives.core.proof import ScheduleError
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.sends import Columns
-from collectives.core.transfers import WHOLE, sources_only
+from collectives.core.transfers import sources_only
 from collectives.trees.edge_splitting import without_switches
 from collectives.trees.shares import gather_shares
 from topologies import Topology, WeftError

@@ -19,6 +19,9 @@ MOST_RUNS = 64
 FEW_ROWS = 2**16
 """Rows whose offsets stay in the cache between two steps of theirs."""
 
+WHOLE, STREAM = -1, 0
+"""Lag of a dependency on an entire transfer, and chunk by chunk; w >= 1 is a window of w chunks. No other is known."""
+
 Array = npt.NDArray[Any]
 
 

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_slots import WHOLE
 from collectives.core.collective import Ends
 from collectives.core.laid import Laid, unbuilt
 from collectives.core.proof import ScheduleError
 from collectives.core.routes import check_named_links
-from collectives.core.transfers import UNBUILT, WHOLE, TooManyTransfers, Transfers, laid_out, rows_at_most, take
+from collectives.core.transfers import UNBUILT, TooManyTransfers, Transfers, laid_out, rows_at_most, take
 from topologies import Topology, WeftError
 from topologies.checks import INT64, MOST_COUNT, told
 from topologies.core.paths import evenly

@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_slots import Added, Wait, of_slots, places_of
+from collectives.core.by_slots import WHOLE, Added, Wait, of_slots, places_of
 from topologies.core.paths import distinct_of, ranges
-
-WHOLE = -1
-"""Lag of what is waited for as a whole, as in `collectives.core.transfers`."""
 
 OF_SLOT = ("slot", "step", "port", "blocks", "reduces", "tie_class")
 """Columns of transfers behind their sources and destinations."""

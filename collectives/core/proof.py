@@ -29,9 +29,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_slots import STREAM, WHOLE
 from collectives.core.collective import Collective, Ends
 from collectives.core.follow import holds, pays
-from collectives.core.transfers import STREAM, WHOLE, Transfers
+from collectives.core.transfers import Transfers
 from topologies.checks import Count, WeftError, checked
 from topologies.core.components import components
 

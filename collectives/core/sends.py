@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.core.by_slots import WHOLE
 from collectives.core.collective import Collective, collective
 from collectives.core.pattern import Pattern
-from collectives.core.transfers import WHOLE, Transfers, sources_only, take
+from collectives.core.transfers import Transfers, sources_only, take
 from topologies import Topology
 
 Ints = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.by_slots import Added, Array, Wait, by_slots
+from collectives.core.by_slots import STREAM, WHOLE, Added, Array, Wait, by_slots
 from collectives.core.laid import lays
 from topologies.checks import Choice, Count, WeftError, checked, told
 from topologies.core.dealt import STREAM as THERE
@@ -29,9 +29,6 @@ Ref = tuple[IntLike, IntLike]
 
 BYTES_PER_ROW = 170
 """Peak while a table is filled and sorted: tracemalloc on a ring, 200 thousand and 800 thousand transfers of a rank."""
-
-WHOLE, STREAM = -1, 0
-"""Lag of a dependency on an entire transfer, and chunk by chunk; w >= 1 is a window of w chunks. No other is known."""
 
 
 @checked

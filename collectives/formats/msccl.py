@@ -9,10 +9,10 @@ loop over slices that are larger than a chunk of the simulation is not held back
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 
+from collectives.core.by_slots import STREAM
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
-from collectives.core.transfers import STREAM
 from collectives.formats.msccl_order import Cut, Order, check_races, order_of, where
 from collectives.formats.msccl_program import RECEIVES, SENDS, Algo, Place, publisher, waits_of
 from topologies import Topology, WeftError

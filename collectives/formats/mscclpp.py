@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from collectives.core.by_slots import WHOLE
 from collectives.core.pattern import OwnProof, Pattern
 from collectives.core.proof import ScheduleError
-from collectives.core.transfers import WHOLE
 from collectives.formats.happens_before import Events, conflicts, unordered
 from collectives.formats.msccl import Memory, unnamed
 from collectives.formats.mscclpp_plan import SIGNALS, WAITS, End, Op, Plan, Ref

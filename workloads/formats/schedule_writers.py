@@ -12,9 +12,10 @@ from typing import Annotated
 
 import numpy as np
 
+from collectives.core.by_slots import WHOLE
 from collectives.core.pattern import Pattern
 from collectives.core.schedule import Schedule
-from collectives.core.transfers import WHOLE, Transfers, parents_of
+from collectives.core.transfers import Transfers, parents_of
 from topologies.checks import Choice, Count, WeftError, checked
 from topologies.stages import counting
 from workloads.formats.chakra import VERSIONS, Trace

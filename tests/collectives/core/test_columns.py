@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pytest
 
 from collectives import Pattern, Transfers, TransferTable, build, from_steps, ring_rounds, schedule
+from collectives.core.by_slots import STREAM, WHOLE
 from collectives.core.collective import collective
 from collectives.core.emission import COLUMNS
 from collectives.core.process_groups import grouped, process_group
-from collectives.core.transfers import STREAM, WHOLE, Pool, take
+from collectives.core.transfers import Pool, take
 from sim import simulate
 from topologies import WeftError, ring, torus
 

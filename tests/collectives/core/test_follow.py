@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from collectives.core import follow
+from collectives.core.by_slots import WHOLE
 from collectives.core.collective import Collective, Ends, collective
 from collectives.core.follow import holds, pays
 from collectives.core.proof import ScheduleError, _Proof, prove
-from collectives.core.transfers import WHOLE, Transfers
+from collectives.core.transfers import Transfers
 from tests.collectives.cases import CASES, Case, torus_for
 from tests.collectives.core import test_proof_conditions as conditions
 from tests.collectives.core.test_proof_conditions import STREAM, Row, table

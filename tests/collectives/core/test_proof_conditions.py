@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from collectives.core.by_slots import WHOLE
 from collectives.core.collective import collective
 from collectives.core.proof import ScheduleError, prove
-from collectives.core.transfers import WHOLE, Transfers
+from collectives.core.transfers import Transfers
 
 STREAM = 0
 
