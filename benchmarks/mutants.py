@@ -177,7 +177,7 @@ def copy(name: str, afresh: bool) -> None:
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     for path in (path for pattern in subject.files for path in folder.glob(pattern)):
         # mutmut skips functions with decorators; without the compiler these do nothing.
-        text = re.sub(r"^@(?:entry|helper|section)\n", "", path.read_text(), flags=re.MULTILINE)
+        text = re.sub(r"^@_?(?:entry|helper|part|section)\n", "", path.read_text(), flags=re.MULTILINE)
         path.write_text(text)
     shutil.copy(ROOT / "README.md", folder)
     written = {

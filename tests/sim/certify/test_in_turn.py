@@ -133,6 +133,15 @@ def test_nics_are_left_to_the_sort() -> None:
     assert not proved(*pushed())
 
 
+@pytest.mark.parametrize("field", ["server_discipline", "task_pool", "nic_engines", "server_buffer", "channels"])
+def test_one_field_that_the_passes_do_not_read_is_enough(field: str) -> None:
+    """Of a run that they prove without it."""
+    program, outcome = streamed()
+    assert proved(program, outcome)
+    value = 2 if field == "channels" else np.ones(max(getattr(program, field).size, 1), getattr(program, field).dtype)
+    assert not proved(program._replace(**{field: value}), outcome)
+
+
 def test_a_long_log_is_proved_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is proved is not sorted; what is not is named as ever."""
     monkeypatch.setattr(healthy, "MANY", 1)
