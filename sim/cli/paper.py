@@ -14,8 +14,8 @@ from sim.papers.tables import run_paper
 from sim.study.tables import from_csv
 from topologies.checks import WeftError
 
-MEASURED = ("hardware", "training")
-"""Papers that compare with measurements, and take others."""
+TAKE_DATA = ("hardware", "training", "topoopt")
+"""Papers that take measurements, or released files."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -24,9 +24,8 @@ def run(arguments: argparse.Namespace) -> None:
     name = str(spec.paper.name)
     out = arguments.out = arguments.out or Path("out") / name
     check_apart(arguments, spec.to_dict())
-    if spec.paper.data is not None and name not in MEASURED:
-        raise WeftError(f"--data {spec.paper.data} is for weft paper {' and '.join(MEASURED)}: {name} has no "
-                        "measurements")
+    if spec.paper.data is not None and name not in TAKE_DATA:
+        raise WeftError(f"--data {spec.paper.data} is for weft paper {', '.join(TAKE_DATA)}: {name} takes no files")
     more = {} if spec.paper.data is None else {"data": spec.paper.data}
     aside = redirect_stdout(sys.stderr) if arguments.json == STANDARD_OUTPUT else nullcontext()
     with aside, progress(f"paper {name}", 1, arguments.quiet):

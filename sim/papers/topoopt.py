@@ -2,11 +2,13 @@
 
 import math
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,7 @@ from topologies.core.prices import PRICES, SWITCH_PORTS, tiers_for
 from topologies.flows.load import average_path, diameter, spread_loads
 from topologies.tiers import leaf_spine
 from topologies.units import bytes_per_s, counted, parse_size, parse_time
+from workloads.formats.flexflow import open_flexflow
 from workloads.job import Reconfigure
 from workloads.topoopt import (
     MEASURED,
@@ -73,6 +76,8 @@ HEADLINES = {
     "hashing": "NCCL and RoCE: flows that are hashed collide",
     "cluster": "TopoOpt figure 16: jobs on circuits of their own keep the tail that a shared fat-tree does not",
     "search": "TopoOpt section 4: strategy and topology searched together; released: a packet-level rerun on fat-trees",
+    "released": "its figure 16 on an ideal switch, and packet-level reruns; hashed by one seed",
+    "strategies": "TopoOpt figure 16, 4 and 8 interfaces of 100 Gb/s: topoopt_ms; of DLRM the fastest of five",
 }
 
 ASSUMPTIONS = (
@@ -95,19 +100,24 @@ ASSUMPTIONS = (
 )
 
 
-CONCLUSIONS = ("dedicated", "money", "hashing", "cluster")
+CONCLUSIONS = ("dedicated", "strategies", "money", "hashing", "cluster")
 """Studies whose findings the page begins with."""
 
 MOST_ROWS = 48
 """Of a table on the screen."""
 
 
-def run(left: Left, quick: bool) -> None:
-    """Leave a table and a picture of every study and the page, and print the tables."""
+def run(left: Left, quick: bool, data: str | None = None) -> None:
+    """Leave a table and a picture of every study and the page, and print the tables.
+
+    `data`: a folder with the released task graphs, somewhere below it.
+    """
+    graphs = {} if data is None else graphs_in(data)
     lines = [f"assumed: {assumption}" for assumption in ASSUMPTIONS]
     print("\n".join(lines))
-    parts, said = {}, {}
-    for name, study in STUDIES.items():
+    parts: dict[str, list[str] | None] = dict.fromkeys(OF_GRAPHS)
+    said: dict[str, list[str]] = {name: [] for name in OF_GRAPHS}
+    for name, study in (STUDIES | {name: partial(one, graphs) for name, one in OF_GRAPHS.items() if graphs}).items():
         rows = list(study(quick))
         left.table(f"topoopt-{name}", rows)
         if name in DRAWN:
@@ -123,7 +133,9 @@ def run(left: Left, quick: bool) -> None:
 
 def _study(name: str, rows: list[Row], width: int = PAGE) -> list[str]:
     step = max(1, -(-len(rows) // MOST_ROWS))
-    few = [row for row in rows if row["delay"] == "10us"] if step > 1 and name == "switching" else rows[::step]
+    few = rows[::step]
+    if step > 1 and name in ("switching", "released"):
+        few = [row for row in rows if row.get("delay") == "10us" or row.get("published_ms") is not None]
     part = "" if len(few) == len(rows) else f" ({len(few)} of {len(rows)} rows; the CSV has all)"
     found = (f"  {line}" for line in findings(name, rows))
     return [f"{name}: published: {HEADLINES[name]}{part}", *as_text(few, width).split("\n"), *found]
@@ -157,6 +169,12 @@ def findings(name: str, rows: list[Row]) -> list[str]:
             f"gain by link load {regular['largest_load'] / twisted['largest_load']:.3f}, simulated with one hashed "
             f"route a pair {regular['simulated_us'] / twisted['simulated_us']:.3f}"
         ]
+    if name == "released":
+        return _released(rows)
+    if name == "strategies":
+        return [f"{fabric}, the strategy released for a rate beside its own, over TopoOpt: "
+                f"{_spread(mine, 'over_topoopt')}, over ours {_spread(mine, 'over_ours')}"
+                for (fabric,), mine in _grouped(rows, "fabric")]
     if name == "switching":
         gaps = [abs(row["simulated_us"] / row["plan_us"] - 1) for row in rows if row["simulated_us"] is not None]
         return [f"largest difference between plan and simulation: {100 * max(gaps):.4f} %"]
@@ -171,6 +189,29 @@ def _gains(fabric: str, rows: list[Row]) -> str:
     where = "{model}, {servers} servers, {interfaces}x{Gbps} Gb/s".format_map(ordered[-1])
     return (f"{fabric} over TopoOpt: {least:.2f} to {most:.2f} ({where}), median {median:.2f}; with data parallelism "
             f"{start[0]:.2f} to {start[-1]:.2f}, median {start[len(start) // 2]:.2f}")
+
+
+def _spread(rows: list[Row], key: str) -> str:
+    """From the least to the most, and of what the latter is."""
+    ordered = sorted(rows, key=lambda row: float(row[key]))
+    return f"{ordered[0][key]:.2f} to {ordered[-1][key]:.2f} ({ordered[-1]['model']}, {ordered[-1]['interfaces']}x100)"
+
+
+def _released(rows: list[Row]) -> list[str]:
+    """How far ours are from what is published, and the means of figure 16 with our times of the same jobs."""
+    known = [row for row in rows if row["published_ms"] is not None]
+    lines = [f"{what}: {min(some):+.1%} to {max(some):+.1%}" for what, some in (
+        ("graphs of 100 Gb/s", [row["difference"] for row in known if row["graph_Gbps"] == 100]),
+        ("all", [row["difference"] for row in known])) if some]
+    ideal = {(row["graph_Gbps"], row["model"]): row for row in known if row["fabric"] == "ideal switch"}
+    for rate, counts in DRAWN_JOBS.items():
+        jobs = [(ideal[rate, name], count) for (name, _), count in zip(JOB_MIX, counts, strict=True)
+                if (rate, name) in ideal]
+        if len(jobs) == len(counts):
+            theirs, ours = (np.average([row[key] for row, _ in jobs], weights=counts)
+                            for key in ("published_ms", "time_ms"))
+            lines.append(f"figure 16, 27 jobs, ideal switch of {rate} Gb/s: mean {theirs:.1f} ms, ours {ours:.1f} ms")
+    return lines
 
 
 UNSEEN = 0.04
@@ -713,23 +754,120 @@ def twisted(quick: bool) -> Iterator[Row]:
                "simulated_us": found.time_ps / US}
 
 
-RELEASED_MS = {25: 2187.408, 100: 544.487, 200: 314.888}
-"""CANDLE on fat-trees of 16 servers by Gb/s, with the strategy that was released for each."""
+TOPOOPT_MS = {("CANDLE", 4): 225.222, ("CANDLE", 8): 131.546, ("DLRM", 4): 23.164, ("DLRM", 8): 15.185,
+              ("BERT", 4): 62.815, ("BERT", 8): 62.644, ("VGG16", 4): 100.559, ("VGG16", 8): 100.559}
+"""Figure 16: 16 servers by interfaces of 100 Gb/s; strategies searched for them are not released but where all servers
+do the same (BERT, VGG16). DLRM: the fastest of five searches."""
+
+RELEASED_MS = {
+    ("CANDLE", "ideal switch"): {100: 512.880, 200: 301.018, 400: 180.968, 800: 129.553},
+    ("DLRM", "ideal switch"): {100: 61.155, 200: 31.198, 400: 20.779, 800: 24.747},
+    ("BERT", "ideal switch"): {100: 63.969, 200: 63.240, 400: 61.434, 800: 60.266},
+    ("VGG16", "ideal switch"): {100: 210.404, 200: 131.985, 400: 100.481, 800: 100.481},
+    ("CANDLE", "fat-tree"): {25: 2187.408, 100: 544.487, 200: 314.888, 800: 134.655},
+    ("DLRM", "fat-tree"): {25: 217.249, 100: 61.244, 200: 31.741, 400: 20.866, 800: 24.777},
+    ("BERT", "fat-tree"): {25: 161.773, 100: 64.740, 200: 63.523, 400: 61.629, 800: 60.523},
+    ("VGG16", "fat-tree"): {25: 725.934, 100: 210.773, 200: 132.352, 400: 100.490, 800: 100.490},
+    ("DLRM", CLUSTER): {25: 21.800, 40: 21.802, 100: 25.111, 160: 23.910, 200: 21.801, 320: 25.087, 400: 24.447},
+    **{(name, f"TopoOpt, {degree} x 100 Gb/s"): {100: own} for (name, degree), own in TOPOOPT_MS.items()
+       if name in ("BERT", "VGG16")},
+}
+"""By the Gb/s that a graph of 16 servers was searched for: figure 16, and packet-level reruns (fat-tree; DLRM)."""
+
+DRAWN_JOBS = {100: (56, 49, 27, 3), 200: (64, 55, 15, 1), 400: (44, 70, 21, 0), 800: (47, 58, 27, 3)}
+"""Figure 16, five draws of 27 jobs: how many of each model of the mix, by Gb/s."""
+
+SEARCHED_FOR = (25, 100, 200)
+"""Gb/s of fat-trees."""
+
+GRAPH = re.compile(r"(\d+)(candle|dlrm|transformer|vgg)_(\d+)\.fbuf")
+NAMES = {"candle": "CANDLE", "dlrm": "DLRM", "transformer": "BERT", "vgg": "VGG16"}
+
+Graphs = dict[tuple[str, int], dict[int, Path]]
+"""By model and servers, and then by the Gb/s that they were searched for, ascending."""
+
+
+def graphs_in(folder: str) -> Graphs:
+    """The released task graphs in a folder and below.
+
+    WeftError: there are none.
+    """
+    said = sorted((match[2], int(match[3]), int(match[1]), path) for path in Path(folder).rglob("*.fbuf")
+                  if (match := GRAPH.fullmatch(path.name)))
+    found: Graphs = {}
+    for name, servers, rate, path in said:
+        found.setdefault((NAMES[name], servers), {})[rate] = path
+    if not found:
+        raise WeftError(f"--data {folder}: no task graphs of TopoOpt, such as 100candle_16.fbuf, are in it or below")
+    return found
+
+
+def graph_ms(path: Path, fabric: Topology, algorithm: tuple[str, ...] = (), seed: int = 0) -> float:
+    """A task graph where flows share links in turn, as those of TCP do."""
+    job, _ = open_flexflow(path, fabric, algorithm)
+    return simulate(job, discipline="round-robin-flow", chunks=16, tie="ecmp", seed=seed).time_ps / MS
+
+
+def released(graphs: Graphs, quick: bool) -> Iterator[Row]:
+    """Released task graphs, each at its own rate, and those of 16 servers on circuits of 100 Gb/s too."""
+    for (name, n), by_rate in graphs.items():
+        for rate, path in by_rate.items():
+            if quick and (n, rate) != (16, 100):
+                continue
+            fabrics = [("ideal switch", switches(n, 1, rate))]
+            if n == 16:
+                fabrics += [("fat-tree", tree(n, rate)), *((f"TopoOpt, {len(jumps) * 2} x 100 Gb/s", circulant(
+                    n, jumps, bandwidth="100Gb/s", latency="1us", hop_latency=0)) for jumps in ((1, 5), (1, 3, 5, 9)))]
+            for fabric, network in fabrics:
+                time_ms = graph_ms(path, network, ("totient-rings",) if fabric.startswith("TopoOpt") else ())
+                known = RELEASED_MS.get((name, fabric), {}).get(rate) if n == 16 else None
+                yield {"model": name, "servers": n, "graph_Gbps": rate, "fabric": fabric, "time_ms": time_ms,
+                       "published_ms": known, "difference": None if known is None else time_ms / known - 1}
+
+
+def strategies(graphs: Graphs, quick: bool) -> Iterator[Row]:
+    """What the money of circuits buys of switches, with the strategies released for the rates beside it.
+
+    Flows that are hashed, as published, take the median of five seeds.
+    """
+    for (name, degree), published in TOPOOPT_MS.items():
+        by_rate = graphs.get((name, 16))
+        if by_rate is None or (quick and (name, degree) != ("CANDLE", 4)):
+            continue
+        ours = search(model(name, 16), optical_fabric(16, degree),
+                      Settings(budget=10 if quick else MOVES[16], outer=2, transport=JOINED)).time_ps / MS
+        for tiers, hashed in ((1, False), (2, False), (3, False), (3, True)):
+            each = _rate(tiers, degree, 100)
+            network = tree(16, each) if hashed else switches(16, tiers, each)
+            times = {rate: median(graph_ms(path, network, seed=seed) for seed in range(5 if hashed else 1))
+                     for rate, path in by_rate.items()}
+            beside = [*[rate for rate in times if rate <= each][-1:], *[rate for rate in times if rate > each][:1]]
+            taken, fastest = (min(some, key=lambda rate: times[rate]) for some in (beside, times))
+            yield {"model": name, "interfaces": degree,
+                   "fabric": f"fat-tree of {counted(tiers, 'tier')}" + ", hashed per pair" * hashed,
+                   "server_Gbps": each, "graph_Gbps": taken, "time_ms": times[taken], "topoopt_ms": published,
+                   "over_topoopt": times[taken] / published, "our_topoopt_ms": ours, "over_ours": times[taken] / ours,
+                   "fastest_graph_Gbps": fastest, "fastest_over_topoopt": times[fastest] / published}
+
+
+OF_GRAPHS: dict[str, Callable[[Graphs, bool], Iterable[Row]]] = {"released": released, "strategies": strategies}
+"""Studies that need the released task graphs."""
 
 
 def searches(quick: bool) -> Iterator[Row]:
     """Alternating optimization: before, after, and its cost; and on a fat-tree beside the released strategies."""
     points: list[tuple[str, int, int, str, FabricFor]] = [
         ("CANDLE", 16, 40 if quick else 100, f"fat-tree {rate} Gb/s", fixed(Fabric(tree(16, rate))))
-        for rate in RELEASED_MS
+        for rate in SEARCHED_FOR
     ]
     points += [(name, 16, 40 if quick else 100, "TopoOpt 4 x 100 Gb/s", optical_fabric(16, 4))
                for name in (("DLRM",) if quick else ("DLRM", "NCF", "CANDLE"))]
+    known = [RELEASED_MS["CANDLE", "fat-tree"][rate] for rate in SEARCHED_FOR]
     for at, (name, n, moves, fabric, fabric_for) in enumerate(points):
         found = search(model(name, n), fabric_for, Settings(budget=moves, transport=ROUTED))
         yield {
             "model": name, "servers": n, "fabric": fabric, "moves": moves, "start_ms": found.start_ps / MS,
-            "found_ms": found.time_ps / MS, "released_ms": [*RELEASED_MS.values(), *[None] * len(points)][at],
+            "found_ms": found.time_ps / MS, "released_ms": [*known, *[None] * len(points)][at],
             "runs": found.evaluations, "runs_to_best": found.evaluations_to_best,
             "s_per_run": found.seconds_per_evaluation, "ring_interfaces": found.fabric.ring_degree,
             "matched_interfaces": found.fabric.matched_degree,

@@ -523,8 +523,8 @@ class PaperKeys:
         choices=("swing", "pipeline", "lhc", "dear", "libra", "topoopt", "optics", "hardware", "training", "seeds",
                  "headlines"),
     )
-    data: str | None = key("text", "of hardware and training: other measurements, in the columns of its own",
-                           "FILE.csv")
+    data: str | None = key("text", "of hardware and training: other measurements, in the columns of its own; of "
+                           "topoopt: a folder with its released task graphs", "FILE.csv|FOLDER")
     quick: bool = key("flag", "a part that takes less than a minute", value=False)
 
 

@@ -7,28 +7,37 @@ from pathlib import Path
 
 import pytest
 
+from sim.cli import main
 from sim.papers import topoopt
 from sim.papers.topoopt import (
     CLUSTER,
+    DRAWN_JOBS,
     HEADLINES,
+    JOB_MIX,
+    OF_GRAPHS,
     PACKET_LEVEL_MS,
+    RELEASED_MS,
     STUDIES,
     _dedicated_point,
     all_to_all_share,
     best_all_reduce,
     findings,
+    graphs_in,
     measured_iterations,
     money,
+    released,
     shared_cluster,
+    strategies,
     switches,
     twisted,
 )
+from tests.workloads.formats.test_flexflow import TASKS, buffer
 from topologies import NPU
 from workloads.topoopt import model
 
 
 def test_every_study_has_a_headline_and_a_figure() -> None:
-    assert STUDIES.keys() == HEADLINES.keys()
+    assert STUDIES.keys() | OF_GRAPHS.keys() == HEADLINES.keys()
     assert STUDIES.keys() - topoopt.DRAWN.keys() == {"search", "money"}
 
 
@@ -98,3 +107,64 @@ def test_a_panel_whose_curves_lie_on_one_another_says_so(other: float, said: boo
             for degree in (4, 8) for delay in (10, 100)]
     topoopt.draw("following", rows, tmp_path / "following.svg")
     assert ("all within 0.1 %" in (tmp_path / "following.svg").read_text(encoding="utf-8")) is said
+
+
+@pytest.fixture
+def graphs(tmp_path: Path) -> topoopt.Graphs:
+    """Small graphs under the names of released ones, and files that are none of them."""
+    folder = tmp_path / "fattree" / "tgs"
+    folder.mkdir(parents=True)
+    for name in ("100candle_16", "400candle_16", "100dlrm_16", "25dlrm_32"):
+        (folder / f"{name}.fbuf").write_bytes(buffer(TASKS))
+    for name in ("100vgg_16.fbuf100vgg_16.fbuf", "100ncf_16.fbuf", "100vgg_16.csv"):
+        (folder / name).touch()
+    return graphs_in(str(tmp_path))
+
+
+def test_released_graphs_are_found_below_and_run_beside_what_is_published(graphs: topoopt.Graphs) -> None:
+    assert {key: [*rates] for key, rates in graphs.items()} == {
+        ("CANDLE", 16): [100, 400], ("DLRM", 16): [100], ("DLRM", 32): [25]}
+    rows = list(released(graphs, quick=False))
+    assert len(rows) == 3 * 4 + 1
+    for row in rows:
+        known = RELEASED_MS.get((row["model"], row["fabric"]), {}) if row["servers"] == 16 else {}
+        assert row["published_ms"] == known.get(row["graph_Gbps"]) and row["time_ms"] > 6  # of computation
+    (ideal,) = [row for row in rows if (row["model"], row["graph_Gbps"], row["fabric"]) == (
+        "DLRM", 100, "ideal switch")]
+    # A message of 10 MB at 12.5 GB/s between 1 and 2 ms, beside 4 ms of server 1, and then four rounds of 1 MB.
+    assert ideal["time_ms"] == pytest.approx(6 + 4 * (0.08 + 0.004), rel=1e-3)
+    assert ideal["difference"] == pytest.approx(ideal["time_ms"] / 61.155 - 1)
+    assert [row["graph_Gbps"] for row in released(graphs, quick=True)] == [100] * 8
+
+
+def test_the_faster_strategy_beside_the_rate_is_taken(graphs: topoopt.Graphs) -> None:
+    rows = list(strategies(graphs, quick=True))
+    assert [row["graph_Gbps"] for row in rows] == [400, 100, 100, 100]  # 505.7 Gb/s has none above; else they are alike
+    for row in rows:
+        assert row["over_topoopt"] == row["time_ms"] / 225.222 == row["fastest_over_topoopt"]
+    assert [line.split(",")[0] for line in findings("strategies", rows)] == [
+        "fat-tree of 1 tier", "fat-tree of 2 tiers", "fat-tree of 3 tiers", "fat-tree of 3 tiers"]
+
+
+def test_figure_16_is_the_mean_of_its_draws() -> None:
+    """Means of the released times of 135 jobs, in its notebook."""
+    rows = [{"model": name, "servers": 16, "graph_Gbps": rate, "fabric": fabric, "time_ms": 2 * known,
+             "published_ms": known, "difference": 1.0}
+            for (name, fabric), values in RELEASED_MS.items() for rate, known in values.items()]
+    means = [155.83805813763703, 74.978766332, 66.77789445310371, 62.65122195414074]
+    assert [*DRAWN_JOBS] == [100, 200, 400, 800] and all(sum(counts) == 135 for counts in DRAWN_JOBS.values())
+    assert findings("released", rows) == ["graphs of 100 Gb/s: +100.0% to +100.0%", "all: +100.0% to +100.0%", *(
+        f"figure 16, 27 jobs, ideal switch of {rate} Gb/s: mean {mean:.1f} ms, ours {2 * mean:.1f} ms"
+        for rate, mean in zip(DRAWN_JOBS, means, strict=True))]
+    few = [row for row in rows if row["graph_Gbps"] == 100 and row["model"] != JOB_MIX[0][0]]
+    assert len(findings("released", few)) == 2  # no figure without its models
+
+
+@pytest.mark.parametrize(("paper", "said"), [
+    ("topoopt", "no task graphs of TopoOpt, such as 100candle_16.fbuf, are in it or below"),
+    ("swing", "is for weft paper hardware, training, topoopt: swing takes no files"),
+])
+def test_a_folder_of_no_use_is_refused(paper: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+                                       ) -> None:
+    assert main(["paper", paper, "--data", str(tmp_path), "--out", str(tmp_path / "out"), "--quiet"]) == 2
+    assert said in capsys.readouterr().err
