@@ -3,7 +3,7 @@
 A server on which nothing can interfere is committed when a chunk arrives: start, end and next arrival are known then,
 so that the end of a service is no event. The others choose when they are free (sim/engine/policies/choose.py).
 
-In rounds a chunk is delivered ahead: when that will be is known as it is served, and what waits for it is told at once.
+In rounds (sim/engine/policies/rounds.py) a chunk is delivered ahead: what waits for it is told as it is served.
 
 A picosecond has three stages, as in the contract:
 
@@ -32,6 +32,7 @@ from sim.engine.policies import faults
 from sim.engine.policies.choose import SHORT, choose, choose_under_faults, look_at, wake
 from sim.engine.policies.pools import ask, asks, grant
 from sim.engine.policies.rooms import change_rooms
+from sim.engine.policies.rounds import begin_rounds, deliver_ahead
 from sim.program.contract import HEAD
 
 _LOW = (1 << 32) - 1
@@ -161,7 +162,9 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty, rounds
     elif last:
         ready = (start if program.hop_last[hop] == HEAD else end) + latency
         if rounds and chunk + 1 < state.tasks[task].chunks:
-            _begin_rounds(program, state, task, ready, event)
+            begin_rounds(program, state, task, ready, event)
+        elif rounds and (not program.whole_child.size or program.whole_ptr[task] == program.whole_ptr[task + 1]):
+            deliver_ahead(state, task, ready)
         else:
             put(program, state, ready, key, NONE, event)
     else:
@@ -181,41 +184,8 @@ def _serve(program, state, server, event, nics, ordered, routers, faulty, rounds
     if begins:
         if chunk == 0 and state.start_ps.size:
             state.start_ps[task] = start
-        if not of_nic and not (rounds and state.tasks[task].chunks > 1):
+        if not of_nic and not rounds:
             _follow(program, state, server, task, key, at, chunk + 1, end, ordered, faulty)
-
-
-@helper
-def _begin_rounds(program, state, task, ready, event):
-    """Deliver a chunk ahead of its time, `ready`: let those begin then, or later, that waited for it alone."""
-    its = state.tasks[task]
-    delivered = its.delivered + 1
-    its.delivered, its.gate_ps = delivered, ready
-    for edge in range(program.stream_ptr[task], program.stream_ptr[task + 1]):
-        child = np.int64(program.stream_child[edge])
-        other = state.tasks[child]
-        if other.released == delivered:
-            other.missing -= 1
-            if other.missing == 0:
-                _begin_round(program, state, child, delivered, event)
-                event = np.int64(NONE)
-
-
-@helper
-def _begin_round(program, state, task, chunk, event):
-    """Let a chunk of a task begin when all is delivered that it waits for.
-
-    A parent that is further has delivered that by now: its next chunk was not served before.
-    """
-    its, gate, missing = state.tasks[task], state.run.now_ps, np.int64(0)
-    for edge in range(program.parent_ptr[task], program.parent_ptr[task + 1]):
-        parent = np.int64(program.parent[edge])
-        if state.tasks[parent].delivered == chunk:
-            gate = max(gate, state.tasks[parent].gate_ps)
-            missing += 1
-    its.missing, its.released, its.joined = missing, chunk + 1, chunk + 1
-    at = np.int64(program.route_ptr[program.task_route[task]])
-    put(program, state, gate, _key(program, state, task, chunk), (at << 32) | _size(program, task, chunk), event)
 
 
 @helper
@@ -337,7 +307,7 @@ def run_fifo(program, state, max_events, until_ps):
 
 @entry
 def run_rounds(program, state, max_events, until_ps):
-    """Run such a program without pools whose chunks are delivered one by one; see `sim.engine.setup.in_rounds`."""
+    """Run such a program without pools whose chunks are delivered one by one; see `sim.engine.policies.rounds`."""
     return fifo_loop(program, state, max_events, until_ps, False, False, False, False, True)
 
 

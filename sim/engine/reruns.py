@@ -32,8 +32,10 @@ class Reruns:
     def __init__(self, program: Program) -> None:
         self.program = setup.simplified(program)
         setup.check_fits(self.program)
-        self._longest_ps, self._kernel = int(program.service_ps.max(initial=1)), setup.loop(self.program)
-        self._take(setup.initial_state(self.program, log=False))
+        state = setup.initial_state(self.program, log=False)
+        self._longest_ps, self._kernel = (
+            int(program.service_ps.max(initial=1)), setup.loop(self.program, state.rings.size))
+        self._take(state)
 
     @staticmethod
     def accept(program: Program) -> bool:

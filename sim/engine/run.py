@@ -45,7 +45,7 @@ class Run:
         self.program = setup.simplified(self.program)
         setup.check_fits(self.program)
         self.state: FifoState = setup.initial_state(self.program, self.log, self.times)
-        self._kernel: Callable[..., int] = setup.loop(self.program)
+        self._kernel: Callable[..., int] = setup.loop(self.program, self.state.rings.size)
 
     @property
     def events(self) -> int:

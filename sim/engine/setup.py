@@ -12,6 +12,7 @@ from sim.engine.core import state as layout
 from sim.engine.core.status import FAR, NONE, UNSTACKED
 from sim.engine.policies.choose import NUMBER_BITS
 from sim.engine.policies.faults import SPARE_NODES
+from sim.engine.policies.rounds import find_rings
 from sim.program import FIFO, I32, I64, PER_TASK, Program
 from sim.program.contract import ATTEMPTS, HEAD, ROUND_ROBIN_FLOW, UNBOUNDED, WEIGHTS
 from sim.program.outcome import Stranded, log_base, noted_from
@@ -45,14 +46,10 @@ ROOM_FOR_BUCKETS = 1 << 22
 """Of the queue of a server, a power of two; and of all queues of a run, where servers are many."""
 
 
-def loop(program: Program) -> Callable[..., int]:
-    """The entry of the loop that a program runs in."""
-    found = _loop(program)
-    return _fifo.run_rounds if found is _fifo.run_fifo and in_rounds(program) else found
-
-
-def _loop(program: Program) -> Callable[..., int]:
-    """The one with the fewest flags that a program can run in."""
+def loop(program: Program, rings: int = 0) -> Callable[..., int]:
+    """The entry of the loop with the fewest flags that a program can run in, where its state has so many rings."""
+    if rings:
+        return _fifo.run_rounds
     if not program.is_healthy:
         drawn = not (choosers(program).any() or program.pool_capacity.size or program.has_nics)
         return _fifo.run_drawn if drawn else _fifo.run_faulty
@@ -62,23 +59,14 @@ def _loop(program: Program) -> Callable[..., int]:
     return _fifo.run_ordered if ranks else _fifo.run_links
 
 
-def in_rounds(program: Program) -> bool:
-    """Whether each chunk of a task of several waits for the one before it, and may wait for such a one of other tasks.
-
-    When a chunk is delivered is then known as it is served, and so is when the chunks may begin that wait for it: what
-    a task has that is not delivered is one chunk. At most two tasks wait for a chunk, as there is room for two events.
-    """
+def in_rounds(program: Program, state: layout.FifoState) -> layout.FifoState:
+    """The state with its rings, if each task of several chunks is in one; see sim.engine.policies.rounds."""
     lag = program.parent_lag
-    if not lag.size or program.pool_capacity.size or np.any(lag != 1) or np.any(program.hop_last == HEAD):
-        return False
-    parent, child, _ = program.stream_edges()
-    chunks, own = program.cut_chunks[program.task_cut[child]], child[parent == child]
-    several = int(program.cut_tasks()[program.cut_chunks > 1].sum())
-    alike = own.size == several and np.all(own[1:] > own[:-1]) and np.all(chunks > 1)
-    return bool(
-        alike and np.all(chunks == program.cut_chunks[program.task_cut[parent]])
-        and np.diff(program.stream_ptr).max() <= 2 and np.all(np.diff(program.route_ptr)[program.task_route[own]] > 0)
-    )
+    if (not lag.size or program.pool_capacity.size or np.any(lag != 1) or np.any(program.hop_last == HEAD)
+            or loop(program) is not _fifo.run_fifo):
+        return state
+    found = state._replace(rings=rows(layout.Ring, program.n_tasks))
+    return found if find_rings(program, found) else state
 
 
 def check_fits(program: Program) -> None:
@@ -102,7 +90,7 @@ def simplified(program: Program) -> Program:
         rank = np.unique(program.task_priority, return_inverse=True)[1]
         program = program._replace(task_priority=rank.astype(np.int32))
     program = without_lone_queues(without_room_to_spare(program))
-    if not program.has_nics and _loop(program) in (_fifo.run_links, _fifo.run_faulty):
+    if not program.has_nics and loop(program) in (_fifo.run_links, _fifo.run_faulty):
         program = program._replace(server_nic=np.full(program.n_servers, NONE, np.int32))
     return program
 
@@ -254,7 +242,7 @@ def initial_state(program: Program, log: bool, times: bool = True) -> layout.Fif
     logs = log and program.is_healthy
     base = log_base(program) if logs else np.zeros(0, np.int64)
     n_logged = int(base[-1]) if logs else 0
-    return layout.FifoState(
+    return in_rounds(program, layout.FifoState(
         run=run,
         tasks=tasks,
         start_ps=np.full(n_tasks if times else 0, -1, np.int64),
@@ -268,7 +256,7 @@ def initial_state(program: Program, log: bool, times: bool = True) -> layout.Fif
         **(nics(program) if program.has_nics else {}),
         **_queues(program, run),
         **({} if program.is_healthy else _faults(program, run, log)),
-    )
+    ))
 
 
 def _faults(program: Program, run: Rows[layout.Run], log: bool) -> dict[str, Any]:

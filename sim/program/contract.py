@@ -420,10 +420,10 @@ class Program(NamedTuple):
             missing += self.task_waits
         if self.pushed_child.size:
             missing += self.pushed_waits
-        if self.parent_lag.size:
+        if self.parent_lag.size and np.any(self.parent_lag == 0):
             child = _owners(self.parent_ptr)[self.parent_lag == 0]
             missing += np.bincount(child, minlength=self.n_tasks).astype(np.int32)
-        elif self.parent.size:
+        elif self.parent.size and not self.parent_lag.size:
             missing += np.diff(self.parent_ptr)
         return missing
 

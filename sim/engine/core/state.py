@@ -69,6 +69,16 @@ class Task(Row):
     gate_ps: Word
 
 
+class Ring(Row):
+    """A task whose chunks wait for each other, and for those of a task behind it; see `sim.engine.policies.rounds`."""
+
+    behind: Half  # itself where there is none
+    ahead: Half  # the task that waits for it, or NONE
+    at: Half  # where its route begins
+    tie: Half
+    cut: Half
+
+
 class Server(Row):
     """A server, whether it is committed on arrival or chooses."""
 
@@ -309,6 +319,7 @@ class FifoState(NamedTuple):
     held: I32 = _FEW  # (T,) or (0,): nodes of chunks that are in, while one of a chunk before them is not: a list
     node_since: I64 = _NONE  # (nodes,) or (0,): when the chunks in nodes arrived, or asked
     journal: Rows[Service] = rows(Service)  # (rows,) or (0,): every service, where asked for
+    rings: Rows[Ring] = rows(Ring)  # (T,) or (0,): empty where not all tasks of several chunks are such
 
     @property
     def joined(self) -> I32:

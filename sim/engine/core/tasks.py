@@ -101,7 +101,7 @@ def _deliver(program, state, task, ordered):
     if delivered == chunks:
         present = state.run.now_ps
         its.gate_ps = present
-        state.run.makespan_ps = present
+        state.run.makespan_ps = max(state.run.makespan_ps, present)
         state.run.left -= 1
         if program.whole_child.size:
             for edge in range(program.whole_ptr[task], program.whole_ptr[task + 1]):
@@ -111,7 +111,12 @@ def _deliver(program, state, task, ordered):
 @helper
 def _size(program, task, chunk):
     """Size of a chunk, as a number of the program."""
-    cut = program.task_cut[task]
+    return size_of_chunk(program, np.int64(program.task_cut[task]), chunk)
+
+
+@helper
+def size_of_chunk(program, cut, chunk):
+    """Size of a chunk of a task that is cut so."""
     return np.int64(program.cut_size[u64(cut), 0] if chunk < program.cut_first[cut] else program.cut_size[u64(cut), 1])
 
 

@@ -58,7 +58,7 @@ def test_chunks_are_delivered_ahead(program: Program, max_events: int) -> None:
 
 @pytest.mark.parametrize("change", [
     "nothing", "an own window of two", "no own window", "another number of chunks", "heads", "no server", "three wait",
-    "a pool", "chunk by chunk",
+    "two others", "a pool", "chunk by chunk",
 ])
 def test_what_else_a_chunk_may_wait_for_makes_each_delivery_an_event(change: str) -> None:
     builder = ProgramBuilder(deliver="head" if change == "heads" else "tail")
@@ -70,6 +70,8 @@ def test_what_else_a_chunk_may_wait_for_makes_each_delivery_an_event(change: str
         if change != "no own window" or place:
             builder.window(one, one, 1 + (change == "an own window of two"))
         builder.window(one, ring[0 if change == "three wait" else place - 1], 1)
+    if change == "two others":
+        builder.window(ring[3], ring[1], 1)
     if change == "a pool":
         builder.ask(ring[0], builder.pool(1), 1)
     if change == "chunk by chunk":
