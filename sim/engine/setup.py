@@ -62,6 +62,12 @@ def _loop(program: Program) -> Callable[..., int]:
     return _fifo.run_ordered if ranks else _fifo.run_links
 
 
+def is_plain(program: Program) -> bool:
+    """Whether no server of a program chooses, and it has no pools and NICs, and is healthy."""
+    simple = program.is_healthy and not program.pool_capacity.size and not program.has_nics
+    return simple and not choosers(program).any()
+
+
 def in_rounds(program: Program) -> bool:
     """Whether each chunk of a task of several waits for the one before it, and may wait for such a one of other tasks.
 
