@@ -98,7 +98,7 @@ WARM_PARTS = {
     "faults": (10.6, "links that are slow or down, NPUs that are late"),
     "losses": (2.7, "links that only lose chunks or jitter"),
     "why": (3.4, "critical paths: --why, train, share, optimize"),
-    "large": (1.3, "passes over programs of more than a million tasks"),
+    "large": (2.0, "passes over programs of more than a million tasks or services"),
     "integers": (9.4, "compression of integers: workloads.compression"),
     "floats": (7.5, "compression of floats"),
 }

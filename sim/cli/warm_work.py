@@ -93,7 +93,11 @@ def _ordered() -> None:
 
 
 def _large() -> None:
-    """Two million transfers, of which there have to be one for the passes over large programs; waits that are mixed."""
+    """Two million transfers, of which there have to be one for the passes over large programs; waits that are mixed.
+
+    And a million services on two links, which an all-to-all on a ring has by its symmetry.
+    """
+    simulate(build("direct", "all-to-all", from_spec("ring:64"), "4MiB"), chunks=1024)
     simulate(build("ring", "all-gather", from_spec("ring:1024"), "1MiB"), symmetry="off", chunks=1).rated()
     one = i32([0])
     rows_of(np.array([0, 1]), one, one, one, np.empty(1, np.int32))

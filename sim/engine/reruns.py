@@ -40,8 +40,7 @@ class Reruns:
     @staticmethod
     def accept(program: Program) -> bool:
         """Whether a program is one of these."""
-        simple = program.is_healthy and not program.pool_capacity.size and not program.has_nics
-        return simple and not setup.choosers(program).any()
+        return setup.is_plain(program)
 
     def _take(self, state: FifoState) -> None:
         """Begin every run from a state."""

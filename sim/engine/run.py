@@ -7,6 +7,7 @@ from time import monotonic
 import numpy as np
 
 from sim.engine import setup
+from sim.engine.carousel import FEWEST_SERVICES, Carousel
 from sim.engine.core.state import FifoState, Service
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, OUT_OF_ORDER, PAUSED, STUCK
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
@@ -120,18 +121,19 @@ def run(
     Deadlock: tasks wait for each other.
     Stopped: the event limit was reached, or Ctrl-C.
     """
-    return advance_to_end(start(program, log=log, times=times), max_events, progress)
+    return advance_to_end(_start(program, log, times, max_events is None), max_events, progress)
 
 
 @staged("engine")
-def start(program: Program, *, log: bool = False, times: bool = True) -> Run:
-    """A run that has not begun; see `Run`."""
-    return Run(program, log, times)
+def _start(program: Program, log: bool, times: bool, whole: bool) -> Run | Carousel:
+    """A run that has not begun; see `Run`. `whole`: whether it goes on to its end."""
+    whole = whole and not log and program.chunk_hops() >= FEWEST_SERVICES
+    return Carousel(program, times) if whole and Carousel.accepts(program) else Run(program, log, times)
 
 
 @staged("engine")
 def advance_to_end(
-    one: Run, max_events: int | None = None, progress: Callable[[Progress], None] | None = None
+    one: Run | Carousel, max_events: int | None = None, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
     """Continue in slices, so that progress is reported and Ctrl-C is handled; parameters and errors as in `run`."""
     pace = _Pace()
@@ -188,7 +190,7 @@ def check_size(program: Program, log: bool, asked: bool = False) -> None:
         )
 
 
-def _reached(one: Run, total: int) -> str:
+def _reached(one: Run | Carousel, total: int) -> str:
     return f"{format_time(one.now_ps)} of simulated time, {one.events:,} of {total:,} services done"
 
 

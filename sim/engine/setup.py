@@ -59,6 +59,12 @@ def loop(program: Program, rings: int = 0) -> Callable[..., int]:
     return _fifo.run_ordered if ranks else _fifo.run_links
 
 
+def is_plain(program: Program) -> bool:
+    """Whether no server of a program chooses, and it has no pools and NICs, and is healthy."""
+    simple = program.is_healthy and not program.pool_capacity.size and not program.has_nics
+    return simple and not choosers(program).any()
+
+
 def in_rounds(program: Program, state: layout.FifoState) -> layout.FifoState:
     """The state with its rings, if each task of several chunks is in one; see sim.engine.policies.rounds."""
     lag = program.parent_lag

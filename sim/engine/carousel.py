@@ -1,0 +1,100 @@
+"""Runs in which nothing waits and each task crosses one server, again and again; see sim/engine/core/carousel.py."""
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.engine import setup
+from sim.engine.compile.rows import Rows, row, rows
+from sim.engine.core.carousel import BITS, Arrival, Lane, Queues, Rider, go_round
+from sim.engine.core.status import FINISHED
+from sim.program.contract import HEAD, I64, Program
+from sim.program.outcome import Outcome
+
+FEWEST_SERVICES = 2**20
+"""A run of fewer takes less time than one more kernel takes to be loaded."""
+
+MOST_SERVERS, MOST_CHUNKS = 64, 2**20
+"""Servers are few where one stands for many; and there is room for all chunks in queues."""
+
+
+class Carousel:
+    """A run that goes on to its end, in slices, server by server.
+
+    `program`: one that `accepts`.
+    `times`: keep when each task started and finished.
+    """
+
+    def __init__(self, program: Program, times: bool = True) -> None:
+        self.program, self.times = program, times
+        server = program.hop_server[program.route_hop[program.route_ptr[program.task_route]]]
+        order = np.lexsort((program.task_class, server))
+        self._task = np.split(order, np.searchsorted(server[order], np.arange(1, program.n_servers)))
+        self._states = [_initial(program, one, tasks) for one, tasks in enumerate(self._task)]
+
+    @staticmethod
+    def accepts(program: Program) -> bool:
+        """Whether a program is one of these."""
+        waits = program.whole_child.size or program.parent.size
+        if waits or program.n_servers > MOST_SERVERS or not setup.is_plain(program):
+            return False
+        lengths, chunks = np.diff(program.route_ptr), program.chunks()
+        most = max(program.n_tasks, int(lengths.max(initial=0)), int(chunks.max(initial=0)))
+        if most >> BITS or chunks.sum() > MOST_CHUNKS or np.any(lengths == 0):
+            return False
+        inner, server = program.hop_last == 0, program.route_server
+        alike = program.hop_latency_ps[inner] == _onward_ps(program)[program.hop_server[inner]]
+        stays = (server[1:] == server[:-1]) | (program.hop_last[program.route_hop[:-1]] != 0)
+        return bool(np.all(alike) and np.all(stays))
+
+    @property
+    def events(self) -> int:
+        """Services begun so far."""
+        return sum(int(one.lane["events"]) for one in self._states)
+
+    @property
+    def now_ps(self) -> int:
+        """Picosecond reached, at the server that is ahead."""
+        return max((int(one.lane["now_ps"]) for one in self._states), default=0)
+
+    def advance(self, max_events: int) -> bool:
+        """Go on to the end, or until so many more services have begun; returns whether it has ended."""
+        goal = self.events + max_events
+        return all(go_round(one, np.int64(goal - self.events)) == FINISHED for one in self._states)
+
+    def outcome(self) -> Outcome:
+        """Times, once the run has ended."""
+        times = np.zeros((2, self.program.n_tasks if self.times else 0), np.int64)
+        for tasks, one in zip(self._task if self.times else (), self._states, strict=False):
+            times[:, tasks] = one.riders["start_ps"], one.riders["finish_ps"]
+        busy_ps = np.array([one.lane["busy_ps"] for one in self._states], np.int64)
+        last_ps = max((int(one.riders["finish_ps"].max(initial=0)) for one in self._states), default=0)
+        return Outcome(times[0], times[1], busy_ps, last_ps, self.events)
+
+
+def _onward_ps(program: Program) -> I64:
+    """Latency after the hops at each server that are not the last, (S,)."""
+    inner, onward_ps = program.hop_last == 0, np.zeros(program.n_servers, np.int64)
+    onward_ps[program.hop_server[inner]] = program.hop_latency_ps[inner]
+    return onward_ps
+
+
+def _initial(program: Program, server: int, tasks: npt.NDArray[np.integer]) -> Queues:
+    """The state of a server, with the first chunks of its tasks."""
+    cut, route = program.task_cut[tasks], program.task_route[tasks]
+    lane, riders, rate = row(Lane), rows(Rider, tasks.size), program.server_rate[server]
+    last = program.route_hop[program.route_ptr[route + 1] - 1]
+    riders["tie_class"], riders["hops"] = program.task_class[tasks], np.diff(program.route_ptr)[route]
+    riders["chunks"], riders["leading"] = program.cut_chunks[cut], program.cut_first[cut]
+    for word, some in (("first_ps", riders["leading"] > 0), ("rest_ps", riders["leading"] < riders["chunks"])):
+        size = program.cut_size[cut[some], int(word == "rest_ps")]
+        riders[word][some] = program.service(size, rate)
+    riders["out_ps"], riders["whole"] = program.hop_latency_ps[last], program.hop_last[last] != HEAD
+    lane["onward_ps"], lane["stored"] = _onward_ps(program)[server], not program.cut_through
+    lane["to_begin"] = tasks.size
+    begins = _queue(tasks.size)
+    begins["word"][: tasks.size] = np.arange(tasks.size)
+    return Queues(lane, riders, begins, _queue(int(program.cut_chunks[cut].sum())))
+
+
+def _queue(room: int) -> Rows[Arrival]:
+    return rows(Arrival, 1 << max(room - 1, 0).bit_length())
