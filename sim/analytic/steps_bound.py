@@ -1,12 +1,12 @@
 """Lower bounds on steps of a schedule alone, on circuits that stay as they are: they decide which are simulated."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from collectives import Schedule
+from collectives import Schedule, Transfers
 from collectives.core.routes import paths_of
 from collectives.core.transfers import take
 from collectives.reconfigured import step_numbers, waits
@@ -67,15 +67,27 @@ class StepBounds:
         `state`: tells the fabric from others.
         """
         if (first, state) not in self._found:
-            self._found[first, state] = self._from(first, fabric, state)
+            steps = (self._alone(step, fabric, state) for step in range(first, len(self.rows)))
+            self._found[first, state] = self._from(first, steps, fabric.latency_ps)
         found = self._found[first, state]
         return found[last - first] if last - first < len(found) else None
 
-    def _from(self, first: int, fabric: Topology, state: Hashable) -> list[int]:
+    def anywhere_ps(self, first: int, last: int, n_nodes: int, latency_ps: int, rate_Bps: float) -> int:
+        """What some steps take at least, however links are connected, and whenever they change.
+
+        `n_nodes`, `latency_ps`: of nodes, and of any link.
+        `rate_Bps`: of all links of a node together, which a single pair may have.
+        """
+        state = "anywhere", n_nodes, latency_ps, rate_Bps
+        if (first, state) not in self._found:
+            steps = (self._at_once(step, n_nodes, latency_ps, rate_Bps) for step in range(first, len(self.rows)))
+            self._found[first, state] = self._from(first, steps, np.full(2 * n_nodes, latency_ps))
+        return self._found[first, state][last - first] if last >= first else 0
+
+    def _from(self, first: int, steps: Iterable[_Step | None], latency_ps: npt.NDArray[np.integer]) -> list[int]:
         """Of the steps up to each, as far as there are routes."""
-        found, load_ps, ended_ps = list[int](), np.zeros(fabric.n_links), np.zeros((2, self.transfers.src.size))
-        for step in range(first, len(self.rows)):
-            one = self._alone(step, fabric, state)
+        found, load_ps, ended_ps = list[int](), np.zeros(latency_ps.size), np.zeros((2, self.transfers.src.size))
+        for step, one in enumerate(steps, first):
             if one is None:
                 break
             begun_ps = np.zeros(self.rows[step].size)
@@ -83,7 +95,7 @@ class StepBounds:
                 np.maximum.at(begun_ps, some.place, ended[some.row])
             ended_ps[:, self.rows[step]] = begun_ps + one.ends_ps
             load_ps += one.load_ps
-            busiest_ps = np.where(load_ps > 0, load_ps + fabric.latency_ps, 0).max(initial=0)
+            busiest_ps = np.where(load_ps > 0, load_ps + latency_ps, 0).max(initial=0)
             found.append(round(max(busiest_ps, ended_ps[0].max(initial=0))))
         return found
 
@@ -106,7 +118,18 @@ class StepBounds:
         latency_ps = np.bincount(row, fabric.latency_ps[paths.links], t.src.size) / routes
         slowest = np.zeros(t.src.size)
         np.maximum.at(slowest, row, ps_per_byte)
+        return _Step(load_ps.astype(np.float64), latency_ps + slowest * self._sizes(t, size))
+
+    def _at_once(self, step: int, n_nodes: int, latency_ps: int, rate_Bps: float) -> _Step:
+        """A step of which each transfer has all links of its ends; loads are of what nodes send, then receive."""
+        t = take(self.transfers, self.rows[step])
+        moves, ps_per_byte = t.src != t.dst, PS_PER_S / rate_Bps * (self.model.deliver != "head")
+        size = t.blocks * self.size * moves
+        load_ps = np.concatenate([np.bincount(ends, size * ps_per_byte, n_nodes) for ends in (t.src, t.dst)])
+        return _Step(load_ps, moves * latency_ps + ps_per_byte * self._sizes(t, size))
+
+    def _sizes(self, t: Transfers, size: F64) -> F64:
+        """Bytes of transfers and of their first chunks, (2, rows)."""
         own = 0 if t.rounds is None else t.rounds[:, 0]
-        chunks = np.where(own, own, model.chunks or 0)
-        first = np.where(chunks, size // np.maximum(chunks, 1), 0)
-        return _Step(load_ps.astype(np.float64), latency_ps + slowest * np.stack([size, first]))
+        chunks = np.where(own, own, self.model.chunks or 0)
+        return np.stack([size, np.where(chunks, size // np.maximum(chunks, 1), 0)])

@@ -8,6 +8,7 @@ as those of the fabric, or stride rings, over several hops ("When Light Bends to
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
+from itertools import combinations_with_replacement
 from math import inf
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from sim.lower.job import lower
 from sim.program.model import Model
 from sim.program.outcome import Deadlock
 from topologies import Topology, WeftError
+from topologies.core.epochs import packet_links
 from topologies.core.paths import distinct_of
 from topologies.optics import States, all_states, joining, layouts, stride_rings
 from topologies.stages import count, staged
@@ -82,30 +84,49 @@ class Planner:
         self._found: dict[str, list[Piece]] = {}
 
     @cached_property
-    def least_ps(self) -> int:
-        """What all steps take on circuits of their own, each from the first; 0 where the ports do not suffice."""
+    def own_ps(self) -> int:
+        """What all steps take one by one on circuits of their own; 0 where the ports do not suffice."""
         own = [self._own(step, step) for step in range(len(self.pairs))]
         prices = [None if piece is None else self.price_ps(*piece) for piece in own]
         return 0 if None in prices else sum(price or 0 for price in prices)
 
+    @cached_property
+    def least_ps(self) -> int:
+        """No plan takes less, nor any other circuits that change at other times."""
+        return self._anywhere_ps(0, len(self.pairs) - 1)
+
+    def _anywhere_ps(self, first: int, last: int) -> int:
+        """What some steps take at least, of which each pair has all ports of its servers."""
+        fabric, latency_ps, rate_Bps = self.schedule.topology, *self._ports
+        return int(self.bounds.anywhere_ps(first, last, fabric.n_nodes, latency_ps, rate_Bps) * (1 - 1e-9))
+
+    @cached_property
+    def _ports(self) -> tuple[int, float]:
+        """The latency of a link at least, and the rate of all ports of a server, those to packet switches included."""
+        fabric, stays = self.schedule.topology, packet_links(self.schedule.topology)
+        packets_Bps = np.bincount(fabric.src[stays], fabric.bandwidth_Bps[stays], fabric.n_nodes)[: fabric.n_npus].max()
+        latency_ps = int(fabric.latency_ps.min()) if fabric.n_links else 0
+        return latency_ps, self.optics.ports * self.optics.rate_Bps + float(packets_Bps)
+
     @staged("search")
-    def plan(self, policy: str) -> Plan | None:
+    def plan(self, policy: str, limit_ps: float = inf) -> Plan | None:
         """The quickest plan; among equals the one that changes less often. None if there is none.
 
+        Some that take as long as `limit_ps` or longer are left out.
         Steps on the same circuits run into each other, and may hold each other up: what the program takes for one by
         one is simulated together, and compared with plans whose parts lie between changes.
         """
-        plans = [self._plan(policy, joins) for joins in (True, False)]
+        plans = [self._plan(policy, joins, limit_ps) for joins in (True, False)]
         return min((one for one in plans if one is not None), key=lambda one: (one.time_ps, one.changes), default=None)
 
-    def _plan(self, policy: str, joins: bool) -> Plan | None:
+    def _plan(self, policy: str, joins: bool, limit_ps: float) -> Plan | None:
         """The least sum of parts; `joins`: whether parts on the same circuits may follow each other.
 
         Parts count with their bounds until they are on the least sum; then they are priced, and it is sought again.
         """
         n, delay_ps = len(self.pairs), self.optics.delay_ps
         if policy not in self._found:
-            self._found[policy] = sorted(piece for piece in self._pieces(policy) if piece is not None)
+            self._found[policy] = sorted(piece for piece in self._pieces(policy, limit_ps) if piece is not None)
         times_ps, priced = {piece: self._bound_ps(*piece) for piece in self._found[policy]}, set[Piece]()
         while (found := self._least(times_ps, joins)) is not None and not priced.issuperset(found[1]):
             times_ps |= {piece: self.price_ps(*piece) for piece in found[1]}
@@ -157,7 +178,7 @@ class Planner:
             return 0  # it may name its routes
         return self.bounds.least_ps(first, last, self.states[state], state)
 
-    def _pieces(self, policy: str) -> Iterator[Piece | None]:
+    def _pieces(self, policy: str, limit_ps: float = inf) -> Iterator[Piece | None]:
         n = len(self.pairs)
         if policy in (EVERY_STEP, "two states"):
             yield from (self._own(step, step) for step in range(n))
@@ -171,7 +192,8 @@ class Planner:
             yield 0, n - 1, 0
             states, parts = all_states(self.schedule.topology), n * (n + 1) // 2
             if states is not None and parts <= min(MOST_PARTS, MOST_BOUNDS // len(states.circuits)):
-                yield from (self._fastest(first, last, states) for first in range(n) for last in range(first, n))
+                ends = combinations_with_replacement(range(n), 2)
+                yield from (self._fastest(first, last, states, limit_ps) for first, last in ends)
         others = [] if policy == EVERY_STEP else [0]
         if policy in ("stride rings", PLANNED) and n <= MOST_PRICED:
             others += [self._state(ring) for ring in stride_rings(self.schedule.topology)]
@@ -179,9 +201,13 @@ class Planner:
             others += [self._state(one) for one in layouts(self.schedule.topology).values()]
         yield from ((step, step, state) for step in range(n) for state in dict.fromkeys(others))
 
-    def _fastest(self, first: int, last: int, states: States) -> Piece | None:
-        """Those of all circuits on which some steps end first: what their bound excludes is not simulated."""
-        found: tuple[float, int] = inf, 0
+    def _fastest(self, first: int, last: int, states: States, limit_ps: float) -> Piece | None:
+        """Those of all circuits on which some steps end first: what their bound excludes is not simulated.
+
+        None where they, and the steps before and behind, take as long as the limit.
+        """
+        rest_ps = self._anywhere_ps(0, first - 1) + self._anywhere_ps(last + 1, len(self.pairs) - 1)
+        found: tuple[float, int] = limit_ps - rest_ps, -1
         least_ps = self._least_ps(first, last, states)
         for at in np.argsort(least_ps, kind="stable")[:MOST_TRIED].tolist():
             if least_ps[at] >= found[0]:
@@ -189,7 +215,7 @@ class Planner:
             state = self._state(states.fabric(self.schedule.topology, at))
             if (price := self.price_ps(first, last, state)) is not None:
                 found = min(found, (price, state))
-        return (first, last, found[1]) if found[0] < inf else None
+        return (first, last, found[1]) if found[1] >= 0 else None
 
     def _least_ps(self, first: int, last: int, states: States) -> npt.NDArray[np.float64]:
         """What some steps take at least on each state: what its busiest circuit sends, and what waits for each other.

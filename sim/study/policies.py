@@ -63,10 +63,10 @@ def policies(
         if "circuits=" not in label
     ]
     run = partial(simulate, symmetry=spec.symmetry, faults=spec.build_faults(), **how.arguments())
-    planners.sort(key=lambda one: one[1].least_ps or static.result.time_ps)
+    planners.sort(key=lambda one: one[1].own_ps or static.result.time_ps)
     for policy in SHOWN:
         if policy == EVERY_STEP or may_pay:
-            found += _planned(policy, planners, run)
+            found += _planned(policy, planners, run, min(one.result.time_ps for one in found))
         else:  # any change takes longer than all of it
             found.append(found[0]._replace(policy=policy))
         done(policy)
@@ -89,15 +89,21 @@ def _static(spec: Spec, points: dict[str, Any], how: How) -> BestForm[Result]:
     return best
 
 
-def _planned(policy: str, planners: Sequence[tuple[str, Planner]], run: Callable[..., Result]) -> list[Found]:
-    """The quickest plan of a policy; none where no step has circuits of its own."""
+def _planned(
+    policy: str, planners: Sequence[tuple[str, Planner]], run: Callable[..., Result], limit_ps: float
+) -> list[Found]:
+    """The quickest plan of a policy; none where no step has circuits of its own.
+
+    `limit_ps`: of plans that take longer, some may be overlooked.
+    """
     plans: list[tuple[int, int, Plan]] = []
     for at, (_, planner) in enumerate(planners):
-        if plans and planner.least_ps >= min(plans, key=lambda one: one[0])[0]:
+        if plans and planner.least_ps >= min(plans)[0]:
             continue
-        plan = planner.plan(policy)
+        plan = planner.plan(policy, limit_ps + 1)
         if plan is not None:
             plans.append((plan.time_ps, at, plan))
+            limit_ps = min(limit_ps, plan.time_ps)
     for _, at, plan in sorted(plans, key=lambda one: one[:2]):
         label, planner = planners[at]
         try:

@@ -40,6 +40,7 @@ def test_no_steps_take_less(fabric, name, model):
         for piece in sorted(pieces)[::11]:
             least_ps, time_ps = planner._bound_ps(*piece), planner.price_ps(*piece)
             assert (least_ps is None) == (time_ps is None) and (least_ps is None or least_ps <= time_ps + PS)
+            assert time_ps is None or planner._anywhere_ps(*piece[:2]) <= time_ps
 
 
 @pytest.mark.table
@@ -54,6 +55,7 @@ def test_a_plan_is_that_of_all_prices(monkeypatch, fabric, name, model):
         for policy, plan in zip(POLICIES, plans, strict=True):
             want = planner.plan(policy)
             assert (plan and plan[2:]) == (want and want[2:])
+            assert plan is None or planner.least_ps <= plan.time_ps
 
 
 def test_steps_of_a_ring_take_what_their_bound_says():

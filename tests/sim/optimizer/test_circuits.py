@@ -107,6 +107,19 @@ def test_the_plan_of_many_steps_is_no_slower_than_that_of_any_policy(fabric, nam
     assert plans[-1].time_ps == min(plan.time_ps for plan in plans if plan is not None)
 
 
+@pytest.mark.parametrize(("fabric", "best_us"), [("ocs:5x2,delay=0s", 12.78304), ("ocs:7x3,delay=0s", 9.18784)])
+def test_of_several_algorithms_the_quickest_plan_is_that_of_one(fabric, best_us):
+    """Also where steps that run into each other take less than one after the other: two messages a port, and two hops."""
+    names = "direct", "pairwise", "concurrent-flow"
+    spec = Spec.from_dict({
+        "topology": {"spec": fabric}, "sweep": {"begin": "1.5MiB", "end": "1.5MiB"},
+        "collective": {"name": "all-to-all", "algorithms": list(names)},
+    }).choosing()
+    best = [policies(spec, some)[0][-1].result.time_ps for some in (names, *([name] for name in names))]
+    assert best[0] == min(best[1:])
+    assert best[0] / US == pytest.approx(best_us)
+
+
 def test_switching_needs_circuits():
     with pytest.raises(WeftError, match="ring:4 has no circuits to switch: choose a fabric such as ocs:16x4"):
         Planner(build("ring", "all-reduce", ring(4), "1KiB"))
