@@ -40,7 +40,7 @@ from collectives import (
 )
 from collectives.core.collective import COLLECTIVES, collective, plain_name
 from collectives.core.schedule import Schedule
-from collectives.formats.files import SUFFIX, check_is_no_file, functions_of, options_of
+from collectives.formats.names import SUFFIX
 from topologies import Topology, WeftError
 from topologies.checks import checked, choice
 from topologies.stages import staged
@@ -335,13 +335,15 @@ def algorithm(name: str) -> Algorithm:
     WeftError
         No such algorithm.
     """
-    if name.endswith(SUFFIX):
-        return Algorithm(
-            name, "a schedule from a file", "as many ranks as in the file", functions_of(name),
-            options=options_of(name),
-        )
     if name not in ALGORITHMS:
-        check_is_no_file(name)
+        from collectives.formats import files  # the readers: loaded where a file may be named
+
+        if name.endswith(SUFFIX):
+            return Algorithm(
+                name, "a schedule from a file", "as many ranks as in the file", files.functions_of(name),
+                options=files.options_of(name),
+            )
+        files.check_is_no_file(name)
     return ALGORITHMS[choice(spelled(name), ALGORITHMS, "algorithm", f", or a file {' or '.join(SUFFIX)}")]
 
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_matrix
 
 from sim.analytic.constraints import Feasible
 from sim.analytic.traffic import F64
@@ -182,6 +181,22 @@ def least_terms(weight: F64, slope: F64, caps: F64) -> F64:
     return np.where((weight == 0) & (slope >= 0), 0.0, value)
 
 
+class _Sparse(NamedTuple):
+    """A matrix column by column, with the names by which the solver asks for it: SciPy is loaded for nothing else."""
+
+    data: F64
+    indices: npt.NDArray[np.int64]
+    indptr: npt.NDArray[np.int64]
+    shape: tuple[int, ...]
+    has_canonical_format: bool = True
+
+    @classmethod
+    def of(cls, dense: F64) -> "_Sparse":
+        column, row = np.nonzero(dense.T)
+        ends = np.searchsorted(column, np.arange(dense.shape[1] + 1))
+        return cls(dense[row, column], row, ends, dense.shape)
+
+
 def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple[F64, F64, F64]:
     """One solve in units of `scale`: bandwidths, weights of the rows, multipliers of the constraints."""
     import clarabel  # heavy: loaded where it is used
@@ -199,7 +214,7 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     epigraph[:, :n_vars], epigraph[:, slow] = time.inner, time.slope_bytes / scale / unit_ns
     epigraph[np.arange(n_rows), time.target] -= 1.0
     last, last_limit, nothing = _last_rows(n_vars, n_dims, tuple(np.flatnonzero(used).tolist()))
-    matrix = csc_matrix(np.vstack([linear[equal], epigraph, linear[below], last]))
+    matrix = _Sparse.of(np.vstack([linear[equal], epigraph, linear[below], last]))
     right = np.concatenate([limit[equal], -time.offset_ns / unit_ns, limit[below], last_limit])
     kinds = [clarabel.ZeroConeT(equal.size), clarabel.NonnegativeConeT(n_rows + below.size + n_dims)]
     kinds += [clarabel.SecondOrderConeT(3)] * int(used.sum())
@@ -221,7 +236,7 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
 
 
 @lru_cache(maxsize=64)
-def _last_rows(n_vars: int, n_dims: int, used: tuple[int, ...]) -> tuple[F64, F64, csc_matrix]:
+def _last_rows(n_vars: int, n_dims: int, used: tuple[int, ...]) -> tuple[F64, F64, _Sparse]:
     """What solves of one shape have in common: the last rows and their limits, and a quadratic objective of nothing.
 
     B_d >= 0, and for each used dimension u b >= 1 as (u + b, u - b, 2) in the second-order cone.
@@ -232,4 +247,4 @@ def _last_rows(n_vars: int, n_dims: int, used: tuple[int, ...]) -> tuple[F64, F6
         cone[:2, n_vars + dim], cone[:2, n_vars + n_dims + dim] = -1.0, (-1.0, 1.0)
     nonnegative = np.eye(n_dims, n_all, n_vars + n_dims) * -1.0
     limit = np.concatenate([np.zeros(n_dims), np.tile([0.0, 0.0, 2.0], len(used))])
-    return np.vstack([nonnegative, cones.reshape(-1, n_all)]), limit, csc_matrix((n_all, n_all))
+    return np.vstack([nonnegative, cones.reshape(-1, n_all)]), limit, _Sparse.of(np.zeros((n_all, n_all)))

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from collectives.formats.files import called
+from collectives.formats.names import called
 from collectives.registry import ALGORITHMS
 from sim import plots
 from sim.cli.asked import spec_of
