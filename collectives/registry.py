@@ -43,9 +43,14 @@ from collectives.core.schedule import Schedule
 from collectives.formats.names import SUFFIX
 from topologies import Topology, WeftError
 from topologies.checks import checked, choice
+from topologies.lazy import later
 from topologies.stages import staged
 from topologies.text.brief import Registry, one_line
 from topologies.units import Quantity
+
+functions_of, options_of, check_is_no_file = (
+    later(f"collectives.formats.files:{name}") for name in ("functions_of", "options_of", "check_is_no_file")
+)
 
 
 def _never(topology: Topology) -> bool:
@@ -335,15 +340,13 @@ def algorithm(name: str) -> Algorithm:
     WeftError
         No such algorithm.
     """
+    if name.endswith(SUFFIX):
+        return Algorithm(
+            name, "a schedule from a file", "as many ranks as in the file", functions_of(name),
+            options=options_of(name),
+        )
     if name not in ALGORITHMS:
-        from collectives.formats import files  # the readers: loaded where a file may be named
-
-        if name.endswith(SUFFIX):
-            return Algorithm(
-                name, "a schedule from a file", "as many ranks as in the file", files.functions_of(name),
-                options=files.options_of(name),
-            )
-        files.check_is_no_file(name)
+        check_is_no_file(name)
     return ALGORITHMS[choice(spelled(name), ALGORITHMS, "algorithm", f", or a file {' or '.join(SUFFIX)}")]
 
 

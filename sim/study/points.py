@@ -388,7 +388,8 @@ def topology_of(spec: Spec) -> Topology:
     """
     if designs(spec):
         read = later("sim.optimizer.network:read_any_network")  # what solves: of sweeps over splits alone
-        return read(str(spec.fabric), spec.topology.link_latency, spec.topology.hop_latency).topology
+        found: Topology = read(str(spec.fabric), spec.topology.link_latency, spec.topology.hop_latency).topology
+        return found
     family = TOPOLOGIES.get((spec.topology.spec or "").strip().partition(":")[0])
     if family is not None and family not in OWN_FAMILIES:
         return _built(spec)
