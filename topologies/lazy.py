@@ -7,6 +7,7 @@ Importing the package reads the stub and nothing else: no compiler, no solver, n
 import ast
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
@@ -47,7 +48,11 @@ def later(name: str) -> Callable[..., Any]:
     >>> later("math:gcd")(12, 18)
     6
     """
-    return lambda *given, **named: resolve_name(name)(*given, **named)
+    return partial(_call, name)
+
+
+def _call(name: str, /, *given: Any, **named: Any) -> Any:
+    return resolve_name(name)(*given, **named)
 
 
 def _origins(stub: Path) -> dict[str, tuple[str, str]]:
