@@ -40,12 +40,17 @@ from collectives import (
 )
 from collectives.core.collective import COLLECTIVES, collective, plain_name
 from collectives.core.schedule import Schedule
-from collectives.formats.files import SUFFIX, check_is_no_file, functions_of, options_of
+from collectives.formats.names import SUFFIX
 from topologies import Topology, WeftError
 from topologies.checks import checked, choice
+from topologies.lazy import later
 from topologies.stages import staged
 from topologies.text.brief import Registry, one_line
 from topologies.units import Quantity
+
+functions_of, options_of, check_is_no_file = (
+    later(f"collectives.formats.files:{name}") for name in ("functions_of", "options_of", "check_is_no_file")
+)
 
 
 def _never(topology: Topology) -> bool:

@@ -1,5 +1,7 @@
 """`python -m sim` is `weft`: from the first moment on, Ctrl-C and a missing package end it in one line."""
 
+import atexit
+import gc
 import os
 import sys
 import warnings
@@ -9,6 +11,9 @@ def main() -> int:
     """Run `weft`; returns the exit code."""
     if not sys.warnoptions:  # what a user can act on is said in a line of its own; those of libraries name their files
         warnings.simplefilter("ignore")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts its threads before anything asks for them
+    atexit.register(gc.freeze)  # a process that ends looks for nothing to free: a tenth of a small command
+    gc.disable()  # until what the command needs is loaded, none of which is garbage: `sim.cli` goes on
     try:
         from sim.cli import main as run  # takes a tenth of a second, and must not be interrupted with a traceback
 
@@ -24,6 +29,8 @@ def main() -> int:
             raise
         print(f"weft: {not_installed(package)}", file=sys.stderr)
         return 2
+    finally:
+        gc.enable()
 
 
 def _ended(code: int) -> int:

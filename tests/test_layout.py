@@ -75,8 +75,8 @@ def test_scipy_is_loaded_where_it_is_used() -> None:
     """Half a second of every command, and of every refusal, where a module that all of them load imports it."""
     top = re.compile(r"^(?:from|import) scipy", re.MULTILINE)
     files = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
-    found = {path.relative_to(ROOT).as_posix() for path in files if top.search(path.read_text(encoding="utf-8"))}
-    assert found == set()
+    assert len(files) > 400
+    assert [path for path in files if top.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_every_package_says_what_it_answers_and_what_it_imports() -> None:

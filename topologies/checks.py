@@ -360,6 +360,9 @@ def _open_keys(call: Any) -> dict[str, Any]:
 
     Returns the values of keys that have a `Default`.
     """
+    code = getattr(inspect.unwrap(call), "__code__", None)
+    if code is not None and not code.co_flags & inspect.CO_VARKEYWORDS:
+        return {}  # as of nearly all: a signature takes long to make
     signature = inspect.signature(call)
     *others, last = signature.parameters.values() or [None]
     if last is None or last.kind is not last.VAR_KEYWORD:

@@ -24,7 +24,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property, partial
-from importlib import import_module, metadata
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -355,7 +356,15 @@ def _users_own() -> list[Path]:
 
 @cache
 def _version() -> str:
-    return f"{sys.implementation.cache_tag}-numba{metadata.version('numba')}"
+    return f"{sys.implementation.cache_tag}-numba{_compiler()}"
+
+
+def _compiler() -> str:
+    """Version of numba, by the folder of its metadata; what reads metadata takes longer than loading all kernels."""
+    found = find_spec("numba")
+    beside = [] if found is None or found.origin is None else Path(found.origin).parents[1].glob("numba-*.dist-info")
+    versions = [one.stem.partition("-")[2] for one in beside]
+    return versions[0] if len(versions) == 1 else import_module("importlib.metadata").version("numba")
 
 
 @cache

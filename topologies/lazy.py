@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used (PEP 562).
+"""What is imported when it is first used: public names of a package (PEP 562), and functions of a table by their names.
 
 The names stand once, as imports in the package's stub `__init__.pyi`, which type checkers and editors read as it is.
 Importing the package reads the stub and nothing else: no compiler, no solver, no plotting library.
@@ -7,8 +7,11 @@ Importing the package reads the stub and nothing else: no compiler, no solver, n
 import ast
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
 
 def exports(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
@@ -35,6 +38,21 @@ def exports(package: str, file: str) -> tuple[Callable[[str], object], Callable[
         return value
 
     return get, lambda: sorted({*vars(sys.modules[package]), *origin}), sorted(origin)
+
+
+def later(name: str) -> Callable[..., Any]:
+    """A function, as "module:name", whose module is imported when it is first called: for tables, few of which is used.
+
+    Examples
+    --------
+    >>> later("math:gcd")(12, 18)
+    6
+    """
+    return partial(_call, name)
+
+
+def _call(name: str, /, *given: Any, **named: Any) -> Any:
+    return resolve_name(name)(*given, **named)
 
 
 def _origins(stub: Path) -> dict[str, tuple[str, str]]:

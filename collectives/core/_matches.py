@@ -219,7 +219,7 @@ class Matches(NamedTuple):
 
 
 def match(
-    n: int, n_blocks: int, ends: Sequence[tuple[int, int]], costs_ps: Sequence[int], rng: np.random.Generator,
+    n: int, n_blocks: int, ends: Sequence[tuple[int, int]], costs_ps: Sequence[int], rng: "np.random.Generator",
     tell: Callable[[int], None],
 ) -> Matches:
     """Send every block to all NPUs: whenever a lane is free, the rarest block that its end lacks.

@@ -9,7 +9,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from pathlib import PurePath
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from collectives.formats.mscclpp import RACES, plan_pattern
 from collectives.formats.mscclpp import Cut as PlanCut
 from collectives.formats.mscclpp import cut_of as plan_cut_of
 from collectives.formats.mscclpp_plan import Plan, parse_plan
+from collectives.formats.names import called
 from collectives.formats.teccl import is_teccl, read_teccl, teccl_schedule
 from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology, WeftError
@@ -32,15 +32,6 @@ from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_xml import Element, parse_xml
 from topologies.text.schema import Producer
 from topologies.units import Quantity, parse_size
-
-SUFFIX = (".xml", ".json")
-"""An algorithm name with one of these suffixes is a file."""
-
-
-def called(name: str) -> str:
-    """What results call an algorithm: a file by its name without folders."""
-    return PurePath(name).name if name.endswith(SUFFIX) else name
-
 
 PRODUCERS = (
     Producer(

@@ -4,6 +4,7 @@ Imports every other package of `sim`; the module of a command is imported when t
 """
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -65,6 +66,9 @@ def _run(name: str, parsed: argparse.Namespace) -> int:
     """Run a command; what is wrong is said in one line."""
     try:
         command, output = (_module(one) for one in (name, "output"))  # help needs neither
+        if not gc.isenabled():  # a process that `sim.__main__` began: what is loaded stays, and is not searched again
+            gc.freeze()
+            gc.enable()
         if not getattr(parsed, "quiet", False):
             tell_compiling(lambda kernel: print(f"compiling the engine, once: {kernel}", file=sys.stderr, flush=True))
         while_compiling(partial(ends_at_once, name))

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from collectives.formats.files import called
+from collectives.formats.names import called
 from collectives.registry import ALGORITHMS
 from sim import plots
 from sim.cli.asked import spec_of
@@ -17,7 +17,6 @@ from sim.program.outcome import Deadlock, Stopped
 from sim.study.deciding import cures, deciding_defaults
 from sim.study.points import Cost, Task, topology_of
 from sim.study.points import refusals as refusals_at
-from sim.study.processes import check_workers
 from sim.study.ranked import LONG_SERVICES, NEAR, close_together, compute_all, leaves_out
 from sim.study.spec import Spec
 from sim.study.tables import (
@@ -34,6 +33,7 @@ from sim.study.tables import (
 from sim.study.workload_keys import check_no_library, check_no_workload
 from sim.study.workload_keys import named as named_workload
 from topologies.checks import WeftError
+from topologies.lazy import later
 from topologies.units import PS_PER_S, counted, format_size, format_time
 
 Stuck = dict[str, dict[int, WeftError]]
@@ -42,7 +42,8 @@ Stuck = dict[str, dict[int, WeftError]]
 
 def run(arguments: argparse.Namespace) -> None:
     """Compare, print the tables, write the files."""
-    check_workers(arguments.workers)
+    if arguments.workers != 1:
+        later("sim.study.processes:check_workers")(arguments.workers)
     spec = spec_of(arguments)
     if named_workload(spec.workload):
         from sim.cli import compare_workload  # loads what trains: only where it is asked for

@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from collectives.formats.files import SUFFIX
+from collectives.formats.names import SUFFIX
 from collectives.registry import ALGORITHMS
 
 

@@ -69,7 +69,7 @@ GROUPS = 4
 """Groups of first tasks, each of which starts at a time of its own."""
 
 
-def perturb(program: Program, rng: np.random.Generator, time_ps: int) -> Program:
+def perturb(program: Program, rng: "np.random.Generator", time_ps: int) -> Program:
     """The same work with rates and starts changed by up to `SHARE`, and another order of what asks at one time.
 
     Each server has a rate of its own. Where it represents others by symmetry, these have the same one, so that the

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from collectives import ALGORITHMS, algorithm, in_network
-from collectives.formats.files import called
+from collectives.formats.names import called
 from collectives.registry import REDUCING
 from sim.how import How
 from sim.program.model_options import DEFAULT_CHUNKS, LEFT_OPEN

@@ -22,7 +22,7 @@ import numpy as np
 from collectives import COLLECTIVES, Collective, Pattern, Schedule, in_network
 from collectives.core.pairs import SKEWS
 from collectives.core.routes import paths_of
-from collectives.formats.files import SUFFIX, called, file_digest
+from collectives.formats.names import SUFFIX, called
 from collectives.registry import ALGORITHMS, BUILT_IN, Algorithm
 from sim.program.contract import I64
 from sim.program.model import Model
@@ -38,11 +38,12 @@ from sim.version import RESULTS_VERSION
 from topologies import TOPOLOGIES, Router, Topology, WeftError
 from topologies.core.rateless import IDENTIFYING, of_times, wiring_of
 from topologies.flows.tightest_cut import remembered
+from topologies.lazy import later
 from topologies.registry import OWN_FAMILIES
 from topologies.text.input_text import read_input_bytes, stamp_of
 from workloads.formats.chakra import MOST_BYTES
 from workloads.job import Job
-from workloads.models.job_files import SUFFIXES
+from workloads.models import JOB_FILES
 
 _RESOLVED = {
     "topology": tuple(key.name for key in fields(TopologyKeys)),
@@ -151,7 +152,7 @@ def _files(spec: Spec) -> list[str]:
     """Profile of a machine, config.json of a model, its kernels, files of a workload, and sizes of pairs."""
     some = (spec.fabric_file if spec.topology.machine else "", spec.iteration.model or "")
     kernels = [spec.iteration.kernels] if spec.iteration.kernels else []
-    own = [name for name in some if name.endswith((".json", *SUFFIXES))]
+    own = [name for name in some if name.endswith((".json", *JOB_FILES))]
     return [*own, *kernels, *files_of_design(spec), *files_of(spec.workload), *_pairs(spec).values()]
 
 
@@ -199,7 +200,8 @@ def _algorithm(task: Task) -> Any:
     """
     name, spec, topology = task.algorithm, task.spec, topology_of(task.spec)
     is_file = name.endswith(SUFFIX)
-    said = {"file": file_digest(name), "called": called(name)} if is_file else {"name": name}
+    digest = later("collectives.formats.files:file_digest")  # the readers: of files alone
+    said = {"file": digest(name), "called": called(name)} if is_file else {"name": name}
     chosen = ALGORITHMS.get(name)
     if is_own(topology.router) and (chosen is None or id(chosen) in BUILT_IN):
         return said if is_file else name
@@ -221,7 +223,7 @@ def _other_keys(spec: Spec) -> dict[str, dict[str, Any]]:
     """What is given of the keys taken as spelled: the form, and any key that a spec may get later."""
     others = {section: {name: getattr(keys, name) for name in names} for section, names in _OTHERS
               if (keys := getattr(spec, section)) != getattr(Spec, section)}
-    usual = {} if str(spec.iteration.model).endswith(SUFFIXES) else USUAL  # of which a job file may say otherwise
+    usual = {} if str(spec.iteration.model).endswith(JOB_FILES) else USUAL  # of which a job file may say otherwise
     given = {section: {name: value for name, value in keys.items() if value != keys_of(section)[name].default
                        and not (section == "iteration" and name in usual and value == usual[name])}
              for section, keys in others.items()}

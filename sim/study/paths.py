@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collectives.core.pairs import SKEWS
-from collectives.formats.files import SUFFIX
+from collectives.formats.names import SUFFIX
 from sim.study.keys import SECTIONS, TENANT, keys_of
 from topologies.formats.files import is_topology_file
 from topologies.machines.profile import PROFILES
-from workloads.models import MODELS
-from workloads.models.job_files import SUFFIXES
+from workloads.models import JOB_FILES, MODELS
 
 MACHINE = "NAME|FILE.toml|FILE.xml[:NODES]"
 MODEL = "NAME|FILE.json|FILE.toml|FILE.sh"
@@ -20,7 +19,7 @@ FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     "SPEC|FILE": is_topology_file,
     MACHINE: lambda text: any(suffix in text for suffix in PROFILES),
     "NAME|FILE": lambda text: text not in MODELS and text not in _operator_models(),
-    MODEL: lambda text: text.endswith((".json", *SUFFIXES)),
+    MODEL: lambda text: text.endswith((".json", *JOB_FILES)),
     "SKEW|FILE.csv": lambda text: text.partition(":")[0] not in SKEWS,
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
     **dict.fromkeys(("FILE", "FILE.csv", "FILE.csv|FILE.parquet", "DIR", "PREFIX"), lambda text: text != "-"),

@@ -33,7 +33,8 @@ from topologies import Topology, WeftError
 from topologies.machines.profile import Machine
 from topologies.units import counted
 from workloads.job import Job
-from workloads.models.job_files import SUFFIXES, read_job
+from workloads.models import JOB_FILES
+from workloads.models.job_files import read_job
 from workloads.models.language import LanguageModel, language_model
 from workloads.parallelism import HSDP, SCHEMES, plain_scheme, zero_stage
 from workloads.passes.device import Device, device, devices, stack
@@ -338,7 +339,7 @@ def plan_by(
 
 def _launched(keys: IterationKeys) -> tuple[Any, LanguageModel, int | None]:
     """Keys with what a job file says, where they say nothing; the model, and sequences of a rank if a file has them."""
-    if not str(keys.model).endswith(SUFFIXES):
+    if not str(keys.model).endswith(JOB_FILES):
         return filled(keys), language_model(str(keys.model)), None
     job = read_job(str(keys.model))
     said = {name: value for name, value in job.keys.items() if name != "local_batch" and value is not None}

@@ -13,7 +13,7 @@ import numpy as np
 
 from collectives import ALGORITHMS, Schedule, algorithm, hierarchical, in_network, themis
 from collectives.core.pattern import proofs_later
-from collectives.formats.files import called
+from collectives.formats.names import called
 from collectives.registry import BUILT_IN, check_implements
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds, flows_bound_ps
@@ -24,7 +24,6 @@ from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
 from sim.lower.job import lower
 from sim.optimizer.circuits import PLANNED, on_circuits, other_circuits, planned
-from sim.optimizer.network import read_any_network
 from sim.program.model import Model
 from sim.program.outcome import Progress
 from sim.result import Result
@@ -38,6 +37,7 @@ from topologies.checks import choice
 from topologies.core.components import components
 from topologies.core.extents import MAX_LINKS, links_at_most
 from topologies.core.product import DimensionOrderRouter
+from topologies.lazy import later
 from topologies.registry import OWN_FAMILIES
 from topologies.text.brief import one_line
 from topologies.text.input_text import stamp_of
@@ -387,7 +387,9 @@ def topology_of(spec: Spec) -> Topology:
     One of a family that is not weft's own is built each time: nothing tells when what builds it has changed.
     """
     if designs(spec):
-        return read_any_network(str(spec.fabric), spec.topology.link_latency, spec.topology.hop_latency).topology
+        read = later("sim.optimizer.network:read_any_network")  # what solves: of sweeps over splits alone
+        found: Topology = read(str(spec.fabric), spec.topology.link_latency, spec.topology.hop_latency).topology
+        return found
     family = TOPOLOGIES.get((spec.topology.spec or "").strip().partition(":")[0])
     if family is not None and family not in OWN_FAMILIES:
         return _built(spec)

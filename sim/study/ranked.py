@@ -23,9 +23,9 @@ from sim.study.points import (
     simulate_ready,
     with_range,
 )
-from sim.study.processes import check_workers, processes
 from sim.study.spec import Spec
 from topologies import WeftError
+from topologies.lazy import later
 from topologies.units import PS_PER_S
 
 NEAR = 1.25
@@ -61,7 +61,8 @@ def compute_all(
         of its size, or takes long; it has no row. Unless given, none is left out.
     `rows`: filled with what is ready, for whoever is interrupted.
     """
-    check_workers(workers)
+    if workers != 1:
+        later("sim.study.processes:check_workers")(workers)
     rows = {} if rows is None else rows
 
     def tell(task: Task, found: Found) -> None:
@@ -105,7 +106,7 @@ def _calls(workers: int, most: int, progress: Callable[[Progress], None] | None)
     if workers == 1 or most < 2:
         yield lambda call, parts: (call(*part, progress=progress) for part in parts)
         return
-    with processes(min(workers, most)) as pool:
+    with later("sim.study.processes:processes")(min(workers, most)) as pool:
         yield lambda call, parts: (
             one.result() for one in as_completed([pool.submit(_listed, call, part) for part in parts])
         )

@@ -16,7 +16,7 @@ import numpy as np
 
 from collectives.core.collective import Collective, collective
 from collectives.core.schedule import ELEMENT_BYTES, MOST_BYTES, Schedule
-from collectives.formats.files import SUFFIX, called
+from collectives.formats.names import SUFFIX, called
 from collectives.registry import algorithm, algorithms_for, build, spelled
 from sim.faults.plan import FaultPlan
 from sim.program.model import (

@@ -158,7 +158,7 @@ def _by_number(topology: Topology, model: Model) -> bool:
     return isinstance(topology.router, ShortestPathRouter) and model.tie == "first" and topology.n_npus <= REROUTED_NPUS
 
 
-def _renumbered(job: Job, model: Model, number: int, rng: np.random.Generator) -> Job:
+def _renumbered(job: Job, model: Model, number: int, rng: "np.random.Generator") -> Job:
     """The job of a perturbed run: routes are those of another numbering of the nodes where they are not drawn."""
     if number % 4 == 2 or not _by_number(job.topology, model):
         return job
@@ -166,7 +166,7 @@ def _renumbered(job: Job, model: Model, number: int, rng: np.random.Generator) -
     return on_network(job, replace(job.topology, router=router))
 
 
-def nearby(topology: Topology, model: Model, number: int, rng: np.random.Generator) -> Model:
+def nearby(topology: Topology, model: Model, number: int, rng: "np.random.Generator") -> Model:
     """The model of a perturbed run: chunks up to a quarter away in odd ones, drawn routes in every fourth.
 
     With buffers chunks are smaller only: larger ones might not fit.

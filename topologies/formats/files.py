@@ -4,19 +4,11 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from topologies.checks import WeftError
 from topologies.core.topology import Topology
-from topologies.formats.astra_network import looks_like_astra_network, parse_astra_network
-from topologies.formats.exchange import parse_topology
-from topologies.formats.htsim_topo import looks_like_htsim, parse_htsim
-from topologies.formats.infragraph import looks_like_infragraph, parse_infragraph
-from topologies.formats.nccl_xml import parse_nccl_xml
-from topologies.formats.ns3_text import looks_like_ns3, parse_ns3
-from topologies.formats.nvidia_smi import looks_like_nvidia_smi, parse_nvidia_smi
-from topologies.formats.rocm_smi import looks_like_rocm_smi, parse_rocm_smi
-from topologies.formats.simgrid import looks_like_simgrid, parse_simgrid
+from topologies.lazy import later
 from topologies.text.input_text import read_input
 from topologies.units import Quantities, Quantity
 
@@ -48,22 +40,29 @@ def _anything(text: str) -> bool:
     return True
 
 
+def _of(name: str) -> Callable[..., Any]:
+    """A function of a format, which is loaded when a file is read."""
+    return later(f"topologies.formats.{name}")
+
+
+_LINKS = ("bandwidth", "latency", "hop_latency")
+
 FORMATS: tuple[FileFormat, ...] = (
-    FileFormat("GraphML", (".graphml",), _anything, parse_topology, ("bandwidth", "latency", "hop_latency")),
-    FileFormat("InfraGraph", (".yaml", ".yml", ".json"), looks_like_infragraph, parse_infragraph,
-               ("bandwidth", "latency", "hop_latency")),
-    FileFormat("ASTRA-sim network", (".yaml", ".yml", ".json"), looks_like_astra_network,
-               lambda text, name: parse_astra_network(text, name).topology(name)),
-    FileFormat("rocm-smi --showtopo", (".txt", ".json"), looks_like_rocm_smi, parse_rocm_smi,
-               ("bandwidth", "latency", "hop_latency"), several=True),
-    FileFormat("node-link JSON", (".json",), _anything, parse_topology, ("bandwidth", "latency", "hop_latency")),
-    FileFormat("SimGrid platform XML", (".xml",), looks_like_simgrid, parse_simgrid),
-    FileFormat("NCCL topology XML", (".xml",), _anything, parse_nccl_xml,
-               ("bandwidth", "latency", "hop_latency", "boxes", "nvlink", "nic_bandwidth")),
-    FileFormat("htsim topology", (".topo", ".txt"), looks_like_htsim, parse_htsim),
-    FileFormat("ns-3 topology text", (".txt",), looks_like_ns3, parse_ns3),
-    FileFormat("nvidia-smi topo -m", (".txt",), looks_like_nvidia_smi, parse_nvidia_smi,
-               ("bandwidth", "latency", "hop_latency", "nvlink"), several=True),
+    FileFormat("GraphML", (".graphml",), _anything, _of("exchange:parse_topology"), _LINKS),
+    FileFormat("InfraGraph", (".yaml", ".yml", ".json"), _of("infragraph:looks_like_infragraph"),
+               _of("infragraph:parse_infragraph"), _LINKS),
+    FileFormat("ASTRA-sim network", (".yaml", ".yml", ".json"), _of("astra_network:looks_like_astra_network"),
+               lambda text, name: _of("astra_network:parse_astra_network")(text, name).topology(name)),
+    FileFormat("rocm-smi --showtopo", (".txt", ".json"), _of("rocm_smi:looks_like_rocm_smi"),
+               _of("rocm_smi:parse_rocm_smi"), _LINKS, several=True),
+    FileFormat("node-link JSON", (".json",), _anything, _of("exchange:parse_topology"), _LINKS),
+    FileFormat("SimGrid platform XML", (".xml",), _of("simgrid:looks_like_simgrid"), _of("simgrid:parse_simgrid")),
+    FileFormat("NCCL topology XML", (".xml",), _anything, _of("nccl_xml:parse_nccl_xml"),
+               (*_LINKS, "boxes", "nvlink", "nic_bandwidth")),
+    FileFormat("htsim topology", (".topo", ".txt"), _of("htsim_topo:looks_like_htsim"), _of("htsim_topo:parse_htsim")),
+    FileFormat("ns-3 topology text", (".txt",), _of("ns3_text:looks_like_ns3"), _of("ns3_text:parse_ns3")),
+    FileFormat("nvidia-smi topo -m", (".txt",), _of("nvidia_smi:looks_like_nvidia_smi"),
+               _of("nvidia_smi:parse_nvidia_smi"), (*_LINKS, "nvlink"), several=True),
 )
 """The registry: a file is read by the first format with its suffix that recognizes the text."""
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from functools import partial
 
 from topologies.checks import checked, choice
+from topologies.lazy import later
 from topologies.text.brief import Registry
 from workloads.models.classics import dlrm, lstm, ncf, resnet50, vgg
 from workloads.models.model import NeuralNetwork, Operator
-from workloads.models.transformer import bert, decoder
+
+bert, decoder = later("workloads.models.transformer:bert"), later("workloads.models.transformer:decoder")
 
 DECODERS = ("gpt-3", "turing-nlg", "msft-1t", "llama-2-7b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")
 
@@ -27,6 +29,9 @@ MODELS: Registry[Callable[[], NeuralNetwork]] = Registry("models", {
 })
 """A model added here appears on the command line and in the tests."""
 
+JOB_FILES = (".toml", ".sh", ".txt", ".args", ".yaml", ".yml")
+"""Suffixes of files that launch a training: `workloads.models.job_files`."""
+
 
 @checked
 def model(name: str) -> NeuralNetwork:
@@ -34,4 +39,4 @@ def model(name: str) -> NeuralNetwork:
     return MODELS[choice(name, MODELS, "model")]()
 
 
-__all__ = ["MODELS", "NeuralNetwork", "Operator", "model"]
+__all__ = ["JOB_FILES", "MODELS", "NeuralNetwork", "Operator", "model"]

@@ -25,8 +25,6 @@ from workloads.models.language import (
     language_models,
 )
 
-SUFFIXES = (".toml", ".sh", ".txt", ".args", ".yaml", ".yml")
-
 TITAN, MEGATRON = "torchtitan", "megatron"
 
 

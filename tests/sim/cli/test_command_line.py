@@ -37,6 +37,31 @@ def test_help_loads_neither_compiler_nor_figures() -> None:
     assert run.stderr.strip() == "[]"
 
 
+UNUSED = {
+    "scipy", "clarabel", "yaml", "email", "multiprocessing", "xml.etree", "collectives.formats.files",
+    "collectives.formats.mscclpp", "sim.optimizer.network", "topologies.formats.exchange", "simpy", "pandas", "rich",
+    "workloads.models.job_files", "workloads.models.transformer", "numba", "networkx", "rustworkx", "matplotlib",
+}
+"""What small commands do without: solvers, readers of files, worker processes, what reads metadata of packages."""
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("line", [
+    "compare --topology torus:3x5 --algorithms swing,bucket -b 1M",
+    "validate --topology ring:7 --algorithm ring -b 2M",
+])
+def test_a_small_command_loads_only_what_it_uses(line: str) -> None:
+    code = (
+        f"import sys\nsys.argv = ['weft', *{line.split()}, '--quiet']\nfrom sim.__main__ import main\n"
+        "assert main() == 0\nprint('loaded', *sys.modules)\n"
+    )
+    for _ in range(2):  # the first may have to compile, which loads the compiler and all that it needs
+        run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        loaded = set(run.stdout.splitlines()[-1].split())
+    assert {"sim.cli.output", "numpy"} <= loaded
+    assert not UNUSED & loaded
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:

@@ -109,7 +109,7 @@ def test_the_plan_of_many_steps_is_no_slower_than_that_of_any_policy(fabric, nam
 
 @pytest.mark.parametrize(("fabric", "best_us"), [("ocs:5x2,delay=0s", 12.78304), ("ocs:7x3,delay=0s", 9.18784)])
 def test_of_several_algorithms_the_quickest_plan_is_that_of_one(fabric, best_us):
-    """Also where steps that run into each other take less than one after the other: two messages a port, and two hops."""
+    """Also where steps that run into each other take less than one by one: two messages a port, and two hops."""
     names = "direct", "pairwise", "concurrent-flow"
     spec = Spec.from_dict({
         "topology": {"spec": fabric}, "sweep": {"begin": "1.5MiB", "end": "1.5MiB"},
