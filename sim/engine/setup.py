@@ -73,7 +73,7 @@ def in_rounds(program: Program) -> bool:
         return False
     parent, child, _ = program.stream_edges()
     chunks, own = program.cut_chunks[program.task_cut[child]], child[parent == child]
-    several = int(program.cut_tasks()[program.cut_chunks > 1].sum())
+    several = program.over_tasks((program.cut_chunks > 1).astype(np.int64))
     alike = own.size == several and np.all(own[1:] > own[:-1]) and np.all(chunks > 1)
     return bool(
         alike and np.all(chunks == program.cut_chunks[program.task_cut[parent]])
