@@ -257,7 +257,8 @@ def _of_laid(pattern: Pattern, laid: Laid, tie: str, seed: int, ranks: Ranks) ->
     src = np.tile(every, dst.size // p)
     routes = _routes_of(src, dst, topology, tie, seed, ranks, n_slots * p)
     routes = routes if in_full else routes._replace(row=laid.spread(routes.row))
-    t = Again(lambda: _all_again(cast(Emission, emission()), every), {name: (of, p) for name, of in laid.of_slot.items()})
+    runs = {name: (of, p) for name, of in laid.of_slot.items()}
+    t = Again(lambda: _all_again(cast(Emission, emission()), every), runs)
     return Quotient(orbits_of(Group("", ()), p, topology.n_links), cast(Transfers, t), routes, "", ranks, laid)
 
 
