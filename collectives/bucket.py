@@ -6,6 +6,7 @@ P. Sack, W. Gropp, "Collective Algorithms for Multiported Torus Networks", 2015)
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -41,6 +42,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
     grid = Grid(topology.shape)
     rows = _phases(grid, kind)
     phases = [phase for row in rows for phase in row]
+    starts = [phase.slot for phase in phases]
     together = len(set(grid.extents)) > 1
 
     def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
@@ -51,7 +53,7 @@ def _pattern(topology: Topology, kind: str) -> Pattern:
         return table.build()
 
     def blocks_of(source: int, slot: int) -> Sequence[int]:
-        phase = next(one for one in reversed(phases) if one.slot <= slot)
+        phase = phases[bisect_right(starts, slot) - 1]
         return _blocks(grid, phase, source, slot - phase.slot)
 
     return Pattern(

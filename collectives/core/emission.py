@@ -203,6 +203,7 @@ class Emission:
         self._known = np.zeros(self._n_sources, np.bool_)
         self._kept: Transfers | None = None
         self._sample: Sample | None = None
+        self._laid: Laid | None = None
 
     def __call__(self, ranks: npt.NDArray[np.integer]) -> Transfers:
         """The transfers of some sources."""
@@ -265,18 +266,25 @@ class Emission:
 
         `most`: transfers that are few.
         """
-        one, found = self.sample(), None
+        one = self.sample()
         if not one.is_even or one.n * self._n_sources <= most or np.all(self._known):
             return None
-        with suppress(Exception), unbuilt() as tables:  # whatever it is: the table itself is emitted then, and tells
-            emitted = self._emit(np.arange(self._n_sources))
-            found = tables[0] if emitted is UNBUILT and len(tables) == 1 else None
-        if found is None or not self._accepts(found):
+        found = self._laid or self._lay()
+        if found is None:
             return None
+        if sum(dst.nbytes for dst in found.dst) <= one.n * self._n_sources:  # a byte of each
+            self._laid = found
         if self._kept is None:
             return found
         kept, columns = self._kept, found.of(np.flatnonzero(self._known))
         return found if all(np.array_equal(column, getattr(kept, name)) for name, column in columns.items()) else None
+
+    def _lay(self) -> Laid | None:
+        with suppress(Exception), unbuilt() as tables:  # whatever it is: the table itself is emitted then, and tells
+            emitted = self._emit(np.arange(self._n_sources))
+            if emitted is UNBUILT and len(tables) == 1 and self._accepts(tables[0]):
+                return tables[0]
+        return None
 
     def _accepts(self, found: Laid) -> bool:
         """Whether what there are values of is in the range of its column."""

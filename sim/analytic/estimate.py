@@ -112,9 +112,7 @@ def _in_runs(
     rate = np.where(wire, lowered.topology.bandwidth_Bps[lowered.server_link], 0)
     scratch = np.empty(program.n_servers), np.full(program.n_servers, -1)
     longest, fullest = np.zeros(of.size, np.int64), np.zeros(of.size)
-    routes = program.task_route, program.route_ptr, program.route_server
-    times = _route_latencies_ps(program)
-    fullest_of_runs(ptr, *routes, rate, lowered.task_bytes, times, *scratch, longest, fullest)
+    fullest_of_runs(ptr, program, rate, lowered.task_bytes, *scratch, longest, fullest)
     found = np.zeros(int(of.max()) + 1, np.int64), np.zeros(int(of.max()) + 1)
     found[0][of], found[1][of] = longest, fullest
     return found

@@ -17,6 +17,7 @@ from sim.program.passes import rows_of
 from sim.program.waits import whole_waits
 from sim.simulation import simulate, time_ps
 from topologies import from_spec
+from topologies.core._walk import leads
 from topologies.core.dealt import FEW, STREAM, dealt
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
 from workloads.job import Job
@@ -102,6 +103,8 @@ def _large() -> None:
     one = i32([0])
     rows_of(np.array([0, 1]), one, one, one, np.empty(1, np.int32))
     whole_waits(i32([0, 0, 1]), np.array([0, 2]), i32([0, 1]), one, one)
+    ends, fabric = np.zeros(1, np.int64), from_spec("ring:3")
+    leads(fabric.src, fabric.dst, np.zeros(2, np.int64), np.zeros(0, np.int32), ends, ends)
     numbered(BLOCK + 1, lambda some: np.zeros(some.stop - some.start, np.int64))
 
 

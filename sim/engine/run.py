@@ -167,7 +167,7 @@ class _Pace:
 
 def memory_bytes(program: Program, log: bool = False) -> int:
     """Memory that a run takes, the program included, with up to `IN_FLIGHT` chunks of each task in flight."""
-    in_flight = int(np.minimum(program.cut_chunks, IN_FLIGHT) @ program.cut_tasks())
+    in_flight = program.over_tasks(np.minimum(program.cut_chunks, IN_FLIGHT))
     row_bytes = 16 if program.is_healthy else Service.words.itemsize
     logged = row_bytes * program.chunk_hops() if log else 0
     task_bytes = TASK_BYTES + SENT_BYTES * program.has_nics

@@ -166,7 +166,7 @@ def _may_go_wrong(program: Program) -> npt.NDArray[np.bool_]:
     if program.detour_ptr.size:
         tasks = np.repeat(np.arange(program.n_tasks), np.diff(program.detour_ptr))
         routes = np.concatenate([program.task_route[tasks], program.detour_route])
-        found[program.route_server[program.route_ptr[routes]]] = True
+        found[program.hop_server[program.route_hop[program.route_ptr[routes]]]] = True
     if program.has_nics:
         found |= program.server_nic != NONE
     return found
@@ -279,7 +279,8 @@ def nics(program: Program) -> dict[str, Any]:
     """State of NICs."""
     n_nics = program.nic_engines.size
     sent = np.flatnonzero(program.hops() > 0)
-    nic = program.server_nic[program.route_server[program.route_ptr[program.task_route[sent]]]].astype(np.int64)
+    first_hop = program.route_hop[program.route_ptr[program.task_route[sent]]]
+    nic = program.server_nic[program.hop_server[first_hop]].astype(np.int64)
     sent, nic = sent[nic >= 0], nic[nic >= 0]
     left = np.zeros((n_nics, int(program.task_port.max(initial=0)) + 1), np.int32)
     np.add.at(left, (nic, program.task_port[sent]), 1)
@@ -418,7 +419,7 @@ def stranded(program: Program, state: layout.FifoState) -> list[Stranded]:
     given_up = np.zeros(nodes.size, np.bool_)
     mark(given_up, nodes["next"][:, None], int(run["given_up"]))
     waits = _waiting_nodes(state)
-    server = program.route_server[np.where(waits, nodes["place"] >> 32, 0)]
+    server = program.hop_server[program.route_hop[np.where(waits, nodes["place"] >> 32, 0)]]
     waits &= state.servers["free_ps"][server] == FAR
     task_bits, hop_bits, chunk_bits = (int(run[bits]) for bits in ("task_bits", "hop_bits", "chunk_bits"))
     found = []
@@ -426,7 +427,7 @@ def stranded(program: Program, state: layout.FifoState) -> list[Stranded]:
         key, place = int(nodes["key"][number]), int(nodes["place"][number])
         task, chunk = key & (1 << task_bits) - 1, key >> task_bits + hop_bits & (1 << chunk_bits) - 1
         lost = (place >> layout.ATTEMPT_SHIFT & ATTEMPTS - 1) + bool(given_up[number])
-        found.append(Stranded(task, chunk, int(program.route_server[place >> 32]), lost))
+        found.append(Stranded(task, chunk, int(program.hop_server[program.route_hop[place >> 32]]), lost))
     return found
 
 

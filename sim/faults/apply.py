@@ -3,7 +3,7 @@ down, and spare cubes of a pod: circuits are switched to one of them, in the pla
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
@@ -47,9 +47,9 @@ def detours(
     `reroute_ps`: from a break until routes have changed.
     `path`: over some links, and the servers of a NIC in front of them and behind them; -1: none.
     """
-    own, at_ends = _own_links(program, server_link)
-    ends = {route: (int(topology.src[links[0]]), int(topology.dst[links[-1]])) for route, links in own.items()}
     ever = frozenset().union(*(down for _, down in breaks))
+    own, at_ends = _own_links(program, server_link, ever)
+    ends = {route: (int(topology.src[links[0]]), int(topology.dst[links[-1]])) for route, links in own.items()}
     through: dict[int, list[int]] = defaultdict(list)
     for route, links in own.items():
         for link in ever.intersection(links):
@@ -72,18 +72,22 @@ def detours(
                 off[route] = want
                 if want == own[route]:
                     del off[route]
-    return {task: found[route] for task, route in enumerate(program.task_route.tolist()) if route in found}
+    moved = np.flatnonzero(np.isin(program.task_route, [*found]))
+    return {task: found[route] for task, route in zip(moved.tolist(), program.task_route[moved].tolist(), strict=True)}
 
 
-def _own_links(program: Program, server_link: I32) -> tuple[dict[int, Links], dict[int, tuple[int, int]]]:
-    """The links of every route over links that a task has, and the servers in front of them and behind them, if any."""
-    server, ptr = program.route_server, program.route_ptr.tolist()
+def _own_links(
+    program: Program, server_link: I32, some: Iterable[int]
+) -> tuple[dict[int, Links], dict[int, tuple[int, int]]]:
+    """The links of each route of a task over some links, and the servers in front of them and behind them, if any."""
+    on_them = np.isin(server_link[program.hop_server], [*some])[program.route_hop]
+    crossing = distinct_of(np.searchsorted(program.route_ptr, np.flatnonzero(on_them), "right") - 1)
     own, ends = {}, {}
-    for route in distinct_of(program.task_route).tolist():
-        hops = server[ptr[route] : ptr[route + 1]].tolist()
-        if links := tuple(link for link in server_link[hops].tolist() if link >= 0):
-            own[route] = links
-            ends[route] = hops[0] if server_link[hops[0]] < 0 else -1, hops[-1] if server_link[hops[-1]] < 0 else -1
+    for route in crossing[np.isin(crossing, program.task_route)].tolist():
+        first, last = program.route_ptr[route : route + 2].tolist()
+        hops = program.hop_server[program.route_hop[first:last]].tolist()
+        own[route] = tuple(link for link in server_link[hops].tolist() if link >= 0)
+        ends[route] = hops[0] if server_link[hops[0]] < 0 else -1, hops[-1] if server_link[hops[-1]] < 0 else -1
     return own, ends
 
 

@@ -23,7 +23,7 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
-from collectives.core.emission import Emit
+from collectives.core.emission import Emission
 from collectives.core.laid import Laid
 from collectives.core.pattern import Pattern
 from collectives.core.routes import paths_of
@@ -247,18 +247,30 @@ def made_of(
     return Quotient(orbits, transfers, over, "", ranks)
 
 
-def _of_laid(pattern: Emitter, laid: Laid, tie: str, seed: int, ranks: Ranks) -> Quotient:
+def _of_laid(pattern: Pattern, laid: Laid, tie: str, seed: int, ranks: Ranks) -> Quotient:
     """All transfers with their routes; the columns that slots do not tell are emitted if asked."""
     topology, (n_slots, p) = pattern.topology, laid.shape
-    every, emit = np.arange(p, dtype=np.int32), ref(pattern.emit)
+    every, emission = np.arange(p, dtype=np.int32), ref(pattern.emission)
     dst = np.concatenate([one.reshape(-1) for one in laid.dst])
     if in_full := dst.size == n_slots * p:
         dst = laid.spread(dst)
     src = np.tile(every, dst.size // p)
     routes = _routes_of(src, dst, topology, tie, seed, ranks, n_slots * p)
     routes = routes if in_full else routes._replace(row=laid.spread(routes.row))
-    t = Again(lambda: without_waits(cast(Emit, emit())(every)), {name: (of, p) for name, of in laid.of_slot.items()})
+    runs = {name: (of, p) for name, of in laid.of_slot.items()}
+    t = Again(lambda: _all_again(cast(Emission, emission()), every), runs)
     return Quotient(orbits_of(Group("", ()), p, topology.n_links), cast(Transfers, t), routes, "", ranks, laid)
+
+
+def _all_again(emission: Emission, every: I32) -> Transfers:
+    """All transfers but what they wait for, of slots once more where nothing else was emitted since."""
+    if (laid := emission.laid(0)) is None:
+        return without_waits(emission(every))
+    (n_slots, p), none = laid.shape, np.zeros(0, np.int32)
+    dst = laid.spread(np.concatenate([one.reshape(-1) for one in laid.dst]))
+    columns = {name: np.repeat(of, p) for name, of in laid.of_slot.items()}
+    src, ptr = np.tile(every, n_slots), np.zeros(dst.size + 1, np.int64)
+    return without_waits(Transfers(src, dst, **columns, dep_ptr=ptr, dep_src=none, dep_slot=none, dep_lag=none))
 
 
 def _with_ends(orbits: Orbits, pattern: Emitter, ends: int) -> I32:

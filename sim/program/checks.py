@@ -81,7 +81,7 @@ def _posting_ps(program: Program, services: int) -> int:
     """At most the time for all posts, pushes and waits for credits, one after the other."""
     credit_ps = services * int(program.server_credit_ps.max(initial=0))
     each_ps = program.post_ps + int(program.push_ps.max(initial=0))
-    return int(program.cut_chunks @ program.cut_tasks()) * each_ps + credit_ps
+    return program.over_tasks(program.cut_chunks) * each_ps + credit_ps
 
 
 def _loose_bound(program: Program, rates: Sequence[Fraction]) -> int:

@@ -476,10 +476,11 @@ class Program(NamedTuple):
         rows = [slice(first, first + 2**16) for first in range(0, self.n_tasks, 2**16)]
         return sum(int(np.dot(chunks[self.task_cut[some]], hops[self.task_route[some]])) for some in rows)
 
-    def cut_tasks(self) -> I64:
-        """Tasks of each cut, (K,); computed."""
-        one = self.cut_chunks.size == 1
-        return np.array([self.n_tasks]) if one else np.bincount(self.task_cut, minlength=self.cut_chunks.size)
+    def over_tasks(self, of_cut: npt.NDArray[np.integer]) -> int:
+        """Sum over all tasks of what holds for their cut, (K,)."""
+        if not of_cut.size or np.all(of_cut == of_cut[0]):
+            return self.n_tasks * int(of_cut[0]) if of_cut.size else 0
+        return int(of_cut @ np.bincount(self.task_cut, minlength=of_cut.size))
 
     def nbytes(self) -> int:
         """Bytes of the arrays."""

@@ -190,11 +190,10 @@ def _detours(program: Program, faults: Disruptions) -> Program:
             return home
         return first + routes.setdefault(route, len(routes))
 
-    none: list[tuple[int, Path]] = []
     tables: dict[tuple[int, int], I64] = {}  # by the list itself, which tasks of one route share, and the route
-    parts: list[I64] = []
-    for task, home in enumerate(program.task_route.tolist()):
-        detours = faults.detours.get(task, none)
+    parts, rows_of = [np.zeros((0, 2), np.int64)], np.zeros(program.n_tasks + 1, np.int64)
+    for task in sorted(faults.detours):
+        detours, home = faults.detours[task], int(program.task_route[task])
         if (id(detours), home) not in tables:
             rows = [(from_ps, row_of(path, home)) for from_ps, path in detours if path and hops[task]]
             table = np.array(rows, np.int64).reshape(-1, 2)
@@ -202,7 +201,7 @@ def _detours(program: Program, faults: Disruptions) -> Program:
                 raise WeftError(f"task {task} has a detour that is no path, that has none to replace, or out of order")
             tables[id(detours), home] = table
         parts.append(tables[id(detours), home])
-    ptr = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        rows_of[task + 1] = len(parts[-1])
     table = np.concatenate(parts)
     hop_kinds = np.array(list(kinds), np.int64).reshape(-1, 4)
     channels = max(program.channels, 1 + int(hop_kinds[:, 3].max(initial=0)))
@@ -214,8 +213,8 @@ def _detours(program: Program, faults: Disruptions) -> Program:
         hop_channel=np.ascontiguousarray(hop_kinds[:, 3] if channels > 1 else [], np.int8),
         channels=channels,
         route_ptr=i32(np.concatenate([program.route_ptr, lengths])),
-        route_hop=i32(np.concatenate([program.route_hop, *(list(route) for route in routes)])),
-        detour_ptr=i32(ptr),
+        route_hop=np.concatenate([program.route_hop, *map(i32, routes)]),
+        detour_ptr=i32(np.cumsum(rows_of)),
         detour_from_ps=np.ascontiguousarray(table[:, 0]),
         detour_route=i32(table[:, 1]),
     )

@@ -163,27 +163,29 @@ def are_later(ptr, child):  # type: ignore[no-untyped-def]  # jitted
 
 
 @_jit
-def fullest_of_runs(ptr, route, route_ptr, route_server, rate, work, time, load, in_run, longest, fullest):  # type: ignore[no-untyped-def]  # jitted
-    """The longest time of a route, and the time of the fullest server, in each run of tasks.
+def fullest_of_runs(ptr, program, rate, work, load, in_run, longest, fullest):  # type: ignore[no-untyped-def]  # jitted
+    """The longest latency of a route, and the time of the fullest server, in each run of tasks.
 
     `ptr` (runs + 1,): first task of each.
     `rate`: of each server; 0 of those that are left out.
-    `time`: of each route.
     `load`, `in_run`: of each server, scratch, and the run that it is of, -1 on entry.
     `longest`, `fullest`: filled; zeros on entry.
     """
+    route_ptr, route_hop = program.route_ptr, program.route_hop
+    hop_server, hop_latency_ps = program.hop_server, program.hop_latency_ps
     for run in range(ptr.size - 1):
         most, latest = 0.0, longest[run]
         for task in range(ptr[run], ptr[run + 1]):
-            way, sent = route[task], work[task] * 1e12
-            latest = max(latest, time[way])
-            for at in range(route_ptr[way], route_ptr[way + 1]):
-                server = route_server[at]
+            route, sent, lasts = program.task_route[task], work[task] * 1e12, 0
+            for at in range(route_ptr[route], route_ptr[route + 1]):
+                server = hop_server[route_hop[at]]
+                lasts += hop_latency_ps[route_hop[at]]
                 if rate[server] > 0:
                     if in_run[server] != run:
                         in_run[server], load[server] = run, 0.0
                     load[server] += sent / rate[server]
                     most = max(most, load[server])
+            latest = max(latest, lasts)
         longest[run], fullest[run] = latest, most
 
 

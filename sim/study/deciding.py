@@ -9,7 +9,7 @@ from collectives.registry import REDUCING
 from sim.how import How
 from sim.program.model_options import DEFAULT_CHUNKS, LEFT_OPEN
 from sim.program.outcome import Deadlock
-from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees
+from sim.study.points import SPREAD_SERVICES, Task, compute, numbers_of_trees, simulate_point
 from sim.study.spec import Spec
 from sim.study.tables import Row, range_words, tied_with, time_text, width_of
 from sim.why.spread import RUNS
@@ -141,7 +141,7 @@ def _tried(one: Alternative, rows: Sequence[Row], how: How) -> str:
         before, times = _fastest(here), {row["algorithm"]: float(row["time_s"]) for row in here}
         for name in one.names & times.keys():
             try:
-                times[name] = compute(Task(one.spec, given[name], size, **how.arguments()))["time_s"]
+                times[name] = simulate_point(Task(one.spec, given[name], size, **how.arguments())).result.time_s
             except WeftError:  # it cannot run so
                 return ""
         found = min(times, key=lambda name: times[name])

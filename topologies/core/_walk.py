@@ -1,4 +1,4 @@
-"""The compiled walk of many routes through a product of blocks: fabrics of thousands of nodes have millions of hops."""
+"""Compiled walks along many routes: fabrics of thousands of nodes have millions of hops."""
 
 from functools import partial
 
@@ -55,3 +55,20 @@ def walk(link_ptr, dst, axes, legs, src, first, end, ptr, links):  # type: ignor
                 at, node = at + 1, npu
         if at < ptr[route + 1]:
             links[at] = _link(link_ptr, dst, node, end[route])
+
+
+@_jit
+def leads(tail, head, ptr, links, src, dst):  # type: ignore[no-untyped-def]  # jitted
+    """Whether each route that has links leads along them from its source to its destination.
+
+    `tail`, `head` (n_links,): where links begin and end. `ptr`, `links`, `src`, `dst`: as of `broken_path`.
+    """
+    for route in range(src.size):
+        node = src[route]
+        for at in range(ptr[route], ptr[route + 1]):
+            if tail[links[at]] != node:
+                return False
+            node = head[links[at]]
+        if ptr[route] < ptr[route + 1] and node != dst[route]:
+            return False
+    return True

@@ -6,10 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.checks import WeftError, told
+from topologies.core._walk import leads
 from topologies.core.paths import Ints, Paths
 
 FEW_ROUTES = 2**14
 """Routes that are looked at together: the hops of millions would take much memory."""
+
+MANY_HOPS = 2**20
+"""Hops that compiled code, which has to be loaded, follows first; what it does not show is looked at here."""
 
 
 class Wired(Protocol):
@@ -106,6 +110,8 @@ def broken_path(
     if links.size and not (links.min() >= 0 and links.max() < topology.src.size):
         at = int(np.argmax((links < 0) | (links >= topology.src.size)))
         return _route_at(ptr, at), f"link {links[at]} is not one of 0 to {topology.src.size - 1}"
+    if links.size > MANY_HOPS and leads(topology.src, topology.dst, ptr, links, src, dst):
+        return None
     for begin in range(0, src.size, FEW_ROUTES):
         some = slice(begin, begin + FEW_ROUTES)
         ends = ptr[begin : begin + FEW_ROUTES + 1]

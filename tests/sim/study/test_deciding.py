@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stdout
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,12 +30,12 @@ def lines(
     **model: object,
 ) -> list[str]:
     """What is said, if the alternatives take these times."""
-    def compute(task: Task) -> dict[str, Any]:
+    def simulate_point(task: Task) -> SimpleNamespace:
         if task.algorithm not in times_us:
             raise WeftError("cannot run")
-        return {"time_s": times_us[task.algorithm] * 1e-6}
+        return SimpleNamespace(result=SimpleNamespace(time_s=times_us[task.algorithm] * 1e-6))
 
-    monkeypatch.setattr(deciding, "compute", compute)
+    monkeypatch.setattr(deciding, "simulate_point", simulate_point)
     names = tuple(dict.fromkeys(one["algorithm"] for one in rows))
     spec = Spec().updated({"topology": {"spec": fabric}, "model": model, "collective": {"algorithms": names}})
     return deciding.deciding_defaults(spec, spec.build_topology(), rows)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from topologies import TIES, TOPOLOGIES, Paths, Topology, WeftError, from_spec, ring
+from topologies.core._walk import leads
+from topologies.core.path_checks import broken_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,3 +137,17 @@ def test_what_a_router_says_itself_is_passed_on(fault: Exception) -> None:
     with pytest.raises(type(fault)) as refused:
         failing(fault).paths([0], [1])
     assert refused.value is fault
+
+
+@pytest.mark.parametrize("spec", ["ring:1", "ring:2", "ring:5", "mesh:2x3", "fat-tree:4"])
+def test_compiled_code_sees_what_is_no_path(spec: str) -> None:
+    """`broken_path` is the oracle, with every link in the place of every link, and with other ends."""
+    fabric = from_spec(spec)
+    n = fabric.n_npus
+    src, dst = np.repeat(np.arange(n), n), np.tile(np.arange(n), n)
+    paths = fabric.paths(src, dst)
+    few = range(min(paths.links.size, 64))
+    wrong = [with_link(paths, at, (int(paths.links[at]) + 1) % fabric.n_links) for at in few]
+    for one, ends in [(paths, dst), (paths, np.roll(dst, 1)), *((other, dst) for other in wrong)]:
+        found = leads(fabric.src, fabric.dst, one.ptr, one.links, src, ends)
+        assert found == (broken_path(fabric, one.ptr, one.links, src, ends) is None)
