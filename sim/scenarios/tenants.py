@@ -85,7 +85,7 @@ class _Accounts:
         numbers = [at for _, at in reversed(late)]  # the longest first, which the others meet
         rows, first = self.walks.walked([Wait(int(last[at]), self.shares[at].arrival_ps, True) for at in numbers])
         piece = rows.view(np.ndarray)
-        on = np.flatnonzero(piece["what"] != MEETS)
+        on = np.flatnonzero(piece["what"] > MEETS)
         trail, source = self.walks.named(piece[on])
         some, kind = self.names.kinds(self.walks, trail, self.classes)
         paths = dict(zip(numbers, map(partial(_ranges, piece), first.tolist(), self._arrivals(numbers)), strict=True))
@@ -124,7 +124,7 @@ class _Accounts:
 
 def _ranges(piece: Any, first: int, since_ps: int) -> list[tuple[int, int]]:
     """Where the pieces of a path back to a time lie, from its first one on; the last one may begin before that."""
-    meets, at, found = np.flatnonzero(piece["what"] == MEETS), first, list[tuple[int, int]]()
+    meets, at, found = np.flatnonzero(piece["what"] <= MEETS), first, list[tuple[int, int]]()
     while at != NONE:
         end = int(meets[np.searchsorted(meets, at)])
         inside = at + bisect_left(range(at, end), -since_ps, key=lambda one: -int(piece["start_ps"][one]))

@@ -352,6 +352,7 @@ class LoggedWalk(Walks):
             asked_task=task, asked_chunk=np.where(ends, program.cut_chunks[program.task_cut[task]] - 1, 0),
             asked_hop=np.where(ends, DELIVERED, RELEASED), asked_piece=first,
             asked_ps=np.where(ends, self.outcome.finish_ps[task], self.outcome.start_ps[task]),
+            since_ps=np.array([wait.since_ps for wait in waits], np.int64),
         )
         return first
 
@@ -414,10 +415,11 @@ def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
     """Before the first walk."""
     first, none, walk = np.empty(program.n_tasks, np.int32), np.zeros(0, np.int64), row(WalkRow)
     n_joins, n_chunks = map(int, backward.number_joins(program, first))
-    walk["hop"] = ENDED
+    walk["hop"], walk["at"] = ENDED, backward.NONE
     pool, task, chunk = _givers(program) if program.task_pool.size else (none, none, none)
     back = Back(
-        walk=walk, asked_task=none, asked_chunk=none, asked_hop=none, asked_ps=none, asked_piece=none,
+        walk=walk, asked_task=none, asked_chunk=none, asked_hop=none, asked_ps=none, since_ps=none,
+        asked_piece=none,
         base=log.base, start_ps=log.start_ps, before=log.before, finish_ps=outcome.finish_ps, first=first,
         whole_ptr=_pointers(program.whole_ptr), whole=np.empty_like(program.whole_child),
         pushed_ptr=_pointers(program.pushed_ptr), pushed=np.empty_like(program.pushed_child),
