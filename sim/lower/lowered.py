@@ -65,11 +65,11 @@ class TaskTable(Mapping[tuple[int, int], int]):
 
     def rows(self) -> tuple[I64, I64, I64]:
         """Operation, rank and task of each entry, (n,), in their order."""
-        spans = self.spans.values()
-        columns = (one.ranks.size for one in spans), (one.first for one in spans), (one.stride for one in spans)
-        n, first, stride, operation = (np.fromiter(one, np.int64, len(spans)) for one in (*columns, self.spans))
-        task = np.repeat(first, n) + np.repeat(stride, n) * ranges(np.zeros_like(n), n)
-        return np.repeat(operation, n), np.concatenate([np.zeros(0, np.int64), *(one.ranks for one in spans)]), task
+        ranks, first, stride = zip(*self.spans.values(), strict=True) if self.spans else ((), (), ())
+        n, operation = np.array([*map(len, ranks)], np.int64), np.array([*self.spans], np.int64)
+        task = np.repeat(np.array(first, np.int64), n)
+        task += np.repeat(np.array(stride, np.int64), n) * ranges(np.zeros_like(n), n)
+        return np.repeat(operation, n), np.concatenate([np.zeros(0, np.int64), *ranks]), task
 
     def __len__(self) -> int:
         return sum(span.ranks.size for span in self.spans.values())

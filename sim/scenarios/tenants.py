@@ -19,7 +19,7 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.why.backward import MEETS, NONE
 from sim.why.faulty_path import walk_of
-from sim.why.path import Piece, Wait
+from sim.why.path import Piece, Wait, Waits
 from sim.why.spans import Names, classes_of
 from topologies.checks import WeftError, checked, choice
 from topologies.process import few_searches
@@ -83,7 +83,8 @@ class _Accounts:
         last = _last_tasks(self.task_owner, self.run.logged.finish_ps[: self.task_owner.size], len(self.shares))
         late = sorted((share.arrival_ps + share.time_ps, at) for at, share in enumerate(self.shares) if share.time_ps)
         numbers = [at for _, at in reversed(late)]  # the longest first, which the others meet
-        rows, first = self.walks.walked([Wait(int(last[at]), self.shares[at].arrival_ps, True) for at in numbers])
+        waits = Waits.of([Wait(int(last[at]), self.shares[at].arrival_ps, True) for at in numbers])
+        rows, first = self.walks.walked(waits)
         piece = rows.view(np.ndarray)
         on = np.flatnonzero(piece["what"] > MEETS)
         trail, source = self.walks.named(piece[on])
