@@ -18,8 +18,8 @@ DELIVERED, RELEASED, ENDED = -1, -2, -3
 """In place of a hop: a chunk was delivered; was released, at a time; nothing was before."""
 
 PAUSED, MEETS, LATENCY, SERIALIZATION, QUEUEING, POSTING, CREDITS = range(-1, 6)
-"""What a piece is; of one that only leads on, `at` is where to, NONE at the beginning of time, and `end_ps` when; of one
-at which a walk has paused, `task`, `at` and `size` are the state."""
+"""What a piece is; of one that only leads on, `at` is where to, NONE at the beginning of time, and `end_ps` when; of
+one at which a walk has paused, `task`, `at` and `size` are the state."""
 
 NONE = -1
 

@@ -16,7 +16,20 @@ from sim.engine.compile.rows import Rows, rows
 from sim.program.contract import HEAD, I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import Journal, Outcome
 from sim.why.backward import MEETS, NONE, PieceRow
-from sim.why.path import CREDITS, PLAIN, POSTING, QUEUEING, SERIALIZATION, Alike, Labels, LoggedWalk, Trail, Wait, Waits, Walks
+from sim.why.path import (
+    CREDITS,
+    PLAIN,
+    POSTING,
+    QUEUEING,
+    SERIALIZATION,
+    Alike,
+    Labels,
+    LoggedWalk,
+    Trail,
+    Wait,
+    Waits,
+    Walks,
+)
 from topologies.stages import staged
 
 State = int | tuple[int, int]

@@ -89,6 +89,10 @@ class Waits(NamedTuple):
         task, since_ps, delivered = np.array(waits, np.int64).reshape(-1, 3).T
         return cls(task.copy(), since_ps.copy(), delivered != 0)
 
+    def at(self, places: I64) -> "Waits":
+        """Some of them."""
+        return Waits(self.task[places], self.since_ps[places], self.delivered[places])
+
     def listed(self) -> list[Wait]:
         """As a list."""
         return list(map(Wait, self.task.tolist(), self.since_ps.tolist(), self.delivered.tolist()))

@@ -19,7 +19,7 @@ from sim.program.outcome import Outcome
 from sim.why.backward import MEETS, NONE
 from sim.why.exposed import Gaps, Interval, fill_gaps, find_gaps, unite
 from sim.why.faulty_path import MOVED, RESENT, walk_of
-from sim.why.path import REPAIR, Labels, LoggedWalk, Account, Piece, Trail, Waits, Walks, Why
+from sim.why.path import REPAIR, Account, Labels, LoggedWalk, Piece, Trail, Waits, Walks, Why
 from topologies.checks import choice
 from topologies.core.paths import distinct_of, ranges
 from topologies.process import few_searches
@@ -139,8 +139,9 @@ class Names:
 
 def classes_of(values: Iterable[Hashable]) -> I64:
     """The number of each value, (n,): equal ones have one."""
-    number: dict[Hashable, int] = {}
-    return np.array([number.setdefault(value, len(number)) for value in values], np.int64)
+    every = list(values)
+    number = {value: at for at, value in enumerate(dict.fromkeys(every))}
+    return np.fromiter(map(number.__getitem__, every), np.int64, len(every))
 
 
 BY = ("dimension", "operation", "kind", "tenant")
@@ -242,7 +243,9 @@ class Spans:
         self.names = Names(lowered)
         of_all = _rows_of(lowered, outcome)
         self._by_rank = of_all.of(np.lexsort((of_all.start_ps, of_all.rank)))  # and by operation, as they come
-        works = [(one.kind, type(one.work), getattr(one.work, "stream", None)) for one in self.operations]
+        of_all_works = [one.work for one in self.operations]
+        streams = [one.stream if isinstance(one, Compute) else None for one in of_all_works]
+        works = list(zip([one.kind for one in self.operations], map(type, of_all_works), streams, strict=True))
         self._classes, of_class = classes_of(works), list(dict.fromkeys(works))
         kinds = [kind for kind, *_ in of_class]
         self._kinds, self._kind = list(dict.fromkeys(kinds)), classes_of(kinds)[self._classes]
@@ -291,6 +294,7 @@ class Spans:
 
     @cached_property
     @staged("critical path")
+    @few_searches()
     def _idle(self) -> "_Idle":
         """Gaps of the compute streams."""
         some = np.flatnonzero(self._streams[self._by_rank.operation])
@@ -301,7 +305,7 @@ class Spans:
         task, delivered = np.append(mine.task[late], np.repeat(self._last, last.size)), np.arange(late.size + last.size)
         waits = Waits(task, np.append(since_ps[late], free_ps[last]), delivered >= late.size)
         npu, order = np.append(npu[late], last), np.argsort(-waits.since_ps, kind="stable")
-        return _Idle(busy_ps, npu[order], Waits(*(column[order] for column in waits)))
+        return _Idle(busy_ps, npu[order], waits.at(order))
 
     def communication_ps(self, rank: int) -> dict[str, int]:
         """Time for which an NPU has an operation of each kind of communication in progress."""
@@ -312,6 +316,7 @@ class Spans:
 
     @cached_property
     @staged("critical path")
+    @few_searches()
     def _under_way(self) -> "_UnderWay":
         """When each NPU has an operation of each kind of communication in progress."""
         operation, begun_ps, n = self._by_rank.operation, self._begun_ps, len(self._kinds)
@@ -443,7 +448,8 @@ class Spans:
 
 def _rows_of(lowered: Lowered, outcome: Outcome) -> _Rows:
     """All spans, operation by operation."""
-    (operation, rank, task), begin = lowered.end_task.rows(), lowered.begin_task.rows()[2]  # of the same ranks
+    operation, rank, task = lowered.end_task.rows()
+    begin = lowered.begin_task.tasks(lowered.end_task.counts())  # of the same ranks
     start_ps = np.where(begin == task, outcome.start_ps[begin], outcome.finish_ps[begin])
     return _Rows(operation, rank, start_ps, outcome.finish_ps[task], task)
 
