@@ -83,7 +83,9 @@ LOSSY = FaultPlan(faults=(Loss(link="*", probability=0.5),), timeout="1us")
 
 
 def _why() -> None:
-    simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), log=True).why()
+    result = simulate(build("bucket", "all-reduce", from_spec("torus:2x2"), "1KiB"), log=True)
+    result.why()
+    result.exposed_ps(0)
 
 
 def _ordered() -> None:

@@ -65,11 +65,19 @@ class TaskTable(Mapping[tuple[int, int], int]):
 
     def rows(self) -> tuple[I64, I64, I64]:
         """Operation, rank and task of each entry, (n,), in their order."""
-        spans = self.spans.values()
-        columns = (one.ranks.size for one in spans), (one.first for one in spans), (one.stride for one in spans)
-        n, first, stride, operation = (np.fromiter(one, np.int64, len(spans)) for one in (*columns, self.spans))
-        task = np.repeat(first, n) + np.repeat(stride, n) * ranges(np.zeros_like(n), n)
-        return np.repeat(operation, n), np.concatenate([np.zeros(0, np.int64), *(one.ranks for one in spans)]), task
+        ranks, n = [one.ranks for one in self.spans.values()], self.counts()
+        operation = np.repeat(np.array([*self.spans], np.int64), n)
+        return operation, np.concatenate([np.zeros(0, np.int64), *ranks]), self.tasks(n)
+
+    def counts(self) -> I64:
+        """How many ranks each operation has."""
+        return np.array([len(one.ranks) for one in self.spans.values()], np.int64)
+
+    def tasks(self, n: I64) -> I64:
+        """Tasks alone, where the number of ranks of each operation is known."""
+        first = np.array([one.first for one in self.spans.values()], np.int64)
+        stride = np.array([one.stride for one in self.spans.values()], np.int64)
+        return np.repeat(first, n) + np.repeat(stride, n) * ranges(np.zeros_like(n), n)
 
     def __len__(self) -> int:
         return sum(span.ranks.size for span in self.spans.values())

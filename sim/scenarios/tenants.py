@@ -19,7 +19,7 @@ from sim.result import Result
 from sim.simulation import simulate
 from sim.why.backward import MEETS, NONE
 from sim.why.faulty_path import walk_of
-from sim.why.path import Piece, Wait
+from sim.why.path import Piece, Wait, Waits
 from sim.why.spans import Names, classes_of
 from topologies.checks import WeftError, checked, choice
 from topologies.process import few_searches
@@ -83,9 +83,10 @@ class _Accounts:
         last = _last_tasks(self.task_owner, self.run.logged.finish_ps[: self.task_owner.size], len(self.shares))
         late = sorted((share.arrival_ps + share.time_ps, at) for at, share in enumerate(self.shares) if share.time_ps)
         numbers = [at for _, at in reversed(late)]  # the longest first, which the others meet
-        rows, first = self.walks.walked([Wait(int(last[at]), self.shares[at].arrival_ps, True) for at in numbers])
+        waits = Waits.of([Wait(int(last[at]), self.shares[at].arrival_ps, True) for at in numbers])
+        rows, first = self.walks.walked(waits)
         piece = rows.view(np.ndarray)
-        on = np.flatnonzero(piece["what"] != MEETS)
+        on = np.flatnonzero(piece["what"] > MEETS)
         trail, source = self.walks.named(piece[on])
         some, kind = self.names.kinds(self.walks, trail, self.classes)
         paths = dict(zip(numbers, map(partial(_ranges, piece), first.tolist(), self._arrivals(numbers)), strict=True))
@@ -124,7 +125,7 @@ class _Accounts:
 
 def _ranges(piece: Any, first: int, since_ps: int) -> list[tuple[int, int]]:
     """Where the pieces of a path back to a time lie, from its first one on; the last one may begin before that."""
-    meets, at, found = np.flatnonzero(piece["what"] == MEETS), first, list[tuple[int, int]]()
+    meets, at, found = np.flatnonzero(piece["what"] <= MEETS), first, list[tuple[int, int]]()
     while at != NONE:
         end = int(meets[np.searchsorted(meets, at)])
         inside = at + bisect_left(range(at, end), -since_ps, key=lambda one: -int(piece["start_ps"][one]))

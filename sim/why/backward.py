@@ -3,7 +3,8 @@
 A state is the start of a service, as (task, chunk, hop), or a delivery, as (task, chunk, DELIVERED). Walking on from
 one writes the pieces before it, from late to early, and goes to the state before. The pieces of a walk lie one behind
 the other; a MEETS ends them and leads to the piece of an earlier walk from where on both are one path: where pieces of
-one class are written as one, to a time within it.
+one class are written as one, to a time within it. A walk goes back as far as it is asked for, and ends with a PAUSED,
+from which a later one that meets it goes on.
 """
 
 from typing import NamedTuple
@@ -16,8 +17,9 @@ from sim.program.contract import HEAD, I32, I64, NEVER_PS, UNBOUNDED
 DELIVERED, RELEASED, ENDED = -1, -2, -3
 """In place of a hop: a chunk was delivered; was released, at a time; nothing was before."""
 
-MEETS, LATENCY, SERIALIZATION, QUEUEING, POSTING, CREDITS = range(6)
-"""What a piece is; of one that only leads on, `at` is where to, NONE at the beginning of time, and `end_ps` when."""
+PAUSED, MEETS, LATENCY, SERIALIZATION, QUEUEING, POSTING, CREDITS = range(-1, 6)
+"""What a piece is; of one that only leads on, `at` is where to, NONE at the beginning of time, and `end_ps` when; of
+one at which a walk has paused, `task`, `at` and `size` are the state."""
 
 NONE = -1
 
@@ -52,6 +54,8 @@ class WalkRow(Row):
 
     asked: Word  # walks begun
     pieces: Word  # written
+    begun: Word  # of them before the walk that goes on
+    at: Word  # the piece of earlier walks up to which it is known that they lead on
     task: Word  # the state
     chunk: Word
     hop: Word
@@ -74,6 +78,7 @@ class Back(NamedTuple):
     asked_chunk: I64
     asked_hop: I64
     asked_ps: I64
+    since_ps: I64  # back to when each
     asked_piece: I64  # filled: the first piece of each
     # base, start_ps, before: the log
     base: I64
@@ -132,15 +137,17 @@ def prepare(program, back):
 def walk_back(program, back):
     """Walk from all states that are asked for; on NEEDS_ROOM call again with more room for pieces."""
     walk = back.walk
-    while walk.asked < back.asked_task.size or walk.hop != ENDED:
+    while walk.asked < back.asked_task.size or walk.hop != ENDED or walk.at != NONE:
         if walk.pieces + MOST_WRITTEN >= back.pieces.size:
             return NEEDS_ROOM
         if walk.hop == ENDED:
-            asked = walk.asked
-            back.asked_piece[asked] = walk.pieces
-            go_to(walk, back.asked_task[asked], back.asked_chunk[asked], back.asked_hop[asked])
-            walk.time_ps = walk.now_ps = back.asked_ps[asked]
-            walk.asked += 1
+            if walk.at != NONE:
+                look_along(back)
+            else:
+                ask_next(back)
+        elif walk.now_ps <= back.since_ps[walk.asked - 1]:
+            write(back, 0, walk.now_ps, PAUSED, walk.task, walk.chunk, walk.hop)
+            walk.hop = ENDED
         elif walk.hop == RELEASED:
             if not released(program, back):
                 return UNEXPLAINED
@@ -176,7 +183,7 @@ def follow(ways):
             if piece.what == MEETS:
                 at, until_ps = piece.at, min(until_ps, piece.end_ps)
                 continue
-            if min(piece.end_ps, until_ps) <= ways.since_ps[path]:
+            if piece.what == PAUSED or min(piece.end_ps, until_ps) <= ways.since_ps[path]:
                 break
             if piece.start_ps < until_ps:
                 if count < ways.on.size:
@@ -226,16 +233,42 @@ def go_to(walk, task, chunk, hop):
 
 
 @helper
+def ask_next(back):
+    """Begin the next walk that is asked for."""
+    walk, asked = back.walk, back.walk.asked
+    back.asked_piece[asked] = walk.begun = walk.pieces
+    go_to(walk, back.asked_task[asked], back.asked_chunk[asked], back.asked_hop[asked])
+    walk.time_ps = walk.now_ps = back.asked_ps[asked]
+    walk.asked += 1
+
+
+@helper
 def meet(back, piece):
     """End a walk at a piece of an earlier one, or at the beginning of time."""
     write(back, 0, back.walk.now_ps, MEETS, NONE, piece, 0)
-    back.walk.hop = ENDED
+    back.walk.hop, back.walk.at = ENDED, piece
+
+
+@helper
+def look_along(back):
+    """Follow earlier walks from where this one met them, and go on where they have paused too early for this one."""
+    walk, since_ps = back.walk, back.since_ps[back.walk.asked - 1]
+    while walk.at != NONE:
+        piece = back.pieces[walk.at]
+        if piece.what == PAUSED and piece.end_ps > since_ps:
+            go_to(walk, piece.task, piece.at, piece.size)
+            walk.time_ps = walk.now_ps = piece.end_ps
+            piece.what, piece.at, walk.begun, walk.at = MEETS, walk.pieces, walk.pieces, NONE
+        elif piece.what == MEETS:
+            walk.at = piece.at
+        else:
+            walk.at = NONE if piece.what == PAUSED or piece.start_ps <= since_ps else walk.at + 1
 
 
 @helper
 def write(back, start_ps, end_ps, what, task, at, size):
     """Write down a piece of the path, from its last one backwards; one of the class of the last makes that longer."""
-    if what != MEETS:
+    if what > MEETS:
         back.walk.now_ps = start_ps
         if within(back):
             piece = back.pieces[back.walk.pieces - 1]
@@ -253,7 +286,7 @@ def write(back, start_ps, end_ps, what, task, at, size):
 @helper
 def within(back):
     """Whether the walk has written a piece that the next one may make longer."""
-    return back.task_operation.size > 0 and back.walk.pieces > back.asked_piece[back.walk.asked - 1]
+    return back.task_operation.size > 0 and back.walk.pieces > back.walk.begun
 
 
 @helper

@@ -5,7 +5,7 @@ it has a buffer and was not repaired just then, for room behind it, or for anoth
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,20 @@ from sim.engine.compile.rows import Rows, rows
 from sim.program.contract import HEAD, I32, I64, NEVER_PS, PER_CHUNK, Program
 from sim.program.outcome import Journal, Outcome
 from sim.why.backward import MEETS, NONE, PieceRow
-from sim.why.path import CREDITS, PLAIN, POSTING, QUEUEING, SERIALIZATION, Alike, Labels, LoggedWalk, Trail, Wait, Walks
+from sim.why.path import (
+    CREDITS,
+    PLAIN,
+    POSTING,
+    QUEUEING,
+    SERIALIZATION,
+    Alike,
+    Labels,
+    LoggedWalk,
+    Trail,
+    Wait,
+    Waits,
+    Walks,
+)
 from topologies.stages import staged
 
 State = int | tuple[int, int]
@@ -90,9 +103,9 @@ class Steps(Walks):
     @abstractmethod
     def _delivered(self, task: int, chunk: int) -> int: ...
 
-    def walked(self, waits: Sequence[Wait]) -> tuple[Rows[PieceRow], I64]:
+    def walked(self, waits: Waits) -> tuple[Rows[PieceRow], I64]:
         """Pieces of all paths walked so far, and the first one of each wait, (n,)."""
-        first = np.array([self._walk_from(wait) for wait in waits], np.int64)
+        first = np.array([self._walk_from(wait) for wait in waits.listed()], np.int64)
         if len(self._pieces) < len(self.found):
             new = np.array(self.found[len(self._pieces) :], PieceRow.words)
             self._pieces = rows(PieceRow, np.append(self._pieces.view(np.ndarray), new))
@@ -112,8 +125,11 @@ class Steps(Walks):
 
     def named(self, piece: Any) -> tuple[Trail, I64]:
         """A path with the number of the name of each piece."""
-        columns = (piece[word].astype(np.int64) for word in ("start_ps", "end_ps", "size", "task", "at"))
-        return Trail(*columns), np.arange(piece.size)
+        return self.told(piece), np.arange(piece.size)
+
+    def told(self, piece: Any) -> Trail:
+        """Pieces with their own names."""
+        return Trail(*(piece[word].astype(np.int64) for word in ("start_ps", "end_ps", "size", "task", "at")))
 
     def served(self, piece: Any) -> dict[str, int]:
         """Time on each server, ps, by its label."""

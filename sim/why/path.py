@@ -76,6 +76,28 @@ class Wait(NamedTuple):
     delivered: bool = False
 
 
+class Waits(NamedTuple):
+    """Questions column by column, (n,)."""
+
+    task: I64
+    since_ps: I64
+    delivered: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, waits: Sequence[Wait]) -> "Waits":
+        """From a list."""
+        task, since_ps, delivered = np.array(waits, np.int64).reshape(-1, 3).T
+        return cls(task.copy(), since_ps.copy(), delivered != 0)
+
+    def at(self, places: I64) -> "Waits":
+        """Some of them."""
+        return Waits(self.task[places], self.since_ps[places], self.delivered[places])
+
+    def listed(self) -> list[Wait]:
+        """As a list."""
+        return list(map(Wait, self.task.tolist(), self.since_ps.tolist(), self.delivered.tolist()))
+
+
 REPAIR = "waiting for repair"
 
 
@@ -197,8 +219,12 @@ class Walks(ABC):
         self._numbers: dict[str, int] = {}
 
     @abstractmethod
-    def walked(self, waits: Sequence[Wait]) -> tuple[Rows[PieceRow], I64]:
+    def walked(self, waits: Waits) -> tuple[Rows[PieceRow], I64]:
         """All pieces so far, and the first of each path."""
+
+    @abstractmethod
+    def told(self, piece: Any) -> Trail:
+        """Some pieces, row by row, each with the name of a part of it, or any where that says nothing of its kind."""
 
     @abstractmethod
     def named(self, piece: Any) -> tuple[Trail, I64]:
@@ -229,8 +255,8 @@ class Walks(ABC):
 
     def followed(self, waits: Sequence[Wait]) -> tuple[Any, I64]:
         """The pieces on some paths, each from late to early, and since when each piece counts."""
-        pieces, first = self.walked(waits)
-        since_ps = np.array([wait.since_ps for wait in waits], np.int64)
+        asked = Waits.of(waits)
+        (pieces, first), since_ps = self.walked(asked), asked.since_ps
         ways = Ways(pieces, first, since_ps, np.zeros(first.size + 1, np.int64), *np.zeros((2, SOME), np.int64))
         if (count := follow(ways)) > SOME:
             ways = ways._replace(on=np.zeros(count, np.int64), end_ps=np.zeros(count, np.int64))
@@ -305,7 +331,7 @@ class LoggedWalk(Walks):
             )
         self._parts: dict[int, list[tuple[int, int]]] = {}
 
-    def walked(self, waits: Sequence[Wait]) -> tuple[Rows[PieceRow], I64]:
+    def walked(self, waits: Waits) -> tuple[Rows[PieceRow], I64]:
         """Pieces of the paths of some waits, and the first one of each, (n,)."""
         first = self._ask(waits)
         while self._walk_on() == backward.NEEDS_ROOM:
@@ -335,7 +361,7 @@ class LoggedWalk(Walks):
 
     def _in_turn(self) -> Iterator[Any]:
         """The pieces of the path to the last delivery, from late to early, as many at a time as there is room for."""
-        self._ask(self.end())
+        self._ask(Waits.of(self.end()))
         status = backward.NEEDS_ROOM
         while status == backward.NEEDS_ROOM:
             status = self._walk_on()
@@ -343,15 +369,15 @@ class LoggedWalk(Walks):
             yield self.back.pieces.view(np.ndarray)[: max(written, 0)]
             self.back.walk["pieces"] = 0
 
-    def _ask(self, waits: Sequence[Wait]) -> I64:
+    def _ask(self, waits: Waits) -> I64:
         """Let the next walks be those of some waits; where the first piece of each will be said, (n,)."""
-        program, task = self.program, np.array([wait.task for wait in waits], np.int64)
-        ends = np.array([wait.delivered for wait in waits], np.bool_)
+        program, task, ends = self.program, waits.task, waits.delivered
         self.back.walk["asked"], first = 0, np.zeros(task.size, np.int64)
         self.back = self.back._replace(
             asked_task=task, asked_chunk=np.where(ends, program.cut_chunks[program.task_cut[task]] - 1, 0),
             asked_hop=np.where(ends, DELIVERED, RELEASED), asked_piece=first,
             asked_ps=np.where(ends, self.outcome.finish_ps[task], self.outcome.start_ps[task]),
+            since_ps=waits.since_ps,
         )
         return first
 
@@ -368,6 +394,11 @@ class LoggedWalk(Walks):
         kinds, kind = unique_rows(piece["what"] * np.int64(p.hop_server.size) + hop)
         parts = [self._parts_of(one) for one in kinds.tolist()]
         return in_parts(piece, p.hop_server[hop].astype(np.int64), kind, parts)
+
+    def told(self, piece: Any) -> Trail:
+        """Pieces as they are; none of their names tells of what they are but their server and operation."""
+        p, name = self.program, np.full(piece.size, self.number(SERIALIZATION))
+        return Trail(piece["start_ps"], piece["end_ps"], name, piece["task"], p.route_server[piece["at"]])
 
     def _parts_of(self, kind: int) -> list[tuple[int, int]]:
         """Parts of pieces of a kind, as `Walks.latency_parts` has them."""
@@ -414,10 +445,11 @@ def _state(program: Program, outcome: Outcome, log: Log, once: bool) -> Back:
     """Before the first walk."""
     first, none, walk = np.empty(program.n_tasks, np.int32), np.zeros(0, np.int64), row(WalkRow)
     n_joins, n_chunks = map(int, backward.number_joins(program, first))
-    walk["hop"] = ENDED
+    walk["hop"], walk["at"] = ENDED, backward.NONE
     pool, task, chunk = _givers(program) if program.task_pool.size else (none, none, none)
     back = Back(
-        walk=walk, asked_task=none, asked_chunk=none, asked_hop=none, asked_ps=none, asked_piece=none,
+        walk=walk, asked_task=none, asked_chunk=none, asked_hop=none, asked_ps=none, since_ps=none,
+        asked_piece=none,
         base=log.base, start_ps=log.start_ps, before=log.before, finish_ps=outcome.finish_ps, first=first,
         whole_ptr=_pointers(program.whole_ptr), whole=np.empty_like(program.whole_child),
         pushed_ptr=_pointers(program.pushed_ptr), pushed=np.empty_like(program.pushed_child),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.engine.compile.rows import Rows, rows
 from sim.engine.run import check_size, run
 from sim.lower.job import lower
 from sim.lower.lowered import Lowered
@@ -15,8 +16,10 @@ from sim.program import I64, unique_rows
 from sim.program.columns import counted, services_ps
 from sim.program.contract import NEVER_PS
 from sim.program.outcome import Outcome
+from sim.why.backward import MEETS, NONE
+from sim.why.exposed import Gaps, Interval, fill_gaps, find_gaps, unite
 from sim.why.faulty_path import MOVED, RESENT, walk_of
-from sim.why.path import REPAIR, Account, Labels, LoggedWalk, Piece, Trail, Wait, Walks, Why
+from sim.why.path import REPAIR, Account, Labels, LoggedWalk, Piece, Trail, Waits, Walks, Why
 from topologies.checks import choice
 from topologies.core.paths import distinct_of, ranges
 from topologies.process import few_searches
@@ -136,8 +139,9 @@ class Names:
 
 def classes_of(values: Iterable[Hashable]) -> I64:
     """The number of each value, (n,): equal ones have one."""
-    number: dict[Hashable, int] = {}
-    return np.array([number.setdefault(value, len(number)) for value in values], np.int64)
+    every = list(values)
+    number = {value: at for at, value in enumerate(dict.fromkeys(every))}
+    return np.fromiter(map(number.__getitem__, every), np.int64, len(every))
 
 
 BY = ("dimension", "operation", "kind", "tenant")
@@ -184,32 +188,6 @@ def _renaming(lowered: Lowered, walks: Walks, by: str) -> Callable[[Trail], Trai
     return rename
 
 
-class Union:
-    """A union of intervals from time 0 on, (n,) starts and ends, for what of it lies between any two times."""
-
-    def __init__(self, start: I64, end: I64) -> None:
-        order = np.argsort(start, kind="stable")
-        start, end = np.append(0, start[order]), np.append(0, end[order])
-        start[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
-        kept = np.append(0, np.flatnonzero(end > start))
-        self._starts = start[kept]
-        self._before = np.append(0, np.cumsum(end[kept] - start[kept]))  # length before each of them, and of all
-
-    @property
-    def length(self) -> int:
-        """Of the union."""
-        return int(self._before[-1])
-
-    def between(self, start: I64, end: I64) -> I64:
-        """Length of what lies between each two times."""
-        return self._until(end) - self._until(start)
-
-    def _until(self, time: I64) -> I64:
-        at = np.searchsorted(self._starts[1:], time, side="right")
-        found: I64 = np.minimum(self._before[at] + time - self._starts[at], self._before[at + 1])
-        return found
-
-
 class Span(NamedTuple):
     """An operation on an NPU."""
 
@@ -235,6 +213,23 @@ class _Rows(NamedTuple):
         return list(map(Span, *(column.tolist() for column in self[:4])))
 
 
+class _Idle(NamedTuple):
+    """Gaps of the compute streams of N NPUs, and of those without operations, from late to early."""
+
+    busy_ps: I64  # (N + 1,): how long each computes
+    npu: I64  # (n,): of each gap
+    waits: Waits  # (n,): what ends it
+
+
+class _UnderWay(NamedTuple):
+    """When N NPUs, and those without operations, have each of M kinds of communication in progress."""
+
+    intervals: Rows[Interval]
+    first: I64  # (N + 1, M): the first row
+    last: I64  # (N + 1, M): the last interval; NONE where there is no row
+    length_ps: I64  # (N + 1, M)
+
+
 class Spans:
     """The operations of one run.
 
@@ -246,19 +241,20 @@ class Spans:
     def __init__(self, lowered: Lowered, outcome: Outcome) -> None:
         self.lowered, self.outcome, self.operations = lowered, outcome, lowered.job.operations
         self.names = Names(lowered)
-        rows = _rows_of(lowered, outcome)
-        self._by_rank = rows.of(np.lexsort((rows.start_ps, rows.rank)))  # and by operation, as they come
-        works = [(one.kind, type(one.work), getattr(one.work, "stream", None)) for one in self.operations]
-        self._classes = classes_of(works)
-        of_class = [works[first] for first in np.unique(self._classes, return_index=True)[1].tolist()]
+        of_all = _rows_of(lowered, outcome)
+        self._by_rank = of_all.of(np.lexsort((of_all.start_ps, of_all.rank)))  # and by operation, as they come
+        of_all_works = [one.work for one in self.operations]
+        streams = [one.stream if isinstance(one, Compute) else None for one in of_all_works]
+        works = list(zip([one.kind for one in self.operations], map(type, of_all_works), streams, strict=True))
+        self._classes, of_class = classes_of(works), list(dict.fromkeys(works))
         kinds = [kind for kind, *_ in of_class]
         self._kinds, self._kind = list(dict.fromkeys(kinds)), classes_of(kinds)[self._classes]
         self._streams, self._communicates, self._sends = np.array(
             [(work is Compute and stream == COMPUTE_STREAM, work is not Compute, work is Send)
              for _, work, stream in of_class], bool,
         ).reshape(-1, 3).T[:, self._classes]
-        self._in_progress: dict[int, dict[str, Union]] = {}
-        self._exposed: dict[int, dict[tuple[str, str], int]] = {}
+        self._ranks = distinct_of(self._by_rank.rank)
+        self._ends = np.append(np.searchsorted(self._by_rank.rank, self._ranks), self._by_rank.rank.size)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_walk"}  # closures; walked again
@@ -266,14 +262,14 @@ class Spans:
     @property
     def ranks(self) -> list[int]:
         """NPUs that have operations."""
-        ranks: list[int] = distinct_of(self._by_rank.rank).tolist()
+        ranks: list[int] = self._ranks.tolist()
         return ranks
 
     @property
     def all(self) -> list[Span]:
         """Every operation on every NPU, by start."""
-        rows = self._by_rank
-        return rows.of(np.lexsort((rows.rank, rows.operation, rows.start_ps))).listed()
+        mine = self._by_rank
+        return mine.of(np.lexsort((mine.rank, mine.operation, mine.start_ps))).listed()
 
     def of_rank(self, rank: int) -> list[Span]:
         """The operations of one NPU, by start."""
@@ -282,30 +278,60 @@ class Spans:
     def _of(self, rank: int) -> _Rows:
         return self._by_rank.of(slice(*np.searchsorted(self._by_rank.rank, [rank, rank + 1])))
 
+    @cached_property
+    def _npu(self) -> I64:
+        """The number of the NPU of each row, among those that have operations."""
+        return np.repeat(np.arange(self._ranks.size), np.diff(self._ends))
+
+    def _number(self, rank: int) -> int:
+        """Of an NPU; those that have no operation are the one behind all others."""
+        at = int(np.searchsorted(self._ranks, rank))
+        return at if rank in self._ranks[at : at + 1] else self._ranks.size
+
     def compute_ps(self, rank: int) -> int:
         """Time for which the compute stream of an NPU is busy, up to the delivery of each computation."""
-        stream = self._stream(rank)
-        return Union(stream.start_ps, stream.end_ps).length
+        return int(self._idle.busy_ps[self._number(rank)])
 
-    def _stream(self, rank: int) -> _Rows:
-        mine = self._of(rank)
-        return mine.of(np.flatnonzero(self._streams[mine.operation]))
+    @cached_property
+    @staged("critical path")
+    @few_searches()
+    def _idle(self) -> "_Idle":
+        """Gaps of the compute streams."""
+        some = np.flatnonzero(self._streams[self._by_rank.operation])
+        mine, npu, since_ps = self._by_rank.of(some), self._npu[some], np.empty(some.size, np.int64)
+        free_ps, busy_ps = np.zeros((2, self._ranks.size + 1), np.int64)
+        find_gaps(npu, mine.start_ps, mine.end_ps, free_ps, busy_ps, since_ps)
+        late, last = np.flatnonzero(since_ps != NONE), np.flatnonzero(free_ps < self.outcome.makespan_ps)
+        task, delivered = np.append(mine.task[late], np.repeat(self._last, last.size)), np.arange(late.size + last.size)
+        waits = Waits(task, np.append(since_ps[late], free_ps[last]), delivered >= late.size)
+        npu, order = np.append(npu[late], last), np.argsort(-waits.since_ps, kind="stable")
+        return _Idle(busy_ps, npu[order], waits.at(order))
 
     def communication_ps(self, rank: int) -> dict[str, int]:
         """Time for which an NPU has an operation of each kind of communication in progress."""
-        return {kind: union.length for kind, union in self._under_way(rank).items()}
+        of, at = self._under_way, self._number(rank)
+        kinds = np.flatnonzero(of.last[at] != NONE)
+        in_order = kinds[np.argsort(of.first[at, kinds])].tolist()
+        return {self._kinds[kind]: int(of.length_ps[at, kind]) for kind in in_order}
 
-    def _under_way(self, rank: int) -> dict[str, Union]:
-        """When an NPU has an operation of each kind of communication in progress."""
-        if rank not in self._in_progress:
-            some = slice(*np.searchsorted(self._by_rank.rank, [rank, rank + 1]))
-            mine, start_ps = self._by_rank.of(some), self._begun_ps[some]
-            kind = np.where(self._communicates[mine.operation], self._kind[mine.operation], -1)
-            self._in_progress[rank] = {
-                self._kinds[one]: Union(start_ps[kind == one], mine.end_ps[kind == one])
-                for one in dict.fromkeys(kind.tolist()) if one >= 0
-            }
-        return self._in_progress[rank]
+    @cached_property
+    @staged("critical path")
+    @few_searches()
+    def _under_way(self) -> "_UnderWay":
+        """When each NPU has an operation of each kind of communication in progress."""
+        operation, begun_ps, n = self._by_rank.operation, self._begun_ps, len(self._kinds)
+        kind = np.where(self._communicates[operation], self._kind[operation], NONE)
+        moved = np.zeros(n + 1, np.bool_)  # kinds whose rows need not come by when they begin; none is the last one
+        moved[self._kind[self._sends]] = True
+        some = np.flatnonzero(moved[kind])
+        order = np.append(np.flatnonzero(~moved[kind]), some[np.lexsort((begun_ps[some], self._npu[some]))])
+        union = np.where(kind == NONE, NONE, self._npu * n + kind)
+        first, last, length_ps = np.repeat([[0], [NONE], [0]], (self._ranks.size + 1) * n, axis=1)
+        of_any = np.flatnonzero(kind != NONE)[::-1]
+        first[union[of_any]] = of_any  # of several, the last one stays
+        intervals = rows(Interval, order.size)
+        unite(union[order], begun_ps[order], self._by_rank.end_ps[order], intervals, last, length_ps)
+        return _UnderWay(intervals, *(column.reshape(-1, n) for column in (first, last, length_ps)))
 
     @cached_property
     def _begun_ps(self) -> I64:
@@ -365,32 +391,34 @@ class Spans:
         the NPU itself has none in progress is communication of others: no kind is exposed for longer than it is in
         progress. The run must have kept a log.
         """
-        if rank not in self._exposed:
-            self._exposed[rank] = self._work_out_exposed(rank)
-        return dict(self._exposed[rank])
+        keys, spent_ps, earliest_ps = self._account
+        at, found = self._number(rank), dict[tuple[str, str], tuple[int, int]]()
+        for one in np.flatnonzero(spent_ps[at]).tolist():
+            before, earliest = found.get(keys[one], (0, NEVER_PS))
+            found[keys[one]] = before + int(spent_ps[at, one]), min(earliest, int(earliest_ps[at, one]))
+        return {key: time for key, (time, _) in sorted(found.items(), key=lambda one: (-one[1][0], one[1][1]))}
 
+    @cached_property
     @staged("critical path")
     @few_searches()
-    def _work_out_exposed(self, rank: int) -> dict[tuple[str, str], int]:
-        trail = self._walk.trail(self._gaps(rank))
-        some, kind = self.names.kinds(self._walk, trail, self._classes)
+    def _account(self) -> tuple[list[tuple[str, str]], I64, I64]:
+        """What the time of all gaps is called, how much of each NPU's is called so, and when that first was."""
+        idle, under_way = self._idle, self._under_way
+        pieces, first = self._walk.walked(idle.waits)
+        on = np.flatnonzero(pieces.view(np.ndarray)["what"] > MEETS)
+        some, kind = self.names.kinds(self._walk, self._walk.told(pieces.view(np.ndarray)[on]), self._classes)
         numbers: dict[tuple[tuple[str, str], bool], int] = {}
-        number = np.array([numbers.setdefault(self._exposed_as(one), len(numbers)) for one in some], np.int64)[kind]
-        length, under_way = trail.length_ps, self._under_way(rank)
-        own = length.copy()
-        for (key, communicates), at in numbers.items():
-            if communicates:
-                mine = np.flatnonzero(number == at)
-                ends = trail.start_ps[mine], trail.end_ps[mine]
-                own[mine] = under_way[key[0]].between(*ends) if key[0] in under_way else 0
-        found: dict[tuple[str, str], tuple[int, int]] = {}  # time, and the first piece
-        others = length - own
-        rows = [(key, own, np.flatnonzero((number == at) & (own > 0))) for (key, _), at in numbers.items()]
-        for key, times, pieces in (*rows, ((WAIT_ELSEWHERE, NO_DIMENSION), others, np.flatnonzero(others))):
-            if pieces.size:
-                before, first = found.get(key, (0, length.size))
-                found[key] = before + int(times[pieces].sum()), min(first, int(pieces[0]))
-        return {key: time for key, (time, _) in sorted(found.items(), key=lambda one: (-one[1][0], one[1][1]))}
+        number = np.array([numbers.setdefault(self._exposed_as(one), len(numbers)) for one in some], np.int64)
+        key = np.zeros(len(pieces), np.int64)
+        key[on] = number[kind]
+        keys = [one for one, _ in numbers]
+        kinds = [self._kinds.index(one) if communicates else NONE for (one, _), communicates in numbers]
+        spent_ps, earliest_ps = np.zeros((2, self._ranks.size + 1, len(keys) + 1), np.int64)
+        fill_gaps(Gaps(
+            pieces, key, np.array(kinds, np.int64), idle.npu, first, idle.waits.since_ps, under_way.intervals,
+            under_way.last.copy(), spent_ps, earliest_ps,
+        ))
+        return [*keys, (WAIT_ELSEWHERE, NO_DIMENSION)], spent_ps, earliest_ps
 
     def _exposed_as(self, piece: Piece) -> tuple[tuple[str, str], bool]:
         """The kind of communication and dimension of a piece, and whether NPUs communicate in it."""
@@ -409,16 +437,6 @@ class Spans:
         """The task of the last delivery."""
         return int(np.flatnonzero(self.outcome.finish_ps == self.outcome.makespan_ps)[-1])
 
-    def _gaps(self, rank: int) -> list[Wait]:
-        """Gaps of the compute stream, each with the task that ends it."""
-        stream = self._stream(rank)
-        free = np.maximum.accumulate(np.append(0, stream.end_ps))
-        late = np.flatnonzero(stream.start_ps > free[:-1])
-        gaps = list(map(Wait, stream.task[late].tolist(), free[late].tolist()))
-        if self.outcome.makespan_ps > free[-1]:
-            gaps.append(Wait(self._last, int(free[-1]), delivered=True))
-        return gaps
-
     def _dimensions(self) -> dict[str, list[int]]:
         """Servers of each dimension, and of the NICs."""
         found: dict[str, list[int]] = {}
@@ -430,7 +448,8 @@ class Spans:
 
 def _rows_of(lowered: Lowered, outcome: Outcome) -> _Rows:
     """All spans, operation by operation."""
-    (operation, rank, task), begin = lowered.end_task.rows(), lowered.begin_task.rows()[2]  # of the same ranks
+    operation, rank, task = lowered.end_task.rows()
+    begin = lowered.begin_task.tasks(lowered.end_task.counts())  # of the same ranks
     start_ps = np.where(begin == task, outcome.start_ps[begin], outcome.finish_ps[begin])
     return _Rows(operation, rank, start_ps, outcome.finish_ps[task], task)
 

@@ -11,8 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from collectives import build
 from sim import FaultPlan, Jitter, LinkDown, Loss, NodeDown, Repair, SlowLink, Straggler, simulate
@@ -32,11 +30,11 @@ from sim.why.spans import (
     Names,
     Span,
     Spans,
-    Union,
     explain_run,
     run_with_joins,
     run_with_log,
 )
+from tests.oracles.exposed import exposed_ps, under_way
 from topologies import Topology, WeftError, from_links, from_spec, ring, torus
 from workloads.job import Job
 
@@ -154,28 +152,42 @@ def test_gaps_end_where_the_next_computation_begins_late() -> None:
     assert spans.compute_ps(0) == 200
 
 
-@given(
-    intervals=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8),
-    start=st.integers(0, 31), end=st.integers(0, 31),
-)
-def test_a_union_has_what_any_of_its_intervals_has(intervals: list[tuple[int, int]], start: int, end: int) -> None:
-    intervals = [(min(one), max(one)) for one in intervals]
-    union = Union(*np.array(intervals, np.int64).reshape(-1, 2).T)
-    inside = [any(begin <= time < stop for begin, stop in intervals) for time in range(31)]
-    assert union.length == sum(inside)
-    assert union.between(min(start, end), max(start, end)) == sum(inside[min(start, end):max(start, end)])
+@pytest.mark.parametrize("spec", ["ring:1", "ring:2", "ring:5", "torus:3x2"])
+@pytest.mark.parametrize("forwarding", ["cut-through", "store-and-forward"])
+def test_what_npus_wait_for_is_what_each_of_their_gaps_says(spec: str, forwarding: str) -> None:
+    """Against the oracle, which looks at one NPU, gap and piece at a time."""
+    topology, draw = from_spec(spec), np.random.default_rng(11)
+    for _ in range(6):
+        job, n = Job(topology), topology.n_npus
+        for number in range(14):
+            after = [one for one in range(number) if draw.integers(3) == 0]
+            src, dst = int(draw.integers(n)), int(draw.integers(n))
+            if draw.integers(2) and src != dst:
+                size, kind = int(draw.integers(1, 5000)), f"kind {draw.integers(2)}"
+                job.send(f"s{number}", size, [src], [dst], kind=kind, after=after)
+            elif draw.integers(3) == 0:
+                schedule = build("bucket", "all-reduce", topology, "999B")
+                job.collective(f"r{number}", schedule, kind="kind 0", after=after)
+            else:
+                job.compute(f"c{number}", int(draw.integers(1, 10**6)), npus=[src], after=after)
+        lowered = lower(job, Model(chunks=3, forwarding=forwarding), "off")
+        spans = Spans(lowered, run_with_log(lowered))
+        for rank in [*range(n), n]:
+            assert spans.exposed_ps(rank) == exposed_ps(spans, rank)
+            union = {kind: sum(end - start for start, end in joined(under_way(spans, rank, kind)))
+                     for kind in spans.communication_ps(rank)}
+            assert spans.communication_ps(rank) == union
 
 
-def test_what_is_under_way_is_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For an NPU and a kind, however many pieces its critical path has."""
-    made = []
-    monkeypatch.setattr(Union, "__init__", lambda self, *of, make=Union.__init__: made.append(1) or make(self, *of))
-    job = Job(fabric(2))
-    for number in range(20):
-        job.compute(f"c{number}", 100, after=range(len(job.operations)))
-        job.send(f"s{number}", 10, [0], [1], after=[len(job.operations) - 1])
-    assert spans_of(job).exposed_ps(0)
-    assert len(made) == 1
+def joined(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of intervals, as intervals that are apart."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if found and found[-1][1] >= start:
+            before = found.pop()
+            start, end = before[0], max(before[1], end)
+        found.append((start, end))
+    return found
 
 
 def parts(job: Job, by: str = "dimension", *faults: object, **plan: object) -> dict[str, int]:
