@@ -55,6 +55,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _notes(topology: Topology, kind: str, switches: bool | None, programs: bool) -> list[str]:
     """What the fabric could do beyond the bound, or whether it reaches it."""
+    if topology.optics is not None:
+        return ["# as if all circuits that take turns were up at once" if topology.optics.dwell_ps else
+                "# on the circuits that are up first: others may take less (weft reconfigure has the bound on all)"]
     if kind == "all-to-all" and not programs and SMALL < flow_variables(topology) < MOST_VARIABLES:
         return ["# whether routes reach this bound is a linear program of some minutes here (--program)"]
     if kind != "all-reduce" or SWITCH not in topology.kind or switches:

@@ -102,6 +102,8 @@ def _turning(
             return []  # always up
         turns = [turn * cycle + first for turn in range(cycles)]
         times = [one for up in turns for one in (Phase(up, UP), Phase(up + optics.dwell_ps, DARK))]
+        if times[-1].from_ps == cycles * cycle:  # without a delay, after the last circuit of a cycle
+            times.pop()
         return [Phase(0, DARK)] * (first > 0) + times + [Phase(cycles * cycle, UP)]
 
     of_shift = {shift: phases(shift) for shift in range(1, topology.n_npus)}

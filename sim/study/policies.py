@@ -9,6 +9,7 @@ from collectives import Schedule
 from collectives.reconfigured import Unswitchable, switched
 from sim.analytic.circuits_bound import circuits_bound_ps
 from sim.how import AS_USUAL, How
+from sim.lower.rotor import turns_of
 from sim.optimizer.circuits import EVERY_STEP, PLANNED, POLICIES, Plan, Planner
 from sim.program.model import Model
 from sim.result import Result
@@ -133,8 +134,8 @@ def row_of(found: Found, bound_ps: int) -> dict[str, Any]:
         "policy": found.policy, "algorithm": found.schedule.pattern.algorithm, "form": found.form,
         "circuits": plan.letters if plan else "in turns" if found.policy == OVERLAPPED else result.job.topology.name,
         "reconfigurations": found.changes, "simulated_s": result.time_s,
-        "plan_s": result.time_s if plan is None else plan.time_ps / PS_PER_S,
-        "bound_s": bound_ps / PS_PER_S, "over_bound": result.time_ps / max(bound_ps, 1) - 1,
+        "plan_s": plan.time_ps / PS_PER_S if plan and turns_of(result.job.topology) is None else result.time_s,
+        "bound_s": bound_ps / PS_PER_S, "over_bound": (result.time_ps or 1) / (bound_ps or 1) - 1,
         "chunks": result.model.chunks, "why": result.why().parts if found.policy == BEST else {},
     }
 

@@ -8,6 +8,7 @@ Flows begin when their circuits are up: what they wait for besides is in the wor
 from pathlib import Path
 from typing import Any
 
+from collectives.core.schedule import MOST_BYTES
 from collectives.formats.ocs_plan import FORMAT, VERSION, Pair
 from topologies import Topology, WeftError, optical
 from topologies.checks import MOST_COUNT, integer, number, told, truth
@@ -66,7 +67,7 @@ class _Plan:
                 via = [epochs.route(epoch, [src], [dst])[0] for epoch in where]
                 if any(len(links) != 1 for links in via):
                     raise WeftError(f"{self.name}: flow {flow['flow_uid']!r}: no circuit leads from {src} to {dst}")
-                size = [self._count(stripe, "bytes", 1) for stripe in flow["stripes"]]
+                size = [self._count(stripe, "bytes", 1, MOST_BYTES) for stripe in flow["stripes"]]
                 before.append(job.send(f"flow {flow['flow_uid']}", size, [src] * len(size), [dst] * len(size), via=via))
         if carried:
             raise WeftError(f"{self.name}: round {min(carried)} of a flow is not there")
@@ -135,7 +136,7 @@ class _Plan:
 
     def _place(self, at: int, one: Table) -> Place:
         """Round, plane and name of a stripe."""
-        self._count(one, "bytes", 1)
+        self._count(one, "bytes", 1, MOST_BYTES)
         return at, self._count(one, "plane", 0), str(one.get("stripe_uid"))
 
     def _agree(self, one: Table, other: Table, what: str) -> None:

@@ -57,8 +57,9 @@ PRODUCERS = (
              "forward, backward, messages, all-reduces of any group; its own network is passed over",
              "updates and barriers, which no released graph has"),
     Producer("plans of circuits (JSON)", "two public simulators of optical fabrics", "panel-ocs-plan, version 6",
-             _WORK + "; written by weft schedule --ocs-plan", "matchings of each plane and round, stripes, forced and "
-             "synchronized changes, the first one free or not; stream, tag and phase are passed over",
+             _WORK.replace(", compare", "") + "; written by weft schedule --ocs-plan", "matchings of each plane and "
+             "round, stripes, forced and synchronized changes, the first one free or not; stream, tag and phase are "
+             "passed over",
              "flows on another network (DIRECT); other versions"),
     Producer("Kineto profiles (Chrome traces)", "PyTorch", "Kineto output_json.cpp and saveNcclMeta of 2.2 to 2.9; "
              "October 2026", "--workload FOLDER, or what the names of all ranks' files begin with",

@@ -76,6 +76,15 @@ def test_an_all_to_all_says_whether_routes_reach_its_bound(capsys):
         assert ("a concurrent flow is as fast" in said) == known == ("--program" not in said)
 
 
+@pytest.mark.parametrize(("fabric", "said"), [
+    ("ocs:7x2,delay=1us", "on the circuits that are up first: others may take less"),
+    ("rotor:7x2", "as if all circuits that take turns were up at once"),
+])
+def test_whose_bound_it_is_where_circuits_change(capsys, fabric, said):
+    main(["bound", "--topology", fabric, "--collective", "all-to-all"])
+    assert said in capsys.readouterr().out
+
+
 def test_one_npu_has_no_limit(capsys):
     assert rows(capsys, "--topology", "ring:1", "--collective", "all-gather")[0]["algbw_GBps"] is None
 

@@ -34,6 +34,16 @@ def test_an_all_to_all_takes_as_many_turns_as_its_chunks_need(n, ports, chunks, 
     assert result.time_ps == turns * cycle + (slots - 1) * 12_000_000 + (left + 1) * chunk_ps + 100_000
 
 
+@pytest.mark.parametrize("symmetry", ["auto", "off"])
+@pytest.mark.parametrize(("n", "ports"), [(4, 1), (5, 2), (7, 2), (8, 2)])
+def test_circuits_that_turn_in_no_time_leave_no_gap(n, ports, symmetry):
+    schedule = build("direct", "all-to-all", rotor(n, ports, delay_us=0), n * 61 * CHUNK)
+    found = simulate(schedule, chunk=CHUNK, symmetry=symmetry, check=True)
+    slots = -(-(n - 1) // ports)
+    turns, left = divmod(61 - 1, 10_000_000 // (CHUNK * 20))
+    assert found.time_ps == (turns * slots + slots - 1) * 10_000_000 + (left + 1) * CHUNK * 20 + 100_000
+
+
 def test_duty_is_the_dwell_over_the_slot():
     """Of many turns: 10 of 12 us, and 30 of the 30.5 chunks that fit a dwell."""
     n, ports = 9, 2

@@ -120,6 +120,15 @@ def test_of_several_algorithms_the_quickest_plan_is_that_of_one(fabric, best_us)
     assert best[0] / US == pytest.approx(best_us)
 
 
+def test_what_a_plan_takes_on_a_rotor_is_with_its_turns():
+    spec = Spec.from_dict({
+        "topology": {"spec": "rotor:7x2"}, "sweep": {"begin": "77777B", "end": "77777B"},
+        "collective": {"name": "all-to-all", "algorithms": ["direct"]},
+    }).choosing()
+    found, bound_ps = policies(spec, ["direct"])
+    assert all(row["plan_s"] == row["simulated_s"] for row in (row_of(one, bound_ps) for one in found))
+
+
 def test_switching_needs_circuits():
     with pytest.raises(WeftError, match="ring:4 has no circuits to switch: choose a fabric such as ocs:16x4"):
         Planner(build("ring", "all-reduce", ring(4), "1KiB"))

@@ -34,6 +34,15 @@ def test_a_plan_that_is_read_again_takes_as_long(ports, more, name, kind, tmp_pa
     assert sorted(sent) == sorted((t.blocks[t.src != t.dst] * schedule.block_bytes).tolist())
 
 
+def test_stripes_may_be_of_any_size_that_a_collective_has(tmp_path):
+    """Above 2^31 bytes: blocks of 5.33 GiB, on two planes."""
+    fabric = from_spec("ocs:3x2")
+    schedule = planned(build("pairwise", "all-to-all", fabric, "16GiB"), WHOLE, policy=EVERY_STEP)
+    path = tmp_path / "plan.json"
+    path.write_text(to_ocs_plan(schedule), encoding="utf-8")
+    assert simulate(open_ocs_plan(path, fabric), model=WHOLE).time_ps == simulate(schedule, model=WHOLE).time_ps
+
+
 def circuit(flow, plane, size, src=0, dst=1):
     return {"source": src, "destination": dst, "bytes": size, "flow_uid": flow, "stripe_uid": f"{flow}.{plane}"}
 
