@@ -22,7 +22,9 @@ FILE_OR_NAME: dict[str, Callable[[str], bool]] = {
     MODEL: lambda text: text.endswith((".json", *JOB_FILES)),
     "SKEW|FILE.csv": lambda text: text.partition(":")[0] not in SKEWS,
     "NAME|FILE[,...]": lambda text: text.endswith(SUFFIX),
-    **dict.fromkeys(("FILE", "FILE.csv", "FILE.csv|FILE.parquet", "DIR", "PREFIX"), lambda text: text != "-"),
+    **dict.fromkeys(
+        ("FILE", "FILE.csv", "FILE.csv|FILE.parquet", "FILE.csv|FOLDER", "DIR", "PREFIX"), lambda text: text != "-"
+    ),
 }
 """By what stands for the value of a key in help: whether a text names a file."""
 

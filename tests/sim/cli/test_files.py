@@ -19,7 +19,7 @@ from tests.places import ROOT
 
 READ = {
     "FILE": ("in.txt", "in.txt"), "FILE.csv": ("d/in.csv", "d/in.csv"), "SKEW|FILE.csv": ("d/in.csv", "d/in.csv"),
-    "FILE.csv|FILE.parquet": ("d/in.csv", "d/in.csv"),
+    "FILE.csv|FILE.parquet": ("d/in.csv", "d/in.csv"), "FILE.csv|FOLDER": ("d/in.csv", "d/in.csv"),
     "SPEC|FILE": ("in.graphml", "in.graphml"),
     "NAME|FILE": ("in.xml", "in.xml"), "NAME|FILE[,...]": ("in.xml", "in.xml"),
     "NAME|FILE.json|FILE.toml|FILE.sh": ("in.json", "in.json"),
