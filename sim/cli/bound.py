@@ -55,18 +55,20 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _notes(topology: Topology, kind: str, switches: bool | None, programs: bool) -> list[str]:
     """What the fabric could do beyond the bound, or whether it reaches it."""
+    notes = []
     if topology.optics is not None:
-        return ["# as if all circuits that take turns were up at once" if topology.optics.dwell_ps else
-                "# on the circuits that are up first: others may take less (weft reconfigure has the bound on all)"]
+        notes = ["# as if all circuits that take turns were up at once" if topology.optics.dwell_ps else
+                 "# on the circuits that are up first: others may take less (weft reconfigure has the bound on all)"]
     if kind == "all-to-all" and not programs and SMALL < flow_variables(topology) < MOST_VARIABLES:
-        return ["# whether routes reach this bound is a linear program of some minutes here (--program)"]
+        return [*notes, "# whether routes reach this bound is a linear program of some minutes here (--program)"]
     if kind != "all-reduce" or SWITCH not in topology.kind or switches:
-        return []
+        return notes
     if switches is None and topology.boxes_reduce:
         which = "switches" if topology.says_it_reduces else "switches inside boxes"
-        return [f"# {which} multicast and reduce, at the rate that the fabric says (--no-reducing-switches: they only "
-                "forward)"]
-    return ["# switches only forward here: adding up or multicast in the network may be faster (--reducing-switches)"]
+        return [*notes, f"# {which} multicast and reduce, at the rate that the fabric says (--no-reducing-switches: "
+                "they only forward)"]
+    return [*notes, "# switches only forward here: adding up or multicast in the network may be faster "
+            "(--reducing-switches)"]
 
 
 @staged("bounds")

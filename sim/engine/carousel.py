@@ -7,7 +7,7 @@ from sim.engine import setup
 from sim.engine.compile.rows import Rows, row, rows
 from sim.engine.core.carousel import BITS, Arrival, Lane, Queues, Rider, go_round
 from sim.engine.core.status import FINISHED
-from sim.program.contract import HEAD, I64, Program
+from sim.program.contract import CLOCK_END_PS, HEAD, I64, Program
 from sim.program.outcome import Outcome
 
 FEWEST_SERVICES = 2**20
@@ -41,6 +41,9 @@ class Carousel:
         most = max(program.n_tasks, int(lengths.max(initial=0)), int(chunks.max(initial=0)))
         if most >> BITS or chunks.sum() > MOST_CHUNKS or np.any(lengths == 0):
             return False
+        slowest_ps = float(program.service_ps.max(initial=0)) + float(program.hop_latency_ps.max(initial=0))
+        if program.chunk_hops() * slowest_ps >= CLOCK_END_PS:
+            return False  # perhaps beyond the clock, which only a calendar finds out
         inner, server = program.hop_last == 0, program.route_server
         alike = program.hop_latency_ps[inner] == _onward_ps(program)[program.hop_server[inner]]
         stays = (server[1:] == server[:-1]) | (program.hop_last[program.route_hop[:-1]] != 0)

@@ -23,19 +23,21 @@ from topologies.units import format_size
 class _Bytes(NamedTuple):
     """What takes memory at the peak of a run without symmetry, in bytes: the most that `compare` was seen to take.
 
-    Measured as the largest resident set, less that of imports, of ring, bucket, swing and direct on rings, tori,
-    switches, fat-trees and random-regular graphs, 0.3 to 67 million transfers.
+    Measured as the largest resident set, less that of imports, of ring, bucket, swing, pairwise and direct on rings,
+    tori, switches, fat-trees and random-regular graphs, 0.3 to 67 million transfers; other defaults, which short runs
+    try besides, may have rows and take three times as much. Of two numbers, the second is of tables that are laid out
+    slot by slot; where it does not say so, of such in which transfers wait for others.
     """
 
     transfer: tuple[int, int] = 90, 42  # where tables are sorted, and where they are laid out slot by slot
     wait: tuple[int, int] = 34, 14  # of a transfer for another
-    kept: int = 60  # of a transfer, where they are few
-    route: int = 130
+    kept: tuple[int, int] = 60, 15  # of a transfer, where they are few; slots that wait have no rows
+    route: tuple[int, int] = 130, 70
     hop: int = 4
     hop_found: int = 9  # while routes are looked for
-    apart: int = 52  # more of a wait, where ports of a rank wait for each other
-    joint: int = 53  # of a transfer for what another port of its rank waits for
-    in_flight: int = EVENT_BYTES * 3 // 2  # of a chunk: their capacity grows by half
+    apart: tuple[int, int] = 52, 12  # more of a wait, where ports of a rank wait for each other
+    joint: tuple[int, int] = 53, 60  # of a transfer for what another port of its rank waits for
+    in_flight: tuple[int, int] = EVENT_BYTES * 3 // 2, EVENT_BYTES * 3  # of a chunk: their capacity grows by half
 
 
 BYTES_PER_TASK = 340
@@ -89,10 +91,12 @@ def peak_bytes(pattern: Pattern, n_ranks: int, chunks: int = 1) -> tuple[int, in
     """
     one = _of_one(pattern.emission, wiring_of(pattern.topology))
     steps, each = waiting_of(pattern, Model()).steps, _Bytes()
+    slots = one.is_even and one.waits > 0
     table = each.transfer[one.is_even] * one.transfers + each.wait[one.is_even] * one.waits
-    least = table + each.route * one.routes + each.kept * one.transfers * (one.transfers * n_ranks <= BLOCK)
-    waits = 0.0 if steps is None else each.apart * one.waits + each.joint * one.joint * (not steps)
-    run = each.hop * one.hops + waits + each.in_flight * one.at_once * min(chunks, IN_FLIGHT)
+    kept = each.kept[slots] * one.transfers * (one.transfers * n_ranks <= BLOCK)
+    least = table + each.route[slots] * one.routes + kept
+    waits = 0.0 if steps is None else each.apart[slots] * one.waits + each.joint[slots] * one.joint * (not steps)
+    run = each.hop * one.hops + waits + each.in_flight[slots] * one.at_once * min(chunks, IN_FLIGHT)
     return int(n_ranks * (least + max(each.hop_found * one.hops, run))), one.transfers * n_ranks
 
 

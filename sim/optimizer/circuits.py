@@ -81,7 +81,7 @@ class Planner:
         self._prices: dict[tuple[object, ...], int | None] = {}
         self._keys: dict[Piece, tuple[object, ...]] = {}
         self._transfers: dict[tuple[int, int], Transfers] = {}
-        self._found: dict[str, list[Piece]] = {}
+        self._found: dict[tuple[str, float], list[Piece]] = {}
 
     @cached_property
     def own_ps(self) -> int:
@@ -125,9 +125,9 @@ class Planner:
         Parts count with their bounds until they are on the least sum; then they are priced, and it is sought again.
         """
         n, delay_ps = len(self.pairs), self.optics.delay_ps
-        if policy not in self._found:
-            self._found[policy] = sorted(piece for piece in self._pieces(policy, limit_ps) if piece is not None)
-        times_ps, priced = {piece: self._bound_ps(*piece) for piece in self._found[policy]}, set[Piece]()
+        if (asked := (policy, limit_ps)) not in self._found:
+            self._found[asked] = sorted(piece for piece in self._pieces(policy, limit_ps) if piece is not None)
+        times_ps, priced = {piece: self._bound_ps(*piece) for piece in self._found[asked]}, set[Piece]()
         while (found := self._least(times_ps, joins)) is not None and not priced.issuperset(found[1]):
             times_ps |= {piece: self.price_ps(*piece) for piece in found[1]}
             priced.update(found[1])

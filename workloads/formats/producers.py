@@ -6,6 +6,7 @@ from workloads.formats.chakra_schema import ROWS
 
 _ASTRA = "weft astra; --workload PREFIX of trace, train, compare; --tenant job=PREFIX of share"
 _WORK = "--workload FILE of trace, train, compare; --tenant workload=FILE of share"
+_MESSAGES = "--workload FILE of trace, train; --tenant workload=FILE of share"
 
 PRODUCERS = (
     Producer("Chakra traces", "Chakra's generator", "mlcommons/chakra 21585d8, 2026-05-20 (1.0.0)", _ASTRA,
@@ -57,7 +58,7 @@ PRODUCERS = (
              "forward, backward, messages, all-reduces of any group; its own network is passed over",
              "updates and barriers, which no released graph has"),
     Producer("plans of circuits (JSON)", "two public simulators of optical fabrics", "panel-ocs-plan, version 6",
-             _WORK.replace(", compare", "") + "; written by weft schedule --ocs-plan", "matchings of each plane and "
+             _MESSAGES + "; written by weft schedule --ocs-plan", "matchings of each plane and "
              "round, stripes, forced and synchronized changes, the first one free or not; stream, tag and phase are "
              "passed over",
              "flows on another network (DIRECT); other versions"),

@@ -56,11 +56,13 @@ def test_what_a_server_has_served_comes_back_in_that_order(program: Program, mos
 
 @pytest.mark.parametrize("change", [
     "nothing", "two servers", "two latencies", "no server", "a wait", "another discipline", "too many chunks",
+    "a long wire",
 ])
 def test_what_goes_round(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = ProgramBuilder()
     wire, other = builder.server(1e12, "priority" if change == "another discipline" else "fifo"), builder.server(1e12)
-    first = builder.task(24, [(wire, 5), (wire, 5), (wire, 9)], Cutting(chunks=4))
+    last_ps = 2**59 if change == "a long wire" else 9
+    first = builder.task(24, [(wire, 5), (wire, 5), (wire, last_ps)], Cutting(chunks=4))
     path = {"two servers": [(other, 5), (wire, 5)], "two latencies": [(wire, 5), (wire, 6), (wire, 9)], "no server": []}
     after = [first] if change == "a wait" else []
     builder.task(30, path.get(change, [(other, 7), (other, 2)]), Cutting(chunks=3), after=after)
