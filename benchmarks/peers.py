@@ -2,8 +2,9 @@
 
 Peers are programs that take `ring N BYTES` (N NPUs pass messages of so many bytes on, 2 (N - 1) times each, one way)
 or `torus SIDE BYTES` (each of SIDE x SIDE NPUs sends every other so many bytes), and print the simulated nanoseconds.
-Links have 50 * 2^30 B/s and 500 ns. `--astra` drives astra-network-analytical's congestion-aware library; `--simgrid`
-is `simgrid_driver.cpp`. What is absent is said, and its columns stay empty.
+Links have 50 * 2^30 B/s and 500 ns. `--astra` is `astra_driver.cpp`, on the congestion-aware library of
+astra-network-analytical; `--simgrid` is `simgrid_driver.cpp`. Both say how they are built. What is absent is said, and
+its columns stay empty.
 """
 
 from __future__ import annotations
