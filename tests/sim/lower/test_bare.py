@@ -63,6 +63,7 @@ def test_nothing_but_joins_is_left_out(job: Job, options: dict[str, object]) -> 
     assert time_ps(job, **options) == simulate(job, **options).time_ps
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("kind", "n"), [("DLRM", 16), ("DLRM", 12), ("CANDLE", 9), ("BERT", 8)])
 def test_iterations(kind: str, n: int) -> None:
     """Also where one operator is on one server; on circuits and on a switch, coarse and fine."""
