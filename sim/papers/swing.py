@@ -52,19 +52,6 @@ LEGIBLE_GBPS = 0.5
 
 KIB, MIB = 2**10, 2**20
 
-REASONS = {
-    "bucket": "the plots hold about one largest message more in every large all-reduce (0.84 of its time on 8x8, 0.95 "
-    "on 8x8x8, 1.2 and more on 64x16), because the ports of a node share one fifo queue of its NIC; here links alone "
-    "take time. With that queue (swing-sst) the error is gone",
-    "fifo": "links here are ideal first-in-first-out queues: over long distances a transfer that met no queue runs "
-    "ahead, and its ranks begin the next step early. Ranks that wait for all ports, and links with two virtual "
-    "channels (swing-sst), keep the flows of a step together",
-    "peak": "the paper's peak at long distances stays 6 to 9 % below the link-load bound, which ideal queues reach; "
-    "two virtual channels that a link serves in turn (swing-sst) do not",
-    "resolution": "the plotted goodput has two digits here",
-    "unknown": "nothing modeled or known about the setup explains it",
-}
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -100,9 +87,12 @@ class Comparison:
 
 @lru_cache(maxsize=1)
 def published() -> dict[str, Any]:
-    """The plotted points: `sizes`, and per topology goodput, small runtimes and gain."""
+    """The plotted points: `sizes`, per topology goodput, small runtimes and gain; and `reasons` of differences."""
     data: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "swing.json").read_text())
     return data
+
+
+REASONS: dict[str, str] = published()["reasons"]
 
 
 def bar(algorithm: str, topology: str, size_bytes: int, goodput_Gbps: float) -> float | None:
