@@ -27,10 +27,7 @@ from sim.study.spec import Spec
 from topologies.units import format_size, parse_size
 
 ALGORITHMS = {
-    "Swing": "swing",
-    "RecDoub": "recursive-doubling",
-    "Bucket": "bucket",
-    "Ring": "ring",
+    "Swing": "swing", "RecDoub": "recursive-doubling", "Bucket": "bucket", "Ring": "ring",
     "MirrRD": "mirrored-recursive-doubling",
 }
 HX = "hx2mesh:32x32"
@@ -204,16 +201,9 @@ def _comparison(one: Wanted, point: Row) -> Comparison:
     else:
         published_us = 8e-3 * size / goodput if goodput > RESOLUTION_GBPS else float("nan")
     return Comparison(
-        topology=one.topology,
-        algorithm=one.label,
-        form=point["form"],
-        size_bytes=size,
-        published_us=published_us,
-        simulated_us=simulated_us,
-        published_Gbps=goodput,
-        simulated_Gbps=8e-3 * size / simulated_us,
-        error=simulated_us / published_us - 1,
-        bar=bar(one.label, one.topology, size, goodput),
+        topology=one.topology, algorithm=one.label, form=point["form"], size_bytes=size, published_us=published_us,
+        simulated_us=simulated_us, published_Gbps=goodput, simulated_Gbps=8e-3 * size / simulated_us,
+        error=simulated_us / published_us - 1, bar=bar(one.label, one.topology, size, goodput),
     )
 
 

@@ -191,17 +191,10 @@ def from_networkx(graph: Annotated[Any, Reads(_graph)], name: str | None = None)
     src, dst, rate, time, dimension = zip(*links, strict=True) if links else ((),) * 5
     shape, coords = _coordinates(graph, nodes, kind.count(NPU), name)
     return Topology(
-        name=name,
-        kind=np.array(kind, np.int8),
-        src=np.array(src, np.int32),
-        dst=np.array(dst, np.int32),
-        bandwidth_Bps=np.array(rate, np.float64),
-        latency_ps=np.array(time, np.int64),
+        name=name, kind=np.array(kind, np.int8), src=np.array(src, np.int32), dst=np.array(dst, np.int32),
+        bandwidth_Bps=np.array(rate, np.float64), latency_ps=np.array(time, np.int64),
         hop_latency_ps=np.array([_hop_latency(graph.nodes[node], name, node) for node in nodes], np.int64),
-        dimension=np.array(dimension, np.int16),
-        shape=shape,
-        coords=coords,
-        router=ShortestPathRouter(),
+        dimension=np.array(dimension, np.int16), shape=shape, coords=coords, router=ShortestPathRouter(),
         node_names=tuple(map(str, nodes)),
     )
 
