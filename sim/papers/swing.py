@@ -24,6 +24,7 @@ from sim.study.points import Row, Task
 from sim.study.processes import processes
 from sim.study.ranked import compute_all
 from sim.study.spec import Spec
+from topologies.grouped import grouped
 from topologies.units import format_size, parse_size
 
 ALGORITHMS = {
@@ -222,10 +223,7 @@ def short(size_bytes: int) -> str:
 
 def by_curve(comparisons: list[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
     """Points by topology and algorithm."""
-    curves: dict[tuple[str, str], list[Comparison]] = {}
-    for c in comparisons:
-        curves.setdefault((c.topology, c.algorithm), []).append(c)
-    return curves
+    return grouped(((c.topology, c.algorithm), c) for c in comparisons)
 
 
 BASELINES = ("Swing", "RecDoub", "Bucket", "Ring")
@@ -234,10 +232,8 @@ BASELINES = ("Swing", "RecDoub", "Bucket", "Ring")
 
 def winners(comparisons: list[Comparison]) -> list[tuple[str, int, str, str]]:
     """Topology, size, published and simulated winner."""
-    groups: dict[tuple[str, int], list[Comparison]] = {}
-    for c in comparisons:
-        if c.algorithm in BASELINES and c.error == c.error:
-            groups.setdefault((c.topology, c.size_bytes), []).append(c)
+    groups = grouped(((c.topology, c.size_bytes), c) for c in comparisons
+                     if c.algorithm in BASELINES and c.error == c.error)
     return [
         (*place, min(group, key=lambda c: c.published_us).algorithm, min(group, key=lambda c: c.simulated_us).algorithm)
         for place, group in groups.items() if any(c.algorithm == "Swing" for c in group)
@@ -368,11 +364,8 @@ def in_order(ideal: list[Comparison], in_fifo: list[Comparison], in_turn: list[C
 
 def _contenders(rows: list[Comparison]) -> dict[tuple[str, int], list[Comparison]]:
     """By topology and size, without recursive doubling."""
-    found: dict[tuple[str, int], list[Comparison]] = {}
-    for c in rows:
-        if c.algorithm in BASELINES and c.algorithm != "RecDoub":
-            found.setdefault((c.topology, c.size_bytes), []).append(c)
-    return found
+    return grouped(((c.topology, c.size_bytes), c) for c in rows
+                   if c.algorithm in BASELINES and c.algorithm != "RecDoub")
 
 
 FIRST_BANDWIDTH = {"64x16": "128KiB", "Hx2Mesh": "128KiB"}
