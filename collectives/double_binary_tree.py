@@ -9,6 +9,7 @@ from collectives.core.builders import by_wiring, plain
 from collectives.core.pattern import Pattern
 from collectives.trees.forest import Edge, Forest, Tree, forest_pattern
 from topologies import Topology
+from topologies.grouped import grouped
 
 NAME = "double-binary-tree"
 
@@ -37,9 +38,7 @@ def double_tree(p: int) -> tuple[Tree, ...]:
 
 
 def _tree(p: int, name: Callable[[int], int]) -> Tree:
-    children: dict[int, list[int]] = {}
-    for rank in range(1, p):
-        children.setdefault(_parent(rank, p), []).append(rank)
+    children = grouped((_parent(rank, p), rank) for rank in range(1, p))
     edges, waiting = [], [0]
     while waiting:
         rank = waiting.pop(0)

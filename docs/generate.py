@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from docs.composition import on_page
+from docs.producers import producers
 
 DOCS = Path(__file__).parent
 ABOUT = {
@@ -31,15 +32,6 @@ MODULES = (
     "sim.scenarios.partial_aggregates",
 )
 """Modules inside the packages whose names are part of the API too."""
-FORMATS = (
-    "topologies.formats.nccl_schema", "topologies.formats.nvidia_smi", "topologies.formats.rocm_smi",
-    "topologies.formats.infragraph", "topologies.formats.astra_network", "topologies.formats.ns3_text",
-    "topologies.formats.simgrid", "topologies.formats.htsim_topo", "topologies.formats.exchange",
-    "collectives.formats.msccl_program", "collectives.formats.mscclpp_plan", "collectives.formats.files",
-    "workloads.formats.producers", "workloads.formats.htsim_cm",
-    "workloads.models.job_files", "sim.astra.system_file", "sim.measured.read",
-)
-"""Modules with `PRODUCERS`, in the order of the page of formats."""
 
 NOTE = "<!-- written by `make docs`; change the code instead -->\n\n"
 
@@ -197,23 +189,22 @@ def topologies() -> str:
 
 def formats() -> str:
     """Files of other tools: who writes them, what is read, and what a reader takes where something is absent."""
-    from topologies.text.kinds import KINDS
+    from topologies.text.kinds import kinds
 
-    producers = [one for module in FORMATS for one in importlib.import_module(module).PRODUCERS]
     text = ["# Files of other tools\n", "They are read as their own tool reads them: what is absent has its default, "
             "what it does not look at is passed over with a note, and only what would change the time is refused. "
             "[The guide](../guides/formats.md) has examples.\n"]
     text += table(["format", "written or read by", "version read", "given as", "what is read", "what is not, and why"],
                   [[one.format, one.tool, one.version, f"`{one.command}`" if one.command else "", one.read, one.unread]
-                   for one in producers])
+                   for one in producers()])
     text += ["\n## What is absent\n", "A test of each row holds that a file without it is as one with it. Of a format "
              "without rows all that is read must be there.\n"]
     text += table(["format", "where", "attribute", "value that is taken", "where the tool says so"], [
         [one.format, f"`{row.where}`", f"`{row.name}`", f"`{row.value}`" if row.value else "empty", row.source]
-        for one in producers for row in one.absent])
+        for one in producers() for row in one.absent])
     text += ["\n## Recognized\n", "A file in the place of another is named for what it is, with the flag that takes "
              "it, in every command. Of these are known as well, and not read:\n",
-             *(f"- {one.what}" for one in KINDS if not one.read_as)]
+             *(f"- {one.what}" for one in kinds() if not one.read_as)]
     return "\n".join(text) + "\n"
 
 

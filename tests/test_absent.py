@@ -11,14 +11,13 @@ import pytest
 
 from collectives.formats import msccl_program
 from collectives.formats.msccl_program import parse_msccl
-from sim.measured import read
+from docs.producers import producers
 from sim.measured.read import read_measurements
 from tests.collectives.formats.test_msccl_order import long_program
 from tests.workloads.formats import test_flight_recorder as recorder
 from tests.workloads.formats import test_kineto as kineto
 from topologies import ring
 from topologies.text.schema import Absent
-from workloads.formats import producers
 from workloads.formats.astra_memory import read_remote_memory
 from workloads.formats.chakra_job import open_dumps, open_profiles
 
@@ -104,8 +103,7 @@ CASES: dict[tuple[str, str], Callable[[Absent, Path], Case]] = {
     ("pg_config", "ranks"): _recorded(lambda dump: dump["pg_config"]["0"].pop("ranks")),
     ("entry", "process_group"): _recorded(_drop("process_group")), ("entry", "is_p2p"): _recorded(_drop("is_p2p")),
 }
-ROWS = [row for module in (msccl_program, producers, read) for one in module.PRODUCERS for row in one.absent
-        if (row.where, row.name) in CASES]
+ROWS = [row for one in producers() for row in one.absent if (row.where, row.name) in CASES]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.where} {row.name}")

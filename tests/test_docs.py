@@ -18,7 +18,8 @@ import pytest
 
 from collectives.core.proof import ScheduleError
 from collectives.registry import ALGORITHMS, Algorithm, build
-from docs.generate import ABOUT, DOCS, FORMATS, NOTE, pages
+from docs.generate import ABOUT, DOCS, NOTE, pages
+from docs.producers import producers
 from sim import simulate
 from sim.cli import main, parsers
 from tests.places import ROOT
@@ -254,11 +255,17 @@ def test_generated_pages_are_those_of_the_code() -> None:
         assert (DOCS / page).read_text(encoding="utf-8") == NOTE + text, f"{page} is out of date: run `make docs`"
 
 
-def test_every_reader_that_says_its_producers_is_on_the_page_of_formats() -> None:
-    rooms = ("topologies", "collectives", "workloads", "sim")
-    found = {".".join(path.relative_to(ROOT).with_suffix("").parts) for room in rooms
-             for path in (ROOT / room).rglob("*.py") if re.search(r"^PRODUCERS\b", path.read_text(), re.MULTILINE)}
-    assert found == set(FORMATS)
+def test_every_table_of_what_is_absent_is_on_the_page_of_formats() -> None:
+    rows = {row for one in producers() for row in one.absent}
+    found = {f"{path.relative_to(ROOT)}:{name}" for room in ("topologies", "collectives", "workloads", "sim")
+             for path in (ROOT / room).rglob("*.py")
+             for names in re.findall(r"^([A-Z_, ]*ABSENT) = [^\"]", path.read_text(), re.MULTILINE)
+             for name in names.split(", ")}
+    for place in found:
+        path, name = place.split(":")
+        module = import_module(path.removesuffix(".py").replace("/", "."))
+        assert rows.issuperset(getattr(module, name)), place
+    assert len(found) >= 6
 
 
 OF_OTHER_TOOLS = {"--showtopo", "--shownodesbw", "--tag-output", "--timestamp-output", "--xml", "--nnodes",
@@ -268,7 +275,7 @@ OF_OTHER_TOOLS = {"--showtopo", "--shownodesbw", "--tag-output", "--timestamp-ou
 def test_flags_that_readers_name_exist() -> None:
     flags = {flag for parser in parsers().values() for action in parser._actions for flag in action.option_strings}
     for room in ("topologies/formats", "topologies/machines", "collectives/formats", "sim/measured"):
-        for path in (ROOT / room).glob("*.py"):
+        for path in (*(ROOT / room).glob("*.py"), DOCS / "producers.toml"):
             named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text(encoding="utf-8")))
             assert named <= flags | OF_OTHER_TOOLS, path
 

@@ -27,6 +27,7 @@ from collectives.registry import algorithm, build
 from topologies import Topology, WeftError
 from topologies.checks import Choice, checked
 from topologies.core.product import DimensionOrderRouter
+from topologies.grouped import grouped
 from topologies.text.brief import one_line
 from topologies.units import PositiveBytes, from_nanoseconds
 from workloads.group_collectives import GroupCollectives
@@ -269,9 +270,7 @@ class Layers:
             parts and any("group" not in algorithm(name).options for name in training.names))
         self.among = None if together else GroupCollectives(job.topology, named, training.options)
         self.buckets = gradient_buckets(workload, training.bucket_bytes, numbers)
-        self._begun: dict[int, list[Bucket]] = {}  # by their first layer
-        for bucket in self.buckets:
-            self._begun.setdefault(bucket.layers[0], []).append(bucket)
+        self._begun = grouped((bucket.layers[0], bucket) for bucket in self.buckets)
         self.reductions: list[int] = []  # one a bucket, in the order of their begin
         self._ready: dict[int, int] = {}  # layer -> the computation of its weight gradient
         self._updated: list[tuple[Bucket, list[int]]] = []  # gathers of weights, and what updates those

@@ -30,19 +30,7 @@ from topologies import Topology, WeftError
 from topologies.checks import choice
 from topologies.text.input_text import read_input, stamp_of
 from topologies.text.plain_xml import Element, parse_xml
-from topologies.text.schema import Producer
 from topologies.units import Quantity, parse_size
-
-PRODUCERS = (
-    Producer(
-        "ForestColl tree XML", "liangyuRain/ForestColl", "2025", "--algorithm FILE.xml",
-        "trees of an all-gather with their paths; the other collectives are made of it",
-    ),
-    Producer(
-        "TE-CCL JSON", "microsoft/TE-CCL", "2024", "--algorithm FILE.json",
-        "all-gathers and all-to-alls of whole chunks; epochs give the order, switches on the way are the fabric's",
-    ),
-)
 
 _FORESTCOLL = re.compile(r"<tree[\s>]")
 

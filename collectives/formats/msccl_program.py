@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from topologies import WeftError
 from topologies.text.plain_xml import Element, parse_xml
-from topologies.text.schema import Absent, Known, Producer, pass_over
+from topologies.text.schema import Known, pass_over
 from topologies.units import format_size
 
 KINDS = {
@@ -49,20 +49,6 @@ RUNTIMES = {
     "rccl": Runtime(64, 64, 4096, 1024, 254),  # up to ROCm 7.12; later ones execute no such file
 }
 """Who executes these files: microsoft/msccl, Azure/msccl-executor-nccl, ROCm/rccl."""
-
-ABSENT = (
-    Absent("algo", "minBytes", "0", "microsoft/msccl; RCCL has no default"),
-    Absent("algo", "maxBytes", "134217728", "microsoft/msccl, which runs what is smaller; RCCL has no default"),
-    Absent("algo", "outofplace", "1 where inplace is 0, else 0", "msccl-tools, which write inplace alone"),
-)
-
-PRODUCERS = (
-    Producer(
-        "MSCCL XML", "msccl-tools, microsoft/msccl, Azure msccl-scheduler, ROCm RCCL", "RCCL 0cbce2a7, October 2024",
-        "--algorithm FILE.xml", "programs, proved; limits of each runtime are noted",
-        "programs that no runtime would load", ABSENT,
-    ),
-)
 
 _KNOWN: Known = {
     "algo": (("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace", "minBytes",

@@ -13,22 +13,8 @@ from collectives.formats.msccl_program import KINDS, MOST_PLACES
 from topologies import WeftError
 from topologies.checks import choice, integer, told, truth
 from topologies.text.plain_data import parse_json
-from topologies.text.schema import Absent, Producer, tell_over
+from topologies.text.schema import tell_over
 from topologies.units import format_size
-
-PRODUCERS = (
-    Producer(
-        "MSCCL++ execution plan (JSON)", "microsoft/mscclpp (`mscclpp.language`, its executor), RCCL before ROCm 7.13",
-        "1f5f065, August 2026 (after v0.9.0)", "--algorithm FILE.json",
-        "plans of v0.8.0 and later, proved: data, deadlocks, races (`--option races=strict`: relaxed signals order no "
-        "data; `told`: a plan that races is timed, with a note)",
-        "older dialects, which are named; plans that the executor would not load",
-        (*(Absent("plan", key, value, "execution_plan.cc") for key, value in (
-            ("reuse_resources", "false"), ("use_double_scratch_buffer", "false"), ("buffer_alignment", "16"),
-            ("min_message_size", "0"), ("max_message_size", str(2**64 - 1)))),
-         Absent("operation", "tbg_info", '{"tb_id": 0, "tbg_size": 1}', "execution_plan.cc: no group of blocks")),
-    ),
-)
 
 BUFFERS = {"i": "input", "o": "output", "s": "scratch"}
 CHANNELS = ("memory", "port")

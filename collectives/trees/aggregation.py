@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from topologies import NPU, OCS, SWITCH, Topology, WeftError
 from topologies.core.symmetry import translation
+from topologies.grouped import grouped
 from topologies.stages import count
 
 MOST_DISTANCES = 4_000_000
@@ -32,10 +33,7 @@ class AggregationTree:
     @cached_property
     def children(self) -> dict[int, list[int]]:
         """Children of each node that has any."""
-        found: dict[int, list[int]] = {}
-        for node, parent in self.parent:
-            found.setdefault(parent, []).append(node)
-        return found
+        return grouped((parent, node) for node, parent in self.parent)
 
     @cached_property
     def depth_of(self) -> dict[int, int]:
@@ -78,9 +76,7 @@ def given_tree(topology: Topology, root: int, parents: dict[int, int]) -> Aggreg
     WeftError: nodes not connected to the root, an edge without links in both directions, or an inner node that can
         never reduce, such as an optical switch.
     """
-    children: dict[int, list[int]] = {}
-    for node, parent in parents.items():
-        children.setdefault(parent, []).append(node)
+    children = grouped((parent, node) for node, parent in parents.items())
     order: list[tuple[int, int]] = []
     ahead = deque([root])
     while ahead:
@@ -243,11 +239,8 @@ def _neighbors(
         if dimensions is None or int(dim) in dimensions
     ]
     there = set(pairs) - unused
-    found: dict[int, list[int]] = {}
-    for src, dst in dict.fromkeys(pairs):
-        if (src, dst) in there and (not both_ways or (dst, src) in there):
-            found.setdefault(src, []).append(dst)
-    return found
+    return grouped((src, dst) for src, dst in dict.fromkeys(pairs)
+                   if (src, dst) in there and (not both_ways or (dst, src) in there))
 
 
 def _best_root(neighbors: dict[int, list[int]], wanted: Sequence[int], inner: np.ndarray) -> int | None:

@@ -20,6 +20,7 @@ from collectives.core.proof import ScheduleError
 from collectives.core.sends import SendList
 from topologies import Topology, WeftError
 from topologies.flows.tightest_cut import remembered
+from topologies.grouped import grouped
 
 Routes = frozenset[tuple[int, ...]]
 """Ways between NPUs, each as links in order."""
@@ -250,7 +251,7 @@ def forest_pattern(
 def pieces_of(topology: Topology, kind: str, up: Forest | None, down: Forest | None) -> tuple[list[Piece], int]:
     """Each block with its trees, and the number of blocks."""
     p = topology.n_npus
-    by_root = [_by_root(forest) if forest else None for forest in (up, down)]
+    by_root = [grouped((tree.root, tree) for tree in forest.trees) if forest else None for forest in (up, down)]
     rooted = [trees for trees in by_root if trees is not None]
     shares = [{root: sum(tree.multiplicity for tree in trees) for root, trees in one.items()} for one in rooted]
     if any(share != shares[0] for share in shares):
@@ -268,13 +269,6 @@ def pieces_of(topology: Topology, kind: str, up: Forest | None, down: Forest | N
             one, other = (_tree_at(trees[root], low) if trees else None for trees in by_root)
             pieces.append(Piece(tuple(numbers), one, other))
     return pieces, p * per_root if owned else max(1, sum(shares[0].values()))
-
-
-def _by_root(forest: Forest) -> dict[int, list[Tree]]:
-    found: dict[int, list[Tree]] = {}
-    for tree in forest.trees:
-        found.setdefault(tree.root, []).append(tree)
-    return found
 
 
 def _tree_at(trees: Sequence[Tree], place: int) -> Tree:

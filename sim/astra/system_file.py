@@ -4,6 +4,7 @@ JSON, or the lines "key: value" of ASTRA-sim 1.0, in which the algorithms of dim
 """
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,57 +14,17 @@ from sim.astra.collective import KINDS
 from topologies.checks import WeftError, choice, integer, nearest, number
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import read_json_object
-from topologies.text.schema import Absent, Producer
+from topologies.text.schema import Absent
 
 POLICIES = ("LIFO", "FIFO", "EXPLICIT")
 OPTIMIZATIONS = ("baseline", "localBWAware")
 
-UNUSED = {
-    "model-shared-bus": (0,), "trace-enabled": (0, 1), "track-local-mem": (0, 1),
-    "L": (0,), "o": (0,), "g": (0,), "G": (0,),
-}
-"""Keys that are accepted only with values that leave their feature off, and those values."""
-
-PASSED_OVER = (
-    "local-mem-trace-filename", "intra-dimension-scheduling", "inter-dimension-scheduling", "local-reduction-delay",
-    "boost-mode",
-)
-"""Keys that change no time: of other releases, of a bus that is not modeled, and the name of a log."""
-
-REFUSED = ("per-node-custom-implementation",)
-"""Keys that change times and are not simulated."""
-
-KEYS = (
-    "scheduling-policy", "collective-optimization", "endpoint-delay", "active-chunks-per-dimension",
-    "preferred-dataset-splits", "local-mem-bw", "peak-perf", "roofline-enabled", "replay-only",
-    *(f"{kind}-implementation" for kind in KINDS), *(f"{kind}-implementation-custom" for kind in KINDS), *UNUSED,
-    *PASSED_OVER,
-)
-
-_SYS = "Sys.cc, Sys::Sys"
-
-ABSENT = (
-    Absent("system", "scheduling-policy", "LIFO", "Sys.hh: the first of its values, as it is not initialized"),
-    Absent("system", "endpoint-delay", "10", f"{_SYS}: communication_delay = 10"),
-    Absent("system", "active-chunks-per-dimension", "1", _SYS),
-    Absent("system", "local-mem-bw", "0", f"{_SYS}: reductions are free"),
-    Absent("system", "peak-perf", "0", f"{_SYS}; a roofline needs it"),
-    Absent("system", "roofline-enabled", "0", _SYS),
-    Absent("system", "replay-only", "0", "Sys.cc, initialize_sys"),
-    *(Absent("system", key, "0", _SYS) for key in ("model-shared-bus", "L", "o", "g", "G")),
-    *(Absent("system", key, "0", "Sys.cc, initialize_sys") for key in ("trace-enabled", "track-local-mem")),
-)
-"""What stands for a key that is not there."""
-
+_TABLES = tomllib.loads((Path(__file__).parent / "system_file.toml").read_text(encoding="utf-8"))
+UNUSED, PASSED_OVER, REFUSED = (_TABLES[name] for name in ("unused", "passed_over", "refused"))
+KEYS = (*_TABLES["read"], *(f"{kind}-implementation" for kind in KINDS),
+        *(f"{kind}-implementation-custom" for kind in KINDS), *UNUSED, *PASSED_OVER)
+ABSENT = tuple(Absent("system", *row) for row in _TABLES["absent"])
 _DEFAULT = {row.name: row.value for row in ABSENT}
-
-PRODUCERS = (
-    Producer("system files (JSON)", "ASTRA-sim 2.x", "astra-sim 518bd51, 2026-03-25: all 14 of its repository",
-             "weft astra --system", "all keys that it reads; dead keys are passed over and told",
-             "doubleBinaryTree, the shared bus, custom collectives of single nodes", ABSENT),
-    Producer("system files (text)", "ASTRA-sim 1.0", "its `key: value` lines", "weft astra --system",
-             "the same keys, by the rules of 2.x", "rules of 1.0 that differ from those"),
-)
 
 _ALGORITHM = re.compile(r"(ring|oneRing)|(direct|oneDirect)([0-9]{0,5})|(halvingDoubling|oneHalvingDoubling)")
 

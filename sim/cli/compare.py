@@ -33,6 +33,7 @@ from sim.study.tables import (
 from sim.study.workload_keys import check_no_library, check_no_workload
 from sim.study.workload_keys import named as named_workload
 from topologies.checks import WeftError
+from topologies.grouped import grouped
 from topologies.lazy import later
 from topologies.units import PS_PER_S, counted, format_size, format_time
 
@@ -111,10 +112,7 @@ def listed(refused: Mapping[str, str]) -> str:
 
 def reasons(refused: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     """Each reason once, with the algorithms that it applies to."""
-    together: dict[str, list[str]] = {}
-    for name, why in refused.items():
-        together.setdefault(why, []).append(name)
-    return list(together.items())
+    return list(grouped((why, name) for name, why in refused.items()).items())
 
 
 class Found(NamedTuple):
@@ -190,10 +188,7 @@ def never_end(stuck: Stuck, names: Sequence[str], sizes_bytes: Sequence[int]) ->
 
 def _never(stuck: Mapping[int, WeftError], sizes_bytes: Sequence[int]) -> str:
     """The reason why an algorithm has no row, once for all sizes or size by size."""
-    at: dict[str, list[str]] = {}
-    for size in sizes_bytes:
-        if size in stuck:
-            at.setdefault(str(stuck[size]), []).append(format_size(size))
+    at = grouped((str(stuck[size]), format_size(size)) for size in sizes_bytes if size in stuck)
     if len(at) == 1 and len(stuck) == len(sizes_bytes):
         return next(iter(at))
     return "; ".join(f"at {', '.join(sizes)}: {why}" for why, sizes in at.items())

@@ -14,6 +14,7 @@ from sim.study.plans import check_no_engine
 from sim.study.spec import Spec
 from sim.study.tables import aligned, nccl_table, screen_width, time_text
 from topologies.checks import WeftError
+from topologies.grouped import grouped
 from topologies.machines.profile import Machine
 from topologies.units import counted, format_rate, format_size
 
@@ -94,11 +95,7 @@ def _curves(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _apart(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Sizes at which the simulation and what is expected differ, by the reason."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        if row["apart"]:
-            found.setdefault(row["apart"], []).append(format_size(row["size_bytes"]))
-    return found
+    return grouped((row["apart"], format_size(row["size_bytes"])) for row in rows if row["apart"])
 
 
 def report(spec: Spec, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -195,21 +195,12 @@ def describe(schedule: Schedule, rank: int | None = None) -> dict[str, Any]:
     check_capacity(pattern, 1)
     shown = pattern.emit(np.array([0 if rank is None else rank]))
     facts = {
-        "topology": schedule.topology.name,
-        "collective": schedule.kind.name,
-        "algorithm": pattern.algorithm,
-        "form": pattern.form,
-        "size_bytes": schedule.size_bytes,
-        "ranks": pattern.p,
-        "blocks": pattern.n_blocks,
-        "block_bytes": schedule.block_bytes,
-        "steps": int(shown.step.max(initial=-1)) + 1,
-        "ports": int(np.unique(shown.port).size),
-        "rank": 0 if rank is None else rank,
-        "transfers_of_rank": int(shown.src.size),
-        "bytes_sent_by_rank": int(shown.blocks.sum()) * schedule.block_bytes,
-        "proof": schedule.proof,
-        "symmetry": quotient(pattern, "first", 0).symmetry,
+        "topology": schedule.topology.name, "collective": schedule.kind.name, "algorithm": pattern.algorithm,
+        "form": pattern.form, "size_bytes": schedule.size_bytes, "ranks": pattern.p, "blocks": pattern.n_blocks,
+        "block_bytes": schedule.block_bytes, "steps": int(shown.step.max(initial=-1)) + 1,
+        "ports": int(np.unique(shown.port).size), "rank": 0 if rank is None else rank,
+        "transfers_of_rank": int(shown.src.size), "bytes_sent_by_rank": int(shown.blocks.sum()) * schedule.block_bytes,
+        "proof": schedule.proof, "symmetry": quotient(pattern, "first", 0).symmetry,
     } | ({"note": pattern.note} if pattern.note else {})
     return facts | ({} if rank is None else {"transfers": _transfers(schedule, shown)})
 

@@ -35,6 +35,7 @@ from sim.why.path import by_kind
 from topologies import Topology, switch
 from topologies.checks import LONGEST_TOLD, WeftError, told
 from topologies.core.routing import ShortestPathRouter
+from topologies.grouped import in_ranges
 from topologies.machines.profile import Machine
 from topologies.units import PS_PER_S, counted, format_size, format_time, parse_sweep_size, parse_time
 from workloads.group_collectives import among
@@ -90,13 +91,6 @@ def add_placement(
         table += [[one.name, place.way, format_time(waited_ps), f"{far:.2f}", in_ranges(npus)]] if place else []
     return ["#", aligned([["tenant", "place", "waited", "spread", "NPUs"], *table], left=2),
             f"# fragmentation: {part:.1%} of the free NPUs are outside of their largest part, on average over time"]
-
-
-def in_ranges(npus: Npus) -> str:
-    """As the key `npus` takes them: "0-3,8"."""
-    ends = [npu for npu in npus if npu + 1 not in npus]
-    starts = [npu for npu in npus if npu - 1 not in npus]
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(sorted(starts), sorted(ends), strict=True))
 
 
 def read(arguments: argparse.Namespace) -> Spec:

@@ -55,13 +55,8 @@ def describe(topology: Topology) -> dict[str, Any]:
     egress = egress_Bps(topology)
     diameter, exact = diameter_hops(topology)
     return {
-        "topology": topology.name,
-        "npus": topology.n_npus,
-        "switches": topology.n_nodes - topology.n_npus,
-        "links": topology.n_links,
-        "shape": list(topology.shape),
-        "diameter_hops": diameter,
-        "diameter_exact": exact,
+        "topology": topology.name, "npus": topology.n_npus, "switches": topology.n_nodes - topology.n_npus,
+        "links": topology.n_links, "shape": list(topology.shape), "diameter_hops": diameter, "diameter_exact": exact,
         "bisection_Bps": bisection_Bps(topology) if topology.n_npus > 1 else None,
         "npu_egress_Bps": [float(egress.min()), float(egress.max())],
         "dimensions": [_dimension(topology, dimension) for dimension in sorted(set(topology.dimension.tolist()))],

@@ -18,6 +18,7 @@ from sim.study.tables import aligned, spent, time_text
 from sim.study.workload_runs import simulate_workload
 from sim.timeline.perfetto import write_passes, write_perfetto
 from sim.why.spans import IDLE_ELSEWHERE, NO_DIMENSION
+from topologies.grouped import grouped, in_ranges
 from topologies.units import counted, format_size, format_time
 from workloads.passes.iteration import Iteration
 from workloads.passes.memory import memory_of
@@ -92,27 +93,23 @@ def _lines(spec: Spec, opened: Opened, result: Result) -> list[str]:
 
 def _alike(result: Result) -> list[list[int]]:
     """NPUs by what they compute: the same time, to two digits."""
-    classes: dict[str, list[int]] = {}
-    for rank in result.ranks:
-        classes.setdefault(f"{result.compute_ps(rank):.2g}", []).append(rank)
-    return list(classes.values())
+    return list(grouped((f"{result.compute_ps(rank):.2g}", rank) for rank in result.ranks).values())
 
 
 def _lines_of(result: Result, ranks: list[int]) -> list[str]:
     """An NPU, or several alike: from the least to the most of each time."""
     compute = [result.compute_ps(rank) for rank in ranks]
-    kinds: dict[str, list[float]] = {}
+    kinds = grouped(one for rank in ranks for one in result.communication_ps(rank).items())
     times: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
     for rank in ranks:
-        for kind, time in result.communication_ps(rank).items():
-            kinds.setdefault(kind, []).append(time)
         for part in parts(result, rank):
             busy, exposed = times.setdefault((part["kind"], str(part["dimension"])), ([], []))
             busy.append(part["busy_s"] * 1e12)
             exposed.append(part["exposed_s"] * 1e12)
     of_all = [[*key, _span(busy), _span(exposed, len(ranks))] for key, (busy, exposed) in times.items()]
+    named = f"NPU{'s' * (len(ranks) > 1)} {in_ranges(ranks).replace(',', ', ')}"
     return [
-        f"{_names(ranks)}: iteration {format_time(result.time_ps)} = compute {_span(compute)} + exposed "
+        f"{named}: iteration {format_time(result.time_ps)} = compute {_span(compute)} + exposed "
         f"{_span([result.time_ps - one for one in compute])}",
         aligned([["communication", "in progress"], *([kind, _span(some, len(ranks))] for kind, some in kinds.items())],
                 left=1),
@@ -124,18 +121,6 @@ def _span(times: Sequence[float], of: int = 0) -> str:
     """From the least to the most, as they are shown; one that an NPU of `of` does not have is 0."""
     least, most = (format_time(one) for one in (min(times) if len(times) >= of else 0, max(times)))
     return most if least == most else f"{least} to {most}"
-
-
-def _names(ranks: list[int]) -> str:
-    """ "NPU 5", or "NPUs 0-4, 6"."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    said = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-    return f"NPU{'s' if len(ranks) > 1 else ''} {said}"
 
 
 def rows_of(spec: Spec, opened: Opened, result: Result) -> list[dict[str, Any]]:

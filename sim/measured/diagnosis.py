@@ -12,6 +12,7 @@ import numpy as np
 
 from sim.analytic.traffic import F64
 from sim.measured.fit import Interval
+from topologies.grouped import grouped
 from topologies.text.brief import Tabular, one_line
 
 Point = tuple[int, float]
@@ -46,10 +47,7 @@ WORTH = 12.0
 
 def by_size(points: Sequence[Point]) -> tuple[Point, ...]:
     """The points by size, several of a size by their median; empty ones are left out."""
-    times: dict[int, list[float]] = {}
-    for size, time in points:
-        if size > 0 and time > 0:
-            times.setdefault(size, []).append(time)
+    times = grouped((size, time) for size, time in points if size > 0 and time > 0)
     return tuple((size, statistics.median(times[size])) for size in sorted(times))
 
 
@@ -66,9 +64,7 @@ def spread(deviations: Sequence[float]) -> float:
 
 def repeats(points: Sequence[Point]) -> tuple[int, ...]:
     """Sizes that were measured several times and differ as no healthy machine does."""
-    times: dict[int, list[float]] = {}
-    for size, time in points:
-        times.setdefault(size, []).append(time)
+    times = grouped(points)
     return tuple(size for size in sorted(times) if max(times[size]) > OUTLIER * min(times[size]) > 0)
 
 

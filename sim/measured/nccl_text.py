@@ -21,6 +21,7 @@ from sim.measured.points import PLACEMENTS, Measurements, measured, scale
 from sim.study.tables import nccl_fields
 from sim.version import weft_version
 from topologies.checks import WeftError
+from topologies.grouped import grouped
 from topologies.units import parse_sweep_size
 
 NCCL_TESTS = {
@@ -161,9 +162,7 @@ def one_group(listed: Sequence[tuple[int, str]], name: str) -> tuple[int, str]:
     `listed`: group and node of each rank.
     WeftError: groups that share nodes, or of unequal size: none of them ran by itself.
     """
-    hosts: dict[int, list[str]] = {}
-    for group, host in listed:
-        hosts.setdefault(group, []).append(host)
+    hosts = grouped(listed)
     nodes = Counter(host for own in hosts.values() for host in {*own})
     if "" in nodes or max(nodes.values()) > 1 or len({len(own) for own in hosts.values()}) > 1:
         raise WeftError(f"{name} is of {len(hosts)} groups that ran at once (NCCL_TESTS_SPLIT) and share nodes, or "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from topologies.checks import WeftError, checked
+from topologies.grouped import grouped
 from topologies.text.brief import one_line
 
 PLACEMENTS = ("out-of-place", "in-place")
@@ -105,9 +106,7 @@ def with_measured(rows: Sequence[Mapping[str, Any]], measured: Measurements) -> 
 
     `rows`: with `size_bytes` and `time_s`, at sizes that were measured.
     """
-    times: dict[int, list[float]] = {}
-    for point in measured.points:
-        times.setdefault(point.size_bytes, []).append(point.time_s)
+    times = grouped((point.size_bytes, point.time_s) for point in measured.points)
     means = {size: math.fsum(found) / len(found) for size, found in times.items()}
     return [
         {**row, "measured_s": means[row["size_bytes"]], "error": row["time_s"] / means[row["size_bytes"]] - 1}

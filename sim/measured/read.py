@@ -32,7 +32,6 @@ from topologies.checks import WeftError, checked, choice
 from topologies.text.input_text import STANDARD_INPUT, read_input
 from topologies.text.kinds import MEASURED, refuse_other
 from topologies.text.plain_data import parse_json
-from topologies.text.schema import Absent, Producer
 
 MOST_POINTS = 100_000
 _STAMP = (
@@ -52,40 +51,6 @@ a rank or the name of a host; and what comments are indented by."""
 
 _COLORED = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|</std(?:out|err)>\s*$")
 """What colors text on a terminal, and what ends a line of `mpirun --xml`."""
-
-PRODUCERS = (
-    Producer(
-        "nccl-tests, rccl-tests", "NVIDIA nccl-tests, ROCm rccl-tests", "a0b82b2, July 2026; ae3e635, September 2024",
-        "weft judge FILE", "text and JSON, records of rccl-tests and rows of mscclpp-test, of all-reduce, all-gather, "
-        "reduce-scatter, all-to-all, broadcast, reduce, send/recv; several tables; time stamps, times of every "
-        "iteration; units as the header has them; lines of NCCL's log among them, and the rows that it cuts",
-        "gather, scatter, hypercube, all-to-all of unequal parts: no such collective is judged",
-        (Absent("header", "units", "B, us, GB/s", "common.cu: those of its own header"),),
-    ),
-    Producer(
-        "nccom-test", "AWS Neuron", "its guide of Neuron 2.29, 2026", "weft judge FILE",
-        "text and JSON of the collectives of nccl-tests; rates in GiB/s where it counts them so; the average, or the "
-        "first percentile; the collective, ranks and nodes of the command above it",
-        "permute, alltoallv, groups that ran at once; algorithms, sizes of one rank and other percentiles, which are "
-        "passed over",
-    ),
-    Producer(
-        "OSU", "OSU Micro-Benchmarks", "7.4", "weft judge FILE", "text of blocking collectives, MPI and NCCL; the "
-        "ranks of the command above it",
-        "non-blocking ones, whose latency holds a computation; point-to-point tests",
-    ),
-    Producer(
-        "IMB", "Intel MPI Benchmarks", "2021", "weft judge FILE", "text of blocking collectives: t_avg, and the ranks",
-        "point-to-point tests, and parts of unequal size: no such collective is judged",
-    ),
-    Producer("HCCL", "hccl_test of CANN", "as its manual has it", "weft judge FILE --collective NAME",
-             "its table; the collective and the ranks of the command above it"),
-    Producer(
-        "logs of launchers", "mpirun, srun, PALS, pdsh, clush, torchrun, Ray, kubectl, docker compose, syslog, "
-        "logging of Python", "",
-        "weft judge FILE", "the tables above with what these put before each line: hosts, ranks, times, tags",
-    ),
-)
 
 _JSON_KEYS = {
     "version", "start_time", "args", "env", "nccl_version", "config", "devices", "results", "out_of_bounds",

@@ -29,6 +29,7 @@ from sim.papers.tables import Left, md_table, read_rows
 from sim.plots.lines import CYCLE, OTHERS
 from sim.plots.style import NARROW, WIDE, figure, legend, log_axis, sizes_axis
 from topologies.checks import WeftError, told
+from topologies.grouped import grouped
 from topologies.machines.profile import FIELDS, Gpu, Nic, origin, sources
 from topologies.units import format_size
 
@@ -185,10 +186,7 @@ def median_error(points: Iterable[Point]) -> float | None:
 
 def summary(points: Sequence[Point], name: Callable[[Point], str]) -> list[dict[str, Any]]:
     """Errors by a name: number of rows, median, mean and largest, and the median of 1 MiB and more."""
-    groups: dict[str, list[Point]] = {}
-    for point in points:
-        if point.counted:
-            groups.setdefault(name(point), []).append(point)
+    groups = grouped((name(point), point) for point in points if point.counted)
     return [
         {
             "name": key, "rows": len(group), "median": median_error(group),
@@ -222,11 +220,8 @@ def of_group(points: Iterable[Point], name: str) -> list[Point]:
 
 def left_out_by_system(points: Sequence[Point]) -> list[dict[str, Any]]:
     """Errors of each system by constants that were fitted to all others, and the constants that it alone determines."""
-    rows: dict[str, list[Row]] = {}
-    for point in points:
-        if point.counted and point.setting is not None:
-            own = (point.setting, point.size_bytes, point.measured_us / 1e6)
-            rows.setdefault(point.run["system"], []).append(own)
+    rows = grouped((point.run["system"], (point.setting, point.size_bytes, point.measured_us / 1e6))
+                   for point in points if point.counted and point.setting is not None)
     found = []
     for name, own_rows in rows.items():
         one = left_out(own_rows, [row for other, group in rows.items() if other != name for row in group])
@@ -299,9 +294,7 @@ def _percent(value: float | None) -> str:
 
 def tables(points: Sequence[Point]) -> str:
     """Every run: its description and source, then each size."""
-    runs: dict[str, list[Point]] = {}
-    for point in points:
-        runs.setdefault(point.run["id"], []).append(point)
+    runs = grouped((point.run["id"], point) for point in points)
     return "\n\n".join("\n".join([f"### {key}", "", *_table(group)]) for key, group in runs.items())
 
 
@@ -341,10 +334,8 @@ GENERATIONS = {"ampere": "a100", "hopper": "h100", "blackwell": "b200", "cdna": 
 def draw(out: Path, points: Sequence[Any]) -> None:
     """Write `hardware-GENERATION.png` to `out`, of runs with enough sizes: those with the most."""
     for architecture, name in GENERATIONS.items():
-        runs: dict[str, list[Any]] = {}
-        for point in points:
-            if point.counted and point.setting.machine.gpu.architecture == architecture:
-                runs.setdefault(point.run["id"], []).append(point)
+        runs = grouped((point.run["id"], point) for point in points
+                       if point.counted and point.setting.machine.gpu.architecture == architecture)
         chosen = sorted((run for run in runs.values() if len(run) >= LEAST_SIZES), key=len, reverse=True)[:MOST_PANELS]
         if chosen:
             _picture(out / f"hardware-{name}.png", chosen)

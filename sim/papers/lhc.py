@@ -23,6 +23,7 @@ from sim.simulation import simulate
 from sim.study.tables import screen_width
 from topologies import Topology, fat_tree, switch, torus
 from topologies.core.links import rank_coordinates
+from topologies.grouped import grouped
 from topologies.units import PS_PER_S, bytes_per_s, format_size
 from workloads.compression import FORMS, Codec, NibbleSum, baselines, layout_for, lossless_sum
 from workloads.compression.gains import GRADIENTS, Compression, compressed_all_reduce, expansion, union_density
@@ -491,9 +492,7 @@ def draw_throughput(path: Path, rows: Sequence[Row]) -> None:
 
 def _alike(rows: Iterable[Row]) -> str:
     """By how little numbers of workers differ, where their curves cannot be told apart."""
-    found: dict[tuple[Any, ...], list[float]] = {}
-    for row in rows:
-        found.setdefault((row["over"], row["index_bits"], row["density"]), []).append(row["speed_up"])
+    found = grouped(((row["over"], row["index_bits"], row["density"]), row["speed_up"]) for row in rows)
     apart = max(max(each) / min(each) - 1 for each in found.values())
     return f": workers agree to {max(1, math.ceil(100 * apart))} %" if apart < ALIKE else ""
 

@@ -24,13 +24,11 @@ from sim.study.points import Row, Task
 from sim.study.processes import processes
 from sim.study.ranked import compute_all
 from sim.study.spec import Spec
+from topologies.grouped import grouped
 from topologies.units import format_size, parse_size
 
 ALGORITHMS = {
-    "Swing": "swing",
-    "RecDoub": "recursive-doubling",
-    "Bucket": "bucket",
-    "Ring": "ring",
+    "Swing": "swing", "RecDoub": "recursive-doubling", "Bucket": "bucket", "Ring": "ring",
     "MirrRD": "mirrored-recursive-doubling",
 }
 HX = "hx2mesh:32x32"
@@ -51,19 +49,6 @@ LEGIBLE_GBPS = 0.5
 """Goodput from which that digit is a percent or less."""
 
 KIB, MIB = 2**10, 2**20
-
-REASONS = {
-    "bucket": "the plots hold about one largest message more in every large all-reduce (0.84 of its time on 8x8, 0.95 "
-    "on 8x8x8, 1.2 and more on 64x16), because the ports of a node share one fifo queue of its NIC; here links alone "
-    "take time. With that queue (swing-sst) the error is gone",
-    "fifo": "links here are ideal first-in-first-out queues: over long distances a transfer that met no queue runs "
-    "ahead, and its ranks begin the next step early. Ranks that wait for all ports, and links with two virtual "
-    "channels (swing-sst), keep the flows of a step together",
-    "peak": "the paper's peak at long distances stays 6 to 9 % below the link-load bound, which ideal queues reach; "
-    "two virtual channels that a link serves in turn (swing-sst) do not",
-    "resolution": "the plotted goodput has two digits here",
-    "unknown": "nothing modeled or known about the setup explains it",
-}
 
 
 @dataclass(frozen=True)
@@ -100,9 +85,12 @@ class Comparison:
 
 @lru_cache(maxsize=1)
 def published() -> dict[str, Any]:
-    """The plotted points: `sizes`, and per topology goodput, small runtimes and gain."""
+    """The plotted points: `sizes`, per topology goodput, small runtimes and gain; and `reasons` of differences."""
     data: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "swing.json").read_text())
     return data
+
+
+REASONS: dict[str, str] = published()["reasons"]
 
 
 def bar(algorithm: str, topology: str, size_bytes: int, goodput_Gbps: float) -> float | None:
@@ -214,16 +202,9 @@ def _comparison(one: Wanted, point: Row) -> Comparison:
     else:
         published_us = 8e-3 * size / goodput if goodput > RESOLUTION_GBPS else float("nan")
     return Comparison(
-        topology=one.topology,
-        algorithm=one.label,
-        form=point["form"],
-        size_bytes=size,
-        published_us=published_us,
-        simulated_us=simulated_us,
-        published_Gbps=goodput,
-        simulated_Gbps=8e-3 * size / simulated_us,
-        error=simulated_us / published_us - 1,
-        bar=bar(one.label, one.topology, size, goodput),
+        topology=one.topology, algorithm=one.label, form=point["form"], size_bytes=size, published_us=published_us,
+        simulated_us=simulated_us, published_Gbps=goodput, simulated_Gbps=8e-3 * size / simulated_us,
+        error=simulated_us / published_us - 1, bar=bar(one.label, one.topology, size, goodput),
     )
 
 
@@ -242,10 +223,7 @@ def short(size_bytes: int) -> str:
 
 def by_curve(comparisons: list[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
     """Points by topology and algorithm."""
-    curves: dict[tuple[str, str], list[Comparison]] = {}
-    for c in comparisons:
-        curves.setdefault((c.topology, c.algorithm), []).append(c)
-    return curves
+    return grouped(((c.topology, c.algorithm), c) for c in comparisons)
 
 
 BASELINES = ("Swing", "RecDoub", "Bucket", "Ring")
@@ -254,10 +232,8 @@ BASELINES = ("Swing", "RecDoub", "Bucket", "Ring")
 
 def winners(comparisons: list[Comparison]) -> list[tuple[str, int, str, str]]:
     """Topology, size, published and simulated winner."""
-    groups: dict[tuple[str, int], list[Comparison]] = {}
-    for c in comparisons:
-        if c.algorithm in BASELINES and c.error == c.error:
-            groups.setdefault((c.topology, c.size_bytes), []).append(c)
+    groups = grouped(((c.topology, c.size_bytes), c) for c in comparisons
+                     if c.algorithm in BASELINES and c.error == c.error)
     return [
         (*place, min(group, key=lambda c: c.published_us).algorithm, min(group, key=lambda c: c.simulated_us).algorithm)
         for place, group in groups.items() if any(c.algorithm == "Swing" for c in group)
@@ -388,11 +364,8 @@ def in_order(ideal: list[Comparison], in_fifo: list[Comparison], in_turn: list[C
 
 def _contenders(rows: list[Comparison]) -> dict[tuple[str, int], list[Comparison]]:
     """By topology and size, without recursive doubling."""
-    found: dict[tuple[str, int], list[Comparison]] = {}
-    for c in rows:
-        if c.algorithm in BASELINES and c.algorithm != "RecDoub":
-            found.setdefault((c.topology, c.size_bytes), []).append(c)
-    return found
+    return grouped(((c.topology, c.size_bytes), c) for c in rows
+                   if c.algorithm in BASELINES and c.algorithm != "RecDoub")
 
 
 FIRST_BANDWIDTH = {"64x16": "128KiB", "Hx2Mesh": "128KiB"}

@@ -3,6 +3,7 @@
 import math
 import random
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -65,40 +66,15 @@ from workloads.topoopt import (
 )
 from workloads.topoopt.models import dlrm
 
-HEADLINES = {
-    "iterations": "packet-level rerun of the released task graphs; VGG16 at 200 Gb/s: between its bound and the rerun",
-    "twisted": "TPU v4 (ISCA'23); link loads give 1.745 times the all-to-all of the regular 4x4x8",
-    "switching": "Harvest, SWOT, PCCL: planned switching beats static and every step; delay decides",
-    "following": "TopoOpt figure 17: circuits that follow demand every 50 ms lose to static ones",
-    "all_to_all": "TopoOpt figures 12 to 15: the gain shrinks as all-to-all takes over, by the bandwidth tax",
-    "money": "TopoOpt and MixNet: prices a port",
-    "dedicated": "TopoOpt abstract: up to 3.4 times faster than a fat-tree of similar cost",
-    "hashing": "NCCL and RoCE: flows that are hashed collide",
-    "cluster": "TopoOpt figure 16: jobs on circuits of their own keep the tail that a shared fat-tree does not",
-    "search": "TopoOpt section 4: strategy and topology searched together; released: a packet-level rerun on fat-trees",
-    "released": "its figure 16 on an ideal switch, and packet-level reruns; hashed by one seed",
-    "strategies": "TopoOpt figure 16, 4 and 8 interfaces of 100 Gb/s: topoopt_ms; of DLRM the fastest of five",
-}
-
-ASSUMPTIONS = (
-    "Links have 1 us and no loss; a round ends when its acknowledgment is back; queues are first in, first out.",
-    "Every comparison is at the money of TopoOpt's interfaces on patch panels, by the prices of its scripts: packet "
-    f"switches of {SWITCH_PORTS} ports have the rate, which is continuous, at which a server costs as much, with the "
-    "tiers that the number of servers needs, and beside it with the three of the paper; above the highest rate that "
-    "has a price ports are parallel.",
-    "Packet switches carry one ring of each all-reduce and spray what goes up over all links; 2:1 halves these, and "
-    "hashes each flow, as do other rows where they say so: a flow is a pair of servers in one operation. "
-    "TopoOpt runs a ring on every interface. The expander is on the same patch panels, with one ring in rank order in "
-    "both directions, and beside it with the registry's fastest all-reduce of 16 MiB, synthesized for its links.",
-    "On 16 servers strategies are searched for each fabric, from data parallelism with one embedding table per server "
-    "in turn; the times of that start are beside, and alone on 128 servers. The paper's search has a simulator and "
-    "profiles that are not public in full.",
-    "Compute: released A100 profiles where there are any, a line through two of them for other dense layers.",
-    "In the sweeps the rounds of a ring are joined into 64; cluster jobs are drawn once from the mix 35/30/25/10 % and "
-    "run two iterations in the fat-tree, on random servers (as published) or packed in rank order.",
-    "Circuits that follow demand see all remaining bytes at once; the packet-level baseline has one ring, ours both.",
-)
-
+_PUBLISHED = tomllib.loads((Path(__file__).parent / "data" / "topoopt.toml").read_text(encoding="utf-8"))
+HEADLINES, ASSUMPTIONS, MACHINE_MS = (_PUBLISHED[name] for name in ("headlines", "assumptions", "machine_ms"))
+PACKET_LEVEL_MS, TOPOOPT_MS = (
+    {tuple(key): value for *key, value in _PUBLISHED[name]} for name in ("packet_level_ms", "topoopt_ms"))
+RELEASED_MS = {(name, fabric): {int(rate): value for rate, value in by_rate.items()}
+               for name, fabric, by_rate in _PUBLISHED["released_ms"]}
+RELEASED_MS |= {(name, f"TopoOpt, {degree} x 100 Gb/s"): {100: own} for (name, degree), own in TOPOOPT_MS.items()
+                if name in ("BERT", "VGG16")}
+DRAWN_JOBS = {int(rate): tuple(counts) for rate, counts in _PUBLISHED["drawn_jobs"].items()}
 
 CONCLUSIONS = ("dedicated", "strategies", "money", "hashing", "cluster")
 """Studies whose findings the page begins with."""
@@ -389,20 +365,6 @@ DRAWN: dict[str, tuple[str, Callable[[list[Row]], Panels]]] = {
 
 MS = 1e9
 US = 1e6
-
-PACKET_LEVEL_MS = {
-    ("BERT-16", "TopoOpt", 2, 100): 63.179720175, ("BERT-16", "TopoOpt", 4, 100): 62.815131375,
-    ("BERT-16", "TopoOpt", 8, 100): 62.643560175, ("VGG16-16", "TopoOpt", 4, 100): 100.480326542,
-    ("VGG16-16", "TopoOpt", 8, 100): 100.480326542,
-    ("BERT-16", "fat-tree", 1, 25): 161.773, ("BERT-16", "fat-tree", 1, 100): 64.740,
-    ("BERT-16", "fat-tree", 1, 200): 63.523, ("VGG16-16", "fat-tree", 1, 25): 725.934,
-    ("VGG16-16", "fat-tree", 1, 100): 210.773, ("VGG16-16", "fat-tree", 1, 200): 132.352,
-    ("VGG16-16", "fat-tree", 1, 400): 100.490, ("VGG16-16", "fat-tree", 1, 800): 100.490,
-}
-"""Iteration times of a packet-level rerun of the released task graphs: fabric, interfaces, Gb/s of each."""
-
-MACHINE_MS = {"10us": 147.43, "50us": 150.44, "200us": 151.17, "1ms": 150.93, "10ms": 163.35}
-"""VGG16 on 16 servers with circuits that follow demand, one ring, packet level; single runs without a seed."""
 
 JOB_MIX = (("DLRM", 0.35), ("BERT", 0.30), ("CANDLE", 0.25), ("VGG16", 0.10))
 
@@ -753,29 +715,6 @@ def twisted(quick: bool) -> Iterator[Row]:
                "average_path": average_path(fabric), "largest_load": float(spread_loads(fabric, demand).max()),
                "simulated_us": found.time_ps / US}
 
-
-TOPOOPT_MS = {("CANDLE", 4): 225.222, ("CANDLE", 8): 131.546, ("DLRM", 4): 23.164, ("DLRM", 8): 15.185,
-              ("BERT", 4): 62.815, ("BERT", 8): 62.644, ("VGG16", 4): 100.559, ("VGG16", 8): 100.559}
-"""Figure 16: 16 servers by interfaces of 100 Gb/s; strategies searched for them are not released but where all servers
-do the same (BERT, VGG16). DLRM: the fastest of five searches."""
-
-RELEASED_MS = {
-    ("CANDLE", "ideal switch"): {100: 512.880, 200: 301.018, 400: 180.968, 800: 129.553},
-    ("DLRM", "ideal switch"): {100: 61.155, 200: 31.198, 400: 20.779, 800: 24.747},
-    ("BERT", "ideal switch"): {100: 63.969, 200: 63.240, 400: 61.434, 800: 60.266},
-    ("VGG16", "ideal switch"): {100: 210.404, 200: 131.985, 400: 100.481, 800: 100.481},
-    ("CANDLE", "fat-tree"): {25: 2187.408, 100: 544.487, 200: 314.888, 800: 134.655},
-    ("DLRM", "fat-tree"): {25: 217.249, 100: 61.244, 200: 31.741, 400: 20.866, 800: 24.777},
-    ("BERT", "fat-tree"): {25: 161.773, 100: 64.740, 200: 63.523, 400: 61.629, 800: 60.523},
-    ("VGG16", "fat-tree"): {25: 725.934, 100: 210.773, 200: 132.352, 400: 100.490, 800: 100.490},
-    ("DLRM", CLUSTER): {25: 21.800, 40: 21.802, 100: 25.111, 160: 23.910, 200: 21.801, 320: 25.087, 400: 24.447},
-    **{(name, f"TopoOpt, {degree} x 100 Gb/s"): {100: own} for (name, degree), own in TOPOOPT_MS.items()
-       if name in ("BERT", "VGG16")},
-}
-"""By the Gb/s that a graph of 16 servers was searched for: figure 16, and packet-level reruns (fat-tree; DLRM)."""
-
-DRAWN_JOBS = {100: (56, 49, 27, 3), 200: (64, 55, 15, 1), 400: (44, 70, 21, 0), 800: (47, 58, 27, 3)}
-"""Figure 16, five draws of 27 jobs: how many of each model of the mix, by Gb/s."""
 
 SEARCHED_FOR = (25, 100, 200)
 """Gb/s of fat-trees."""

@@ -23,6 +23,7 @@ from sim.study.group_times import library_times
 from sim.study.keys import IterationKeys, filled
 from sim.study.plans import plan_by, torus_of
 from topologies.checks import WeftError, told
+from topologies.grouped import grouped
 from topologies.machines.profile import Machine, machine
 from workloads.models.language import LanguageModel, language_model
 from workloads.passes.device import Stack, device, stack, stacks
@@ -375,15 +376,13 @@ def errors(points: Iterable[Point]) -> tuple[int, float, float]:
 
 def summary(points: Sequence[Point]) -> list[str]:
     """Errors of all runs, of sets, of stacks, and of those that nothing was fitted on."""
-    groups: dict[str, list[Point]] = {"all": list(points)}
-    groups["nothing fitted on it"] = [point for point in points if point.row["id"] not in fitted()]
-    for point in points:
-        groups.setdefault(f"set {point.row.get('set', '-')}", []).append(point)
-    for point in points:
-        groups.setdefault(f"stack {stack_of(point.row).name}", []).append(point)
-    if any(point.row.get("kernels") for point in points):
-        for point in points:
-            groups.setdefault("measured kernels" if point.row.get("kernels") else "one constant", []).append(point)
+    groups = {
+        "all": list(points), "nothing fitted on it": [one for one in points if one.row["id"] not in fitted()],
+        **grouped((f"set {one.row.get('set', '-')}", one) for one in points),
+        **grouped((f"stack {stack_of(one.row).name}", one) for one in points),
+    }
+    if any(one.row.get("kernels") for one in points):
+        groups |= grouped(("measured kernels" if one.row.get("kernels") else "one constant", one) for one in points)
     found = {name: errors(group) for name, group in groups.items()}
     return md_table(("runs", "number", "mean error", "worst"), [
         (name, number, f"{mean:.1%}", f"{worst:.1%}") for name, (number, mean, worst) in found.items() if number

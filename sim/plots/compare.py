@@ -28,6 +28,7 @@ from sim.plots.style import (
     subject,
 )
 from topologies import WeftError, from_spec
+from topologies.grouped import grouped
 from topologies.units import counted
 
 Curves = dict[str, list[tuple[int, float]]]
@@ -332,9 +333,8 @@ def draw_pool(rows: Sequence[Row], path: Path, *, width: str = WIDE) -> None:
     `rows`: of `sim.cli.pool`: one nonempty array, and several numbers of slots.
     """
     slots = sorted({int(row["slots"]) for row in rows})
-    named: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: int(row["slots"])):
-        named.setdefault(str(row.get("rule", row.get("leaf", "simulated"))), []).append(row)
+    named = grouped((str(row.get("rule", row.get("leaf", "simulated"))), row)
+                    for row in sorted(rows, key=lambda row: int(row["slots"])))
     lines = lines_of(named)
     with figure(path, width) as drawn:
         axes = drawn.add_subplot()

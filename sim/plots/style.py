@@ -29,6 +29,7 @@ from sim.plots.lines import Line as Line
 from sim.plots.lines import line_of as line_of
 from sim.plots.lines import lines_of as lines_of
 from sim.whole_file import write_whole
+from topologies.grouped import grouped
 
 _HERE = Path(__file__).parent
 
@@ -131,10 +132,7 @@ def time_label(seconds: float) -> str:
 
 def by_fabric(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """The rows of each fabric, in the order in which they come."""
-    fabrics: dict[str, list[Row]] = {}
-    for row in rows:
-        fabrics.setdefault(row["topology"], []).append(row)
-    return fabrics
+    return grouped((row["topology"], row) for row in rows)
 
 
 def labels_across(drawn: Figure, panels: int) -> int:

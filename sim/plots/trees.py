@@ -18,6 +18,7 @@ from sim.plots.fabric import HEAT, check_drawable, draw_fabric
 from sim.plots.layout import Layout, layout
 from sim.plots.style import NARROW, WIDE, figure, heading, legend
 from topologies import Paths, WeftError
+from topologies.grouped import grouped
 from topologies.units import format_size
 
 Ints = npt.NDArray[np.int64]
@@ -86,9 +87,7 @@ def ways_of(schedule: Schedule, rank: int = 0) -> list[Way]:
         for block in pattern.blocks_of(src, slot):
             if block in rows:
                 rows[block].append(row)
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for block, its in rows.items():
-        alike.setdefault(tuple(its), []).append(block)
+    alike = grouped((tuple(its), block) for block, its in rows.items())
     step = transfers.step.tolist()
     return [_way(transfers, paths, sorted(its, key=step.__getitem__), blocks) for its, blocks in alike.items()]
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from topologies.checks import WeftError
 from topologies.core.topology import Topology
 from topologies.products import multidim
-from topologies.text.schema import Absent, Producer, tell_over
+from topologies.text.schema import tell_over
 from topologies.text.strict_yaml import Entry, parse_yaml, read_yaml
 from topologies.units import bytes_per_s
 
@@ -34,23 +34,6 @@ _OLDER_TIMES = ("nic-latency", "router-latency")
 _OLDER_NAMES = ("topology-name", "dimensions-count", "dimension-type", "use-fast-version")
 _OLDER_BLOCKS = {**BLOCKS, "AllToAll": "FC"}
 
-ABSENT = (
-    Absent("network", "nic-latency", "0 in every dimension", "README of 2022: 0 where there is no NIC"),
-    Absent("network", "router-latency", "0 in every dimension", "README of 2022: 0 where there is no switch"),
-)
-
-PRODUCERS = (
-    Producer(
-        "ASTRA-sim network YAML", "ASTRA-sim 2.0, astra-network-analytical", "599a047, November 2024",
-        "--topology FILE.yml, weft astra --network FILE", "Ring, FullyConnected, Switch; GB/s is 2^30 bytes/s",
-        "blocks of forks (Mesh, Line, Mutable)",
-    ),
-    Producer(
-        "ASTRA-sim network JSON", "ASTRA-sim 1.0, analytical backend", "de10aa7, October 2023",
-        "--topology FILE.json, weft astra --network FILE", "Hierarchical, with links-count, NIC and router latencies",
-        "hbm-...: memory, which took the place of a message where it was slower", ABSENT,
-    ),
-)
 MOST_NPUS = 2**20
 """Limit on the number of NPUs in an ASTRA-sim network."""
 

@@ -34,7 +34,6 @@ from topologies.core.topology import KIND_NAMES, NPU, Topology
 from topologies.formats.graph import foreign_graph, is_foreign
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_json
-from topologies.text.schema import Producer
 from topologies.units import PS_PER_S, from_bytes_per_s, from_seconds
 
 if TYPE_CHECKING:
@@ -119,18 +118,6 @@ SUFFIXES = (".graphml", ".json")
 MOST_SMALL = 2**15 - 1
 """Of dimensions, which are 16 bits wide, and of cables in parallel."""
 
-PRODUCERS = (
-    Producer(
-        "GraphML, node-link JSON", "weft topology --output", "our own", "--topology FILE.graphml",
-        "the attributes of topologies.formats.exchange, in SI units",
-    ),
-    Producer(
-        "GraphML, node-link JSON", "networkx, Internet Topology Zoo", "networkx 3.x",
-        "--topology FILE.graphml --link-bandwidth RATE", "any graph: its nodes are NPUs, its edges cables of the rate "
-        "that is given, or of LinkSpeedRaw in bits/s", "lengths: latencies are those that are given",
-    ),
-)
-
 _GRAPH_KEYS = {"name"}
 _NODE_KEYS = {"kind", "rank", "coord", "hop_latency_s"}
 _EDGE_KEYS = {"bandwidth_Bps", "latency_s", "dimension", "count"}
@@ -204,17 +191,10 @@ def from_networkx(graph: Annotated[Any, Reads(_graph)], name: str | None = None)
     src, dst, rate, time, dimension = zip(*links, strict=True) if links else ((),) * 5
     shape, coords = _coordinates(graph, nodes, kind.count(NPU), name)
     return Topology(
-        name=name,
-        kind=np.array(kind, np.int8),
-        src=np.array(src, np.int32),
-        dst=np.array(dst, np.int32),
-        bandwidth_Bps=np.array(rate, np.float64),
-        latency_ps=np.array(time, np.int64),
+        name=name, kind=np.array(kind, np.int8), src=np.array(src, np.int32), dst=np.array(dst, np.int32),
+        bandwidth_Bps=np.array(rate, np.float64), latency_ps=np.array(time, np.int64),
         hop_latency_ps=np.array([_hop_latency(graph.nodes[node], name, node) for node in nodes], np.int64),
-        dimension=np.array(dimension, np.int16),
-        shape=shape,
-        coords=coords,
-        router=ShortestPathRouter(),
+        dimension=np.array(dimension, np.int16), shape=shape, coords=coords, router=ShortestPathRouter(),
         node_names=tuple(map(str, nodes)),
     )
 

@@ -8,7 +8,7 @@ import re
 from topologies.checks import WeftError, told
 from topologies.core.topology import Topology
 from topologies.formats.graph import Graph, check_size
-from topologies.text.schema import Absent, Producer, tell_over
+from topologies.text.schema import Absent, tell_over
 
 ABSENT = (
     Absent("tier", "switch_latency_ns", "0", "fat_tree_topology.cpp, _switch_latencies"),
@@ -19,14 +19,6 @@ _HEAD = ("nodes", "tiers", "podsize")
 _NEEDED = ("downlink_speed_gbps", "downlink_latency_ns", "radix_down")
 _QUEUES = ("queue_up", "queue_down")
 _KEYS = (*_NEEDED, "radix_up", *(row.name for row in ABSENT), *_QUEUES)
-
-PRODUCERS = (
-    Producer(
-        "htsim topology", "Broadcom csg-htsim, ASTRA-sim's htsim backend", "csg-htsim 841d9e7, March 2026",
-        "--topology FILE.topo", "tiers, radices, bundles, speeds, latencies of links and switches",
-        "queue sizes, which are passed over; connection matrices (.cm), which are flows: a workload", ABSENT,
-    ),
-)
 
 
 def looks_like_htsim(text: str) -> bool:

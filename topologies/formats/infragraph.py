@@ -20,7 +20,7 @@ from topologies.accelerators import gpu_links_Bps, is_pcie, nvlinks_Bps, of_cpu_
 from topologies.checks import WeftError, integer, number
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Cable, wired
 from topologies.core.topology import Topology
-from topologies.text.schema import Absent, Producer, note, tell_over
+from topologies.text.schema import note, tell_over
 from topologies.text.strict_yaml import loader
 from topologies.units import PS_PER_S, Quantity, from_bytes_per_s, from_seconds, parse_bandwidth, parse_time
 
@@ -30,20 +30,6 @@ MOST_NODES, MOST_DEPTH = 200_000, 16
 MOST_YAML = 2 * 2**20
 """Limit on characters of YAML, which is parsed at about 100,000 per second; JSON is a thousand times faster."""
 
-ABSENT = (
-    Absent("ep1, ep2", "slice", "[:]", "infragraph_service.py, _split_endpoint: all of a component or an instance"),
-    Absent("ep1, ep2", "step", "1", "infragraph_service.py, _resolve_slice_indices"),
-)
-PRODUCERS = (
-    Producer(
-        "InfraGraph, YAML or JSON", "infragraph, schema 2 and 3",
-        "2.4.0 and 3.1.0, October 2026, whose blueprints are alike: all 29 files of them",
-        "--topology FILE --link-bandwidth RATE", "devices, instances, one2one, many2many, ring; rates from words: "
-        "NVLink and PCIe by generation, GPUs that are known",
-        "annotations; devices alone, without an xpu; edges of components that are not there (NVLinks of the DGX-2), "
-        "which join nothing there either; rates in transfers per second; drafts with `connections`", ABSENT,
-    ),
-)
 
 _BITS = {"gigabits_per_second": 1e9 / 8, "gigabytes_per_second": 1e9}
 _SECONDS = {"ms": 10**9, "us": 10**6, "ns": 10**3}

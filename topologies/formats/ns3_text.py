@@ -12,19 +12,10 @@ from collections.abc import Iterator
 from topologies.checks import WeftError, told
 from topologies.core.topology import Topology
 from topologies.formats.graph import Graph, check_size, foreign_Bps, foreign_ps
-from topologies.text.schema import Producer
 
 _SHORT = re.compile(r"\s*\d+\s+\d+\s+\d+\s*\n")
 _LONG = re.compile(r"\s*(?:\d+\s+){5}[A-Za-z]\w*(?:[ \t]+\d+)?\s*\n")
 _LINK = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s*[kKMGT]?i?[bB](?:ps|/s)\s+\S+\s+\S+\s*$", re.MULTILINE)
-
-PRODUCERS = (
-    Producer(
-        "ns-3 topology text", "ASTRA-sim astra-network-ns3, SimAI", "SimAI cef83f9d, August 2026",
-        "--topology FILE", "nodes, NVSwitches, switches, links with rate and delay",
-        "links that lose packets; queues and congestion control, which are in another file",
-    ),
-)
 
 
 def looks_like_ns3(text: str) -> bool:

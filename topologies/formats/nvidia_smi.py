@@ -14,7 +14,7 @@ from topologies.checks import WeftError
 from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Cable, wired
 from topologies.core.topology import Topology
 from topologies.formats.slots import NAMES, listed, plain_lines, reached, tree
-from topologies.text.schema import Producer, note
+from topologies.text.schema import note
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 NVLINK, PCIE = 0, 1
@@ -30,14 +30,6 @@ _LEVELS = {"PIX": 0, "PXB": 1, "PHB": 2, "NODE": 3, "SYS": 4, "SOC": 4}
 _SELF = "X"
 _P2P = ("OK", "GNS", "CNS", "TNS", "NS", "DR", "U")
 MOST_GPUS = 256
-
-PRODUCERS = (
-    Producer(
-        "nvidia-smi topo -m", "NVIDIA drivers", "of 2018 to 2026, in public issues",
-        "--topology FILE.txt --nvlink GEN --link-bandwidth NVLINK,PCIE", "NVLinks, NVSwitch, PCIe by PIX, PXB, PHB, "
-        "NODE, SYS", "NICs: the table has no rate of them; topo -p2p, which has no ways",
-    ),
-)
 
 
 class _Table(NamedTuple):
@@ -199,4 +191,3 @@ def _check_symmetric(table: _Table, name: str) -> None:
             cell, back = table.cells[a][b], table.cells[b][a]
             if cell != back or (cell == _SELF) != (a == b):
                 raise WeftError(f"{name}: {gpu} to {other} is {cell}, but the reverse is {back}")
-

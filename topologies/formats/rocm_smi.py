@@ -14,7 +14,7 @@ from topologies.core.links import DEFAULT_HOP_LATENCY, DEFAULT_LATENCY, Cable, w
 from topologies.core.topology import Topology
 from topologies.formats.slots import NAMES, listed, plain_lines, reached, tree
 from topologies.text.plain_data import parse_json
-from topologies.text.schema import Producer, note
+from topologies.text.schema import note
 from topologies.units import Quantities, Quantity, parse_bandwidth, parse_time
 
 XGMI, PCIE = 0, 1
@@ -35,14 +35,6 @@ _PAIR = re.compile(r"^\(Topology\) (\S.*) between DRM devices (\d+) and (\d+)$")
 _KEYS = {"Weight": "weight", "Hops": "hops", "Link type": "type",
          "weight": "weight", "num_hops": "hops", "link_type": "type", "bandwidth": "bandwidth"}
 """Of the JSON of rocm-smi, and of that of amd-smi."""
-
-PRODUCERS = (
-    Producer(
-        "rocm-smi --showtopo", "ROCm 4 to 7, amd-smi topology", "of 2022 to 2026, in public issues and documentation",
-        "--topology FILE --link-bandwidth XGMI,PCIE", "text and JSON: XGMI by weight, link type and bandwidth; PCIe by "
-        "hops and NUMA nodes", "the number of links of a pair, which no table has but that of bandwidths",
-    ),
-)
 
 Rows = list[list[str]]
 

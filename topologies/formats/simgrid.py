@@ -20,7 +20,7 @@ from topologies.formats.graph import Graph, check_size, foreign_Bps, foreign_ps
 from topologies.formats.simgrid_zones import BYPASSES, DUPLEX, ROUTES, network_of_zones, radical
 from topologies.products import torus
 from topologies.text.plain_xml import Element, parse_xml
-from topologies.text.schema import Absent, Known, Producer, fill, pass_over
+from topologies.text.schema import Absent, Known, fill, pass_over
 from topologies.units import bytes_per_s
 
 _OUTER = ("zone", "AS", "cluster")
@@ -44,32 +44,12 @@ KNOWN: Known = {
 _SAY_NOTHING = ("config", "prop", "actor", "process", "argument", "disk", "mount")
 """Elements without which the network is the same."""
 
-ABSENT = (
-    Absent("cluster", "sharing_policy", "SPLITDUPLEX", "simgrid.dtd"),
-    Absent("cluster", "topology", "FLAT", "simgrid.dtd"),
-    Absent("cluster", "topo_parameters", "", "simgrid.dtd"),
-    Absent("cluster", "bb_bw", "", "simgrid.dtd"),
-    Absent("cluster", "bb_lat", "0s", "simgrid.dtd"),
-    Absent("cluster", "bb_sharing_policy", "SHARED", "simgrid.dtd"),
-    Absent("cluster", "limiter_link", "", "simgrid.dtd"),
-    Absent("link", "latency", "0", "simgrid.dtd"),
-    Absent("link", "sharing_policy", "SHARED", "simgrid.dtd"),
-    Absent("route", "symmetrical", "YES", "simgrid.dtd"),
-    Absent("zoneRoute", "symmetrical", "YES", "simgrid.dtd"),
-    Absent("link_ctn", "direction", "NONE", "simgrid.dtd"),
-)
-
-PRODUCERS = (
-    Producer(
-        "SimGrid platform XML", "SimGrid", "12a63c7, August 2026, DTD 4.1", "--topology FILE.xml",
-        "one cluster: TORUS, FAT_TREE, DRAGONFLY; else zones in each other, with routes as SimGrid finds them: Full, "
-        "Floyd, Dijkstra, Cluster, Vivaldi, gateways, bypasses, backbones, cabinets, limiters; shared links; all hosts "
-        "are NPUs, in the order of the file",
-        "Wi-Fi; clusters with a shape beside other clusters, and limiters of a torus; a FATPIPE that is the slowest "
-        "link of several pairs; rates that change: those of the file are taken; platforms in C++, which are programs",
-        ABSENT,
-    ),
-)
+ABSENT = tuple(Absent(*row, "simgrid.dtd") for row in (
+    ("cluster", "sharing_policy", "SPLITDUPLEX"), ("cluster", "topology", "FLAT"), ("cluster", "topo_parameters", ""),
+    ("cluster", "bb_bw", ""), ("cluster", "bb_lat", "0s"), ("cluster", "bb_sharing_policy", "SHARED"),
+    ("cluster", "limiter_link", ""), ("link", "latency", "0"), ("link", "sharing_policy", "SHARED"),
+    ("route", "symmetrical", "YES"), ("zoneRoute", "symmetrical", "YES"), ("link_ctn", "direction", "NONE"),
+))
 
 
 def looks_like_simgrid(text: str) -> bool:

@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from topologies.checks import printable
@@ -53,19 +52,6 @@ class Absent(NamedTuple):
     name: str
     value: str  # as it would stand in the file
     source: str  # where the tool says so
-
-
-@dataclass(frozen=True)
-class Producer:
-    """A kind of file, and how much of it is read: a row of docs/reference/formats.md."""
-
-    format: str
-    tool: str  # who reads or writes it
-    version: str  # that was read, with its date
-    command: str  # how it is given to weft
-    read: str  # what is read
-    unread: str = ""  # what is not, and why
-    absent: tuple[Absent, ...] = ()
 
 
 Known = Mapping[str, tuple[Collection[str], Collection[str]]]

@@ -179,13 +179,9 @@ def compressed_all_reduce(
     rounds = peel_rounds(n_items, compression.cells_per_item)
     word_bytes = compression.value_bits / 8
     return Timeline(
-        encode_s=rates.encode_s(n_elements, word_bytes),
-        index_s=all_reduce(index),
-        sketch_s=all_reduce(sketch),
-        decode_s=rates.decode_s(n_elements, n_items, rounds, word_bytes),
-        fallback_s=dense_s if fails else 0.0,
-        dense_s=dense_s,
-        wire_bytes=index + sketch + (dense_bytes if fails else 0),
+        encode_s=rates.encode_s(n_elements, word_bytes), index_s=all_reduce(index), sketch_s=all_reduce(sketch),
+        decode_s=rates.decode_s(n_elements, n_items, rounds, word_bytes), fallback_s=dense_s if fails else 0.0,
+        dense_s=dense_s, wire_bytes=index + sketch + (dense_bytes if fails else 0),
     )
 
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 from topologies import Topology, WeftError
 from topologies.checks import checked
 from topologies.text.input_text import read_input
-from topologies.text.schema import Absent
 from workloads.formats.waits import smallest_first
 from workloads.job import COMPUTE_STREAM, Job
 
@@ -28,12 +27,6 @@ MOST_RANKS = 1_000_000
 
 _TOKEN = re.compile(r"\s+|//[^\n]*|/\*.*?\*/|(?P<word>[A-Za-z_][A-Za-z0-9_]*|-?[0-9]+b?|[{}:])", re.DOTALL)
 _LABEL = re.compile(r"^[A-Za-z][A-Za-z0-9_]*$")
-ABSENT = (
-    Absent("send, recv", "tag", "0", "txt2bin.re: item.tag = 0"),
-    Absent("send, recv, calc", "cpu", "0", "txt2bin.re: item.cpu = 0"),
-    Absent("send, recv", "nic", "0", "txt2bin.re: item.nic = 0"),
-)
-"""What stands for an option that is not there."""
 
 _OPTIONS = {"send": ("tag", "cpu", "nic"), "recv": ("tag", "cpu", "nic"), "calc": ("cpu",)}
 

@@ -13,7 +13,6 @@ from itertools import pairwise
 
 from topologies import Topology, WeftError
 from topologies.text.input_text import read_input
-from topologies.text.schema import Absent, Producer
 from workloads.formats.waits import smallest_first
 from workloads.group_collectives import Named
 from workloads.job import Job
@@ -22,21 +21,6 @@ HEADER = r"(?:\s*#[^\n]*\n|\s*\n)*\s*Nodes\s+\d+\s*\n"
 """Of a file."""
 
 MOST_FLOWS = 1_000_000
-
-ABSENT = (
-    Absent("connection", "prio", "2000000", "connection_matrix.cpp: c->priority; of no use here"),
-    Absent("connection", "send_done_trigger", "0", "connection_matrix.cpp: none"),
-    Absent("connection", "recv_done_trigger", "0", "connection_matrix.cpp: none"),
-)
-
-PRODUCERS = (
-    Producer("htsim connection matrix (.cm)", "Broadcom csg-htsim, uet-htsim, and weft schedule --htsim",
-             "csg-htsim 841d9e7, March 2026; uet-htsim 40ccb05, August 2025: 107 of its 108",
-             "--workload FILE of trace, train; --tenant workload=FILE of share",
-             "flows with starts, and triggers of one flow or of all of several; prio and msg are passed over",
-             "failures, which are of --faults; flows without an end (size 0), or that grow; a multishot of several "
-             "flows, which are started as others happen to end", ABSENT),
-)
 
 _MESSAGE = re.compile(r"\smsg(?:\s+\d+)?(?=\s|$)")
 """Of flows that are messages on one connection, which here have no connection."""

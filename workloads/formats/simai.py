@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from topologies import WeftError
-from topologies.text.schema import Absent
 
 KEYS = (
     "model_parallel_NPU_group", "ep", "pp", "vpp", "ga", "all_gpus", "checkpoints", "checkpoint_initiates", "pp_comm",
@@ -115,16 +114,6 @@ def notes_of(header: Header, policy: str) -> list[str]:
         f"bubble, (pp - 1) / (ga x vpp) = {stages - 1}/{shared} of it, and the messages between stages"
     ]
 
-
-_NONE = "Workload.hh: no default, and a warning; there is no such parallelism then"
-
-ABSENT = (
-    *(Absent("first line", key, "1", _NONE) for key in (EXPERTS, STAGES, "vpp", "ga")),
-    Absent("first line", EVERYONE, "those of the network", "Sys.cc: all_gpus are those that are simulated"),
-    *(Absent("first line", key, "0", "Workload.cc: nothing is recomputed") for key in LISTS),
-    Absent("first line", "pp_comm", "0", "Workload.cc: pp_commsize = 0"),
-)
-"""What stands for a key that is not there."""
 
 
 def _check_sizes(found: dict[str, int], where: str) -> None:

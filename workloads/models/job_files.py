@@ -15,15 +15,9 @@ from typing import Any, NamedTuple
 from topologies.checks import WeftError, integer, told
 from topologies.text.input_text import read_input
 from topologies.text.plain_data import parse_toml
-from topologies.text.schema import Absent, Producer
+from topologies.text.schema import Absent
 from topologies.text.strict_yaml import parse_yaml
-from workloads.models.language import (
-    HUGGING_FACE_ABSENT,
-    MOST_LAYERS,
-    LanguageModel,
-    hugging_face_types,
-    language_models,
-)
+from workloads.models.language import MOST_LAYERS, LanguageModel, language_models
 
 TITAN, MEGATRON = "torchtitan", "megatron"
 
@@ -35,133 +29,23 @@ class TrainingJob(NamedTuple):
     keys: Mapping[str, Any]  # of `[iteration]`
 
 
-TITAN_ABSENT = (
-    Absent("model", "name", "llama3", "job_config.py, Model"),
-    Absent("model", "flavor", "debugmodel", "job_config.py, Model"),
-    Absent("optimizer", "name", "AdamW", "job_config.py, Optimizer"),
-    Absent("training", "dtype", "float32", "job_config.py, Training"),
-    Absent("training", "mixed_precision_param", "bfloat16", "job_config.py, Training"),
-    Absent("training", "mixed_precision_reduce", "float32", "job_config.py, Training"),
-    Absent("training", "local_batch_size", "8", "job_config.py, Training"),
-    Absent("training", "global_batch_size", "-1", "job_config.py: local_batch_size for each data-parallel rank"),
-    Absent("training", "seq_len", "2048", "job_config.py, Training"),
-    Absent("parallelism", "data_parallel_replicate_degree", "1", "job_config.py, Parallelism"),
-    Absent("parallelism", "data_parallel_shard_degree", "-1", "job_config.py: all ranks that are left"),
-    Absent("parallelism", "fsdp_reshard_after_forward", "default", "job_config.py: not with a pipeline"),
-    Absent("parallelism", "tensor_parallel_degree", "1", "job_config.py, Parallelism"),
-    Absent("parallelism", "enable_async_tensor_parallel", "false", "job_config.py, Parallelism"),
-    Absent("parallelism", "pipeline_parallel_degree", "1", "job_config.py, Parallelism"),
-    Absent("parallelism", "pipeline_parallel_schedule", "1F1B", "job_config.py, Parallelism"),
-    Absent("parallelism", "pipeline_parallel_microbatch_size", "1", "job_config.py, Parallelism"),
-    Absent("parallelism", "context_parallel_degree", "1", "job_config.py, Parallelism"),
-    Absent("parallelism", "expert_parallel_degree", "1", "job_config.py, Parallelism"),
-    Absent("parallelism", "expert_tensor_parallel_degree", "1", "job_config.py, Parallelism"),
-    Absent("activation_checkpoint", "mode", "selective", "job_config.py, ActivationCheckpoint"),
-    Absent("activation_checkpoint", "selective_ac_option", "2", "job_config.py, ActivationCheckpoint"),
-)
-
-_ARGUMENTS = "arguments.py"
-
-MEGATRON_ABSENT = tuple(Absent("arguments", name, value, source) for name, value, source in (
-    *((f"{kind}-parallel-size", "1", _ARGUMENTS) for kind in (
-        "tensor-model", "pipeline-model", "context", "expert-model")),
-    ("expert-tensor-parallel-size", "that of tensor-model-parallel-size", f"{_ARGUMENTS}: None"),
-    ("make-vocab-size-divisible-by", "128", _ARGUMENTS), ("position-embedding-type", "learned_absolute", _ARGUMENTS),
-    ("ffn-hidden-size", "4 hidden-size; with swiglu 8/3 of it, down to a multiple of 64",
-     f"{_ARGUMENTS}, validate_args"),
-    ("kv-channels", "hidden-size / num-attention-heads", f"{_ARGUMENTS}, validate_args"),
-    ("num-query-groups", "num-attention-heads", "transformer_config.py"),
-    ("moe-router-topk", "2", "transformer_config.py"), ("moe-layer-freq", "1", _ARGUMENTS),
-    ("moe-ffn-hidden-size", "ffn-hidden-size", f"{_ARGUMENTS}, validate_args"),
-    ("moe-shared-expert-intermediate-size", "0", "transformer_config.py: None, no shared expert"),
-    ("window-attn-skip-freq", "all layers have the window of window-size", f"{_ARGUMENTS}: None"),
-    ("kv-lora-rank", "32", _ARGUMENTS), ("qk-head-dim", "128", _ARGUMENTS), ("qk-pos-emb-head-dim", "64", _ARGUMENTS),
-    ("v-head-dim", "128", _ARGUMENTS), ("q-lora-rank", "0", f"{_ARGUMENTS}: None, no such matrix"),
-    ("recompute-modules", "core_attn", "transformer_config.py"),
-    ("data-parallel-sharding-strategy", "optim_grads_params", _ARGUMENTS), ("optimizer", "adam", _ARGUMENTS),
-    ("outer-dp-sharding-strategy", "no_shard", _ARGUMENTS), ("cp-comm-type", "p2p", _ARGUMENTS),
-    ("num-distributed-optimizer-instances", "1", _ARGUMENTS),
-    *((f"{name}-dtype", "fp32", _ARGUMENTS) for name in ("main-grads", "main-params", "exp-avg", "exp-avg-sq")),
-    ("global-batch-size", "micro-batch-size of every data-parallel rank", f"{_ARGUMENTS}, validate_args"),
-))
-_NUMBERS = {row.name: row.value for row in MEGATRON_ABSENT if row.value.isdecimal()}
-
-PRODUCERS = (
-    Producer("config.json of a decoder", "Hugging Face transformers", "5.24.0, October 2026; models of 2019 to 2026",
-             "--model FILE.json", "sizes, GQA and MLA, tied or not, layers that are mixtures or attend to a window or "
-             f"chunk, of {len(hugging_face_types())} types; the text of models of several media; other keys are passed "
-             "over",
-             "encoders; layers of states (Mamba) or of linear attention, sparse attention (DSA), other types",
-             HUGGING_FACE_ABSENT),
-    Producer("job files (TOML)", "torchtitan", "job_config.py of 2025 to its last, 2026-02-22: 17 of its 23 files",
-             "--model FILE.toml",
-             "the model by name and flavor; batches, sequence, all degrees, HSDP, recomputation, schedule, float8, "
-             "states in bfloat16; experts that tensor ranks divide",
-             "Flux, VLM and models of Hugging Face, whose sizes are in Python; optimizers but Adam; split points of "
-             "pipelines",
-             TITAN_ABSENT),
-    Producer("arguments of Megatron-LM, in a script or alone", "Megatron-LM", "arguments.py d98e8a6, August 2026",
-             "--model FILE.sh, or the model_config.yaml of its tests",
-             "sizes of the model, mixtures, windows and latent attention; batches, all degrees, recomputation, "
-             "distributed optimizer, precision of its states, overlaps, fp8; variables that the script sets to plain "
-             "values, or takes by default",
-             "arguments whose values the script gets from elsewhere, where they matter, and vocabularies of tokenizers "
-             "that are not known: they are named", MEGATRON_ABSENT),
-)
-
-NOT_MODELLED = {
-    "optimizer-cpu-offload": "",
-    "decoder-first-pipeline-num-layers": "stages have equal numbers of layers", "fp4-format": "",
-    "decoder-last-pipeline-num-layers": "stages have equal numbers of layers", "cpu-offloading-num-layers": "",
-    "num-distributed-optimizer-instances": "give --replicas beside the file", "pipeline-model-parallel-layout": "",
-    "optimizer": "Adam is",
-    **dict.fromkeys(("vision-model-type", "language-model-type"), "of several media none but text is"),
-    **dict.fromkeys((
-        "hybrid-layer-pattern", "hybrid-override-pattern", "is-hybrid-model", "experimental-attention-variant",
-        "attention-output-gate", "moe-latent-size", "moe-shared-expert-overlap", "overlap-moe-expert-parallel-comm",
-        "delay-wgrad-compute", "first-last-layers-bf16", "use-tp-pp-dp-mapping", "outer-dp-sharding-strategy",
-        "hierarchical-context-parallel-sizes", "microbatch-group-size-per-virtual-pipeline-stage",
-        "fine-grained-activation-offloading"), ""),
-}
-"""Arguments of Megatron-LM that change the time and that no plan has, with what there is instead."""
-
-NEUTRAL = {"num-distributed-optimizer-instances": "1", "optimizer": "adam",
-           "outer-dp-sharding-strategy": "no_shard"}
-"""Values of those that change nothing; 0 of the others."""
-
-BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-"""Of a state of the optimizer, by what --use-precision-aware-optimizer lets it be."""
-
-SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-"""Stages of ZeRO by the strategies of Megatron FSDP."""
-
-SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "zbvzerobubble": "zb-v",
-             "interleavedzerobubble": "zb-v", "dualpipev": "dualpipe"}
-"""Of torchtitan."""
+_TABLES = parse_toml((Path(__file__).parent / "job_files.toml").read_text(encoding="utf-8"), "job_files.toml")
+_TITAN, _MEGATRON = _TABLES[TITAN], _TABLES[MEGATRON]
+TITAN_ABSENT, MEGATRON_ABSENT = (tuple(Absent(*row) for row in one["absent"]) for one in (_TITAN, _MEGATRON))
+SCHEDULES, RECOMPUTED, MODELLED = (_TITAN[name] for name in ("schedules", "recomputed", "modelled"))
+NOT_MODELLED, NEUTRAL, VOCABULARIES, OF_MODELS, OF_TOKENS = (_MEGATRON[name] for name in (
+    "not_modelled", "neutral", "vocabularies", "of_models", "of_tokens"))
+CONTEXTS: Mapping[str, str] = _MEGATRON["contexts"]
+BYTES: Mapping[str, int] = _MEGATRON["bytes"]
+SHARDING: Mapping[str, int] = _MEGATRON["sharding"]
+READ = (*(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, *_MEGATRON["read"], *OF_TOKENS)
+"""Arguments of Megatron-LM that are read."""
 
 HALF = "bfloat16"
-
-MODELLED = {
-    ("training", "dtype"): ("float32", HALF), ("training", "mixed_precision_param"): (HALF,),
-    ("training", "mixed_precision_reduce"): ("float32", HALF), ("optimizer", "name"): ("AdamW", "Adam"),
-    ("activation_checkpoint", "selective_ac_option"): ("op", "1", "2"),
-}
-"""Values of keys of torchtitan that change the time."""
-
-RECOMPUTED = {"selectiveop": "selective", "selective2": "layers", "selective1": "full"}
-"""Of torchtitan: all of every so many layers, or what an operation is cheap to compute."""
+_NUMBERS = {row.name: row.value for row in MEGATRON_ABSENT if row.value.isdecimal()}
 
 CLOSE = 0.03
 """Between the parameters of a model and the number of its flavor."""
-
-VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "Llama3Tokenizer": 128256, "TikTokenizer": 2**17}
-"""Tokens that a tokenizer of Megatron-LM has, where no argument says; TikTokenizer is cut to as many
-(tiktoken_tokenizer.py, DEFAULT_TIKTOKEN_MAX_VOCAB)."""
-
-OF_MODELS = {r"llama-?2|mistral-7b(?!.*v0\.3)|mixtral-8x7b": 32000, r"llama-?3": 128256, r"gpt2": 50257,
-             r"nemotron(_2_256k|-mini)": 256000, r"mistral-7b.*v0\.3": 32768, r"qwen-?2[.p]?5|distill-qwen": 151665,
-             r"qwen-?3": 151669, r"qwen-?2(?!\d)": 151646}
-"""Tokens of what --tokenizer-model names, by a part of the name; from the models' cards and their config.json."""
 
 
 def read_job(path: str) -> TrainingJob:
@@ -192,7 +76,7 @@ def _titan(path: str, data: Mapping[str, Any]) -> TrainingJob:
     schedule = str(of("parallelism", "pipeline_parallel_schedule")).lower()
     if pp > 1 and schedule not in SCHEDULES:
         raise WeftError(f"job file {path}: schedule {told(schedule)} is not known: known are {', '.join(SCHEDULES)}")
-    for (section, key), accepted in MODELLED.items():
+    for section, key, accepted in ((section, *one) for section, keys in MODELLED.items() for one in keys.items()):
         if (value := of(section, key)) is not None and str(value) not in accepted:
             raise WeftError(f"job file {path}: {key} of [{section}] is {told(value)}: only {' and '.join(accepted)} "
                             f"{'is' if len(accepted) == 1 else 'are'} modelled")
@@ -328,10 +212,6 @@ def _megatron(path: str, text: str) -> TrainingJob:
     return TrainingJob(LanguageModel(name=Path(path).stem, source=path, **sizes), keys)
 
 
-CONTEXTS = {"p2p": "ring", "all_gather": "gather", "a2a": "ulysses"}
-"""Context parallelism by the words of Megatron-LM."""
-
-
 def _context(path: str, found: Mapping[str, str]) -> str:
     said = found.get("cp-comm-type", "p2p")
     if said not in CONTEXTS:
@@ -435,23 +315,6 @@ def _check_modelled(path: str, found: Mapping[str, str]) -> None:
         if near and abs(len(near[0]) - len(name)) < 2:
             raise WeftError(f"job file {path}: --{name} is unknown: did you mean --{near[0]}?")
 
-
-OF_TOKENS = ("tokenizer-type", "merge-file", "vocab-size", "vocab-file", "tokenizer-model",
-             "padded-vocab-size")
-"""Arguments that count the same in every branch of a script: each names a vocabulary."""
-
-READ = (
-    *(row.name for row in MEGATRON_ABSENT), *NOT_MODELLED, "num-layers", "mtp-num-layers", "hidden-size",
-    "num-attention-heads", "swiglu", "quick-geglu", "num-experts", "max-position-embeddings", "seq-length",
-    "group-query-attention", "untie-embeddings-and-output-weights", "disable-bias-linear",
-    "use-rotary-position-embeddings", "window-size", "moe-router-num-groups", "moe-router-group-topk",
-    "multi-latent-attention", "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank",
-    "recompute-granularity", "recompute-activations", "recompute-method", "recompute-num-layers", "overlap-grad-reduce",
-    "overlap-param-gather", "micro-batch-size", "sequence-parallel", "use-distributed-optimizer", "tp-comm-overlap",
-    "fp8-format", "fp8-hybrid", "fp8-e4m3", "attention-backend", "grad-reduce-in-bf16", "use-precision-aware-optimizer",
-    "use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2", "bf16", "fp16", *OF_TOKENS,
-)
-"""Arguments of Megatron-LM that are read."""
 
 _TEST = re.compile(r"^\s*(if|elif)\s+(.*?)\s*(?:;\s*then\s*)?$")
 _EQUAL = re.compile(r"\[\[?\s*[\"']?([^\s\"'$]*)[\"']?\s*(==?|!=)\s*[\"']?([^\s\"']*)[\"']?\s*\]\]?")

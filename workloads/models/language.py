@@ -1,6 +1,5 @@
 """Decoders by their published hyper-parameters, and what a token costs in each part of them."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,7 +12,7 @@ from topologies.text.brief import one_line
 from topologies.text.input_text import read_input
 from topologies.text.kinds import MODEL
 from topologies.text.plain_data import parse_toml, read_json_object
-from topologies.text.schema import Absent, note
+from topologies.text.schema import note
 
 Whole = Annotated[int, Integer(0, 2**40)]
 MOST_LAYERS = 10_000
@@ -269,7 +268,7 @@ _FORMS: dict[str, Mapping[str, Any]] = {
 
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_size", "vocabulary", "feed_forward", "experts", "active",
           "expert_width", "q_rank", "kv_rank")
-_WHERE = ("form", "full_at", "like")
+OF_READER = ("form", "full_at", "like")
 _SAME = ("intermediate_size", "intermediate_size_mlp", "moe_intermediate_size")
 """Keys of two hyper-parameters: neither stands for the other where it is absent."""
 
@@ -290,16 +289,6 @@ def hugging_face_types() -> dict[str, Mapping[str, Any]]:
     for name, table in parse_toml(path.read_text(encoding="utf-8"), path.name).items():
         found[name] = {**(found[table["like"]] if "like" in table else {}), **table}
     return found
-
-
-HUGGING_FACE_ABSENT = (
-    Absent("any type", "num_key_value_heads", "null", "null is num_attention_heads: configuration_llama.py"),
-    Absent("any type", "head_dim", "null", "null is hidden_size / num_attention_heads: configuration_llama.py"),
-    *(Absent(kind, ", ".join(own), ", ".join(json.dumps(value) for value in own.values()),
-             f"transformers 5.24.0, configuration of {kind}")
-      for kind, table in hugging_face_types().items()
-      if (own := {key: value for key, value in table.items() if key not in _WHERE})),
-)
 
 
 def from_hugging_face(path: str) -> LanguageModel:
@@ -323,7 +312,7 @@ def from_hugging_face(path: str) -> LanguageModel:
                         f"{len(types) - len(some)} others, all of attention and none of states")
     usual = types[kind] if "model_type" in table else {"form": "gated"}
     named = {name for names in HUGGING_FACE.values() if set(names) & set(table) for name in names if name not in _SAME}
-    taken = {key: value for key, value in usual.items() if key not in named and key not in (*_WHERE, *table)}
+    taken = {key: value for key, value in usual.items() if key not in named and key not in (*OF_READER, *table)}
     told_of = [f"{name} {taken[name]}" for key in _SIZES for name in HUGGING_FACE[key] if name in taken]
     if told_of:
         note(f"model {path}: {', '.join(told_of)}: not there, and as the class of {kind} has them")

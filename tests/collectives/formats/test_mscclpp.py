@@ -17,7 +17,8 @@ from collectives.core.proof import ScheduleError
 from collectives.core.schedule import schedule
 from collectives.formats.mscclpp import Cut, cut_of, plan_pattern, prove_plan
 from collectives.formats.mscclpp_json import to_mscclpp
-from collectives.formats.mscclpp_plan import PRODUCERS, Plan, parse_plan
+from collectives.formats.mscclpp_plan import Plan, parse_plan
+from docs.producers import absent_of
 from sim import simulate
 from tests.collectives.formats.plans import GOOD, Gpu, at, direct, exchange, multicast, packets, plan, port, stages
 from tests.oracles.mscclpp_executor import goes_wrong
@@ -187,7 +188,7 @@ def test_keys_that_the_executor_passes_over_are_noted_once():
         parsed(document)
 
 
-@pytest.mark.parametrize("row", PRODUCERS[0].absent, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", absent_of("microsoft/mscclpp"), ids=lambda row: row.name)
 def test_an_absent_key_is_what_the_table_says(row):
     document, explicit = direct(2), direct(2)
     places = [explicit] if row.where == "plan" else [

@@ -17,7 +17,7 @@ from sim.cli.flags import GONE, with_places
 from tests.astra_inputs import SYSTEM, compute_node, network_text, write_ranks
 from tests.places import ROOT
 from tests.reader_table import readers
-from topologies.text.kinds import HEAD, KINDS, MACHINE, MEASURED, MODEL, NETWORK, SCHEDULE, SPECS, TOPOLOGY, WORKLOAD
+from topologies.text.kinds import HEAD, MACHINE, MEASURED, MODEL, NETWORK, SCHEDULE, SPECS, TOPOLOGY, WORKLOAD, kinds
 
 OTHERS = {
     "graph.xml": '<graphs version="1">\n<graph id="0"/></graphs>\n',
@@ -74,7 +74,7 @@ FLAGS: dict[str, tuple[str, ...]] = {
 @cache
 def known(text: str) -> tuple[int, ...]:
     """Which kinds a file may be of."""
-    return tuple(at for at, kind in enumerate(KINDS) if re.search(kind.pattern, text[:HEAD], re.DOTALL))
+    return tuple(at for at, kind in enumerate(kinds()) if re.search(kind.pattern, text[:HEAD], re.DOTALL))
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +98,8 @@ def test_a_file_is_named_for_what_it_is(
     for name, text in {"system.json": json.dumps(SYSTEM), "net.yml": network_text(("Ring", 4))}.items():
         Path(name).write_text(text, encoding="utf-8")
     for file in sorted(files.iterdir()):
-        kinds = [KINDS[at] for at in known(file.read_bytes().decode("latin-1").removeprefix("\xef\xbb\xbf"))]
-        if not kinds or {one for kind in kinds for one in kind.read_as} & set(FLAGS[words]):
+        fits = [kinds()[at] for at in known(file.read_bytes().decode("latin-1").removeprefix("\xef\xbb\xbf"))]
+        if not fits or {one for kind in fits for one in kind.read_as} & set(FLAGS[words]):
             continue
         link = Path(file.name)
         link.symlink_to(file)
@@ -107,7 +107,7 @@ def test_a_file_is_named_for_what_it_is(
         said = capsys.readouterr()
         told = [line for line in said.err.splitlines() if not line.startswith("# note")]
         assert said.out == "" and len(told) == 1
-        assert f"{link} is {kinds[0].what}" in told[0] or f"and {link} is " in told[0], (file.name, told)
+        assert f"{link} is {fits[0].what}" in told[0] or f"and {link} is " in told[0], (file.name, told)
 
 
 def test_every_file_that_is_read_or_named_is_of_a_kind(tmp_path: Path) -> None:
@@ -135,6 +135,8 @@ def _texts() -> Iterator[tuple[str, str]]:
             for node in ast.walk(tree):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
                     yield path.name, node.value
+    for kind in kinds():
+        yield "kinds.toml", kind.what
 
 
 def test_hints_name_flags_that_exist() -> None:

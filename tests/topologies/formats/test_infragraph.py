@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from docs.producers import absent_of
 from tests.topologies.formats.test_files import infra, rates
 from topologies import Topology, WeftError
 from topologies.accelerators import gpu_links_Bps, nvlinks_Bps, of_cpu_Bps, pcie_Bps
-from topologies.formats.infragraph import ABSENT, parse_infragraph
+from topologies.formats.infragraph import parse_infragraph
 from topologies.text.schema import Absent, InputNote
 
 MANY = {"scheme": "many2many"}
@@ -128,7 +129,7 @@ class TestSchemes:
         data["devices"][0]["edges"][0] |= {"ep2": {"component": "xpu"}, "scheme": "ring"}
         assert read(data).n_links == 2
 
-    @pytest.mark.parametrize("row", ABSENT, ids=lambda row: row.name)
+    @pytest.mark.parametrize("row", absent_of("infragraph"), ids=lambda row: row.name)
     def test_absent_equals_explicit(self, row: Absent) -> None:
         absent, explicit = {"slice": ("", row.value), "step": ("[1:5]", f"[1:5:{row.value}]")}[row.name]
         assert _paired(absent) == _paired(explicit)

@@ -10,15 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from docs.producers import absent_of
 from topologies import WeftError
 from topologies.text.schema import Absent, InputNote
-from workloads.models.language import (
-    HUGGING_FACE_ABSENT,
-    LanguageModel,
-    from_hugging_face,
-    language_model,
-    language_models,
-)
+from workloads.models.language import LanguageModel, from_hugging_face, language_model, language_models
 
 PARAMETERS = {
     "gpt-1.7b": 1.7, "gpt-3.6b": 3.6, "gpt-7.5b": 7.5, "gpt-18.4b": 18.4, "gpt-39.1b": 39.1, "gpt-76.1b": 76.1,
@@ -104,7 +99,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 """What the class of a type has no number for."""
 
 
-@pytest.mark.parametrize("row", HUGGING_FACE_ABSENT, ids=lambda row: f"{row.where} {row.name}"[:40])
+@pytest.mark.parametrize("row", absent_of("Hugging Face"), ids=lambda row: f"{row.where} {row.name}"[:40])
 @pytest.mark.filterwarnings("ignore::topologies.text.schema.InputNote")
 def test_absent_equals_explicit(row: Absent, tmp_path: Path) -> None:
     """Each key of a type, one at a time, and all."""
