@@ -50,7 +50,7 @@ def _turns() -> None:
 def _fabrics() -> None:
     """The longest of all routes of a fabric, and one through a fabric of no regular shape."""
     diameter_hops(ring := from_spec("ring:4"))
-    ShortestPathRouter().paths(ring, *np.array([[0], [1]]), "first", 0)
+    ShortestPathRouter().paths(ring, np.array([0]), np.array([1]), "first", 0)
 
 
 def _trees() -> None:
