@@ -161,7 +161,9 @@ class _Run:
                 continue
             try:
                 result = self.healthy(job, model, symmetry)
-                result = result if faults is None else self.faulty(result, faults, symmetry)
+                if faults is not None:
+                    result = replace(result, ran=None)  # whose arrays would stay as long as the second run takes
+                    result = self.faulty(result, faults, symmetry)
             except Deadlock as wrong:
                 stuck = stuck or wrong
                 said.append(f"{other} never ends")

@@ -87,7 +87,7 @@ def _paper(parser: argparse.ArgumentParser) -> None:
 WARM_PARTS = {
     "fifo": (4.1, "events in fifo order: the first command of nearly everybody"),
     "rounds": (3.4, "all-reduces in rounds: topoopt, its search"),
-    "fabrics": (0.3, "what is true of a whole fabric, such as its diameter"),
+    "fabrics": (1.1, "shortest routes through any fabric, and what is true of all of it, such as its diameter"),
     "flows": (2.1, "flows that share links: --engine fluid, validate"),
     "proofs": (2.2, "proofs of large schedules"),
     "trees": (1.0, "packed trees and exact bounds"),

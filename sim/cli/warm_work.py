@@ -19,6 +19,7 @@ from sim.simulation import simulate, time_ps
 from topologies import from_spec
 from topologies.core._walk import leads
 from topologies.core.dealt import FEW, STREAM, dealt
+from topologies.core.routing import ShortestPathRouter
 from workloads.compression import FORMS, Bitmap, Codec, NibbleSum, bloom_for, layout_for
 from workloads.job import Job
 
@@ -47,7 +48,9 @@ def _turns() -> None:
 
 
 def _fabrics() -> None:
-    diameter_hops(from_spec("ring:4"))
+    """The longest of all routes of a fabric, and one through a fabric of no regular shape."""
+    diameter_hops(ring := from_spec("ring:4"))
+    ShortestPathRouter().paths(ring, np.array([0]), np.array([1]), "first", 0)
 
 
 def _trees() -> None:

@@ -35,6 +35,9 @@ from workloads.job import CLOCK, Compute
 
 Links = tuple[int, ...]
 
+Hop = tuple[int, int, int]
+"""Server, latency and channel."""
+
 
 def detours(
     program: Program, topology: Topology, server_link: I32, breaks: Sequence[tuple[int, frozenset[int]]],
@@ -143,7 +146,7 @@ def add_faults(lowered: Lowered, plan: FaultPlan, turns: Turns | None = None) ->
         server_of = {link: server for server, link in enumerate(link_of.tolist()) if link >= 0}
         faults.detours = detours(
             program, topology, link_of, history.breaks, parse_time(plan.reroute or 0, "reroute"),
-            cache(partial(_path, lowered, server_of)),
+            cache(partial(_path, lowered, server_of, {})),
         )
     if turns is not None:
         turns(program, link_of, faults)
@@ -284,15 +287,21 @@ def _with_all_links(program: Program, topology: Topology, server_link: I32, mode
     return program if buffers is None else with_buffers(program, *buffers, model.bubble), server_link
 
 
-def _path(lowered: Lowered, server_of: dict[int, int], links: Links, nic: int, behind: int) -> Path:
-    """A way over some links, from a NIC and into another where there are any; latencies as in `sim.lower.servers`."""
+def _path(
+    lowered: Lowered, server_of: dict[int, int], known: dict[Hop, Hop], links: Links, nic: int, behind: int
+) -> Path:
+    """A way over some links, from a NIC and into another where there are any; latencies as in `sim.lower.servers`.
+
+    `known`: hops that thousands of ways have in common.
+    """
     topology, rest_ps, of_links = lowered.topology, lowered.model.endpoint_latency_ps, np.array(links)
     latency = topology.latency_ps[of_links] + topology.hop_latency_ps[topology.dst[of_links]]
     channel = np.zeros(of_links.size, np.int8)
     if channels := channels_of(lowered.model):
         way = Paths(np.array([0, of_links.size]), of_links.astype(np.int32), np.zeros(1, np.int64))
         channel = route_channels(topology, way, channels)
-    path = list(zip((server_of[link] for link in links), latency.tolist(), channel.tolist(), strict=True))
+    hops = zip((server_of[link] for link in links), latency.tolist(), channel.tolist(), strict=True)
+    path = [known.setdefault(hop, hop) for hop in hops]
     if nic >= 0:
         first_ps = int(topology.latency_ps[links[0]] + topology.hop_latency_ps[topology.src[links[0]]])
         path.insert(0, (nic, min(first_ps, rest_ps), 0))

@@ -58,6 +58,68 @@ def walk(link_ptr, dst, axes, legs, src, first, end, ptr, links):  # type: ignor
 
 
 @_jit
+def spread(ptr, tail, targets, distance, queue):  # type: ignore[no-untyped-def]  # jitted
+    """Fill in the links from each node to each target, (n_targets, n_nodes); -1 on entry.
+
+    `ptr`, `tail` (n_nodes + 1,), (n_links,): links that enter each node, and where each of them begins.
+    `queue` (n_nodes,): scratch.
+    """
+    for row in range(targets.size):
+        distance[row, targets[row]] = 0
+        queue[0], begin, end = targets[row], 0, 1
+        while begin < end:
+            node = queue[begin]
+            begin += 1
+            for at in range(ptr[node], ptr[node + 1]):
+                if distance[row, tail[at]] < 0:
+                    distance[row, tail[at]] = distance[row, node] + 1
+                    queue[end] = tail[at]
+                    end += 1
+
+
+@_jit
+def descend(  # type: ignore[no-untyped-def]  # jitted
+    link_ptr, dst, ways, distance, nearer, first, routes, row, src, ptr, last, index, links, tied
+):
+    """Write down the links of routes that come a link nearer to their target with each.
+
+    `link_ptr`, `dst`: as of `walk`; `ways` (n_links,): links of each node in the order in which they are looked at.
+    `distance` (n, n_nodes): links from each node to some targets, of which `first` is the number of the first.
+    `nearer`: as many -1: scratch, the first link that leads nearer to them.
+    `routes`: those to be written; `row`, `src`, `last` (n_routes,): target of each, where it begins, and its last link,
+        behind the target, or -1.
+    `index`: which of the links that lead nearer is taken, modulo their number, hop after hop; empty: the first.
+    `links`, `tied`: filled in; whether a route had a choice, which is not told where the first is taken.
+    """
+    hop = 0
+    for route in routes:
+        to, to_first = distance[row[route] - first], nearer[row[route] - first]
+        node, end = src[route], ptr[route + 1]
+        if last[route] >= 0:
+            end -= 1
+            links[end] = last[route]
+        for at in range(ptr[route], end):
+            links[at] = to_first[node]
+            if links[at] < 0 or index.size:
+                found, several = -1, 0
+                for way in range(link_ptr[node], link_ptr[node + 1]):
+                    if to[dst[ways[way]]] == end - at - 1:
+                        found = way if several == 0 else found
+                        several += 1
+                        if index.size == 0:
+                            break
+                if several > 1:
+                    tied[route] = True
+                    skipped = index[hop] % several
+                    while skipped > 0:
+                        found += 1
+                        skipped -= to[dst[ways[found]]] == end - at - 1
+                links[at] = to_first[node] = ways[found]
+                hop += 1
+            node = dst[links[at]]
+
+
+@_jit
 def leads(tail, head, ptr, links, src, dst):  # type: ignore[no-untyped-def]  # jitted
     """Whether each route that has links leads along them from its source to its destination.
 

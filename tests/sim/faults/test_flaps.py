@@ -18,9 +18,9 @@ def test_a_detour_is_made_once_however_often_it_is_taken(monkeypatch, flaps):
     """Paths, and the routes they become, are as many for forty breaks of a cable as for one."""
     fabric, made, path = torus((4, 4)), Counter(), apply._path
 
-    def counted(lowered, server_of, links, *ends):
+    def counted(lowered, server_of, known, links, *ends):
         made[links] += 1
-        return path(lowered, server_of, links, *ends)
+        return path(lowered, server_of, known, links, *ends)
 
     monkeypatch.setattr(apply, "_path", counted)
     entries = [entry for i in range(flaps) for entry in (
