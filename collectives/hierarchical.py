@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,8 @@ from collectives.core import stages
 from collectives.core.builders import kept_by_wiring, of_kind
 from collectives.core.grid import NOBODY, shrink_shape
 from collectives.core.pattern import Pattern, Smaller
-from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, members, process_group
+from collectives.core.process_groups import GroupSpec, ProcessGroup, automorphisms, grouped, process_group
+from collectives.core.proof import OfMany
 from collectives.core.schedule import ELEMENT_BYTES, Schedule, schedule
 from collectives.core.stages import LaneRounds
 from collectives.core.symmetry import Group, Groups, node_group
@@ -241,7 +242,7 @@ class Stage(NamedTuple):
         """Slot of the join that ends it."""
         return self.slot + self.slots - 1
 
-    def cargo(self, position: int, slot: int) -> list[stages.Cargo]:
+    def cargo(self, position: stages.Position, slot: int) -> list[stages.Cargo]:
         """What the rank at a position sends in a slot; nothing in the joins."""
         at = slot - self.slot - 1
         for one in self.rounds:
@@ -276,7 +277,7 @@ def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
                 repeat(table, begin, end, np.array([mine[0].slot - first for mine in chunks]))
         return table.build()
 
-    def carried(source: int, slot: int) -> Sequence[int]:
+    def carried(source: Any, slot: int) -> list[Any]:
         if slot == 0:
             return []
         _, chunk, stage = plan.firsts[bisect_right(firsts, slot) - 1]
@@ -285,7 +286,7 @@ def _pattern(topology: Topology, name: str, plan: HierarchicalPlan) -> Pattern:
     per_chunk = plan.parts * (p * p if plan.kind == "all-to-all" else p)
     return Pattern(
         topology=topology, kind=kind, algorithm=name, n_blocks=len(plan.orders) * per_chunk, emit=emit,
-        blocks_of=carried, groups=_groups(topology, plan), smaller=Smaller(lambda: _smaller(name, plan)),
+        blocks_of=OfMany(carried), groups=_groups(topology, plan), smaller=Smaller(lambda: _smaller(name, plan)),
         pools=_pools(plan), pipeline=tuple(mine[0].slot for mine in plan.stages if mine and plan.limit),
     )
 
@@ -345,15 +346,15 @@ def _one_after_another(
     return [*refs, (np.concatenate([senders[:lanes], senders[:-lanes]]), before), (ranks, before)]
 
 
-def _carried(plan: HierarchicalPlan, p: int, chunk: int, stage: Stage, source: int, slot: int) -> list[int]:
+def _carried(plan: HierarchicalPlan, p: int, chunk: int, stage: Stage, source: Any, slot: int) -> list[Any]:
     """Blocks of a transfer: those of the owners (and origins) at the positions named by its round."""
     group, dim = plan.group, stage.dim
     here, step = group.position(source, dim), group.strides[dim] * group.grid.strides[dim]
     before, later = (*stage.before, dim), (*stage.later, dim)
     numbers = []
     for item in stage.cargo(here, slot):
-        owners = members(group, source + (item.owner - here) * step, before)
-        origins = members(group, source + (item.origin - here) * step, later) if stage.task == stages.EXCHANGE else (0,)
+        owners = group.members(source + (item.owner - here) * step, before)
+        origins = group.members(source + (item.origin - here) * step, later) if stage.task == stages.EXCHANGE else ()
         for part in item.parts:
             first = chunk * plan.parts + part
             if stage.task == stages.EXCHANGE:

@@ -255,7 +255,7 @@ class Emission:
             with laid_out():
                 t = self(rank) if self._kept is not None else self._checked(rank, self._asked(rank))
                 ranks = evenly(self._topology.n_npus, 4)
-                few = t if t.src.size > MOST_KEPT else self._checked(ranks, self._asked(ranks))
+                few = t if t.src.size > MOST_KEPT or np.all(self._known) else self._checked(ranks, self._asked(ranks))
             n_routes = int(np.count_nonzero(np.bincount(t.dst))) if t.via_ptr is None else t.src.size
             some = _frozen(take(t, evenly(t.src.size, min(t.src.size, SAMPLED_TRANSFERS))), copy=True)
             self._sample = Sample(t.src.size, n_routes, some, few.dep_ptr.dtype == np.int32)

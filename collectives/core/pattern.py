@@ -17,7 +17,7 @@ from collectives.core import by_value
 from collectives.core.collective import Collective, Ends
 from collectives.core.emission import FEW_TRANSFERS, Accepted, Emission, Emit, digest_of
 from collectives.core.process_groups import check_reserved
-from collectives.core.proof import BlocksOf, ScheduleError, prove_carried
+from collectives.core.proof import BlocksOf, OfMany, ScheduleError, prove_carried
 from collectives.core.symmetry import Group, Groups, read_groups
 from collectives.core.transfers import Pool, Transfers
 from topologies import Topology, WeftError
@@ -337,14 +337,15 @@ class Pattern:
     def _all(self) -> tuple[Ends, Transfers, list[tuple[int, ...]], bytes]:
         """What is asked, the transfers of every source, from now on frozen, their blocks, and the digest of it all."""
         t = self.emission.freeze()
-        carried = self._all_carried(t.src.tolist(), t.slot.tolist())
+        carried = self._all_carried(t)
         ends = Ends.of(self.kind, self.p, self.n_blocks, self.root)
         return ends, t, carried, digest_of(self.kind.name, ends, self.p, self.root, t, carried)
 
-    def _all_carried(self, sources: Sequence[int], slots: Sequence[int]) -> list[tuple[int, ...]]:
+    def _all_carried(self, t: Transfers) -> list[tuple[int, ...]]:
         """The blocks of many transfers; looked at one by one only where not all of them are as they should be."""
+        sources, slots, of = t.src.tolist(), t.slot.tolist(), self.blocks_of
         with suppress(TypeError):
-            carried = [tuple(found) for found in map(self.blocks_of, sources, slots)]
+            carried = [*(of.of_rows(t.src, t.slot) if isinstance(of, OfMany) else map(tuple, map(of, sources, slots)))]
             blocks = [*chain.from_iterable(carried)]
             if _BLOCKS.fits_all(blocks) and max(blocks, default=-1) < self.n_blocks:
                 return carried

@@ -23,8 +23,9 @@ Large tables are followed by `follow`, the same in compiled code, which says onl
 is followed here, which decides and says what is wrong.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +90,24 @@ Ints = npt.NDArray[np.int64]
 
 BlocksOf = Callable[[int, int], Sequence[int]]
 """Blocks carried by transfer (source, slot), in the order they travel."""
+
+
+class OfMany:
+    """Such a function that takes all sources of a slot at once, too, (n,): of these it returns blocks of (n,) each."""
+
+    def __init__(self, blocks_of: Callable[[Any, int], Sequence[Any]]) -> None:
+        self.blocks_of = blocks_of
+
+    def __call__(self, source: int, slot: int) -> Sequence[int]:
+        """Of one."""
+        return self.blocks_of(source, slot)
+
+    def of_rows(self, src: npt.NDArray[np.integer], slot: npt.NDArray[np.integer]) -> Iterator[tuple[int, ...]]:
+        """Of each of many transfers, ordered by slot."""
+        first = np.flatnonzero(np.diff(slot, prepend=-1)).tolist()
+        for begin, end in pairwise([*first, slot.size]):
+            found = self.blocks_of(src[begin:end].astype(np.int64), int(slot[begin]))
+            yield from map(tuple, np.reshape(found, (-1, end - begin)).T.tolist())
 
 
 class ScheduleError(WeftError):

@@ -6,7 +6,7 @@ dimension: whose blocks, and which parts of them, since a ring cuts blocks in tw
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from topologies.checks import WeftError, choice
 from topologies.core.blocks import Block, Ring, Switched
 
 Counts = npt.NDArray[np.int64]
+Position = Any
+"""An integer, or those of many ranks, (n,)."""
 
 RING, DIRECT, HALVING_DOUBLING = "ring", "direct", "halving-doubling"
 STAGE_ALGORITHMS = (RING, DIRECT, HALVING_DOUBLING)
@@ -27,8 +29,8 @@ SCATTER, GATHER, EXCHANGE = "scatter", "gather", "exchange"
 class Cargo(NamedTuple):
     """Blocks at a position: those that come from `origin` (in an exchange) and belong to `owner`, and their parts."""
 
-    origin: int
-    owner: int
+    origin: Position
+    owner: Position
     parts: range
 
 
@@ -38,7 +40,7 @@ class LaneRounds(NamedTuple):
     receivers: Callable[[Ranks], Ranks]  # ranks (n,) -> destinations (lanes, n)
     senders: Callable[[Ranks], Ranks]  # ranks (n,) -> sources (lanes, n)
     counts: Counts  # (rounds, lanes): parts carried; a part is the blocks of one owner (and origin)
-    cargo: Callable[[int, int, int], list[Cargo]]  # (round, position, lane): what the rank at a position sends
+    cargo: Callable[[int, Position, int], list[Cargo]]  # (round, position, lane): what the rank at a position sends
 
 
 def own_algorithm(block: Block, group: ProcessGroup, dim: int, kind: str) -> str:
@@ -93,7 +95,7 @@ def _moved(group: ProcessGroup, dim: int, by: list[int]) -> tuple[Callable[[Rank
 def _direct(task: str, group: ProcessGroup, dim: int, parts: int) -> LaneRounds:
     extent, every = group.extents[dim], range(parts)
 
-    def cargo(_: int, position: int, lane: int) -> list[Cargo]:
+    def cargo(_: int, position: Position, lane: int) -> list[Cargo]:
         peer = (position + lane + 1) % extent
         return [Cargo(position, position if task == GATHER else peer, every)]
 
@@ -104,7 +106,7 @@ def _ring(task: str, group: ProcessGroup, dim: int) -> LaneRounds:
     """Both directions at once, each with half of every block."""
     extent = group.extents[dim]
 
-    def cargo(step: int, position: int, lane: int) -> list[Cargo]:
+    def cargo(step: int, position: Position, lane: int) -> list[Cargo]:
         back = step + (task == SCATTER)
         return [Cargo(position, (position - (1, -1)[lane] * back) % extent, range(lane, lane + 1))]
 
@@ -115,7 +117,7 @@ def _ring_exchange(group: ProcessGroup, dim: int) -> LaneRounds:
     """Blocks travel from neighbor to neighbor in the shorter direction; to the antipode, one half in each direction."""
     extent = group.extents[dim]
 
-    def cargo(step: int, position: int, lane: int) -> list[Cargo]:
+    def cargo(step: int, position: Position, lane: int) -> list[Cargo]:
         way = (1, -1)[lane]
         origin = (position - way * step) % extent
         return [
@@ -137,9 +139,9 @@ def _halving_doubling(task: str, group: ProcessGroup, dim: int, parts: int) -> l
         def peers(ranks: Ranks) -> Ranks:
             return group.flip(ranks, dim, bit)[None]
 
-        def cargo(_: int, position: int, lane: int) -> list[Cargo]:
+        def cargo(_: int, position: Position, lane: int) -> list[Cargo]:
             first = (position ^ bit if task == SCATTER else position) & -bit
-            return [Cargo(position, owner, range(parts)) for owner in range(first, first + bit)]
+            return [Cargo(position, first + at, range(parts)) for at in range(bit)]
 
         return LaneRounds(peers, peers, np.array([[bit * parts]]), cargo)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
+from math import prod
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -179,7 +180,7 @@ class TransferTable:
         window : sequence of (rank, slot, w)
             Chunk j waits for chunk j - w.
         """
-        shape = np.broadcast_shapes(np.shape(slot), np.shape(dst), (1, self.ranks.size))
+        shape = np.broadcast(slot, dst, self.ranks[None]).shape
         there = _broad(np.asarray(dst) >= 0, shape)
         columns = (self.ranks, dst, slot, step, port, blocks, reduces, slot if tie_class is None else tie_class)
         n = int(np.count_nonzero(there))
@@ -248,26 +249,28 @@ class TransferTable:
         return Transfers(*columns, *lists, None, None, self._pools(slot))  # type: ignore[call-arg]  # in their order
 
     def _column(self, place: int) -> Array:
-        columns = ((one.columns[place], one) for one in self._added)
-        parts = (column if one.there is not None else _broad(column, one.shape).reshape(-1) for column, one in columns)
-        return np.concatenate([np.zeros(0, _KINDS[place]), *parts])
+        found, at = np.empty(self._n_rows, _KINDS[place]), 0
+        for one in self._added:
+            mine = found[at : (at := at + one.n)]
+            (mine if one.there is not None else mine.reshape(one.shape))[...] = one.columns[place]
+        return found
 
     def _dependencies(self, order: npt.NDArray[np.int64]) -> list[Array]:
         """Offsets of the dependencies of each row, and their sources, slots and lags."""
-        first = np.cumsum([0, *(one.n for one in self._added)]).tolist()
-        place = np.zeros(order.size + 1, np.int32)  # the last one of what is not there
+        place = np.empty(order.size, np.int32)
         place[order] = np.arange(order.size)
+        places = np.split(place, np.cumsum([one.n for one in self._added])[:-1])
         lags = {wait.lag for wait in self._waits}
-        parts: list[list[Array]] = [[np.zeros(0, np.int32)] for _ in range(3 + (len(lags) > 1))]
-        for wait in self._waits:
-            one = self._added[wait.added]
-            slot = wait.slot if one.there is None else np.where(one.there, wait.slot, np.int32(-1))
-            owner = place[_numbered(one, first[wait.added])]
-            columns = np.broadcast_arrays(owner, wait.source, slot, np.int32(wait.lag))
-            for part, column in zip(parts, columns, strict=False):
-                part.append(column.reshape(-1))
-        owner, source, slot, *lag = map(np.concatenate, parts)
-        del parts, place
+        waits = [_waiting(wait, self._added[wait.added], places[wait.added]) for wait in self._waits]
+        shapes, begin = [np.broadcast(*one).shape for one in waits], 0
+        owner, source, slot, *lag = found = [
+            np.empty(sum(map(prod, shapes)), np.int32) for _ in range(3 + (len(lags) > 1))
+        ]
+        for shape, columns in zip(shapes, waits, strict=True):
+            end = begin + prod(shape)
+            for column, values in zip(found, columns, strict=False):
+                column[begin:end].reshape(shape)[...] = values
+            begin = end
         ptr, *lists = dealt(owner, source, slot, THERE, order.size)  # slots below 0, as lags, are not meant
         one_lag = np.broadcast_to(np.int32(min(lags, default=0)), lists[0].size)
         return [ptr.astype(np.int64), *lists, dealt(owner, lag[0], slot, THERE, order.size)[1] if lag else one_lag]
@@ -315,14 +318,14 @@ def repeat(table: TransferTable, begin: Mark, end: Mark, later: npt.NDArray[np.i
     table._n_rows += n * later.size
 
 
-def _numbered(one: Added, first: int) -> npt.NDArray[np.int64]:
-    """Numbers of transfers that were added together, counted from `first`, (slots, ranks); -1 where there is none."""
-    rows = np.arange(first, first + one.n)
+def _waiting(wait: Wait, one: Added, place: Array) -> tuple[Array, ...]:
+    """The rows that wait, and of what they wait for the sources, slots (-1 where no row is there) and lag."""
+    lag = np.array(wait.lag, np.int32)
     if one.there is None:
-        return rows.reshape(one.shape)
-    found = np.full(one.shape, -1)
-    found[one.there] = rows
-    return found
+        return place.reshape(one.shape), wait.source, wait.slot, lag
+    rows = np.zeros(one.shape, np.int32)
+    rows[one.there] = place
+    return rows, wait.source, np.where(one.there, wait.slot, np.int32(-1)), lag
 
 
 def _chosen(column: Any, kind: type[np.generic], where: npt.NDArray[np.bool_] | None, n: int) -> Array:

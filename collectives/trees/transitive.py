@@ -9,7 +9,8 @@ the choices can respect the shares.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from collectives.core.collective import collective
 from collectives.core.grid import Grid
 from collectives.core.pattern import OwnProof, Pattern
+from collectives.core.proof import OfMany
 from collectives.core.symmetry import translations
 from collectives.core.transfers import Transfers, TransferTable
 from collectives.trees.forest import Edge, Forest, Tree, check_tree
@@ -59,7 +61,7 @@ def transitive_pattern(
     edges = _Edges(grid, trees, phases, whole)
     return Pattern(
         topology=topology, kind=collective(kind), algorithm=algorithm, form=form, n_blocks=trees.k * grid.p,
-        emit=edges.emit, blocks_of=edges.blocks_of, groups=translations(topology),
+        emit=edges.emit, blocks_of=OfMany(edges.blocks_of), groups=translations(topology),
         own_proof=OwnProof(partial(_prove, topology, trees)), note=note, progress=progress,
     )
 
@@ -197,26 +199,13 @@ class _Edges:
         """Source and slot of the transfer up an edge (-1 for none), for each root."""
         return self.grid.displace(root, self.child[edge]), np.where(edge >= 0, edge, -1)
 
-    def blocks_of(self, source: int, slot: int) -> Sequence[int]:
+    def blocks_of(self, source: Any, slot: int) -> list[Any]:
         """The block of a transfer: tree j of root r carries j N + r."""
         first = self.tree.size * (len(self.phases) - 1)
         down = slot >= first and not self.phases[-1]
         edge = slot - first if down else slot
-        tree, parent, child = self._lists
-        node = parent[edge] if down else child[edge]
-        if node not in self._roots:
-            self._roots[node] = self.grid.displace(np.arange(self.grid.p), np.array(node), -1).tolist()
-        return [tree[edge] * self.grid.p + self._roots[node][source]]
-
-    @cached_property
-    def _lists(self) -> tuple[list[int], list[int], list[int]]:
-        """Tree, parent and child of each edge, to be read one by one."""
-        return self.tree.tolist(), self.parent.tolist(), self.child.tolist()
-
-    @cached_property
-    def _roots(self) -> dict[int, list[int]]:
-        """The root relative to which each rank is a node, by node: a proof asks for all ranks."""
-        return {}
+        node: Any = int((self.parent if down else self.child)[edge])
+        return [int(self.tree[edge]) * self.grid.p + self.grid.displace(source, node, -1)]
 
 
 def _children(trees: RootTrees, number: Ints) -> Ints:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from collectives import build
 from collectives.core import cycles
 from collectives.core.collective import collective
 from collectives.core.symmetry import Action
-from collectives.core.transfers import Transfers
+from collectives.core.transfers import Transfers, take
 from sim.lower.job import lower
 from sim.program.model import Model
 from tests.collectives.cases import CASES, every_case, runs_on, subsets, torus_for
-from topologies import from_spec
+from topologies import from_spec, ring
 
 SMALL = ["torus:8", "torus:4x4", "torus:6x4", "torus:3x3", "switch:6"]
 SPECS = [*SMALL, "torus:5", "RI(4)_SW(2)", "hx2mesh:2x2", "hx4mesh:2", "mesh:4x2"]
@@ -143,3 +146,17 @@ def test_of_a_rank_with_very_many_transfers_few_are_emitted(monkeypatch: pytest.
     lowered = lower(build("ring", "all-reduce", from_spec("ring:50000"), "1MiB"), Model(chunks=1))
     assert lowered.program.n_tasks == 2 * 2 * 49_999
     assert emitted == [1, 1, 1]
+
+
+def test_what_is_at_hand_is_not_emitted_again_for_a_sample() -> None:
+    asked: list[int] = []
+    whole = build("swing", "all-reduce", ring(6), "1MiB").pattern
+
+    def emit(ranks: npt.NDArray[np.integer]) -> Transfers:
+        asked.append(ranks.size)
+        return take(whole.transfers(), np.flatnonzero(np.isin(whole.transfers().src, ranks)))
+
+    pattern = replace(whole, emit=emit)
+    sample = pattern.emission.sample()
+    assert asked.count(6) == 1 and asked[-1] == 6
+    assert sample.n == np.count_nonzero(whole.transfers().src == 3)

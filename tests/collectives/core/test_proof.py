@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pickle import dumps
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from collectives import build
 from collectives.core.pattern import Pattern, proofs_later
-from collectives.core.proof import ScheduleError, prove
+from collectives.core.proof import OfMany, ScheduleError, prove
 from collectives.core.schedule import schedule
 from collectives.core.transfers import Transfers, take
 from collectives.custom import from_steps
@@ -242,3 +243,24 @@ def test_a_proof_may_wait_until_it_is_asked_for_and_no_longer():
         again = pattern_of(ALL_REDUCES[0], 7)
         other = again.named("other")
     assert again.proof == other.proof == "proved"
+
+
+@pytest.mark.parametrize(("algorithm", "kind", "spec", "options"), [
+    ("hierarchical", "all-reduce", "RI(5)_FC(3)_SW(4)", {"pipeline_chunks": 3}),
+    ("hierarchical", "all-to-all", "RI(4)_SW(3)", {"pipeline_chunks": 1}),
+    ("hierarchical", "all-gather", "torus:6x4", {"group": "3@2,1", "pipeline_chunks": 2}),
+    ("hierarchical", "reduce-scatter", "torus:1", {"pipeline_chunks": 1}),
+    ("themis", "all-reduce", "RI(3)_SW(2)_FC(4)", {"pipeline_chunks": 5}),
+    ("pipelined", "all-reduce", "torus:5x3", {}), ("bfb", "all-gather", "torus:4x3", {}),
+])
+def test_blocks_of_all_sources_of_a_slot_at_once_are_those_of_each(
+    algorithm: str, kind: str, spec: str, options: dict[str, Any]
+) -> None:
+    pattern = build(algorithm, kind, from_spec(spec), "1MiB", **options).pattern
+    t, found = pattern.transfers(), pattern.blocks_of
+    assert isinstance(found, OfMany)
+    assert [*found.of_rows(t.src, t.slot)] == [
+        tuple(found(source, slot)) for source, slot in zip(t.src.tolist(), t.slot.tolist(), strict=True)]
+    some = np.flatnonzero(t.src % 3 == 1)  # as unequal parts of slots
+    assert [*found.of_rows(t.src[some], t.slot[some])] == [
+        tuple(found(source, slot)) for source, slot in zip(t.src[some].tolist(), t.slot[some].tolist(), strict=True)]
