@@ -269,7 +269,7 @@ def joined(chunks: int) -> Program:
     ends = [builder.task(work, [(wire, 3)], Cutting(chunks=2)) for work, wire in ((7, wires[0]), (5, wires[1]))]
     join = builder.task(0, after=ends)
     at_once = builder.task(chunks, cutting=Cutting(chunks=chunks), after=ends[::-1])
-    by_two = builder.task(2, cutting=Cutting(chunks=2), stream=ends)
+    by_two = builder.task(2, cutting=Cutting(chunks=2), stream=[*ends, builder.task(0)])
     builder.task(3 * chunks + 1, [(wires[0], 1)], Cutting(chunks=chunks), stream=[at_once], after=[join])
     builder.task(9, [(wires[2], 1), (wires[0], 0)], Cutting(chunks=4), stream=[by_two])
     return builder.build()
@@ -279,6 +279,25 @@ def alone(work: int) -> Program:
     """One task of one chunk on one server, or without."""
     builder = ProgramBuilder()
     builder.task(work, [(builder.server(Fraction(10**12, 3)), 2)] if work else [])
+    return builder.build()
+
+
+def last_first() -> Program:
+    """The first task waits for the last as a whole."""
+    builder = ProgramBuilder()
+    wire = builder.server(Fraction(10**12, 3))
+    builder.task(3, [(wire, 1)], Cutting(chunks=3), after=[1])
+    builder.task(5, [(wire, 2)], Cutting(chunks=2))
+    return builder.build()
+
+
+def behind_another() -> Program:
+    """A chunk that waits for a task, long after its server has served another."""
+    builder = ProgramBuilder()
+    wire = builder.server(Fraction(10**12, 3))
+    builder.task(2, [(wire, 1)])
+    first = builder.task(17, [(builder.server(10**12), 2)])
+    builder.task(1, [(wire, 0)], after=[first])
     return builder.build()
 
 
@@ -292,6 +311,8 @@ RUNS = {
     "joins of one": lambda: joined(1),
     "joins of two": lambda: joined(2),
     "joins of three": lambda: joined(3),
+    "the last first": last_first,
+    "behind another": behind_another,
     "one chunk": lambda: alone(5),
     "no server": lambda: alone(0),
     "nothing": lambda: ProgramBuilder().build(),
@@ -307,18 +328,20 @@ def refused(program: Program, wrong: Outcome, reason: str) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_one_picosecond_is_refused(name: str) -> None:
-    """A service that begins 1 ps sooner or later than it can, with all that follows from it; and nothing else is."""
+    """A service that begins 1 ps sooner or later than it can, or once its server is free, with all that follows."""
     program = RUNS[name]()
     outcome = run(program, log=True)
     assert outcome.log is not None
-    assert_same(Line(program, outcome.log.before, {}).outcome(), outcome)
+    right = Line(program, outcome.log.before, {})
+    assert_same(right.outcome(), outcome)
     assert proved(program, outcome)
-    for row, (before, start_ps) in enumerate(zip(outcome.log.before, outcome.log.start_ps, strict=True)):
-        for shift, reason in (-1, "causality: .* before|capacity: .* two chunks at"), (1, "capacity: .* which is free"):
+    for row, before in enumerate(outcome.log.before.tolist()):
+        waits_ps = right.start_ps(row) - (right.end_ps(before) if before >= 0 else 0)
+        for shift in {-1, 1, -waits_ps} - {0}:
             line = Line(program, outcome.log.before, {row: shift})
-            assert line.start_ps(row) == start_ps + shift
-            busy = before >= 0 and shift < 0 and line.end_ps(before) == start_ps
-            refused(program, line.outcome(), "two chunks at|causality" if busy else reason)
+            assert line.start_ps(row) == right.start_ps(row) + shift
+            early = "causality: .* before" if waits_ps else "two chunks at|causality: .* before"
+            refused(program, line.outcome(), early if shift < 0 else "capacity: .* which is free")
 
 
 @pytest.mark.parametrize("name", RUNS)
