@@ -177,7 +177,8 @@ class Line:
             for hop in range(self.hops[task])
         ]
         self.row = {one: row for row, one in enumerate(self.rows)}
-        self.start_ps, self.delivered_ps = cache(self.start_ps), cache(self.delivered_ps)  # type: ignore[method-assign]
+        self.start_ps = cache(self.start_ps)  # type: ignore[method-assign]  # of this run alone
+        self.delivered_ps = cache(self.delivered_ps)  # type: ignore[method-assign]  # likewise
 
     def hop(self, row: int, on: int = 0) -> int:
         task, _, hop = self.rows[row]
