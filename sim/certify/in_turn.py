@@ -79,12 +79,14 @@ def _ready_ps(program, at, size, start_ps, end_ps):  # type: ignore[no-untyped-d
 
 @_part
 def _crosses(program, ran, task):  # type: ignore[no-untyped-def]  # jitted
-    """Whether a task's chunks cross its route in order, each once it is there, and were in when it finished."""
+    """Whether a task's chunks cross its route, each once it is there, and were in when it finished.
+
+    That they do so in order follows: where lines are in order of arrival, so are arrivals behind them.
+    """
     cut, route, row = program.task_cut[task], program.task_route[task], ran.base[task]
     first, end = program.route_ptr[route], program.route_ptr[route + 1]
     if row + program.cut_chunks[cut] * (end - first) != ran.base[task + 1]:
         return False
-    delivered_ps = 0
     for chunk in range(program.cut_chunks[cut]):
         size = program.cut_size[cut, 0 if chunk < program.cut_first[cut] else 1]
         ready_ps = 0
@@ -98,10 +100,7 @@ def _crosses(program, ran, task):  # type: ignore[no-untyped-def]  # jitted
             ran.busy_ps[server] += end_ps - start_ps
             ready_ps = _ready_ps(program, at, size, start_ps, end_ps)
             row += 1
-        if ready_ps < delivered_ps:
-            return False
-        delivered_ps = ready_ps
-    return first == end or ran.finish_ps[task] == delivered_ps
+    return first == end or ran.finish_ps[task] == ready_ps
 
 
 @_part
@@ -158,16 +157,10 @@ def _joins(program, ran, task):  # type: ignore[no-untyped-def]  # jitted
 
 
 @_part
-def _is_due_later(program, ran, row, task, other, of_other):  # type: ignore[no-untyped-def]  # jitted
-    """Whether of two services, there in the same picosecond, the first has the later turn."""
-    if program.task_class[task] != program.task_class[of_other]:
-        return program.task_class[task] > program.task_class[of_other]
-    hops, hops_of_other = _hops(program, task), _hops(program, of_other)
-    chunk, chunk_of_other = (row - ran.base[task]) // hops, (other - ran.base[of_other]) // hops_of_other
-    if chunk != chunk_of_other:
-        return chunk > chunk_of_other
-    hop, hop_of_other = (row - ran.base[task]) % hops, (other - ran.base[of_other]) % hops_of_other
-    return hop > hop_of_other if hop != hop_of_other else task > of_other
+def _turn(program, ran, row, task):  # type: ignore[no-untyped-def]  # jitted
+    """By what services that are there in the same picosecond are in order: class, chunk, hop and task."""
+    place, hops = row - ran.base[task], _hops(program, task)
+    return program.task_class[task], place // hops, place % hops, task
 
 
 @_part
@@ -186,7 +179,7 @@ def _follows(program, ran, row):  # type: ignore[no-untyped-def]  # jitted
         ran.words[other, WHERE], free_ps = ~behind, ran.words[other, END]
         later_ps = ran.words[row, ARRIVAL] - ran.words[other, ARRIVAL]
         task, of_other = where & 0xFFFFFFFF, behind & 0xFFFFFFFF
-        if later_ps < 0 or (later_ps == 0 and not _is_due_later(program, ran, row, task, other, of_other)):
+        if later_ps < 0 or (later_ps == 0 and _turn(program, ran, row, task) <= _turn(program, ran, other, of_other)):
             return False
     return free_ps <= ran.start_ps[row] <= max(free_ps, ran.words[row, ARRIVAL])
 
