@@ -18,6 +18,8 @@ from topologies import Topology, WeftError
 from topologies.core.epochs import Epochs, circuit_epochs
 from topologies.core.paths import distinct_of
 from topologies.optics import joining
+from topologies.process import heard
+from topologies.stages import count
 
 Pair = tuple[int, int]
 
@@ -42,8 +44,14 @@ def step_pairs(schedule: Schedule) -> list[frozenset[Pair]]:
     rows = np.flatnonzero(t.src != t.dst)
     rows = rows[np.argsort(step[rows], kind="stable")]
     ends = np.cumsum(np.bincount(step[rows]))
-    return [frozenset(zip(t.src[some].tolist(), t.dst[some].tolist(), strict=True))
-            for some in np.split(rows, ends)[:-1]]
+    kept, found = dict[tuple[bytes, bytes], frozenset[Pair]](), list[frozenset[Pair]]()
+    for at, some in enumerate(np.split(rows, ends)[:-1]):
+        count("steps", at, ends.size)
+        src, dst = t.src[some], t.dst[some]
+        if (key := (src.tobytes(), dst.tobytes())) not in kept:
+            kept[key] = frozenset(zip(src.tolist(), dst.tolist(), strict=True))
+        found.append(kept[key])
+    return found
 
 
 def in_matchings(schedule: Schedule) -> Schedule:
@@ -64,7 +72,8 @@ def in_matchings(schedule: Schedule) -> Schedule:
         row, weight = np.full((p, p), -1), np.zeros((p, p))
         row[t.src[left], t.dst[left]] = left
         weight[t.src[left], t.dst[left]] = t.blocks[left]
-        taken = row[linear_sum_assignment(weight, maximize=True)]
+        count("transfers in matchings", t.src.size - left.size, t.src.size)
+        taken = row[heard(partial(linear_sum_assignment, weight, maximize=True))]
         step[taken[taken >= 0]] = number
         left, number = np.setdiff1d(left, taken), number + 1
     return _moved(schedule, t._replace(step=step, via_ptr=None, via_links=None), schedule.topology)
@@ -77,7 +86,7 @@ def of_steps(schedule: Schedule, first: int, last: int) -> Transfers:
     """
     t = schedule.pattern.transfers()
     step = step_numbers(t)
-    return _kept(t, (step >= first) & (step <= last))
+    return of_rows(t, np.flatnonzero((step >= first) & (step <= last)))
 
 
 def part(schedule: Schedule, transfers: Transfers, fabric: Topology) -> Schedule:
@@ -120,8 +129,11 @@ def switched(schedule: Schedule, fabrics: Sequence[Topology]) -> Schedule:
 def on_own_circuits(schedule: Schedule) -> Schedule:
     """The schedule on circuits between all its pairs, which are up in the beginning and stay.
 
-    Unswitchable: a server has more of them than ports.
+    Unswitchable: a server has more of them than ports, or the switches make no others than those of the fabric.
     """
+    optics = schedule.topology.optics
+    if optics is not None and optics.only:  # before all transfers are made
+        raise Unswitchable(f"{schedule.topology.name} has circuits of its own form only: {', '.join(optics.only)}")
     pairs = step_pairs(schedule)
     fabric = joining(schedule.topology, frozenset().union(*pairs))
     if fabric is None:
@@ -133,7 +145,7 @@ def on_own_circuits(schedule: Schedule) -> Schedule:
 def on_epoch(schedule: Schedule, epochs: Epochs, epoch: int, npus: Sequence[int] | None = None) -> Schedule:
     """The schedule, or the groups of some NPUs, on the circuits of one epoch, which its transfers name."""
     t = schedule.pattern.transfers()
-    t = t if npus is None else _kept(t, np.isin(t.src, npus))
+    t = t if npus is None else of_rows(t, np.flatnonzero(np.isin(t.src, npus)))
     return _moved(schedule, _named(t, epochs, np.full(t.src.size, epoch)), epochs.topology)
 
 
@@ -170,10 +182,13 @@ def _moved(
 
 def waits(t: Transfers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The row that waits of each dependency, and the row that it waits for."""
-    p = int(max(t.src.max(initial=0), t.dst.max(initial=0))) + 1
-    key = t.slot.astype(np.int64) * p + t.src  # ascending: rows are in this order
-    wanted = t.dep_slot * np.int64(p) + t.dep_src
-    return np.repeat(np.arange(t.src.size), np.diff(t.dep_ptr)), np.searchsorted(key, wanted)
+    return np.repeat(np.arange(t.src.size), np.diff(t.dep_ptr)), np.searchsorted(*_keys(t))
+
+
+def _keys(t: Transfers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """A number of each transfer, ascending as rows are, and those of what is waited for."""
+    p = int(max(t.src.max(initial=0), t.dst.max(initial=0), t.dep_src.max(initial=0))) + 1
+    return t.slot.astype(np.int64) * p + t.src, t.dep_slot * np.int64(p) + t.dep_src
 
 
 def _check_order(t: Transfers, epoch: npt.NDArray[np.int64], name: str) -> None:
@@ -182,12 +197,13 @@ def _check_order(t: Transfers, epoch: npt.NDArray[np.int64], name: str) -> None:
         raise Unswitchable(f"{name} has transfers that wait for those of later steps: its circuits cannot be switched")
 
 
-def _kept(t: Transfers, kept: Bools) -> Transfers:
-    """Some of the transfers, without what they wait for among the others."""
-    owner, source = waits(t)
-    stays = kept[owner] & kept[source]
-    among = t._replace(
-        dep_ptr=np.concatenate(([0], np.cumsum(np.bincount(owner[stays], minlength=t.src.size)))),
-        dep_src=t.dep_src[stays], dep_slot=t.dep_slot[stays], dep_lag=t.dep_lag[stays], via_ptr=None, via_links=None,
+def of_rows(t: Transfers, rows: npt.NDArray[np.int64]) -> Transfers:
+    """Some of the transfers, by ascending rows, without what they wait for among the others."""
+    some = take(t._replace(via_ptr=None, via_links=None), rows)
+    key, wanted = _keys(some)
+    stays = np.append(key, -1)[np.searchsorted(key, wanted)] == wanted
+    owner = np.repeat(np.arange(rows.size), np.diff(some.dep_ptr))
+    return some._replace(
+        dep_ptr=np.concatenate(([0], np.cumsum(np.bincount(owner[stays], minlength=rows.size)))),
+        dep_src=some.dep_src[stays], dep_slot=some.dep_slot[stays], dep_lag=some.dep_lag[stays],
     )
-    return take(among, np.flatnonzero(kept))

@@ -219,7 +219,7 @@ def parse_pod(argument: str, **links: Unpack[EqualLinks]) -> Topology:
     if any(extent % CUBE for extent in shape) or list(shape) != sorted(shape):
         raise WeftError(f"pod:{argument}: a slice is of cubes of 4x4x4, its extents ascend: such as 4x4x8")
     if not (spares.isascii() and spares.isdecimal() and len(spares) < 10):
-        raise WeftError(f"pod:{argument}: spares are a number of cubes, such as spares=1")
+        raise WeftError(f"pod:{argument}: spares={spares}: spares are a number of cubes up to 999,999,999")
     check_memory(f"pod:{argument}", math.prod(shape), 6 * math.prod(shape))
     twists = shape[1:] in ((shape[0], 2 * shape[0]), (2 * shape[0], 2 * shape[0]))
     return _switched(f"pod:{argument}", torus(shape, **links), 6, links, {"duplex": True} | given,

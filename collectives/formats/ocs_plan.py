@@ -6,12 +6,15 @@ of the one before.
 """
 
 import json
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.core.schedule import Schedule
 from topologies import Topology, WeftError
+from topologies.process import heard
+from topologies.stages import count
 
 FORMAT, VERSION = "panel-ocs-plan", 6
 
@@ -32,7 +35,10 @@ def to_ocs_plan(schedule: Schedule) -> str:
     paths = fabric.paths(t.src, t.dst) if t.via_ptr is None else None
     ptr, links = (t.via_ptr, t.via_links) if paths is None else (paths.ptr, paths.links)
     assert ptr is not None and links is not None
-    planes = [_planes(one, optics.ports, optics.rate_Bps) for one in fabrics]
+    planes = []
+    for at, one in enumerate(fabrics):
+        count("circuits in matchings", at, len(fabrics))
+        planes.append(_planes(one, optics.ports, optics.rate_Bps))
     crossing: dict[tuple[int, int], list[dict[str, object]]] = {}
     flows = []
     for row in np.flatnonzero((t.src != t.dst) & (t.blocks > 0)).tolist():
@@ -82,7 +88,7 @@ def _planes(fabric: Topology, ports: int, rate_Bps: float) -> list[set[Pair]]:
         receives[ends[1]] -= part
     found = []
     for _ in range(ports):  # what is alike at all servers has a perfect matching
-        src, dst = linear_sum_assignment((left + idle > 0).astype(np.int64), maximize=True)
+        src, dst = heard(partial(linear_sum_assignment, (left + idle > 0).astype(np.int64), maximize=True))
         real = left[src, dst] > 0
         found.append(set(zip(src[real].tolist(), dst[real].tolist(), strict=True)))
         left[src[real], dst[real]] -= 1

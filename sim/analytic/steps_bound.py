@@ -47,14 +47,14 @@ class StepBounds:
         t = schedule.pattern.transfers()
         number, (owner, source) = step_numbers(t), waits(t)
         self.transfers, self.size, self.model = t._replace(via_ptr=None, via_links=None), schedule.block_bytes, model
-        self.rows = [np.flatnonzero(number == step) for step in range(int(number.max(initial=-1)) + 1)]
+        self.rows = _by_step(number, int(number.max(initial=-1)) + 1)
         place = np.zeros(t.src.size, np.int64)
         for rows in self.rows:
             place[rows] = np.arange(rows.size)
         stop = (t.dep_lag == WHOLE) & ((t.dep_src != t.src[owner]) | (not sends_end_pushed(model)))
         self.waits = [
-            [_Waits(place[owner[some]], source[some]) for some in (here & stop, here & (t.dep_lag == 0))]
-            for here in (number[owner] == step for step in range(len(self.rows)))
+            [_Waits(place[owner[some]], source[some]) for some in (here[stop[here]], here[t.dep_lag[here] == 0])]
+            for here in _by_step(number[owner], len(self.rows))
         ]
         self._steps: dict[tuple[int, Hashable], _Step | None] = {}
         self._found: dict[tuple[int, Hashable], list[int]] = {}
@@ -133,3 +133,9 @@ class StepBounds:
         own = 0 if t.rounds is None else t.rounds[:, 0]
         chunks = np.where(own, own, self.model.chunks or 0)
         return np.stack([size, np.where(chunks, size // np.maximum(chunks, 1), 0)])
+
+
+def _by_step(number: I64, n_steps: int) -> list[I64]:
+    """The places of each step in an array of steps, ascending."""
+    ends = np.cumsum(np.bincount(number, minlength=n_steps))
+    return np.split(np.argsort(number, kind="stable"), ends)[:-1]

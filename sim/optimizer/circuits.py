@@ -21,7 +21,7 @@ from collectives.reconfigured import (
     Unswitchable,
     has_routes,
     in_matchings,
-    of_steps,
+    of_rows,
     on_own_circuits,
     part,
     step_pairs,
@@ -268,7 +268,8 @@ class Planner:
     def _of(self, first: int, last: int) -> Transfers:
         """The transfers of some steps."""
         if (first, last) not in self._transfers:
-            self._transfers[first, last] = of_steps(self.schedule, first, last)
+            rows = np.sort(np.concatenate(self.bounds.rows[first : last + 1]))
+            self._transfers[first, last] = of_rows(self.bounds.transfers, rows)
         return self._transfers[first, last]
 
     def _is_whole(self, first: int, last: int, state: int) -> bool:
@@ -322,8 +323,13 @@ def on_circuits(name: object, fabric: Topology, build: Callable[[Topology], Sche
     return build(fabric if name is None else layouts(fabric)[str(name)])
 
 
-def planned(schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED) -> Schedule:
-    """The schedule with the circuits of its best plan, or the best of a policy."""
+def planned(
+    schedule: Schedule, model: Model, how: How = AS_USUAL, policy: str = PLANNED, limit_ps: float = inf
+) -> Schedule:
+    """The schedule with the circuits of its best plan, or the best of a policy.
+
+    `limit_ps`: of plans that take as long, some may be overlooked.
+    """
     planner = Planner(schedule, model, how)
-    plan = planner.plan(policy)
+    plan = planner.plan(policy, limit_ps)
     return schedule if plan is None else switched(planner.schedule, plan.fabrics)

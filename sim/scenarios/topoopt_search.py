@@ -16,7 +16,7 @@ from time import perf_counter
 from sim.how import AS_USUAL, How
 from sim.scenarios.optical import iteration_time_ps
 from topologies import WeftError
-from topologies.checks import MOST_COUNT
+from topologies.checks import MOST_COUNT, integer
 from topologies.core.extents import physical_memory
 from topologies.stages import count, staged
 from topologies.units import Quantity, format_size
@@ -78,11 +78,10 @@ class Settings:
     how: How = AS_USUAL  # its runs
 
     def __post_init__(self) -> None:
-        if not 0 <= self.budget <= MOST_COUNT or self.outer < 1 or not self.temper_per_ms > 0:
-            raise WeftError(
-                f"a search of {self.budget} moves in {self.outer} turns, temper {self.temper_per_ms}: moves from 0 to "
-                f"{MOST_COUNT}, at least 1 turn, temper above 0"
-            )
+        integer(self.budget, "budget of moves", 0, MOST_COUNT)
+        integer(self.outer, "outer turns of a search", 1, MOST_COUNT)
+        if not self.temper_per_ms > 0:
+            raise WeftError(f"temper_per_ms of a search {self.temper_per_ms}: above 0")
 
 
 def optical_fabric(

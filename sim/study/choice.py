@@ -25,6 +25,7 @@ from sim.program.outcome import Deadlock
 from sim.program.retime import SHARE
 from sim.result import Result
 from topologies import WeftError
+from topologies.optics import layouts
 from topologies.units import PS_PER_S, format_time
 
 LADDER = (64, 32, 256, 4, 1, 1024, 4096)
@@ -244,12 +245,14 @@ def switched_form(
     for label, schedule in ready.items():
         if (optics := static.topology.optics) is None or optics.dwell_ps or "circuits=" in label:
             continue
+        if optics.only and len(layouts(schedule.topology)) == 1:  # nothing to switch to
+            continue
         size = schedule.size_bytes
         bound = circuits_bound_ps(schedule.topology, schedule.kind, size, best.result.model, least_changes=1)
         if bound >= best.result.time_ps:
             break
         try:
-            result = run(planned(schedule, best.result.model, how))
+            result = run(planned(schedule, best.result.model, how, limit_ps=best.result.time_ps))
         except Unswitchable as wrong:
             best.others[f"{label}, circuits={PLANNED}"] = str(wrong)
             continue

@@ -6,10 +6,10 @@ division of least time is a mixed-integer program, as in the paper; its answer i
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from topologies import Topology, WeftError
 from topologies.core.epochs import circuit_epochs, packet_links
 from topologies.core.paths import distinct_of
 from topologies.optics import joining
+from topologies.process import heard
+from topologies.stages import count, staged
 from topologies.units import PS_PER_S
 from workloads.job import Job
 
@@ -41,21 +43,67 @@ class Division(NamedTuple):
     switches: int
 
 
+class _Steps(NamedTuple):
+    """All that a division depends on."""
+
+    size: tuple[int, ...]  # bytes of each message of a step
+    config: tuple[int, ...]  # number of the first step with the same circuits
+    planes: int
+    delay_ps: int
+    latency_ps: int
+    rate_Bps: float
+
+    def joined(self) -> "_Steps":
+        """Consecutive steps on the same circuits as one: what divides them apart divides it, in no more time."""
+        runs = [list(run) for _, run in groupby(range(len(self.size)), self.config.__getitem__)]
+        firsts = [self.config[run[0]] for run in runs]
+        return self._replace(size=tuple(sum(self.size[at] for at in run) for run in runs),
+                             config=tuple(firsts.index(one) for one in firsts))
+
+
+def divided(schedules: Sequence[Schedule]) -> list[tuple[int, Division]]:
+    """The divisions among which the best of some schedules is, and whose each is; equal steps are divided once.
+
+    Left out are schedules that planes cannot divide, and those of which consecutive steps, put together, are another's.
+    """
+    asked = dict[int, _Steps]()
+    for number, schedule in enumerate(schedules):
+        with suppress(Indivisible):
+            asked[number] = _steps_of(schedule)
+    distinct = sorted(dict.fromkeys(asked.values()), key=lambda one: len(one.size))
+    found = dict[_Steps, Division]()
+    for at, one in enumerate(distinct):
+        count("divisions over planes", at, len(distinct))
+        if one.joined() not in found:
+            with suppress(Indivisible):
+                found[one] = _division_of(one)
+    return [(number, found[one]) for number, one in asked.items() if one in found]
+
+
 def divide(schedule: Schedule) -> Division:
     """The division of least time.
 
-    WeftError: a step in which a rank sends or receives twice, or unequal messages; or too many steps.
+    Indivisible: a step in which a rank sends or receives twice, or unequal messages; or too many steps.
     """
+    return _division_of(_steps_of(schedule))
+
+
+def _steps_of(schedule: Schedule) -> _Steps:
     optics, pairs = schedule.topology.optics, step_pairs(schedule)
     assert optics is not None
     n, k = len(pairs), optics.ports
     if n * k > MOST_CELLS or n == 0:
         raise Indivisible(f"{schedule.name} has {n} steps over {k} planes: at most {MOST_CELLS} together are divided")
-    size = [_bytes_of(schedule, step, pairs[step]) for step in range(n)]
-    config = [pairs.index(some) for some in pairs]
-    kinds = sorted(set(config))
-    delay, latency = optics.delay_ps / 1e6, float(schedule.topology.latency_ps.max(initial=0)) / 1e6
-    per_byte = PS_PER_S / optics.rate_Bps / 1e6
+    size = tuple(_bytes_of(schedule, step, pairs[step]) for step in range(n))
+    latency_ps = int(schedule.topology.latency_ps.max(initial=0))
+    return _Steps(size, tuple(pairs.index(some) for some in pairs), k, optics.delay_ps, latency_ps, optics.rate_Bps)
+
+
+@staged("search")
+def _division_of(steps: _Steps) -> Division:
+    size, config, k = steps.size, steps.config, steps.planes
+    n, kinds = len(size), sorted(set(config))
+    delay, latency, per_byte = steps.delay_ps / 1e6, steps.latency_ps / 1e6, PS_PER_S / steps.rate_Bps / 1e6
     takes = [one * per_byte for one in size]
     big = sum(takes) / k + n * (latency + delay)
     model = _Model(n, k, len(kinds))
@@ -182,11 +230,15 @@ class _Model:
         cost[np.ravel(self.r)] = 1e-9 * big  # among equals, fewer switches
         most = np.where(binary, 1.0, np.inf)
         constraints = LinearConstraint(matrix.tocsr(), [row[1] for row in self.rows], [row[2] for row in self.rows])
-        with _quiet():
-            found = milp(
-                cost, integrality=binary, bounds=Bounds(0.0, most), constraints=constraints,
-                options={"node_limit": MOST_NODES, "mip_rel_gap": 1e-6},
-            )
+
+        def search() -> Any:
+            with _quiet():
+                return milp(
+                    cost, integrality=binary, bounds=Bounds(0.0, most), constraints=constraints,
+                    options={"node_limit": MOST_NODES, "mip_rel_gap": 1e-6},
+                )
+
+        found = heard(search)
         if found.x is None:
             raise Indivisible(f"no division over planes was found: {found.message}")
         solution: list[float] = found.x.tolist()

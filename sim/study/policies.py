@@ -1,7 +1,6 @@
 """The table of `weft reconfigure`: static circuits, every policy of switching them, and a bound on all of them."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from sim.program.model import Model
 from sim.result import Result
 from sim.simulation import simulate
 from sim.study.choice import BestForm
-from sim.study.overlap import Indivisible, divide, overlapped
+from sim.study.overlap import divided, overlapped
 from sim.study.points import Task, floor_ps, ready_point, simulate_static, topology_of
 from sim.study.spec import Spec
 from topologies import WeftError
@@ -119,11 +118,10 @@ def _planned(
 def _overlapped(planners: Sequence[tuple[str, Planner]], run: Callable[..., Result]) -> list[Found]:
     """The quickest division of the steps over ports that switch one by one; none where no schedule is of such steps."""
     found = list[Found]()
-    for label, planner in planners:
-        with suppress(Indivisible):
-            division = divide(planner.schedule)
-            result = run(overlapped(planner.schedule, division), model=planner.model)
-            found.append(Found(OVERLAPPED, label, None, result, planner.schedule, division.switches))
+    for at, division in divided([planner.schedule for _, planner in planners]):
+        label, planner = planners[at]
+        result = run(overlapped(planner.schedule, division), model=planner.model)
+        found.append(Found(OVERLAPPED, label, None, result, planner.schedule, division.switches))
     return sorted(found, key=lambda one: one.result.time_ps)[:1]
 
 

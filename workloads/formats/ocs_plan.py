@@ -90,7 +90,10 @@ class _Plan:
                 old = now.get(plane)
                 if old is None or old[0] != matching or self._flag(some, "force_reconfiguration"):
                     name = f"plane {plane}, round {at}"
-                    fabrics.append(optical(self.n, 1, matching, False, **links_of(self.topology), name=name))
+                    try:
+                        fabrics.append(optical(self.n, 1, matching, False, **links_of(self.topology), name=name))
+                    except WeftError as wrong:
+                        raise WeftError(f"{self.name}: {name}: {wrong}") from None
                     now[plane] = matching, len(fabrics) - 1
                     if old is not None or self.paid:
                         changes[at].append((plane, None if old is None else old[1], len(fabrics) - 1))

@@ -1,13 +1,15 @@
 import os
+from contextlib import suppress
 
 import pytest
 
 from collectives import build
+from collectives.reconfigured import in_matchings
 from sim import simulate
 from sim.optimizer.circuits import EVERY_STEP
 from sim.program.model import make_model
 from sim.study import overlap
-from sim.study.overlap import divide, overlapped
+from sim.study.overlap import _Steps, divide, divided, overlapped
 from sim.study.policies import switched_rows
 from topologies import WeftError, from_spec
 from topologies.core.epochs import packet_links
@@ -73,3 +75,26 @@ def test_planes_switch_circuits_and_leave_the_links_of_a_packet_switch(fabric):
     changes = [one.work for one in job.operations if isinstance(one.work, Reconfigure)]
     assert changes and stay.any() and not any(stay[[*one.down, *one.up]].any() for one in changes)
     assert simulate(job, chunks=3, check=True).time_ps > 0
+
+
+@pytest.mark.parametrize("fabric", ["ocs:4x2,per-port,delay=3us", "ocs:5x2,per-port,delay=0s", "ocs:3x2,per-port"])
+def test_the_best_division_of_some_schedules_is_that_of_all(fabric):
+    names = ("fast", "pairwise", "direct", "bruck")
+    schedules = [in_matchings(build(name, "all-to-all", from_spec(fabric), "99KiB")) for name in names]
+    times, every = [], []
+    for schedule in schedules:
+        with suppress(WeftError):
+            every.append(divide(schedule))
+            times.append(simulate(overlapped(schedule, every[-1]), model=WHOLE).time_ps)
+    some = divided(schedules)
+    ran = [simulate(overlapped(schedules[at], one), model=WHOLE).time_ps for at, one in some]
+    assert min(ran) == min(times) and all(one in every for _, one in some)
+
+
+def test_steps_on_the_same_circuits_are_left_to_the_schedule_that_has_them_as_one():
+    whole = build("pairwise", "all-to-all", from_spec("ocs:4x2,per-port,delay=3us"), "96KiB")
+    twice = _Steps((10, 20, 30, 1, 5), (0, 0, 2, 2, 0), 2, 1, 1, 1.0)
+    assert twice.joined() == _Steps((30, 31, 5), (0, 1, 0), 2, 1, 1, 1.0)
+    assert twice.joined().joined() == twice.joined()
+    found = divided([whole, whole])
+    assert [at for at, _ in found] == [0, 1] and found[0][1] == found[1][1] == divide(whole)

@@ -98,9 +98,12 @@ def test_planes_change_when_they_are_idle(synchronize, paid, force, ns, tmp_path
     (lambda one: one.update(reconfiguration_ns=11), "has a delay of 11ns, ocs:4x2,delay=10ns 10ns"),
     (lambda one: one.update(rounds=7), "rounds is no list of objects"),
     (lambda one: one["rounds"][0]["configurations"][0].update(matching=[[0, 1, 2]]), "no pair of servers"),
+    (lambda one: one["rounds"][0]["configurations"][0].update(matching=[[0, 0]]),
+     "plane 0, round 0: circuit 0-0: its ends are two different"),
     *((lambda one, what=what: one["rounds"][0]["configurations"][1].update(matching=what),
        "the matching of plane 1, round 0, is") for what in (8, 0, None, "x", {})),
-    (lambda one: one["rounds"][0]["configurations"][0].update(matching=[[0, 1], [0, 2]]), "server 0 has 2 outgoing"),
+    (lambda one: one["rounds"][0]["configurations"][0].update(matching=[[0, 1], [0, 2]]),
+     "plan.json: plane 0, round 0: server 0 has 2 outgoing"),
     (lambda one: one["rounds"][0]["configurations"][1].update(plane=0), "round 0 has plane 0 twice"),
     (lambda one: one["assignments"][0].update(route="DIRECT"), "goes by DIRECT"),
     (lambda one: one["assignments"][0].update(logical_bytes=1), "its stripes are not its 1 bytes"),
@@ -119,7 +122,8 @@ def test_planes_change_when_they_are_idle(synchronize, paid, force, ns, tmp_path
     (lambda one: circuits_of(one)[0].update(plane=1), "stripe 'A.0' has plane 1; it is 0 elsewhere"),
     (lambda one: one.update(initial_reconfiguration="false"), "initial_reconfiguration"),
     (lambda one: one["rounds"][1].update(synchronize=1), "synchronize"),
-    (lambda one: one["rounds"][0]["configurations"][0]["matching"].append([0, 1]), "server 0 has 2 outgoing"),
+    (lambda one: one["rounds"][0]["configurations"][0]["matching"].append([0, 1]),
+     "plan.json: plane 0, round 0: server 0 has 2 outgoing"),
     (lambda one: one["rounds"][0]["configurations"][0]["matching"].append([1, 1]), "1"),
 ])
 def test_what_is_wrong_is_named(change, said, tmp_path):
