@@ -183,6 +183,7 @@ def test_transfers_are_proved_block_by_block_and_none_of_their_waits_may_be_miss
         assert fails(sends._replace(child=sends.child[kept], parent=sends.parent[kept]))
 
 
+@pytest.mark.compiled
 def test_hundreds_of_npus_without_switches_are_proved_too() -> None:
     assert build("tacos", "all-gather", from_spec("torus:20x20"), "16MiB", runs=1).proof == "proved block by block"
     assert build("tacos", "all-reduce", from_spec("torus:20x20"), "16MiB", runs=1).proof == "proved block by block"

@@ -8,6 +8,8 @@ from sim.cli import main
 from sim.faults.plan import FaultPlan, NodeDown, Repair, Straggler
 from topologies import from_spec
 
+pytestmark = pytest.mark.compiled
+
 SLOW = Straggler(npu="npu1", delay="1us")
 
 
