@@ -90,7 +90,8 @@ class _Accounts:
         on, meets = np.flatnonzero(is_part), np.flatnonzero(~is_part)
         trail, source = self.walks.named(piece.take(on))
         some, kind = self.names.kinds(self.walks, trail, self.classes)
-        paths = dict(zip(numbers, map(partial(_ranges, piece, meets), first.tolist(), self._arrivals(numbers)), strict=True))
+        ways = map(partial(_ranges, piece, meets), first.tolist(), self._arrivals(numbers))
+        paths = dict(zip(numbers, ways, strict=True))
         cuts = np.unique([end for path in paths.values() for ends in path for end in ends])
         total = np.zeros((cuts.size + 1, len(some)), np.int64)  # of all pieces before each cut
         np.add.at(total, (np.searchsorted(cuts, on[source], side="right"), kind), trail.length_ps)
