@@ -1,12 +1,16 @@
 """Lower bounds on every run: of a schedule, a job, or several at once, exact in integer picoseconds."""
 
+from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.core.collective import COLLECTIVES, Collective
 from collectives.core.pairs import demand_of
+from collectives.core.schedule import Schedule
 from sim.analytic.cut_bound import cut_bound, is_cheap, pairs_bound
 from sim.analytic.longest_path import work_and_path
 from sim.lower.job import lower
@@ -18,10 +22,13 @@ from sim.program.passes import are_later
 from topologies import Topology, egress_Bps, ingress_Bps
 from topologies.checks import checked
 from topologies.compiled import held
+from topologies.flows.cuts import proportions
 from topologies.flows.tightest_cut import remembered, remembered_in_proportion
 from topologies.stages import staged
 from topologies.text.brief import one_line
 from topologies.units import PS_PER_S
+
+F64 = npt.NDArray[np.float64]
 
 
 @checked
@@ -60,30 +67,62 @@ def bounds(lowered: Lowered) -> Bounds:
 
     With head delivery the service of the last chunk of a transfer does not count, so the bounds leave it out.
     """
-    moved = moved_ps(lowered, lowered.topology, lowered.program.delivers_heads)
-    return Bounds(*BusyAndPath(lowered.program)(), *moved)
+    return Bounds(*BusyAndPath(lowered.program)(), *moved_ps(lowered))
 
 
-def moved_ps(lowered: Lowered, topology: Topology, heads: bool) -> tuple[int, int]:
-    """The bounds of what any algorithm must move, on a fabric of the same wiring; `heads`: which count as delivery."""
+def moved_ps(lowered: Lowered) -> tuple[int, int]:
+    """The bounds of what any algorithm must move: into and out of the NPUs, and across the tightest cut."""
+    t = lowered.topology
+    return _moved_ps(lowered, partial(_ends, t), lambda: t, partial(_cut_ps_per_byte, t))
+
+
+class Moved:
+    """`moved_ps` of one schedule, called again at other rates of links, which are alike where its fabric's are."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered, self.distinct = lowered, np.unique(lowered.topology.bandwidth_Bps, return_index=True)[1]
+        self.last: tuple[Any, Fraction, Fraction] | None = None  # proportions, their unit, and the cut
+
+    def __call__(self, bandwidth_Bps: F64, on: Callable[[], Topology]) -> tuple[int, int]:
+        """The bounds at some rates; `on`: the fabric that has them."""
+        t = self.lowered.topology
+
+        def ends(root: int | None) -> tuple[_Ends, Any]:
+            into, out_of = (np.bincount(end, bandwidth_Bps, t.n_nodes)[: t.n_npus] for end in (t.dst, t.src))
+            return _least(np.asarray(into, np.float64), np.asarray(out_of, np.float64), root)
+
+        def cut(*what: Any) -> Fraction:
+            unit, whole, which = proportions(bandwidth_Bps[self.distinct])
+            of = whole, which.tobytes()
+            if self.last is None or self.last[0] != of:
+                self.last = of, unit, _cut_ps_per_byte(on(), *what)
+            return _at_times(self.last[2], unit / self.last[1])
+
+        return _moved_ps(self.lowered, ends, on, cut)
+
+
+def _moved_ps(
+    lowered: Lowered, ends: "_EndsOf", on: Callable[[], Topology], cut: Callable[[str, int, bool], Fraction]
+) -> tuple[int, int]:
     of_some = lowered.schedule.kind.name not in COLLECTIVES  # ranks, whose links need not be the least of all
-    return (0, 0) if of_some or heads else (_wire_bound_ps(lowered, topology), _cut_bound_ps(lowered, topology))
+    if of_some or lowered.program.delivers_heads:
+        return 0, 0
+    return _wire_bound_ps(lowered.schedule, ends), _cut_bound_ps(lowered, on, cut)
 
 
-def _wire_bound_ps(lowered: Lowered, topology: Topology) -> int:
+def _wire_bound_ps(schedule: Schedule, ends: "_EndsOf") -> int:
     """Bytes that must enter and leave NPUs, whatever the algorithm, at the bandwidth of their links.
 
     An NPU that wants what others have must receive it; one whose contribution others need must send it. All-reduce
     without reducing switches moves at least 2(p-1) times the array in all (Patarasuk and Yuan, 2009, section 2).
     """
-    schedule, size, p = lowered.schedule, lowered.schedule.size_bytes, lowered.schedule.pattern.p
-    n = schedule.pattern.group_size
+    size, p, n = schedule.size_bytes, schedule.pattern.p, schedule.pattern.group_size
     unknown = schedule.pattern.is_part or schedule.kind.weights is not None
     if n == 1 or size == 0 or unknown:
         return 0
     share = size * (n - 1) / n
     if schedule.kind.rooted:
-        root, others = _rooted_ends(topology, schedule.pattern.root)
+        root, others = ends(schedule.pattern.root)
         seconds = {
             "broadcast": max(size / others.into, size / root.out_of),
             "reduce": max(size / root.into, size / others.out_of),
@@ -91,13 +130,13 @@ def _wire_bound_ps(lowered: Lowered, topology: Topology) -> int:
             "scatter": max(share / root.out_of, share / (n - 1) / others.into),
         }[schedule.kind.name]
     else:
-        ends, all_Bps = _ends(topology)
+        least, all_Bps = ends(None)
         all_groups = 0 if schedule.pattern.in_switches else 2 * (p - p // n) * size
         seconds = {
-            "all-reduce": max(size / ends.into, size / ends.out_of, all_groups / all_Bps),
-            "reduce-scatter": max((share / (n - 1)) / ends.into, share / ends.out_of),  # one sum for all others
-            "all-gather": max(share / ends.into, (share / (n - 1)) / ends.out_of),
-            "all-to-all": max(share / ends.into, share / ends.out_of),
+            "all-reduce": max(size / least.into, size / least.out_of, all_groups / all_Bps),
+            "reduce-scatter": max((share / (n - 1)) / least.into, share / least.out_of),  # one sum for all others
+            "all-gather": max(share / least.into, (share / (n - 1)) / least.out_of),
+            "all-to-all": max(share / least.into, share / least.out_of),
         }[schedule.kind.name]
     return int(np.floor(seconds * PS_PER_S * (1 - 1e-12)))
 
@@ -109,34 +148,34 @@ class _Ends(NamedTuple):
     out_of: np.float64
 
 
-@remembered
-def _ends(topology: Topology) -> tuple[_Ends, np.float64]:
-    """Of any NPU, and of all of them together, the less of both directions."""
-    into, out_of = ingress_Bps(topology), egress_Bps(topology)
-    return _Ends(into.min(), out_of.min()), min(into.sum(), out_of.sum())
+_EndsOf = Callable[[int | None], tuple[_Ends, Any]]
+"""Of any NPU, and the bandwidth of all of them together, the less of both directions; of a root, and of any other."""
 
 
 @remembered
-def _rooted_ends(topology: Topology, root: int) -> tuple[_Ends, _Ends]:
-    """Of the root, and of any other NPU."""
-    into, out_of = ingress_Bps(topology), egress_Bps(topology)
+def _ends(topology: Topology, root: int | None) -> tuple[_Ends, Any]:
+    return _least(ingress_Bps(topology), egress_Bps(topology), root)
+
+
+def _least(into: F64, out_of: F64, root: int | None) -> tuple[_Ends, Any]:
+    if root is None:
+        return _Ends(into.min(), out_of.min()), min(into.sum(), out_of.sum())
     others = np.arange(into.size) != root
-    least = (np.float64(of[others].min(initial=np.inf)) for of in (into, out_of))
-    return _Ends(into[root], out_of[root]), _Ends(*least)
+    return _Ends(into[root], out_of[root]), _Ends(*(of[others].min(initial=np.inf) for of in (into, out_of)))
 
 
-def _cut_bound_ps(lowered: Lowered, topology: Topology) -> int:
+def _cut_bound_ps(lowered: Lowered, on: Callable[[], Topology], cut: Callable[[str, int, bool], Fraction]) -> int:
     """Time for the traffic that must cross the tightest cut of the collective."""
     schedule = lowered.schedule
     pattern = schedule.pattern
     nothing = schedule.size_bytes == 0 or pattern.group_size < pattern.p
     nothing |= pattern.is_part or pattern.circuits is not None
-    if nothing or not is_cheap(topology):
+    if nothing or not is_cheap(lowered.topology):
         return 0
     if schedule.kind.weights is not None:
-        s_per_byte = _pairs_s_per_byte(topology, schedule.kind, schedule.element_bytes, schedule.size_bytes)
+        s_per_byte = _pairs_s_per_byte(on(), schedule.kind, schedule.element_bytes, schedule.size_bytes)
         return int(s_per_byte * PS_PER_S * schedule.size_bytes)
-    ps_per_byte = _cut_ps_per_byte(topology, schedule.kind.name, pattern.root, pattern.in_switches)
+    ps_per_byte = cut(schedule.kind.name, pattern.root, pattern.in_switches)
     return ps_per_byte.numerator * schedule.size_bytes // ps_per_byte.denominator
 
 

@@ -86,10 +86,12 @@ class _Accounts:
         waits = Waits.of([Wait(int(last[at]), self.shares[at].arrival_ps, True) for at in numbers])
         rows, first = self.walks.walked(waits)
         piece = rows.view(np.ndarray)
-        on = np.flatnonzero(piece["what"] > MEETS)
-        trail, source = self.walks.named(piece[on])
+        is_part = piece["what"] > MEETS
+        on, meets = np.flatnonzero(is_part), np.flatnonzero(~is_part)
+        trail, source = self.walks.named(piece.take(on))
         some, kind = self.names.kinds(self.walks, trail, self.classes)
-        paths = dict(zip(numbers, map(partial(_ranges, piece), first.tolist(), self._arrivals(numbers)), strict=True))
+        ways = map(partial(_ranges, piece, meets), first.tolist(), self._arrivals(numbers))
+        paths = dict(zip(numbers, ways, strict=True))
         cuts = np.unique([end for path in paths.values() for ends in path for end in ends])
         total = np.zeros((cuts.size + 1, len(some)), np.int64)  # of all pieces before each cut
         np.add.at(total, (np.searchsorted(cuts, on[source], side="right"), kind), trail.length_ps)
@@ -123,9 +125,12 @@ class _Accounts:
         return owner, self.names.name(piece, "operation" if owner == NOBODY else "dimension")
 
 
-def _ranges(piece: Any, first: int, since_ps: int) -> list[tuple[int, int]]:
-    """Where the pieces of a path back to a time lie, from its first one on; the last one may begin before that."""
-    meets, at, found = np.flatnonzero(piece["what"] <= MEETS), first, list[tuple[int, int]]()
+def _ranges(piece: Any, meets: I64, first: int, since_ps: int) -> list[tuple[int, int]]:
+    """Where the pieces of a path back to a time lie, from its first one on; the last one may begin before that.
+
+    `meets`: the pieces at which a path goes on where another one is.
+    """
+    at, found = first, list[tuple[int, int]]()
     while at != NONE:
         end = int(meets[np.searchsorted(meets, at)])
         inside = at + bisect_left(range(at, end), -since_ps, key=lambda one: -int(piece["start_ps"][one]))

@@ -7,10 +7,10 @@ chunks, and what rates decide in other ways, are computed one by one: `family_of
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property, partial
 from operator import attrgetter
 from threading import local
 from time import perf_counter
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import ALGORITHMS, Schedule
-from sim.analytic.bounds import BusyAndPath, moved_ps
+from sim.analytic.bounds import BusyAndPath, Moved
 from sim.analytic.estimate import Estimates
 from sim.engine.reruns import Reruns
 from sim.engine.run import SLICE_EVENTS
@@ -55,15 +55,15 @@ _FABRIC = attrgetter(*(key.name for key in fields(TopologyKeys) if key.name not 
 class _Form:
     """One schedule of a family, lowered, at the rates of one point after the other."""
 
-    def __init__(self, schedule: Schedule, first: Lowered) -> None:
-        self.schedule = schedule
+    def __init__(self, schedule: Schedule, first: Lowered, moved: Moved) -> None:
+        self.schedule, self.moved = schedule, moved
         self.program = first.program._replace(service_ps=first.program.service_ps.copy())
         self.reruns, self.busy_and_path = Reruns(self.program), BusyAndPath(self.program)
         self.lowered = first._replace(program=self.program)
         self.estimate = Estimates(self.lowered)
         self.link = self.lowered.server_link[np.unique(self.program.server_rate, return_index=True)[1]]
-        pattern = schedule.pattern
-        self.moved = pattern.in_switches, pattern.root, pattern.is_part, self.program.delivers_heads
+        self.wires = np.flatnonzero(np.isin(self.lowered.server_link, self.lowered.orbits.link))
+        self.carriers = self.lowered.server_link[self.wires]
         self.bound_ps = 0
 
     def services_ps(self, rates_Bps: F64) -> Iterator[I64 | None]:
@@ -99,11 +99,10 @@ class _Form:
         vars(result).update(lower_bound_ps=self.bound_ps)  # as it would find it
         return result
 
-    def rated(self, topology: Topology, outcome: Outcome) -> Row:
-        """What the rates decide of the row of a run there."""
-        rates_Bps = topology.bandwidth_Bps
-        carried_Bps = self.lowered.link_busy_ps(outcome.busy_ps) / max(outcome.makespan_ps, 1) * rates_Bps
-        estimate_ps = self.estimate(rates_Bps, lambda: self.on(topology))
+    def rated(self, rates_Bps: F64, on: Callable[[], Topology], outcome: Outcome) -> Row:
+        """What the rates decide of the row of a run there; `on`: the fabric that has them."""
+        carried_Bps = outcome.busy_ps[self.wires] / max(outcome.makespan_ps, 1) * rates_Bps[self.carriers]
+        estimate_ps = self.estimate(rates_Bps, lambda: self.on(on()))
         return rated(self.schedule, outcome.makespan_ps, self.bound_ps, estimate_ps, carried_Bps)
 
 
@@ -143,7 +142,11 @@ class Family:
             small = program.n_tasks <= MOST_TASKS and program.chunk_hops() <= SLICE_EVENTS
             if not small or program.is_packed or not Reruns.accept(program):
                 return {}
-        return {id(one): _Form(one, its) for one, its in zip(self.ready.values(), lowered, strict=True)}
+        forms, known = dict[int, _Form](), dict[tuple[Any, ...], Moved]()
+        for one, its in zip(self.ready.values(), lowered, strict=True):
+            key = one.pattern.in_switches, one.pattern.root, one.pattern.is_part, its.program.delivers_heads
+            forms[id(one)] = _Form(one, its, known.setdefault(key, Moved(its)))
+        return forms
 
     def points(self, rates_Bps: F64) -> Iterator[Row | None]:
         """The row of each point by the rates of its links, (points, links); None of one to be computed alone."""
@@ -154,24 +157,23 @@ class Family:
                 continue
             for form, times in zip(forms, services, strict=True):
                 form.program.service_ps[:] = times
-            yield self._row(at_alike_rates(self.fabric, rates))
+            yield self._row(rates, cache(partial(at_alike_rates, self.fabric, rates)))
 
-    def _row(self, topology: Topology) -> Row:
-        """The row of a point on its fabric, for which all forms have their service times."""
-        began, forms, bounds = perf_counter(), self.forms, dict[tuple[Any, ...], tuple[int, int]]()
+    def _row(self, rates_Bps: F64, on: Callable[[], Topology]) -> Row:
+        """The row of a point, for which all forms have their service times; `on`: its fabric."""
+        began, forms = perf_counter(), self.forms
+        moved_ps = {one: one(rates_Bps, on) for one in {form.moved for form in forms.values()}}
         for form in forms.values():
-            if form.moved not in bounds:  # what must be moved whatever the form
-                bounds[form.moved] = moved_ps(form.lowered, topology, form.moved[-1])
-            form.bound_ps = max(*form.busy_and_path(), *bounds[form.moved])
+            form.bound_ps = max(*form.busy_and_path(), *moved_ps[form.moved])
         best = best_form(
             self.ready, lambda schedule: forms[id(schedule)].run(), self.refused,
             floor=lambda schedule: forms[id(schedule)].bound_ps,
         )
         form, outcome = best.result
         if best.name not in self.rows:
-            whole = BestForm(best.name, form.result(topology, outcome), best.others)
+            whole = BestForm(best.name, form.result(on(), outcome), best.others)
             self.rows[best.name] = row_of(self.task, whole)
-        rated_row = form.rated(topology, outcome) | {"other_forms": best.others, "wall_s": perf_counter() - began}
+        rated_row = form.rated(rates_Bps, on, outcome) | {"other_forms": best.others, "wall_s": perf_counter() - began}
         return self.rows[best.name] | rated_row
 
 

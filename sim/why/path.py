@@ -293,10 +293,12 @@ def in_parts(piece: Any, server: I64, kind: I64, parts: Sequence[list[tuple[int,
     """Pieces of some kinds in the parts of these, as `Walks.named` has them; the earliest part takes what is left."""
     counts = np.array([len(some) for some in parts], np.int64)
     name, length = np.array([part for some in parts for part in some], np.int64).reshape(-1, 2).T
+    first = np.cumsum(counts) - counts
     after = np.cumsum(length) - length
-    first, n = (np.cumsum(counts) - counts)[kind], counts[kind]
-    source, part = np.repeat(np.arange(kind.size), n), ranges(first, n)
-    end_ps = piece["end_ps"][source] - (after[part] - after[first[source]])
+    after -= after[np.repeat(first, counts)]
+    n = counts[kind]
+    source, part = np.repeat(np.arange(kind.size), n), ranges(first[kind], n)
+    end_ps = piece["end_ps"][source] - after[part]
     start_ps = np.append(end_ps[1:], 0)[: end_ps.size]
     start_ps[np.cumsum(n) - 1] = piece["start_ps"]
     return Trail(start_ps, end_ps, name[part], piece["task"][source].astype(np.int64), server[source]), source

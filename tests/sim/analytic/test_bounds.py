@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from collectives import ALGORITHMS, build
 from sim import simulate
-from sim.analytic.bounds import bounds, busy_and_path_ps
+from sim.analytic.bounds import Moved, bounds, busy_and_path_ps
 from sim.engine.run import run
 from sim.lower.job import lower
 from sim.program import Cutting, Program, ProgramBuilder
@@ -120,3 +121,36 @@ def test_the_wire_bound_is_tight_for_a_large_ring() -> None:
     outcome = run(lowered.program)
     wire = bounds(lowered).wire_ps
     assert wire <= outcome.makespan_ps <= 1.001 * wire
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "gather"])
+@pytest.mark.parametrize("fabric", ["ring:2", "ring:7", "mesh:3x2", "torus:3x5", "fat-tree:4", "dgx-h100:1"])
+def test_what_must_be_moved_at_other_rates_is_that_of_the_fabric_that_has_them(fabric: str, kind: str) -> None:
+    """In proportion or not, one rate after the other; links that are alike stay so."""
+    topology = from_spec(fabric)
+    name = next(name for name, one in ALGORITHMS.items() if kind in one.functions and not one.built_from_rates
+                and not _refuses(name, kind, topology))
+    moved = Moved(lower(build(name, kind, topology, "1001KiB")))
+    rates, which = np.unique(topology.bandwidth_Bps, return_inverse=True)
+    dimension = np.maximum(topology.dimension, 0)
+    asymmetric = topology.with_links(1e9 * (1 + dimension))
+    by_dimension = Moved(lower(build(name, kind, asymmetric, "1001KiB")))
+    for rate in (3.3e9, 6.6e9, 1e10 / 3, 7e3):
+        slower = topology.with_links((rate * (1 + np.arange(rates.size)))[which])
+        assert moved(slower.bandwidth_Bps, lambda one=slower: one) == _moved(name, kind, slower)
+        for steps in (1, 2, 0.7):
+            other = topology.with_links(rate + steps * rate * dimension)
+            assert by_dimension(other.bandwidth_Bps, lambda one=other: one) == _moved(name, kind, other)
+
+
+def _refuses(name: str, kind: str, topology: Topology) -> bool:
+    try:
+        build(name, kind, topology, "1001KiB")
+    except WeftError:
+        return True
+    return False
+
+
+def _moved(name: str, kind: str, topology: Topology) -> tuple[int, int]:
+    found = bounds(lower(build(name, kind, topology, "1001KiB")))
+    return found.wire_ps, found.cut_ps
