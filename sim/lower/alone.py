@@ -71,8 +71,7 @@ def _assembled(
     topology, t, keys = schedule.topology, shape.quotient.transfers, shape.server_link
     flow = flows(topology, t)[shape.task_row] if has_flows(model) else None
     ports = Ports(model, [(schedule.pattern, t)])
-    of_row = ports.of(schedule.pattern, t)
-    port = np.broadcast_to(of_row, shape.task_half.size)[shape.task_row if model.nic else slice(0)]
+    port = np.broadcast_to(ports.of(schedule.pattern, t), t.src.size)[shape.task_row] if model.nic else none
     check_buffers(model, task_bytes, cutting, cuttings)
     if hops is None and latency_ps.ndim == 2:
         hops = hops_by_kind(shape.route_hop, latency_ps.reshape(-1), model.forwarding, model.deliver)

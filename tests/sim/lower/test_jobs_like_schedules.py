@@ -92,6 +92,15 @@ def test_an_operation_takes_as_long_as_its_schedule(feature: str, kind: str, nam
     assert [how_long(few, run), how_long(every, run), how_long(few, run_reference)] == [alone] * 3
 
 
+@pytest.mark.parametrize("spec", ["dragonfly:5x2", "dragonfly:3x2", "torus:3x5"])
+def test_halves_of_transfers_whose_ports_take_turns(spec: str) -> None:
+    """Two routes, and so two tasks, of some transfers are posted from one port."""
+    schedule = build("bucket", "all-reduce", from_spec(spec, RATE), 24_001)
+    model = make_model(Model(), tie="split", nic="shared", chunks=3)
+    alone, joined = lower(schedule, model), lower(schedule, model, "off", joins=True)
+    assert how_long(alone.program, run) == how_long(alone.program, run_reference) == how_long(joined.program, run)
+
+
 # Several operations, and tenants.
 
 SMALL = [fabric for fabric in FABRICS if fabric.n_npus < 16]
