@@ -72,7 +72,9 @@ def run(arguments: argparse.Namespace) -> None:
     too_large, never = never_end(stuck, names, spec.sizes_bytes)
     refused |= too_large
     done = None if found.interrupt is not None else how(arguments)
-    say(arguments, *report(spec, rows, refused, never, at_least, done))
+    ended = f"interrupted: {len(rows)} of {counted(len(names) * len(spec.sizes_bytes), 'point')} are shown"
+    partial = [f"# {ended}: what is fastest is the fastest of these"] if found.interrupt is not None else []
+    say(arguments, *report(spec, rows, refused, never, at_least, done), *partial)
     if arguments.plot:
         write_figure(arguments, rows, [spec])
     write_json(arguments, spec, rows, model=spec.build_model(), refused=refused | never)
@@ -83,7 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
         ranks, element = topology_of(spec).n_npus, spec.element_bytes
         write_text(arguments.nccl_json, nccl_json(rows, ranks, element, spec.collective.root or 0))
     if found.interrupt is not None:
-        said = Stopped(f"interrupted: {len(rows)} of {counted(len(names) * len(spec.sizes_bytes), 'point')} are shown")
+        said = Stopped(ended)
         said.__context__ = found.interrupt  # which decides the exit code
         raise said
 

@@ -14,6 +14,8 @@ from sim.study.tables import aligned, range_s, screen_width, time_text
 from topologies.checks import WeftError
 from topologies.units import counted
 
+UNNAMED = "  hierarchical alone was searched, for none is named: --algorithms takes others, which weft compare ranks"
+
 
 def run(arguments: argparse.Namespace) -> None:
     """Optimize, print, write the files."""
@@ -28,6 +30,8 @@ def run(arguments: argparse.Namespace) -> None:
         with progress(f"optimize: {study.title}", 1, arguments.quiet, of_runs=True):
             found = study.rows()
         say(arguments, *report(study, found))
+        if spec.collective.name and not spec.collective.algorithms:
+            say(arguments, UNNAMED)
         rows += found
     if len(rows) > 1:
         say(arguments, *_compared(spec.optimize.objective, rows))

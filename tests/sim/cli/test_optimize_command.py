@@ -114,6 +114,13 @@ def test_flags_of_workloads_are_not_of_a_collective(flag: list[str], capsys: pyt
     assert f"{flag[0]} " in said and "is of workloads, and --collective is given: omit it" in said
 
 
+@pytest.mark.parametrize("named", [[], ["--algorithm", "hierarchical"]])
+def test_that_others_were_not_searched_is_said(named: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["optimize", "--network", "RI(3)_SW(5)", "--collective", "all-reduce", "-b", "1M", "--budget", "9GB/s"]
+    assert main([*asked, "--evaluations", "2", "--no-sensitivity", *named]) == 0
+    assert ("hierarchical alone was searched" in capsys.readouterr().out) is not bool(named)
+
+
 def row_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert set(row) >= KEYS

@@ -51,6 +51,7 @@ def test_what_a_comparison_has_finished_is_shown(
     assert main(words) == EXIT_TERMINATED
     said = capsys.readouterr()
     assert "# time by size and algorithm" in said.out
+    assert said.out.endswith(" points are shown: what is fastest is the fastest of these\n")
     assert said.err.startswith("weft compare: interrupted: 1 of ") and said.err.endswith(" points are shown\n")
 
 
