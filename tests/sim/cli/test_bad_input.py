@@ -274,7 +274,7 @@ ABSURD = {
     ),
     "interfaces": (f"topoopt --degree {BILLION}", "1,000,000,000 interfaces of a server: at most 1,024"),
     "routes": (f"topoopt --routes {BILLION}", "1000000000 routes per message: from 1 to 1024"),
-    "moves": (f"topoopt --budget {10**21}", "moves from 0 to 2147483647"),
+    "moves": (f"topoopt --budget {10**21}", "budget of moves is 1000000000000000000000: give an"),
     "engines": (
         f"compare --topology ring:4 -b 1K --nic shared --nic-engines {BILLION}",
         "engines is 1000000000: give an integer",

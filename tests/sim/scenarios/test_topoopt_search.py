@@ -104,7 +104,7 @@ def test_the_fabric_of_the_start_is_that_of_its_demand():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(WeftError, match="a search of -1 moves in 4 turns"):
+    with pytest.raises(WeftError, match="budget of moves is -1: give an integer from 0 to"):
         Settings(budget=-1)
 
 
