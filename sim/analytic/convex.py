@@ -13,7 +13,7 @@ c + sum w_d / B_d, multipliers of the constraints a separable minimum of it.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -184,7 +184,7 @@ def least_terms(weight: F64, slope: F64, caps: F64) -> F64:
 
 def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple[F64, F64, F64]:
     """One solve in units of `scale`: bandwidths, weights of the rows, multipliers of the constraints."""
-    clarabel = imported("clarabel")
+    clarabel, sparse = imported("clarabel"), imported("scipy.sparse")
     n_dims, n_vars, n_rows = time.n_dims, time.weight.size, time.target.size
     unit_ns = max(float(time.variables(scale).max(initial=0.0)), 1e-300)
     size = np.maximum(np.abs(feasible.matrix * scale).max(axis=1, initial=0.0), np.abs(feasible.bound))
@@ -198,7 +198,7 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
     epigraph[:, :n_vars], epigraph[:, slow] = time.inner, time.slope_bytes / scale / unit_ns
     epigraph[np.arange(n_rows), time.target] -= 1.0
     last, last_limit, nothing = _last_rows(n_vars, n_dims, tuple(np.flatnonzero(used).tolist()))
-    matrix = _Sparse(np.vstack([linear[equal], epigraph, linear[below], last]))
+    matrix = sparse.csc_matrix(np.vstack([linear[equal], epigraph, linear[below], last]))
     right = np.concatenate([limit[equal], -time.offset_ns / unit_ns, limit[below], last_limit])
     kinds = [clarabel.ZeroConeT(equal.size), clarabel.NonnegativeConeT(n_rows + below.size + n_dims)]
     kinds += [clarabel.SecondOrderConeT(3)] * int(used.sum())
@@ -220,7 +220,7 @@ def _solve(time: Epigraph, feasible: Feasible, scale: F64, used: Bools) -> tuple
 
 
 @lru_cache(maxsize=64)
-def _last_rows(n_vars: int, n_dims: int, used: tuple[int, ...]) -> tuple[F64, F64, "_Sparse"]:
+def _last_rows(n_vars: int, n_dims: int, used: tuple[int, ...]) -> tuple[F64, F64, Any]:
     """What solves of one shape have in common: the last rows and their limits, and a quadratic objective of nothing.
 
     B_d >= 0, and for each used dimension u b >= 1 as (u + b, u - b, 2) in the second-order cone.
@@ -231,15 +231,5 @@ def _last_rows(n_vars: int, n_dims: int, used: tuple[int, ...]) -> tuple[F64, F6
         cone[:2, n_vars + dim], cone[:2, n_vars + n_dims + dim] = -1.0, (-1.0, 1.0)
     nonnegative = np.eye(n_dims, n_all, n_vars + n_dims) * -1.0
     limit = np.concatenate([np.zeros(n_dims), np.tile([0.0, 0.0, 2.0], len(used))])
-    return np.vstack([nonnegative, cones.reshape(-1, n_all)]), limit, _Sparse(np.zeros((n_all, n_all)))
-
-
-class _Sparse:
-    """A matrix as the solver reads those of scipy, which take as long to make as a third of a solve."""
-
-    has_canonical_format = True
-
-    def __init__(self, dense: F64) -> None:
-        column, self.indices = np.nonzero(dense.T)
-        self.shape, self.nnz, self.data = dense.shape, column.size, dense[self.indices, column]
-        self.indptr = np.searchsorted(column, np.arange(dense.shape[1] + 1))
+    nothing = imported("scipy.sparse").csc_matrix((n_all, n_all))
+    return np.vstack([nonnegative, cones.reshape(-1, n_all)]), limit, nothing

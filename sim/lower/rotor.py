@@ -94,8 +94,8 @@ def _turning(
     longest = int(times_ps.max(initial=0))
     if longest > optics.dwell_ps:
         raise WeftError(f"a chunk takes {format_time(longest)}, and circuits of {topology.name} are up for "
-                        f"{format_time(optics.dwell_ps)}: give smaller chunks, which the "
-                        "fluid engine has none of, or a longer dwell")
+                        f"{format_time(optics.dwell_ps)}: give a longer dwell, "
+                        "or smaller chunks, which --engine fluid does not have")
 
     def phases(shift: int) -> list[Phase]:
         first = (shift - 1) // optics.ports * slot_ps

@@ -17,7 +17,6 @@ import numpy as np
 from collectives.core.process_groups import process_group
 from collectives.hierarchical import blocks_of
 from collectives.registry import algorithm as registered
-from sim.astra.system_file import read_system
 from sim.optimizer.retime import dimensions, links_per_npu, switches, with_bandwidths
 from sim.study.keys import TrainingKeys, WorkloadKeys, filled
 from sim.study.workload_keys import OF_WORKLOADS, named, said
@@ -26,6 +25,7 @@ from topologies.checks import WeftError, nearest, number
 from topologies.core.epochs import packet_links
 from topologies.core.links import per_dimension
 from topologies.core.product import link_bandwidths
+from topologies.lazy import later
 from topologies.stages import staged
 from topologies.units import counted, parse_bandwidth, parse_size
 from workloads import read_text_workload, training_workload
@@ -382,7 +382,7 @@ def _roofline(work: WorkloadKeys) -> Roofline | None:
         for flag in ("peak", "efficiency", "memory_bandwidth"):
             if getattr(work, flag) is not None:
                 raise WeftError(f"--system {work.system} has the rates of its NPUs: omit --{flag.replace('_', '-')}")
-        system = read_system(work.system, 1)
+        system = later("sim.astra.system_file:read_system")(work.system, 1)
         if not system.peak_flops:
             raise WeftError(f"system file {work.system}: key 'peak-perf' is missing, the rate of operations")
         return Roofline(system.peak_flops, system.memory_Bps or None)

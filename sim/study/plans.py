@@ -30,11 +30,11 @@ from sim.study.spec import Spec
 from sim.why.path import Why
 from sim.why.spread import Spread
 from topologies import Topology, WeftError
+from topologies.lazy import later
 from topologies.machines.profile import Machine
 from topologies.units import counted
 from workloads.job import Job
 from workloads.models import JOB_FILES
-from workloads.models.job_files import read_job
 from workloads.models.language import LanguageModel, language_model
 from workloads.parallelism import HSDP, SCHEMES, plain_scheme, zero_stage
 from workloads.passes.device import Device, device, devices, stack
@@ -341,7 +341,7 @@ def _launched(keys: IterationKeys) -> tuple[Any, LanguageModel, int | None]:
     """Keys with what a job file says, where they say nothing; the model, and sequences of a rank if a file has them."""
     if not str(keys.model).endswith(JOB_FILES):
         return filled(keys), language_model(str(keys.model)), None
-    job = read_job(str(keys.model))
+    job = later("workloads.models.job_files:read_job")(str(keys.model))
     said = {name: value for name, value in job.keys.items() if name != "local_batch" and value is not None}
     return filled(keys, said), job.model, job.keys.get("local_batch")
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 from scipy.optimize import linprog
 
 from sim.analytic.constraints import Constraint, Feasible, budget, parse_constraint
-from sim.analytic.convex import Epigraph, _Sparse, certify, flat_epigraph, least_time
+from sim.analytic.convex import Epigraph, certify, flat_epigraph, least_time
 from sim.analytic.cost import Cost
 from sim.analytic.time_cost import least_time_cost
 from sim.analytic.traffic import F64
@@ -200,13 +199,3 @@ def test_points_and_caps_are_those_of_linear_programs(seed: int, n_dims: int, ca
     low[: len(rows), :-1] *= wanted
     ratio = linprog(np.append(np.zeros(n_dims), -1), A_ub=low, b_ub=np.append(bound, np.zeros(n_dims)))
     assert (found.toward(wanted) / wanted).min() == pytest.approx(-ratio.fun)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (2, 5), (4, 4)])
-def test_matrices_are_laid_out_as_those_of_scipy(shape: tuple[int, int]) -> None:
-    for seed in range(8):
-        dense = np.random.default_rng(seed).normal(size=shape) * (np.random.default_rng(seed + 9).random(shape) < 0.5)
-        dense[:, 0] *= seed > 3  # a column without entries
-        mine, theirs = _Sparse(dense), sparse.csc_matrix(dense)
-        for one in ("data", "indices", "indptr", "shape", "nnz"):
-            assert np.array_equal(getattr(mine, one), getattr(theirs, one))

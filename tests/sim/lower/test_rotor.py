@@ -83,7 +83,7 @@ def test_chunks_are_chosen_that_fit_the_turns():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"chunk": "1MiB"}, "a chunk takes 20.97 us, and circuits of rotor:8x2.* are up for 10 us: give smaller chunks"),
+    ({"chunk": "1MiB"}, "a chunk takes 20.97 us, and circuits of rotor:8x2.* are up for 10 us: give a longer dwell"),
     ({"engine": "analytic"}, "the analytic engine on rotor:8x2.*: it knows no turns"),
     ({"chunks": 80, "faults": FaultPlan(faults=(LinkDown(link="npu0->npu1", at="1us"),))}, "give in-flight = .wait"),
     ({"chunks": 80, "faults": FaultPlan(faults=(NodeDown(node="npu1", at="1us"),), in_flight="wait", reroute="1us")},
