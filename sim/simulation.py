@@ -13,7 +13,7 @@ from sim.analytic.estimate import estimate_ps
 from sim.certify.fluid import certify_flows
 from sim.certify.healthy import certify
 from sim.certify.schedule import certify_circuits, certify_schedule
-from sim.engine.run import check_size, run
+from sim.engine.run import FOREVER_PS, check_size, run
 from sim.faults.apply import add_faults, with_spares
 from sim.faults.cost import FaultCost, named_circle, named_deadlock
 from sim.faults.history import history_of, marks_of
@@ -29,7 +29,7 @@ from sim.program.model import ENGINES, SYMMETRY, Model, check_flows_have_no, mak
 from sim.program.model_options import OPTIONS, ModelOptions, listing
 from sim.program.outcome import Deadlock, Outcome, Progress
 from sim.result import Result
-from topologies.checks import Choice, Count, WeftError, checked, choice, told
+from topologies.checks import Choice, Count, Integer, WeftError, checked, choice, told
 from topologies.stages import staged
 from topologies.units import format_time
 from workloads.circuits import STATIC, least_ps, with_circuits
@@ -52,6 +52,7 @@ def simulate(
     progress: Callable[[Progress], None] | None = None,
     max_events: Count | None = None,
     faults: FaultPlan | None = None,
+    limit_ps: Annotated[int, Integer(1, FOREVER_PS)] | None = None,
     **options: Unpack[ModelOptions],
 ) -> Result:
     """Simulate a collective, a job, or several of them on one fabric.
@@ -78,6 +79,8 @@ def simulate(
         Give up after this many services; a run of more than 2e10 starts only with such a limit.
     faults : FaultPlan, optional
         What goes wrong on the way. The healthy run is done too: the result reports what the faults cost.
+    limit_ps : int, optional
+        Give up where it takes longer than this; of the chunk engine, without faults.
     **options : ModelOptions
         Of the model, as people write them: sizes "64KiB" or bytes, times "500ns", rates "400Gb/s"; listed below.
 
@@ -87,6 +90,8 @@ def simulate(
         A name or value that is not accepted, a run too large for memory, or a broken certificate.
     Deadlock
         Faults leave transfers that can never finish; names what waits for what.
+    Outrun
+        It takes longer than `limit_ps`.
 
     Examples
     --------
@@ -112,7 +117,9 @@ def simulate(
         if broken and turns_of(job.topology) is not None and (faults.in_flight, faults.reroute) != ("wait", None):
             raise WeftError(f"fault plan on {job.topology.name}: what waits for the turn of a circuit waits for its "
                             'repair as well: give in-flight = "wait", and no reroute')
-    run = _Run(engine, log or check, check, progress, max_events)
+    if limit_ps is not None and (engine != "chunk" or faults is not None or job.topology.optics is not None):
+        raise WeftError(f"a limit of {format_time(limit_ps)} needs the chunk engine, circuits that stay, and no faults")
+    run = _Run(engine, log or check, check, progress, max_events, limit_ps=limit_ps)
     return run.best(with_circuits(job), model, symmetry, faults)
 
 
@@ -151,6 +158,7 @@ class _Run:
     progress: Callable[[Progress], None] | None
     max_events: int | None
     bare: bool = False  # whether only the time is asked for
+    limit_ps: int | None = None
 
     def best(self, plans: Mapping[str, Job], model: Model, symmetry: str, faults: FaultPlan | None) -> Result:
         """The quickest of the plans of a job's circuits that end; what the changes alone take excludes some."""
@@ -262,7 +270,8 @@ class _Run:
         program = lowered.program
         asked = not self.bare and (lowered.row is not None or program.n_tasks <= BLOCK)
         times = log or asked or not program.is_healthy
-        return run(lowered.program, log=log, progress=self.progress, max_events=self.max_events, times=times)
+        limit_ps = FOREVER_PS if self.limit_ps is None else self.limit_ps
+        return run(program, log=log, progress=self.progress, max_events=self.max_events, times=times, limit_ps=limit_ps)
 
 
 def _time_ps(lowered: Lowered, model: Model, outcome: Outcome | None) -> int:

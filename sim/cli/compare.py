@@ -161,7 +161,7 @@ def compute(spec: Spec, names: Sequence[str], arguments: argparse.Namespace, eve
 
             def left(task: Task, floor_ps: int) -> None:
                 found.at_least[task.size_bytes, called(task.algorithm)] = floor_ps
-                tell(task, f"at least {format_time(floor_ps)}, not simulated")
+                tell(task, f"at least {format_time(floor_ps)}")
 
             compute_all(tasks, arguments.workers, ended, steps.within, never, None if every else left, found.rows)
     except WeftError as stopped:
@@ -218,7 +218,7 @@ def report(
         lines += ["#", f"# {name}{_forms(own)}", *chosen, table]
     lines += ["#", "# time by size and algorithm", comparison_table(rows, screen_width(), at_least)]
     lines += [f"# {line}" for line in legend(rows)]
-    lines += ["# > at least that, by its lower bound: not simulated, as two others are faster (--all)"] * bool(at_least)
+    lines += ["# > at least that, by a bound or a run that ended there: two others are faster (--all)"] * bool(at_least)
     lines += [f"# {line}" for line in [*not_excluded(rows, at_least), *ranges(spec, rows, quick=more is None)]]
     lines += [f"# {line}" for line in _beside_ideal(spec)]
     decided = [] if more is None else deciding_defaults(spec, topology, rows, more)

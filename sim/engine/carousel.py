@@ -59,8 +59,11 @@ class Carousel:
         """Picosecond reached, at the server that is ahead."""
         return max((int(one.lane["now_ps"]) for one in self._states), default=0)
 
-    def advance(self, max_events: int) -> bool:
-        """Go on to the end, or until so many more services have begun; returns whether it has ended."""
+    def advance(self, max_events: int, until_ps: int = CLOCK_END_PS) -> bool:
+        """Go on to the end, or until so many more services have begun; returns whether it has ended.
+
+        `until_ps`: not looked at, for servers go on by themselves.
+        """
         goal = self.events + max_events
         return all(go_round(one, np.int64(goal - self.events)) == FINISHED for one in self._states)
 

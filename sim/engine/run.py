@@ -1,6 +1,9 @@
 """The chunk engine: casts a program at the door, runs the kernel in slices, returns an outcome."""
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
 
@@ -12,9 +15,20 @@ from sim.engine.core.state import FifoState, Service
 from sim.engine.core.status import FINISHED, NEEDS_TOKENS, OUT_OF_ORDER, PAUSED, STUCK
 from sim.program.checks import EVENT_BYTES, IN_FLIGHT, TASK_BYTES
 from sim.program.contract import CLOCK_END_PS, Program
-from sim.program.outcome import SERVICES, Journal, Log, Outcome, Progress, Stopped, check_finished, past_the_clock
+from sim.program.outcome import (
+    SERVICES,
+    Journal,
+    Log,
+    Outcome,
+    Outrun,
+    Progress,
+    Stopped,
+    check_finished,
+    past_the_clock,
+)
 from topologies import WeftError
 from topologies.core.extents import memory_limit, shown_limit
+from topologies.core.rateless import digest
 from topologies.stages import count, staged
 from topologies.units import format_size, format_time
 
@@ -111,17 +125,51 @@ class Run:
 
 def run(
     program: Program, *, log: bool = False, max_events: int | None = None,
-    progress: Callable[[Progress], None] | None = None, times: bool = True,
+    progress: Callable[[Progress], None] | None = None, times: bool = True, limit_ps: int = FOREVER_PS,
 ) -> Outcome:
     """Run a program to its end.
 
     `log`: keep every service (16 bytes each); `times`: of each task (16 bytes).
     `max_events`: give up after this many services.
     `progress`: called a few times per second on long runs.
+    `limit_ps`: give up where it takes longer than this.
     Deadlock: tasks wait for each other.
     Stopped: the event limit was reached, or Ctrl-C.
+    Outrun: the time limit was reached.
     """
-    return advance_to_end(_start(program, log, times, max_events is None), max_events, progress)
+    known = None if log or max_events is not None else _KNOWN.get()
+    if known is None or program.chunk_hops() < FEWEST_KNOWN:
+        return advance_to_end(_start(program, log, times, max_events is None), max_events, progress, limit_ps)
+    key = digest(str(times), *(np.asarray(column) for column in program))
+    found = known.get(key)
+    if found is None or (isinstance(found, Outrun) and found.limit_ps < limit_ps):
+        try:
+            found = advance_to_end(_start(program, log, times, True), None, progress, limit_ps)
+        except Outrun as outrun:
+            found = outrun
+        known[key] = found
+        if len(known) > MOST_KNOWN:
+            known.popitem(last=False)
+    if isinstance(found, Outrun):
+        raise found
+    return found
+
+
+FEWEST_KNOWN, MOST_KNOWN = 2**16, 8
+"""Services of a run that is worth knowing again, and how many are known."""
+
+Known = OrderedDict[bytes, Outcome | Outrun]
+_KNOWN: ContextVar[Known | None] = ContextVar("known", default=None)
+
+
+@contextmanager
+def known_again(runs: Known) -> Iterator[None]:
+    """Within, a program that equals one of the last `runs` is not run once more: its outcome is known."""
+    token = _KNOWN.set(runs)
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
 
 
 @staged("engine")
@@ -133,7 +181,8 @@ def _start(program: Program, log: bool, times: bool, whole: bool) -> Run | Carou
 
 @staged("engine")
 def advance_to_end(
-    one: Run | Carousel, max_events: int | None = None, progress: Callable[[Progress], None] | None = None
+    one: Run | Carousel, max_events: int | None = None, progress: Callable[[Progress], None] | None = None,
+    limit_ps: int = FOREVER_PS,
 ) -> Outcome:
     """Continue in slices, so that progress is reported and Ctrl-C is handled; parameters and errors as in `run`."""
     pace = _Pace()
@@ -141,16 +190,21 @@ def advance_to_end(
     most = total if one.program.is_healthy else FOREVER_PS
     budget = most + 1 if max_events is None else max_events
     try:
-        while not one.advance(min(budget - one.events, SLICE_EVENTS)):
+        while not one.advance(some := min(budget - (before := one.events), SLICE_EVENTS), limit_ps):
             if one.events >= budget:
                 raise Stopped(f"stopped at the limit of {budget:,} services, at {_reached(one, total)}")
+            if one.events < before + some:
+                raise Outrun(limit_ps)
             if progress is None:
                 count(SERVICES, one.events, total)
             elif rate := pace(one.events):
                 progress(Progress(one.events, total, one.now_ps, rate))
     except KeyboardInterrupt:
         raise Stopped(f"interrupted at {_reached(one, total)}") from None
-    return one.outcome()
+    outcome = one.outcome()
+    if outcome.makespan_ps > limit_ps:
+        raise Outrun(limit_ps)
+    return outcome
 
 
 class _Pace:

@@ -122,6 +122,20 @@ class Stopped(WeftError):
     """A run that reached its limit or was interrupted, and how far it got."""
 
 
+class Outrun(WeftError):
+    """A run whose clock went past the limit that it was given.
+
+    Attributes
+    ----------
+    limit_ps : int
+        It takes longer than this.
+    """
+
+    def __init__(self, limit_ps: int) -> None:
+        super().__init__(f"not ended at the limit of {format_time(limit_ps)} of simulated time")
+        self.limit_ps = limit_ps
+
+
 class Deadlock(WeftError):
     """Nothing can move any more and tasks are left.
 

@@ -7,21 +7,23 @@ slower; where its chunks do not fit the buffers of links, as many more as do.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from math import ceil
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from collectives import Schedule
 from collectives.reconfigured import Unswitchable
 from sim.analytic.bounds import bounds, busy_and_path_ps
 from sim.analytic.circuits_bound import circuits_bound_ps
-from sim.engine.run import check_size
+from sim.engine.run import FOREVER_PS, check_size
 from sim.how import AS_USUAL, How
 from sim.lower.capacity import check_capacity, least_ranks
 from sim.lower.job import lower
 from sim.optimizer.circuits import PLANNED, planned
 from sim.program.flows import check_flows
 from sim.program.model import Model
-from sim.program.outcome import Deadlock
+from sim.program.outcome import Deadlock, Outrun
 from sim.program.retime import SHARE
 from sim.result import Result
 from topologies import WeftError
@@ -40,27 +42,38 @@ TRIAL_SERVICES = 2_000_000
 WORTH = 0.01
 """Share of the time that another number of chunks must be able to save to be tried."""
 
-Run = Callable[[Schedule, Model], Result]
+Run = Callable[[Schedule, Model, int], Result]
+"""A run, and a limit on its time in ps: `Outrun` where it takes longer."""
 
 
 def choose(
-    schedule: Schedule, model: Model, run: Run, *, symmetry: str = "auto", discipline: str | None = None
+    schedule: Schedule, model: Model, run: Run, *, symmetry: str = "auto", discipline: str | None = None,
+    limit_ps: int = FOREVER_PS,
 ) -> Result:
     """The fastest run among a few numbers of chunks, and two disciplines if the schedule was designed for another.
 
     `model`: the first that is run; the choice changes `chunks` and `discipline` only.
     `symmetry`: {"auto", "off"}.
     `discipline`: the discipline that the schedule was designed for.
+    `limit_ps`: what is slower need not be run to its end; the choice is the same whatever it is.
+    Outrun: the choice takes longer than `limit_ps`, or is not known.
     """
     least = least_chunks(schedule, model, symmetry)
     model = fitting(schedule, model, symmetry)
-    best = run(schedule, model)
-    load_ps, _ = busy_and_path_ps(best.program)  # of any number of chunks, but for headers and the last chunk
-    left, ran = max(TRIAL_SERVICES, 2 * best.events), {(model.discipline, best.events)}
-    for trial in _trials(model, discipline, int(best.lowered.task_bytes.max(initial=0))):
-        worth_ps = best.time_ps * (1 - WORTH)
-        services = best.events * (trial.chunks or 1) // (best.model.chunks or 1)
-        if services > left or load_ps > worth_ps or (trial.chunks or least) < least:
+    lowered, best = lower(schedule, model, symmetry), None
+    trials = [*_trials(model, discipline, int(lowered.task_bytes.max(initial=0)))]
+    worth_ps = _far_beyond(limit_ps, len(trials))
+    with suppress(Outrun):
+        best = run(schedule, model, worth_ps)
+        worth_ps, lowered = _worth_ps(best), best.lowered
+    load_ps, _ = busy_and_path_ps(lowered.program)  # of any number of chunks, but for headers and the last chunk
+    chunks, services = model.chunks or 1, lowered.program.chunk_hops()
+    left, ran = max(TRIAL_SERVICES, 2 * services), {(model.discipline, services)}
+    for later, trial in enumerate(trials, 1 - len(trials)):
+        if best is None:
+            worth_ps = _far_beyond(limit_ps, -later)
+        many = services * (trial.chunks or 1) // chunks
+        if many > left or load_ps > worth_ps or (trial.chunks or least) < least:
             continue
         program = lower(schedule, trial, symmetry).program
         if max(busy_and_path_ps(program)) > worth_ps:
@@ -69,14 +82,33 @@ def choose(
             left -= cut[1]
             continue
         try:
-            found = run(schedule, trial)
+            best = run(schedule, trial, worth_ps)
         except Deadlock:  # in its buffers: another number of chunks waits in another order
             continue
-        left -= found.events
+        except Outrun:
+            pass
+        else:
+            worth_ps, load_ps = _worth_ps(best), busy_and_path_ps(best.program)[0]
+            chunks, services = trial.chunks or 1, best.events
+        left -= cut[1]
         ran.add(cut)
-        if found.time_ps < worth_ps:
-            best, load_ps = found, busy_and_path_ps(found.program)[0]
+    if best is None:
+        raise Outrun(limit_ps)
     return best
+
+
+def _far_beyond(limit_ps: int, trials: int) -> int:
+    """A limit beyond which a run changes no choice within `limit_ps`.
+
+    Each of the trials that are left has to be better by a share; so one within its own limit is better than whatever
+    was beyond the limit before.
+    """
+    return int(min(FOREVER_PS, limit_ps / (1 - WORTH) ** trials + 1))
+
+
+def _worth_ps(best: Result) -> int:
+    """The most that a run may take to be better by a share of the time."""
+    return ceil(best.time_ps * (1 - WORTH)) - 1
 
 
 def _trials(model: Model, discipline: str | None, largest_bytes: int) -> Iterator[Model]:
@@ -101,6 +133,13 @@ def floor_of_all(schedule: Schedule, model: Model, symmetry: str = "auto") -> in
         return whole.best_ps
     finest = bounds(lower(schedule, replace(model, chunks=most), symmetry))
     return int(max(min(one) for one in zip(whole, finest, strict=True)))
+
+
+def unchunked_load_ps(schedule: Schedule, model: Model, symmetry: str = "auto") -> int:
+    """The work of the busiest server in whole transfers, of which it has the least, before services are rounded up."""
+    whole = replace(_unbuffered(fitting(schedule, model, symmetry)), chunks=1)
+    program = lower(schedule, whole, symmetry).program
+    return max(0, busy_and_path_ps(program)[0] - program.chunk_hops())
 
 
 def fitting(schedule: Schedule, model: Model, symmetry: str = "auto") -> Model:
@@ -201,9 +240,11 @@ def best_form(
     `refused`: of `ready_forms`; reported with the others.
     `floor`: a lower bound on the time of a schedule, in ps; without one, all are simulated.
     Deadlock: faults leave no form that ends.
+    Outrun: no form ends within the limit of `simulate`.
     """
     others = dict(refused or {})
     results: dict[str, R] = {}
+    slow: dict[str, Outrun] = {}
     stuck: dict[str, Deadlock] = {}
     compare = floor if len(ready) > 1 else None
     least_ps = {form: compare(schedule) if compare else 0 for form, schedule in ready.items()}
@@ -215,11 +256,14 @@ def best_form(
         else:
             try:
                 results[form] = simulate(ready[form])
+            except Outrun as outrun:
+                slow[form] = outrun
+                others[form] = f"more than {format_time(outrun.limit_ps)}, not simulated to its end"
             except Deadlock as wrong:
                 stuck[form] = wrong
                 others[form] = str(wrong)
     if not results:
-        raise next(stuck[form] for form in ready)
+        raise next((slow or stuck)[form] for form in ready if form in (slow or stuck))
     best = min((form for form in ready if form in results), key=lambda form: results[form].time_ps)
     others |= {form: format_time(result.time_ps) for form, result in results.items() if form != best}
     return BestForm(best, results[best], dict(sorted(others.items())))

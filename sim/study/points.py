@@ -18,7 +18,8 @@ from collectives.registry import BUILT_IN, check_implements
 from collectives.trees.edge_disjoint import most_trees
 from sim.analytic.bounds import bounds, flows_bound_ps
 from sim.analytic.circuits_bound import circuits_bound_ps
-from sim.engine.run import MOST_SERVICES
+from sim.analytic.estimate import estimate_ps
+from sim.engine.run import FOREVER_PS, MOST_SERVICES
 from sim.how import How
 from sim.lower.capacity import check_capacity
 from sim.lower.credits import NoRoom
@@ -28,7 +29,7 @@ from sim.program.model import Model
 from sim.program.outcome import Progress
 from sim.result import Result
 from sim.simulation import check_limits, simulate
-from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms, switched_form
+from sim.study.choice import BestForm, best_form, choose, floor_of_all, ready_forms, switched_form, unchunked_load_ps
 from sim.study.spec import Spec
 from sim.study.workload_keys import designs
 from sim.why.spread import RUNS, Spread, spread
@@ -178,10 +179,13 @@ def ready_point(task: Task, symmetry: str = "auto") -> Forms:
 
 def simulate_ready(
     task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None, limit_ps: int = FOREVER_PS,
 ) -> BestForm[Result]:
-    """Simulate the forms of `ready_point` that can be the best, and where circuits may be switched what may beat it."""
-    best = simulate_static(task, ready, refused, progress)
+    """Simulate the forms of `ready_point` that can be the best, and where circuits may be switched what may beat it.
+
+    Outrun: all take longer than `limit_ps`, which counts where chunks are chosen on a fabric without circuits.
+    """
+    best = simulate_static(task, ready, refused, progress, limit_ps)
     if task.spec.engine == "analytic":
         return best
     how = How(check=task.check, max_events=task.max_events)
@@ -197,9 +201,12 @@ def _final(task: Task, progress: Callable[[Progress], None] | None) -> Callable[
 
 def simulate_static(
     task: Task, ready: Mapping[str, Schedule], refused: Mapping[str, str],
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None, limit_ps: int = FOREVER_PS,
 ) -> BestForm[Result]:
-    """Simulate the forms of `ready_point` that can be the best, on circuits that stay as they are."""
+    """Simulate the forms of `ready_point` that can be the best, on circuits that stay as they are.
+
+    `limit_ps`: as for `simulate_ready`.
+    """
     spec, faults = task.spec, task.spec.build_faults()
     # the trials of `choose` are all of the chunk engine
     check_limits(spec.engine, task.max_events, task.check)
@@ -208,7 +215,7 @@ def simulate_static(
         is_final = spec.engine == "chunk" and not task.check and faults is None
 
         def run(schedule: Schedule) -> Result:
-            chosen = _chosen(task, schedule, progress)
+            chosen = _chosen(task, schedule, progress, limit_ps)
             return chosen if is_final else final(schedule, model=chosen.model)
     else:
         run = partial(final, model=spec.build_model())
@@ -228,10 +235,26 @@ def floor_ps(spec: Spec, schedules: Iterable[Schedule], *, static: bool = False)
     return min(found, circuits_bound_ps(fabric, some[0].kind, some[0].size_bytes, spec.build_model()))
 
 
+def least_load_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
+    """The work of the busiest server in the best of the forms of a point, whatever chunks are chosen for it.
+
+    Less what services are rounded up; 0 where blocks are unequal, or circuits may change.
+    """
+    some = [*schedules]
+    if any(one.kind.weights is not None or one.topology.optics is not None for one in some):
+        return 0
+    return min(unchunked_load_ps(one, spec.build_model(), spec.symmetry) for one in some)
+
+
 def services_of(spec: Spec, schedules: Iterable[Schedule]) -> int:
     """Services of the form that has the fewest, with the chunks before any are chosen."""
     model = spec.build_model()
     return min(lower(one, model, spec.symmetry).program.chunk_hops() for one in schedules)
+
+
+def estimated_ps(spec: Spec, schedules: Iterable[Schedule]) -> int:
+    """About what the best of the forms of a point takes, with the chunks before any are chosen; no bound."""
+    return min(estimate_ps(lower(one, spec.build_model(), spec.symmetry)) for one in schedules)
 
 
 def _floor_ps(spec: Spec, schedule: Schedule) -> int:
@@ -242,14 +265,18 @@ def _floor_ps(spec: Spec, schedule: Schedule) -> int:
     return flows_bound_ps(lowered) if spec.engine == "fluid" else bounds(lowered).best_ps
 
 
-def _chosen(task: Task, schedule: Schedule, progress: Callable[[Progress], None] | None) -> Result:
+def _chosen(
+    task: Task, schedule: Schedule, progress: Callable[[Progress], None] | None, limit_ps: int
+) -> Result:
     """The run with the chunks and the discipline that suit a schedule, on the fabric without faults."""
-    spec = task.spec
+    spec, bounded = task.spec, schedule.topology.optics is None
     trial = partial(simulate, symmetry=spec.symmetry, progress=progress, max_events=task.max_events)
     designed = spec.model.discipline or schedule.pattern.in_switches  # whose trees fill the sooner with FIFO
     return choose(
-        schedule, spec.build_model(), lambda tried, model: trial(tried, model=model), symmetry=spec.symmetry,
-        discipline=None if designed else algorithm(task.algorithm).discipline,
+        schedule, spec.build_model(),
+        lambda tried, model, most_ps: trial(tried, model=model, limit_ps=most_ps if bounded else None),
+        symmetry=spec.symmetry, discipline=None if designed else algorithm(task.algorithm).discipline,
+        limit_ps=limit_ps if bounded else FOREVER_PS,
     )
 
 

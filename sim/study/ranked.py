@@ -5,17 +5,20 @@ from concurrent.futures import as_completed
 from contextlib import contextmanager, suppress
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import compress
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from collectives import ALGORITHMS
+from sim.engine.run import FOREVER_PS, Known, known_again
 from sim.lower.credits import NoRoom
-from sim.program.outcome import Deadlock, Progress
+from sim.program.outcome import Deadlock, Outrun, Progress
 from sim.program.retime import SHARE
 from sim.study.points import (
     Forms,
     Row,
     Task,
+    estimated_ps,
     floor_ps,
+    least_load_ps,
     may_have_range,
     ready_point,
     row_of,
@@ -145,72 +148,115 @@ def leaves_out(spec: Spec) -> bool:
     return spec.chooses and spec.engine == "chunk" and spec.build_faults() is None
 
 
-def least_floors(sizes: Sequence[Sequence[Task]]) -> dict[str, int]:
-    """Lower bounds on the time of algorithms at any size, in ps: those at the smallest.
+class Floor(NamedTuple):
+    """A lower bound on the time of an algorithm at the sizes of a comparison, from the smallest and the largest."""
 
-    Of algorithms that take no less time for more bytes: whose transfers do not depend on rates, and whose forms can
-    all run at the smallest size.
+    least_ps: int = 0
+    load_ps: int = 0  # of the busiest server at the largest size, but for what is rounded up
+    largest_bytes: int = 0
+
+    def at(self, size_bytes: int) -> int:
+        """The bound at a size.
+
+        More bytes take no less time; and a block of a k-th of the bytes has at least a k-th of the block, so that
+        every server has at least a k-th of its work.
+        """
+        times = -(-self.largest_bytes // size_bytes) if size_bytes else 1
+        return max(self.least_ps, self.load_ps // max(times, 1))
+
+
+def least_floors(sizes: Sequence[Sequence[Task]]) -> dict[str, Floor]:
+    """Lower bounds on the time of algorithms at any size.
+
+    Of algorithms whose transfers do not depend on rates, and whose forms can all run at the smallest and at the largest
+    size; whose ranks have blocks of one size.
     """
-    floors: dict[str, int] = {}
-    for task in min(sizes, key=lambda some: some[0].size_bytes) if len(sizes) > 1 else ():
-        known = ALGORITHMS.get(task.algorithm)
+    floors: dict[str, Floor] = {}
+    ends = [each(sizes, key=lambda some: some[0].size_bytes) for each in (min, max)] if len(sizes) > 1 else []
+    for small, large in zip(*ends, strict=True):
+        known = ALGORITHMS.get(small.algorithm)
         if known is not None and not known.built_from_rates:
             with suppress(NoRoom):
-                ready, refused = ready_point(task)
-                if not refused:
-                    floors[task.algorithm] = floor_ps(task.spec, ready.values())
+                (ready, refused), (all_of_it, too_large) = ready_point(small), ready_point(large)
+                if not refused and not too_large:
+                    load_ps = least_load_ps(large.spec, all_of_it.values())
+                    floors[small.algorithm] = Floor(floor_ps(small.spec, ready.values()), load_ps, large.size_bytes)
     return floors
 
 
 def _fastest(
-    tasks: Sequence[Task], floors: Mapping[str, int], progress: Callable[[Progress], None] | None = None
+    tasks: Sequence[Task], floors: Mapping[str, Floor], progress: Callable[[Progress], None] | None = None
 ) -> Iterator[tuple[Task, Found]]:
-    """The points of one size, those with the lowest bound first: rows, why there is none, or the bounds of others.
+    """The points of one size, those that are expected to be the fastest first: rows, why there is none, or bounds.
 
-    What takes long comes last, and only where there are fewer than two rows. A row comes once more where it has a
-    range. `floors`: of `least_floors`.
+    What takes long comes last, and only where there are fewer than two rows. A run ends where it takes longer than two
+    others. A row comes once more where it has a range. `floors`: of `least_floors`.
     """
     rows: dict[Task, Row] = {}
-    waiting: list[_Waiting] = [(False, floors.get(task.algorithm, 0), at, None) for at, task in enumerate(tasks)]
+    known = [floors.get(task.algorithm, Floor()).at(task.size_bytes) for task in tasks]
+    waiting = [_Waiting(False, least_ps, at, least_ps) for at, least_ps in enumerate(known)]
     left: list[_Waiting] = []
+    runs = Known()
     heapify(waiting)
     while waiting:
-        is_long, least_ps, at, forms = one = heappop(waiting)
+        one = heappop(waiting)
+        task, most_ps = tasks[one.at], _most_ps(rows.values())
         try:
-            if len(rows) > 1 and (is_long or least_ps > _slowest_that_counts_ps(rows.values())):
+            if len(rows) > 1 and (one.is_long or one.floor_ps > most_ps):
                 left.append(one)
-            elif forms is None:
-                forms = ready_point(tasks[at])
-                floor = max(least_ps, floor_ps(tasks[at].spec, forms[0].values()))
-                heappush(waiting, (services_of(tasks[at].spec, forms[0].values()) > LONG_SERVICES, floor, at, forms))
+            elif not one.is_estimated:
+                heappush(waiting, _looked_at(task, one))
             else:
-                rows[tasks[at]] = row_of(tasks[at], simulate_ready(tasks[at], *forms, progress))
-                yield tasks[at], rows[tasks[at]]
+                assert one.forms is not None
+                with known_again(runs):
+                    rows[task] = row_of(task, simulate_ready(task, *one.forms, progress, most_ps))
+                yield task, rows[task]
+        except Outrun as outrun:
+            left.append(one._replace(floor_ps=outrun.limit_ps + 1))
         except (Deadlock, NoRoom) as wrong:
-            yield tasks[at], wrong
+            yield task, wrong
         if not waiting:
             for task in near_the_fastest(tasks, rows):
                 rows[task] = with_range(task, rows[task])
                 yield task, rows[task]
             waiting, left = _let_in(left, rows.values())
-    for _, least_ps, at, _ in left:
-        yield tasks[at], least_ps
+    for one in left:
+        yield tasks[one.at], one.floor_ps
 
 
-_Waiting = tuple[bool, int, int, Forms | None]
-"""Whether a point takes long, its lower bound, its number, and its forms where they have been built: a heap."""
+class _Waiting(NamedTuple):
+    """A point in the heap of a size: first with its bound at the smallest size, then with its own, then estimated."""
+
+    is_long: bool
+    expected_ps: int
+    at: int  # its number
+    floor_ps: int = 0
+    forms: Forms | None = None  # once they have been built
+    is_estimated: bool = False
 
 
-def _slowest_that_counts_ps(rows: Collection[Row]) -> float:
-    """The time of the second fastest, or the end of the range of the fastest, but for what perturbations may save."""
+def _looked_at(task: Task, one: _Waiting) -> _Waiting:
+    """A point with its bound, or if it has that with what it is expected to take."""
+    if one.forms is not None:
+        expected_ps = max(one.floor_ps, estimated_ps(task.spec, one.forms[0].values()))
+        return one._replace(expected_ps=expected_ps, is_estimated=True)
+    forms = ready_point(task)
+    schedules = forms[0].values()
+    floor = max(one.floor_ps, floor_ps(task.spec, schedules))
+    return _Waiting(services_of(task.spec, schedules) > LONG_SERVICES, floor, one.at, floor, forms)
+
+
+def _most_ps(rows: Collection[Row]) -> int:
+    """What the second fastest takes, or the fastest at the end of its range, but for what perturbations may save."""
+    if len(rows) < 2:
+        return FOREVER_PS
     first, second = nsmallest(2, rows, key=lambda row: float(row["time_s"]))
-    return max(float(second["time_s"]), float(first["spread_high_s"] or 0)) * PS_PER_S / (1 - 2 * SHARE)
+    return int(max(float(second["time_s"]), float(first["spread_high_s"] or 0)) * PS_PER_S / (1 - 2 * SHARE))
 
 
 def _let_in(left: Sequence[_Waiting], rows: Collection[Row]) -> tuple[list[_Waiting], list[_Waiting]]:
     """Of the points that were left out those that count after all, now that ranges are known; and the others."""
     if len(rows) < 2:
         return [], [*left]
-    most_ps = _slowest_that_counts_ps(rows)
-    counts = [not is_long and least_ps <= most_ps for is_long, least_ps, *_ in left]
+    counts = [not one.is_long and one.floor_ps <= _most_ps(rows) for one in left]
     return [*compress(left, counts)], [one for one, is_in in zip(left, counts, strict=True) if not is_in]

@@ -147,7 +147,7 @@ def test_nvlink_sharp_is_pull_at_its_efficiency() -> None:
 def test_a_trial_that_can_never_end_is_not_chosen() -> None:
     schedule, model = build("ring", "all-reduce", from_spec("ring:4"), "1MiB"), Model()
 
-    def run(tried: Schedule, one: Model) -> Result:
+    def run(tried: Schedule, one: Model, limit_ps: int) -> Result:
         if one.chunks != model.chunks:
             raise Deadlock("a circle of buffers")
         return simulate(tried, model=one)
@@ -160,7 +160,7 @@ def test_what_is_cut_alike_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sim.study.choice.WORTH", -1.0)  # nothing is excluded by its bounds
     ran: list[tuple[int | None, int]] = []
 
-    def run(schedule: Schedule, model: Model) -> Result:
+    def run(schedule: Schedule, model: Model, limit_ps: int) -> Result:
         found = simulate(schedule, model=model)
         ran.append((model.chunks, found.events))
         return found
