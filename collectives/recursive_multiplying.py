@@ -113,9 +113,17 @@ def _primes(number: int) -> tuple[int, ...]:
 def _group(digits: Grid, topology: Topology) -> Group:
     """Turns of each digit, where links allow it."""
     return node_group(topology, "turns of digits", (
-        (f"turn of digit {digit}", _turn(digits, digit, topology)) for digit in digits.dims if len(topology.shape) == 1
+        (f"turn of digit {digit}", _turn(digits, digit, topology)) for digit in digits.dims
     ))
 
 
 def _turn(digits: Grid, digit: int, topology: Topology) -> Permutation | None:
-    return move_nodes(topology, {0: digits.shift(np.arange(digits.p), digit, 1)})
+    """One more in a digit of the rank; None where that digit is not part of one coordinate."""
+    stride, extent, before = digits.strides[digit], digits.shape[digit], 1
+    for dim, size in enumerate(topology.shape):
+        if stride % before == 0 and before * size % (stride * extent) == 0:
+            at, step = np.arange(size), stride // before
+            turned = (at // step + 1) % extent - at // step % extent
+            return move_nodes(topology, {dim: at + step * turned})
+        before *= size
+    return None

@@ -138,7 +138,7 @@ def run(
     Outrun: the time limit was reached.
     """
     known = None if log or max_events is not None else _KNOWN.get()
-    if known is None or program.chunk_hops() < FEWEST_KNOWN:
+    if known is None or program.most_chunk_hops() < FEWEST_KNOWN:
         return advance_to_end(_start(program, log, times, max_events is None), max_events, progress, limit_ps)
     key = digest(str(times), *(np.asarray(column) for column in program))
     found = known.get(key)
@@ -231,7 +231,9 @@ def memory_bytes(program: Program, log: bool = False) -> int:
 
 def check_size(program: Program, log: bool, asked: bool = False) -> None:
     """Reject, before it starts, a run that does not fit, and one of more services than anybody waits for unasked."""
-    need, services = memory_bytes(program, log), program.chunk_hops()
+    need, services = memory_bytes(program, log), program.most_chunk_hops()
+    if need > memory_limit() or services > MOST_SERVICES:
+        services = program.chunk_hops()
     if not asked and services > MOST_SERVICES:
         raise WeftError(
             f"the run has {services:,} services; more than {MOST_SERVICES:,}, which take a core many minutes, must be "

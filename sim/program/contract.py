@@ -476,6 +476,10 @@ class Program(NamedTuple):
         rows = [slice(first, first + 2**16) for first in range(0, self.n_tasks, 2**16)]
         return sum(int(np.dot(chunks[self.task_cut[some]], hops[self.task_route[some]])) for some in rows)
 
+    def most_chunk_hops(self) -> int:
+        """At least as many services as `chunk_hops`, without a look at each task."""
+        return self.n_tasks * int(self.cut_chunks.max(initial=0)) * int(np.diff(self.route_ptr).max(initial=0))
+
     def over_tasks(self, of_cut: npt.NDArray[np.integer]) -> int:
         """Sum over all tasks of what holds for their cut, (K,)."""
         if not of_cut.size or np.all(of_cut == of_cut[0]):
