@@ -216,7 +216,7 @@ class Spec(Sections):
         if keys.aggregation_rate is None:
             for name in ("aggregation_per", "aggregation_latency"):
                 if getattr(keys, name) is not None:
-                    raise WeftError(f"[topology] {name} needs an aggregation_rate as well")
+                    raise WeftError(f"[topology] {name} needs --aggregation-rate as well")
             return topology
         nodes = None if np.any(topology.kind == SWITCH) else range(topology.n_npus)
         return with_reduction_units(
